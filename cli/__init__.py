@@ -1,0 +1,1 @@
+"""The `varband` command: thin shells around flows, tasks, storage and dashboards."""

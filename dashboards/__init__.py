@@ -1,0 +1,1 @@
+"""Looks, never computes."""

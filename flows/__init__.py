@@ -1,0 +1,1 @@
+"""What runs, in what order, with which numbers."""

@@ -1,0 +1,1 @@
+"""What is remembered: bytes and columns, never how a row is made."""

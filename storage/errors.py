@@ -1,0 +1,12 @@
+"""The one exception whose message is meant for the person at the keyboard."""
+
+from __future__ import annotations
+
+
+class UserError(Exception):
+    """A mistake of the user or of their input: one clear sentence that names the place and the way out.
+
+    The command line prints the sentence, without a traceback, and exits with `exit_code`.
+    """
+
+    exit_code = 2

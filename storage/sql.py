@@ -1,0 +1,27 @@
+"""SQL over Arrow tables: one private connection per query, because Prefect runs stages in threads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+QUERIES = Path(__file__).parent / "queries"
+
+
+def query(sql: str, parameters: dict[str, object] | None = None, /, **tables: pa.Table) -> pa.Table:
+    """Run one statement over named Arrow tables and return its rows.
+
+    >>> query("select sum(n) as total from counts", counts=pa.table({"n": [1, 2]}))["total"].to_pylist()
+    [3]
+    """
+    with duckdb.connect() as connection:
+        for name, table in tables.items():
+            connection.register(name, table)
+        return connection.execute(sql, parameters or {}).to_arrow_table()
+
+
+def named(name: str) -> str:
+    """The text of a named question: `storage/queries/<name>.sql`."""
+    return (QUERIES / f"{name}.sql").read_text()

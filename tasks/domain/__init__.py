@@ -1,0 +1,1 @@
+"""Ideas that several stages share: plain Python, no IO, no orchestrator, no engine."""

@@ -1,0 +1,35 @@
+"""Arms: scaffold + what is trained under it. A new arm is one entry here and no other file names it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tasks.domain.scaffolds import NO_PANEL, PANEL, THINK_TAGS, THINKING, Scaffold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """What the experiment varies.
+
+    trained_as: the arm whose adapter this arm is evaluated with; its own name for an arm that trains.
+    """
+
+    name: str
+    scaffold: Scaffold
+    trained_as: str
+    label: str
+
+    @property
+    def trains(self) -> bool:
+        return self.trained_as == self.name
+
+
+ARMS = {
+    a.name: a
+    for a in (
+        Arm(name="panel", scaffold=PANEL, trained_as="panel", label="Panel of experts"),
+        Arm(name="thinking", scaffold=THINKING, trained_as="thinking", label="Private <think> monologue"),
+        Arm(name="no_panel", scaffold=NO_PANEL, trained_as="panel", label="Panel's model, plain prompt"),
+        Arm(name="think_tags", scaffold=THINK_TAGS, trained_as="think_tags", label="Base model, <think> tags, same RL"),
+    )
+}

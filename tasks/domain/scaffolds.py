@@ -1,0 +1,156 @@
+"""Scaffolds: what surrounds a problem on its way in and delimits trace and answer on the way out.
+
+A scaffold is data. It renders a problem into a prompt and parses a completion into a trace and a
+final-answer region; it never judges the answer. The grader looks at the region and nowhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+AnswerForm = Literal["tag", "boxed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """One completion, taken apart.
+
+    trace: the reasoning part; null if the scaffold's tags are missing or out of order.
+    region: the only text that may be graded; null if the completion never reached an answer.
+    tag_valid: every tag exactly once, in order, nothing but white space between and after them.
+    """
+
+    trace: str | None
+    region: str | None
+    tag_valid: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaffold:
+    """Prompt + stop + tags + parse.
+
+    template: text with one `{problem}`; a chat scaffold puts it into one user message.
+    trace_tag: tag around the reasoning, or null where the trace is what precedes the answer.
+    answer_form: `tag` (inside `<answer>`) or `boxed` (in `\\boxed{}` after the trace).
+    """
+
+    name: str
+    template: str
+    trace_tag: str | None
+    answer_form: AnswerForm
+    stop: tuple[str, ...] = ()
+    chat: bool = False
+    enable_thinking: bool = False
+
+    def prompt(self, problem: str) -> str:
+        return self.template.replace("{problem}", problem)
+
+    def answer_in_form(self, answer: str, trace: str = "…") -> str:
+        """A well-formed completion that commits to `answer`: what a gold must survive.
+
+        >>> PANEL.answer_in_form("7", "Ann: 3+4=7.")
+        '<mutipersonaDebate>Ann: 3+4=7.</mutipersonaDebate> <answer>7</answer>'
+        """
+        reasoning = f"<{self.trace_tag}>{trace}</{self.trace_tag}>" if self.trace_tag else trace
+        final = f"<answer>{answer}</answer>" if self.answer_form == "tag" else rf"\boxed{{{answer}}}"
+        return f"{reasoning} {final}"
+
+    def parse(self, completion: str) -> Parsed:
+        r"""Trace, answer region and tag validity of one completion.
+
+        >>> PANEL.parse("<mutipersonaDebate>a</mutipersonaDebate> <answer>7</answer>")
+        Parsed(trace='a', region='7', tag_valid=True)
+        >>> THINKING.parse(r"<think>is it 8?</think> It is \boxed{7}.").region
+        ' It is \\boxed{7}.'
+        >>> PANEL.parse("<mutipersonaDebate>the answer is 7")
+        Parsed(trace=None, region=None, tag_valid=False)
+        """
+        trace, rest = self._split_trace(completion)
+        if self.answer_form == "boxed":
+            opened = self.trace_tag is not None and f"<{self.trace_tag}>" in completion
+            region = rest if trace is not None or not opened else None
+            return Parsed(trace, region, trace is not None and _counts_once(completion, self.trace_tag))
+        blocks = re.findall(r"<answer>(.*?)(?:</answer>|\Z)", rest, flags=re.DOTALL)
+        closed = bool(re.search(r"<answer>.*?</answer>\s*\Z", rest, flags=re.DOTALL))
+        if self.trace_tag is None and "<answer>" in rest:
+            trace = rest.split("<answer>", 1)[0].strip() or None
+        region = "\n".join(f"<answer>{b}</answer>" for b in blocks) if len(blocks) > 1 else (blocks or [None])[0]
+        between = rest.split("<answer>", 1)[0] if self.trace_tag else ""
+        valid = (
+            trace is not None
+            and closed
+            and len(blocks) == 1
+            and not between.strip()
+            and _counts_once(completion, self.trace_tag)
+        )
+        return Parsed(trace, region, valid)
+
+    def _split_trace(self, completion: str) -> tuple[str | None, str]:
+        """(trace, what follows it). The opening tag may stand in the prompt, so only the closing one is required
+        of a chat scaffold; a prompt-only scaffold must write both."""
+        if self.trace_tag is None:
+            return None, completion
+        head, closing, rest = completion.rpartition(f"</{self.trace_tag}>")
+        if not closing:
+            return None, completion
+        opening = f"<{self.trace_tag}>"
+        if opening in head:
+            return head.split(opening, 1)[1].strip(), rest
+        return (head.strip(), rest) if self.chat else (None, rest)
+
+
+def _counts_once(completion: str, tag: str | None) -> bool:
+    if tag is None:
+        return True
+    return completion.count(f"</{tag}>") == 1 and completion.count(f"<{tag}>") <= 1
+
+
+PANEL = Scaffold(
+    name="panel",
+    template=(
+        "A conversation between User and Multi-Persona Panel of Experts. The user asks a question, and the"
+        " Multi-Persona Panel of Experts solves it. The Multi-Persona Panel of Experts first deliberates and"
+        " debates the reasoning process with each other and then provides the user with the answer. The"
+        " deliberation process and answer are enclosed within <mutipersonaDebate>...</mutipersonaDebate> and"
+        " <answer>...</answer> tags, respectively, i.e., <mutipersonaDebate> deliberation process here"
+        " </mutipersonaDebate> <answer>answer here </answer>. User: {problem}. Assistant: "
+    ),
+    trace_tag="mutipersonaDebate",
+    answer_form="tag",
+    stop=("</answer>",),
+)
+THINKING = Scaffold(
+    name="thinking",
+    template="{problem}\n\nPlease reason step by step, and put your final answer within \\boxed{}.",
+    trace_tag="think",
+    answer_form="boxed",
+    chat=True,
+    enable_thinking=True,
+)
+NO_PANEL = Scaffold(
+    name="no_panel",
+    template=(
+        "A conversation between User and Assistant. The user asks a question, and the Assistant solves it step"
+        " by step and then provides the user with the answer within <answer>...</answer> tags, i.e.,"
+        " <answer>answer here </answer>. User: {problem}. Assistant: "
+    ),
+    trace_tag=None,
+    answer_form="tag",
+    stop=("</answer>",),
+)
+THINK_TAGS = Scaffold(
+    name="think_tags",
+    template=(
+        "A conversation between User and Assistant. The user asks a question, and the Assistant solves it. The"
+        " Assistant first thinks about the reasoning process in the mind and then provides the user with the"
+        " answer. The reasoning process and answer are enclosed within <think>...</think> and"
+        " <answer>...</answer> tags, respectively, i.e., <think> reasoning process here </think>"
+        " <answer>answer here </answer>. User: {problem}. Assistant: "
+    ),
+    trace_tag="think",
+    answer_form="tag",
+    stop=("</answer>",),
+)
+SCAFFOLDS = {s.name: s for s in (PANEL, THINKING, NO_PANEL, THINK_TAGS)}

@@ -1,0 +1,1 @@
+"""The outside world (vLLM, transformers, peft, encoders, worker processes), imported inside functions."""

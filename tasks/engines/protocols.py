@@ -1,0 +1,82 @@
+"""What the stages ask of the outside world. No implementation lives here.
+
+A generator turns token prompts into completions with behaviour log-probs; an embedder turns texts
+into unit vectors. Requests carry everything that changes a result; engines carry only how it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+
+Finish = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoding:
+    """Sampling parameters of one rollout: part of its identity. T=1 and no truncation of the distribution
+    wherever the rollout is trained on, so that the recorded log-probs are those of the policy."""
+
+    max_tokens: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One completion to sample. `key` is opaque to the engine and comes back with the completion."""
+
+    key: int
+    prompt_ids: tuple[int, ...]
+    seed: int
+    decoding: Decoding
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """text includes the stop string where one ended it. logprobs_T: float32 behaviour log-probs of token_ids."""
+
+    key: int
+    text: str
+    token_ids: list[int]
+    logprobs_T: np.ndarray
+    finish: Finish
+
+
+@dataclass(frozen=True, slots=True)
+class ServedAdapter:
+    """LoRA weights in PEFT format. `name` must be new for new weights: prefix caches are keyed on it."""
+
+    name: str
+    folder: Path
+
+
+class Generator(Protocol):
+    """`name` and `version` go into the manifest: which engine ran."""
+
+    name: str
+    version: str
+
+    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]: ...
+
+    def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
+        """Completions in the order in which they finish; each request exactly once."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Embedder(Protocol):
+    """Texts to unit vectors."""
+
+    name: str
+    max_tokens: int
+
+    def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """(vectors_ND float32 of norm 1, coverage_N: share of each text's tokens that the encoder saw)."""
+        ...
