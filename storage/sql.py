@@ -13,13 +13,13 @@ QUERIES = Path(__file__).parent / "queries"
 def query(sql: str, parameters: dict[str, object] | None = None, /, **tables: pa.Table) -> pa.Table:
     """Run one statement over named Arrow tables and return its rows.
 
-    >>> query("select sum(n) as total from counts", counts=pa.table({"n": [1, 2]}))["total"].to_pylist()
-    [3]
+    >>> query("select max(n) as total from counts", counts=pa.table({"n": [1, 2]}))["total"].to_pylist()
+    [2]
     """
     with duckdb.connect() as connection:
         for name, table in tables.items():
             connection.register(name, table)
-        return connection.execute(sql, parameters or {}).to_arrow_table()
+        return connection.sql(sql, params=parameters or {}).to_arrow_table()
 
 
 def named(name: str) -> str:
