@@ -1,0 +1,121 @@
+"""The ledger: every rollout ever paid for, in append-only Parquet shards.
+
+A rollout's identity is (policy, sampling parameters, problem_id, rollout index). Shards live under
+`ledger/<policy>/<sampling>/`; a shard appears whole (rename) and is never changed. If two samplers race, the
+first row of an identity wins and the others are counted, never hidden.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from storage.errors import UserError
+from storage.fingerprint import fingerprint
+from storage.sql import query
+
+ABOUT = "about.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Where the rollouts of one policy under one set of sampling parameters are entered."""
+
+    policy: str
+    sampling: str
+
+    @classmethod
+    def of(cls, policy: object, sampling: object) -> Account:
+        return cls(fingerprint(policy), fingerprint(sampling))
+
+
+class Ledger:
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root)
+
+    def folder(self, account: Account) -> Path:
+        return self.root / "ledger" / account.policy / account.sampling
+
+    def shards(self, account: Account) -> list[Path]:
+        """Oldest first: the name starts with the time of writing."""
+        return sorted(self.folder(account).glob("shard-*.parquet"))
+
+    def append(self, account: Account, rows: pa.Table, about: dict[str, object]) -> Path:
+        """Make rows durable before anything is built on them. `about` says in words what the account is."""
+        folder = self.folder(account)
+        aside = self.root / ".scratch" / f"shard-{uuid.uuid4().hex}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            aside.parent.mkdir(parents=True, exist_ok=True)
+            if not (folder / ABOUT).exists():
+                _write_aside(aside.with_suffix(".json"), folder / ABOUT, orjson.dumps(about))
+            pq.write_table(rows, aside, compression="zstd", compression_level=1, write_page_checksum=True)
+            with aside.open("rb") as handle:
+                os.fsync(handle.fileno())
+            target = folder / f"shard-{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.parquet"
+            os.rename(aside, target)
+            return target
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT):
+                raise UserError(
+                    f"ledger {folder}: rollouts could not be written ({error.strerror}); those of earlier shards are"
+                    " kept: make room and run the same command again"
+                ) from None
+            raise
+        finally:
+            aside.unlink(missing_ok=True)
+
+    def rows(self, account: Account, columns: list[str] | None = None) -> pa.Table | None:
+        """All rows, oldest shard first, duplicates included; null if nothing was ever sampled."""
+        shards = self.shards(account)
+        if not shards:
+            return None
+        try:
+            tables = [
+                pq.read_table(shard, columns=columns, partitioning=None, page_checksum_verification=True)
+                for shard in shards
+            ]
+        except (OSError, pa.ArrowInvalid) as error:
+            raise UserError(f"ledger {self.folder(account)}: a shard cannot be read ({error}); move it away") from None
+        return pa.concat_tables(tables)
+
+    def keys(self, account: Account) -> set[tuple[str, int]]:
+        """(problem_id, rollout) of everything that was paid for."""
+        rows = self.rows(account, ["problem_id", "rollout"])
+        if rows is None:
+            return set()
+        return set(zip(rows["problem_id"].to_pylist(), rows["rollout"].to_pylist(), strict=True))
+
+    def read(self, account: Account) -> pa.Table | None:
+        """One row per identity, the first one written."""
+        rows = self.rows(account)
+        if rows is None:
+            return None
+        numbered = rows.append_column("_order", pa.array(range(rows.num_rows), pa.int64()))
+        first = query(
+            "select min(_order) as first from numbered group by problem_id, rollout order by 1", numbered=numbered
+        )
+        return rows.take(first["first"])
+
+    def duplicates(self, account: Account) -> int:
+        """Rows beyond the first of their identity: what racing samplers paid twice."""
+        rows = self.rows(account, ["problem_id", "rollout"])
+        return 0 if rows is None else rows.num_rows - len(self.keys(account))
+
+    def accounts(self) -> list[tuple[Account, dict[str, object]]]:
+        """Every account with what is known of it."""
+        found = sorted((self.root / "ledger").glob(f"*/*/{ABOUT}"))
+        return [(Account(p.parent.parent.name, p.parent.name), orjson.loads(p.read_bytes())) for p in found]
+
+
+def _write_aside(aside: Path, target: Path, data: bytes) -> None:
+    aside.write_bytes(data)
+    os.rename(aside, target)

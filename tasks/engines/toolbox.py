@@ -1,0 +1,109 @@
+"""The engines of one process, made on first use and shared by its stages; and where models and files lie.
+
+Nothing here is part of a result's identity: recipes hold digests, the toolbox knows the folders.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from storage.errors import UserError
+from tasks.engines.protocols import Embedder, Generator
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from tasks.engines.graders import Graders
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """How this process may use its machine.
+
+    engine: `vllm`, `transformers` or `auto` (vLLM where it is installed).
+    wave: rollouts sampled and made durable together. On the CPU a wave starts from an empty prefix cache, so its
+    results do not depend on what ran before; null streams, for throughput.
+    """
+
+    engine: str = "auto"
+    device: str = "auto"
+    memory_fraction: float = 0.45
+    kv_cache_mb: int = 256
+    max_num_seqs: int = 64
+    max_model_len: int = 512
+    tensor_parallel: int = 1
+    wave: int | None = 256
+    token_budget: int = 8192
+    checkpointing: str = "auto"
+    checkpoint_every: int = 1
+    dtype: str = "float32"
+
+
+@dataclass(slots=True)
+class Toolbox:
+    """Makes each engine once. `places` maps the digest of a file or model to where it lies here."""
+
+    hardware: Hardware = field(default_factory=Hardware)
+    places: dict[str, Path] = field(default_factory=dict)
+    _open: dict[tuple[str, ...], object] = field(default_factory=dict)
+
+    def place(self, digest: str, what: str) -> Path:
+        try:
+            return self.places[digest]
+        except KeyError:
+            raise UserError(f"{what} (sha256 {digest[:12]}…) is not on this machine; say where it lies") from None
+
+    def generator(self, model_sha256: str, lora_rank: int) -> Generator:
+        folder = self.place(model_sha256, "the base model")
+        engine = engine_name(self.hardware.engine)
+
+        def make() -> Generator:
+            if engine == "vllm":
+                from tasks.engines.vllm import VllmGenerator
+
+                return VllmGenerator(folder, self.hardware, lora_rank)
+            from tasks.engines.transformers import TransformersGenerator
+
+            return TransformersGenerator(folder, self.hardware)
+
+        return self._once(("generator", engine, str(folder)), make)
+
+    def embedder(self, name: str, weights_sha256: str, max_tokens: int) -> Embedder:
+        def make() -> Embedder:
+            from tasks.engines.encoders import SentenceEncoder
+
+            return SentenceEncoder(self.place(weights_sha256, f"the encoder {name}"), name=name, max_tokens=max_tokens)
+
+        return self._once(("embedder", name, weights_sha256), make)
+
+    def graders(self) -> Graders:
+        def make() -> Graders:
+            from tasks.engines.graders import Graders
+
+            return Graders()
+
+        return self._once(("graders",), make)
+
+    def _once(self, key: tuple[str, ...], make: Callable[[], T]) -> T:
+        if key not in self._open:
+            self._open[key] = make()
+        return self._open[key]  # type: ignore[return-value]
+
+    def close(self) -> None:
+        while self._open:
+            _, engine = self._open.popitem()
+            if close := getattr(engine, "close", None):
+                close()
+
+
+def engine_name(wanted: str) -> str:
+    """`vllm` where it is installed and wanted, else the reference engine."""
+    if wanted != "auto":
+        return wanted
+    usable = find_spec("vllm") is not None and platform.system() == "Linux"
+    return "vllm" if usable else "transformers"

@@ -1,0 +1,213 @@
+"""@stage: recipe → fingerprint → store. The one place where stages, the store and the orchestrator meet.
+
+A stage call computes the Ref of its artifact from the stage's name and version, its arguments and its inputs' refs.
+What happens next is the session's business: a planning session only notes the call, an executing one makes the
+artifact unless the store has it, and under an orchestrator the same call is one of its tasks.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Generic, ParamSpec
+
+import pyarrow as pa
+
+from storage.artifacts import Ref
+from storage.fingerprint import canonical, fingerprint
+from storage.ledger import Ledger
+from storage.manifest import Recipe
+from storage.provenance import provenance
+from storage.store import Payload, Store
+from tasks.engines.toolbox import Toolbox
+
+P = ParamSpec("P")
+__all__ = [
+    "Payload", "Progress", "Ref", "Session", "Step", "ledger", "progress", "session", "stage", "store", "toolbox",
+    "workdir",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One stage call: what is asked for, and how to make it if nobody has."""
+
+    title: str
+    ref: Ref
+    recipe: Recipe
+    make: Callable[[], pa.Table | Payload]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Sent to the session's listener: `reused`, `started`, `advanced`, `made`."""
+
+    event: str
+    title: str
+    ref: Ref
+    done: int = 0
+    total: int = 0
+    unit: str = "rows"
+    seconds: float = 0.0
+    detail: str = ""
+
+
+def _ignore(_: Progress) -> None: ...
+
+
+@dataclass(slots=True)
+class Session:
+    """How stage calls are carried out in this process. Holds nothing that changes a result.
+
+    planning: note the calls, make nothing.
+    wrap: lets an orchestrator run the making of a step as one of its own tasks.
+    before: asked before anything is made (budget wall); may raise to stop.
+    """
+
+    store: Store
+    toolbox: Toolbox
+    planning: bool = False
+    listener: Callable[[Progress], None] = _ignore
+    wrap: Callable[[Step, Callable[[], bool]], None] | None = None
+    before: Callable[[Step], None] | None = None
+    steps: list[Step] = field(default_factory=list)
+    made: list[Ref] = field(default_factory=list)
+
+    def run(self, step: Step) -> Ref:
+        self.steps.append(step)
+        if self.planning:
+            return step.ref
+        if self.wrap is None:
+            self.ensure(step)
+        else:
+            self.wrap(step, lambda: self.ensure(step))
+        return step.ref
+
+    def ensure(self, step: Step) -> bool:
+        """Make the step's artifact unless the store has it. True if it was reused."""
+        if self.store.fresh(step.ref):
+            self.listener(Progress("reused", step.title, step.ref))
+            return True
+        if self.before is not None:
+            self.before(step)
+        with self.store.making(step.ref):
+            if self.store.fresh(step.ref):
+                self.listener(Progress("reused", step.title, step.ref))
+                return True
+            self._make(step)
+        return False
+
+    def _make(self, step: Step) -> None:
+        self.listener(Progress("started", step.title, step.ref))
+        token = _step.set(step)
+        began = time.perf_counter()
+        try:
+            made = step.make()
+        finally:
+            _step.reset(token)
+        seconds = time.perf_counter() - began
+        payload = made if isinstance(made, Payload) else Payload(made)
+        self.store.write(step.ref, payload, step.recipe, provenance(seconds, payload.notes))
+        self.made.append(step.ref)
+        rows = payload.table.num_rows
+        self.listener(Progress("made", step.title, step.ref, done=rows, total=rows, seconds=seconds))
+
+
+_session: ContextVar[Session] = ContextVar("varband_session")
+_step: ContextVar[Step] = ContextVar("varband_step")
+
+
+@contextmanager
+def session(current: Session) -> Iterator[Session]:
+    """Every stage call in the block goes to this session; its engines are closed at the end."""
+    token = _session.set(current)
+    try:
+        yield current
+    finally:
+        _session.reset(token)
+
+
+def store() -> Store:
+    return _session.get().store
+
+
+def ledger() -> Ledger:
+    return Ledger(_session.get().store.root)
+
+
+def toolbox() -> Toolbox:
+    """The engines of this process and where models and files lie."""
+    return _session.get().toolbox
+
+
+def workdir() -> Path:
+    """A folder that outlives a crash of the step being made and is the same when it is made again."""
+    current = _session.get()
+    folder = current.store.root / ".work" / str(_step.get().ref)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def progress(done: int, total: int, unit: str = "rows", detail: str = "") -> None:
+    """Tell whoever watches how far the step being made is."""
+    step = _step.get()
+    _session.get().listener(Progress("advanced", step.title, step.ref, done, total, unit, detail=detail))
+
+
+@dataclass(frozen=True)
+class Stage(Generic[P]):
+    """A versioned function from artifacts and arguments to one artifact. Calling it yields the artifact's Ref."""
+
+    kind: str
+    version: int
+    function: Callable[P, pa.Table | Payload]
+    title: str
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    def titled(self, title: str) -> Stage[P]:
+        """The same stage under the name that people see while it runs; the title is no part of the recipe."""
+        return replace(self, title=title)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Ref:
+        bound = inspect.signature(self.function).bind(*args, **kwargs)
+        bound.apply_defaults()
+        recipe = self.recipe(bound.arguments)
+        ref = Ref(self.kind, fingerprint(recipe.model_dump()))
+        return _session.get().run(Step(self.title, ref, recipe, lambda: self.function(*bound.args, **bound.kwargs)))
+
+    def recipe(self, arguments: dict[str, Any]) -> Recipe:
+        inputs = {name: refs for name, value in arguments.items() if (refs := _refs(value)) is not None}
+        plain = {name: canonical(value) for name, value in arguments.items() if name not in inputs}
+        return Recipe(stage=self.name, version=self.version, arguments=plain, inputs=inputs)
+
+
+def _refs(value: object) -> list[str] | None:
+    """The refs of an input argument; null for an argument that is no input."""
+    if isinstance(value, Ref):
+        return [str(value)]
+    if isinstance(value, Sequence) and not isinstance(value, str) and value and all(isinstance(v, Ref) for v in value):
+        return [str(v) for v in value]
+    return None
+
+
+def stage(kind: str, *, version: int) -> Callable[[Callable[P, pa.Table | Payload]], Stage[P]]:
+    """Turn `Refs and arguments → table` into `Refs and arguments → Ref`. Bump `version` when the rows would change."""
+
+    def decorate(function: Callable[P, pa.Table | Payload]) -> Stage[P]:
+        made = Stage(kind, version, function, function.__name__.replace("_", " "))
+        STAGES[made.name] = made
+        return made
+
+    return decorate
+
+
+#: Every stage that was imported, by name.
+STAGES: dict[str, Stage[...]] = {}
