@@ -29,7 +29,7 @@ from tasks.engines.toolbox import Toolbox
 P = ParamSpec("P")
 __all__ = [
     "Payload", "Progress", "Ref", "Session", "Step", "ledger", "progress", "session", "stage", "store", "toolbox",
-    "workdir",
+    "making", "workdir",
 ]  # fmt: skip
 
 
@@ -151,6 +151,11 @@ def workdir() -> Path:
     folder = current.store.root / ".work" / str(_step.get().ref)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def making() -> Ref:
+    """The artifact that is being made."""
+    return _step.get().ref
 
 
 def progress(done: int, total: int, unit: str = "rows", detail: str = "") -> None:

@@ -1,0 +1,140 @@
+"""Every number of every study. Frozen data, no logic: a changed number here is a changed fingerprint there.
+
+`hardware` says how a profile's stages may use their machine; it never reaches a recipe.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from tasks.domain.grpo import LearnerConfig
+from tasks.domain.policies import Sampling
+from tasks.engines.toolbox import Hardware
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """One kind of sampling in a study: how, and how many rollouts a problem."""
+
+    sampling: Sampling
+    group_size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoder:
+    """The sentence encoder of the diversity figures. `window`: which tokens of a trace it is shown."""
+
+    name: str = "all-mpnet-base-v2"
+    max_tokens: int = 384
+    window: str = "whole"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassK:
+    ks: tuple[int, ...] = (1, 2, 4, 8)
+    draws: int = 10_000
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """Which problems. `synthetic` problems a source are made by the project itself; else `sources` are files.
+
+    limit: keep the first n problems (after deduplication), for short runs on real input.
+    on_issue: what happens to a problem whose gold fails its self-check: `exclude` or `keep`.
+    """
+
+    sources: tuple[str, ...] = ()
+    synthetic: int = 0
+    seed: int = 0
+    limit: int | None = None
+    on_issue: str = "exclude"
+    heldout_per_source: int = 25
+    split_seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """One complete study, by name."""
+
+    name: str
+    purpose: str
+    pool: Pool
+    model: str
+    arms: tuple[str, ...]
+    seeds: tuple[int, ...] = (0,)
+    screening: Draw
+    rollouts: Sampling
+    training: LearnerConfig
+    evaluation: Draw
+    final: Draw
+    encoder: Encoder = field(default_factory=Encoder)
+    passk: PassK = field(default_factory=PassK)
+    hardware: Hardware = field(default_factory=Hardware)
+
+
+OLYMPIAD = ("hmmt_feb_2024", "hmmt_feb_2025", "aime24", "aime25", "olympiadbench", "amc")
+
+DEMO = Profile(
+    name="demo",
+    purpose="the whole experiment on a laptop: synthetic problems, a 0.4M-parameter model, two arms, 40 steps",
+    pool=Pool(synthetic=50, seed=7),
+    model="demo",
+    arms=("panel", "thinking"),
+    screening=Draw(sampling=Sampling(max_tokens=128, seed=1), group_size=8),
+    rollouts=Sampling(max_tokens=128, seed=2),
+    training=LearnerConfig(steps=40, groups_per_step=8, group_size=8, learning_rate=2e-3, lora_rank=16, lora_alpha=16),
+    evaluation=Draw(sampling=Sampling(max_tokens=128, seed=3), group_size=4),
+    final=Draw(sampling=Sampling(max_tokens=128, seed=3), group_size=8),
+    encoder=Encoder(name="all-minilm-l6-v2", max_tokens=256),
+    hardware=Hardware(max_model_len=512, max_num_seqs=128, wave=256),
+)
+
+SMALL = Profile(
+    name="small",
+    purpose="real problems and a real 135M model on a CPU: every stage, one or two steps",
+    pool=Pool(sources=("gsm8k_test",), limit=40, heldout_per_source=8),
+    model="SmolLM2-135M-Instruct",
+    arms=("panel", "thinking"),
+    screening=Draw(sampling=Sampling(max_tokens=256, seed=1), group_size=8),
+    rollouts=Sampling(max_tokens=256, seed=2),
+    training=LearnerConfig(steps=2, groups_per_step=2, group_size=8, learning_rate=1e-4, lora_rank=16, lora_alpha=16),
+    evaluation=Draw(sampling=Sampling(max_tokens=256, seed=3), group_size=2),
+    final=Draw(sampling=Sampling(max_tokens=256, seed=3), group_size=4),
+    passk=PassK(ks=(1, 2, 4), draws=2_000),
+    hardware=Hardware(max_model_len=1024, max_num_seqs=64, wave=64, kv_cache_mb=1024),
+)
+
+QWEN_1_5B = Profile(
+    name="qwen-1.5b",
+    purpose="the study on one GPU: 877 olympiad problems, Qwen2.5-Coder-1.5B-Instruct",
+    pool=Pool(sources=OLYMPIAD, split_seed=20260424),
+    model="Qwen2.5-Coder-1.5B-Instruct",
+    arms=("panel", "thinking"),
+    screening=Draw(sampling=Sampling(max_tokens=2048, seed=1), group_size=8),
+    rollouts=Sampling(max_tokens=2048, seed=2),
+    training=LearnerConfig(steps=60, groups_per_step=8, group_size=16, learning_rate=2e-5, lora_rank=32, lora_alpha=32),
+    evaluation=Draw(sampling=Sampling(max_tokens=2048, seed=3), group_size=2),
+    final=Draw(sampling=Sampling(max_tokens=2048, seed=3), group_size=8),
+    hardware=Hardware(
+        max_model_len=4096, max_num_seqs=1024, wave=None, memory_fraction=0.45, dtype="bfloat16", token_budget=32_768
+    ),
+)
+
+PAPER = replace(
+    QWEN_1_5B,
+    name="paper",
+    purpose="the published recipe at its size: Qwen3-30B-A3B, 100 steps, 12,288 tokens",
+    model="Qwen3-30B-A3B-Base",
+    screening=Draw(sampling=Sampling(max_tokens=12_288, seed=1), group_size=8),
+    rollouts=Sampling(max_tokens=12_288, seed=2),
+    training=LearnerConfig(
+        steps=100, groups_per_step=8, group_size=16, learning_rate=5e-6, lora_rank=32, lora_alpha=32, eval_every=10
+    ),
+    evaluation=Draw(sampling=Sampling(max_tokens=12_288, seed=3), group_size=1),
+    final=Draw(sampling=Sampling(max_tokens=12_288, seed=3), group_size=16),
+    passk=PassK(ks=(1, 2, 4, 8, 16)),
+    hardware=replace(QWEN_1_5B.hardware, max_model_len=14_336, memory_fraction=0.6, tensor_parallel=2),
+)
+
+PROFILES = {p.name: p for p in (DEMO, SMALL, QWEN_1_5B, PAPER)}

@@ -1,0 +1,25 @@
+"""Libraries that talk: no telemetry, no hub, no progress bars of their own."""
+
+from __future__ import annotations
+
+import os
+
+SILENT = {
+    "DO_NOT_TRACK": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "VLLM_CONFIGURE_LOGGING": "1",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_USE_FLASHINFER_SAMPLER": "0",
+}
+
+
+def quiet_libraries() -> None:
+    """Set before the libraries are imported; what the user has set stays."""
+    for name, value in SILENT.items():
+        os.environ.setdefault(name, value)

@@ -1,0 +1,137 @@
+"""Wanted rollouts in, graded rows out: renders, samples, grades, in waves that are made durable one by one.
+
+Knows neither the ledger nor the store: `keep` is called with each batch of rows before the next one is sampled.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tasks.domain.policies import Policy, Sampling
+from tasks.engines.graders import GradeItem, Graders
+from tasks.engines.protocols import Completion, Decoding, Generator, Request, ServedAdapter
+
+#: While streaming, finished rollouts wait at most this long, or in this number, before they are made durable.
+FLUSH_SECONDS, FLUSH_ROWS = 3.0, 512
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """One rollout that somebody asks for. `request_seed` is a function of its identity."""
+
+    problem_id: str
+    source: str
+    problem: str
+    gold: str
+    rollout: int
+    policy: Policy
+    sampling: Sampling
+    request_seed: int
+
+
+@dataclass(slots=True)
+class Tally:
+    """What sampling took: for the progress line and the manifest's notes, not for results."""
+
+    rollouts: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    grading_seconds: float = 0.0
+    _prompts: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
+
+    def note(self, generator: Generator) -> dict[str, str]:
+        rate = self.tokens / self.seconds if self.seconds else 0.0
+        return {
+            "engine": f"{generator.name} {generator.version}",
+            "sampled_rollouts": str(self.rollouts),
+            "sampled_tokens": str(self.tokens),
+            "sampling_seconds": f"{self.seconds:.2f}",
+            "tokens_per_second": f"{rate:.0f}",
+            "grading_seconds": f"{self.grading_seconds:.2f}",
+        }
+
+
+def sample(
+    wants: Sequence[Want],
+    generator: Generator,
+    graders: Graders,
+    adapter: ServedAdapter | None,
+    keep: Callable[[list[dict[str, object]]], None],
+    *,
+    wave: int | None,
+    tally: Tally,
+) -> None:
+    """Sample, grade and keep every wanted rollout, in the order of `wants`.
+
+    wave: rollouts per engine call; a wave is kept whole, so that a run killed half way repeats whole waves and
+    meets the same batches again. None: one call for all, kept as they finish.
+    """
+    for start in range(0, len(wants), wave or max(len(wants), 1)):
+        batch = wants[start : start + (wave or len(wants))]
+        requests = [_request(i, want, generator, tally) for i, want in enumerate(batch)]
+        for done in _durable_batches(generator.generate(requests, adapter), whole=wave is not None):
+            if wave is not None:
+                done.sort(key=lambda c: c.key)
+            keep(_rows(done, batch, requests, generator, graders, tally))
+
+
+def _request(key: int, want: Want, generator: Generator, tally: Tally) -> Request:
+    scaffold = want.policy.spec.scaffold
+    cached = tally._prompts.get((scaffold.name, want.problem_id))
+    if cached is None:
+        prompt = scaffold.prompt(want.problem)
+        cached = generator.encode(prompt, chat=scaffold.chat, enable_thinking=scaffold.enable_thinking)
+        tally._prompts[(scaffold.name, want.problem_id)] = cached
+    s = want.sampling
+    return Request(key, cached, want.request_seed, Decoding(max_tokens=s.max_tokens, temperature=s.temperature,
+                                                           top_p=s.top_p, stop=scaffold.stop))  # fmt: skip
+
+
+def _durable_batches(completions: Iterator[Completion], *, whole: bool) -> Iterator[list[Completion]]:
+    batch: list[Completion] = []
+    began = time.monotonic()
+    for completion in completions:
+        batch.append(completion)
+        if not whole and (len(batch) >= FLUSH_ROWS or time.monotonic() - began > FLUSH_SECONDS):
+            yield batch
+            batch, began = [], time.monotonic()
+    if batch:
+        yield batch
+
+
+def _rows(
+    completions: list[Completion],
+    wants: Sequence[Want],
+    requests: Sequence[Request],
+    generator: Generator,
+    graders: Graders,
+    tally: Tally,
+) -> list[dict[str, object]]:
+    """Rows of storage.schemas.LEDGER."""
+    began = time.perf_counter()
+    named = [(c, wants[c.key]) for c in completions]
+    verdicts = graders.grade([GradeItem(w.policy.spec.scaffold.name, c.text, w.gold, c.finish) for c, w in named])
+    tally.grading_seconds += time.perf_counter() - began
+    rows: list[dict[str, object]] = []
+    for (c, w), v in zip(named, verdicts, strict=True):
+        parsed = w.policy.spec.scaffold.parse(c.text)
+        total = float(np.sum(c.logprobs_T, dtype=np.float64))
+        rows.append(
+            {
+                "problem_id": w.problem_id, "source": w.source, "arm": w.policy.arm, "adapter": w.policy.adapter,
+                "step": w.policy.step, "seed": w.sampling.seed, "rollout": w.rollout, "completion": c.text,
+                "trace": parsed.trace, "tag_valid": parsed.tag_valid, "answer": v.answer, "canonical": v.canonical,
+                "verdict": v.verdict, "reason": v.reason, "correct": v.correct, "grader_version": v.grader_version,
+                "finish": c.finish, "num_prompt_tokens": len(requests[c.key].prompt_ids),
+                "num_tokens": len(c.token_ids), "logprob_sum": total if np.isfinite(total) else None, "gold": w.gold,
+                "request_seed": w.request_seed, "prompt_ids": list(requests[c.key].prompt_ids),
+                "token_ids": c.token_ids, "logprobs": c.logprobs_T, "engine": f"{generator.name} {generator.version}",
+            }
+        )  # fmt: skip
+    tally.rollouts += len(rows)
+    tally.tokens += sum(len(c.token_ids) for c in completions)
+    return rows

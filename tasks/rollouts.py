@@ -1,0 +1,108 @@
+"""Wanted rollouts, made sure of: what the ledger has is reused, only the rest is sampled and entered.
+
+Used by the stages that need rollouts (sampling, training); each promise about paying once is kept here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storage.errors import UserError
+from storage.fingerprint import derived_seed
+from storage.ledger import Account, Ledger
+from storage.schemas import LEDGER
+from storage.sql import query
+from tasks.domain.policies import BaseModel, Policy, Sampling
+from tasks.engines.protocols import ServedAdapter
+from tasks.engines.sampler import Tally, Want, sample
+from tasks.stage import ledger, progress, toolbox
+
+
+def account_of(policy: Policy, sampling: Sampling) -> Account:
+    return Account.of(policy.identity(), sampling.identity(policy.spec.scaffold.stop))
+
+
+def about(policy: Policy, sampling: Sampling) -> dict[str, object]:
+    """An account in words."""
+    return {
+        "arm": policy.arm, "model": policy.model.name, "adapter": policy.adapter, "step": policy.step,
+        **sampling.identity(policy.spec.scaffold.stop),
+    }  # fmt: skip
+
+
+def wanted(problems: pa.Table, policy: Policy, sampling: Sampling, rollouts: range) -> list[Want]:
+    """Every (problem, rollout) asked for, problem by problem. A request's seed is a function of the rollout's
+    identity: (sampling seed, problem, rollout), so that two arms and two days draw alike."""
+    return [
+        Want(
+            row["problem_id"], row["source"], row["problem"], row["gold"], i, policy, sampling,
+            derived_seed(sampling.seed, row["problem_id"], i),
+        )
+        for row in problems.select(["problem_id", "source", "problem", "gold"]).to_pylist()
+        for i in rollouts
+    ]  # fmt: skip
+
+
+def ensure_rollouts(wants: Sequence[Want], adapter: ServedAdapter | None, model: BaseModel, lora_rank: int) -> Tally:
+    """Sample what the ledger does not have. Returns what that took.
+
+    adapter: the weights behind the policy; null for a policy whose rollouts are all in the ledger already.
+    """
+    book = ledger()
+    accounts = {(w.policy, w.sampling): account_of(w.policy, w.sampling) for w in wants}
+    had = {key: book.keys(account) for key, account in accounts.items()}
+    missing = [w for w in wants if (w.problem_id, w.rollout) not in had[(w.policy, w.sampling)]]
+    tally = Tally()
+    if not missing:
+        return tally
+    tools = toolbox()
+    generator, graders = tools.generator(model.sha256, lora_rank), tools.graders()
+    began = time.perf_counter()
+
+    def keep(rows: list[dict[str, object]]) -> None:
+        _enter(book, rows, missing, accounts)
+        tally.seconds = time.perf_counter() - began
+        done = len(wants) - len(missing) + tally.rollouts
+        progress(done, len(wants), "rollouts", f"{tally.tokens / tally.seconds:,.0f} tok/s")
+
+    sample(missing, generator, graders, adapter, keep, wave=tools.hardware.wave, tally=tally)
+    tally.seconds = time.perf_counter() - began
+    return tally
+
+
+def _enter(
+    book: Ledger, rows: list[dict[str, object]], wants: Sequence[Want], accounts: dict[tuple[Policy, Sampling], Account]
+) -> None:
+    by_arm_step = {(w.policy.arm, w.policy.step, w.sampling.seed): (w.policy, w.sampling) for w in wants}
+    table = pa.Table.from_pylist(rows, schema=LEDGER)
+    for (arm, step, seed), key in by_arm_step.items():
+        mask = pc.and_(pc.equal(table["arm"], arm), pc.equal(table["step"], step))
+        part = table.filter(pc.and_(mask, pc.equal(table["seed"], seed)))
+        if part.num_rows:
+            book.append(accounts[key], part, about(*key))
+
+
+def entered(wants: Sequence[Want]) -> pa.Table:
+    """The ledger's rows of exactly these rollouts, in this order. Schema: LEDGER."""
+    parts = []
+    for key in dict.fromkeys((w.policy, w.sampling) for w in wants):
+        rows = ledger().read(account_of(*key))
+        asked = pa.table(
+            {
+                "problem_id": [w.problem_id for w in wants if (w.policy, w.sampling) == key],
+                "rollout": pa.array([w.rollout for w in wants if (w.policy, w.sampling) == key], pa.int32()),
+                "place": pa.array([i for i, w in enumerate(wants) if (w.policy, w.sampling) == key], pa.int64()),
+            }
+        )
+        if rows is not None:
+            parts.append(
+                query("select rows.*, place from rows join asked using (problem_id, rollout)", rows=rows, asked=asked)
+            )
+    table = pa.concat_tables(parts) if parts else None
+    if table is None or table.num_rows != len(wants):
+        raise UserError(f"the ledger holds {table.num_rows if table else 0} of {len(wants)} rollouts: run again")
+    return table.sort_by("place").drop(["place"]).select(LEDGER.names).cast(LEDGER)
