@@ -1,0 +1,110 @@
+r"""The one grader: reward, screening, evaluation and regrading all judge with this module.
+
+It sees the final-answer region and the gold, nothing else. The form of an answer (list, tuple, interval,
+equation) is compared here, exactly; only leaves that are not plain numbers go to a computer algebra system.
+Nothing here limits time or memory: symbolic comparison may hang, so only `tasks.engines.graders` calls it.
+
+Tolerance: a decimal matches an exact non-decimal value within `DECIMAL_TOLERANCE` of it, relative;
+two numbers written out (integers, fractions, decimals) match only if equal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Literal
+
+from tasks.domain.commitment import NO_ANSWER, Committed, commit
+from tasks.domain.comparison import DECIMAL_TOLERANCE, Same, agree, compare, symbolic_same
+from tasks.domain.scaffolds import AnswerForm, Scaffold
+from tasks.domain.shapes import Shape, shape
+
+BEHAVIOUR = 1
+MAX_ANSWER_CHARS = 2_000
+_CONFIG = (BEHAVIOUR, str(DECIMAL_TOLERANCE), MAX_ANSWER_CHARS)
+_PACKAGES = ("math-verify", "latex2sympy2-extended", "sympy")
+GRADER_VERSION = f"{BEHAVIOUR}-" + hashlib.sha256(
+    repr((_CONFIG, [(p, version(p)) for p in _PACKAGES])).encode()
+).hexdigest()[:8]  # fmt: skip
+
+VerdictName = Literal["correct", "wrong", "no_answer", "ambiguous", "timeout", "ungradable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """answer: as extracted from the region; canonical: in the spelling that was compared; null where there is none."""
+
+    verdict: VerdictName
+    reason: str
+    answer: str | None
+    canonical: str | None
+
+    @property
+    def correct(self) -> bool:
+        return self.verdict == "correct"
+
+
+def grade_completion(scaffold: Scaffold, completion: str, gold: str, finish: str, same: Same | None = None) -> Verdict:
+    """Parse with the scaffold, then grade the region it defines."""
+    region = region_of(scaffold, completion, finish)
+    return grade_region(region, gold, scaffold.answer_form, finish, same=same)
+
+
+def region_of(scaffold: Scaffold, completion: str, finish: str) -> str | None:
+    """The only text that is graded; null if there is none, or if the rollout was cut off inside it."""
+    if finish == "length" and scaffold.answer_form == "tag":
+        if completion.rfind("<answer>") > completion.rfind("</answer>"):
+            return None
+    return scaffold.parse(completion).region
+
+
+def grade_region(
+    region: str | None,
+    gold: str,
+    form: AnswerForm,
+    finish: str = "stop",
+    answer_type: str | None = None,
+    same: Same | None = None,
+) -> Verdict:
+    r"""Verdict on one final-answer region.
+
+    same: how two leaves are compared; the symbolic comparison unless told otherwise.
+
+    >>> grade_region("7", "7", "tag").verdict, grade_region(r"so \boxed{8}", "7", "boxed").verdict
+    ('correct', 'wrong')
+    """
+    same = same or symbolic_same
+    if region is None:
+        return Verdict("no_answer", "truncated before an answer" if finish == "length" else "no answer tag", None, None)
+    found = commit(region, form, truncated=finish == "length")
+    if found.status == "no_answer" or not found.answers:
+        return Verdict("no_answer", found.reason or NO_ANSWER, None, None)
+    if found.status == "negated":
+        return Verdict("wrong", found.reason, found.answers[0], None)
+    return _judge(found, gold, same)
+
+
+def _judge(found: Committed, gold: str, same: Same) -> Verdict:
+    text = " , ".join(found.answers)
+    if max(map(len, found.answers)) > MAX_ANSWER_CHARS:
+        if text.strip() == gold.strip():
+            return Verdict("correct", "identical text", text, None)
+        return Verdict("ungradable", f"answer longer than {MAX_ANSWER_CHARS} characters", text[:200], None)
+    want, got = shape(gold), [shape(a) for a in found.answers]
+    if len(got) > 1:
+        if all(agree(got[0], other, same) and agree(other, got[0], same) for other in got[1:]):
+            got = got[:1]
+        elif found.joined and want.kind in ("list", "set", "choice"):
+            got = [Shape("list", text, tuple(got))]
+        else:
+            return Verdict("ambiguous", "several different answers", text, None)
+    prediction = got[0]
+    canonical = prediction.text
+    if prediction.text == want.text:
+        return Verdict("correct", "identical text", text, canonical)
+    try:
+        verdict, reason = compare(prediction, want, same)
+    except RecursionError:
+        return Verdict("ungradable", "nested too deeply", text, None)
+    return Verdict(verdict, reason, text, canonical)
