@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from storage.errors import UserError
 from storage.fingerprint import derived_seed
@@ -63,8 +62,8 @@ def ensure_rollouts(wants: Sequence[Want], adapter: ServedAdapter | None, model:
     generator, graders = tools.generator(model.sha256, lora_rank), tools.graders()
     began = time.perf_counter()
 
-    def keep(rows: list[dict[str, object]]) -> None:
-        _enter(book, rows, missing, accounts)
+    def keep(rows: list[tuple[Want, dict[str, object]]]) -> None:
+        _enter(book, rows, accounts)
         tally.seconds = time.perf_counter() - began
         done = len(wants) - len(missing) + tally.rollouts
         progress(done, len(wants), "rollouts", f"{tally.tokens / tally.seconds:,.0f} tok/s")
@@ -75,15 +74,15 @@ def ensure_rollouts(wants: Sequence[Want], adapter: ServedAdapter | None, model:
 
 
 def _enter(
-    book: Ledger, rows: list[dict[str, object]], wants: Sequence[Want], accounts: dict[tuple[Policy, Sampling], Account]
+    book: Ledger,
+    rows: list[tuple[Want, dict[str, object]]],
+    accounts: dict[tuple[Policy, Sampling], Account],
 ) -> None:
-    by_arm_step = {(w.policy.arm, w.policy.step, w.sampling.seed): (w.policy, w.sampling) for w in wants}
-    table = pa.Table.from_pylist(rows, schema=LEDGER)
-    for (arm, step, seed), key in by_arm_step.items():
-        mask = pc.and_(pc.equal(table["arm"], arm), pc.equal(table["step"], step))
-        part = table.filter(pc.and_(mask, pc.equal(table["seed"], seed)))
-        if part.num_rows:
-            book.append(accounts[key], part, about(*key))
+    """One shard for each account that a batch touches: a training step and its held-out share an engine call."""
+    for key, account in accounts.items():
+        part = [row for want, row in rows if (want.policy, want.sampling) == key]
+        if part:
+            book.append(account, pa.Table.from_pylist(part, schema=LEDGER), about(*key))
 
 
 def entered(wants: Sequence[Want]) -> pa.Table:

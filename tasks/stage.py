@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, ParamSpec
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import pyarrow as pa
 
@@ -27,9 +27,10 @@ from storage.store import Payload, Store
 from tasks.engines.toolbox import Toolbox
 
 P = ParamSpec("P")
+T = TypeVar("T")
 __all__ = [
-    "Payload", "Progress", "Ref", "Session", "Step", "ledger", "progress", "session", "stage", "store", "toolbox",
-    "making", "workdir",
+    "Payload", "Progress", "Ref", "Session", "Step", "grouped", "ledger", "making", "progress", "session", "stage",
+    "store", "toolbox", "workdir",
 ]  # fmt: skip
 
 
@@ -66,6 +67,7 @@ class Session:
 
     planning: note the calls, make nothing.
     wrap: lets an orchestrator run the making of a step as one of its own tasks.
+    group: lets an orchestrator show the steps of one arm together.
     before: asked before anything is made (budget wall); may raise to stop.
     """
 
@@ -74,13 +76,15 @@ class Session:
     planning: bool = False
     listener: Callable[[Progress], None] = _ignore
     wrap: Callable[[Step, Callable[[], bool]], None] | None = None
+    group: Callable[[str, Callable[[], Any]], Any] | None = None
     before: Callable[[Step], None] | None = None
     steps: list[Step] = field(default_factory=list)
     made: list[Ref] = field(default_factory=list)
 
     def run(self, step: Step) -> Ref:
+        again = any(step.ref == earlier.ref for earlier in self.steps)
         self.steps.append(step)
-        if self.planning:
+        if self.planning or again:
             return step.ref
         if self.wrap is None:
             self.ensure(step)
@@ -130,6 +134,12 @@ def session(current: Session) -> Iterator[Session]:
         yield current
     finally:
         _session.reset(token)
+
+
+def grouped(title: str, body: Callable[[], T]) -> T:
+    """Run the body; an orchestrator shows its steps together under the title."""
+    group = _session.get().group
+    return body() if group is None else group(title, body)
 
 
 def store() -> Store:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 
 SILENT = {
     "DO_NOT_TRACK": "1",
@@ -10,6 +11,7 @@ SILENT = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    "TORCH_CPP_LOG_LEVEL": "ERROR",
     "TOKENIZERS_PARALLELISM": "false",
     "TRANSFORMERS_VERBOSITY": "error",
     "VLLM_CONFIGURE_LOGGING": "1",
@@ -23,3 +25,5 @@ def quiet_libraries() -> None:
     """Set before the libraries are imported; what the user has set stays."""
     for name, value in SILENT.items():
         os.environ.setdefault(name, value)
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"vllm\.")
+    warnings.filterwarnings("ignore", category=DeprecationWarning)

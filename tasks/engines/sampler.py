@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tasks.domain.grading import GRADER_VERSION
 from tasks.domain.policies import Policy, Sampling
 from tasks.engines.graders import GradeItem, Graders
 from tasks.engines.protocols import Completion, Decoding, Generator, Request, ServedAdapter
@@ -60,7 +61,7 @@ def sample(
     generator: Generator,
     graders: Graders,
     adapter: ServedAdapter | None,
-    keep: Callable[[list[dict[str, object]]], None],
+    keep: Callable[[list[tuple[Want, dict[str, object]]]], None],
     *,
     wave: int | None,
     tally: Tally,
@@ -110,28 +111,27 @@ def _rows(
     generator: Generator,
     graders: Graders,
     tally: Tally,
-) -> list[dict[str, object]]:
-    """Rows of storage.schemas.LEDGER."""
+) -> list[tuple[Want, dict[str, object]]]:
+    """Each rollout's want and its row of storage.schemas.LEDGER."""
     began = time.perf_counter()
     named = [(c, wants[c.key]) for c in completions]
     verdicts = graders.grade([GradeItem(w.policy.spec.scaffold.name, c.text, w.gold, c.finish) for c, w in named])
     tally.grading_seconds += time.perf_counter() - began
-    rows: list[dict[str, object]] = []
+    rows: list[tuple[Want, dict[str, object]]] = []
     for (c, w), v in zip(named, verdicts, strict=True):
         parsed = w.policy.spec.scaffold.parse(c.text)
         total = float(np.sum(c.logprobs_T, dtype=np.float64))
-        rows.append(
-            {
-                "problem_id": w.problem_id, "source": w.source, "arm": w.policy.arm, "adapter": w.policy.adapter,
-                "step": w.policy.step, "seed": w.sampling.seed, "rollout": w.rollout, "completion": c.text,
-                "trace": parsed.trace, "tag_valid": parsed.tag_valid, "answer": v.answer, "canonical": v.canonical,
-                "verdict": v.verdict, "reason": v.reason, "correct": v.correct, "grader_version": v.grader_version,
-                "finish": c.finish, "num_prompt_tokens": len(requests[c.key].prompt_ids),
-                "num_tokens": len(c.token_ids), "logprob_sum": total if np.isfinite(total) else None, "gold": w.gold,
-                "request_seed": w.request_seed, "prompt_ids": list(requests[c.key].prompt_ids),
-                "token_ids": c.token_ids, "logprobs": c.logprobs_T, "engine": f"{generator.name} {generator.version}",
-            }
-        )  # fmt: skip
+        row: dict[str, object] = {
+            "problem_id": w.problem_id, "source": w.source, "arm": w.policy.arm, "adapter": w.policy.adapter,
+            "step": w.policy.step, "seed": w.sampling.seed, "rollout": w.rollout, "completion": c.text,
+            "trace": parsed.trace, "tag_valid": parsed.tag_valid, "answer": v.answer, "canonical": v.canonical,
+            "verdict": v.verdict, "reason": v.reason, "correct": v.correct, "grader_version": GRADER_VERSION,
+            "finish": c.finish, "num_prompt_tokens": len(requests[c.key].prompt_ids),
+            "num_tokens": len(c.token_ids), "logprob_sum": total if np.isfinite(total) else None, "gold": w.gold,
+            "request_seed": w.request_seed, "prompt_ids": list(requests[c.key].prompt_ids),
+            "token_ids": c.token_ids, "logprobs": c.logprobs_T, "engine": f"{generator.name} {generator.version}",
+        }  # fmt: skip
+        rows.append((w, row))
     tally.rollouts += len(rows)
     tally.tokens += sum(len(c.token_ids) for c in completions)
     return rows

@@ -60,10 +60,12 @@ class VllmGenerator:
             logprobs_mode="processed_logprobs",
             disable_log_stats=True,
             trust_remote_code=False,
+            use_tqdm_on_load=False,
             seed=0,
             **where,
         )
         self._tokenizer = self._llm.get_tokenizer()
+        self._eos = self._tokenizer.eos_token_id
         self._adapters: dict[str, LoRARequest] = {}
         self._calls = 0
 
@@ -89,8 +91,7 @@ class VllmGenerator:
             while waiting:
                 for output in engine.step():
                     if output.finished:
-                        # vLLM may append its own suffix to a request's name
-                        yield _completion(waiting.pop(output.request_id), output.outputs[0])
+                        yield self._completion(waiting.pop(output.request_id), output.outputs[0])
         finally:
             if waiting:
                 engine.abort_request(list(waiting))
@@ -104,6 +105,17 @@ class VllmGenerator:
         if adapter.name not in self._adapters:
             self._adapters[adapter.name] = LoRARequest(adapter.name, len(self._adapters) + 1, str(adapter.folder))
         return self._adapters[adapter.name]
+
+    def _completion(self, request: Request, output: Any) -> Completion:
+        token_ids, text = list(output.token_ids), output.text
+        # logprobs=0 asks for the sampled token alone: one entry a token, in order
+        logprobs_T = np.asarray(output.logprobs.logprobs, dtype=np.float32)
+        if len(logprobs_T) != len(token_ids):
+            raise RuntimeError(f"vLLM returned {len(logprobs_T)} log-probs for {len(token_ids)} tokens")
+        if token_ids and token_ids[-1] == self._eos:
+            text = text.removesuffix(self._tokenizer.decode([self._eos]))
+        finish = "stop" if output.finish_reason == "stop" else "length"
+        return Completion(request.key, text, token_ids, logprobs_T, finish)
 
     def close(self) -> None:
         self._llm.llm_engine.engine_core.shutdown()
@@ -124,16 +136,6 @@ def _sampling_params(decoding: Decoding, seed: int) -> SamplingParams:
         flat_logprobs=True,
         skip_special_tokens=False,
     )
-
-
-def _completion(request: Request, output: Any) -> Completion:
-    token_ids = list(output.token_ids)
-    logprobs_T = np.asarray(output.logprobs.logprobs, dtype=np.float32)
-    # logprobs=0 asks for the sampled token alone; one entry a token, in order
-    if len(logprobs_T) != len(token_ids):
-        raise RuntimeError(f"vLLM returned {len(logprobs_T)} log-probs for {len(token_ids)} tokens")
-    finish = "stop" if output.finish_reason == "stop" else "length"
-    return Completion(request.key, output.text, token_ids, logprobs_T, finish)
 
 
 def encode_prompt(tokenizer: Any, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]:

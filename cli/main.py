@@ -1,0 +1,76 @@
+"""`varband`: commands are loaded when they are called, so that `--help` costs no more than click."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from storage.errors import UserError
+
+#: command → (module:attribute, one line of help)
+COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("cli.run:run", "Run a study: make what is missing, reuse what is there."),
+    "plan": ("cli.run:plan", "What a run would make, reuse and cost, without making it."),
+    "resume": ("cli.operations:resume", "Go on with a parked or interrupted run."),
+    "ls": ("cli.store:ls", "Artifacts of the store."),
+    "show": ("cli.store:show", "One artifact: rows, schema, lineage."),
+    "sql": ("cli.store:sql", "SQL over the store's catalog."),
+    "gc": ("cli.store:gc", "Remove what no report descends from."),
+    "pool": ("cli.pool:pool", "Build and check pools of problems."),
+    "split": ("cli.split:split", "Draw or import a held-out split."),
+    "grade": ("cli.grade:grade", "Grade your own rollouts with the grader that training uses."),
+    "grader": ("cli.grade:grader", "The grader's adversarial self-test."),
+    "regrade": ("cli.grade:regrade", "Apply a new grader version to stored rollouts."),
+    "replay": ("cli.analysis:replay", "Recompute the published study from its files."),
+    "audit": ("cli.analysis:audit", "Recompute every claim and lint the designs of a store."),
+    "power": ("cli.analysis:power", "Power of a planned comparison."),
+    "report": ("cli.look:report", "Write the report of a run as HTML and Markdown."),
+    "serve": ("cli.look:serve", "Open the dashboards on 127.0.0.1."),
+    "gallery": ("cli.look:gallery", "A static side-by-side page of chosen problems."),
+    "chat": ("cli.chat:chat", "Ask a policy in the terminal."),
+    "deploy": ("cli.operations:deploy", "Register all deployments with a Prefect server."),
+    "doctor": ("cli.operations:doctor", "Check root, server, pool, versions, GPUs and disk."),
+    "demo-model": ("cli.demo_model:demo_model", "Pretrain the demo's base model again."),
+}
+
+
+class LazyGroup(click.Group):
+    """A click group whose commands are named in a table and imported when called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        return getattr(importlib.import_module(module), attribute)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="varband")
+def varband() -> None:
+    """Experiments on how reasoning scaffolds train."""
+
+
+def main() -> None:
+    """The entry point: a user's mistake is one sentence on standard error and an exit code, never a traceback."""
+    try:
+        varband(standalone_mode=False)
+    except UserError as error:
+        click.echo(f"varband: {error}", err=True)
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.exceptions.Abort:
+        click.echo("varband: interrupted; what was made is kept, the same command goes on", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(141)

@@ -1,0 +1,108 @@
+"""What a person sees while a study runs: one line a stage, rows, rates, time left; then the result."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from types import TracebackType
+
+import orjson
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from flows.run import Planned
+from storage.artifacts import Ref
+from storage.store import Store
+from tasks.stage import Progress as Event
+
+
+class Watch:
+    """Follows one run. On a terminal: a live line for the stage at work; piped: one line per finished stage."""
+
+    def __init__(self, profile: str, planned: Sequence[Planned], *, as_json: bool) -> None:
+        self.profile, self.planned, self.as_json = profile, planned, as_json
+        self.console = Console(stderr=as_json, highlight=False)
+        self._began = time.monotonic()
+        self._seen: set[Ref] = set()
+        self._made = 0
+        self._bars = Progress(
+            SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(),
+            TextColumn("{task.fields[unit]}"), TextColumn("[cyan]{task.fields[detail]}"), TimeRemainingColumn(),
+            console=self.console, transient=True,
+        )  # fmt: skip
+        self._bar = None
+
+    def __enter__(self) -> Watch:
+        todo = sum(not p.reused for p in self.planned)
+        self.console.print(f"[bold]{self.profile}[/]: {len(self.planned)} stages, {todo} to make, "
+                           f"{len(self.planned) - todo} to reuse")  # fmt: skip
+        if self.console.is_terminal:
+            self._bars.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._bars.stop()
+
+    def on_progress(self, event: Event) -> None:
+        match event.event:
+            case "started":
+                self._bar = self._bars.add_task(event.title, total=None, unit="", detail="")
+            case "advanced" if self._bar is not None:
+                self._bars.update(
+                    self._bar, completed=event.done, total=event.total, unit=event.unit, detail=event.detail
+                )
+            case "made":
+                if self._bar is not None:
+                    self._bars.remove_task(self._bar)
+                    self._bar = None
+                self._made += 1
+                self._line(event, f"made {event.done:>6,} rows {event.seconds:>7.1f} s")
+            case "reused" if event.ref not in self._seen:
+                self._line(event, "reused")
+        self._seen.add(event.ref)
+
+    def _line(self, event: Event, what: str) -> None:
+        colour = "green" if what.startswith("made") else "dim"
+        self.console.print(f"  [{colour}]{event.title:<34} {what:<28}[/] [dim]{event.ref}[/]")
+
+    def nothing_to_do(self) -> None:
+        for p in self.planned:
+            self.console.print(f"  [dim]{p.step.title:<34} {'reused':<28} {p.step.ref}[/]")
+        self.console.print(f"[bold]{self.profile}[/]: nothing to make, all {len(self.planned)} stages are reused")
+
+    def plan(self) -> None:
+        if self.as_json:
+            rows = [{"title": p.step.title, "ref": str(p.step.ref), "reused": p.reused} for p in self.planned]
+            sys.stdout.buffer.write(orjson.dumps({"profile": self.profile, "stages": rows}) + b"\n")
+            return
+        for p in self.planned:
+            word = "reuse" if p.reused else "make"
+            self.console.print(f"  [{'dim' if p.reused else 'green'}]{word:<6} {p.step.title:<40}[/] [dim]{p.step.ref}[/]")
+        todo = sum(not p.reused for p in self.planned)
+        self.console.print(f"[bold]{self.profile}[/]: {todo} of {len(self.planned)} stages would be made")
+
+    def finish(self, store: Store, report: Ref) -> None:
+        """The summary table and the path of the report."""
+        seconds = time.monotonic() - self._began
+        summary = store.read(report).to_pylist()
+        page = store.files(report) / "report.html"
+        if self.as_json:
+            result = {"profile": self.profile, "report": str(report), "html": str(page), "made": self._made,
+                      "stages": len(self.planned), "seconds": round(seconds, 2), "summary": summary}  # fmt: skip
+            sys.stdout.buffer.write(orjson.dumps(result) + b"\n")
+            return
+        if summary:
+            table = Table(title=f"{self.profile}: held-out, before and after")
+            for name in summary[0]:
+                table.add_column(name.replace("_", " "), justify="left" if name == "arm" else "right")
+            for row in summary:
+                table.add_row(*[_cell(value) for value in row.values()])
+            self.console.print(table)
+        self.console.print(f"[bold]{self._made}[/] of {len(self.planned)} stages made in {seconds:.1f} s")
+        self.console.print(f"report: {page}", soft_wrap=True)
+
+
+def _cell(value: object) -> str:
+    return "–" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
