@@ -42,7 +42,9 @@ class Watch:
             self._bars.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._bars.stop()
 
     def on_progress(self, event: Event) -> None:
@@ -79,7 +81,9 @@ class Watch:
             return
         for p in self.planned:
             word = "reuse" if p.reused else "make"
-            self.console.print(f"  [{'dim' if p.reused else 'green'}]{word:<6} {p.step.title:<40}[/] [dim]{p.step.ref}[/]")
+            self.console.print(
+                f"  [{'dim' if p.reused else 'green'}]{word:<6} {p.step.title:<40}[/] [dim]{p.step.ref}[/]"
+            )
         todo = sum(not p.reused for p in self.planned)
         self.console.print(f"[bold]{self.profile}[/]: {todo} of {len(self.planned)} stages would be made")
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from flows.arm import ArmArtifacts, problems, run_arm
+from flows.arm import problems, run_arm
 from flows.resolve import Study
 from storage.artifacts import Ref
-from tasks.audit import audit_designs
 from tasks.bands import cross_bands
 from tasks.curves import training_curves
 from tasks.diversity import compare_diversity
@@ -22,7 +21,9 @@ def experiment(study: Study) -> Ref:
     arms = [run_arm(study, arm) for arm in p.arms]
     final = tuple(ref for arm in arms for ref in (arm.before, *(t.after for t in arm.trained)))
     crosstab = cross_bands(tuple(arm.bands for arm in arms), p.training.group_size)
-    diversity = compare_diversity(tuple(ref for arm in arms for ref in (arm.diversity, *(t.diversity for t in arm.trained))))
+    diversity = compare_diversity(
+        tuple(ref for arm in arms for ref in (arm.diversity, *(t.diversity for t in arm.trained)))
+    )
     passk = estimate_pass_at_k(final, p.passk.ks, p.passk.draws, p.passk.seed)
     tokens = measure_tokens(final)
     hard = find_hard_problems(final)

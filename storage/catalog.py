@@ -60,7 +60,9 @@ def ask(root: Path, statement: str) -> pa.Table:
             result = connection.sql(statement)
             return pa.table({}) if result is None else result.to_arrow_table()
         except duckdb.Error as error:
-            raise UserError(f"sql: {str(error).splitlines()[0]} (views: {', '.join([*by_kind, 'artifacts'])})") from None
+            raise UserError(
+                f"sql: {str(error).splitlines()[0]} (views: {', '.join([*by_kind, 'artifacts'])})"
+            ) from None
 
 
 def _view(connection: duckdb.DuckDBPyConnection, name: str, paths: list[str]) -> None:

@@ -27,7 +27,9 @@ POOL = _schema(
     ("subject", STR, NULL),
 )
 POOL_ISSUES = _schema(
-    ("problem_id", STR), ("source_id", STR), ("source", STR),
+    ("problem_id", STR),
+    ("source_id", STR),
+    ("source", STR),
     ("code", STR),  # machine-readable reason
     ("severity", STR),  # exclude | warn
     ("detail", STR),
@@ -44,51 +46,96 @@ VERDICT_FIELDS = (
     ("grader_version", STR),
 )
 ROLLOUTS = _schema(
-    ("problem_id", STR), ("source", STR),
-    ("arm", STR), ("adapter", STR, NULL), ("step", INT),  # policy; step 0 = no training
+    ("problem_id", STR),
+    ("source", STR),
+    ("arm", STR),
+    ("adapter", STR, NULL),
+    ("step", INT),  # policy; step 0 = no training
     ("seed", BIG),  # the experiment's seed, not the request's
     ("rollout", INT),  # index in its group
-    ("completion", STR), ("trace", STR, NULL), ("tag_valid", BOOL),
+    ("completion", STR),
+    ("trace", STR, NULL),
+    ("tag_valid", BOOL),
     *VERDICT_FIELDS,
     ("finish", STR),  # stop | length
-    ("num_prompt_tokens", INT), ("num_tokens", INT),
+    ("num_prompt_tokens", INT),
+    ("num_tokens", INT),
     ("logprob_sum", REAL, NULL),  # of the sampled tokens under the behaviour policy
 )
 #: A ledger row is a rollout plus what training needs of it.
-LEDGER = pa.schema([
-    *ROLLOUTS,
-    pa.field("gold", STR, nullable=False),
-    pa.field("request_seed", BIG, nullable=False),
-    pa.field("prompt_ids", pa.list_(pa.int32()), nullable=False),
-    pa.field("token_ids", pa.list_(pa.int32()), nullable=False),
-    pa.field("logprobs", pa.list_(pa.float32()), nullable=False),
-    pa.field("engine", STR, nullable=False),
-])
+LEDGER = pa.schema(
+    [
+        *ROLLOUTS,
+        pa.field("gold", STR, nullable=False),
+        pa.field("request_seed", BIG, nullable=False),
+        pa.field("prompt_ids", pa.list_(pa.int32()), nullable=False),
+        pa.field("token_ids", pa.list_(pa.int32()), nullable=False),
+        pa.field("logprobs", pa.list_(pa.float32()), nullable=False),
+        pa.field("engine", STR, nullable=False),
+    ]
+)
 BANDS = _schema(
-    ("problem_id", STR), ("source", STR), ("arm", STR),
-    ("group_size", INT), ("num_correct", INT),
+    ("problem_id", STR),
+    ("source", STR),
+    ("arm", STR),
+    ("group_size", INT),
+    ("num_correct", INT),
     ("band", STR),  # all_zero | variance | all_one
 )
 STEPS = _schema(
-    ("arm", STR), ("seed", BIG), ("step", INT),
-    ("reward_mean", REAL), ("correct_mean", REAL), ("tag_valid_mean", REAL),
+    ("arm", STR),
+    ("seed", BIG),
+    ("step", INT),
+    ("reward_mean", REAL),
+    ("correct_mean", REAL),
+    ("tag_valid_mean", REAL),
     ("live_groups", REAL),  # share of the step's groups with a non-zero advantage
-    ("all_zero", INT), ("variance", INT), ("all_one", INT),  # groups by band, of `correct`
+    ("all_zero", INT),
+    ("variance", INT),
+    ("all_one", INT),  # groups by band, of `correct`
     ("entropy", REAL, NULL),  # mean over trained tokens, nats; null if no live group
-    ("length_mean", REAL), ("length_cv_within", REAL, NULL), ("truncated", REAL),
-    ("ratio_mean", REAL, NULL), ("ratio_max", REAL, NULL), ("kl_behaviour", REAL, NULL),
+    ("length_mean", REAL),
+    ("length_cv_within", REAL, NULL),
+    ("truncated", REAL),
+    ("ratio_mean", REAL, NULL),
+    ("ratio_max", REAL, NULL),
+    ("kl_behaviour", REAL, NULL),
     ("masked_tokens", BIG),  # non-finite behaviour log-probs
-    ("loss", REAL, NULL), ("grad_norm", REAL, NULL), ("learning_rate", REAL),
-    ("num_tokens", BIG), ("trained_tokens", BIG),
+    ("loss", REAL, NULL),
+    ("grad_norm", REAL, NULL),
+    ("learning_rate", REAL),
+    ("num_tokens", BIG),
+    ("trained_tokens", BIG),
 )
 #: How often training used each problem.
-EXPOSURE = _schema(("arm", STR), ("seed", BIG), ("step", INT), ("problem_id", STR), ("source", STR),
-                   ("num_correct", INT), ("group_size", INT), ("live", BOOL))
-EMBEDDINGS = pa.schema([
-    *_schema(("problem_id", STR), ("source", STR), ("arm", STR), ("step", INT), ("seed", BIG), ("rollout", INT),
-             ("window", STR), ("correct", BOOL), ("coverage", REAL), ("num_tokens", INT), ("num_chars", INT)),
-    pa.field("embedding", pa.list_(pa.float32()), nullable=False),
-])
+EXPOSURE = _schema(
+    ("arm", STR),
+    ("seed", BIG),
+    ("step", INT),
+    ("problem_id", STR),
+    ("source", STR),
+    ("num_correct", INT),
+    ("group_size", INT),
+    ("live", BOOL),
+)
+EMBEDDINGS = pa.schema(
+    [
+        *_schema(
+            ("problem_id", STR),
+            ("source", STR),
+            ("arm", STR),
+            ("step", INT),
+            ("seed", BIG),
+            ("rollout", INT),
+            ("window", STR),
+            ("correct", BOOL),
+            ("coverage", REAL),
+            ("num_tokens", INT),
+            ("num_chars", INT),
+        ),
+        pa.field("embedding", pa.list_(pa.float32()), nullable=False),
+    ]
+)
 SCHEMAS: dict[str, pa.Schema] = {
     "pool": POOL,
     "pool_issues": POOL_ISSUES,

@@ -77,7 +77,11 @@ class TransformersGenerator:
             positions = (seen_BL.cumsum(-1) - 1).clamp(min=0)[:, -ids_BL.shape[1] :]
             with torch.no_grad():
                 out = model(
-                    input_ids=ids_BL, attention_mask=seen_BL, position_ids=positions, past_key_values=cache, use_cache=True
+                    input_ids=ids_BL,
+                    attention_mask=seen_BL,
+                    position_ids=positions,
+                    past_key_values=cache,
+                    use_cache=True,
                 )
             cache = out.past_key_values
             logits_BV = out.logits[:, -1].float().cpu()

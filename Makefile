@@ -1,0 +1,34 @@
+# Two commands for a newcomer: `make demo` and `make test`. Each only calls what the README also shows.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+LOCK := requirements/linux-x86_64.lock
+
+.PHONY: demo test check lock clean
+
+demo: $(VENV)/.ready
+	$(BIN)/varband run demo
+
+test: $(VENV)/.ready
+	$(BIN)/pytest
+
+check: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+# An interrupted install leaves no .ready file, so the next call repairs it.
+$(VENV)/.ready: $(LOCK) pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --no-deps -r $(LOCK)
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+# Needs uv. Leaves out what vLLM's CPU build names and must not have (requirements/README.md).
+lock:
+	uv pip compile pyproject.toml --all-extras --python-version 3.11 --no-annotate --no-header --quiet \
+	  | grep -viE '^(torchaudio|torchvision|torchcodec|triton)==' | sed 's/+cpu$$//' > $(LOCK)
+
+clean:
+	rm -rf $(VENV) .varband

@@ -1,0 +1,52 @@
+"""The house rules that a reader could break without noticing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parent.parent
+HEAVY = ("torch", "vllm", "transformers", "peft", "sentence_transformers", "prefect", "streamlit", "sympy", "sklearn", "scipy")
+SOURCE = [p for folder in ("cli", "dashboards", "flows", "storage", "tasks") for p in sorted((REPO / folder).rglob("*.py"))]
+
+
+def test_imports_run_downward() -> None:
+    done = subprocess.run([Path(sys.executable).parent / "lint-imports"], cwd=REPO, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("module", ["flows.experiment", "flows.run", "cli.main", "cli.run", "storage.catalog", "tasks.stage"])
+def test_heavy_libraries_stay_at_the_edge(module: str) -> None:
+    code = f"import sys, {module}; print([m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPO, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("path", SOURCE, ids=lambda p: str(p.relative_to(REPO)))
+def test_files_stay_small(path: Path) -> None:
+    lines = len(path.read_text().splitlines())
+    assert lines <= 250, f"{path.name} has {lines} lines: split it along a seam"
+
+
+def test_stages_do_not_import_each_other() -> None:
+    stages = {p.stem for p in (REPO / "tasks").glob("*.py") if "\n@stage(" in p.read_text()}
+    assert len(stages) >= 8
+    for path in (REPO / "tasks").glob("*.py"):
+        if path.stem in stages:
+            imported = {
+                line.split()[1].removeprefix("tasks.").split(".")[0]
+                for line in path.read_text().splitlines()
+                if line.startswith("from tasks.")
+            }
+            assert not (imported & stages), f"{path.name} imports {imported & stages}"
+
+
+def test_no_path_of_one_machine_is_committed() -> None:
+    done = subprocess.run(["git", "grep", "-nIE", r"/(work|root|farm)/", "--", ".", ":!.gitignore"], cwd=REPO, capture_output=True)
+    if done.returncode > 1:
+        pytest.skip("not a git checkout")
+    found = [line for line in done.stdout.decode().splitlines() if "tests/test_architecture.py" not in line]
+    assert not found
