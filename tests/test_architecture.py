@@ -9,8 +9,21 @@ from pathlib import Path
 import pytest
 
 REPO = Path(__file__).resolve().parent.parent
-HEAVY = ("torch", "vllm", "transformers", "peft", "sentence_transformers", "prefect", "streamlit", "sympy", "sklearn", "scipy")
-SOURCE = [p for folder in ("cli", "dashboards", "flows", "storage", "tasks") for p in sorted((REPO / folder).rglob("*.py"))]
+HEAVY = (
+    "torch",
+    "vllm",
+    "transformers",
+    "peft",
+    "sentence_transformers",
+    "prefect",
+    "streamlit",
+    "sympy",
+    "sklearn",
+    "scipy",
+)
+SOURCE = [
+    p for folder in ("cli", "dashboards", "flows", "storage", "tasks") for p in sorted((REPO / folder).rglob("*.py"))
+]
 
 
 def test_imports_run_downward() -> None:
@@ -18,7 +31,9 @@ def test_imports_run_downward() -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("module", ["flows.experiment", "flows.run", "cli.main", "cli.run", "storage.catalog", "tasks.stage"])
+@pytest.mark.parametrize(
+    "module", ["flows.experiment", "flows.run", "cli.main", "cli.run", "storage.catalog", "tasks.stage"]
+)
 def test_heavy_libraries_stay_at_the_edge(module: str) -> None:
     code = f"import sys, {module}; print([m for m in {HEAVY!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=REPO, capture_output=True, text=True, check=True)
@@ -45,7 +60,9 @@ def test_stages_do_not_import_each_other() -> None:
 
 
 def test_no_path_of_one_machine_is_committed() -> None:
-    done = subprocess.run(["git", "grep", "-nIE", r"/(work|root|farm)/", "--", ".", ":!.gitignore"], cwd=REPO, capture_output=True)
+    done = subprocess.run(
+        ["git", "grep", "-nIE", r"/(work|root|farm)/", "--", ".", ":!.gitignore"], cwd=REPO, capture_output=True
+    )
     if done.returncode > 1:
         pytest.skip("not a git checkout")
     found = [line for line in done.stdout.decode().splitlines() if "tests/test_architecture.py" not in line]

@@ -50,7 +50,9 @@ def test_dataclasses_carry_their_name() -> None:
     assert canonical(Config(1, 2.0)) == {"is": "Config", "steps": 1, "rate": {"float": "2.0"}}
 
 
-@pytest.mark.parametrize("value", [{1, 2}, object(), lambda: 0, float("nan"), float("inf"), Path("x"), {1: "a"}, b"bytes"])
+@pytest.mark.parametrize(
+    "value", [{1, 2}, object(), lambda: 0, float("nan"), float("inf"), Path("x"), {1: "a"}, b"bytes"]
+)
 def test_what_has_no_spelling_is_refused(value: object) -> None:
     with pytest.raises(Ambiguous):
         fingerprint({"argument": value})

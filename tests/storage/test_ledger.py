@@ -6,7 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,12 +18,17 @@ import pytest
 from storage.errors import UserError
 from storage.ledger import Account, Ledger
 
+REPO = Path(__file__).parents[2]
 ACCOUNT = Account.of({"arm": "panel"}, {"temperature": 1.0})
 
 
 def rows(*keys: tuple[str, int], text: str = "x") -> pa.Table:
     return pa.table(
-        {"problem_id": [k[0] for k in keys], "rollout": pa.array([k[1] for k in keys], pa.int32()), "completion": [text] * len(keys)}
+        {
+            "problem_id": [k[0] for k in keys],
+            "rollout": pa.array([k[1] for k in keys], pa.int32()),
+            "completion": [text] * len(keys),
+        }
     )
 
 
@@ -60,13 +68,26 @@ def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
         book.read(ACCOUNT)
 
 
-def test_a_read_only_ledger_says_so(tmp_path: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root writes everywhere: run the tests as an ordinary user to see this one")
-    (tmp_path / "ledger").mkdir()
-    (tmp_path / "ledger").chmod(0o500)
-    with pytest.raises(UserError, match="could not be written"):
-        Ledger(tmp_path).append(ACCOUNT, rows(("a", 0)), {})
+@contextmanager
+def as_ordinary_user() -> Iterator[None]:
+    """Root writes everywhere, so it steps down for a moment."""
+    was = os.geteuid()
+    if was == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(was)
+
+
+def test_a_read_only_ledger_says_so() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        (Path(name) / "ledger").mkdir()
+        (Path(name) / "ledger").chmod(0o555)
+        Path(name).chmod(0o555)
+        with as_ordinary_user(), pytest.raises(UserError, match="could not be written \\(Permission denied\\)"):
+            Ledger(name).append(ACCOUNT, rows(("a", 0)), {})
+        Path(name).chmod(0o755)
 
 
 WRITER = """
@@ -82,7 +103,9 @@ for i in range(100000):
 def test_kill_at_any_moment_loses_no_reported_shard(tmp_path: Path) -> None:
     for pause in (0.0, 0.05, 0.13):
         root = tmp_path / str(pause)
-        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(root)], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+        writer = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(root)], stdout=subprocess.PIPE, text=True, cwd=REPO
+        )
         assert writer.stdout is not None
         writer.stdout.readline()
         time.sleep(pause)
