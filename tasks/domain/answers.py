@@ -19,9 +19,18 @@ _SYMBOLS = {
     "°": r"^{\circ}", "º": r"^{\circ}", "±": r"\pm ", "∓": r"\mp ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ",
     "γ": r"\gamma ", "λ": r"\lambda ", "μ": r"\mu ", "φ": r"\phi ", "ω": r"\omega ", "ℝ": r"\mathbb{R}",
     "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ",
-    "“": '"', "”": '"', "’": "'", "‘": "'", "…": r"\ldots ", "⟨": r"\langle ", "⟩": r"\rangle ", "％": r"\%", "′": "'",
+    "“": '"', "”": '"', "’": "'", "‘": "'", "…": r"\ldots ", "⟨": "(", "⟩": ")", "％": r"\%", "′": "'",
 }  # fmt: skip
 _RENAMED = (
+    (r"\.{3,}", r"\\ldots "),
+    (r"(?<![A-Za-z\\])(?:infinity|infty|inf)(?![A-Za-z])", r"\\infty "),
+    (r"(?<![A-Za-z\\])(pi|theta|alpha|beta|gamma|lambda)(?![A-Za-z])", r"\\\1 "),
+    (r"(?<![A-Za-z\\])(sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|log|ln|exp|gcd|lcm|max|min)(?= ?[({\d]| [a-z]\b)", r"\\\1 "),
+    (r"(?<![A-Za-z\\])sqrt ?\(([^()]*)\)", r"\\sqrt{\1}"),
+    (r"(?<![A-Za-z\\])sqrt(?=[ \d{])", r"\\sqrt"),
+    (r"(?<![A-Za-z\\])floor ?\(([^()]*)\)", r"\\lfloor \1\\rfloor "),
+    (r"(?<![A-Za-z\\])ceil(?:ing)? ?\(([^()]*)\)", r"\\lceil \1\\rceil "),
+    (r"(?<=[\])]) ?U ?(?=[\[({])", r"\\cup "),
     (r"\\(?:dfrac|tfrac|cfrac)(?![A-Za-z])", r"\\frac"),
     (r"\\(?:leqslant|leqq|leq)(?![A-Za-z])", r"\\le "),
     (r"\\(?:geqslant|geqq|geq)(?![A-Za-z])", r"\\ge "),
@@ -30,7 +39,9 @@ _RENAMED = (
     (r"\\gt(?![A-Za-z])", ">"),
     (r"\\(?:left|right|middle|bigl|bigr|Bigl|Bigr|big|Big|bigg|Bigg|biggl|biggr)(?![A-Za-z])\s*\.?", ""),
     (r"\\(?:displaystyle|textstyle|limits|nolimits|mathstrut|strut|quad|qquad|hfill|hspace\{[^}]*\}|newline)(?![A-Za-z])", " "),
-    (r"\\(?:,|;|:|!|\s|>)", " "),
+    (r"(?<!\\)\\(?:,|;|:|!|\s|>)", " "),
+    (r"\\langle(?![A-Za-z])", "("),
+    (r"\\rangle(?![A-Za-z])", ")"),
     (r"~", " "),
     (r"\\(?:lbrace)(?![A-Za-z])", r"\\{"),
     (r"\\(?:rbrace)(?![A-Za-z])", r"\\}"),
@@ -61,12 +72,37 @@ def normalise(text: str) -> str:
     text = re.sub(r"\\\(|\\\)|\\\[|\\\]", " ", text)
     text = re.sub(r"(?<!\\)\$", " ", text)
     text = text.replace("**", "^" if re.search(r"[\w)]\*\*[\w({]", text) else "").replace("`", "")
-    text = re.sub(r"\\frac\s*(\d)\s*(\d)", r"\\frac{\1}{\2}", text)
-    text = re.sub(r"\\frac\s*(\d)\s*\{", r"\\frac{\1}{", text)
-    text = re.sub(r"(\\frac\{[^{}]*\})\s*(\d|[a-zA-Z])", r"\1{\2}", text)
-    text = re.sub(r"\\sqrt\s*(\d|[a-zA-Z])", r"\\sqrt{\1}", text)
+    text = re.sub(r"([\^_]) ?(-?\d{2,}|-\d|-[A-Za-z])", r"\1{\2}", text)
+    text = re.sub(r"\^ ?\(([^()]*)\)", r"^{\1}", text)
+    text = _brace_arguments(text)
     text = re.sub(r"\s+", " ", text).strip()
     return strip_punctuation(text)
+
+
+_ARGUMENTS = re.compile(r"\\(frac|binom|sqrt)(?![A-Za-z])\s*(\[[^\]]*\])?")
+
+
+def _brace_arguments(text: str) -> str:
+    r"""`\frac12` and `\frac {1}2` as `\frac{1}{2}`, `\sqrt2` as `\sqrt{2}`."""
+    out, at = [], 0
+    while match := _ARGUMENTS.search(text, at):
+        out.append(text[at : match.start()] + f"\\{match[1]}{match[2] or ''}")
+        at = match.end()
+        for _ in range(1 if match[1] == "sqrt" else 2):
+            gap = re.compile(r"\s*").match(text, at)
+            token = re.compile(r"\s*(\d|[A-Za-z]|\\[A-Za-z]+)").match(text, at)
+            if gap and text[gap.end() : gap.end() + 1] == "{":
+                end = matching(text, gap.end())
+                if end is None:
+                    break
+                out.append("{" + _brace_arguments(text[gap.end() + 1 : end]) + "}")
+                at = end + 1
+            elif token:
+                out.append("{" + token[1] + "}")
+                at = token.end()
+            else:
+                break
+    return "".join(out) + text[at:]
 
 
 def strip_punctuation(text: str) -> str:
@@ -174,12 +210,21 @@ def number(text: str) -> Number | None:
 
 
 def _unwrap(text: str) -> str:
-    while text and text[0] in "({" and matching(text, 0) == len(text) - 1:
+    while text and text[0] in "({" and "," not in text and matching(text, 0) == len(text) - 1:
         text = text[1:-1].strip()
     return text
 
 
+_REPEATING = re.compile(r"(?P<head>\d*\.\d*?)(?:\\(?:overline|bar|dot) ?\{? ?(?P<period>\d+) ?\}?|(?P<digit>\d)(?P=digit){2,} ?(?:\.{2,}|\\l?dots|\\cdots))")
+
+
 def _magnitude(text: str) -> tuple[Fraction, bool] | None:
+    if match := _REPEATING.fullmatch(text):
+        period, decimals = match["period"] or match["digit"], len(match["head"].split(".")[1])
+        tail = Fraction(int(period), 10 ** len(period) - 1) / 10**decimals
+        return Fraction(match["head"].rstrip(".") or "0") + tail, False
+    if match := re.fullmatch(r"(\d+) and (\d+) ?/ ?(\d+)", text):
+        return (Fraction(int(match[2]), int(match[3])) + int(match[1]), False) if int(match[3]) else None
     if match := _PLAIN.fullmatch(_SPACED_THOUSANDS.sub(lambda m: m[0].replace(" ", ""), text)):
         if match["int"] is None and match["point"] in (None, "."):
             return None
@@ -207,11 +252,12 @@ _UNITS = {
     "month": "month", "months": "month", "year": "year", "years": "year", "kg": "kg", "g": "g", "gram": "g", "grams": "g", "kilograms": "kg", "lb": "lb", "lbs": "lb", "pounds": "lb",
     "mph": "mph", "rad": "rad", "radian": "rad", "radians": "rad", "unit": "", "units": "", "square": "", "cubic": "", "sq": "",
 }  # fmt: skip
-_TEXT_UNIT = re.compile(r"^(?P<number>.*?[\d})!]) ?\\(?:text|mathrm|textrm|textbf|mbox|operatorname|hbox) ?\{(?P<word>[^{}]*)\}(?P<power> ?\^ ?\{?[23]\}?)?$", re.S)
+_TEXT_UNIT = re.compile(r"^(?P<number>.+?) ?\\(?:text|mathrm|textrm|textbf|mbox|operatorname|hbox) ?\{(?P<word>[^{}]*)\}(?P<power> ?\^ ?\{?[23]\}?)?$", re.S)
 _WORD_UNIT = re.compile(r"^(?P<number>.*?[\d})])(?: ?(?P<glued>cm|mm|km|kg|ft|lbs?|mph)| (?P<word>[A-Za-z][A-Za-z. ]*[A-Za-z]))(?P<power> ?\^ ?\{?[23]\}?)?$", re.S)
-_CHANGES_VALUE = re.compile(
-    r"\b(?:squared|cubed|factorial|times|plus|minus|over|divided|root|half|third|quarter|hundred|thousand|million|billion|trillion"
-    r"|dozen|mod|modulo|power|choose|base|not|or|and|to|between|if|for|when|where|at|least|most|more|less|than|but)\b", re.I)
+CHANGES_VALUE = re.compile(
+    r"\b(?:squared|cubed|factorial|times|plus|minus|over|divided|root|half|third|quarter|hundred|thousand|million|billion"
+    r"|trillion|dozen|mod|modulo|power|choose|base)\b", re.I)  # fmt: skip
+_CONNECTS = re.compile(r"\b(?:not|or|and|to|between|if|for|when|where|at|least|most|more|less|than|but)\b", re.I)
 
 
 def split_unit(text: str) -> tuple[str, str | None]:
@@ -231,8 +277,34 @@ def split_unit(text: str) -> tuple[str, str | None]:
         return text, None
     groups = match.groupdict()
     word = (groups.get("word") or groups.get("glued") or "").strip()
-    if not word or _CHANGES_VALUE.search(word) or not re.search(r"[A-Za-z]", word):
+    if not word or CHANGES_VALUE.search(word) or _CONNECTS.search(word) or not re.search(r"[A-Za-z]", word):
         return text, None
     known = [_UNITS.get(w.lower().rstrip("."), "?") for w in re.findall(r"[A-Za-z.]+", word)]
     unit = "".join(k for k in known if k) if "?" not in known else "?"
     return match["number"].strip(), (unit + (groups.get("power") or "").strip(" ^{}")) or "?"
+
+
+_EMPTY_ARGUMENT = re.compile(
+    r"\\(?:frac|binom)\s*(?:\{[^{}]*\}\s*)?(?:\{\s*\}|$)|\\sqrt\s*(?:\[[^\]]*\])?\s*(?:\{\s*\}|$)|[\^_]\s*(?:\{\s*\}|$)"
+)
+
+
+def repaired(text: str) -> str | None:
+    r"""Normalised text with the braces closed that end it; null if that does not make it whole.
+
+    >>> repaired(r"\frac{1}{2"), repaired("7}"), repaired("(1,2"), repaired("[1,2)"), repaired(r"\frac{1}{")
+    ('\\frac{1}{2}', '7', None, '[1,2)', None)
+    """
+    depth, rounds = 0, 0
+    for i, char in enumerate(text):
+        if char in "{}" and not (i and text[i - 1] == "\\"):
+            depth += 1 if char == "{" else -1
+        elif char in "([])":
+            rounds += 1 if char in "([" else -1
+        if depth < 0:
+            return repaired(text[:i]) if i and not text[i:].strip(" }") else None
+    text += "}" * depth
+    swapped = text.startswith("]") or text.endswith("[")
+    if (rounds and not swapped) or text.count(r"\{") != text.count(r"\}") or depth > 20:
+        return None
+    return None if _EMPTY_ARGUMENT.search(text) else text

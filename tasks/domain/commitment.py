@@ -1,4 +1,7 @@
-r"""What a final-answer region commits to: boxes before prose, anchors before bare numbers, never a guess."""
+r"""What a final-answer region commits to: boxes before prose, anchors before bare numbers, never a guess.
+
+The same reading for every answer form: a box inside `<answer>` and prose inside a box are read alike.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +9,36 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from tasks.domain.answers import matching, normalise, number
+from tasks.domain.answers import CHANGES_VALUE, normalise, number
 from tasks.domain.scaffolds import AnswerForm
-
-NO_ANSWER = "empty answer"
-_BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*")
-_BLOCK = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
-_PLACEHOLDER = re.compile(r"(?:answer here|\.{2,}|\?+|-|n/?a|unknown|none given|i do ?n[o']t know|idk|null|nan|your answer)\.?", re.I)
-_ANCHOR = re.compile(r"(?:(?:final |correct )?answer(?: is| =| ?:)|\bis equal to|\bequals|\btherefore|\bthus|\bhence|\bso\b|\bis\b|\bare\b|\bget\b|:)[:,]? *", re.I)
-_NEGATED = re.compile(r"[(,]?\s*\b(?:and not|but not|not|rather than|instead of|isn't|is not|n't)\b\s*\$?[^\s,();$]+(?:\$|\b)\)?", re.I)
-_FUNCTIONS = set(
-    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln lg exp max min gcd lcm mod pi sqrt inf deg det dim"
-    " or and frac binom circ infty cup cap in le ge ne text pm mp theta alpha beta gamma cdot times".split()
+from tasks.domain.words import (
+    number_in_words,
+    prose_words,
+    read_comparatives,
+    unwrap_text,
+    without_explanation,
+    without_hedges,
+    without_negations,
 )
-_HEDGE = re.compile(r"\b(?:probably|perhaps|maybe|possibly|likely|i think|i believe|i guess|approximately|about|roughly|exactly|only|just|simply|either)\b,?", re.I)
+
+MAX_PROSE_CHARS = 5_000
+NO_BOX = r"no \boxed{} in the final answer"
+CUT_OFF = "truncated inside the answer"
+_BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
+_BLOCK = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_PLACEHOLDER = re.compile(
+    r"(?:the )?(?:final )?answer(?: here)?|your answer(?: here)?|\.{2,}|\?+|-+|n/?a|unknown|undetermined|none given|none"
+    r"|i (?:do ?n[o']t|can ?not|can't) (?:know|tell|determine|solve).*|not sure|no idea|idk|null|nan|undefined|tbd", re.I)  # fmt: skip
+_STRONG = re.compile(r"\b(?:answer|result|solution)s?\b(?: to [^.:]*?)?(?: is| are| =| ?:|\s*(?=\$|\\\())[:,]? *", re.I)
+_WEAK = re.compile(r"\b(?:is|are|equals|equal to|gives|yields|get|obtain|have|therefore|thus|hence|so)\b,?[: ]*|:\s+", re.I)
+_INVISIBLE = re.compile(r"[\u200b-\u200f\u2060\ufeff\x00-\x08\x0b-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
     """answers: texts, more than one if the region states several. joined: they stand in one list (`a, b and c`)."""
 
-    status: Literal["ok", "no_answer", "negated"]
+    status: Literal["ok", "no_answer", "negated", "ambiguous"]
     reason: str
     answers: tuple[str, ...] = ()
     joined: bool = False
@@ -35,40 +47,34 @@ class Committed:
 def commit(region: str, form: AnswerForm, truncated: bool = False) -> Committed:
     r"""Answers that a region states.
 
-    >>> commit(r"It is $\boxed{7}$.", "boxed").answers, commit("The answer is 12 apples.", "tag").answers
-    (('7',), ('12 apples.',))
+    >>> commit(r"It is $\boxed{7}$.", "boxed").answers, commit("The answer is 12.", "tag").answers
+    (('7',), ('12.',))
     >>> commit("7", "boxed").reason
     'no \\boxed{} in the final answer'
     """
     blocks = _BLOCK.findall(region) if form == "tag" and "<answer>" in region else [region]
-    found: list[str] = []
+    told: list[Committed] = []
     joined = False
     for block in blocks:
         boxes, joined, cut = boxed(block)
         if cut and truncated:
-            return Committed("no_answer", "truncated inside the answer")
-        if boxes or form == "boxed":
-            found += boxes
-        else:
-            if len(block) > 5_000:
-                found.append(block.strip())
-                continue
-            told = _from_prose(block)
-            if told.status != "ok":
-                if len(blocks) == 1:
-                    return told
-                continue
-            found += told.answers
-    found = [answer for answer in found if answer.strip() and not _PLACEHOLDER.fullmatch(answer.strip())]
-    distinct = list(dict.fromkeys(found))
-    if not distinct:
-        missing = form == "boxed" and not _BOX.search(region)
-        return Committed("no_answer", r"no \boxed{} in the final answer" if missing else NO_ANSWER)
-    return Committed("ok", "", tuple(distinct), joined and len(blocks) == 1)
+            return Committed("no_answer", CUT_OFF)
+        told += [read(text) for text in (boxes or ([block] if form == "tag" else []))]
+    if form == "boxed" and not told:
+        return Committed("no_answer", NO_BOX)
+    stated = [t for t in told if t.status != "no_answer"]
+    if not stated:
+        return Committed("no_answer", "empty answer")
+    if len(stated) == 1:
+        return stated[0]
+    answers = tuple(dict.fromkeys(a for t in stated if t.status == "ok" for a in t.answers))
+    if len(answers) == 1 or (joined and len(blocks) == 1 and answers):
+        return Committed("ok", "", answers, joined)
+    return Committed("ok", "", answers) if answers else stated[-1]
 
 
 def boxed(text: str) -> tuple[list[str], bool, bool]:
-    r"""(contents of every `\boxed`, are they one list, was the last one left open).
+    r"""(contents of every `\boxed`, do they stand in one list, was the last one left open).
 
     >>> boxed(r"\boxed{\frac{1}{2}} and \boxed{3}")
     (['\\frac{1}{2}', '3'], True, False)
@@ -78,82 +84,105 @@ def boxed(text: str) -> tuple[list[str], bool, bool]:
     end, cut = 0, False
     for match in _BOX.finditer(text):
         start = match.end()
-        if start < end:
+        if match.start() < end:
             continue
-        if found:
-            gaps.append(text[end : match.start()])
+        gaps.append(text[end : match.start()])
         if text[start : start + 1] != "{":
-            bare = re.match(r"\S+", text[start:])
-            found.append(bare.group().rstrip("$.,") if bare else "")
+            bare = re.match(r"[^\s$]+", text[start:])
+            found.append(bare.group().rstrip(".,") if bare else "")
             end = start + (bare.end() if bare else 0)
             continue
         closing = _closing(text, start)
         cut = closing is None
-        found.append(text[start + 1 : closing] if closing is not None else _to_line_end(text[start + 1 :]))
+        inner = text[start + 1 : closing] if closing is not None else text[start + 1 :].split("\n", 1)[0].rstrip("$. ")
         end = closing + 1 if closing is not None else len(text)
-    joined = all(re.fullmatch(r"[\s$,;]*(?:and|or|\\text\{ ?(?:and|or) ?\})?[\s$,;]*", gap) for gap in gaps)
-    return found, joined and len(found) > 1, cut
+        found.append(_unboxed(inner))
+    separators = [re.fullmatch(r"[\s$,;]*(?:and|or|\\text\{ ?(?:and|or) ?\})?[\s$,;]*", gap) for gap in gaps[1:]]
+    return found, len(found) > 1 and all(separators), cut
+
+
+def _unboxed(inner: str) -> str:
+    nested, _, _ = boxed(inner) if _BOX.match(inner.strip()) else ([], False, False)
+    return nested[0] if len(nested) == 1 else inner
 
 
 def _closing(text: str, start: int) -> int | None:
     depth = 0
     for i in range(start, len(text)):
-        if i and text[i - 1] == "\\":
-            continue
-        depth += (text[i] == "{") - (text[i] == "}")
-        if depth == 0:
-            return i
+        if text[i] in "{}" and text[i - 1] != "\\":
+            depth += 1 if text[i] == "{" else -1
+            if depth == 0:
+                return i
     return None
 
 
-def _to_line_end(text: str) -> str:
-    return text.split("\n", 1)[0].rstrip("$. ")
-
-
-def _from_prose(text: str) -> Committed:
-    text = text.strip()
-    if not text or _PLACEHOLDER.fullmatch(text):
-        return Committed("no_answer", NO_ANSWER)
-    affirmed = _NEGATED.sub(" ", text) if re.search(r"\b(?:not|n't|than|of)\b", text) else text
-    if not re.search(r"[\w\\]", affirmed) or (affirmed != text and not re.search(r"\d|\\", affirmed) and _wordy(affirmed)):
+def read(text: str) -> Committed:
+    """What one text states, with the prose around it taken away."""
+    text = _INVISIBLE.sub("", text).strip()
+    if not _says_something(text):
+        return Committed("no_answer", "empty answer")
+    if len(text) > MAX_PROSE_CHARS:
+        return Committed("ok", "", (text,))
+    if re.search(r"\b(?:otherwise|depending on|depends on|between)\b", text, re.I):
+        return Committed("ambiguous", "depends on a case", (text,))
+    plain = read_comparatives(unwrap_text(text).replace("**", "" if text.startswith("**") or " **" in text else "**"))
+    affirmed = without_negations(plain)
+    if affirmed != plain and not re.search(r"[\d\\]|(?<![A-Za-z])[A-Za-z](?![A-Za-z])", affirmed):
         return Committed("negated", "states what the answer is not", (text,))
-    affirmed = re.sub(r"^\s*(?:it is|but|,|;)+\s*", "", _HEDGE.sub(" ", affirmed).strip(" ,;?"))
-    if not _wordy(affirmed):
-        return Committed("ok", "", (affirmed,))
-    after = _last_anchor(affirmed)
-    if after is not None and after.strip():
-        affirmed = after.strip()
-        if not _wordy(affirmed):
-            return Committed("ok", "", (affirmed,))
-    return _spans(affirmed)
+    affirmed = without_hedges(affirmed).strip(" ,;?")
+    return _from_sentence(affirmed) if prose_words(affirmed) else Committed("ok", "", (_labelled(affirmed),))
 
 
-def _wordy(text: str) -> bool:
-    """Does the text hold prose beside mathematics?"""
-    bare = re.sub(r"\\[A-Za-z]+(?:\s*\{[A-Za-z ,]*\})?", " ", text)
-    return any(w.lower() not in _FUNCTIONS for w in re.findall(r"[A-Za-z]{2,}", bare))
+def _says_something(text: str) -> bool:
+    plain = re.sub(r"\\(?:text|mathrm|mbox|textbf) ?\{\s*\}", "", normalise(text[:MAX_PROSE_CHARS]))
+    plain = plain.replace(r"\ldots", "...")
+    return bool(re.search(r"[A-Za-z\d]|\\\{ ?\\\}", plain)) and not _PLACEHOLDER.fullmatch(plain.strip(" .$*:"))
 
 
-def _last_anchor(text: str) -> str | None:
-    for pattern in (r"answer(?: is| =| ?:)[:,]? *", _ANCHOR.pattern):
-        ends = [m.end() for m in re.finditer(pattern, text, re.I)]
-        if ends and text[ends[-1] :].strip(" .$*"):
-            return text[ends[-1] :]
-    return None
+def _labelled(text: str) -> str:
+    """Without the letter of a multiple-choice option before a value: `(A) 7` is 7."""
+    return re.sub(r"^\(?[A-E]\)[:.]?\s+(?=[-\d\\$])", "", text)
+
+
+def _from_sentence(text: str) -> Committed:
+    for candidate in _candidates(text):
+        bare = candidate.strip(" .,;:!*")
+        if (spelt := number_in_words(bare)) is not None:
+            return Committed("ok", "", (str(spelt),))
+        if _says_something(bare) and (not prose_words(bare) or number(normalise(bare)) is not None):
+            return Committed("ok", "", (_labelled(candidate.strip()),))
+    return _spans(without_explanation(_after(_STRONG, text) or text))
+
+
+def _candidates(text: str) -> list[str]:
+    """Readings of a sentence, the surest first."""
+    short = without_explanation(text)
+    found = [text, short]
+    for strong in (_after(_STRONG, short), _after(_STRONG, text)):
+        if strong:
+            found += [strong, without_explanation(strong)]
+    reversed_ = re.match(r"(.+?) (?:is|are) (?:the|my|our) (?:final |correct )?(?:answer|result|solution|value)", text, re.I)
+    if reversed_:
+        found.append(reversed_[1])
+    if not _STRONG.search(short) and len(_WEAK.findall(short)) == 1:
+        found.append(_after(_WEAK, short) or "")
+    return [f for f in found if f.strip()]
+
+
+def _after(pattern: re.Pattern[str], text: str) -> str | None:
+    ends = [m.end() for m in pattern.finditer(text)]
+    return text[ends[-1] :] if ends and _says_something(text[ends[-1] :]) else None
 
 
 def _spans(text: str) -> Committed:
-    """A sentence: its formulas if it has any, its numbers with their units if not, its words if neither."""
-    normal = normalise(text)
-    if number(normal) is not None:
-        return Committed("ok", "", (text,))
-    formulas = [f for pair in re.findall(r"\$([^$]+)\$|\\\((.+?)\\\)", text) for f in pair if f.strip()]
+    """A sentence: its formulas if it has any, its numbers if not, its words if neither."""
+    formulas = [f.strip() for pair in re.findall(r"\$([^$]+)\$|\\\((.+?)\\\)", text) for f in pair if f.strip()]
     if formulas:
-        return Committed("ok", "", tuple(dict.fromkeys(f.strip() for f in formulas)), len(formulas) > 1)
-    numbers = re.findall(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?:\s*/\s*\d+)?(?:\s*%)?", text)
-    if numbers:
-        return Committed("ok", "", tuple(dict.fromkeys(n.rstrip(",") for n in numbers)))
+        gaps = re.split(r"\$[^$]+\$|\\\(.+?\\\)", text)[1:-1]
+        joined = all(re.fullmatch(r"[\s,;]*(?:and|or)?[\s,;]*", gap) for gap in gaps)
+        return Committed("ok", "", tuple(dict.fromkeys(formulas)), joined)
+    numbers = re.findall(r"(?<![\w.\\{])-?\d[\d,]*(?:\.\d+)?(?:\s*/\s*\d+)?(?:\s*%)?(?![A-Za-z])", text)
+    distinct = tuple(dict.fromkeys(n.rstrip(",") for n in numbers))
+    if len(distinct) > 1 or (distinct and "\\" not in text and not CHANGES_VALUE.search(text)):
+        return Committed("ok", "", distinct)
     return Committed("ok", "", (text,))
-
-
-__all__ = ["NO_ANSWER", "Committed", "boxed", "commit", "matching"]

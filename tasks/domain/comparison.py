@@ -41,10 +41,18 @@ def exact_same(prediction: str, gold: str) -> bool:
     """Equality of two leaves by text and exact arithmetic. Errors: NeedsSymbolic if that cannot decide."""
     if squeeze(prediction) == squeeze(gold):
         return True
+    if (option := _option(gold)) is not None and option == _option(prediction):
+        return True
     a, b = number(prediction), number(gold)
     if a is None or b is None:
         raise NeedsSymbolic
     return same_numbers(a, b)
+
+
+def _option(text: str) -> str | None:
+    """The letter of a multiple-choice answer, or null."""
+    match = re.fullmatch(r"(?:\\\(|\()?(?:\\(?:text|mathrm|textbf) ?\{)? ?\(?([A-H])\)? ?\}?\)?", text)
+    return match[1] if match else None
 
 
 def symbolic_same(prediction: str, gold: str) -> bool:
@@ -124,8 +132,7 @@ def _against_scalar(prediction: Shape, gold: Shape, same: Same) -> Judgement:
         first, *others = prediction.items
         if all(agree(other, first, same) for other in others):
             return compare(first, gold, same)
-        hits = any(agree(item, gold, same) for item in prediction.items)
-        return ("ambiguous", "several different answers") if hits or prediction.kind == "choice" else WRONG
+        return "ambiguous", "several different answers"
     if prediction.kind != "scalar":
         return "wrong", f"a {prediction.kind} where one value is asked for"
     return RIGHT if same(prediction.text, gold.text) else WRONG

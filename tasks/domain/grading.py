@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Literal
 
-from tasks.domain.commitment import NO_ANSWER, Committed, commit
+from tasks.domain.answers import normalise, repaired
+from tasks.domain.commitment import Committed, commit
 from tasks.domain.comparison import DECIMAL_TOLERANCE, Same, agree, compare, symbolic_same
 from tasks.domain.scaffolds import AnswerForm, Scaffold
 from tasks.domain.shapes import Shape, shape
@@ -78,20 +79,27 @@ def grade_region(
     if region is None:
         return Verdict("no_answer", "truncated before an answer" if finish == "length" else "no answer tag", None, None)
     found = commit(region, form, truncated=finish == "length")
-    if found.status == "no_answer" or not found.answers:
-        return Verdict("no_answer", found.reason or NO_ANSWER, None, None)
+    if found.status == "no_answer":
+        return Verdict("no_answer", found.reason, None, None)
     if found.status == "negated":
         return Verdict("wrong", found.reason, found.answers[0], None)
+    if found.status == "ambiguous":
+        return Verdict("ambiguous", found.reason, found.answers[0], None)
     return _judge(found, gold, same)
 
 
 def _judge(found: Committed, gold: str, same: Same) -> Verdict:
     text = " , ".join(found.answers)
+    if text.strip() == gold.strip():
+        return Verdict("correct", "identical text", text, text if len(text) <= MAX_ANSWER_CHARS else None)
     if max(map(len, found.answers)) > MAX_ANSWER_CHARS:
-        if text.strip() == gold.strip():
-            return Verdict("correct", "identical text", text, None)
+        if text.strip().isdigit() and len(gold) <= MAX_ANSWER_CHARS:
+            return Verdict("wrong", "not equal", text[:200], None)
         return Verdict("ungradable", f"answer longer than {MAX_ANSWER_CHARS} characters", text[:200], None)
-    want, got = shape(gold), [shape(a) for a in found.answers]
+    whole = [repaired(normalise(answer)) for answer in found.answers]
+    if None in whole:
+        return Verdict("ungradable", "unbalanced or empty brackets", text, None)
+    want, got = shape(gold), [shape(answer) for answer in whole if answer is not None]
     if len(got) > 1:
         if all(agree(got[0], other, same) and agree(other, got[0], same) for other in got[1:]):
             got = got[:1]
@@ -100,11 +108,5 @@ def _judge(found: Committed, gold: str, same: Same) -> Verdict:
         else:
             return Verdict("ambiguous", "several different answers", text, None)
     prediction = got[0]
-    canonical = prediction.text
-    if prediction.text == want.text:
-        return Verdict("correct", "identical text", text, canonical)
-    try:
-        verdict, reason = compare(prediction, want, same)
-    except RecursionError:
-        return Verdict("ungradable", "nested too deeply", text, None)
-    return Verdict(verdict, reason, text, canonical)
+    verdict, reason = compare(prediction, want, same)
+    return Verdict(verdict, reason, text, prediction.text)

@@ -18,7 +18,8 @@ class Parsed:
     """One completion, taken apart.
 
     trace: the reasoning part; null if the scaffold's tags are missing or out of order.
-    region: the only text that may be graded; null if the completion never reached an answer.
+    region: the only text that may be graded; null if the completion never reached an answer. What stands in a
+        trace that was opened and never closed is reasoning, in every arm.
     tag_valid: every tag exactly once, in order, nothing but white space between and after them.
     """
 
@@ -68,10 +69,10 @@ class Scaffold:
         Parsed(trace=None, region=None, tag_valid=False)
         """
         trace, rest = self._split_trace(completion)
+        if self.trace_tag and f"<{self.trace_tag}>" in completion and f"</{self.trace_tag}>" not in completion:
+            return Parsed(None, None, False)
         if self.answer_form == "boxed":
-            opened = self.trace_tag is not None and f"<{self.trace_tag}>" in completion
-            region = rest if trace is not None or not opened else None
-            return Parsed(trace, region, trace is not None and _counts_once(completion, self.trace_tag))
+            return Parsed(trace, rest, trace is not None and _counts_once(completion, self.trace_tag))
         blocks = re.findall(r"<answer>(.*?)(?:</answer>|\Z)", rest, flags=re.DOTALL)
         closed = bool(re.search(r"<answer>.*?</answer>\s*\Z", rest, flags=re.DOTALL))
         if self.trace_tag is None and "<answer>" in rest:

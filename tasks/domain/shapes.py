@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal
 
 from tasks.domain.answers import matching, normalise, number
+from tasks.domain.words import number_in_words
 
 Kind = Literal["scalar", "list", "choice", "set", "tuple", "interval", "union", "relation"]
 _RELATIONS = (r"\ne", r"\le", r"\ge", r"\approx", r"\in", r"\equiv", r"\sim", "<=", ">=", "!=", "==", "=", "<", ">")
 _RELATION = re.compile(r"\\(?:ne|le|ge|approx|in|equiv|sim|simeq)(?![A-Za-z])|<=|>=|!=|==|=|<|>")
 _SPELLING = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne", "==": "=", r"\simeq": r"\approx", r"\sim": r"\approx"}
-_AND = re.compile(r"\\(?:text|mathrm|textrm|quad) ?\{ ?,? ?(and|or) ?\}|(?<![A-Za-z\\])(and|or|OR|AND)(?![A-Za-z])|\\(?:vee|lor|wedge|land)(?![A-Za-z])|&")
+_AND = re.compile(r"\\(?:text|mathrm|textrm|quad) ?\{ ?,? ?(and|or) ?\}|(?<![A-Za-z\\])(and|or|OR|AND)(?![A-Za-z])|\\(?:vee|lor|wedge|land)(?![A-Za-z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +61,23 @@ def shape(text: str) -> Shape:
 
 def _shape(text: str) -> Shape:
     text = text.strip()
-    if number(text) is not None:
+    if number(text) is not None or text.startswith(r"\begin{"):
         return Shape("scalar", text)
-    if pm := _plus_minus(text):
-        return Shape("list", text, tuple(_shape(t) for t in pm))
+    if spelt := _spelt(text):
+        return Shape("scalar", spelt)
+    if both := _plus_minus(text):
+        return Shape("list", text, tuple(_shape(t) for t in both))
+    if text in (r"\mathbb{R}", r"\R", r"\mathbb R"):
+        return Shape("interval", text, (_shape(r"-\infty"), _shape(r"\infty")), ("(", ")"))
+    if text.startswith("=") and not text.startswith("=="):
+        return _shape(text[1:])
     chosen = _split_words(text)
     if len(chosen) > 1:
         return Shape("choice", text, _flatten(tuple(_shape(t) for t in chosen)))
     for separators in (";", ","):
         parts = [p for p in split_top(text, separators) if p]
         if len(parts) > 1:
-            return Shape("list", text, tuple(_shape(p) for p in _share_name(parts)))
+            return Shape("list", text, _flatten(tuple(_shape(p) for p in _share_name(parts))))
     unions = _split_command(text, r"\cup")
     if len(unions) > 1:
         return Shape("union", text, tuple(_shape(u) for u in unions))
@@ -77,6 +85,13 @@ def _shape(text: str) -> Shape:
     if signs:
         return _relation(text, signs)
     return _bracketed(text) or Shape("scalar", text)
+
+
+def _spelt(text: str) -> str | None:
+    r"""`\text{four}` as 4."""
+    words = re.sub(r"^\\(?:text|mbox|textrm|mathrm) ?\{(.*)\}$", r"\1", text)
+    value = number_in_words(words) if words[:1].isalpha() else None
+    return None if value is None else str(value)
 
 
 def _relation(text: str, signs: list[tuple[int, int, str]]) -> Shape:
@@ -176,16 +191,22 @@ def _share_name(parts: list[str]) -> list[str]:
     return parts
 
 
-def _plus_minus(text: str) -> tuple[str, str] | None:
-    r"""`1 \pm \sqrt2` is two numbers; nothing if ± stands inside a tuple or a list, whose own parts expand."""
-    if not re.search(r"\\pm(?![A-Za-z])|\+/-|\+-", text) or len([p for p in split_top(text, ",;") if p]) > 1:
-        return None
-    if len(_split_words(text)) > 1 or (_bracketed(text) is not None):
-        return None
-    upper = re.sub(r"\\pm(?![A-Za-z])|\+/-|\+-", "+", re.sub(r"\\mp(?![A-Za-z])", "-", text))
-    lower = re.sub(r"\\pm(?![A-Za-z])|\+/-|\+-", "-", re.sub(r"\\mp(?![A-Za-z])", "+", text))
-    return _lead(upper), _lead(lower)
+_PLUS_MINUS = re.compile(r"\\(?:pm|mp)(?![A-Za-z])|\+ ?/ ?-")
 
 
-def _lead(text: str) -> str:
-    return re.sub(r"(^|[=<>({,])\s*\+\s*", r"\1", text).strip()
+def _plus_minus(text: str) -> tuple[str, ...] | None:
+    r"""`1 \pm \sqrt2` is two numbers; inside a tuple every ± is free of the others, unless ∓ ties them."""
+    signs = list(_PLUS_MINUS.finditer(text))
+    if not signs or len(signs) > 4 or len([p for p in split_top(text, ",;") if p]) > 1 or len(_split_words(text)) > 1:
+        return None
+    tied = any(m.group() == r"\mp" for m in signs) or text[0] not in "([" or not _one_bracket(text)
+    choices = [(1,) * len(signs), (-1,) * len(signs)] if tied else list(product((1, -1), repeat=len(signs)))
+    return tuple(_signed(text, signs, choice) for choice in choices)
+
+
+def _signed(text: str, signs: list[re.Match[str]], choice: tuple[int, ...]) -> str:
+    out, end = [], 0
+    for match, sign in zip(signs, choice, strict=True):
+        out += [text[end : match.start()], "+" if sign * (-1 if match.group() == r"\mp" else 1) > 0 else "-"]
+        end = match.end()
+    return re.sub(r"(^|[=<>({,\[])\s*\+\s*", r"\1", "".join([*out, text[end:]])).strip()

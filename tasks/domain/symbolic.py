@@ -6,27 +6,62 @@ import logging
 import re
 from functools import lru_cache
 
+from tasks.domain.answers import split_unit
+from tasks.domain.comparison import NeedsSymbolic, exact_same
+from tasks.domain.words import prose_words
+
 _COMMAND = re.compile(r"\\[A-Za-z]+")
 _TEXTUAL = re.compile(r"\\(?:text|mathrm|textrm|textbf|mbox|operatorname|mathbf) ?\{([^{}]*)\}")
 
 
+_GREEK = re.compile(r"\\(?:[A-Z][a-z]+|alpha|beta|gamma|delta|epsilon|zeta|eta|theta|kappa|lambda|mu|nu|xi|rho|sigma|tau|phi|chi|psi|omega)\b")
+
+
 def letters(text: str) -> frozenset[str]:
-    """Single letters that stand for variables, case kept."""
-    return frozenset(re.findall(r"[A-Za-z]", _COMMAND.sub(" ", _TEXTUAL.sub(" ", text)))) - {"e", "i"}
+    """Letters that stand for variables, case kept."""
+    bare = _COMMAND.sub(" ", _TEXTUAL.sub(" ", text))
+    return frozenset([*re.findall(r"[A-Za-z]", bare), *_GREEK.findall(text)]) - {"e", "i"}
 
 
 def plain_words(text: str) -> str | None:
     """A worded answer in one spelling, or null if the answer is not words."""
     words = re.sub(r"\s+", " ", _TEXTUAL.sub(r"\1", text)).strip(" .()").lower()
-    return words if re.fullmatch(r"[a-z][a-z' -]*", words) and (len(words) > 1) else None
+    wordy = "\\" in text or prose_words(words)
+    return words if re.fullmatch(r"[a-z][a-z' -]*", words) and wordy else None
 
 
 def equivalent(prediction: str, gold: str) -> bool:
-    """Is `prediction` the same value as `gold`? Both normalised leaves."""
+    """Is `prediction` the same value as `gold`? Both normalised leaves, units allowed."""
     one, other = plain_words(prediction), plain_words(gold)
     if one is not None and one == other:
         return True
+    (a, unit_a), (b, unit_b) = _unit(prediction), _unit(gold)
+    if unit_a and unit_b and unit_a != unit_b and "?" not in (unit_a, unit_b):
+        return False
+    if (unit_a == "°") != (unit_b == "°"):
+        turned = (rf"({a})\cdot\frac{{\pi}}{{180}}", b) if unit_a == "°" else (a, rf"({b})\cdot\frac{{\pi}}{{180}}")
+        return _equal(*turned) or _equal(a, b)
+    if (unit_a == "%") != (unit_b == "%"):
+        return _equal(*((rf"\frac{{{a}}}{{100}}", b) if unit_a == "%" else (a, rf"\frac{{{b}}}{{100}}")))
+    return _equal(a, b)
+
+
+def _unit(text: str) -> tuple[str, str | None]:
+    r"""Degrees inside a function are a factor, not a unit: `\sin 30^{\circ}`."""
+    if re.search(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])", text):
+        return re.sub(r"(\d+(?:\.\d+)?) ?\^\{\\circ\}", r"(\\frac{\1\\pi}{180})", text), None
+    return split_unit(text)
+
+
+def _equal(prediction: str, gold: str) -> bool:
     if letters(prediction) != letters(gold):
+        return False
+    try:
+        if exact_same(prediction, gold):
+            return True
+    except NeedsSymbolic:
+        pass
+    else:
         return False
     from math_verify import verify
 
