@@ -45,11 +45,11 @@ class ArmArtifacts:
     trained: tuple[Trained, ...]
 
 
-def problems(study: Study) -> Problems:
+def problems(study: Study, lesson: str = "") -> Problems:
     """The pool and its split: the same for every arm, made before any model is seen."""
-    p = study.profile.pool
-    if study.sources:
-        pool = build_pool(study.sources, PoolPolicy(on_issue=p.on_issue, limit=p.limit))
+    p = next((x.pool for x in study.profile.lessons if x.name == lesson), study.profile.pool)
+    if sources := study.sources[lesson]:
+        pool = build_pool(sources, PoolPolicy(on_issue=p.on_issue, limit=p.limit))
     else:
         pool = make_synthetic_pool(p.synthetic, p.seed)
     return Problems(pool, split_pool(pool, p.heldout_per_source, p.split_seed))
@@ -62,48 +62,77 @@ def evaluated_steps(study: Study) -> list[int]:
 
 
 def run_arm(study: Study, arm: str) -> ArmArtifacts:
+    """Screen, band, evaluate, train, evaluate again, measure diversity. An arm that does not train is evaluated with
+    the adapter of the arm that it is trained as."""
     p, spec = study.profile, ARMS[arm]
     at = problems(study)
-    base = Policy(arm=arm, model=study.model)
-    screening, bands = _screened(study, at, base)
-    before = _evaluated(study, at, base, None, final=True)
-    diversity = _diversity(study, before, base)
+    start = _start(study, arm)
+    screening, bands = _screened(study, at, start)
+    before = _evaluated(study, at, start, final=True)
+    diversity = _diversity(study, before, start.policy)
     trained = []
     for seed in p.seeds if p.training.steps else ():
         training = _training(study, at, spec.trained_as, seed)
         curve = []
         for step in evaluated_steps(study):
-            policy = replace(base, adapter=str(training), step=step) if step else base
-            curve.append(_evaluated(study, at, policy, training))
-        last = replace(base, adapter=str(training), step=p.training.steps)
-        after = _evaluated(study, at, last, training, final=True)
-        trained.append(Trained(seed, training, tuple(curve), after, _diversity(study, after, last)))
+            curve.append(_evaluated(study, at, start.after(training, step) if step else start))
+        last = start.after(training, p.training.steps)
+        after = _evaluated(study, at, last, final=True)
+        trained.append(Trained(seed, training, tuple(curve), after, _diversity(study, after, last.policy)))
     return ArmArtifacts(arm, screening, bands, before, diversity, tuple(trained))
 
 
-def _screened(study: Study, at: Problems, base: Policy) -> tuple[Ref, Ref]:
-    draw = study.profile.screening
-    screening = sample_rollouts.titled(f"screen {base.arm}")(
-        at.pool, at.splits, base, draw.sampling, draw.group_size, lora_rank=study.profile.training.lora_rank
-    )
-    return screening, classify_bands.titled(f"band {base.arm}")(screening)
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A policy and the training that holds its adapter; null for a base model."""
+
+    policy: Policy
+    training: Ref | None = None
+
+    def after(self, training: Ref, step: int) -> Start:
+        return Start(replace(self.policy, adapter=str(training), step=step), training)
+
+
+def _start(study: Study, arm: str) -> Start:
+    """Where the studied training starts, and what is screened: the base model after the profile's lessons."""
+    p = study.profile
+    start = Start(Policy(arm=arm, model=study.model))
+    for lesson in p.lessons:
+        if ARMS[arm].trained_as in lesson.arms:
+            at = problems(study, lesson.name)
+            spelt = replace(start.policy, arm=ARMS[arm].trained_as)
+            training = train_adapter.titled(f"lesson {lesson.name} for {spelt.arm}")(
+                at.pool, at.splits, None, spelt, lesson.training, lesson.rollouts, p.evaluation.sampling, 0,
+                init=start.training,
+            )  # fmt: skip
+            start = start.after(training, lesson.training.steps)
+    return start
+
+
+def _screened(study: Study, at: Problems, start: Start) -> tuple[Ref, Ref]:
+    draw, arm = study.profile.screening, start.policy.arm
+    screening = sample_rollouts.titled(f"screen {arm}")(
+        at.pool, at.splits, start.policy, draw.sampling, draw.group_size, training=start.training,
+        lora_rank=study.profile.training.lora_rank,
+    )  # fmt: skip
+    return screening, classify_bands.titled(f"band {arm}")(screening)
 
 
 def _training(study: Study, at: Problems, arm: str, seed: int) -> Ref:
     """The arm's adapter, trained on its own variance band minus held-out."""
-    p, base = study.profile, Policy(arm=arm, model=study.model)
-    _, bands = _screened(study, at, base)
+    p, start = study.profile, _start(study, arm)
+    _, bands = _screened(study, at, start)
     return train_adapter.titled(f"train {arm} seed {seed}")(
-        at.pool, at.splits, bands, base, replace(p.training, seed=seed), p.rollouts, p.evaluation.sampling,
-        p.evaluation.group_size,
+        at.pool, at.splits, bands, start.policy, replace(p.training, seed=seed), p.rollouts, p.evaluation.sampling,
+        p.evaluation.group_size, init=start.training,
     )  # fmt: skip
 
 
-def _evaluated(study: Study, at: Problems, policy: Policy, training: Ref | None, *, final: bool = False) -> Ref:
-    draw = study.profile.final if final else study.profile.evaluation
+def _evaluated(study: Study, at: Problems, start: Start, *, final: bool = False) -> Ref:
+    draw, policy = study.profile.final if final else study.profile.evaluation, start.policy
     return sample_rollouts.titled(f"evaluate {policy.arm} at step {policy.step}")(
-        at.pool, at.splits, policy, draw.sampling, draw.group_size, split="heldout",
-        training=training if policy.step else None, lora_rank=study.profile.training.lora_rank,
+        at.pool, at.splits, policy, draw.sampling, draw.group_size, split="heldout", training=start.training,
+        lora_rank=study.profile.training.lora_rank,
     )  # fmt: skip
 
 

@@ -54,6 +54,18 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """A training before the one that is studied: on all of its pool's training problems, without screening.
+    Each lesson starts from the adapter of the one before it, with a fresh optimiser."""
+
+    name: str
+    arms: tuple[str, ...]
+    pool: Pool
+    training: LearnerConfig
+    rollouts: Sampling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """One complete study, by name."""
 
@@ -63,6 +75,7 @@ class Profile:
     model: str
     arms: tuple[str, ...]
     seeds: tuple[int, ...] = (0,)
+    lessons: tuple[Lesson, ...] = ()
     screening: Draw
     rollouts: Sampling
     training: LearnerConfig
@@ -105,12 +118,21 @@ SMALL = Profile(
     hardware=Hardware(max_model_len=1024, max_num_seqs=64, wave=64, kv_cache_mb=1024),
 )
 
+GSM8K_LESSON = Lesson(
+    name="gsm8k",
+    arms=("panel", "think_tags"),
+    pool=Pool(sources=("gsm8k_train",), heldout_per_source=100),
+    training=LearnerConfig(steps=60, groups_per_step=8, group_size=16, learning_rate=2e-5, lora_rank=32, lora_alpha=32),
+    rollouts=Sampling(max_tokens=1024, seed=4),
+)
+
 QWEN_1_5B = Profile(
     name="qwen-1.5b",
     purpose="the study on one GPU: 877 olympiad problems, Qwen2.5-Coder-1.5B-Instruct",
     pool=Pool(sources=OLYMPIAD, split_seed=20260424),
     model="Qwen2.5-Coder-1.5B-Instruct",
     arms=("panel", "thinking"),
+    lessons=(GSM8K_LESSON,),
     screening=Draw(sampling=Sampling(max_tokens=2048, seed=1), group_size=8),
     rollouts=Sampling(max_tokens=2048, seed=2),
     training=LearnerConfig(steps=60, groups_per_step=8, group_size=16, learning_rate=2e-5, lora_rank=32, lora_alpha=32),
@@ -121,11 +143,30 @@ QWEN_1_5B = Profile(
     ),
 )
 
+MATH_LESSON = Lesson(
+    name="math",
+    arms=("panel", "think_tags"),
+    pool=Pool(sources=("math_train",), heldout_per_source=100),
+    training=LearnerConfig(
+        steps=128, groups_per_step=8, group_size=16, learning_rate=5e-6, lora_rank=32, lora_alpha=32,
+        prompt_order="balanced_by_subject",
+    ),
+    rollouts=Sampling(max_tokens=12_288, seed=5),
+)  # fmt: skip
+
 PAPER = replace(
     QWEN_1_5B,
     name="paper",
     purpose="the published recipe at its size: Qwen3-30B-A3B, 100 steps, 12,288 tokens",
     model="Qwen3-30B-A3B-Base",
+    lessons=(
+        replace(
+            GSM8K_LESSON,
+            training=replace(GSM8K_LESSON.training, steps=128, learning_rate=5e-6),
+            rollouts=Sampling(max_tokens=12_288, seed=4),
+        ),
+        MATH_LESSON,
+    ),
     screening=Draw(sampling=Sampling(max_tokens=12_288, seed=1), group_size=8),
     rollouts=Sampling(max_tokens=12_288, seed=2),
     training=LearnerConfig(

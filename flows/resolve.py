@@ -32,7 +32,7 @@ class Study:
 
     profile: Profile
     model: BaseModel
-    sources: tuple[SourceSpec, ...]
+    sources: dict[str, tuple[SourceSpec, ...]]  # of the profile's own pool under "", of each lesson's under its name
     encoder_sha256: str
     places: dict[str, Path]
 
@@ -105,7 +105,10 @@ def resolve(profile: Profile, *, model: Path | None, encoder: Path | None, data:
     folder = model or _model_folder(profile.model)
     base = BaseModel(name=profile.model if model is None else folder.name, sha256=model_digest(folder))
     places[base.sha256] = folder
-    sources = () if profile.pool.synthetic and not pools else _sources(profile, data, pools, places)
+    sources = {"": () if profile.pool.synthetic and not pools else _sources(profile.pool.sources, data, pools, places)}
+    for lesson in profile.lessons:
+        if set(lesson.arms) & set(profile.arms):
+            sources[lesson.name] = _sources(lesson.pool.sources, data, (), places)
     encoder_folder = encoder or _encoder_folder(profile.encoder.name)
     encoder_sha256 = model_digest(encoder_folder)
     places[encoder_sha256] = encoder_folder
@@ -113,10 +116,10 @@ def resolve(profile: Profile, *, model: Path | None, encoder: Path | None, data:
 
 
 def _sources(
-    profile: Profile, data: Path | None, pools: Sequence[Path], places: dict[str, Path]
+    names: Sequence[str], data: Path | None, pools: Sequence[Path], places: dict[str, Path]
 ) -> tuple[SourceSpec, ...]:
     specs = []
-    for wish in pools or [Path(name) for name in profile.pool.sources]:
+    for wish in pools or names:
         spec, path = source_spec(wish, data)
         specs.append(spec)
         places[spec.sha256] = path

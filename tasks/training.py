@@ -1,4 +1,4 @@
-"""Training: the variance band minus held-out → a LoRA adapter, and one row a step.
+"""Training: problems that give a gradient → a LoRA adapter, and one row a step.
 
 The learner decides what to sample and how to update; this stage makes each step's rollouts durable before the
 learner sees them, and samples the held-out problems of an evaluated step in the same engine call.
@@ -7,27 +7,33 @@ learner sees them, and samples the held-out problems of an evaluated step in the
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from storage.errors import UserError
+from storage.fingerprint import derived_seed
 from storage.schemas import EXPOSURE, STEPS
 from storage.sql import query
 from tasks.domain.grpo import LearnerConfig, PromptProblem, StepPlan, TrainRollout
 from tasks.domain.policies import Policy, Sampling
 from tasks.rollouts import ensure_rollouts, entered, wanted
-from tasks.stage import Payload, Ref, making, progress, stage, store, toolbox, workdir
+from tasks.stage import Payload, Ref, making, stage, store, toolbox, workdir
 
 
-def trainable(problems: pa.Table, splits: pa.Table, bands: pa.Table) -> pa.Table:
-    """The problems that give a group-relative method something to learn from, and are not held out; pool order."""
-    return query(
-        "select p.* from problems p join bands b using (problem_id) join splits s using (problem_id)"
-        " where b.band = 'variance' and s.split = 'train' order by p.rowid",
-        problems=problems.append_column("rowid", pa.array(range(problems.num_rows))), bands=bands, splits=splits,
-    )  # fmt: skip
+def trainable(problems: pa.Table, splits: pa.Table, bands: pa.Table | None) -> pa.Table:
+    """The problems outside held-out, in the pool's order; with bands, only those in the variance band."""
+    numbered = problems.append_column("place", pa.array(range(problems.num_rows), pa.int64()))
+    live = "" if bands is None else "semi join (from bands where band = 'variance') using (problem_id)"
+    tables = {"numbered": numbered, "splits": splits} | ({} if bands is None else {"bands": bands})
+    chosen = query(
+        f"from numbered semi join (from splits where split = 'train') using (problem_id) {live} order by place", **tables
+    )
+    return chosen.select(problems.column_names)
 
 
 def as_train_rollout(row: dict[str, object]) -> TrainRollout:
@@ -42,39 +48,66 @@ def as_train_rollout(row: dict[str, object]) -> TrainRollout:
 def train_adapter(
     pool: Ref,
     splits: Ref,
-    bands: Ref,
-    base: Policy,
+    bands: Ref | None,
+    start: Policy,
     learner: LearnerConfig,
     rollouts: Sampling,
     evaluation: Sampling,
     evaluation_group_size: int,
     init: Ref | None = None,
 ) -> Payload:
-    """Rows: storage.schemas.STEPS. Files: `step-NNNN/` adapters in PEFT format, exposure.parquet.
+    """Rows: storage.schemas.STEPS. Files: `step-NNNN/` adapters in PEFT format of the evaluated steps, exposure.parquet.
 
+    bands: train on the variance band alone; null trains on all problems outside held-out.
+    init: the training whose last adapter this one starts from, with a fresh optimiser; `start` is that policy.
     Errors: UserError if no problem is left to train on.
     """
     from tasks.engines.learner import train
 
     problems, held = store().read(pool), store().read(splits)
-    chosen = trainable(problems, held, store().read(bands))
+    chosen = trainable(problems, held, None if bands is None else store().read(bands))
     if chosen.num_rows == 0:
         raise UserError(
-            f"{base.arm}: no problem outside held-out is in the variance band, so no group would have a gradient;"
+            f"{start.arm}: no problem outside held-out is in the variance band, so no group would have a gradient;"
             " screen a harder or easier pool, or another model"
         )
     by_id = {row["problem_id"]: row for row in chosen.to_pylist()}
-    heldout = problems.filter(pc.is_in(problems["problem_id"], value_set=_heldout_ids(held)))
-    tools, folder = toolbox(), workdir()
+    heldout_ids = pc.filter(held["problem_id"], pc.equal(held["split"], "heldout"))
+    heldout = problems.filter(pc.is_in(problems["problem_id"], value_set=heldout_ids.combine_chunks()))
     draw = replace(rollouts, seed=derived_seed(rollouts.seed, learner.seed))
-    tallies = Tally()
+    sampled: dict[str, int] = {"rollouts": 0, "tokens": 0}
 
     def sample_step(plan: StepPlan) -> list[TrainRollout]:
-        policy = replace(base, adapter=str(making()) if plan.policy_step else None, step=plan.policy_step)
+        policy = replace(start, adapter=str(making()), step=plan.policy_step) if plan.policy_step else start
         asked = pa.Table.from_pylist([by_id[p] for p in plan.problem_ids], schema=chosen.schema)
         wants = wanted(asked, policy, draw, range(plan.group_size))
         evaluated = wanted(heldout, policy, evaluation, range(evaluation_group_size)) if plan.evaluate else []
-        tally = ensure_rollouts([*wants, *evaluated], plan.adapter, base.model, learner.lora_rank)
+        tally = ensure_rollouts([*wants, *evaluated], plan.adapter, start.model, learner.lora_rank)
+        sampled["rollouts"] += tally.rollouts
+        sampled["tokens"] += tally.tokens
         return [as_train_rollout(row) for row in entered(wants).to_pylist()] if wants else []
 
-    result = train(...)
+    tools, folder = toolbox(), workdir()
+    result = train(
+        base=tools.place(start.model.sha256, f"the base model {start.model.name}"),
+        problems=[PromptProblem(r["problem_id"], r["source"], r["subject"]) for r in by_id.values()],
+        config=learner,
+        execution=tools.hardware.execution(),
+        workdir=folder,
+        sample=sample_step,
+        on_step=_tell,
+        init_adapter=None if init is None else last_adapter(store().files(init)),
+    )
+    files = folder / "files"
+    shutil.rmtree(files, ignore_errors=True)
+    files.mkdir()
+    for adapter in result.kept_adapters:
+        shutil.copytree(adapter, files / adapter.name)
+    pq.write_table(pa.Table.from_pylist(result.exposure, schema=EXPOSURE), files / "exposure.parquet")
+    notes = {f"sampled_{name}": str(number) for name, number in sampled.items()} | result.notes
+    return Payload(pa.Table.from_pylist(result.steps, schema=STEPS), files, notes)
+
+
+def last_adapter(files: Path) -> Path:
+    """The adapter of the last step that a training kept."""
+    return max(files.glob("step-*"))
