@@ -10,3 +10,10 @@ class UserError(Exception):
     """
 
     exit_code = 2
+
+
+class Parked(UserError):
+    """A wall put up by money, a quota or an engine that went away, not a mistake. What is done is durable; raising
+    the limit and giving the same command again goes on."""
+
+    exit_code = 75

@@ -16,8 +16,9 @@ from storage.ledger import Account, Ledger
 from storage.schemas import LEDGER
 from storage.sql import query
 from tasks.domain.policies import BaseModel, Policy, Sampling
-from tasks.engines.protocols import ServedAdapter
+from tasks.engines.protocols import Request, ServedAdapter
 from tasks.engines.sampler import Tally, Want, sample
+from tasks.metering import meter
 from tasks.stage import ledger, progress, toolbox
 
 
@@ -62,13 +63,23 @@ def ensure_rollouts(wants: Sequence[Want], adapter: ServedAdapter | None, model:
     generator, graders = tools.generator(model.sha256, lora_rank), tools.graders()
     began = time.perf_counter()
 
+    counter = meter()
+
+    def admit(asked: Sequence[Want], requests: Sequence[Request]) -> int:
+        whole = tools.wave is not None
+        return len(asked) if counter is None else counter.admit(requests, [w.policy.arm for w in asked], whole=whole)
+
     def keep(rows: list[tuple[Want, dict[str, object]]]) -> None:
+        if counter is not None:
+            counter.charge([row for _, row in rows])
         _enter(book, rows, accounts)
         tally.seconds = time.perf_counter() - began
         done = len(wants) - len(missing) + tally.rollouts
         progress(done, len(wants), "rollouts", f"{tally.tokens / tally.seconds:,.0f} tok/s")
+        if counter is not None:
+            counter.check()
 
-    sample(missing, generator, graders, adapter, keep, wave=tools.hardware.wave, tally=tally)
+    sample(missing, generator, graders, adapter, keep, wave=tools.wave, tally=tally, admit=admit)
     tally.seconds = time.perf_counter() - began
     return tally
 

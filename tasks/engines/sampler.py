@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from storage.errors import Parked
 from tasks.domain.grading import GRADER_VERSION
 from tasks.domain.policies import Policy, Sampling
 from tasks.engines.graders import GradeItem, Graders
@@ -65,15 +66,21 @@ def sample(
     *,
     wave: int | None,
     tally: Tally,
+    admit: Callable[[Sequence[Want], Sequence[Request]], int] | None = None,
 ) -> None:
     """Sample, grade and keep every wanted rollout, in the order of `wants`.
 
     wave: rollouts per engine call; a wave is kept whole, so that a run killed half way repeats whole waves and
     meets the same batches again. None: one call for all, kept as they finish.
+    admit: asked before each engine call how many of its requests may be sampled; raises for none.
     """
-    for start in range(0, len(wants), wave or max(len(wants), 1)):
+    start = 0
+    while start < len(wants):
         batch = wants[start : start + (wave or len(wants))]
         requests = [_request(i, want, generator, tally) for i, want in enumerate(batch)]
+        if admit is not None:
+            requests = requests[: admit(batch, requests)]
+        start += len(requests)
         for done in _durable_batches(generator.generate(requests, adapter), whole=wave is not None):
             if wave is not None:
                 done.sort(key=lambda c: c.key)
@@ -93,15 +100,21 @@ def _request(key: int, want: Want, generator: Generator, tally: Tally) -> Reques
 
 
 def _durable_batches(completions: Iterator[Completion], *, whole: bool) -> Iterator[list[Completion]]:
+    """What finished before an engine failed is handed on first, then its error."""
     batch: list[Completion] = []
-    began = time.monotonic()
-    for completion in completions:
-        batch.append(completion)
-        if not whole and (len(batch) >= FLUSH_ROWS or time.monotonic() - began > FLUSH_SECONDS):
-            yield batch
-            batch, began = [], time.monotonic()
-    if batch:
+    began, failure = time.monotonic(), None
+    try:
+        for completion in completions:
+            batch.append(completion)
+            if not whole and (len(batch) >= FLUSH_ROWS or time.monotonic() - began > FLUSH_SECONDS):
+                yield batch
+                batch, began = [], time.monotonic()
+    except (Parked, OSError, RuntimeError) as error:
+        failure = error
+    if batch and not (whole and failure):
         yield batch
+    if failure is not None:
+        raise failure
 
 
 def _rows(

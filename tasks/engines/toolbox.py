@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 class Hardware:
     """How this process may use its machine.
 
-    engine: `vllm`, `transformers` or `auto` (vLLM where it is installed).
+    engine: `vllm`, `transformers`, `auto` (vLLM where it is installed), or `openai`: a server at `endpoint`, else at
+    VARBAND_OPENAI_BASE_URL, with the key in VARBAND_OPENAI_API_KEY.
     wave: rollouts sampled and made durable together. On the CPU a wave starts from an empty prefix cache, so its
     results do not depend on what ran before; null streams, for throughput.
     """
 
     engine: str = "auto"
+    endpoint: str = ""
     device: str = "auto"
     memory_fraction: float = 0.45
     kv_cache_mb: int = 256
@@ -67,11 +69,20 @@ class Toolbox:
                 from tasks.engines.vllm import VllmGenerator
 
                 return VllmGenerator(folder, self.hardware, lora_rank)
+            if engine == "openai":
+                from tasks.engines.openai import OpenAIGenerator
+
+                return OpenAIGenerator(folder, self.hardware)
             from tasks.engines.transformers import TransformersGenerator
 
             return TransformersGenerator(folder, self.hardware)
 
         return self._once(("generator", engine, str(folder)), make)
+
+    @property
+    def wave(self) -> int | None:
+        """Rollouts sampled and made durable together. A remote engine batches as it likes: what finishes is kept."""
+        return None if self.hardware.engine == "openai" else self.hardware.wave
 
     def embedder(self, name: str, weights_sha256: str, max_tokens: int) -> Embedder:
         def make() -> Embedder:

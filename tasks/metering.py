@@ -1,0 +1,253 @@
+"""The meter of a run: what is made is charged as it is made, and nothing more is started that the budget cannot hold.
+
+Only the miss path meets it: reused artifacts and rollouts of the ledger cost nothing. Sampling asks before every wave
+with the most that the wave can take, so tokens never exceed the budget; time is looked at after every batch.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields, replace
+
+from storage.errors import Parked, UserError
+from storage.runs import Amounts, now
+from storage.spending import Charge, Journal
+from tasks.engines.protocols import Request
+from tasks.stage import Progress
+
+#: Kinds of artifacts whose making occupies an accelerator.
+OCCUPYING = frozenset({"rollouts", "training", "embeddings"})
+#: A chunk of fewer rollouts than this is not worth its stragglers; the run parks instead.
+SMALLEST_CHUNK = 8
+
+
+class BudgetExceeded(Parked):
+    """The next thing to make does not fit what may be spent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """The most that a run may spend over all of its attempts; null is no limit.
+
+    tokens: prompt and completion. gpu_hours: devices × hours; on a host without a GPU the host counts as one device.
+    """
+
+    tokens: float | None = None
+    gpu_hours: float | None = None
+    usd: float | None = None
+
+    @classmethod
+    def parse(cls, text: str | None) -> Budget:
+        """Errors: UserError naming the part that cannot be read.
+
+        >>> Budget.parse("tokens=2e6,usd=20")
+        Budget(tokens=2000000.0, gpu_hours=None, usd=20.0)
+        """
+        names, found = [f.name for f in fields(cls)], {}
+        for part in filter(None, (text or "").replace(" ", "").split(",")):
+            name, _, number = part.partition("=")
+            try:
+                value = float(number)
+            except ValueError:
+                value = -1.0
+            if name not in names or name in found or not 0 < value < float("inf"):
+                raise UserError(f"--budget {text}: '{part}' is no limit; write e.g. tokens=2e6,gpu_hours=3,usd=20")
+            found[name] = value
+        return cls(**found)
+
+    def limits(self) -> dict[str, float]:
+        return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenPrice:
+    """US dollars per million tokens of one arm's policy; arm `*` is every arm that has no price of its own."""
+
+    arm: str = "*"
+    prompt: float = 0.0
+    completion: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevicePrice:
+    """US dollars per hour of one device whose name contains `device`."""
+
+    device: str
+    usd_per_hour: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """What things cost, per policy and per hardware. No part of any recipe.
+
+    device, devices: what a profile is expected to run on, for estimates. Rates: tokens/s of the whole of them, used
+    until this store has measured its own.
+    """
+
+    tokens: tuple[TokenPrice, ...] = ()
+    devices_by_name: tuple[DevicePrice, ...] = ()
+    device: str = "cpu"
+    devices: int = 1
+    sampled_per_second: float = 2_000.0
+    trained_per_second: float = 2_000.0
+
+    def of_tokens(self, arm: str | None, prompt_tokens: float, completion_tokens: float) -> float:
+        """
+        >>> Prices(tokens=(TokenPrice(prompt=1.0, completion=4.0),)).of_tokens("panel", 1e6, 5e5)
+        3.0
+        """
+        by_arm = {price.arm: price for price in self.tokens}
+        price = by_arm.get(arm or "*", by_arm.get("*", TokenPrice()))
+        return (price.prompt * prompt_tokens + price.completion * completion_tokens) / 1e6
+
+    def of_hours(self, device: str, hours: float) -> float:
+        return next((p.usd_per_hour * hours for p in self.devices_by_name if p.device.lower() in device.lower()), 0.0)
+
+
+@dataclass(slots=True)
+class Meter:
+    """Charges to one run's journal and stops it at its budget. `remote`: sampling happens elsewhere, by the token."""
+
+    journal: Journal
+    budget: Budget = field(default_factory=Budget)
+    prices: Prices = field(default_factory=Prices)
+    devices: int = 1
+    remote: bool = False
+    spent: Amounts = field(default_factory=Amounts)
+    _step: Progress | None = None
+    _last: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.spent = self.journal.spent()
+
+    def listening(self, listener: Callable[[Progress], None]) -> Callable[[Progress], None]:
+        """The listener of the run, with the meter between: it sees steps begin and end, and adds what was spent."""
+
+        def on_progress(event: Progress) -> None:
+            if event.event == "started" and event.ref.kind in OCCUPYING:
+                self._step, self._last = event, time.monotonic()
+                self.check()
+            elif event.event == "made" and self._step is not None and event.ref == self._step.ref:
+                self.settle()
+            elif event.event == "advanced":
+                event = replace(event, detail=" · ".join(filter(None, [event.detail, self.words()])))
+            listener(event)
+
+        return on_progress
+
+    def admit(self, requests: Sequence[Request], arms: Sequence[str], *, whole: bool) -> int:
+        """How many of the requests, from the first, may be sampled now: all that fit even if each runs to its limit.
+
+        whole: all or none. Errors: BudgetExceeded if none fit.
+        """
+        self.check()
+        limits, count = self.budget.limits(), 0
+        tokens, usd = self.spent.tokens, self.spent.usd
+        for request, arm in zip(requests, arms, strict=True):
+            prompt, completion = len(request.prompt_ids), request.decoding.max_tokens
+            tokens += prompt + completion
+            usd += self.prices.of_tokens(arm, prompt, completion)
+            if tokens > limits.get("tokens", tokens) or usd > limits.get("usd", usd):
+                break
+            count += 1
+        if count < (len(requests) if whole else min(len(requests), SMALLEST_CHUNK)):
+            most = f"the next {len(requests)} rollouts may take" if whole else "the next rollouts may take"
+            raise BudgetExceeded(f"{most} more than the budget leaves ({self.words()})")
+        return count
+
+    def charge(self, rows: Sequence[dict[str, object]]) -> None:
+        """Enter finished rollouts (rows of storage.schemas.LEDGER) and the time since the last charge."""
+        by_arm: dict[str, list[dict[str, object]]] = defaultdict(list)
+        for row in rows:
+            by_arm[str(row["arm"])].append(row)
+        hours = self._hours()
+        entries = []
+        for arm, part in by_arm.items():
+            prompt, completion = _total(part, "num_prompt_tokens"), _total(part, "num_tokens")
+            usd, share = self.prices.of_tokens(arm, prompt, completion), hours * len(part) / len(rows)
+            bought = {"rollouts": len(part), "correct": _total(part, "correct")}
+            entries.append(
+                self._entry(arm, share, usd, prompt_tokens=prompt, tokens=prompt + completion, **bought)
+            )
+        self._enter(entries)
+
+    def settle(self) -> None:
+        """Charge the time since the last charge, and end the step."""
+        if self._step is not None:
+            if hours := self._hours():
+                self._enter([self._entry(None, hours, 0.0)])
+            self._step = None
+
+    def check(self) -> None:
+        """Errors: BudgetExceeded if a limit is reached."""
+        for name, limit in self.budget.limits().items():
+            if getattr(self.spent, name) >= limit:
+                raise BudgetExceeded(f"the budget of {limit:g} {_unit(name)} is spent ({self.words()})")
+
+    def words(self) -> str:
+        """What was spent, of what, in a few words; empty without a budget."""
+        limits = self.budget.limits()
+        return ", ".join(f"{getattr(self.spent, n):,.4g} of {v:,.4g} {_unit(n)}" for n, v in limits.items())
+
+    def _hours(self) -> float:
+        """Device-hours since the last charge; none while a remote engine samples."""
+        if self._step is None:
+            return 0.0
+        moment = time.monotonic()
+        seconds, self._last = moment - self._last, moment
+        return 0.0 if self.remote and self._step.ref.kind == "rollouts" else seconds * self.devices / 3600
+
+    def _entry(self, arm: str | None, hours: float, usd: float, **amounts: int) -> Charge:
+        ref, title = (str(self._step.ref), self._step.title) if self._step else ("", "")
+        device = device_name()
+        usd += self.prices.of_hours(device, hours)
+        return Charge(
+            time=now(), ref=ref, kind=ref.rpartition("-")[0], title=title, arm=arm, gpu_hours=hours, usd=usd,
+            device=device, **amounts,
+        )  # fmt: skip
+
+    def _enter(self, entries: list[Charge]) -> None:
+        self.journal.enter(entries)
+        s = self.spent
+        self.spent = Amounts(
+            tokens=s.tokens + sum(e.tokens for e in entries), gpu_hours=s.gpu_hours + sum(e.gpu_hours for e in entries),
+            usd=s.usd + sum(e.usd for e in entries),
+        )  # fmt: skip
+
+
+def device_name() -> str:
+    """The accelerator's name once torch is loaded and sees one, else `cpu`."""
+    torch = sys.modules.get("torch")
+    return torch.cuda.get_device_name(0) if torch and torch.cuda.is_available() else "cpu"
+
+
+def _total(rows: Sequence[dict[str, object]], column: str) -> int:
+    return sum(int(row[column]) for row in rows)  # type: ignore[call-overload]
+
+
+def _unit(name: str) -> str:
+    return {"gpu_hours": "GPU-hours", "usd": "US dollars"}.get(name, name)
+
+
+_meter: ContextVar[Meter | None] = ContextVar("varband_meter", default=None)
+
+
+def meter() -> Meter | None:
+    """The meter of this run; null where nobody counts."""
+    return _meter.get()
+
+
+@contextmanager
+def metered(current: Meter) -> Iterator[Meter]:
+    """Everything made in the block is charged to the meter, time of an unfinished step included."""
+    token = _meter.set(current)
+    try:
+        yield current
+    finally:
+        current.settle()
+        _meter.reset(token)
