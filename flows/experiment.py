@@ -5,27 +5,41 @@ from __future__ import annotations
 from flows.arm import problems, run_arm
 from flows.resolve import Study
 from storage.artifacts import Ref
+from tasks.audit import audit_designs
 from tasks.bands import cross_bands
 from tasks.curves import training_curves
 from tasks.diversity import compare_diversity
 from tasks.hard import find_hard_problems
 from tasks.passk import estimate_pass_at_k
 from tasks.report import render_report
+from tasks.stage import grouped
 from tasks.tokens import measure_tokens
+
+QUESTION = (
+    "Does a reasoning scaffold – a panel of experts debating, against a private <think> monologue – widen what one"
+    " sample searches, and does that width turn into reinforcement-learning signal?"
+)
 
 
 def experiment(study: Study) -> Ref:
     """Every arm, then what compares them. Returns the report."""
     p = study.profile
     at = problems(study)
-    arms = [run_arm(study, arm) for arm in p.arms]
+    arms = [grouped(name, lambda name=name: run_arm(study, name)) for name in p.arms]
+    bands = tuple(arm.bands for arm in arms)
+    screenings = tuple(arm.screening for arm in arms)
+    trainings = tuple(dict.fromkeys(t.training for arm in arms for t in arm.trained))
+    curve = tuple(dict.fromkeys(ref for arm in arms for t in arm.trained for ref in t.curve))
     final = tuple(ref for arm in arms for ref in (arm.before, *(t.after for t in arm.trained)))
-    crosstab = cross_bands(tuple(arm.bands for arm in arms), p.training.group_size)
-    diversity = compare_diversity(
-        tuple(ref for arm in arms for ref in (arm.diversity, *(t.diversity for t in arm.trained)))
-    )
+    diversities = tuple(ref for arm in arms for ref in (arm.diversity, *(t.diversity for t in arm.trained)))
+    crosstab = cross_bands(bands, p.training.group_size)
+    curves = training_curves(trainings, curve, at.pool, at.splits)
+    compared = compare_diversity(diversities)
     passk = estimate_pass_at_k(final, p.passk.ks, p.passk.draws, p.passk.seed)
     tokens = measure_tokens(final)
     hard = find_hard_problems(final)
-    curves = training_curves(_trainings(arms), _evaluations(arms), at.pool, at.splits)
-    return render_report(...)
+    audit = audit_designs(at.pool, at.splits, screenings, trainings, final, diversities)
+    return render_report(
+        p.name, p.purpose, QUESTION, study.model.name, p.arms, at.pool, at.splits, screenings, bands, crosstab,
+        trainings, curve, curves, diversities, compared, passk, tokens, hard, final, audit,
+    )  # fmt: skip
