@@ -1,0 +1,1 @@
+select * exclude (ref) from crosstab

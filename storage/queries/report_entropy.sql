@@ -1,0 +1,3 @@
+select arm, seed, step, entropy, kl_behaviour, ratio_max, grad_norm
+from trainings join arms using (arm)
+order by place, seed, step

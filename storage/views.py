@@ -1,0 +1,86 @@
+"""Named questions over the inputs of one report: a view for each argument of the stage that made it.
+
+Report and dashboards ask the same files in `storage/queries/`; a view is as large as its Parquet and is never loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from storage.artifacts import Ref
+from storage.errors import UserError
+from storage.schemas import BANDS, ROLLOUTS, STEPS
+from storage.sql import named
+from storage.store import DATA, Store
+
+#: Arguments of the report that may be empty, and what they would hold.
+MAY_BE_EMPTY = {"screenings": ROLLOUTS, "evaluations": ROLLOUTS, "final": ROLLOUTS, "bands": BANDS, "trainings": STEPS}
+
+
+class Views:
+    """One private connection over views; `ask` runs a named query, `sql` any other."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def ask(self, name: str, parameters: dict[str, object] | None = None) -> pa.Table:
+        return self.sql(named(name), parameters, where=f"query {name}")
+
+    def sql(self, statement: str, parameters: dict[str, object] | None = None, where: str = "sql") -> pa.Table:
+        """Errors: UserError if a view lacks what the statement reads, as with artifacts of an older schema."""
+        try:
+            return self._connection.sql(statement, params=parameters or {}).to_arrow_table()
+        except (duckdb.BinderException, duckdb.CatalogException, duckdb.IOException) as error:
+            raise UserError(
+                f"{where}: {str(error).splitlines()[0]} (made by another version of the stages? run the study again)"
+            ) from None
+
+
+@contextmanager
+def views(
+    parquet: Mapping[str, Sequence[Path]], tables: Mapping[str, pa.Table], *, threads: int = 1
+) -> Iterator[Views]:
+    """Views over Parquet, whose rows carry the `ref` they came from, and over tables in memory.
+
+    threads: one makes sums of floats the same on every machine.
+    """
+    with duckdb.connect(config={"threads": threads}) as connection:
+        for name, paths in parquet.items():
+            listed = ", ".join("'" + str(p).replace("'", "''") + "'" for p in paths)
+            connection.execute(
+                f'create view "{name}" as select * exclude (filename), parse_filename(parse_dirpath(filename)) as ref'
+                f" from read_parquet([{listed}], union_by_name = true, filename = true)"
+            )
+        for name, table in tables.items():
+            connection.register(name, table)
+        yield Views(connection)
+
+
+def inputs_of(store: Store, inputs: Mapping[str, Sequence[str]]) -> dict[str, list[Path]]:
+    """Argument → Parquet of its artifacts. Errors: UserError if one is gone."""
+    found = {}
+    for argument, refs in inputs.items():
+        found[argument] = [store.path(Ref.parse(text)) / DATA for text in refs]
+        for path in found[argument]:
+            if not path.exists():
+                raise UserError(f"{path.parent.name} was deleted: run the study again to remake it and its report")
+    return found
+
+
+def empty_inputs(inputs: Mapping[str, Sequence[str]]) -> dict[str, pa.Table]:
+    """Tables without rows for the arguments that this report has none of."""
+    return {
+        name: schema.append(pa.field("ref", pa.string())).empty_table()
+        for name, schema in MAY_BE_EMPTY.items()
+        if name not in inputs
+    }
+
+
+def arms_table(arms: Sequence[str]) -> pa.Table:
+    """The arms in the order in which everything lists and colours them."""
+    return pa.table({"arm": pa.array(arms, pa.string()), "place": pa.array(range(len(arms)), pa.int32())})
