@@ -68,7 +68,17 @@ def _equal(prediction: str, gold: str) -> bool:
     wanted, got = _parsed(gold), _parsed(prediction)
     if not wanted or not got:
         return False
-    return bool(verify(wanted, got, float_rounding=6, timeout_seconds=None))
+    return bool(verify(wanted, got, float_rounding=6, timeout_seconds=None)) or _lone_symbol(wanted[0], got[0])
+
+
+def _lone_symbol(gold: object, prediction: object) -> bool:
+    """math-verify compares a lone symbol by its name only: `n` against `\\frac{2n}{2}` is left to sympy."""
+    from sympy import Expr, Symbol, simplify
+
+    if not (isinstance(gold, Symbol) or isinstance(prediction, Symbol)):
+        return False
+    both = isinstance(gold, Expr) and isinstance(prediction, Expr)
+    return both and simplify(gold.doit() - prediction.doit()) == 0
 
 
 @lru_cache(maxsize=4096)

@@ -1,0 +1,95 @@
+"""Near-duplicates: problems that share their wording or a long stem, found by shared runs of words.
+
+Five consecutive words make a shingle; sentences in parentheses ("(An arithmetic sequence is …)") are notes and do
+not count. Two problems are near-duplicates if at least half of the shorter one's shingles are in the other
+(`CONTAINED`), or if they share a stem of `STEM_SHINGLES` that is a third of the shorter one. What differs only in
+numbers is found too, because most shingles hold none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+WORDS = 5
+CONTAINED = 0.5
+STEM_SHINGLES = 25
+STEM_CONTAINED = 0.33
+MIN_SHARED = 4
+#: A shingle in more problems than this is a phrase of the trade ("find the number of …") and links nothing.
+COMMON = 60
+_SILENT = re.compile(
+    r"\\(?:left|right|cdots|dots|ldots|quad|qquad|displaystyle|text|mathrm|mathbf|begin|end|dfrac|tfrac|frac|circ)\b"
+)
+_NOTE = re.compile(r"\((?=[A-Z])(?:[^()]|\([^()]*\))*\.\s*\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Positions of two texts and the share of the shorter one's shingles that the other has (1 = contained)."""
+
+    first: int
+    second: int
+    similarity: float
+
+
+def shingles(text: str) -> frozenset[tuple[str, ...]]:
+    """
+    >>> sorted(shingles("How many ways are there to go?"))[0]
+    ('are', 'there', 'to', 'go')
+    """
+    plain = _SILENT.sub(" ", _NOTE.sub(" ", text)).lower()
+    words = re.findall(r"[a-z]+|\d+", plain)
+    size = min(WORDS, max(1, len(words) - 3))
+    return frozenset(tuple(words[i : i + size]) for i in range(max(1, len(words) - size + 1)))
+
+
+def near_duplicates(texts: Sequence[str], others: Sequence[str] | None = None) -> list[Pair]:
+    """Pairs within `texts`, or across `texts` (first) and `others` (second). Sorted by position."""
+    sets = [shingles(text) for text in [*texts, *(others or ())]]
+    border = len(texts) if others is not None else None
+    holders: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for i, found in enumerate(sets):
+        for shingle in found:
+            holders[shingle].append(i)
+    shared: Counter[tuple[int, int]] = Counter()
+    for places in holders.values():
+        if 1 < len(places) <= COMMON:
+            shared.update(_pairs(places, border))
+    pairs = []
+    for (a, b), count in shared.items():
+        similarity = count / min(len(sets[a]), len(sets[b]))
+        stem = count >= STEM_SHINGLES and similarity >= STEM_CONTAINED
+        if stem or (similarity >= CONTAINED and count >= min(MIN_SHARED, len(sets[a]), len(sets[b]))):
+            pairs.append(Pair(a, b - (border or 0), round(similarity, 4)))
+    return sorted(pairs, key=lambda p: (p.first, p.second))
+
+
+def _pairs(places: list[int], border: int | None) -> Iterable[tuple[int, int]]:
+    if border is None:
+        return ((a, b) for i, a in enumerate(places) for b in places[i + 1 :])
+    left, right = [p for p in places if p < border], [p for p in places if p >= border]
+    return ((a, b) for a in left for b in right)
+
+
+def clusters(names: Sequence[str], pairs: Iterable[Pair]) -> list[str]:
+    """Cluster of each name: the smallest name that it is linked to, through however many links.
+
+    >>> clusters(["c", "a", "b"], [Pair(0, 2, 1.0)])
+    ['b', 'a', 'b']
+    """
+    leader = list(range(len(names)))
+
+    def find(i: int) -> int:
+        while leader[i] != i:
+            leader[i] = leader[leader[i]]
+            i = leader[i]
+        return i
+
+    for pair in pairs:
+        a, b = find(pair.first), find(pair.second)
+        low, high = (a, b) if names[a] <= names[b] else (b, a)
+        leader[high] = low
+    return [names[find(i)] for i in range(len(names))]

@@ -1,0 +1,85 @@
+"""Pools: source files → gradable problems, each gold checked in every arm's answer form, findings kept beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from storage.errors import UserError
+from storage.schemas import POOL, POOL_ISSUES
+from tasks.domain.grading import Verdict
+from tasks.domain.problems import PoolPolicy, pool_table
+from tasks.domain.scaffolds import SCAFFOLDS
+from tasks.domain.sources import SOURCES, SourceSpec
+from tasks.engines.graders import GradeItem, Graders
+from tasks.engines.problem_files import Row, load_problems
+from tasks.stage import Payload, Ref, progress, stage, store, toolbox, workdir
+
+ISSUES_FILE = "issues.parquet"
+BATCH = 256
+
+
+@stage("pool", version=1)
+def build_pool(sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> Payload:
+    """The problems of all sources that the policy keeps, in the order of the files. Schema: POOL."""
+    rows = load_problems((_place(s), s.name, s.only) for s in sources)
+    pool, issues = _limited(rows, toolbox().graders(), policy, _kept_out(sources))
+    if pool.num_rows == 0:
+        raise UserError(f"pool: none of {len(rows)} problems is left after the checks (policy: {policy.on_issue})")
+    folder = workdir()
+    pq.write_table(issues.cast(POOL_ISSUES), folder / ISSUES_FILE)
+    notes = {"read": str(len(rows)), "kept": str(pool.num_rows), "issues": str(issues.num_rows)}
+    return Payload(pool.cast(POOL), files=folder, notes=notes)
+
+
+@stage("pool_issues", version=1)
+def list_pool_issues(pool: Ref) -> pa.Table:
+    """What the checks found, problem by problem, and what the policy did about it. Schema: POOL_ISSUES."""
+    return pq.read_table(store().files(pool) / ISSUES_FILE, partitioning=None).cast(POOL_ISSUES)
+
+
+def graded_by(graders: Graders) -> _Grading:
+    """Grade probes in each scaffold's answer form, telling whoever watches how far it is."""
+    return _Grading(graders)
+
+
+class _Grading:
+    def __init__(self, graders: Graders) -> None:
+        self._graders = graders
+
+    def __call__(self, probes: Sequence[tuple[str, str, str]]) -> list[Verdict]:
+        items = [GradeItem(name, SCAFFOLDS[name].answer_in_form(answer), gold) for name, answer, gold in probes]
+        verdicts: list[Verdict] = []
+        for start in range(0, len(items), BATCH):
+            verdicts += self._graders.grade(items[start : start + BATCH])
+            progress(len(verdicts), len(items), "golds checked")
+        return verdicts
+
+
+def _limited(
+    rows: list[Row], graders: Graders, policy: PoolPolicy, kept_out: Sequence[str]
+) -> tuple[pa.Table, pa.Table]:
+    """A small pool of a large source checks no more golds than it takes."""
+    taken = min(policy.limit or len(rows), len(rows))
+    while True:
+        pool, issues = pool_table(rows[:taken], graded_by(graders), policy, kept_out)
+        if taken == len(rows) or pool.num_rows >= (policy.limit or len(rows)):
+            return pool, issues
+        taken = min(2 * taken, len(rows))
+
+
+def _place(spec: SourceSpec) -> Path:
+    return toolbox().place(spec.sha256, f"the source {spec.name}")
+
+
+def _kept_out(sources: Sequence[SourceSpec]) -> list[str]:
+    """Texts of the sets that these sources must keep out, where the pool does not hold them for evaluation itself."""
+    present = {spec.name for spec in sources}
+    guards = {
+        name: _place(spec).parent / SOURCES[name].file
+        for spec in sources for name, _ in spec.guards if name not in present
+    }  # fmt: skip
+    return [row["problem"] for name, path in guards.items() for row in load_problems([(path, name, None)])]
