@@ -1,0 +1,196 @@
+"""The training loop: sample, update, serve, keep; and on again from where a killed run stood.
+
+A step is a function of the state before it and of its rollouts. `sample` makes the rollouts durable before it returns,
+so a run that is killed at any moment repeats at most the update in flight and samples nothing twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from storage.errors import Parked
+from tasks.domain.curriculum import extra_prompts, prompt_schedule
+from tasks.domain.grpo import LearnerConfig, PromptProblem, StepPlan, TrainRollout, is_live
+from tasks.engines import checkpoints
+from tasks.engines.policy import Execution, Policy
+from tasks.engines.protocols import ServedAdapter
+from tasks.engines.update import Clock, Groups, Updater, group_rewards
+
+SampleFn = Callable[[StepPlan], list[TrainRollout]]
+__all__ = ["Execution", "Interrupted", "SampleFn", "StepMetrics", "TrainResult", "train"]
+
+
+class Interrupted(Parked):
+    """Training stopped between two phases because it was asked to; the same call goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepMetrics:
+    """row: one row of storage.schemas.STEPS without the arm. seconds: by phase, for progress and profiles only."""
+
+    row: dict[str, Any]
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainResult:
+    """steps, exposure: rows of storage.schemas.STEPS and EXPOSURE without the arm. adapter_folder: PEFT, float32, after
+    the last step. kept_adapters: as served at each evaluation after step 0, folders `step-NNNN`."""
+
+    steps: list[dict[str, Any]]
+    exposure: list[dict[str, Any]]
+    adapter_folder: Path
+    kept_adapters: list[Path]
+    notes: dict[str, str] = field(default_factory=dict)
+
+
+def train(
+    *,
+    base: Path,
+    problems: Sequence[PromptProblem],
+    config: LearnerConfig,
+    execution: Execution,
+    workdir: Path,
+    sample: SampleFn,
+    on_step: Callable[[StepMetrics], None] = lambda _: None,
+    init_adapter: Path | None = None,
+    stop_requested: Callable[[], bool] = lambda: False,
+) -> TrainResult:
+    """Train LoRA on `base` for `config.steps` updates; evaluation plans come before the first step, every
+    `eval_every` steps and after the last.
+
+    workdir: holds checkpoints, served adapters and, at the end, the adapter; outlives a crash.
+    Errors: UserError for an unusable base, adapter, checkpoint or configuration, before anything is sampled;
+    Interrupted once `stop_requested` says so.
+    """
+    schedule = prompt_schedule(problems, config)
+    recipe = recipe_hash(base, problems, config, init_adapter)
+    saved = checkpoints.latest(workdir / "checkpoints", recipe)
+    policy = Policy(base, config, execution)
+    updater = Updater(policy, config, execution.token_budget)
+    loop = _Loop(problems, config, execution, workdir, sample, updater, recipe, stop_requested)
+    if saved is not None:
+        updater.restore(saved.tensors)
+        loop.steps, loop.exposure = saved.steps, saved.exposure
+    elif init_adapter is not None:
+        policy.lora.load(init_adapter)
+    done = saved.step if saved is not None else 0
+    adapter = loop.serve(done)
+    for step in range(done + 1, config.steps + 1):
+        on_step(loop.step(step, schedule[step - 1], adapter))
+        adapter = loop.serve(step)
+    sample(StepPlan(config.steps + 1, (), config.group_size, config.steps, adapter, evaluate=True))
+    final = workdir / "adapter"
+    shutil.rmtree(final, ignore_errors=True)
+    policy.lora.export(final, base, _float32())
+    kept = [folder for step, folder in loop.served() if step and loop.evaluated(step)]
+    return TrainResult(loop.steps, loop.exposure, final, kept)
+
+
+@dataclass(slots=True)
+class _Loop:
+    """What every step needs, and the rows so far."""
+
+    problems: Sequence[PromptProblem]
+    config: LearnerConfig
+    execution: Execution
+    workdir: Path
+    sample: SampleFn
+    updater: Updater
+    recipe: str
+    stop_requested: Callable[[], bool]
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    exposure: list[dict[str, Any]] = field(default_factory=list)
+
+    def evaluated(self, policy_step: int) -> bool:
+        return policy_step % self.config.eval_every == 0 or policy_step == self.config.steps
+
+    def step(self, step: int, problem_ids: tuple[str, ...], adapter: ServedAdapter) -> StepMetrics:
+        clock = Clock()
+        with clock.phase("sample"):
+            groups = self._groups(step, problem_ids, adapter)
+        self._check_stop(step, "sampled")
+        row = {"seed": self.config.seed, "step": step} | self.updater.update(groups, clock)
+        self.steps.append(row)
+        self.exposure.extend(self._exposure(step, groups))
+        if step % self.execution.checkpoint_every == 0 or step == self.config.steps:
+            with clock.phase("checkpoint"):
+                state = checkpoints.State(step, self.recipe, self.updater.tensors(), self.steps, self.exposure)
+                checkpoints.save(self.workdir / "checkpoints", state, self.execution.keep_checkpoints)
+        self._check_stop(step, "trained")
+        return StepMetrics(row, clock.seconds)
+
+    def _groups(self, step: int, problem_ids: tuple[str, ...], adapter: ServedAdapter) -> Groups:
+        """The step's groups by problem; dead ones are followed by further prompts where resampling is on."""
+        groups = self._sampled(step, problem_ids, adapter, evaluate=self.evaluated(step - 1))
+        wanted, budget = len(problem_ids), self.config.max_extra_groups
+        spare = extra_prompts(self.problems, self.config, step, problem_ids) if budget else []
+        while spare and budget and (lacking := wanted - self._live(groups)) > 0:
+            number = min(lacking, budget, len(spare))
+            groups |= self._sampled(step, tuple(spare[:number]), adapter, evaluate=False)
+            spare, budget = spare[number:], budget - number
+        return groups
+
+    def _live(self, groups: Groups) -> int:
+        return sum(is_live(group_rewards(g, self.config)) for g in groups.values())
+
+    def _sampled(
+        self, step: int, problem_ids: tuple[str, ...], adapter: ServedAdapter, *, evaluate: bool
+    ) -> dict[str, list[TrainRollout]]:
+        plan = StepPlan(step, problem_ids, self.config.group_size, step - 1, adapter, evaluate)
+        groups: dict[str, list[TrainRollout]] = {problem_id: [] for problem_id in problem_ids}
+        for rollout in self.sample(plan):
+            groups[rollout.problem_id].append(rollout)
+        for problem_id, group in groups.items():
+            group.sort(key=lambda r: r.rollout)
+            if len(group) != self.config.group_size:
+                raise RuntimeError(f"step {step}: {len(group)} rollouts of {problem_id}, not {self.config.group_size}")
+        return groups
+
+    def _exposure(self, step: int, groups: Groups) -> list[dict[str, Any]]:
+        return [
+            {"seed": self.config.seed, "step": step, "problem_id": problem_id, "source": group[0].source,
+             "num_correct": sum(r.correct for r in group), "group_size": len(group),
+             "live": is_live(group_rewards(group, self.config))}
+            for problem_id, group in groups.items()
+        ]  # fmt: skip
+
+    def serve(self, step: int) -> ServedAdapter:
+        """Export the weights after `step` under a new name, and drop the folders that no evaluation needs."""
+        root = self.workdir / "served"
+        folder = root / f"step-{step:04d}"
+        shutil.rmtree(folder, ignore_errors=True)
+        self.updater.policy.lora.export(folder, self.updater.policy.base, self.updater.policy.dtype)
+        for old, unused in self.served():
+            if old != step and not self.evaluated(old):
+                shutil.rmtree(unused)
+        return ServedAdapter(f"{self.recipe[:12]}-{step:04d}", folder)
+
+    def served(self) -> list[tuple[int, Path]]:
+        """(step, folder) of the adapters on disk, oldest first."""
+        return sorted((int(f.name.removeprefix("step-")), f) for f in (self.workdir / "served").glob("step-*"))
+
+    def _check_stop(self, step: int, phase: str) -> None:
+        if self.stop_requested():
+            raise Interrupted(f"training was asked to stop: step {step} is {phase}; the same command goes on from there")
+
+
+def recipe_hash(base: Path, problems: Sequence[PromptProblem], config: LearnerConfig, init: Path | None) -> str:
+    """Of everything that the trained numbers depend on, weights by name and size."""
+    weights = sorted((f.name, f.stat().st_size) for f in base.glob("*.safetensors"))
+    shape = hashlib.sha256((base / "config.json").read_bytes()).hexdigest()
+    start = None if init is None else hashlib.sha256((init / "adapter_model.safetensors").read_bytes()).hexdigest()
+    parts = [weights, shape, asdict(config), [asdict(p) for p in problems], start]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _float32() -> Any:
+    import torch
+
+    return torch.float32

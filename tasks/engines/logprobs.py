@@ -1,0 +1,66 @@
+"""Log-probs and entropies of target tokens in memory that does not grow with the vocabulary.
+
+The head is frozen, so the gradient of one token's log-prob is one vector as wide as the hidden state. It is made in the
+forward pass, chunk by chunk, while the chunk's probabilities are at hand; the backward pass scales it. Logits exist
+once, for one chunk, in float32, and are never made again.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@cache
+def _function() -> Any:
+    import torch
+
+    class TokenLogprobs(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, hidden_KD: Tensor, weight_VD: Tensor, targets_K: Tensor, chunk: int) -> Any:
+            logprobs_K = torch.empty(len(targets_K), dtype=torch.float32, device=hidden_KD.device)
+            entropy_K = torch.empty_like(logprobs_K)
+            slope_KD = torch.empty_like(hidden_KD) if ctx.needs_input_grad[0] else None
+            for start in range(0, len(targets_K), chunk):
+                part = slice(start, start + chunk)
+                logits = _logits(hidden_KD[part], weight_VD)
+                target = targets_K[part, None]
+                log_z = logits.logsumexp(-1)
+                logprobs_K[part] = logits.gather(1, target)[:, 0] - log_z
+                logits -= log_z[:, None]
+                probs = logits.exp()
+                entropy_K[part] = -torch.linalg.vecdot(probs, logits)
+                if slope_KD is not None:
+                    # d logprob / d hidden = (onehot - probs) @ weight; the onehot's part is a row of the head
+                    torch.addmm(weight_VD[target[:, 0]], probs.to(weight_VD.dtype), weight_VD, alpha=-1,
+                                out=slope_KD[part])  # fmt: skip
+                del logits, probs
+            ctx.mark_non_differentiable(entropy_K)
+            ctx.save_for_backward(*(() if slope_KD is None else (slope_KD,)))
+            return logprobs_K, entropy_K
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor) -> Any:
+            (slope_KD,) = ctx.saved_tensors
+            return slope_KD * grads[0][:, None].to(slope_KD.dtype), None, None, None
+
+    return TokenLogprobs
+
+
+def _logits(hidden: Tensor, weight: Tensor) -> Tensor:
+    import torch
+
+    if hidden.dtype == torch.float32:
+        return hidden @ weight.T
+    if hidden.is_cuda:
+        return torch.mm(hidden, weight.T, out_dtype=torch.float32)
+    return (hidden @ weight.T).float()
+
+
+def token_logprobs(hidden_KD: Tensor, weight_VD: Tensor, targets_K: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
+    """(log-probs_K, entropy_K in nats), float32, of targets under softmax(hidden · weightᵀ). Only log-probs carry a
+    gradient, and only to `hidden`."""
+    return _function().apply(hidden_KD, weight_VD, targets_K, chunk)

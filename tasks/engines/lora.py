@@ -1,0 +1,189 @@
+"""LoRA on frozen linear layers: float32 masters in one flat vector, working copies in the compute type.
+
+One vector holds every matrix, so that one kernel casts, one clips, one steps the optimiser and one reduces gradients
+over processes. Gradients of working copies land in a second flat vector, of which each copy's `.grad` is a view.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from storage.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+_PREFIX = "base_model.model."
+
+
+@cache
+def _function() -> Any:
+    import torch
+
+    class LoraLinear(torch.autograd.Function):
+        """x Wᵀ + b + scale · (x Aᵀ) Bᵀ; the second product is accumulated into the first, in both directions."""
+
+        @staticmethod
+        def forward(
+            ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, a: Tensor, b: Tensor, scale: float
+        ) -> Tensor:
+            inner = x @ a.T
+            out = torch.nn.functional.linear(x, weight, bias)
+            out.addmm_(inner, b.T, alpha=scale)
+            ctx.save_for_backward(x, inner, weight, a, b)
+            ctx.scale = scale
+            return out
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor) -> Any:
+            x, inner, weight, a, b = ctx.saved_tensors
+            grad = grads[0]
+            grad_inner = (grad @ b) * ctx.scale
+            grad_b = (grad.T @ inner) * ctx.scale
+            grad_a = grad_inner.T @ x
+            grad_x = None
+            if ctx.needs_input_grad[0]:
+                grad_x = grad @ weight
+                grad_x.addmm_(grad_inner, a)
+            return grad_x, None, None, grad_a, grad_b, None
+
+    return LoraLinear
+
+
+def _module(linear: nn.Linear, a: Tensor, b: Tensor, scale: float) -> nn.Module:
+    from torch import nn
+
+    class LoraModule(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight, self.bias = linear.weight, linear.bias
+            self.a, self.b = nn.Parameter(a), nn.Parameter(b)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out = _function().apply(x.flatten(0, -2), self.weight, self.bias, self.a, self.b, scale)
+            return out.view(*x.shape[:-1], -1)
+
+    return LoraModule()
+
+
+class Lora:
+    """LoRA of a model's linear layers.
+
+    master: float32, all matrices end to end. work, work_grad: the same in the compute type (the master itself where
+    that is float32). grad: float32, where the gradients of a step's packs are summed.
+    """
+
+    def __init__(self, model: nn.Module, *, rank: int, alpha: int, targets: Sequence[str], seed: int) -> None:
+        import torch
+
+        self.rank, self.alpha, self.targets = rank, alpha, tuple(targets)
+        linears = {n: m for n, m in model.named_modules()
+                   if isinstance(m, torch.nn.Linear) and n.rsplit(".", 1)[-1] in targets}  # fmt: skip
+        missing = sorted(set(targets) - {n.rsplit(".", 1)[-1] for n in linears})
+        if missing:
+            raise UserError(f"learner: the base model has no linear layer named {', '.join(missing)} to adapt")
+        first = next(iter(linears.values())).weight
+        self.shapes: dict[str, tuple[int, int]] = {}
+        for name, linear in linears.items():
+            self.shapes[f"{name}.lora_A.weight"] = (rank, linear.in_features)
+            self.shapes[f"{name}.lora_B.weight"] = (linear.out_features, rank)
+        size = sum(rows * columns for rows, columns in self.shapes.values())
+        self.master = torch.zeros(size, dtype=torch.float32, device=first.device)
+        self.grad = torch.zeros_like(self.master)
+        same = first.dtype == torch.float32
+        self.work = self.master if same else torch.zeros(size, dtype=first.dtype, device=first.device)
+        self.work_grad = self.grad if same else torch.zeros_like(self.work)
+        views, grads = self.views(self.work), self.views(self.work_grad)
+        for name, linear in linears.items():
+            keys = f"{name}.lora_A.weight", f"{name}.lora_B.weight"
+            module = _module(linear, views[keys[0]], views[keys[1]], alpha / rank)
+            module.a.grad, module.b.grad = grads[keys[0]], grads[keys[1]]  # type: ignore[union-attr]
+            parent, _, leaf = name.rpartition(".")
+            setattr(model.get_submodule(parent), leaf, module)
+        for name, view in self.views(self.master).items():
+            if name.endswith("lora_A.weight"):
+                view.copy_(torch.from_numpy(_initial(seed, name, tuple(view.shape))))
+        self.refresh()
+
+    def views(self, flat: Tensor) -> dict[str, Tensor]:
+        """The matrices of a flat vector, by PEFT's names without their prefix."""
+        parts = flat.split([rows * columns for rows, columns in self.shapes.values()])
+        return {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
+
+    def refresh(self) -> None:
+        """Round the masters into the working copies."""
+        if self.work is not self.master:
+            self.work.copy_(self.master)
+
+    def collect(self) -> None:
+        """Move what the last backward pass left into the step's float32 gradient."""
+        if self.work_grad is not self.grad:
+            self.grad.add_(self.work_grad)
+            self.work_grad.zero_()
+
+    def export(self, folder: Path, base: Path, dtype: torch.dtype) -> None:
+        """Write the adapter in PEFT format; vLLM and peft load it as it is."""
+        from safetensors.torch import save_file
+
+        folder.mkdir(parents=True, exist_ok=True)
+        flat = self.master.detach().to(dtype).cpu()
+        tensors = {_PREFIX + name: view.contiguous() for name, view in self.views(flat).items()}
+        save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+        (folder / "adapter_config.json").write_text(json.dumps(self._config(base), indent=2, sort_keys=True) + "\n")
+
+    def _config(self, base: Path) -> dict[str, object]:
+        return {
+            "peft_type": "LORA", "task_type": "CAUSAL_LM", "inference_mode": True, "base_model_name_or_path": base.name,
+            "r": self.rank, "lora_alpha": self.alpha, "target_modules": sorted(self.targets), "lora_dropout": 0.0,
+            "bias": "none", "fan_in_fan_out": False, "use_rslora": False, "use_dora": False, "modules_to_save": None,
+        }  # fmt: skip
+
+    def load(self, folder: Path) -> None:
+        """Start from an earlier training's adapter. Errors: UserError if it is not one of this base and rank."""
+        import torch
+        from safetensors.torch import load_file
+
+        config = adapter_config(folder)
+        if config.get("r") != self.rank or config.get("lora_alpha") != self.alpha:
+            raise UserError(
+                f"{folder}: adapter of rank {config.get('r')}, alpha {config.get('lora_alpha')}; this training wants"
+                f" rank {self.rank}, alpha {self.alpha}: make them agree or start without it"
+            )
+        tensors = load_file(folder / "adapter_model.safetensors")
+        found = {name.removeprefix(_PREFIX): tuple(t.shape) for name, t in tensors.items()}
+        if found != {name: tuple(shape) for name, shape in self.shapes.items()}:
+            raise UserError(
+                f"{folder}: an adapter of other layers than the base model's ({len(found)} matrices found,"
+                f" {len(self.shapes)} others expected); it was trained on another base or with other target_modules"
+            )
+        with torch.no_grad():
+            for name, view in self.views(self.master).items():
+                view.copy_(tensors[_PREFIX + name])
+        self.refresh()
+
+
+def adapter_config(folder: Path) -> dict[str, Any]:
+    """Errors: UserError if the folder holds no readable PEFT adapter."""
+    try:
+        config = json.loads((folder / "adapter_config.json").read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder}: no readable adapter_config.json ({error}); name a folder in PEFT format") from None
+    if not (folder / "adapter_model.safetensors").is_file():
+        raise UserError(f"{folder}: adapter_model.safetensors is missing; the adapter was not written whole")
+    return config
+
+
+def _initial(seed: int, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """A ~ U(±1/√d_in), as peft draws it, but a function of seed and name alone; B is zero."""
+    digest = hashlib.sha256(f"{seed}\x1flora\x1f{name}".encode()).digest()
+    bound = 1 / np.sqrt(shape[1])
+    draws = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "big"))).random(shape, dtype=np.float32)
+    return ((2 * draws - 1) * bound).astype(np.float32)

@@ -1,0 +1,50 @@
+"""Tiny random models, small enough to be compared number by number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tasks.domain.grpo import TrainRollout
+
+VOCABULARY = 64
+
+
+def tiny(**overrides: object):
+    from transformers import Qwen3Config
+
+    shape = {
+        "vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "tie_word_embeddings": True,
+        "max_position_embeddings": 256,
+    }  # fmt: skip
+    return Qwen3Config(**(shape | overrides))
+
+
+@pytest.fixture(scope="session")
+def tiny_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random Qwen3 of 2 layers and 64 tokens."""
+    import torch
+    from transformers import Qwen3ForCausalLM
+
+    folder = tmp_path_factory.mktemp("tiny") / "base"
+    torch.manual_seed(0)
+    Qwen3ForCausalLM(tiny(initializer_range=0.2)).save_pretrained(folder)
+    return folder
+
+
+def random_rollouts(
+    problem_ids: tuple[str, ...], group_size: int, seed: int, *, behaviour: float = -4.0
+) -> list[TrainRollout]:
+    """Rollouts of random tokens, a function of problem and seed; each group holds right and wrong ones."""
+    rollouts = []
+    for problem_id in problem_ids:
+        rng = np.random.default_rng([seed, *problem_id.encode()])
+        prompt = rng.integers(0, VOCABULARY, int(rng.integers(3, 12))).tolist()
+        for rollout in range(group_size):
+            tokens = rng.integers(0, VOCABULARY, int(rng.integers(1, 15))).tolist()
+            noise = rng.normal(behaviour, 0.1, len(tokens)).astype(np.float32)
+            rollouts.append(TrainRollout(problem_id, "s", rollout, prompt, tokens, noise, rollout % 2 == 0, True, False))
+    return rollouts
