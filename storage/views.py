@@ -19,7 +19,19 @@ from storage.sql import named
 from storage.store import DATA, Store
 
 #: Arguments of the report that may be empty, and what they would hold.
-MAY_BE_EMPTY = {"screenings": ROLLOUTS, "evaluations": ROLLOUTS, "final": ROLLOUTS, "bands": BANDS, "trainings": STEPS}
+MAY_BE_EMPTY = {
+    "screenings": ROLLOUTS, "evaluations": ROLLOUTS, "final": ROLLOUTS, "bands": BANDS, "trainings": STEPS,
+    "contrasts": pa.schema([
+        *(pa.field(name, pa.string()) for name in ("question", "arm", "other", "source", "reason")),
+        *(pa.field(name, pa.int32()) for name in ("step", "other_step", "k", "n")),
+        *(pa.field(name, pa.float64()) for name in ("estimate", "low", "high", "p_value")),
+    ]),
+    "answers": pa.schema([
+        pa.field("arm", pa.string()), pa.field("step", pa.int32()),
+        *(pa.field(name, pa.float64()) for name in ("answered", "entropy", "disagreement", "distinct", "distinct_of_4",
+                                                    "distinct_wrong")),
+    ]),
+}  # fmt: skip
 
 
 class Views:
@@ -72,15 +84,16 @@ def inputs_of(store: Store, inputs: Mapping[str, Sequence[str]]) -> dict[str, li
     return found
 
 
-def empty_inputs(inputs: Mapping[str, Sequence[str]]) -> dict[str, pa.Table]:
-    """Tables without rows for the arguments that this report has none of."""
-    return {
-        name: schema.append(pa.field("ref", pa.string())).empty_table()
-        for name, schema in MAY_BE_EMPTY.items()
-        if name not in inputs
-    }
-
-
-def arms_table(arms: Sequence[str]) -> pa.Table:
-    """The arms in the order in which everything lists and colours them."""
-    return pa.table({"arm": pa.array(arms, pa.string()), "place": pa.array(range(len(arms)), pa.int32())})
+def helper_tables(inputs: Mapping[str, Sequence[str]], arms: Sequence[str]) -> dict[str, pa.Table]:
+    """`arms`: in the order in which everything lists and colours them. `measured`: which final rollouts a diversity
+    is of. And a table without rows for each argument that this report has none of."""
+    pairs = list(zip(inputs.get("final", ()), inputs.get("diversities", ()), strict=False))
+    helpers = {
+        "arms": pa.table({"arm": pa.array(arms, pa.string()), "place": pa.array(range(len(arms)), pa.int32())}),
+        "measured": pa.table(
+            {"final": pa.array([p[0] for p in pairs], pa.string()),
+             "diversity": pa.array([p[1] for p in pairs], pa.string())}
+        ),
+    }  # fmt: skip
+    empty = {name: schema.append(pa.field("ref", pa.string())).empty_table() for name, schema in MAY_BE_EMPTY.items()}
+    return helpers | {name: table for name, table in empty.items() if name not in inputs}

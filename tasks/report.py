@@ -16,7 +16,7 @@ from storage.catalog import lineage
 from storage.errors import UserError
 from storage.sql import named
 from storage.store import Store
-from storage.views import Views, arms_table, empty_inputs, inputs_of, views
+from storage.views import Views, helper_tables, inputs_of, views
 from tasks.domain.figures import SECTIONS, Figure
 from tasks.domain.findings import answer, caveats
 from tasks.domain.tables import shown
@@ -48,6 +48,8 @@ def render_report(
     hard: Ref,
     final: tuple[Ref, ...],
     audit: Ref,
+    contrasts: Ref | None = None,
+    answers: tuple[Ref, ...] = (),
 ) -> Payload:
     """Rows: one per arm and seed (storage/queries/report_summary.sql). Files: report.html, report.md.
 
@@ -57,11 +59,10 @@ def render_report(
         "pool": [pool], "splits": [splits], "screenings": screenings, "bands": bands, "crosstab": [crosstab],
         "trainings": trainings, "evaluations": evaluations, "curves": [curves], "diversities": diversities,
         "diversity": [diversity], "passk": [passk], "tokens": [tokens], "hard": [hard], "final": final,
-        "audit": [audit],
+        "audit": [audit], "contrasts": [contrasts] if contrasts else [], "answers": answers,
     }  # fmt: skip
     named_refs = {name: [str(ref) for ref in refs] for name, refs in inputs.items() if refs}
-    tables = {"arms": arms_table(arms), **empty_inputs(named_refs)}
-    with views(inputs_of(store(), named_refs), tables) as asked:
+    with views(inputs_of(store(), named_refs), helper_tables(named_refs, arms)) as asked:
         summary = asked.ask("report_summary")
         sections = [
             {"id": s.id, "title": s.title, "lead": s.lead,

@@ -1,1 +1,6 @@
-select * exclude (ref) from curves
+-- Held-out accuracy by step, all sources together; seeds combined.
+select arm, step, estimate as heldout_rate, low as heldout_rate_low, high as heldout_rate_high, n, rollouts, seeds,
+    method, reason
+from curves join arms using (arm)
+where question = 'heldout' and source = 'all'
+order by place, step

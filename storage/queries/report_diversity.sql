@@ -1,1 +1,7 @@
-select * exclude (ref) from diversity
+-- Every two policies on their common problems. Distance is of the traces; adjusted: at equal length and accuracy.
+select measure, basis, "window", arm, step, other, other_step, n, mean, other_mean, difference,
+    low as difference_low, high as difference_high, relative, t, p_t, p_holm, d_z,
+    adjusted_difference, adjusted_low as adjusted_difference_low, adjusted_high as adjusted_difference_high,
+    coverage, other_coverage, reason
+from diversity
+order by measure, basis, "window", arm, step, other, other_step

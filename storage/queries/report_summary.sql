@@ -1,29 +1,44 @@
 -- One row per arm and seed: its bands, and the held-out problems before and after training.
--- A rate is the mean over problems of the share of correct rollouts; the interval of the gain is the curves' own.
+-- A rate is the mean over problems of the share of correct rollouts. The interval of the gain is that of pass@1 of the
+-- same rollouts, a bootstrap over problems; it is of one seed, so it is missing where several seeds are combined.
 with
 per_problem as (
-    select arm, adapter, problem_id, avg(correct::int) as rate, sum(correct::int) as correct, sum(num_tokens) as tokens
+    select ref, arm, adapter, problem_id, avg(correct::int) as rate, sum(correct::int) as correct,
+        sum(num_tokens) as tokens
     from final group by all
 ),
+spread as (
+    select m.final as ref, avg(d.diversity) as diversity
+    from diversities d join measured m on m.diversity = d.ref group by m.final
+),
+seeds as (select distinct ref as adapter, seed from trainings),
 policy as (
-    select arm, adapter, avg(rate) as rate, sum(tokens) / nullif(sum(correct), 0) as tokens_per_correct
-    from per_problem group by all
+    select p.ref, p.arm, s.seed, s.adapter is not null as trained, avg(p.rate) as rate,
+        sum(p.tokens) / nullif(sum(p.correct), 0) as tokens_per_correct, any_value(d.diversity) as diversity
+    from per_problem p left join seeds s using (adapter) left join spread d using (ref)
+    group by all
 ),
 banded as (
     select arm, count(*) as problems, count(*) filter (band = 'all_zero') as all_zero,
         count(*) filter (band = 'variance') as variance, count(*) filter (band = 'all_one') as all_one
     from bands group by arm
 ),
-seeds as (select distinct ref as adapter, seed from trainings)
+gains as (
+    select arm, any_value(-high) as gain_low, any_value(-low) as gain_high
+    from contrasts
+    where question = 'gap' and k = 1 and source = 'all' and arm = other
+        and (select count(distinct seed) from trainings) = 1
+    group by arm having count(*) = 1
+)
 select
-    a.arm, s.seed, b.problems, b.all_zero, b.variance, b.all_one,
-    before.rate as heldout_before, trained.rate as heldout_after, trained.rate - before.rate as gain,
-    null::double as gain_low, null::double as gain_high,
-    null::double as diversity_before, null::double as diversity_after,
-    coalesce(trained.tokens_per_correct, before.tokens_per_correct) as tokens_per_correct
+    a.arm, t.seed, b.problems, b.all_zero, b.variance, b.all_one,
+    o.rate as heldout_before, t.rate as heldout_after, t.rate - o.rate as gain,
+    g.gain_low, g.gain_high,
+    o.diversity as diversity_before, t.diversity as diversity_after,
+    coalesce(t.tokens_per_correct, o.tokens_per_correct) as tokens_per_correct
 from arms a
 left join banded b using (arm)
-left join policy before on before.arm = a.arm and before.adapter is null
-left join policy trained on trained.arm = a.arm and trained.adapter is not null
-left join seeds s on s.adapter = trained.adapter
-order by a.place, s.seed
+left join policy o on o.arm = a.arm and not o.trained
+left join policy t on t.arm = a.arm and t.trained
+left join gains g on g.arm = a.arm and t.seed is not null
+order by a.place, t.seed

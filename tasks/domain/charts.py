@@ -159,31 +159,31 @@ def heat_map(names: tuple[str, str], labels: Sequence[str], cells: dict[tuple[st
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One problem under two policies; a value is null where it could not be measured."""
+    """One problem under two policies."""
 
     name: str
-    left: float | None
-    right: float | None
+    left: float
+    right: float
 
 
-def paired_dots(pairs: Sequence[Pair], names: tuple[str, str], styles: tuple[int, int], y_name: str) -> str | None:
+def paired_dots(
+    pairs: Sequence[Pair], names: tuple[str, str], styles: tuple[int, int], means: tuple[float, float], y_name: str
+) -> str | None:
     """A column of dots for each policy, one line a problem, means as wide bars."""
-    whole = [(p.name, (p.left, p.right)) for p in pairs if p.left is not None and p.right is not None]
-    if not whole:
+    if not pairs:
         return None
-    high = max(max(both) for _, both in whole) or 1.0
+    high = max(max(p.left, p.right) for p in pairs) or 1.0
     y = Scale(0.0, high * 1.05, HEIGHT - BOTTOM, TOP)
     spots = (LEFT + 0.3 * (WIDTH - LEFT - RIGHT), LEFT + 0.7 * (WIDTH - LEFT - RIGHT))
     drawn = axes(Scale(0, 1, *spots), y, [], "", y_name, share=False)
-    for name, (a, b) in whole:
-        hint = escape(f"{name}: {number(a)} and {number(b)}")
-        drawn.append(f'<line class="tie" x1="{at(spots[0])}" x2="{at(spots[1])}" y1="{at(y(a))}" y2="{at(y(b))}">'
-                     f"<title>{hint}</title></line>")  # fmt: skip
+    for p in pairs:
+        hint = escape(f"{p.name}: {number(p.left)} and {number(p.right)}")
+        ends = path([(spots[0], y(p.left)), (spots[1], y(p.right))])
+        drawn.append(f'<polyline class="tie" points="{ends}"><title>{hint}</title></polyline>')
     for side, (spot, style, name) in enumerate(zip(spots, styles, names, strict=True)):
-        values = [both[side] for _, both in whole]
-        drawn += [mark(style, spot, y(v), size=2.6) for v in values]
-        mean = sum(values) / len(values)
+        drawn += [mark(style, spot, y((p.left, p.right)[side]), size=2.6) for p in pairs]
+        mean = means[side]
         drawn.append(f'<polyline class="mean s{style}" points="{path([(spot - 34, y(mean)), (spot + 34, y(mean))])}">'
                      f"<title>mean {number(mean)}</title></polyline>")  # fmt: skip
         drawn.append(text(spot, HEIGHT - BOTTOM + 18, name, css="name"))
-    return svg(drawn, f"{y_name} of {len(whole)} problems, {names[0]} against {names[1]}")
+    return svg(drawn, f"{y_name} of {len(pairs)} problems, {names[0]} against {names[1]}")

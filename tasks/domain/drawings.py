@@ -3,47 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
 
-from tasks.domain.charts import Point, Series, band_bars, line_chart
+from tasks.domain.charts import Pair, Point, Series, band_bars, heat_map, line_chart, paired_dots
 
-Rows = Sequence[Mapping[str, object]]
+Row = Mapping[str, Any]
+Rows = Sequence[Row]
 Styles = Mapping[str, int]
 Draw = Callable[[Rows, Styles], str | None]
+BANDS = ("all_zero", "variance", "all_one")
 
 
 def curve(x: str, y: str, x_name: str, y_name: str, *, share: bool = False, log_x: bool = False) -> Draw:
-    """One line per arm and seed; rows carry `arm`, perhaps `seed`, x, y and perhaps y_low and y_high."""
+    """One line per arm, seed and (where it is not the horizontal axis) step; `y_low` and `y_high` shade it.
+    The policy before training is dashed."""
 
     def draw(rows: Rows, styles: Styles) -> str | None:
-        seeds = {row.get("seed") for row in rows} - {None}
+        several = len({row.get("seed") for row in rows} - {None}) > 1
+        steps = {row["step"] for row in rows} if x != "step" and rows and "step" in rows[0] else set()
         lines: dict[str, list[Point]] = {}
-        arms: dict[str, str] = {}
+        look: dict[str, tuple[int, bool]] = {}
         for row in rows:
             if row[x] is None or row[y] is None:
                 continue
-            arm = str(row["arm"])
-            name = f"{arm} seed {row['seed']}" if len(seeds) > 1 and row.get("seed") is not None else arm
-            name = f"{name}, step {row['step']}" if "step" in row and x != "step" else name
-            arms[name] = arm
-            bounds = (_real(row.get(f"{y}_low")), _real(row.get(f"{y}_high")))
-            lines.setdefault(name, []).append(Point(float(row[x]), float(row[y]), *bounds))  # type: ignore[arg-type]
-        first: set[str] = set()
-        series = []
-        for name, points in lines.items():
-            arm = arms[name]
-            series.append(Series(name, styles.get(arm, 0), tuple(points), dashed=arm in first))
-            first.add(arm)
+            seed = f" seed {row['seed']}" if several and row.get("seed") is not None else ""
+            step = f", step {row['step']}" if steps else ""
+            name = f"{row['arm']}{seed}{step}"
+            look[name] = (styles.get(row["arm"], 0), len(steps) > 1 and row["step"] == min(steps))
+            lines.setdefault(name, []).append(Point(row[x], row[y], row.get(f"{y}_low"), row.get(f"{y}_high")))
+        series = [Series(name, look[name][0], tuple(points), look[name][1]) for name, points in lines.items()]
         return line_chart(series, x_name, y_name, share=share, log_x=log_x)
 
     return draw
 
 
-def _real(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
+def bars(label: Callable[[Row], str]) -> Draw:
+    """One bar a row, from its counts by band."""
 
-
-def bars(label: Callable[[Mapping[str, object]], str]) -> Draw:
     def draw(rows: Rows, styles: Styles) -> str | None:
-        return band_bars([(label(r), {b: int(r[b] or 0) for b in ("all_zero", "variance", "all_one")}) for r in rows])  # type: ignore[call-overload]
+        return band_bars([(label(row), {band: row[band] or 0 for band in BANDS}) for row in rows])
 
     return draw
+
+
+def heat(rows: Rows, styles: Styles) -> str | None:
+    """One map for every two arms."""
+    drawn = []
+    for (arm, other), cells in groupby(rows, key=lambda row: (row["arm"], row["other"])):
+        counts = {(c["band"], c["other_band"]): c["count"] or 0 for c in cells if c["band"] is not None}
+        drawn.append(heat_map((arm, other), BANDS, counts))
+    return "".join(filter(None, drawn)) or None
+
+
+def dots(rows: Rows, styles: Styles) -> str | None:
+    """One chart for every two policies."""
+    drawn = []
+    for (phase, seed, arm, other), some in groupby(rows, key=lambda r: (r["phase"], r["seed"], r["arm"], r["other"])):
+        pairs = list(some)
+        when = f"{phase} training" + (f", seed {seed}" if seed is not None else "")
+        drawn.append(
+            paired_dots(
+                [Pair(p["problem_id"], p["diversity"], p["other_diversity"]) for p in pairs],
+                (arm, other), (styles.get(arm, 0), styles.get(other, 1)), (pairs[0]["mean"], pairs[0]["other_mean"]),
+                f"diversity {when}",
+            )
+        )  # fmt: skip
+    return "".join(filter(None, drawn)) or None

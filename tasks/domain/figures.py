@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tasks.domain.drawings import Draw, bars, curve
+from tasks.domain.drawings import Draw, bars, curve, dots, heat
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Figure:
     """name: the query is `report_<name>`. sources: arguments of the report's stage whose rows it reads.
     empty: why there may be nothing to show."""
@@ -20,175 +20,106 @@ class Figure:
     empty: str = "the artifact has no row."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Section:
     id: str
     title: str
+    lead: str
     figures: tuple[Figure, ...]
-    lead: str = ""
 
 
 NO_TRAINING = "nothing was trained in this run."
+ONE_ARM = "there is only one arm or one policy, so there is nothing to compare."
+
+
+def _by_step(name: str, column: str, title: str, caption: str, y_name: str, *, share: bool = False) -> Figure:
+    draw = curve("step", column, "step", y_name, share=share)
+    return Figure(name, title, caption, ("trainings",), draw, NO_TRAINING)
+
 
 SECTIONS = (
-    Section(
-        id="result",
-        title="Result",
-        figures=(
-            Figure(
-                name="summary",
-                title="Every arm, before and after",
-                caption="Problems by band at screening; held-out accuracy of the base and of the last adapter, never of"
-                " the best one; diversity; tokens per correct answer of the last adapter, else of the base.",
-                sources=("bands", "final", "trainings", "diversities", "curves"),
-            ),
-        ),
-    ),
-    Section(
-        id="bands",
-        title="Bands",
-        lead="Only problems with both correct and wrong rollouts in their group give a group-relative gradient.",
-        figures=(
-            Figure(
-                name="bands",
-                title="Problems by band",
-                caption="All problems of the pool, per arm, by how many rollouts of the screening group were correct.",
-                sources=("bands",),
-                draw=bars(lambda row: str(row["arm"])),
-            ),
-            Figure(
-                name="band_sources",
-                title="Bands by source",
-                caption="The same, by competition set.",
-                sources=("bands",),
-                draw=bars(lambda row: f"{row['source']} · {row['arm']}"),
-            ),
-            Figure(
-                name="crosstab",
-                title="Two arms against each other",
-                caption="Each problem under both arms.",
-                sources=("crosstab",),
-            ),
-        ),
-    ),
-    Section(
-        id="training",
-        title="Training",
-        lead="Held-out problems are never trained on and are the same for every arm and seed.",
-        figures=(
-            Figure(
-                name="curves",
-                title="Held-out by step",
-                caption="Held-out accuracy as training goes.",
-                sources=("curves",),
-                empty=NO_TRAINING,
-            ),
-            Figure(
-                name="reward",
-                title="Correct rollouts in training",
-                caption="Share of correct rollouts among those of each step.",
-                sources=("trainings",),
-                draw=curve("step", "correct_mean", "step", "correct", share=True),
-                empty=NO_TRAINING,
-            ),
-            Figure(
-                name="live_groups",
-                title="Groups with a gradient",
-                caption="Share of a step's groups whose advantages are not all zero.",
-                sources=("trainings",),
-                draw=curve("step", "live_groups", "step", "live groups", share=True),
-                empty=NO_TRAINING,
-            ),
-            Figure(
-                name="entropy",
-                title="Entropy",
-                caption="Mean over the trained tokens of each step, in nats.",
-                sources=("trainings",),
-                draw=curve("step", "entropy", "step", "entropy (nats)"),
-                empty=NO_TRAINING,
-            ),
-            Figure(
-                name="length_cv",
-                title="Spread of lengths within a group",
-                caption="Coefficient of variation of completion length within a group, mean over the step's groups.",
-                sources=("trainings",),
-                draw=curve("step", "length_cv_within", "step", "length CV"),
-                empty=NO_TRAINING,
-            ),
-        ),
-    ),
-    Section(
-        id="diversity",
-        title="Diversity",
-        figures=(
-            Figure(
-                name="diversity",
-                title="Diversity, compared",
-                caption="Mean pairwise cosine distance of a problem's traces.",
-                sources=("diversity",),
-            ),
-        ),
-    ),
-    Section(
-        id="passk",
-        title="pass@k",
-        figures=(
-            Figure(
-                name="passk",
-                title="pass@k",
-                caption="Unbiased estimates; null where there are fewer than k rollouts of a problem.",
-                sources=("passk",),
-            ),
-        ),
-    ),
-    Section(
-        id="tokens",
-        title="Token efficiency",
-        figures=(
-            Figure(
-                name="tokens",
-                title="Tokens of paired rollouts",
-                caption="Completion tokens, by who was correct.",
-                sources=("tokens",),
-            ),
-        ),
-    ),
-    Section(
-        id="hard",
-        title="Hard problems",
-        figures=(
-            Figure(
-                name="hard",
-                title="Who solves what",
-                caption="Held-out problems by the policies that solved them at least once.",
-                sources=("hard",),
-            ),
-        ),
-    ),
-    Section(
-        id="spending",
-        title="Spending",
-        figures=(
-            Figure(
-                name="spending",
-                title="Rollouts and tokens",
-                caption="What was sampled for each purpose. Rollouts that two purposes share were paid for once.",
-                sources=("screenings", "evaluations", "final", "trainings"),
-            ),
-        ),
-    ),
-    Section(
-        id="audit",
-        title="Audit",
-        figures=(
-            Figure(
-                name="audit",
-                title="Findings about the design",
-                caption="What could make a comparison above mean less than it seems.",
-                sources=("audit",),
-                empty="no finding: every design check passed.",
-            ),
-        ),
-    ),
-)
+    Section("result", "Result", "", (
+        Figure("summary", "Every arm, before and after",
+               "Problems by band at screening; held-out accuracy at the start of training and under the last adapter,"
+               " never the best one; diversity; tokens per correct answer of the last adapter, else of the start.",
+               ("bands", "final", "trainings", "diversities", "contrasts")),
+    )),
+    Section("bands", "Bands", "A group-relative method learns only from problems whose group holds both correct and"
+            " wrong rollouts: the variance band.", (
+        Figure("bands", "Problems by band", "All problems of the pool, by how many rollouts of the screening group were"
+               " correct.", ("bands",), bars(lambda row: row["arm"])),
+        Figure("band_sources", "Bands by source", "The same, by competition set.", ("bands",),
+               bars(lambda row: f"{row['source']} · {row['arm']}")),
+        Figure("crosstab", "Two arms against each other", "Each problem by its band under one arm (rows) and under the"
+               " other (columns).", ("crosstab",), heat, ONE_ARM),
+        Figure("band_tests", "What the cross-tab says", "ratio and shared/only: of the variance bands; mcnemar: is"
+               " being in the variance band independent of the arm; stuart_maxwell, bowker: are the bands' margins, the"
+               " whole table symmetric; weighted_kappa: agreement beyond chance.", ("crosstab",), None, ONE_ARM),
+        Figure("band_expectations", "How much of a band is luck", "Beta-binomial fit: share of groups expected to have"
+               " a gradient at the training group size (expected_live, and of today's variance band), and share of"
+               " all_zero and all_one problems that would be live in another draw (mislabelled).", ("crosstab",)),
+    )),
+    Section("training", "Training", "Held-out problems are never trained on and are the same for every arm and seed.", (
+        Figure("curves", "Held-out accuracy by step", "Mean over problems; shaded: 95 % interval over problems and"
+               " seeds.", ("curves",), curve("step", "heldout_rate", "step", "held-out accuracy", share=True),
+               NO_TRAINING),
+        _by_step("reward", "correct_mean", "Correct rollouts in training", "Share of correct rollouts of each step.",
+                 "correct", share=True),
+        _by_step("live_groups", "live_groups", "Groups with a gradient", "Share of a step's groups whose advantages are"
+                 " not all zero: the variance band as training moves it.", "live groups", share=True),
+        _by_step("entropy", "entropy", "Entropy", "Mean over each step's trained tokens.", "entropy (nats)"),
+        _by_step("length_cv", "length_cv_within", "Spread of lengths within a group", "Coefficient of variation of"
+                 " completion length within a group, mean over groups: a cheap stand-in for diversity.", "length CV"),
+        Figure("gains", "Gains by source, against exposure", "Last evaluated step minus the first, paired by problem,"
+               " on the curve's rollouts; beside it the share of the training pool, and of the groups really trained"
+               " on, that came from the source.", ("curves", "trainings"), None, NO_TRAINING),
+        Figure("curve_sources", "Held-out accuracy by source", "At the first and the last evaluated step.",
+               ("curves",), None, NO_TRAINING),
+    )),
+    Section("diversity", "Diversity", "Mean pairwise cosine distance between the traces of one problem. The encoder"
+            " reads only the first part of a long trace: coverage says how much.", (
+        Figure("diversity_pairs", "Problem by problem", "One line a problem, wide bars are means.",
+               ("diversities", "final", "trainings"), dots, ONE_ARM),
+        Figure("diversity_policies", "Diversity of each policy", "Means over problems, with length and accuracy, which"
+               " confound it.", ("diversities", "final", "trainings")),
+        Figure("diversity", "Policies compared", "Paired by problem, arm minus other. adjusted: the difference left"
+               " where lengths and accuracies do not differ. p_t: t-distribution; p_holm: corrected over all pairs.",
+               ("diversity",), None, ONE_ARM),
+        Figure("answers", "Without an encoder", "How the final answers of a group differ. A policy that is always right"
+               " has 0 of each.", ("answers",), None, "answer diversity was not measured in this run."),
+    )),
+    Section("passk", "pass@k", "The chance that at least one of k rollouts is correct; unbiased, and missing where a"
+            " problem has fewer than k rollouts.", (
+        Figure("passk", "pass@k of the held-out problems", "Shaded: bands that hold for all k together (95 %).",
+               ("passk",), curve("k", "pass_at_k", "k (log scale)", "pass@k", share=True, log_x=True)),
+        Figure("equal_tokens", "Coverage at equal tokens", "The same points, by what k rollouts cost: compare heights"
+               " at one place of the horizontal axis.", ("passk",),
+               curve("tokens", "pass_at_k", "completion tokens (log scale)", "pass@k", share=True, log_x=True)),
+        Figure("gaps", "Gaps and their closure", "gap: arm minus other at k; closure: how much of the gap at the"
+               " smallest k is gone at the largest; monotone: share of bootstrap draws in which every step of k"
+               " narrows it.", ("contrasts",), None, "contrasts of pass@k were not made in this run."),
+        Figure("passk_sources", "pass@k by source", "Point-wise 95 % intervals.", ("passk",)),
+        Figure("pass_all_k", "pass^k", "The chance that all of k rollouts are correct: reliability.", ("passk",)),
+    )),
+    Section("tokens", "Token efficiency", "Accuracy per rollout and cost per correct answer may order two arms"
+            " differently; truncation stands beside every ratio.", (
+        Figure("tokens", "Tokens per correct answer", "All completion tokens over all correct answers.", ("tokens",)),
+        Figure("token_pairs", "Lengths, pair by pair", "Ratios are other over arm. Pairing by rollout index as"
+               " published, and by problem as independence asks; the test is given for problems only.", ("tokens",),
+               None, ONE_ARM),
+    )),
+    Section("hard", "Hard problems", "A problem is solved if any of its rollouts is correct.", (
+        Figure("hard", "Who solves what", "Every two policies on the held-out problems.", ("hard",), None, ONE_ARM),
+        Figure("hard_problems", "Problems that divide the arms", "Solved under one arm and not under the other.",
+               ("hard",), None, "every problem is solved by both arms or by neither."),
+    )),
+    Section("spending", "Spending", "", (
+        Figure("spending", "Rollouts and tokens", "What each purpose used. Rollouts that two purposes share were paid"
+               " for once.", ("screenings", "evaluations", "final", "trainings")),
+    )),
+    Section("audit", "Audit", "", (
+        Figure("audit", "Findings about the design", "What could make a comparison above mean less than it seems.",
+               ("audit",), None, "no finding: every design check passed."),
+    )),
+)  # fmt: skip
 FIGURES = {figure.name: figure for section in SECTIONS for figure in section.figures}

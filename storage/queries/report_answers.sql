@@ -1,0 +1,8 @@
+-- How final answers of a group differ, per policy; no encoder in it. Means over problems.
+select
+    w.arm, w.step, count(*) as problems, avg(w.answered) as answered, avg(w.entropy) as entropy_nats,
+    avg(w.disagreement) as disagreement, avg(w."distinct") as distinct_answers, avg(w.distinct_of_4) as distinct_of_4,
+    avg(w.distinct_wrong) as distinct_wrong
+from answers w join arms a using (arm)
+group by w.arm, a.place, w.step
+order by a.place, w.step

@@ -1,0 +1,5 @@
+-- What two arms' bands say together, on their common problems.
+select question, arm, other, count, estimate, p_value, n, reason
+from crosstab
+where source = 'all' and other is not null and question <> 'cell'
+order by arm, other, question

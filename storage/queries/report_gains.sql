@@ -1,0 +1,6 @@
+-- Gain of the last evaluated step over the first, by source, beside what was trained on.
+select arm, source, estimate as gain, low as gain_low, high as gain_high, p_value, n, seeds, training_share,
+    exposure_share, reason
+from curves join arms using (arm)
+where question = 'gain'
+order by place, source <> 'all', source

@@ -1,0 +1,6 @@
+-- Problems that one arm solved and another did not, at the same phase of training.
+select h.problem_id, h.source, h.arm, h.step, h.num_correct, h.group_size, h.other, h.other_step, h.other_correct,
+    h.other_group_size, h.solved_by
+from hard h
+where h.solved_by in ('arm_only', 'other_only') and h.arm <> h.other
+order by h.arm, h.other, h.step, h.other_step, h.source, h.problem_id

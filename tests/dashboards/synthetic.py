@@ -1,0 +1,190 @@
+"""A small made-up study in a real store: rollouts as a sampler would leave them, then the real analysis stages."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+
+from storage.artifacts import Ref
+from storage.fingerprint import fingerprint
+from storage.manifest import Recipe
+from storage.provenance import provenance
+from storage.schemas import EMBEDDINGS, EXPOSURE, POOL, ROLLOUTS, SPLITS, STEPS
+from storage.store import Payload, Store
+from tasks.engines.toolbox import Toolbox
+from tasks.stage import Session, session
+
+SOURCES = ("sums", "clocks")
+HOSTILE = (
+    "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>",
+    "ש\u202eלום \u2066right to left\u2069 abc",
+    "x" * 100_000,
+    "a | b\n| --- |\n**bold** $\\frac{1}{2}$ \x00\x1b[31mred",
+)
+
+
+def put(store: Store, kind: str, table: pa.Table, *, about: object = None, inputs: dict[str, list[str]] | None = None,
+        files: Path | None = None) -> Ref:  # fmt: skip
+    """An artifact of rows made up here; its recipe says so."""
+    recipe = Recipe(stage=f"made_up_{kind}", version=1, arguments={"about": about}, inputs=inputs or {})
+    ref = Ref(kind, fingerprint(recipe.model_dump()))
+    store.write(ref, Payload(table, files), recipe, provenance(0.1))
+    return ref
+
+
+def rollouts(problems: list[dict[str, object]], arm: str, group_size: int, skill: float, *, step: int = 0,
+             adapter: str | None = None, seed: int = 0, hostile: bool = False) -> pa.Table:  # fmt: skip
+    """Harder problems come later; the panel writes short traces, the monologue long ones."""
+    draw = random.Random(f"{arm} {step} {seed} {group_size}")
+    tag = {"panel": "mutipersonaDebate"}.get(arm, "think")
+    rows = []
+    for i, problem in enumerate(problems):
+        chance = max(0.0, min(1.0, skill + 0.75 - 1.5 * i / len(problems)))
+        for g in range(group_size):
+            correct = draw.random() < chance
+            answer = str(problem["gold"]) if correct else str(draw.randrange(50, 99))
+            words = " ".join(draw.choice(("so", "add", "carry", "check", "thus")) for _ in range(12))
+            trace = (
+                HOSTILE[(i + g) % len(HOSTILE)]
+                if hostile and i < 4
+                else f"Ann: {words}. Bob: {words}, \\(x = {answer}\\)."
+            )
+            rows.append(
+                {
+                    "problem_id": problem["problem_id"], "source": problem["source"], "arm": arm, "adapter": adapter,
+                    "step": step, "seed": seed, "rollout": g, "trace": trace, "tag_valid": draw.random() < 0.9,
+                    "completion": f"<{tag}>{trace}</{tag}> <answer>{answer}</answer>", "answer": answer,
+                    "canonical": answer, "verdict": "correct" if correct else "wrong", "reason": "compared",
+                    "correct": correct, "grader_version": "1", "finish": "stop", "num_prompt_tokens": 40,
+                    "num_tokens": draw.randrange(20, 60) * (1 if arm == "panel" else 5), "logprob_sum": -12.5,
+                }
+            )  # fmt: skip
+    return pa.Table.from_pylist(rows, schema=ROLLOUTS)
+
+
+def steps_of(arm: str, seed: int, steps: int) -> pa.Table:
+    draw = random.Random(f"steps {arm} {seed}")
+    rows = []
+    for step in range(1, steps + 1):
+        share = step / steps
+        rows.append(
+            {
+                "arm": arm, "seed": seed, "step": step, "reward_mean": 0.2 + 0.3 * share, "tag_valid_mean": 0.9,
+                "correct_mean": 0.2 + 0.3 * share + draw.uniform(-0.05, 0.05), "live_groups": 0.8 - 0.2 * share,
+                "all_zero": 1, "variance": 6, "all_one": 1, "entropy": 1.2 - 0.6 * share + draw.uniform(0, 0.05),
+                "length_mean": 40.0, "length_cv_within": 0.3 + 0.2 * share, "truncated": 0.01, "ratio_mean": 1.0,
+                "ratio_max": 1.2, "kl_behaviour": 0.001, "masked_tokens": 0, "loss": 0.1, "grad_norm": 0.5,
+                "learning_rate": 2e-3, "num_tokens": 2000, "trained_tokens": 1500,
+            }
+        )  # fmt: skip
+    return pa.Table.from_pylist(rows, schema=STEPS)
+
+
+def made_up_study(root: Path, *, arms: tuple[str, ...] = ("panel", "thinking"), seeds: tuple[int, ...] = (0,),
+                  problems: int = 40, steps: int = 10, hostile: bool = False) -> Ref:  # fmt: skip
+    """The report of a study whose rollouts are made up. Deterministic."""
+    from tasks.bands import classify_bands, cross_bands
+    from tasks.report import render_report
+
+    store = Store(root)
+    store.prepare()
+    pool_rows = [
+        {
+            "problem_id": f"p{i:04d}", "source": SOURCES[i % 2], "source_id": f"{SOURCES[i % 2]}-{i}", "gold": str(i),
+            "problem": f"What is {i} + 0? <b>Give</b> \\(x\\).", "gold_raw": str(i), "answer_type": "integer",
+            "cluster": f"c{i}", "year": None, "level": None, "subject": None,
+        }
+        for i in range(problems)
+    ]  # fmt: skip
+    held = [p for i, p in enumerate(pool_rows) if i % 4 == 0]
+    pool = put(store, "pool", pa.Table.from_pylist(pool_rows, schema=POOL))
+    split_rows = [
+        {"problem_id": p["problem_id"], "source": p["source"], "split": "heldout" if p in held else "train"}
+        for p in pool_rows
+    ]
+    splits = put(store, "splits", pa.Table.from_pylist(split_rows, schema=SPLITS), inputs={"pool": [str(pool)]})
+    screenings, bands, trainings, evaluations, final = [], [], [], [], []
+
+    def sampled(table: pa.Table, **about: object) -> Ref:
+        return put(store, "rollouts", table, about=about, inputs={"pool": [str(pool)], "splits": [str(splits)]})
+
+    with session(Session(store, Toolbox())):
+        for place, arm in enumerate(arms):
+            skill = 0.1 + 0.2 * place
+            screening = sampled(rollouts(pool_rows, arm, 8, skill, hostile=hostile), arm=arm, of="screening")
+            screenings.append(screening)
+            bands.append(classify_bands(screening))
+            final.append(sampled(rollouts(held, arm, 8, skill, hostile=hostile), arm=arm, of="before"))
+            for seed in seeds if steps else ():
+                folder = store.scratch / f"exposure-{arm}-{seed}"
+                folder.mkdir(parents=True, exist_ok=True)
+                exposure = [
+                    {"arm": arm, "seed": seed, "step": s, "problem_id": p["problem_id"], "source": p["source"],
+                     "num_correct": 3, "group_size": 8, "live": True}
+                    for s in range(1, steps + 1) for p in pool_rows[1:9] if p not in held
+                ]  # fmt: skip
+                pa.parquet.write_table(pa.Table.from_pylist(exposure, schema=EXPOSURE), folder / "exposure.parquet")
+                training = put(store, "training", steps_of(arm, seed, steps), about=[arm, seed],
+                               inputs={"bands": [str(bands[-1])]}, files=folder)  # fmt: skip
+                trainings.append(training)
+                for step in sorted({0, steps // 2, steps}):
+                    policy = {"step": step, "adapter": str(training) if step else None}
+                    rows = rollouts(held, arm, 4, skill + 0.2 * step / steps, **policy)
+                    evaluations.append(sampled(rows, arm=arm, seed=seed, step=step, of="curve"))
+                rows = rollouts(held, arm, 8, skill + 0.2, step=steps, adapter=str(training))
+                final.append(sampled(rows, arm=arm, seed=seed, of="after"))
+        return render_report(
+            profile="made-up", purpose="Rows made up for tests.", question="Does a wider search give more to climb?",
+            model="none", arms=arms, pool=pool, splits=splits, screenings=tuple(screenings), bands=tuple(bands),
+            crosstab=cross_bands(tuple(bands), 8), trainings=tuple(trainings), evaluations=tuple(evaluations),
+            final=tuple(final), **_analysis(store, pool, splits, screenings, trainings, evaluations, final),
+        )  # fmt: skip
+
+
+def embedded(table: pa.Table) -> pa.Table:
+    """Vectors as an encoder would leave them: the panel's lie further apart."""
+    kept = table.select(["problem_id", "source", "arm", "step", "seed", "rollout", "correct", "num_tokens"])
+    spread = 0.35 if table["arm"][0].as_py() == "panel" else 0.25
+    rng = np.random.default_rng(len(table) + int(table["step"][0].as_py()))
+    vectors = np.ones((len(table), 8)) + spread * rng.normal(size=(len(table), 8))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    columns = {name: kept[name] for name in kept.column_names}
+    n = len(table)
+    return pa.table(
+        columns
+        | {"window": ["whole"] * n, "coverage": [0.9] * n, "num_chars": pa.array([120] * n, pa.int32()),
+           "embedding": pa.array(vectors.tolist(), pa.list_(pa.float32()))}
+    ).select(EMBEDDINGS.names).cast(EMBEDDINGS)  # fmt: skip
+
+
+def _analysis(store: Store, pool: Ref, splits: Ref, screenings: list[Ref], trainings: list[Ref],
+              evaluations: list[Ref], final: list[Ref]) -> dict[str, Any]:  # fmt: skip
+
+    from tasks.curves import training_curves
+    from tasks.diversity import compare_diversity, measure_answers, measure_diversity
+    from tasks.hard import find_hard_problems
+    from tasks.passk import contrast_pass_at_k, estimate_pass_at_k
+    from tasks.tokens import measure_tokens
+
+    finals, ks = tuple(final), (1, 2, 4, 8)
+    diversities = tuple(
+        measure_diversity(put(store, "embeddings", embedded(store.read(ref)), inputs={"rollouts": [str(ref)]}))
+        for ref in final
+    )
+    curve = tuple(evaluations) or finals
+    return {
+        "curves": training_curves(tuple(trainings), curve, pool, splits, 200, 0),
+        "diversities": diversities,
+        "diversity": compare_diversity(diversities, 200),
+        "passk": estimate_pass_at_k(finals, ks, 200, 0),
+        "contrasts": contrast_pass_at_k(finals, ks, 200, 0),
+        "tokens": measure_tokens(finals, 200),
+        "hard": find_hard_problems(finals),
+        "answers": tuple(measure_answers(ref) for ref in final),
+        "audit": put(store, "audit", pa.table({"note": ["none yet"]})),
+    }
