@@ -1,0 +1,139 @@
+"""A run as people account for it: its record, its heartbeat, its spending, and the wall at which it parks.
+
+A run is identified by the report that it makes, so the same command with a larger budget is the same run going on.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from flows.costs import costs, total
+from flows.resolve import Study
+from flows.run import Planned, plan
+from storage.artifacts import Ref
+from storage.errors import Parked, UserError
+from storage.runs import Amounts, Run, beating, now, read_run, run_id, run_path, write_run
+from storage.spending import Journal
+from storage.store import Store
+from tasks.metering import Budget, Meter, Prices, metered
+from tasks.stage import Progress
+
+Listener = Callable[[Progress], None]
+
+
+@dataclass(slots=True)
+class Record:
+    """The run's JSON file, kept current by the run's thread and by its heartbeat."""
+
+    store: Store
+    run: Run
+    meter: Meter
+    finished: set[Ref] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def update(self, **changes: object) -> None:
+        with self._lock:
+            self.run = self.run.model_copy(update={"heartbeat": now(), "spent": self.meter.spent, **changes})
+            write_run(self.store.root, self.run)
+
+    def on_progress(self, event: Progress) -> None:
+        if event.event in ("made", "reused"):
+            self.finished.add(event.ref)
+        if event.event in ("made", "started"):
+            self.update(at=event.title, stages_done=len(self.finished))
+
+
+@contextmanager
+def accounted(
+    study: Study,
+    store: Store,
+    planned: Sequence[Planned],
+    budget: Budget,
+    prices: Prices,
+    listener: Listener,
+    request: dict[str, object],
+    flow_run: str | None = None,
+) -> Iterator[Listener]:
+    """Run the block as one attempt of the study's run. Yields the listener to run it with.
+
+    request: what asks for the same run again (`varband resume`).
+    Errors: Parked with how far it came, how much is missing and how to go on.
+    """
+    name = run_id(study.profile.name, planned[-1].step.ref)
+    hardware = study.profile.hardware
+    meter = Meter(
+        Journal(store.root, name), budget, prices, devices=hardware.tensor_parallel, remote=hardware.engine == "openai"
+    )
+    earlier = read_run(store.root, name) if run_path(store.root, name).exists() else None
+    record = Record(store, _begun(earlier, name, study, planned, meter, request, flow_run), meter)
+    record.update()
+    try:
+        with beating(record.update), metered(meter):
+            hear = meter.listening(listener)
+
+            def on_progress(event: Progress) -> None:
+                record.on_progress(event)
+                hear(event)
+
+            yield on_progress
+    except Parked as wall:
+        why, missing = _parked(study, store, meter, prices, record.run, wall)
+        record.update(state="parked", why=why, missing=missing)
+        raise Parked(why) from None
+    except UserError as error:
+        record.update(state="failed", why=str(error))
+        raise
+    except BaseException as error:
+        record.update(state="failed", why=f"{type(error).__name__}: {error}"[:300])
+        raise
+    record.update(
+        state="finished", why="", at="", stages_done=len(planned), report=str(planned[-1].step.ref), missing=Amounts()
+    )
+
+
+def _begun(
+    earlier: Run | None, name: str, study: Study, planned: Sequence[Planned], meter: Meter, request: dict[str, object],
+    flow_run: str | None,
+) -> Run:  # fmt: skip
+    return Run(
+        id=name, profile=study.profile.name, request=request, state="running", stages=len(planned),
+        stages_done=sum(p.reused for p in planned), spent=meter.spent, budget=meter.budget.limits(),
+        started=earlier.started if earlier else now(), heartbeat=now(), host=socket.gethostname(), pid=os.getpid(),
+        attempts=earlier.attempts + 1 if earlier else 1, flow_run=flow_run,
+    )  # fmt: skip
+
+
+def _parked(
+    study: Study, store: Store, meter: Meter, prices: Prices, run: Run, wall: Parked
+) -> tuple[str, Amounts]:
+    """Why, how far, how much is missing, and what goes on."""
+    planned = plan(study, store)
+    left = total(costs(study, store, planned, prices))
+    done = sum(p.reused for p in planned)
+    spent, missing = meter.spent, left.amounts()
+    limits = meter.budget.limits()
+    enough = {n: (getattr(spent, n) + getattr(missing, n)) * 1.1 for n in limits}
+    how_far = f"{done} of {len(planned)} stages are done" + (f", '{run.at}' is under way" if run.at else "")
+    asked = ",".join(f"{n}={_round_up(v):g}" for n, v in enough.items())
+    about = ", ".join(f"{getattr(missing, n):,.3g} {n.replace('_', ' ')}" for n in limits or ("tokens",))
+    onward = f"; `varband resume {run.id} --budget {asked}` or the same command with that budget goes on"
+    return f"parked: {wall}; {how_far}; about {about} more are missing{onward if limits else ''}", missing
+
+
+def _round_up(value: float) -> float:
+    """Two significant digits, upward.
+
+    >>> _round_up(123456.0), _round_up(0.0423)
+    (130000.0, 0.043)
+    """
+    import math
+
+    if value <= 0:
+        return 1.0
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.ceil(value / unit) * unit:.3g}")
