@@ -1,0 +1,135 @@
+"""Bands: which problems of an arm give a group-relative gradient, and how two arms' bands overlap."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storage.errors import UserError
+from storage.schemas import BANDS
+from storage.sql import query
+from tasks.domain.betabinomial import expectations
+from tasks.domain.contingency import band_tests
+from tasks.domain.groups import COLUMNS, count_groups
+from tasks.stage import Ref, stage, store
+
+BAND_NAMES = ("all_zero", "variance", "all_one")
+
+
+def bands_of(rollouts: pa.Table) -> pa.Table:
+    """Schema: BANDS. One row per problem of one policy's screening; a group of one rollout has no variance band.
+
+    Errors: UserError if the rollouts belong to several policies.
+    """
+    groups = count_groups(rollouts)
+    policies = query("select count(distinct (arm, step, adapter, seed)) as n from groups", groups=groups)["n"][
+        0
+    ].as_py()
+    if policies > 1:
+        raise UserError(f"bands are one policy's, but these rollouts belong to {policies}: give one arm's screening")
+    return query(
+        """
+        select problem_id, source, arm, group_size, num_correct,
+               case when num_correct = 0 then 'all_zero' when num_correct = group_size then 'all_one'
+                    else 'variance' end as band
+        from groups order by source, problem_id
+        """,
+        groups=groups,
+    ).cast(BANDS)
+
+
+def crosstab_of(bands: pa.Table, train_group_size: int) -> pa.Table:
+    """Long table of what several arms' bands say together, one number a row.
+
+    Columns: question, arm, other, source (`all` for the whole pool), band, other_band, count, estimate, p_value, n,
+    reason. Questions: `count` (problems by band), `cell` (two arms' cross-tab on their common problems), `ratio`
+    (variance bands of arm over other), `shared`/`only`, `mcnemar` (variance band or not), `stuart_maxwell`,
+    `bowker`, `expected_live` (share of groups with both outcomes at the training group size, beta-binomial),
+    `mislabelled` (share of all_zero and all_one problems that are expected to be live all the same).
+    """
+    rows = _counts(bands)
+    arms = sorted(set(bands["arm"].to_pylist()))
+    sources = ["all", *sorted(set(bands["source"].to_pylist()))]
+    for arm in arms:
+        for source in sources:
+            part = bands.filter(pc.equal(bands["arm"], arm))
+            part = part if source == "all" else part.filter(pc.equal(part["source"], source))
+            counts = list(zip(part["group_size"].to_pylist(), part["num_correct"].to_pylist(), strict=True))
+            rows += [{"arm": arm, "source": source} | row for row in expectations(counts, train_group_size)]
+    for arm, other in combinations(arms, 2):
+        rows += _pair(bands, arm, other)
+    return pa.Table.from_pylist(rows, schema=CROSSTAB)
+
+
+CROSSTAB = pa.schema(
+    [("question", pa.string()), ("arm", pa.string()), ("other", pa.string()), ("source", pa.string()),
+     ("band", pa.string()), ("other_band", pa.string()), ("count", pa.int64()), ("estimate", pa.float64()),
+     ("p_value", pa.float64()), ("n", pa.int64()), ("reason", pa.string())]
+)  # fmt: skip
+
+
+def _counts(bands: pa.Table) -> list[dict[str, object]]:
+    """Problems by arm, source and band; a band without a problem is a row with 0."""
+    return query(
+        """
+        with sources as (select distinct source from bands union all select 'all'),
+             arms as (select distinct arm from bands),
+             names as (select unnest(['all_zero', 'variance', 'all_one']) as band),
+             tall as (select arm, source, band from bands union all select arm, 'all', band from bands)
+        select 'count' as question, arm, source, band, count(tall.band) as count,
+               count(tall.band) / nullif(sum(count(tall.band)) over (partition by arm, source), 0) as estimate,
+               sum(count(tall.band)) over (partition by arm, source)::bigint as n
+        from arms cross join sources cross join names left join tall using (arm, source, band)
+        group by arm, source, band
+        order by arm, source <> 'all', source, list_position(['all_zero', 'variance', 'all_one'], band)
+        """,
+        bands=bands,
+    ).to_pylist()
+
+
+def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, object]]:
+    cells = query(
+        """
+        select a.band, b.band as other_band, count(*) as count from bands a join bands b using (problem_id)
+        where a.arm = $arm and b.arm = $other group by a.band, b.band
+        """,
+        {"arm": arm, "other": other},
+        bands=bands,
+    ).to_pylist()
+    at = {(c["band"], c["other_band"]): int(c["count"]) for c in cells}
+    both = {"arm": arm, "other": other, "source": "all", "n": (n := sum(at.values()))}
+    if n == 0:
+        return [both | {"question": "cell", "reason": "the two arms have no problem in common"}]
+    table = [[at.get((a, b), 0) for b in BAND_NAMES] for a in BAND_NAMES]
+    rows: list[dict[str, object]] = [
+        both | {"question": "cell", "band": a, "other_band": b, "count": table[i][j], "estimate": table[i][j] / n}
+        for i, a in enumerate(BAND_NAMES)
+        for j, b in enumerate(BAND_NAMES)
+    ]
+    live, live_other, shared = sum(table[1]), sum(row[1] for row in table), table[1][1]
+    union = live + live_other - shared
+    rows += [
+        both | {"question": "ratio", "band": "variance", "count": live,
+                "estimate": live / live_other if live_other else None,
+                "reason": None if live_other else f"{other} has no problem in the variance band"},
+        both | {"question": "shared", "band": "variance", "count": shared,
+                "estimate": shared / union if union else None,
+                "reason": None if union else "no problem is in either variance band"},
+        both | {"question": "only", "band": "variance", "count": live - shared},
+        {**both, "arm": other, "other": arm, "question": "only", "band": "variance", "count": live_other - shared},
+    ]  # fmt: skip
+    return rows + [both | row for row in band_tests(table)]
+
+
+@stage("bands", version=1)
+def classify_bands(rollouts: Ref) -> pa.Table:
+    """The bands of one arm's screening. Schema: storage.schemas.BANDS."""
+    return bands_of(store().read(rollouts, COLUMNS))
+
+
+@stage("band_crosstab", version=1)
+def cross_bands(bands: tuple[Ref, ...], train_group_size: int) -> pa.Table:
+    """What several arms' bands say together; expectations are for groups of `train_group_size` rollouts."""
+    return crosstab_of(pa.concat_tables([store().read(ref) for ref in bands]), train_group_size)

@@ -1,0 +1,122 @@
+"""Token costs: what a correct answer costs under each policy, and how two policies' lengths compare pair by pair."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from storage.sql import query
+from tasks.domain.intervals import percentile, resample_means
+from tasks.domain.statistics import wilcoxon
+
+COSTS = pa.schema(
+    [("question", pa.string()), ("pairing", pa.string()), ("bucket", pa.string()), ("source", pa.string()),
+     ("arm", pa.string()), ("step", pa.int32()), ("other", pa.string()), ("other_step", pa.int32()), ("n", pa.int64()),
+     ("estimate", pa.float64()), ("low", pa.float64()), ("high", pa.float64()), ("mean", pa.float64()),
+     ("other_mean", pa.float64()), ("median", pa.float64()), ("other_median", pa.float64()),
+     ("ratio_mean", pa.float64()), ("ratio_median", pa.float64()), ("ratio_geomean", pa.float64()),
+     ("ratio_min", pa.float64()), ("ratio_max", pa.float64()), ("global_ratio", pa.float64()),
+     ("longer_in", pa.int64()), ("p_wilcoxon", pa.float64()), ("truncated", pa.float64()),
+     ("other_truncated", pa.float64()), ("num_correct", pa.int64()), ("num_tokens", pa.int64()),
+     ("reason", pa.string())]
+)  # fmt: skip
+#: Rollouts with their replicate: the how-manieth training of its (arm, step).
+NUMBERED = """
+    select arm, step, source, problem_id, rollout, correct, num_tokens, finish,
+           dense_rank() over (partition by arm, step order by coalesce(adapter, ''), seed) as replicate
+    from rollouts
+"""
+
+
+def cost_rows(groups: pa.Table, draws: int, seed: int) -> list[dict[str, object]]:
+    """`tokens_per_correct` of each (arm, step) and source: a ratio of sums, so its interval is a bootstrap over
+    problems of both sums together. Null where nothing is correct. `truncated` stands beside it."""
+    per_problem = query(
+        """
+        with tall as (select *, source as part from groups union all select *, 'all' from groups)
+        select arm, step, part as source, problem_id, sum(num_tokens)::bigint as num_tokens,
+               sum(num_correct)::bigint as num_correct, sum(group_size)::bigint as rollouts,
+               sum(truncated)::bigint as truncated
+        from tall group by arm, step, part, problem_id order by arm, step, part <> 'all', part, problem_id
+        """,
+        groups=groups,
+    )
+    keys = query(
+        "select distinct arm, step, source from per_problem order by arm, step, source <> 'all', source",
+        per_problem=per_problem,
+    ).to_pylist()
+    rows = []
+    for key in keys:
+        part = query(
+            "select num_tokens, num_correct, rollouts, truncated from per_problem"
+            " where arm = $arm and step = $step and source = $source order by problem_id", key, per_problem=per_problem,
+        )  # fmt: skip
+        tokens_P, correct_P = part["num_tokens"].to_numpy(), part["num_correct"].to_numpy()
+        rollouts = int(part["rollouts"].to_numpy().sum())
+        row = key | {
+            "question": "tokens_per_correct", "n": part.num_rows, "num_correct": int(correct_P.sum()),
+            "num_tokens": int(tokens_P.sum()), "mean": float(tokens_P.sum() / rollouts),
+            "truncated": float(part["truncated"].to_numpy().sum() / rollouts),
+        }  # fmt: skip
+        rows.append(row | _ratio(tokens_P, correct_P, draws, seed))
+    return rows
+
+
+def _ratio(tokens_P: np.ndarray, correct_P: np.ndarray, draws: int, seed: int) -> dict[str, object]:
+    if correct_P.sum() == 0:
+        return {"reason": "no rollout is correct"}
+    drawn = resample_means(np.stack([tokens_P, correct_P], axis=1).astype(np.float64), draws, seed)
+    usable = drawn[:, 1] > 0
+    interval = percentile(float(tokens_P.sum() / correct_P.sum()), drawn[usable, 0] / drawn[usable, 1])
+    why = None if usable.all() else f"{int((~usable).sum())} of {draws} bootstrap draws had no correct rollout"
+    return {"estimate": interval.estimate, "low": interval.low, "high": interval.high, "reason": why}
+
+
+def bucket_rows(rollouts: pa.Table, first: tuple[str, int], second: tuple[str, int]) -> list[dict[str, object]]:
+    """Two policies, `rollout` by rollout as published and `problem` by problem as it should be (mean tokens of the
+    problem's rollouts in the bucket), by who is correct. Ratios are other over arm; longer_in counts pairs in which
+    the other is longer. p_wilcoxon is given for problems only: rollouts of one problem are no independent pairs.
+    """
+    names = {"arm": first[0], "step": first[1], "other": second[0], "other_step": second[1]}
+    pairs = query(
+        f"""
+        with numbered as ({NUMBERED})
+        select a.source, a.problem_id, a.num_tokens as x, b.num_tokens as y,
+               a.finish = 'length' as cut, b.finish = 'length' as other_cut,
+               case when a.correct and b.correct then 'both_correct' when a.correct then 'arm_only'
+                    when b.correct then 'other_only' else 'neither' end as bucket
+        from numbered a join numbered b using (problem_id, rollout, replicate)
+        where a.arm = $arm and a.step = $step and b.arm = $other and b.step = $other_step
+        """,
+        names,
+        rollouts=rollouts,
+    )
+    if pairs.num_rows == 0:
+        return [names | {"question": "bucket", "n": 0, "reason": "no problem in common"}]
+    rows = []
+    for pairing, unit in (("rollout", "from tall"), ("problem", PER_PROBLEM)):
+        for row in query(SUMMARY.format(unit=unit), pairs=pairs).to_pylist():
+            x, y = row.pop("xs"), row.pop("ys")
+            if pairing == "problem":
+                row["p_wilcoxon"] = wilcoxon(np.array(y, np.float64) - np.array(x, np.float64))
+            rows.append(names | row | {"question": "bucket", "pairing": pairing})
+    return rows
+
+
+PER_PROBLEM = """
+    from (select source, bucket, problem_id, avg(x) as x, avg(y) as y, avg(cut::int) as cut,
+                 avg(other_cut::int) as other_cut from tall group by source, bucket, problem_id)
+"""
+SUMMARY = """
+    with grouped as (select source, bucket, problem_id, x, y, cut, other_cut from pairs
+                     union all select source, 'all_paired', problem_id, x, y, cut, other_cut from pairs),
+         tall as (select * from grouped union all select 'all' as source, * exclude (source) from grouped)
+    select source, bucket, count(*) as n, avg(x) as mean, avg(y) as other_mean, median(x) as median,
+           median(y) as other_median, avg(y / x) as ratio_mean, median(y / x) as ratio_median,
+           exp(avg(ln(y / x))) as ratio_geomean, min(y / x) as ratio_min, max(y / x) as ratio_max,
+           sum(y) / sum(x) as global_ratio, count(*) filter (where y > x) as longer_in,
+           avg(cut::double) as truncated, avg(other_cut::double) as other_truncated,
+           list(x order by problem_id) as xs, list(y order by problem_id) as ys
+    {unit} where x > 0 and y > 0
+    group by source, bucket order by source <> 'all', source, bucket
+"""

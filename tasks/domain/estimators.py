@@ -1,0 +1,162 @@
+"""Estimators over one group of rollouts, vectorised over many groups. Axes: P problems, N rollouts, D dimensions, K.
+
+Undefined is null for the caller: these functions return a masked entry (`numpy.ma`) or raise, never a made-up 0 or 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def pass_at_k(n_P: np.ndarray, c_P: np.ndarray, ks_K: Sequence[int]) -> np.ma.MaskedArray:
+    """(P, K) unbiased pass@k, 1 − C(n−c, k)/C(n, k), as a running product so that nothing overflows.
+    Masked where n < k. Source: Chen et al. 2021 (arXiv 2107.03374).
+
+    >>> pass_at_k(np.array([4, 4]), np.array([1, 0]), [1, 2, 5]).tolist()
+    [[0.25, 0.5, None], [0.0, 0.0, None]]
+    """
+    n_P, c_P = _counts(n_P, c_P)
+    miss_PK = _all_from(n_P, n_P - c_P, ks_K)
+    return np.ma.MaskedArray(1.0 - miss_PK.data, mask=miss_PK.mask)
+
+
+def pass_all_k(n_P: np.ndarray, c_P: np.ndarray, ks_K: Sequence[int]) -> np.ma.MaskedArray:
+    """(P, K) unbiased pass^k, the chance that k rollouts are all correct: C(c, k)/C(n, k). Masked where n < k.
+
+    >>> pass_all_k(np.array([4]), np.array([3]), [1, 2]).tolist()
+    [[0.75, 0.5]]
+    """
+    n_P, c_P = _counts(n_P, c_P)
+    return _all_from(n_P, c_P, ks_K)
+
+
+def _all_from(n_P: np.ndarray, m_P: np.ndarray, ks_K: Sequence[int]) -> np.ma.MaskedArray:
+    """(P, K) chance that k draws without replacement out of n all fall among m of them: C(m, k)/C(n, k)."""
+    if any(k < 1 for k in ks_K):
+        raise ValueError(f"k counts draws, so it is at least 1: {list(ks_K)}")
+    chance_P, out_PK = np.ones(len(n_P)), np.empty((len(n_P), len(ks_K)))
+    wanted = {k: [i for i, other in enumerate(ks_K) if other == k] for k in ks_K}
+    for i in range(max(ks_K, default=0)):
+        left_P = np.maximum(m_P - i, 0)
+        chance_P = chance_P * left_P / np.maximum(n_P - i, 1)
+        for column in wanted.get(i + 1, ()):
+            out_PK[:, column] = chance_P
+    return np.ma.MaskedArray(out_PK, mask=n_P[:, None] < np.asarray(ks_K)[None, :])
+
+
+def _counts(n_P: np.ndarray, c_P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    n_P, c_P = np.asarray(n_P, np.int64), np.asarray(c_P, np.int64)
+    if np.any(c_P < 0) or np.any(c_P > n_P):
+        raise ValueError("a group has fewer rollouts than correct ones")
+    return n_P, c_P
+
+
+def band(n: int, c: int) -> str:
+    """
+    >>> [band(8, c) for c in (0, 3, 8)]
+    ['all_zero', 'variance', 'all_one']
+    """
+    return "all_zero" if c == 0 else "all_one" if c == n else "variance"
+
+
+def mean_pairwise_distance(vectors_ND: np.ndarray) -> float | None:
+    """Mean cosine distance over the n(n−1)/2 pairs of unit vectors; null for fewer than two.
+    Σ_{i≠j} v_i·v_j = |Σ v|² − n, so no n × n matrix is formed.
+
+    >>> mean_pairwise_distance(np.array([[1.0, 0], [0, 1], [0, 1]]))
+    0.6666666666666667
+    >>> mean_pairwise_distance(np.ones((1, 1))) is None
+    True
+    """
+    n = len(vectors_ND)
+    if n < 2:
+        return None
+    total_D = vectors_ND.astype(np.float64).sum(axis=0)
+    squares = float(np.square(vectors_ND, dtype=np.float64).sum())
+    return 1.0 - (float(total_D @ total_D) - squares) / (n * (n - 1))
+
+
+def spread(vectors_ND: np.ndarray) -> float | None:
+    """Trace of the (population) covariance: mean squared distance from the centroid. Null for fewer than two.
+
+    >>> spread(np.array([[1.0, 0], [0, 1]]))
+    0.5
+    """
+    if len(vectors_ND) < 2:
+        return None
+    return float(vectors_ND.astype(np.float64).var(axis=0).sum())
+
+
+def num_clusters(vectors_ND: np.ndarray, eps: float = 0.25) -> int | None:
+    """Clusters of DBSCAN with min_samples 2, a noise point counting as one: the connected components of the graph
+    that joins traces at a cosine distance of at most eps. As published. Null for fewer than two traces.
+
+    >>> num_clusters(np.array([[1.0, 0], [1, 0], [0, 1]]))
+    2
+    """
+    n = len(vectors_ND)
+    if n < 2:
+        return None
+    v = vectors_ND.astype(np.float64)
+    reach_NN = (1.0 - v @ v.T) <= eps
+    np.fill_diagonal(reach_NN, True)
+    for _ in range(max(1, int(np.ceil(np.log2(n))))):
+        reach_NN = (reach_NN.astype(np.float32) @ reach_NN.astype(np.float32)) > 0
+    return int((reach_NN.argmax(axis=1) == np.arange(n)).sum())
+
+
+def vendi_score(vectors_ND: np.ndarray) -> float | None:
+    """Effective number of distinct traces: exp of the entropy of the eigenvalues of the similarity matrix over n.
+    Null for fewer than two. Source: Friedman and Dieng 2022 (arXiv 2210.02410).
+
+    >>> round(vendi_score(np.eye(3)), 6), round(vendi_score(np.ones((3, 1))), 6)
+    (3.0, 1.0)
+    """
+    n = len(vectors_ND)
+    if n < 2:
+        return None
+    v = vectors_ND.astype(np.float64)
+    small = v @ v.T if n <= v.shape[1] else v.T @ v
+    weights = np.linalg.eigvalsh(small / n)
+    weights = weights[weights > 1e-12]
+    weights = weights / weights.sum()
+    return float(np.exp(-(weights * np.log(weights)).sum()))
+
+
+def answer_entropy(counts: Sequence[int]) -> float:
+    """Plug-in entropy of a group's answers, in nats; `counts` by distinct answer.
+
+    >>> round(answer_entropy([2, 2]), 4), answer_entropy([4])
+    (0.6931, 0.0)
+    """
+    p = np.asarray(counts, np.float64)
+    p = p[p > 0] / p.sum()
+    return float(max(0.0, -(p * np.log(p)).sum()))
+
+
+def disagreement(counts: Sequence[int]) -> float | None:
+    """Chance that two different rollouts give different answers: unbiased 1 − collision probability.
+    Null for fewer than two answers.
+
+    >>> disagreement([2, 2]), disagreement([4])
+    (0.6666666666666667, 0.0)
+    """
+    c = np.asarray(counts, np.float64)
+    n = c.sum()
+    return None if n < 2 else float(1.0 - (c * (c - 1)).sum() / (n * (n - 1)))
+
+
+def distinct_of_k(counts: Sequence[int], k: int) -> float | None:
+    """Expected number of distinct answers among k of the n rollouts (rarefaction). Null if n < k.
+
+    >>> distinct_of_k([2, 2], 2), distinct_of_k([1], 2) is None
+    (1.6666666666666665, True)
+    """
+    c = np.asarray(counts, np.int64)
+    n = int(c.sum())
+    if n < k:
+        return None
+    seen = pass_at_k(np.full(len(c), n), c, [k])
+    return float(seen.sum())

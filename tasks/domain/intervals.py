@@ -1,0 +1,111 @@
+"""Confidence intervals: exact ones for counts, bootstrap ones for means over problems. The unit is the problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+CHUNK = 1 << 22  # indices drawn at a time: bounds the memory of a bootstrap
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    estimate: float
+    low: float
+    high: float
+
+
+def wilson(successes: int, n: int, level: float = 0.95) -> Interval | None:
+    """Wilson's score interval of a proportion; null for n = 0. For independent trials: one rollout a problem.
+
+    >>> i = wilson(14, 100); round(i.low, 4), round(i.high, 4)
+    (0.0853, 0.2214)
+    """
+    from statsmodels.stats.proportion import proportion_confint
+
+    if n == 0:
+        return None
+    low, high = proportion_confint(successes, n, alpha=1 - level, method="wilson")
+    return Interval(successes / n, float(low), float(high))
+
+
+def clopper_pearson(successes: int, n: int, level: float = 0.95) -> Interval | None:
+    """The exact interval of a proportion: never covers less than it says. Null for n = 0.
+
+    >>> i = clopper_pearson(0, 25); i.low, round(i.high, 4)
+    (0.0, 0.1372)
+    """
+    from statsmodels.stats.proportion import proportion_confint
+
+    if n == 0:
+        return None
+    low, high = proportion_confint(successes, n, alpha=1 - level, method="beta")
+    return Interval(successes / n, float(low), float(high))
+
+
+def resample_classes(counts_C: np.ndarray, draws: int, seed: int) -> np.ndarray:
+    """(draws, C) bootstrap weights of problems that fall into C classes, rows summing to 1.
+
+    Problems of one class are exchangeable, so drawing problems with replacement is drawing class counts from a
+    multinomial: the same distribution as the plain bootstrap, at a cost that does not grow with the problems.
+    """
+    counts_C = np.asarray(counts_C, np.int64)
+    total = int(counts_C.sum())
+    return np.random.default_rng(seed).multinomial(total, counts_C / total, size=draws) / total
+
+
+def resample_statistic(
+    values_PV: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray], draws: int, seed: int
+) -> np.ndarray:
+    """(draws, …) `statistic` of problems drawn with replacement. It gets (chunk, P, V) and reduces axis 1."""
+    rng, size = np.random.default_rng(seed), len(values_PV)
+    chunk = max(1, CHUNK // max(size, 1))
+    parts = []
+    for start in range(0, draws, chunk):
+        index = rng.integers(0, size, size=(min(chunk, draws - start), size), dtype=np.int32)
+        parts.append(statistic(values_PV[index]))
+    return np.concatenate(parts)
+
+
+def resample_means(values_PV: np.ndarray, draws: int, seed: int) -> np.ndarray:
+    """(draws, V) means over problems drawn with replacement; the columns are drawn together."""
+    rng, size = np.random.default_rng(seed), len(values_PV)
+    columns = [np.ascontiguousarray(values_PV[:, v], np.float64) for v in range(values_PV.shape[1])]
+    chunk = max(1, CHUNK // max(size, 1))
+    out = np.empty((draws, len(columns)))
+    for start in range(0, draws, chunk):
+        rows = min(chunk, draws - start)
+        index = rng.integers(0, size, size=(rows, size), dtype=np.int32)
+        for v, column in enumerate(columns):
+            out[start : start + rows, v] = column.take(index).mean(axis=1)
+    return out
+
+
+def percentile(estimate: float, drawn: np.ndarray, level: float = 0.95) -> Interval:
+    """The percentile interval of bootstrap draws."""
+    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(estimate, float(low), float(high))
+
+
+def simultaneous(estimates_K: np.ndarray, drawn_BK: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+    """(low_K, high_K) bands that hold for all k together: max-|t| over the bootstrap draws.
+    A k whose draws do not vary gets its estimate as both ends."""
+    spread_K = drawn_BK.std(axis=0, ddof=1)
+    scale_K = np.where(spread_K > 0, spread_K, 1.0)
+    worst_B = np.abs((drawn_BK - estimates_K) / scale_K).max(axis=1)
+    half_K = np.quantile(worst_B, level) * spread_K
+    return estimates_K - half_K, estimates_K + half_K
+
+
+def bootstrap_mean(values_P: np.ndarray, draws: int, seed: int, level: float = 0.95) -> Interval | None:
+    """Mean over problems with its percentile interval; null without a problem.
+
+    >>> bootstrap_mean(np.array([1.0, 1.0]), 100, 0)
+    Interval(estimate=1.0, low=1.0, high=1.0)
+    """
+    if len(values_P) == 0:
+        return None
+    drawn = resample_means(np.asarray(values_P, np.float64)[:, None], draws, seed)[:, 0]
+    return percentile(float(np.mean(values_P)), drawn, level)

@@ -1,0 +1,60 @@
+"""Windows: which part of a trace an encoder is shown, in tokens of that encoder or in characters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from storage.errors import UserError
+
+Place = Literal["first", "middle", "last"]
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """`amount` tokens (or characters) at one place of a trace. A shorter trace is shown whole."""
+
+    place: Place
+    amount: int
+    unit: Literal["tokens", "chars"] = "tokens"
+
+    def cut(self, text: str, spans: Sequence[Span]) -> str:
+        """The part of `text` in this window; spans: (begin, end) characters of each of its tokens.
+
+        >>> Window("last", 1).cut("ab cd", [(0, 2), (3, 5)])
+        'cd'
+        """
+        if self.unit == "chars":
+            return text[: self.amount]
+        chosen = spans[self._slice(len(spans))]
+        return text[chosen[0][0] : chosen[-1][1]] if chosen else text
+
+    def size(self, text: str, spans: Sequence[Span]) -> int:
+        """How many of the trace's tokens lie in this window."""
+        if self.unit == "chars":
+            return sum(end <= self.amount for _, end in spans)
+        return len(spans[self._slice(len(spans))])
+
+    def _slice(self, length: int) -> slice:
+        start = {"first": 0, "middle": (length - self.amount) // 2, "last": length - self.amount}[self.place]
+        start = max(0, start)
+        return slice(start, start + self.amount)
+
+
+def window_named(name: str) -> Window | None:
+    """`whole` (null: the beginning, up to what the encoder takes), `first256`, `middle256`, `last256`, or
+    `head2000chars`, the published opening window.
+
+    >>> window_named("middle256")
+    Window(place='middle', amount=256, unit='tokens')
+    """
+    if name == "whole":
+        return None
+    if head := re.fullmatch(r"head(\d+)chars", name):
+        return Window("first", int(head[1]), "chars")
+    if match := re.fullmatch(r"(first|middle|last)(\d+)", name):
+        return Window(match[1], int(match[2]))  # type: ignore[arg-type]
+    raise UserError(f"unknown window '{name}': write whole, first256, middle256, last256 or head2000chars")

@@ -1,0 +1,109 @@
+"""Sentence encoders: traces to unit vectors, sorted by length so that little is padding.
+
+A plain `encode` call pads every batch to its longest text. Here texts are batched by how many tokens they have,
+each batch holding about the same number of tokens, and equal texts are encoded once; the vectors are the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from storage.errors import UserError
+from tasks.domain.windows import Window
+
+BATCH_TOKENS = 4096  # padded tokens of one forward pass on a CPU
+
+
+class SentenceEncoder:
+    """A sentence-transformers folder (all-mpnet-base-v2, all-MiniLM-L6-v2). Never asks a hub.
+
+    max_tokens: tokens of a text that the encoder sees, special tokens included.
+    """
+
+    def __init__(self, folder: Path, *, name: str, max_tokens: int, device: str | None = None) -> None:
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        from sentence_transformers import SentenceTransformer
+
+        try:
+            self.model = SentenceTransformer(str(folder), device=device, local_files_only=True)
+        except (OSError, ValueError) as error:
+            raise UserError(f"encoder folder {folder}: not a sentence-transformers model ({error})") from None
+        limit = self.model.get_max_seq_length() or max_tokens
+        positions = getattr(self.model[0].auto_model.config, "max_position_embeddings", limit)
+        if max_tokens > max(limit, positions):
+            raise UserError(f"encoder {name} has {positions} positions, but max_tokens={max_tokens} was asked for")
+        self.model.max_seq_length = max_tokens
+        self.name, self.max_tokens = name, max_tokens
+        self.tokenizer = self.model.tokenizer
+        self.special = self.tokenizer.num_special_tokens_to_add()
+
+    def encode(self, texts: Sequence[str], window: Window | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """(vectors_ND float32 of norm 1, coverage_N: share of each text's tokens that the encoder saw).
+
+        window: the part of each text that is shown; null for its beginning up to max_tokens.
+        Errors: UserError if the encoder returns numbers that are not finite.
+        """
+        if not texts:
+            return np.zeros((0, self.model.get_sentence_embedding_dimension() or 0), np.float32), np.zeros(0)
+        spans = self.tokenizer(
+            list(texts), add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False
+        )["offset_mapping"]
+        lengths_N = np.array([len(s) for s in spans])
+        shown = list(texts) if window is None else [window.cut(t, s) for t, s in zip(texts, spans, strict=True)]
+        parts_N = (
+            lengths_N if window is None else np.array([window.size(t, s) for t, s in zip(texts, spans, strict=True)])
+        )
+        seen_N = np.minimum(parts_N, self.max_tokens - self.special)
+        coverage_N = np.where(lengths_N > 0, seen_N / np.maximum(lengths_N, 1), 1.0)
+        vectors_ND = self._vectors(shown, seen_N)
+        if not np.isfinite(vectors_ND).all():
+            bad = int(np.flatnonzero(~np.isfinite(vectors_ND).all(axis=1))[0])
+            raise UserError(f"encoder {self.name} gave a vector that is not finite for text {bad}: {texts[bad][:60]!r}")
+        return vectors_ND, coverage_N
+
+    def _vectors(self, texts: Sequence[str], lengths_N: np.ndarray) -> np.ndarray:
+        import torch
+
+        unique: dict[str, int] = {}
+        index_N = np.array([unique.setdefault(t, len(unique)) for t in texts])
+        once = list(unique)
+        length_U = np.zeros(len(once), np.int64)
+        length_U[index_N] = lengths_N + self.special
+        out: np.ndarray | None = None
+        with torch.inference_mode():
+            for batch in length_batches(length_U, BATCH_TOKENS):
+                rows = self._forward([once[i] for i in batch])
+                if out is None:
+                    out = np.empty((len(once), rows.shape[1]), np.float32)
+                out[batch] = rows
+        assert out is not None
+        return out[index_N]
+
+    def _forward(self, texts: list[str]) -> np.ndarray:
+        import torch
+
+        features: dict[str, Any] = self.model.preprocess(texts)
+        features = {k: v.to(self.model.device) if hasattr(v, "to") else v for k, v in features.items()}
+        vectors = self.model.forward(features)["sentence_embedding"].float()
+        return torch.nn.functional.normalize(vectors, dim=1).cpu().numpy()
+
+
+def length_batches(length_N: np.ndarray, max_tokens: int) -> Iterator[np.ndarray]:
+    """Indices of texts in batches of similar length, longest first, each of at most `max_tokens` padded tokens
+    (one text at least).
+
+    >>> [b.tolist() for b in length_batches(np.array([2, 9, 3]), 6)]
+    [[1], [2, 0]]
+    """
+    order = np.argsort(-length_N, kind="stable")
+    start = 0
+    while start < len(order):
+        size = max(1, max_tokens // max(int(length_N[order[start]]), 1))
+        yield order[start : start + size]
+        start += size

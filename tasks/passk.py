@@ -1,0 +1,109 @@
+"""pass@k: the chance that at least one of k rollouts is right, per policy and source, and how gaps close with k."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+import pyarrow as pa
+
+from storage.sql import query
+from tasks.domain.curves_of_k import KCurve, contrast_curves, k_curve
+from tasks.domain.groups import COLUMNS, count_groups, together
+from tasks.stage import Ref, stage, store
+
+PASSK = pa.schema(
+    [("metric", pa.string()), ("arm", pa.string()), ("step", pa.int32()), ("source", pa.string()), ("k", pa.int32()),
+     ("estimate", pa.float64()), ("low", pa.float64()), ("high", pa.float64()), ("low_simultaneous", pa.float64()),
+     ("high_simultaneous", pa.float64()), ("n", pa.int64()), ("rollouts", pa.int32()), ("policies", pa.int32()),
+     ("tokens", pa.float64()), ("reason", pa.string())]
+)  # fmt: skip
+CONTRASTS = pa.schema(
+    [("question", pa.string()), ("arm", pa.string()), ("step", pa.int32()), ("other", pa.string()),
+     ("other_step", pa.int32()), ("source", pa.string()), ("k", pa.int32()), ("estimate", pa.float64()),
+     ("low", pa.float64()), ("high", pa.float64()), ("p_value", pa.float64()), ("n", pa.int64()),
+     ("reason", pa.string())]
+)  # fmt: skip
+
+
+def slices(groups: pa.Table) -> list[tuple[str, int, str]]:
+    """(arm, step, source) of every curve, `all` sources first."""
+    found = query(
+        """
+        select distinct arm, step, source from groups union select distinct arm, step, 'all' from groups
+        order by arm, step, source <> 'all', source
+        """,
+        groups=groups,
+    )
+    return [(r["arm"], r["step"], r["source"]) for r in found.to_pylist()]
+
+
+def curve(groups: pa.Table, arm: str, step: int, source: str, ks: Sequence[int]) -> KCurve:
+    part = query(
+        """
+        select problem_id, adapter || '/' || seed as policy, group_size, num_correct, num_tokens from groups
+        where arm = $arm and step = $step and ($source = 'all' or source = $source) order by problem_id, policy
+        """,
+        {"arm": arm, "step": step, "source": source},
+        groups=groups,
+    )
+    return k_curve(*(part[c].to_numpy() for c in part.column_names), ks)
+
+
+def passk_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> pa.Table:
+    """One row per metric, (arm, step), source and k; intervals from a bootstrap over problems.
+
+    metric: `pass@k` (at least one of k) and `pass^k` (all k). n: problems; rollouts: fewest of a problem; policies:
+    seeds averaged by problem; tokens: mean tokens that k rollouts cost, for comparing at an equal budget.
+    Null with the reason where a problem has fewer than k rollouts.
+    """
+    rows = []
+    for arm, step, source in slices(groups):
+        one = curve(groups, arm, step, source, ks)
+        for row in one.rows(ks, draws, seed):
+            rows.append(row | {"arm": arm, "step": step, "source": source})
+    return pa.Table.from_pylist(rows, schema=PASSK)
+
+
+def contrasts_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> pa.Table:
+    """Every two (arm, step) on their common problems, per source.
+
+    question: `gap` (first minus second at k), `closure` (|gap| at the smallest k minus |gap| at the largest: one
+    contrast, one test), `monotone` (share of bootstrap draws in which every step of k narrows the gap).
+    """
+    curves = {key: curve(groups, *key, ks) for key in slices(groups)}
+    policies = list(dict.fromkeys((arm, step) for arm, step, _ in curves))
+    rows = []
+    for first, second in combinations(policies, 2):
+        for source in dict.fromkeys(s for arm, step, s in curves if (arm, step) == first):
+            about = {"arm": first[0], "step": first[1], "other": second[0], "other_step": second[1], "source": source}
+            if (*second, source) not in curves:
+                rows.append(about | {"question": "gap", "n": 0, "reason": f"{second[0]} has no problem of {source}"})
+                continue
+            a, b = curves[(*first, source)], curves[(*second, source)]
+            rows += [about | row for row in contrast_curves(a, b, ks, draws, seed)]
+    return pa.Table.from_pylist(rows, schema=CONTRASTS)
+
+
+@stage("passk", version=1)
+def estimate_pass_at_k(rollouts: tuple[Ref, ...], ks: tuple[int, ...], draws: int = 10_000, seed: int = 0) -> pa.Table:
+    """pass@k and pass^k of every (arm, step), per source and for all of them."""
+    return passk_of(_groups(rollouts), ks, draws, seed)
+
+
+@stage("passk_contrasts", version=1)
+def contrast_pass_at_k(rollouts: tuple[Ref, ...], ks: tuple[int, ...], draws: int = 10_000, seed: int = 0) -> pa.Table:
+    """Gaps between every two (arm, step), and whether they close as k grows."""
+    return contrasts_of(_groups(rollouts), ks, draws, seed)
+
+
+def _groups(rollouts: tuple[Ref, ...]) -> pa.Table:
+    return count_groups(together([store().read(ref, COLUMNS) for ref in rollouts]))
+
+
+def per_problem(groups: pa.Table, k: int) -> np.ma.MaskedArray:
+    """pass@k of each group, in the table's order."""
+    from tasks.domain.estimators import pass_at_k
+
+    return pass_at_k(groups["group_size"].to_numpy(), groups["num_correct"].to_numpy(), [k])[:, 0]
