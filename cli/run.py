@@ -30,29 +30,49 @@ def _study_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _study(profile: str, settings: tuple[str, ...], arms: str | None, seeds: str | None, pools: tuple[Path, ...],
-           limit: int | None, data: Path | None, model: Path | None, encoder: Path | None) -> Any:  # fmt: skip
-    from flows.resolve import overridden, profile_named, resolve
+def _request(profile: str, settings: tuple[str, ...], arms: str | None, seeds: str | None, pools: tuple[Path, ...],
+             limit: int | None, data: Path | None, model: Path | None, encoder: Path | None,
+             **how: Any) -> Any:  # fmt: skip
+    from flows.request import Request
+    from storage.errors import UserError
 
-    wishes = list(settings)
-    wishes += [f"arms={arms}"] if arms else []
-    wishes += [f"seeds={seeds},"] if seeds else []
-    wishes += [f"pool.limit={limit}"] if limit else []
-    return resolve(overridden(profile_named(profile), wishes), model=model, encoder=encoder, data=data, pools=pools)
+    try:
+        numbers = tuple(int(seed) for seed in (seeds or "").split(",") if seed.strip())
+    except ValueError:
+        raise UserError(f"--seeds {seeds}: write whole numbers, comma-separated") from None
+    return Request(
+        profile=profile, settings=settings, arms=tuple(a.strip() for a in (arms or "").split(",") if a.strip()),
+        seeds=numbers, pools=tuple(map(str, pools)), limit=limit, data=_text(data), model=_text(model),
+        encoder=_text(encoder), **how,
+    )  # fmt: skip
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path.resolve())
 
 
 @click.command()
 @_study_options
-@click.option("--engine", type=click.Choice(["auto", "vllm", "transformers"]), default="auto", show_default=True)
+@click.option("--engine", type=click.Choice(["auto", "vllm", "transformers", "openai"]), default="auto",
+              show_default=True, help="openai: a server at VARBAND_OPENAI_BASE_URL.")
 @click.option("--plain", is_flag=True, help="Run in this process, without Prefect.")
+@options.budget
 @options.as_json
-def run(profile: str, root: Path, engine: str, plain: bool, as_json: bool, **wishes: Any) -> None:
+def run(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     """Run a study: make what is missing, reuse what is there, end with the report."""
+    carry_out(_request(**wishes), root, budget, as_json=as_json)
+
+
+def carry_out(request: Any, root: Path, budget: str | None, *, as_json: bool) -> None:
+    """Run what is asked for, or go on with it: `varband run` and `varband resume`."""
     from cli.view import Watch
+    from flows.budget import accounted
+    from flows.prices import prices_of
     from flows.run import execute, plan
     from storage.store import Store
+    from tasks.metering import Budget
 
-    study, store = _study(profile, **wishes), Store(root)
+    limits, study, store = Budget.parse(budget), request.study(), Store(root)
     store.prepare()
     planned = plan(study, store)
     watch = Watch(study.profile.name, planned, as_json=as_json)
@@ -60,22 +80,28 @@ def run(profile: str, root: Path, engine: str, plain: bool, as_json: bool, **wis
         watch.nothing_to_do()
         watch.finish(store, planned[-1].step.ref)
         return
-    with watch:
+    prices = prices_of(study.profile.name)
+    with watch, accounted(study, store, planned, limits, prices, watch.on_progress, request.as_json()) as listener:
         from flows.orchestration import orchestrated
 
-        hardware = study.profile.hardware
-        report = (execute if plain else orchestrated)(study, store, hardware, watch.on_progress)
+        report = (execute if request.plain else orchestrated)(study, store, study.profile.hardware, listener)
     watch.finish(store, report)
 
 
 @click.command()
 @_study_options
+@options.budget
 @options.as_json
-def plan(profile: str, root: Path, as_json: bool, **wishes: Any) -> None:
-    """What a run would make and what it would reuse, stage by stage. Makes nothing."""
+def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
+    """What a run would make, reuse and cost, stage by stage: tokens, GPU-hours, money, disk. Makes nothing."""
     from cli.view import Watch
+    from flows.costs import costs
+    from flows.prices import prices_of
     from flows.run import plan as plan_of
     from storage.store import Store
+    from tasks.metering import Budget
 
-    study = _study(profile, **wishes)
-    Watch(study.profile.name, plan_of(study, Store(root)), as_json=as_json).plan()
+    limits, study, store = Budget.parse(budget), _request(**wishes).study(), Store(root)
+    planned = plan_of(study, store)
+    prices = prices_of(study.profile.name)
+    Watch(study.profile.name, planned, as_json=as_json).plan(costs(study, store, planned, prices), limits.limits())

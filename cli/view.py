@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from types import TracebackType
 
 import orjson
@@ -12,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from flows.costs import Cost, total
 from flows.run import Planned
 from storage.artifacts import Ref
 from storage.store import Store
@@ -74,18 +76,33 @@ class Watch:
             self.console.print(f"  [dim]{p.step.title:<34} {'reused':<28} {p.step.ref}[/]")
         self.console.print(f"[bold]{self.profile}[/]: nothing to make, all {len(self.planned)} stages are reused")
 
-    def plan(self) -> None:
-        if self.as_json:
-            rows = [{"title": p.step.title, "ref": str(p.step.ref), "reused": p.reused} for p in self.planned]
-            sys.stdout.buffer.write(orjson.dumps({"profile": self.profile, "stages": rows}) + b"\n")
-            return
-        for p in self.planned:
-            word = "reuse" if p.reused else "make"
-            self.console.print(
-                f"  [{'dim' if p.reused else 'green'}]{word:<6} {p.step.title:<40}[/] [dim]{p.step.ref}[/]"
-            )
+    def plan(self, costs: Sequence[Cost], limits: Mapping[str, float]) -> None:
+        """One line a stage with what it will take, the sum, and whether a budget holds it."""
+        whole = total(costs)
         todo = sum(not p.reused for p in self.planned)
+        if self.as_json:
+            rows = [
+                {"title": p.step.title, "ref": str(p.step.ref), "reused": p.reused, **asdict(c)}
+                for p, c in zip(self.planned, costs, strict=True)
+            ]
+            result = {"profile": self.profile, "stages": rows, "total": asdict(whole), "budget": dict(limits)}
+            sys.stdout.buffer.write(orjson.dumps(result) + b"\n")
+            return
+        table = Table(box=None, pad_edge=False)
+        for name in ("", "stage", "rollouts", "in ledger", "tokens", "GPU-h", "US$", "disk"):
+            table.add_column(name, justify="left" if name in ("", "stage") else "right", no_wrap=True)
+        for p, c in zip(self.planned, costs, strict=True):
+            style = "dim" if p.reused else ""
+            table.add_row("reuse" if p.reused else "make", p.step.title, *_amounts(c), style=style)
+        table.add_row("", "[bold]total[/]", *_amounts(whole))
+        self.console.print(table)
         self.console.print(f"[bold]{self.profile}[/]: {todo} of {len(self.planned)} stages would be made")
+        if whole.basis == "assumed":
+            self.console.print("lengths are assumed (60 % of max_tokens) where this store has not measured an arm yet")
+        for name, limit in limits.items():
+            need = getattr(whole, name)
+            verdict = "holds" if need <= limit else "[bold red]does not hold[/]: the run would park"
+            self.console.print(f"budget {name}={limit:g} {verdict} (about {need:.3g})")
 
     def finish(self, store: Store, report: Ref) -> None:
         """The summary table and the path of the report."""
@@ -110,3 +127,13 @@ class Watch:
 
 def _cell(value: object) -> str:
     return "–" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def _amounts(cost: Cost) -> list[str]:
+    """Cells of a plan's line; a dash for what it does not need."""
+    numbers = (
+        (cost.rollouts, f"{cost.rollouts:,}"), (cost.rollouts_reused, f"{cost.rollouts_reused:,}"),
+        (cost.tokens, f"{cost.tokens:,.0f}"), (cost.gpu_hours, f"{cost.gpu_hours:.3g}"), (cost.usd, f"{cost.usd:,.2f}"),
+        (cost.bytes, f"{cost.bytes / 1e6:,.1f} MB"),
+    )  # fmt: skip
+    return [text if value else "–" for value, text in numbers]
