@@ -22,7 +22,7 @@ from storage.sql import query
 from tasks.domain.grpo import LearnerConfig, PromptProblem, StepPlan, TrainRollout
 from tasks.domain.policies import Policy, Sampling
 from tasks.rollouts import ensure_rollouts, entered, wanted
-from tasks.stage import Payload, Ref, making, stage, store, toolbox, workdir
+from tasks.stage import Payload, Ref, making, progress, stage, store, toolbox, workdir
 
 
 def trainable(problems: pa.Table, splits: pa.Table, bands: pa.Table | None) -> pa.Table:
@@ -62,7 +62,7 @@ def train_adapter(
     init: the training whose last adapter this one starts from, with a fresh optimiser; `start` is that policy.
     Errors: UserError if no problem is left to train on.
     """
-    from tasks.engines.learner import train
+    from tasks.engines.learner import Execution, StepMetrics, train
 
     problems, held = store().read(pool), store().read(splits)
     chosen = trainable(problems, held, None if bands is None else store().read(bands))
@@ -88,14 +88,24 @@ def train_adapter(
         return [as_train_rollout(row) for row in entered(wants).to_pylist()] if wants else []
 
     tools, folder = toolbox(), workdir()
+    hardware = tools.hardware
+
+    def tell(metrics: StepMetrics) -> None:
+        row = metrics.row
+        sampling, training = metrics.seconds.get("sample", 0.0), metrics.seconds.get("train", 0.0)
+        detail = f"correct {row['correct_mean']:.2f} · sample {sampling:.1f} s, train {training:.1f} s"
+        progress(row["step"], learner.steps, "steps", detail)
+
     result = train(
         base=tools.place(start.model.sha256, f"the base model {start.model.name}"),
         problems=[PromptProblem(r["problem_id"], r["source"], r["subject"]) for r in by_id.values()],
         config=learner,
-        execution=tools.hardware.execution(),
+        execution=Execution(
+            device=hardware.device, token_budget=hardware.token_budget, checkpoint_every=hardware.checkpoint_every
+        ),
         workdir=folder,
         sample=sample_step,
-        on_step=_tell,
+        on_step=tell,
         init_adapter=None if init is None else last_adapter(store().files(init)),
     )
     files = folder / "files"
@@ -103,9 +113,13 @@ def train_adapter(
     files.mkdir()
     for adapter in result.kept_adapters:
         shutil.copytree(adapter, files / adapter.name)
-    pq.write_table(pa.Table.from_pylist(result.exposure, schema=EXPOSURE), files / "exposure.parquet")
+    pq.write_table(_rows(result.exposure, EXPOSURE, start.arm), files / "exposure.parquet")
     notes = {f"sampled_{name}": str(number) for name, number in sampled.items()} | result.notes
-    return Payload(pa.Table.from_pylist(result.steps, schema=STEPS), files, notes)
+    return Payload(_rows(result.steps, STEPS, start.arm), files, notes)
+
+
+def _rows(rows: list[dict[str, object]], schema: pa.Schema, arm: str) -> pa.Table:
+    return pa.Table.from_pylist([{"arm": arm, **row} for row in rows], schema=schema)
 
 
 def last_adapter(files: Path) -> Path:
