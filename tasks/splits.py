@@ -11,18 +11,12 @@ import pyarrow as pa
 from storage.errors import UserError
 from storage.schemas import SPLITS
 from storage.sql import query
-from tasks.domain.duplicates import near_duplicates
 from tasks.domain.sources import SOURCES
 from tasks.stage import Ref, stage, store
 
 ARM_SPLITS = pa.schema(
     [pa.field(name, pa.string(), nullable=False) for name in ("problem_id", "source", "arm", "split")]
 )
-LEAKS = pa.schema(
-    [pa.field(name, pa.string(), nullable=False) for name in
-     ("problem_id", "source_id", "split", "other_id", "other_source_id", "other_split", "kind")]
-    + [pa.field("similarity", pa.float64(), nullable=False)]
-)  # fmt: skip
 
 
 @stage("splits", version=1)
@@ -73,7 +67,9 @@ def draw_split(pool: pa.Table, heldout_per_source: int, seed: int) -> pa.Table:
                 f"split: source {source} has {sources[source]} problems, {heldout_per_source} cannot be held out of it"
             )
         if sources[source] == heldout_per_source and heldout_per_source:
-            raise UserError(f"split: all {sources[source]} problems of source {source} would be held out; hold out fewer")
+            raise UserError(
+                f"split: all {sources[source]} problems of source {source} would be held out; hold out fewer"
+            )
     split = ["heldout" if row["cluster"] in heldout else "train" for row in rows]
     return pa.table({"problem_id": pool["problem_id"], "source": pool["source"], "split": split}).cast(SPLITS)
 
@@ -111,20 +107,3 @@ def arm_splits(splits: pa.Table, bands: pa.Table) -> pa.Table:
         """,
         splits=splits, bands=bands,
     ).cast(ARM_SPLITS)  # fmt: skip
-
-
-def find_leaks(
-    one: pa.Table, other: pa.Table, one_split: str, other_split: str
-) -> pa.Table:
-    """Exact and near duplicates between two sets of problems (columns problem_id, source_id, problem). Schema: LEAKS."""
-    left, right = one.to_pylist(), other.to_pylist()
-    pairs = near_duplicates([r["problem"] for r in left], [r["problem"] for r in right])
-    rows = []
-    for pair in pairs:
-        a, b = left[pair.first], right[pair.second]
-        rows.append({
-            "problem_id": a["problem_id"], "source_id": a["source_id"], "split": one_split,
-            "other_id": b["problem_id"], "other_source_id": b["source_id"], "other_split": other_split,
-            "kind": "exact" if a["problem_id"] == b["problem_id"] else "near", "similarity": pair.similarity,
-        })  # fmt: skip
-    return pa.Table.from_pylist(rows, schema=LEAKS)

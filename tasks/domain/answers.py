@@ -25,7 +25,10 @@ _RENAMED = (
     (r"\.{3,}", r"\\ldots "),
     (r"(?<![A-Za-z\\])(?:infinity|infty|inf)(?![A-Za-z])", r"\\infty "),
     (r"(?<![A-Za-z\\])(pi|theta|alpha|beta|gamma|lambda)(?![A-Za-z])", r"\\\1 "),
-    (r"(?<![A-Za-z\\])(sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|log|ln|exp|gcd|lcm|max|min)(?= ?[({\d]| [a-z]\b)", r"\\\1 "),
+    (
+        r"(?<![A-Za-z\\])(sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|log|ln|exp|gcd|lcm|max|min)(?= ?[({\d]| [a-z]\b)",
+        r"\\\1 ",
+    ),
     (r"(?<![A-Za-z\\])sqrt ?\(([^()]*)\)", r"\\sqrt{\1}"),
     (r"(?<![A-Za-z\\])sqrt(?=[ \d{])", r"\\sqrt"),
     (r"(?<![A-Za-z\\])floor ?\(([^()]*)\)", r"\\lfloor \1\\rfloor "),
@@ -38,7 +41,10 @@ _RENAMED = (
     (r"\\lt(?![A-Za-z])", "<"),
     (r"\\gt(?![A-Za-z])", ">"),
     (r"\\(?:left|right|middle|bigl|bigr|Bigl|Bigr|big|Big|bigg|Bigg|biggl|biggr)(?![A-Za-z])\s*\.?", ""),
-    (r"\\(?:displaystyle|textstyle|limits|nolimits|mathstrut|strut|quad|qquad|hfill|hspace\{[^}]*\}|newline)(?![A-Za-z])", " "),
+    (
+        r"\\(?:displaystyle|textstyle|limits|nolimits|mathstrut|strut|quad|qquad|hfill|hspace\{[^}]*\}|newline)(?![A-Za-z])",
+        " ",
+    ),
     (r"(?<!\\)\\(?:,|;|:|!|\s|>)", " "),
     (r"\\langle(?![A-Za-z])", "("),
     (r"\\rangle(?![A-Za-z])", ")"),
@@ -107,7 +113,7 @@ def _brace_arguments(text: str) -> str:
 
 def strip_punctuation(text: str) -> str:
     """Without the full stop, comma or colon that ends a sentence around it."""
-    while text and (text[-1] in ".,;:!" and not text.endswith(("\\!", "\\,", "\\;")) or text[0] in ",;:"):
+    while text and ((text[-1] in ".,;:!" and not text.endswith(("\\!", "\\,", "\\;"))) or text[0] in ",;:"):
         if text[-1] == "!" and len(text) > 1 and (text[-2].isalnum() or text[-2] in ")}"):
             break  # a factorial, not an exclamation
         text = (text[:-1] if text[-1] in ".,;:!" else text[1:]).strip()
@@ -188,7 +194,9 @@ _INT = r"\d+|\d{1,3}(?:,\d{3})+"
 _PLAIN = re.compile(rf"(?P<int>{_INT})?(?P<point>\.\d*)?(?:[eE](?P<exp>[+-]?\d{{1,3}}))?")
 _FRACTION = re.compile(r"(?P<whole>\d+ ?)?\\frac ?\{ ?(?P<top>[+-]? ?\d+) ?\} ?\{ ?(?P<bottom>[+-]? ?\d+) ?\}")
 _SLASH = re.compile(r"(?:(?P<whole>\d+) )?(?P<top>\d+) ?/ ?(?P<bottom>[+-]?\d+)")
-_SCIENTIFIC = re.compile(r"(?P<mantissa>\d+(?:\.\d+)?) ?(?:\\times|\\cdot|\*|x) ?10 ?\^ ?(?:\{ ?(?P<e1>[+-]?\d{1,4}) ?\}|(?P<e2>[+-]?\d{1,4}))")
+_SCIENTIFIC = re.compile(
+    r"(?P<mantissa>\d+(?:\.\d+)?) ?(?:\\times|\\cdot|\*|x) ?10 ?\^ ?(?:\{ ?(?P<e1>[+-]?\d{1,4}) ?\}|(?P<e2>[+-]?\d{1,4}))"
+)
 _SIGN = re.compile(r"^([+-]) ?")
 
 
@@ -215,7 +223,9 @@ def _unwrap(text: str) -> str:
     return text
 
 
-_REPEATING = re.compile(r"(?P<head>\d*\.\d*?)(?:\\(?:overline|bar|dot) ?\{? ?(?P<period>\d+) ?\}?|(?P<digit>\d)(?P=digit){2,} ?(?:\.{2,}|\\l?dots|\\cdots))")
+_REPEATING = re.compile(
+    r"(?P<head>\d*\.\d*?)(?:\\(?:overline|bar|dot) ?\{? ?(?P<period>\d+) ?\}?|(?P<digit>\d)(?P=digit){2,} ?(?:\.{2,}|\\l?dots|\\cdots))"
+)
 
 
 def _magnitude(text: str) -> tuple[Fraction, bool] | None:
@@ -252,8 +262,14 @@ _UNITS = {
     "month": "month", "months": "month", "year": "year", "years": "year", "kg": "kg", "g": "g", "gram": "g", "grams": "g", "kilograms": "kg", "lb": "lb", "lbs": "lb", "pounds": "lb",
     "mph": "mph", "rad": "rad", "radian": "rad", "radians": "rad", "unit": "", "units": "", "square": "", "cubic": "", "sq": "",
 }  # fmt: skip
-_TEXT_UNIT = re.compile(r"^(?P<number>.+?) ?\\(?:text|mathrm|textrm|textbf|mbox|operatorname|hbox) ?\{(?P<word>[^{}]*)\}(?P<power> ?\^ ?\{?[23]\}?)?$", re.S)
-_WORD_UNIT = re.compile(r"^(?P<number>.*?[\d})])(?: ?(?P<glued>cm|mm|km|kg|ft|lbs?|mph)| (?P<word>[A-Za-z][A-Za-z. ]*[A-Za-z]))(?P<power> ?\^ ?\{?[23]\}?)?$", re.S)
+_TEXT_UNIT = re.compile(
+    r"^(?P<number>.+?) ?\\(?:text|mathrm|textrm|textbf|mbox|operatorname|hbox) ?\{(?P<word>[^{}]*)\}(?P<power> ?\^ ?\{?[23]\}?)?$",
+    re.S,
+)
+_WORD_UNIT = re.compile(
+    r"^(?P<number>.*?[\d})])(?: ?(?P<glued>cm|mm|km|kg|ft|lbs?|mph)| (?P<word>[A-Za-z][A-Za-z. ]*[A-Za-z]))(?P<power> ?\^ ?\{?[23]\}?)?$",
+    re.S,
+)
 CHANGES_VALUE = re.compile(
     r"\b(?:squared|cubed|factorial|times|plus|minus|over|divided|root|half|third|quarter|hundred|thousand|million|billion"
     r"|trillion|dozen|mod|modulo|power|choose|base)\b", re.I)  # fmt: skip

@@ -30,7 +30,9 @@ _PLACEHOLDER = re.compile(
     r"(?:the )?(?:final )?answer(?: here)?|your answer(?: here)?|\.{2,}|\?+|-+|n/?a|unknown|undetermined|none given|none"
     r"|i (?:do ?n[o']t|can ?not|can't) (?:know|tell|determine|solve).*|not sure|no idea|idk|null|nan|undefined|tbd", re.I)  # fmt: skip
 _STRONG = re.compile(r"\b(?:answer|result|solution)s?\b(?: to [^.:]*?)?(?: is| are| =| ?:|\s*(?=\$|\\\())[:,]? *", re.I)
-_WEAK = re.compile(r"\b(?:is|are|equals|equal to|gives|yields|get|obtain|have|therefore|thus|hence|so)\b,?[: ]*|:\s+", re.I)
+_WEAK = re.compile(
+    r"\b(?:is|are|equals|equal to|gives|yields|get|obtain|have|therefore|thus|hence|so)\b,?[: ]*|:\s+", re.I
+)
 _INVISIBLE = re.compile(r"[\u200b-\u200f\u2060\ufeff\x00-\x08\x0b-\x1f\x7f]")
 
 
@@ -161,7 +163,9 @@ def _candidates(text: str) -> list[str]:
     for strong in (_after(_STRONG, short), _after(_STRONG, text)):
         if strong:
             found += [strong, without_explanation(strong)]
-    reversed_ = re.match(r"(.+?) (?:is|are) (?:the|my|our) (?:final |correct )?(?:answer|result|solution|value)", text, re.I)
+    reversed_ = re.match(
+        r"(.+?) (?:is|are) (?:the|my|our) (?:final |correct )?(?:answer|result|solution|value)", text, re.I
+    )
     if reversed_:
         found.append(reversed_[1])
     if not _STRONG.search(short) and len(_WEAK.findall(short)) == 1:

@@ -210,7 +210,9 @@ def _matched(got: Sequence[Shape], want: Sequence[Shape], same: Same) -> bool:
         return False
     left = list(want)
     for item in got:
-        hit = next((w for w in left if item.text == w.text), None) or next((w for w in left if agree(item, w, same)), None)
+        hit = next((w for w in left if item.text == w.text), None) or next(
+            (w for w in left if agree(item, w, same)), None
+        )
         if hit is None:
             return False
         left.remove(hit)

@@ -62,7 +62,10 @@ _PROOF = re.compile(r"\b(?:prove|show that|justify|explain (?:how|why|your)|proo
 _MARKUP = re.compile(
     r"<br ?/?>|</?[a-z]+>|&(?:nbsp|lt|gt|amp|quot);|\\(?:section|subsection|includegraphics|hspace|vspace|newline|noindent|textit|textbf|emph|item|footnote|cite|ref|label)\b"
     r"|\\begin\{(?:itemize|enumerate|center|figure)\}|!\[|https?://|(?<!\\)\\&(?= ?[=<>])|\*\*[A-Za-z]", re.I)  # fmt: skip
-_ORDERED = re.compile(r"\b(?:respectively|in (?:this|that|increasing|decreasing|ascending|descending) order|ordered (?:pair|triple|list)s?|in order)\b", re.I)
+_ORDERED = re.compile(
+    r"\b(?:respectively|in (?:this|that|increasing|decreasing|ascending|descending) order|ordered (?:pair|triple|list)s?|in order)\b",
+    re.I,
+)
 
 
 def findings_of_text(problem: str) -> list[Finding]:
@@ -96,11 +99,17 @@ def findings_of_gold(golds: Sequence[tuple[str, str, str]], grade: Grade) -> lis
     found: list[dict[str, Finding]] = [{f.code: f for f in _static(*gold)} for gold in golds]
     for (i, purpose, _, answer, _), verdict in zip(probes, verdicts, strict=True):
         if purpose == "self" and not verdict.correct:
-            found[i].setdefault("gold_fails", Finding("gold_fails", "exclude", f"{answer!r:.80}: {verdict.verdict}, {verdict.reason}"))
+            found[i].setdefault(
+                "gold_fails", Finding("gold_fails", "exclude", f"{answer!r:.80}: {verdict.verdict}, {verdict.reason}")
+            )
         elif purpose == "wrong" and verdict.correct:
-            found[i].setdefault("perturbed_gold_passes", Finding("perturbed_gold_passes", "exclude", f"{answer!r:.80} passes"))
+            found[i].setdefault(
+                "perturbed_gold_passes", Finding("perturbed_gold_passes", "exclude", f"{answer!r:.80} passes")
+            )
         elif purpose == "parse" and not verdict.correct:
-            found[i].setdefault("gold_only_text", Finding("gold_only_text", "warn", f"{answer[:-2]!r:.80}: {verdict.reason}"))
+            found[i].setdefault(
+                "gold_only_text", Finding("gold_only_text", "warn", f"{answer[:-2]!r:.80}: {verdict.reason}")
+            )
     return [list(by_code.values()) for by_code in found]
 
 
@@ -147,7 +156,9 @@ def _off(leaf: Shape) -> str:
 def _algebraic_leaves(found: Shape) -> list[str]:
     """Leaves that only algebra can compare in another spelling; names on the left of an equation are not among them."""
     if found.kind == "scalar":
-        words = re.search(r"\\(?:text|mathrm|mbox)|[A-Za-z]{4,}", re.sub(r"\\(?!text|mathrm|mbox)[A-Za-z]+", "", found.text))
+        words = re.search(
+            r"\\(?:text|mathrm|mbox)|[A-Za-z]{4,}", re.sub(r"\\(?!text|mathrm|mbox)[A-Za-z]+", "", found.text)
+        )
         plain = number(found.text) is not None or r"\infty" in found.text
         return [] if plain or words else [found.text]
     items = found.items[1:] if found.kind == "relation" and set(found.marks) == {"="} else found.items
@@ -159,7 +170,11 @@ def _static(gold: str, raw: str, problem: str) -> list[Finding]:
     leaves = [number(i.text) for i in form.items] if form.items else [value]
     if repaired(gold) != gold:
         found.append(Finding("gold_unbalanced", "warn", raw[:80]))
-    if "$" in raw.strip().strip("$") or raw.strip().endswith((".", "$", ",")) or raw.strip().startswith(("$", r"\quad")):
+    if (
+        "$" in raw.strip().strip("$")
+        or raw.strip().endswith((".", "$", ","))
+        or raw.strip().startswith(("$", r"\quad"))
+    ):
         found.append(Finding("gold_markup", "warn", raw[:80]))
     if form.kind == "list" and len({i.text for i in form.items}) < len(form.items):
         found.append(Finding("gold_multiplicity", "warn", raw[:80]))

@@ -116,11 +116,16 @@ def pool_table(
     """
     policy = policy or PoolPolicy()
     ready = [_problem(row) for row in rows]
-    found = [[*findings_of_text(p["problem"]), *findings] for p, findings in zip(ready, _gold_findings(ready, grade), strict=True)]
+    found = [
+        [*findings_of_text(p["problem"]), *findings]
+        for p, findings in zip(ready, _gold_findings(ready, grade), strict=True)
+    ]
     _add_duplicates(ready, found)
     for pair in near_duplicates([p["problem"] for p in ready], kept_out) if kept_out else ():
         code = "evaluation_problem" if pair.similarity == 1 else "near_evaluation_problem"
-        found[pair.first].append(Finding(code, "exclude", f"similarity {pair.similarity:.2f} to a kept-out problem", forced=True))
+        found[pair.first].append(
+            Finding(code, "exclude", f"similarity {pair.similarity:.2f} to a kept-out problem", forced=True)
+        )
     kept, issues = [], []
     for problem, findings in zip(ready, found, strict=True):
         dropped = any(f.forced or policy.excludes(f) for f in findings)

@@ -18,7 +18,9 @@ Kind = Literal["scalar", "list", "choice", "set", "tuple", "interval", "union", 
 _RELATIONS = (r"\ne", r"\le", r"\ge", r"\approx", r"\in", r"\equiv", r"\sim", "<=", ">=", "!=", "==", "=", "<", ">")
 _RELATION = re.compile(r"\\(?:ne|le|ge|approx|in|equiv|sim|simeq)(?![A-Za-z])|<=|>=|!=|==|=|<|>")
 _SPELLING = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne", "==": "=", r"\simeq": r"\approx", r"\sim": r"\approx"}
-_AND = re.compile(r"\\(?:text|mathrm|textrm|quad) ?\{ ?,? ?(and|or) ?\}|(?<![A-Za-z\\])(and|or|OR|AND)(?![A-Za-z])|\\(?:vee|lor|wedge|land)(?![A-Za-z])")
+_AND = re.compile(
+    r"\\(?:text|mathrm|textrm|quad) ?\{ ?,? ?(and|or) ?\}|(?<![A-Za-z\\])(and|or|OR|AND)(?![A-Za-z])|\\(?:vee|lor|wedge|land)(?![A-Za-z])"
+)
 
 
 @dataclass(frozen=True, slots=True)

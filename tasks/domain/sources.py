@@ -85,7 +85,9 @@ def source_named(name: str) -> Source:
     except KeyError:
         near = difflib.get_close_matches(name, SOURCES, 1)
         hint = f"; did you mean '{near[0]}'?" if near else ""
-        raise UserError(f"unknown source '{name}'{hint} (known: {', '.join(SOURCES)}; or a .jsonl or .parquet file)") from None
+        raise UserError(
+            f"unknown source '{name}'{hint} (known: {', '.join(SOURCES)}; or a .jsonl or .parquet file)"
+        ) from None
 
 
 def source_spec(wish: Path | str, data: Path | None) -> tuple[SourceSpec, Path]:

@@ -14,7 +14,9 @@ _COMMAND = re.compile(r"\\[A-Za-z]+")
 _TEXTUAL = re.compile(r"\\(?:text|mathrm|textrm|textbf|mbox|operatorname|mathbf) ?\{([^{}]*)\}")
 
 
-_GREEK = re.compile(r"\\(?:[A-Z][a-z]+|alpha|beta|gamma|delta|epsilon|zeta|eta|theta|kappa|lambda|mu|nu|xi|rho|sigma|tau|phi|chi|psi|omega)\b")
+_GREEK = re.compile(
+    r"\\(?:[A-Z][a-z]+|alpha|beta|gamma|delta|epsilon|zeta|eta|theta|kappa|lambda|mu|nu|xi|rho|sigma|tau|phi|chi|psi|omega)\b"
+)
 
 
 def letters(text: str) -> frozenset[str]:
@@ -92,7 +94,11 @@ def _parsed(text: str) -> list[object]:
     )
     config = LatexExtractionConfig(boxed_match_priority=-1, normalization_config=normalisation)
     return parse(
-        f"${text}$", extraction_config=[config], fallback_mode="no_fallback", extraction_mode="first_match", parsing_timeout=None
+        f"${text}$",
+        extraction_config=[config],
+        fallback_mode="no_fallback",
+        extraction_mode="first_match",
+        parsing_timeout=None,
     )
 
 

@@ -6,15 +6,142 @@ import re
 from fractions import Fraction
 
 _FUNCTIONS = frozenset(
-    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln lg exp max min gcd lcm mod pi sqrt inf sup deg"
-    " det dim or and frac dfrac binom circ infty cup cap in le ge ne pm mp theta alpha beta gamma cdot times phi"
-    " lambda cm mm km kg ft lb lbs mph dx dy rad"
-    " floor ceil infinity union".split()
+    [
+        "sin",
+        "cos",
+        "tan",
+        "cot",
+        "sec",
+        "csc",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "log",
+        "ln",
+        "lg",
+        "exp",
+        "max",
+        "min",
+        "gcd",
+        "lcm",
+        "mod",
+        "pi",
+        "sqrt",
+        "inf",
+        "sup",
+        "deg",
+        "det",
+        "dim",
+        "or",
+        "and",
+        "frac",
+        "dfrac",
+        "binom",
+        "circ",
+        "infty",
+        "cup",
+        "cap",
+        "in",
+        "le",
+        "ge",
+        "ne",
+        "pm",
+        "mp",
+        "theta",
+        "alpha",
+        "beta",
+        "gamma",
+        "cdot",
+        "times",
+        "phi",
+        "lambda",
+        "cm",
+        "mm",
+        "km",
+        "kg",
+        "ft",
+        "lb",
+        "lbs",
+        "mph",
+        "dx",
+        "dy",
+        "rad",
+        "floor",
+        "ceil",
+        "infinity",
+        "union",
+    ]
 )
 _SHORT = frozenset(
-    "is it of to so we by no if at an as be my he on up do go us me the for are was has had not but you all any can"
-    " its our one two six ten get let set sum yes day odd new per way how who why out use box red top bit own now"
-    " off end few may".split()
+    [
+        "is",
+        "it",
+        "of",
+        "to",
+        "so",
+        "we",
+        "by",
+        "no",
+        "if",
+        "at",
+        "an",
+        "as",
+        "be",
+        "my",
+        "he",
+        "on",
+        "up",
+        "do",
+        "go",
+        "us",
+        "me",
+        "the",
+        "for",
+        "are",
+        "was",
+        "has",
+        "had",
+        "not",
+        "but",
+        "you",
+        "all",
+        "any",
+        "can",
+        "its",
+        "our",
+        "one",
+        "two",
+        "six",
+        "ten",
+        "get",
+        "let",
+        "set",
+        "sum",
+        "yes",
+        "day",
+        "odd",
+        "new",
+        "per",
+        "way",
+        "how",
+        "who",
+        "why",
+        "out",
+        "use",
+        "box",
+        "red",
+        "top",
+        "bit",
+        "own",
+        "now",
+        "off",
+        "end",
+        "few",
+        "may",
+    ]
 )
 _TEXT_COMMAND = re.compile(r"\\(?:text|textrm|textbf|textit|mbox|hbox|mathrm|operatorname) ?\{([^{}]*)\}")
 _COMMAND = re.compile(r"\\(?:begin|end) ?\{[a-z]+\*?\}|\\[A-Za-z]+")
@@ -42,7 +169,6 @@ def _is_word(run: str) -> bool:
 def unwrap_text(text: str) -> str:
     r"""`\text{The answer is } 7` as plain prose; a unit or a single letter in `\text` keeps its wrapper."""
 
-
     def unwrap(match: re.Match[str]) -> str:
         spelt = number_in_words(match[1]) is not None
         return f" {match[1]} " if spelt or (prose_words(match[1]) and _sentence(match[1])) else match[0]
@@ -51,13 +177,17 @@ def unwrap_text(text: str) -> str:
 
 
 def _sentence(text: str) -> bool:
-    return bool(re.search(r"\b(?:answer|is|are|the|not|or|and|for|all|where|if|so|we|value|than|least|most)\b", text, re.I))
+    return bool(
+        re.search(r"\b(?:answer|is|are|the|not|or|and|for|all|where|if|so|we|value|than|least|most)\b", text, re.I)
+    )
 
 
 _UNITS = {w: n for n, w in enumerate(
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
-    " eighteen nineteen".split())}  # fmt: skip
-_TENS = {w: 10 * n for n, w in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), start=2)}
+    ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"])}  # fmt: skip
+_TENS = {
+    w: 10 * n
+    for n, w in enumerate(["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"], start=2)
+}
 _SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12}
 _PARTS = {"half": 2, "halves": 2, "third": 3, "thirds": 3, "quarter": 4, "quarters": 4, "fourth": 4, "fourths": 4,
           "fifth": 5, "fifths": 5, "sixth": 6, "sixths": 6, "seventh": 7, "sevenths": 7, "eighth": 8, "eighths": 8,
@@ -110,8 +240,14 @@ def _cardinal(words: list[str]) -> Fraction | None:
 
 
 _COMPARATIVES = (
-    (r"\b(?:is )?(?:at least|no less than|not less than|no fewer than|greater than or equal to|a minimum of)\b", r" \\ge "),
-    (r"\b(?:is )?(?:at most|no more than|not more than|not greater than|less than or equal to|up to|a maximum of)\b", r" \\le "),
+    (
+        r"\b(?:is )?(?:at least|no less than|not less than|no fewer than|greater than or equal to|a minimum of)\b",
+        r" \\ge ",
+    ),
+    (
+        r"\b(?:is )?(?:at most|no more than|not more than|not greater than|less than or equal to|up to|a maximum of)\b",
+        r" \\le ",
+    ),
     (r"\b(?:is )?(?:strictly )?(?:less|fewer|smaller) than\b|\bbelow\b|\bunder\b", " < "),
     (r"\b(?:is )?(?:strictly )?(?:greater|more|larger|bigger) than\b|\babove\b|\bexceeds\b", " > "),
     (r"([^\s,]+) (?:or|and) (?:more|greater|above|higher|larger)\b", r" \\ge \1"),

@@ -8,6 +8,7 @@ forks the next one in milliseconds. End of input ends both.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import resource
@@ -20,7 +21,7 @@ NORMAL, SPENT = 0, 7
 def serve(limit_seconds: float, limit_bytes: int) -> None:
     """Answer items from standard input until it ends: each line `[region, gold, form, finish]`."""
     os.environ.setdefault("SYMPY_GROUND_TYPES", "python")
-    out = os.fdopen(os.dup(1), "wb", buffering=0)
+    out = io.FileIO(os.dup(1), "w")
     os.dup2(2, 1)
     from tasks.domain import grading, symbolic
 
@@ -42,7 +43,7 @@ def serve(limit_seconds: float, limit_bytes: int) -> None:
             _say(out, ["ungradable", f"the grading process died ({how})", None, None])
 
 
-def _grade_lines(out, limit_seconds: float, limit_bytes: int) -> None:  # noqa: ANN001
+def _grade_lines(out: io.FileIO, limit_seconds: float, limit_bytes: int) -> None:
     from tasks.domain.grading import grade_region
 
     resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
@@ -84,9 +85,9 @@ def _read_line() -> bytes:
     return b"".join(parts)
 
 
-def _say(out, message: object) -> None:  # noqa: ANN001
+def _say(out: io.FileIO, message: object) -> None:
     out.write(json.dumps(message).encode() + b"\n")
 
 
 if __name__ == "__main__":
-    serve(float(sys.argv[1]), int(sys.argv[2]))
+    serve(float(sys.argv[1]), int(float(sys.argv[2])))

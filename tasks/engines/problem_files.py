@@ -87,11 +87,15 @@ def _jsonl(path: Path) -> Iterator[tuple[str, Any]]:
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise UserError(f"{path}, line {number}: byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
+            raise UserError(
+                f"{path}, line {number}: byte {error.start + 1} is not UTF-8; save the file as UTF-8"
+            ) from None
         try:
             yield f"line {number}", json.loads(text)
         except (json.JSONDecodeError, RecursionError) as error:
-            raise UserError(f"{path}, line {number}: is not JSON ({getattr(error, 'msg', 'nested too deeply')})") from None
+            raise UserError(
+                f"{path}, line {number}: is not JSON ({getattr(error, 'msg', 'nested too deeply')})"
+            ) from None
 
 
 def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
@@ -126,7 +130,9 @@ def load_hub(source: Source, revision: str | None, *, loader: str | None = None,
         try:
             data = load_dataset(loader or source.hub, config, split=source.split, revision=revision, **files)
         except (OSError, ValueError) as error:
-            raise UserError(f"source {source.name}: {source.hub} could not be loaded ({str(error).splitlines()[0][:120]})") from None
+            raise UserError(
+                f"source {source.name}: {source.hub} could not be loaded ({str(error).splitlines()[0][:120]})"
+            ) from None
         for number, record in enumerate(data):
             where = f"{source.hub}{f'/{config}' if config else ''}, row {number + 1}"
             rows.append(_from_hub(source, dict(record), where, config, number))

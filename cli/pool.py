@@ -1,0 +1,173 @@
+"""`varband pool`: build a pool of problems and see what its checks found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli import options
+
+folder = click.Path(path_type=Path, exists=True, file_okay=False)
+
+
+@click.group()
+def pool() -> None:
+    """Build and check pools of problems."""
+
+
+def _pool_options(command: Any) -> Any:
+    for option in (
+        click.argument("sources", nargs=-1),
+        click.option("--data", type=folder, envvar="VARBAND_DATA", help="Folder with the source files."),
+        click.option("--on-issue", type=click.Choice(["exclude", "keep"]), default="exclude", show_default=True,
+                     help="Problems whose gold fails its checks."),
+        click.option("--also-exclude", multiple=True, metavar="CODE", help="Exclude findings of this code too."),
+        click.option("--limit", type=click.IntRange(1), help="First problems only."),
+        options.root,
+        options.as_json,
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@pool.command()
+@_pool_options
+def build(root: Path, as_json: bool, **wishes: Any) -> None:
+    """Make a pool from SOURCES: names of known sets, or files. Without any: the 877 olympiad problems."""
+    import orjson
+
+    from cli.stages import opened, say
+    from storage.sql import query
+
+    sources, places, policy = _wishes(**wishes)
+    with opened(root, places, as_json) as store:
+        from tasks.pool import build_pool, list_pool_issues
+
+        ref = build_pool(sources, policy)
+        issues = store.read(list_pool_issues(ref))
+        problems = store.read(ref)
+    counts = {
+        column: query(
+            f"select {column} as name, count(*) as n from problems group by 1 order by 2 desc", problems=problems
+        )
+        for column in ("source", "answer_type")
+    }
+    dropped = query("select count(distinct source_id) as n from issues where excluded", issues=issues)["n"][0].as_py()
+    if as_json:
+        told = {column: {r["name"]: r["n"] for r in t.to_pylist()} for column, t in counts.items()}
+        click.echo(orjson.dumps({"pool": str(ref), "problems": problems.num_rows, "excluded": dropped, **told}))
+        return
+    say(f"{ref}: {problems.num_rows} problems, {dropped} excluded by findings")
+    for column, table in counts.items():
+        say(f"  by {column}: " + ", ".join(f"{r['n']} {r['name']}" for r in table.to_pylist()))
+    say(f"  at {store.path(ref)}; findings: varband pool check")
+
+
+@pool.command()
+@_pool_options
+@click.option("--against", multiple=True, metavar="SOURCE", help="Look for duplicates in these too.")
+@click.option("--code", help="List every finding of one code.")
+def check(
+    root: Path, as_json: bool, against: tuple[str, ...], code: str | None, data: Path | None, **wishes: Any
+) -> None:
+    """What the checks find in a pool: golds, texts, duplicates inside it and AGAINST other sets."""
+    import orjson
+    import pyarrow as pa
+
+    from cli.stages import opened, say
+    from cli.tables import print_table
+    from storage.sql import query
+
+    sources, places, policy = _wishes(data=data, **wishes)
+    with opened(root, places, as_json) as store:
+        from tasks.pool import build_pool, list_pool_issues
+
+        ref = build_pool(sources, policy)
+        problems, issues = store.read(ref), store.read(list_pool_issues(ref))
+    if code is not None:
+        chosen = query(
+            "select source_id, severity, excluded, detail from issues where code = $code", {"code": code}, issues=issues
+        )
+        print_table(chosen, as_json=as_json, title=f"{code}: {_meaning(code)}")
+        return
+    summary = query(
+        "select code, severity, count(*) as problems, count(*) filter (excluded) as excluded,"
+        " string_agg(replace(source_id, 'olympiadbench_OE_TO_maths_en_COMP', 'ob'), ' ' order by source_id)[:40] as ids"
+        " from issues group by all order by severity, problems desc, code", issues=issues,
+    )  # fmt: skip
+    clustered = query(
+        "select cluster, count(*) as problems, string_agg(replace(source_id, 'olympiadbench_OE_TO_maths_en_COMP', 'ob'),"
+        " ' ' order by source_id)[:60] as ids from problems"
+        " group by 1 having count(*) > 1 order by 2 desc, 1", problems=problems,
+    )  # fmt: skip
+    leaks = _leaks(problems, against or _beside(data), data)
+    if as_json:
+        parts = {"findings": summary, "clusters": clustered, "leaks": leaks}
+        click.echo(orjson.dumps({"pool": str(ref), "problems": problems.num_rows,
+                                 **{k: t.to_pylist() for k, t in parts.items()}}))  # fmt: skip
+        return
+    say(f"{ref}: {problems.num_rows} problems")
+    print_table(summary, as_json=False, title="findings (ids: --code CODE)")
+    say(
+        f"\n{clustered.num_rows} clusters of near-duplicates hold {pa.compute.sum(clustered['problems']).as_py() or 0} problems"
+    )
+    print_table(clustered.slice(0, 10), as_json=False)
+    if leaks.num_rows:
+        print_table(leaks, as_json=False, title="\nduplicates in other sets")
+    elif against or data:
+        say("no duplicates in " + ", ".join(against or _beside(data)))
+
+
+def _meaning(code: str) -> str:
+    from storage.errors import UserError
+    from tasks.domain.gold_check import CODES
+
+    if code not in CODES:
+        raise UserError(f"unknown code '{code}' (known: {', '.join(CODES)})")
+    return CODES[code]
+
+
+def _wishes(
+    sources: tuple[str, ...], data: Path | None, on_issue: str, also_exclude: tuple[str, ...], limit: int | None
+) -> tuple[Any, dict[str, Path], Any]:
+    from tasks.domain.problems import PoolPolicy
+    from tasks.domain.sources import OLYMPIAD, source_spec
+
+    for code in also_exclude:
+        _meaning(code)
+    found = [source_spec(Path(name), data) for name in sources or OLYMPIAD]
+    policy = PoolPolicy(on_issue=on_issue, also_exclude=also_exclude, limit=limit)
+    return tuple(spec for spec, _ in found), {spec.sha256: path for spec, path in found}, policy
+
+
+def _beside(data: Path | None) -> tuple[str, ...]:
+    """The sets that a pool is compared with unless told otherwise, as far as they are there."""
+    from tasks.domain.sources import SOURCES
+
+    wanted = ("gsm8k_train", "gsm8k_test", "math_train", "math500")
+    return tuple(name for name in wanted if data is not None and (data / SOURCES[name].file).exists())
+
+
+def _leaks(problems: Any, against: tuple[str, ...], data: Path | None) -> Any:
+    import pyarrow as pa
+
+    from storage.sql import query
+    from tasks.domain.leaks import LEAKS, find_leaks
+    from tasks.domain.problems import problem_id
+    from tasks.domain.sources import source_spec
+    from tasks.engines.problem_files import load_problems
+
+    found = [LEAKS.empty_table()]
+    for name in against:
+        spec, path = source_spec(Path(name), data)
+        rows = load_problems([(path, spec.name, spec.only)])
+        other = pa.table({
+            "problem_id": [problem_id(r["problem"]) for r in rows], "source_id": [r["source_id"] for r in rows],
+            "problem": [r["problem"] for r in rows],
+        })  # fmt: skip
+        found.append(find_leaks(problems.select(["problem_id", "source_id", "problem"]), other, "pool", spec.name))
+    leaks = pa.concat_tables(found)
+    own = "select * from leaks where source_id <> other_source_id order by similarity desc, source_id"
+    return query(f"select source_id, other_split as set, other_source_id, kind, similarity from ({own})", leaks=leaks)

@@ -1,0 +1,117 @@
+"""`varband split`: draw a held-out split, or import the published one with what is wrong with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli import options
+
+folder = click.Path(path_type=Path, exists=True, file_okay=False)
+PUBLISHED = ("heldout_eval", "panel_train", "thinking_train", "heldout_aux")
+
+
+@click.command()
+@click.argument("sources", nargs=-1)
+@click.option("--data", type=folder, envvar="VARBAND_DATA", help="Folder with the source files.")
+@click.option("--heldout", default=25, show_default=True, type=click.IntRange(0), help="Held-out problems per source.")
+@click.option("--seed", default=20260424, show_default=True)
+@click.option(
+    "--published", type=folder, help="Import the published split: a folder with heldout_eval.jsonl and others."
+)
+@options.root
+@options.as_json
+def split(sources: tuple[str, ...], data: Path | None, heldout: int, seed: int, published: Path | None, root: Path,
+          as_json: bool) -> None:  # fmt: skip
+    """Hold problems out of a pool of SOURCES (without any: the olympiad pool), before any model is seen."""
+    import orjson
+
+    from cli.stages import opened, say
+    from cli.tables import print_table
+    from storage.sql import query
+    from tasks.domain.problems import PoolPolicy
+    from tasks.domain.sources import OLYMPIAD, source_spec
+
+    found = [source_spec(Path(name), data) for name in sources or OLYMPIAD]
+    sets = _published(published) if published else {}
+    with opened(root, {spec.sha256: path for spec, path in found}, as_json) as store:
+        from tasks.pool import build_pool
+        from tasks.splits import import_split, split_pool
+
+        pool = build_pool(tuple(spec for spec, _ in found), PoolPolicy())
+        ref = import_split(pool, tuple(sets["heldout_eval"])) if sets else split_pool(pool, heldout, seed)
+        problems, splits = store.read(pool), store.read(ref)
+    counts = query("select split, source, count(*) as problems from splits group by all order by all", splits=splits)
+    leaks = _leaks(problems, splits, sets)
+    if as_json:
+        click.echo(orjson.dumps({"splits": str(ref), "pool": str(pool), "counts": counts.to_pylist(),
+                                 "sets": {k: len(v) for k, v in sets.items()}, "leaks": leaks.to_pylist()}))  # fmt: skip
+        return
+    say(f"{ref} of {pool}")
+    print_table(counts, as_json=False)
+    if sets:
+        say("published sets: " + ", ".join(f"{len(ids)} {name}" for name, ids in sets.items()))
+        _say_aime(problems, sets)
+    near = leaks.num_rows
+    say(f"{near} near-duplicate pairs across the split" + (":" if near else ""))
+    if near:
+        print_table(leaks, as_json=False)
+
+
+def _published(published: Path) -> dict[str, list[str]]:
+    from tasks.engines.problem_files import read_problems
+
+    return {name: [row["source_id"] for row in read_problems(published / f"{name}.jsonl", name)] for name in PUBLISHED}
+
+
+def _leaks(problems: Any, splits: Any, sets: dict[str, list[str]]) -> Any:
+    """Held-out against every training set: the published ones by name, or the split's own `train`."""
+    import pyarrow as pa
+
+    from storage.sql import query
+    from tasks.domain.leaks import LEAKS, find_leaks
+
+    parts = [LEAKS.empty_table()]
+    heldout = _chosen(problems, splits, "split = 'heldout'")
+    trained = {name: _ids(problems, ids) for name, ids in sets.items() if name.endswith("_train")}
+    for name, rows in (trained or {"train": _chosen(problems, splits, "split = 'train'")}).items():
+        parts.append(find_leaks(heldout, rows, "heldout", name))
+    found = pa.concat_tables(parts)
+    return query(
+        "select source_id as heldout, other_source_id as train, other_split as set, kind, similarity from found"
+        " order by similarity desc, 1, 2", found=found,
+    ) if found.num_rows else query("select source_id as heldout from found", found=found)  # fmt: skip
+
+
+def _chosen(problems: Any, splits: Any, condition: str) -> Any:
+    from storage.sql import query
+
+    return query(
+        f"select problem_id, source_id, problem from problems join splits using (problem_id) where {condition} order by 2",
+        problems=problems, splits=splits,
+    )  # fmt: skip
+
+
+def _ids(problems: Any, ids: list[str]) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return problems.select(["problem_id", "source_id", "problem"]).filter(
+        pc.is_in(problems["source_id"], pa.array(ids))
+    )
+
+
+def _say_aime(problems: Any, sets: dict[str, list[str]]) -> None:
+    """The study evaluates on AIME 2024 and 2025: which of their problems does it train on?"""
+    from cli.stages import say
+    from storage.sql import query
+
+    aime = set(
+        query("select source_id from problems where source = 'aime'", problems=problems)["source_id"].to_pylist()
+    )
+    for name in ("panel_train", "thinking_train"):
+        inside = sorted(aime & set(sets[name]))
+        say(f"{len(inside)} of {len(aime)} AIME evaluation problems are in {name}: {', '.join(inside[:8])}"
+            + (" …" if len(inside) > 8 else ""))  # fmt: skip
