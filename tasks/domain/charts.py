@@ -90,7 +90,7 @@ def _hint(name: str, p: Point, share: bool) -> str:
 def _legend(series: Sequence[Series]) -> list[str]:
     """Along the top, wrapped where a row is full."""
     drawn: list[str] = []
-    x, y = LEFT + 8.0, TOP - 4.0
+    x, y = LEFT + 8.0, 12.0
     for s in series:
         wide = 22 + 6.4 * len(s.name)
         if x + wide > WIDTH and x > LEFT + 8:

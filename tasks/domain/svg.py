@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 
 WIDTH, HEIGHT = 480, 290
-LEFT, RIGHT, TOP, BOTTOM = 54, 14, 16, 44
+LEFT, RIGHT, TOP, BOTTOM = 54, 14, 30, 44
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,11 @@ def is_share(name: str) -> bool:
     return name in SHARES or name.endswith(("_rate", "_share")) or name.startswith(("pass_at", "heldout_"))
 
 
+def minus(text: str) -> str:
+    """With the sign that is as wide as a plus."""
+    return text.replace("-", "−")
+
+
 def spell(name: str, value: object) -> str:
     """One cell. A share is printed in percent, a difference of shares in points.
 
@@ -41,12 +46,12 @@ def spell(name: str, value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, float) and value == value:
         if name == "gain" or name.startswith("gain_") or name.endswith(("_gain", "_pp")):
-            return f"{100 * value:+.1f}".removesuffix(".0") + " pp"
+            return minus(f"{100 * value:+.1f}".removesuffix(".0") + " pp")
         if is_share(name):
-            return percent(value)
+            return minus(percent(value))
         if name.startswith("p_") or name.endswith("_p"):
             return f"{value:.2g}"
-        return number(value)
+        return minus(number(value))
     if isinstance(value, int):
         return f"{value:,}" if name not in ("seed", "step", "year", "k") else str(value)
     if isinstance(value, list | tuple):
@@ -64,7 +69,7 @@ def shown(rows: Sequence[Mapping[str, object]], columns: Sequence[str], most: in
     """`x_low` and `x_high` join `x` as an interval; a column that is null in every row is left out and named."""
     joined = [c for c in columns if not _is_bound(c, columns)]
     kept = [c for c in joined if not rows or any(row[c] is not None for row in rows)]
-    missing = [c for c in joined if c not in kept]
+    missing = [c for c in joined if c not in kept and c != "reason"]
     body = tuple(tuple(_with_interval(row, c) for c in kept) for row in rows[:most])
     numeric = tuple(all(isinstance(row[c], int | float | None) for row in rows) for c in kept)
     notes = [f"The first {most} of {len(rows):,} rows."] if len(rows) > most else []

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet
+import pyarrow.parquet as pq
 
 from storage.artifacts import Ref
 from storage.fingerprint import fingerprint
@@ -128,7 +128,7 @@ def made_up_study(root: Path, *, arms: tuple[str, ...] = ("panel", "thinking"), 
                      "num_correct": 3, "group_size": 8, "live": True}
                     for s in range(1, steps + 1) for p in pool_rows[1:9] if p not in held
                 ]  # fmt: skip
-                pa.parquet.write_table(pa.Table.from_pylist(exposure, schema=EXPOSURE), folder / "exposure.parquet")
+                pq.write_table(pa.Table.from_pylist(exposure, schema=EXPOSURE), folder / "exposure.parquet")
                 training = put(store, "training", steps_of(arm, seed, steps), about=[arm, seed],
                                inputs={"bands": [str(bands[-1])]}, files=folder)  # fmt: skip
                 trainings.append(training)
