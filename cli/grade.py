@@ -61,7 +61,8 @@ def selftest(as_json: bool) -> None:
          "right": o.case.expected == "correct", "place": i} for i, o in enumerate(outcomes)
     ])  # fmt: skip
     table = query(
-        "select family, count(*) as cases, count(*) filter (\"right\") as should_pass, count(*) filter (fp) as false_positives,"
+        "select family, count(*) as cases, count(*) filter (\"right\") as should_pass,"
+        " count(*) filter (fp) as false_positives,"
         " count(*) filter (fn) as false_negatives, count(*) filter (other) as other_reason from rows group by 1"
         " order by min(place)", rows=rows,
     )  # fmt: skip
@@ -146,9 +147,8 @@ def regrade(overrides: Path | None, root: Path, as_json: bool) -> None:
         print_table(pa.concat_tables(figures), as_json=False, title="figures")
     for entry in report:
         if entry["built_on_it"]:
-            say(
-                f"{entry['rollouts']} has other verdicts now ({entry['regraded']}); built on the old ones: {', '.join(entry['built_on_it'])}"
-            )
+            built = ", ".join(entry["built_on_it"])
+            say(f"{entry['rollouts']} has other verdicts in {entry['regraded']}; built on the old ones: {built}")
 
 
 def _overrides(path: Path | None) -> Any:

@@ -74,7 +74,6 @@ def check(
 ) -> None:
     """What the checks find in a pool: golds, texts, duplicates inside it and AGAINST other sets."""
     import orjson
-    import pyarrow as pa
 
     from cli.stages import opened, say
     from cli.tables import print_table
@@ -98,8 +97,9 @@ def check(
         " from issues group by all order by severity, problems desc, code", issues=issues,
     )  # fmt: skip
     clustered = query(
-        "select cluster, count(*) as problems, string_agg(replace(source_id, 'olympiadbench_OE_TO_maths_en_COMP', 'ob'),"
-        " ' ' order by source_id)[:60] as ids from problems"
+        "select cluster, count(*) as problems,"
+        " string_agg(replace(source_id, 'olympiadbench_OE_TO_maths_en_COMP', 'ob'), ' ' order by source_id)[:60] as ids"
+        " from problems"
         " group by 1 having count(*) > 1 order by 2 desc, 1", problems=problems,
     )  # fmt: skip
     leaks = _leaks(problems, against or _beside(data), data)
@@ -110,9 +110,7 @@ def check(
         return
     say(f"{ref}: {problems.num_rows} problems")
     print_table(summary, as_json=False, title="findings (ids: --code CODE)")
-    say(
-        f"\n{clustered.num_rows} clusters of near-duplicates hold {pa.compute.sum(clustered['problems']).as_py() or 0} problems"
-    )
+    say(f"\n{clustered.num_rows} clusters of near-duplicates hold {sum(clustered['problems'].to_pylist())} problems")
     print_table(clustered.slice(0, 10), as_json=False)
     if leaks.num_rows:
         print_table(leaks, as_json=False, title="\nduplicates in other sets")

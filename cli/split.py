@@ -47,7 +47,8 @@ def split(sources: tuple[str, ...], data: Path | None, heldout: int, seed: int, 
     leaks = _leaks(problems, splits, sets)
     if as_json:
         click.echo(orjson.dumps({"splits": str(ref), "pool": str(pool), "counts": counts.to_pylist(),
-                                 "sets": {k: len(v) for k, v in sets.items()}, "leaks": leaks.to_pylist()}))  # fmt: skip
+                                 "sets": {k: len(v) for k, v in sets.items()},
+                                 "leaks": leaks.to_pylist()}))  # fmt: skip
         return
     say(f"{ref} of {pool}")
     print_table(counts, as_json=False)
@@ -89,18 +90,20 @@ def _chosen(problems: Any, splits: Any, condition: str) -> Any:
     from storage.sql import query
 
     return query(
-        f"select problem_id, source_id, problem from problems join splits using (problem_id) where {condition} order by 2",
+        f"select problem_id, source_id, problem from problems join splits using (problem_id)"
+        f" where {condition} order by 2",
         problems=problems, splits=splits,
     )  # fmt: skip
 
 
 def _ids(problems: Any, ids: list[str]) -> Any:
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    return problems.select(["problem_id", "source_id", "problem"]).filter(
-        pc.is_in(problems["source_id"], pa.array(ids))
-    )
+    from storage.sql import query
+
+    chosen = pa.table({"source_id": ids})
+    return query("select problem_id, source_id, problem from problems semi join chosen using (source_id) order by 2",
+                 problems=problems, chosen=chosen)  # fmt: skip
 
 
 def _say_aime(problems: Any, sets: dict[str, list[str]]) -> None:

@@ -37,7 +37,8 @@ def disputes(rows: pa.Table) -> pa.Table:
     distinct = query(
         "select min(problem_id) as problem_id, min(source) as source, gold, answer, verdict, min(reason) as reason,"
         " min(grader_version) as grader_version, count(*) as rollouts from rows"
-        " where answer is not null and verdict in ('correct', 'wrong') group by gold, answer, verdict order by gold, answer",
+        " where answer is not null and verdict in ('correct', 'wrong')"
+        " group by gold, answer, verdict order by gold, answer",
         rows=rows,
     )  # fmt: skip
     found = []

@@ -38,7 +38,7 @@ def build_pool(sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> Payload:
 @stage("pool_issues", version=1)
 def list_pool_issues(pool: Ref) -> pa.Table:
     """What the checks found, problem by problem, and what the policy did about it. Schema: POOL_ISSUES."""
-    return pq.read_table(store().files(pool) / ISSUES_FILE, partitioning=None).cast(POOL_ISSUES)
+    return pq.ParquetFile(store().files(pool) / ISSUES_FILE).read().cast(POOL_ISSUES)
 
 
 def graded_by(graders: Graders) -> _Grading:

@@ -1,4 +1,4 @@
-"""Regrading: stored rollouts under another grader version or with overrides. Nothing is sampled, nothing overwritten."""
+"""Regrading: stored rollouts under another grader version or with overrides. Samples nothing, overwrites nothing."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def import_split(pool: Ref, heldout_source_ids: tuple[str, ...]) -> pa.Table:
 
 @stage("arm_splits", version=1)
 def split_arms(splits: Ref, bands: tuple[Ref, ...]) -> pa.Table:
-    """What each arm trains on (its variance band minus held-out) and `joint`: what all of them do. Schema: ARM_SPLITS."""
+    """What each arm trains on (its variance band minus held-out) and `joint`: what all do. Schema: ARM_SPLITS."""
     return arm_splits(store().read(splits), pa.concat_tables([store().read(ref) for ref in bands]))
 
 

@@ -9,10 +9,11 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from tasks.domain.answers import CHANGES_VALUE, normalise, number
+from tasks.domain.number_words import number_in_words
+from tasks.domain.quantities import CHANGES_VALUE, number
 from tasks.domain.scaffolds import AnswerForm
+from tasks.domain.spelling import normalise
 from tasks.domain.words import (
-    number_in_words,
     prose_words,
     read_comparatives,
     unwrap_text,
@@ -27,8 +28,10 @@ CUT_OFF = "truncated inside the answer"
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
 _BLOCK = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 _PLACEHOLDER = re.compile(
-    r"(?:the )?(?:final )?answer(?: here)?|your answer(?: here)?|\.{2,}|\?+|-+|n/?a|unknown|undetermined|none given|none"
-    r"|i (?:do ?n[o']t|can ?not|can't) (?:know|tell|determine|solve).*|not sure|no idea|idk|null|nan|undefined|tbd", re.I)  # fmt: skip
+    r"(?:the )?(?:final )?answer(?: here)?|your answer(?: here)?|\.{2,}|\?+|-+|n/?a|unknown|undetermined"
+    r"|none given|none"
+    r"|i (?:do ?n[o']t|can ?not|can't) (?:know|tell|determine|solve).*|not sure|no idea|idk|null|nan|undefined"
+    r"|tbd", re.I)  # fmt: skip
 _STRONG = re.compile(r"\b(?:answer|result|solution)s?\b(?: to [^.:]*?)?(?: is| are| =| ?:|\s*(?=\$|\\\())[:,]? *", re.I)
 _WEAK = re.compile(
     r"\b(?:is|are|equals|equal to|gives|yields|get|obtain|have|therefore|thus|hence|so)\b,?[: ]*|:\s+", re.I

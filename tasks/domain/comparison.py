@@ -1,104 +1,20 @@
-r"""Is one answer the other? Forms are compared exactly; leaves by a function that the caller chooses.
-
-Tolerance: a decimal matches an exact value that has no decimal form within `DECIMAL_TOLERANCE`, relative.
-Two numbers written out match only if equal.
-"""
+"""Is one answer the other? Forms are compared exactly; leaves by a function that the caller chooses."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from fractions import Fraction
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
-from tasks.domain.answers import Number, number
+from tasks.domain.leaves import Same, squeeze
+from tasks.domain.relations import MIRROR, intervals, is_closed, is_inequality, is_name, subject
 from tasks.domain.shapes import Shape, shape
 
-DECIMAL_TOLERANCE = Fraction(1, 10**6)
-Same = Callable[[str, str], bool]
 Judgement = tuple[Literal["correct", "wrong", "ambiguous"], str]
 _SEVERAL = ("list", "choice", "set")
-_MIRROR = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
-_ORDER = set(_MIRROR)
 RIGHT: Judgement = ("correct", "equal")
 WRONG: Judgement = ("wrong", "not equal")
-
-
-class NeedsSymbolic(Exception):
-    """Exact comparison of text and numbers cannot decide; a worker must."""
-
-
-def squeeze(text: str) -> str:
-    r"""Text without the spaces that mean nothing.
-
-    >>> squeeze(r"2 \pi r"), squeeze("2 n"), squeeze("1 1/2")
-    ('2\\pi r', '2n', '1 1/2')
-    """
-    return re.sub(r"(?<![A-Za-z\d]) | (?![A-Za-z\d])|(?<=\d) (?=[A-Za-z])|(?<=[A-Za-z]) (?=\d)", "", text)
-
-
-def exact_same(prediction: str, gold: str) -> bool:
-    """Equality of two leaves by text and exact arithmetic. Errors: NeedsSymbolic if that cannot decide."""
-    if squeeze(prediction) == squeeze(gold):
-        return True
-    if (option := _option(gold)) is not None and option == _option(prediction):
-        return True
-    a, b = number(prediction), number(gold)
-    if a is None or b is None:
-        raise NeedsSymbolic
-    return same_numbers(a, b)
-
-
-def _option(text: str) -> str | None:
-    """The letter of a multiple-choice answer, or null."""
-    match = re.fullmatch(r"(?:\\\(|\()?(?:\\(?:text|mathrm|textbf) ?\{)? ?\(?([A-H])\)? ?\}?\)?", text)
-    return match[1] if match else None
-
-
-def symbolic_same(prediction: str, gold: str) -> bool:
-    """Equality of two leaves; asks math-verify where arithmetic cannot decide. May take for ever."""
-    try:
-        return exact_same(prediction, gold)
-    except NeedsSymbolic:
-        from tasks.domain.symbolic import equivalent
-
-        return equivalent(prediction, gold)
-
-
-def same_numbers(prediction: Number, gold: Number) -> bool:
-    r"""Equal in value, where one side may have left out its unit.
-
-    A percent sign is a factor of 1/100; left out on one side it may also be a unit if the gold is above 1:
-    `50\%` answers 50 and 0.5; `0.5\%` does not answer 0.5.
-
-    >>> same_numbers(Number(Fraction(1, 3)), Number(Fraction(333333, 10**6), decimal=True))
-    True
-    """
-    a, b = prediction.value, gold.value
-    units = {prediction.unit, gold.unit}
-    if "%" in units and len(units) == 2:
-        if units != {"%", None} and "?" not in units:
-            return False
-        scaled = (a / 100 == b) if prediction.unit == "%" else (a == b / 100)
-        return scaled or (a == b and abs(b) > 1)
-    if len(units) == 2 and not units & {None, "?"}:
-        return False
-    return a == b or (prediction.decimal != gold.decimal and _rounds_to(prediction, gold))
-
-
-def _rounds_to(prediction: Number, gold: Number) -> bool:
-    exact, written = (gold.value, prediction.value) if prediction.decimal else (prediction.value, gold.value)
-    if _terminates(exact):
-        return False
-    return abs(written - exact) <= DECIMAL_TOLERANCE * abs(exact)
-
-
-def _terminates(value: Fraction) -> bool:
-    rest = value.denominator
-    for prime in (2, 5):
-        while rest % prime == 0:
-            rest //= prime
-    return rest == 1
 
 
 def compare(prediction: Shape, gold: Shape, same: Same) -> Judgement:
@@ -183,7 +99,7 @@ def _against_tuple(prediction: Shape, gold: Shape, same: Same) -> Judgement:
     if prediction.kind == "relation":
         if prediction.marks[-1] in ("=", r"\in", r"\equiv") and prediction.items[-1].kind == "tuple":
             return _against_tuple(prediction.items[-1], gold, same)
-        if len(gold.items) == 2 and gold.marks == ("(", ")") and _is_inequality(prediction):
+        if len(gold.items) == 2 and gold.marks == ("(", ")") and is_inequality(prediction):
             return _against_intervals(prediction, Shape("interval", gold.text, gold.items, gold.marks), same)
         if prediction.items[0].kind in ("tuple", "list") and prediction.items[-1].kind in ("tuple", "list"):
             return compare(prediction.items[-1], gold, same)
@@ -197,7 +113,7 @@ def _against_tuple(prediction: Shape, gold: Shape, same: Same) -> Judgement:
 
 
 def _value_if_named(item: Shape) -> Shape:
-    return item.items[-1] if item.kind == "relation" and item.marks == ("=",) and _is_name(item.items[0].text) else item
+    return item.items[-1] if item.kind == "relation" and item.marks == ("=",) and is_name(item.items[0].text) else item
 
 
 def _in_order(got: Sequence[Shape], want: Sequence[Shape], same: Same) -> bool:
@@ -244,62 +160,6 @@ def _same_piece(one: Shape, other: Shape, same: Same) -> bool:
     return _in_order(one.items, other.items, same)
 
 
-def intervals(found: Shape) -> list[Shape] | None:
-    r"""Intervals (and finite sets) that an answer is the union of; null if it is no such thing.
-
-    >>> [i.marks for i in intervals(shape(r"1 < x \le 2"))]
-    [('(', ']')]
-    """
-    if found.kind == "interval":
-        return [found]
-    if found.kind == "tuple" and len(found.items) == 2 and found.marks == ("(", ")"):
-        return [Shape("interval", found.text, found.items, found.marks)]
-    if found.kind == "set":
-        return [found]
-    if found.kind in ("union", "choice"):
-        parts = [intervals(item) for item in found.items]
-        return None if any(p is None for p in parts) else [i for p in parts if p is not None for i in p]
-    if found.kind == "relation":
-        return _solved(found)
-    return None
-
-
-def _solved(relation: Shape) -> list[Shape] | None:
-    if relation.marks == (r"\in",):
-        return intervals(relation.items[1])
-    if relation.marks == ("=",) and _is_name(relation.items[0].text):
-        return [Shape("set", relation.text, (relation.items[1],))]
-    if not _is_inequality(relation):
-        return None
-    items, marks = list(relation.items), list(relation.marks)
-    if set(marks) <= {">", r"\ge"}:
-        items, marks = items[::-1], [_MIRROR[m] for m in marks[::-1]]
-    if not set(marks) <= {"<", r"\le"}:
-        return None
-    low, high = Shape("scalar", r"-\infty"), Shape("scalar", r"\infty")
-    if len(items) == 3 and _is_name(items[1].text):
-        edges = ("(" if marks[0] == "<" else "[", ")" if marks[1] == "<" else "]")
-        return [Shape("interval", relation.text, (items[0], items[2]), edges)]
-    if len(items) == 2 and _is_name(items[0].text):
-        return [Shape("interval", relation.text, (low, items[1]), ("(", ")" if marks[0] == "<" else "]"))]
-    if len(items) == 2 and _is_name(items[1].text):
-        return [Shape("interval", relation.text, (items[0], high), ("(" if marks[0] == "<" else "[", ")"))]
-    return None
-
-
-def _is_inequality(relation: Shape) -> bool:
-    return relation.kind == "relation" and set(relation.marks) <= _ORDER
-
-
-_NAME = re.compile(
-    r"(?:\\?[A-Za-z]+|\\(?:text|mathrm|angle) ?\{?[A-Za-z ]+\}?)(?: ?_ ?(?:\{[^{}]*\}|\w))?'*(?: ?\([A-Za-z](?:, ?[A-Za-z])*\))?"
-)
-
-
-def _is_name(text: str) -> bool:
-    return bool(_NAME.fullmatch(text.strip()))
-
-
 def value_of(relation: Shape, same: Same) -> Shape | str:
     """What a chain of equations says its subject is; a reason if it says something false or nothing at all."""
     if "\\ne" in relation.marks:
@@ -312,28 +172,18 @@ def value_of(relation: Shape, same: Same) -> Shape | str:
         return "incomplete equation"
     last = parts[-1]
     closed = [p for p in parts if is_closed(p.text)]
-    for one, other in zip(closed, closed[1:], strict=False):
+    for one, other in pairwise(closed):
         if not agree(one, other, same):
             return f"false equation: {one.text} = {other.text}"[:200]
     if closed and not is_closed(last.text):
-        return closed[-1] if _is_name(last.text) else last
+        return closed[-1] if is_name(last.text) else last
     return last
 
 
-def is_closed(text: str) -> bool:
-    r"""No variables: only numbers, operators and named constants.
-
-    >>> is_closed(r"2\sqrt{3}+\pi"), is_closed("2n")
-    (True, False)
-    """
-    rest = re.sub(r"\\(?!text|mathrm)[A-Za-z]+", "", text)
-    return bool(text) and not re.search(r"[A-Za-z]", rest.replace("e", "", 1) if rest.strip() == "e" else rest)
-
-
 def _against_relation(prediction: Shape, gold: Shape, same: Same) -> Judgement:
-    if _is_inequality(gold):
+    if is_inequality(gold):
         return _against_inequality(prediction, gold, same)
-    if set(gold.marks) <= {"=", r"\equiv"} and _is_name(gold.items[0].text):
+    if set(gold.marks) <= {"=", r"\equiv"} and is_name(gold.items[0].text):
         return _against_assignment(prediction, gold, same)
     if gold.marks == (r"\in",):
         return compare(prediction, gold.items[1], same)
@@ -346,19 +196,15 @@ def _against_relation(prediction: Shape, gold: Shape, same: Same) -> Judgement:
 
 
 def _against_inequality(prediction: Shape, gold: Shape, same: Same) -> Judgement:
-    if _is_inequality(prediction) and (one := _subject(prediction)) and (other := _subject(gold)) and one != other:
+    if is_inequality(prediction) and (one := subject(prediction)) and (other := subject(gold)) and one != other:
         return "wrong", f"about {one}, not {other}"
     if intervals(gold) is not None and intervals(prediction) is not None:
         return _against_intervals(prediction, gold, same)
     if prediction.kind != "relation" or len(prediction.items) != len(gold.items):
         return WRONG
     straight = prediction.marks == gold.marks and _in_order(prediction.items, gold.items, same)
-    flipped = tuple(_MIRROR.get(m, m) for m in prediction.marks[::-1]) == gold.marks
+    flipped = tuple(MIRROR.get(m, m) for m in prediction.marks[::-1]) == gold.marks
     return RIGHT if straight or (flipped and _in_order(prediction.items[::-1], gold.items, same)) else WRONG
-
-
-def _subject(relation: Shape) -> str | None:
-    return next((i.text for i in relation.items if _is_name(i.text) and not is_closed(i.text)), None)
 
 
 def _against_assignment(prediction: Shape, gold: Shape, same: Same) -> Judgement:
@@ -376,7 +222,7 @@ def _against_assignment(prediction: Shape, gold: Shape, same: Same) -> Judgement
         old, new = renamed
         body = re.sub(rf"(?<![A-Za-z\\]){new}(?![A-Za-z])", old, prediction.items[-1].text)
         return compare(shape(body), value, same)
-    if not _is_name(left):
+    if not is_name(left):
         last = prediction.items[-1]
         if squeeze(last.text) == squeeze(name):
             return compare(prediction.items[0], value, same)

@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tasks.domain.answers import number, repaired
 from tasks.domain.grading import Verdict
+from tasks.domain.quantities import number
 from tasks.domain.scaffolds import SCAFFOLDS
 from tasks.domain.shapes import Shape, shape
+from tasks.domain.spelling import repaired
 
 #: (scaffold's name, answer, gold), each to be graded in that scaffold's answer form → verdicts, in order.
 Grade = Callable[[Sequence[tuple[str, str, str]]], list[Verdict]]
@@ -50,20 +51,26 @@ class Finding:
 
 
 _FIGURE = re.compile(
-    r"\b(?:(?:in|see|from) the (?:figure|diagram|picture|graph|sketch)|(?:figure|diagram|picture|graph) (?:below|above|shows|at right|shown)"
-    r"|as (?:is )?shown|(?:is|are) shown|shown (?:below|above|here|in)|pictured|the following (?:figure|diagram)|illustrated (?:below|above))\b", re.I)  # fmt: skip
+    r"\b(?:(?:in|see|from) the (?:figure|diagram|picture|graph|sketch)|(?:figure|diagram|picture|graph) (?:below"
+    r"|above|shows|at right|shown)"
+    r"|as (?:is )?shown|(?:is|are) shown|shown (?:below|above|here|in)|pictured|the following (?:figure|diagram)"
+    r"|illustrated (?:below|above))\b", re.I)  # fmt: skip
 _DANGLING = re.compile(
-    r"\bpart \(?(?:[a-d]|i{1,3}|iv|\d)\)|\bTNY?WR\b|\bproblem \d+\b|\bthe (?:previous|preceding) (?:problem|question|part)"
+    r"\bpart \(?(?:[a-d]|i{1,3}|iv|\d)\)|\bTNY?WR\b|\bproblem \d+\b|\bthe (?:previous|preceding) (?:problem"
+    r"|question|part)"
     r"|\bquestion \d+\b|\b(?:above|previous) (?:problem|result|question|theorem|lemma)\b|\breceive from position\b"
     r"|\bin the (?:article|passage|text above)\b|\bas defined (?:above|earlier)\b|\bTheorem \d+|\bLemma \d+",
     re.I,
 )
 _PROOF = re.compile(r"\b(?:prove|show that|justify|explain (?:how|why|your)|proof)\b", re.I)
 _MARKUP = re.compile(
-    r"<br ?/?>|</?[a-z]+>|&(?:nbsp|lt|gt|amp|quot);|\\(?:section|subsection|includegraphics|hspace|vspace|newline|noindent|textit|textbf|emph|item|footnote|cite|ref|label)\b"
-    r"|\\begin\{(?:itemize|enumerate|center|figure)\}|!\[|https?://|(?<!\\)\\&(?= ?[=<>])|\*\*[A-Za-z]", re.I)  # fmt: skip
+    r"<br ?/?>|</?[a-z]+>|&(?:nbsp|lt|gt|amp|quot);|\\(?:section|subsection|includegraphics|hspace|vspace|newline"
+    r"|noindent|textit|textbf|emph|item|footnote|cite|ref|label)\b"
+    r"|\\begin\{(?:itemize|enumerate|center|figure)\}|!\[|https?://|(?<!\\)\\&(?= ?[=<>])"
+    r"|\*\*[A-Za-z]", re.I)  # fmt: skip
 _ORDERED = re.compile(
-    r"\b(?:respectively|in (?:this|that|increasing|decreasing|ascending|descending) order|ordered (?:pair|triple|list)s?|in order)\b",
+    r"\b(?:respectively|in (?:this|that|increasing|decreasing|ascending|descending) order|ordered (?:pair|triple"
+    r"|list)s?|in order)\b",
     re.I,
 )
 
@@ -120,19 +127,19 @@ def perturbed(gold: str) -> list[str]:
     (['8'], ['1', '1, 4'], ['(0,1)'])
     """
     found = shape(gold)
-    if found.kind in ("list", "choice", "set") and len(found.items) > 1:
-        texts = [item.text for item in found.items]
-        lists = [texts[:-1], [*texts[:-1], _off(found.items[-1])]]
-        return [_wrap(found, parts) for parts in lists]
-    if found.kind == "tuple":
-        texts = [item.text for item in found.items]
-        return [f"({', '.join([*texts[:-1], _off(found.items[-1])])})"]
-    if found.kind == "interval":
-        flipped = {"(": "[", "[": "("}[found.marks[0]]
-        return [f"{flipped}{gold.strip()[1:]}"] if gold.strip()[:1] in "([" else [f"{gold}+1"]
-    if found.kind == "union":
-        return [found.items[0].text]
-    return [_off(found)]
+    items = list(found.items)
+    texts = [item.text for item in items]
+    match found.kind:
+        case "list" | "choice" | "set" if len(items) > 1:
+            return [_wrap(found, parts) for parts in (texts[:-1], [*texts[:-1], _off(items[-1])])]
+        case "tuple":
+            return [f"({', '.join([*texts[:-1], _off(items[-1])])})"]
+        case "interval" if gold.strip()[:1] in ("(", "["):
+            return [f"{'[' if found.marks[0] == '(' else '('}{gold.strip()[1:]}"]
+        case "union":
+            return [texts[0]]
+        case _:
+            return [_off(found)]
 
 
 def _wrap(found: Shape, parts: list[str]) -> str:

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Literal
 
-from tasks.domain.answers import normalise, repaired
 from tasks.domain.commitment import Committed, commit
-from tasks.domain.comparison import DECIMAL_TOLERANCE, Same, agree, compare, symbolic_same
+from tasks.domain.comparison import agree, compare
+from tasks.domain.leaves import DECIMAL_TOLERANCE, Same, symbolic_same
 from tasks.domain.scaffolds import AnswerForm, Scaffold
 from tasks.domain.shapes import Shape, shape
+from tasks.domain.spelling import normalise, repaired
 
 BEHAVIOUR = 1
 MAX_ANSWER_CHARS = 2_000
@@ -54,9 +55,9 @@ def grade_completion(scaffold: Scaffold, completion: str, gold: str, finish: str
 
 def region_of(scaffold: Scaffold, completion: str, finish: str) -> str | None:
     """The only text that is graded; null if there is none, or if the rollout was cut off inside it."""
-    if finish == "length" and scaffold.answer_form == "tag":
-        if completion.rfind("<answer>") > completion.rfind("</answer>"):
-            return None
+    cut_off = completion.rfind("<answer>") > completion.rfind("</answer>")
+    if finish == "length" and scaffold.answer_form == "tag" and cut_off:
+        return None
     return scaffold.parse(completion).region
 
 

@@ -14,7 +14,7 @@ LEAKS = pa.schema(
 
 
 def find_leaks(one: pa.Table, other: pa.Table, one_split: str, other_split: str) -> pa.Table:
-    """Exact and near duplicates between two sets of problems (columns problem_id, source_id, problem). Schema: LEAKS."""
+    """Exact and near duplicates between two sets (columns problem_id, source_id, problem). Schema: LEAKS."""
     left, right = one.to_pylist(), other.to_pylist()
     pairs = near_duplicates([r["problem"] for r in left], [r["problem"] for r in right])
     rows = []

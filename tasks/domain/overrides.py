@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from storage.errors import UserError
-from tasks.domain.comparison import squeeze
 from tasks.domain.grading import Verdict, VerdictName
+from tasks.domain.leaves import squeeze
 
 FIELDS = ("answer", "gold", "verdict", "reason")
 

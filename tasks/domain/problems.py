@@ -11,13 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.domain.answers import normalise, number
-from tasks.domain.comparison import NeedsSymbolic, exact_same
 from tasks.domain.duplicates import clusters, near_duplicates
 from tasks.domain.gold_check import Finding, Grade, findings_of_gold, findings_of_text
 from tasks.domain.grading import GRADER_VERSION, Verdict, grade_completion
+from tasks.domain.leaves import NeedsSymbolic, exact_same
+from tasks.domain.quantities import number
 from tasks.domain.scaffolds import SCAFFOLDS
 from tasks.domain.shapes import Shape, shape
+from tasks.domain.spelling import normalise
 
 Row = dict[str, Any]
 POOL_COLUMNS = ("problem_id", "source", "source_id", "problem", "gold", "gold_raw", "answer_type", "cluster", "year",

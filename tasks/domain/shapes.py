@@ -11,15 +11,17 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
-from tasks.domain.answers import matching, normalise, number
-from tasks.domain.words import number_in_words
+from tasks.domain.number_words import number_in_words
+from tasks.domain.quantities import number
+from tasks.domain.spelling import matching, normalise
 
 Kind = Literal["scalar", "list", "choice", "set", "tuple", "interval", "union", "relation"]
 _RELATIONS = (r"\ne", r"\le", r"\ge", r"\approx", r"\in", r"\equiv", r"\sim", "<=", ">=", "!=", "==", "=", "<", ">")
 _RELATION = re.compile(r"\\(?:ne|le|ge|approx|in|equiv|sim|simeq)(?![A-Za-z])|<=|>=|!=|==|=|<|>")
 _SPELLING = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne", "==": "=", r"\simeq": r"\approx", r"\sim": r"\approx"}
 _AND = re.compile(
-    r"\\(?:text|mathrm|textrm|quad) ?\{ ?,? ?(and|or) ?\}|(?<![A-Za-z\\])(and|or|OR|AND)(?![A-Za-z])|\\(?:vee|lor|wedge|land)(?![A-Za-z])"
+    r"\\(?:text|mathrm|textrm|quad) ?\{ ?,? ?(and|or) ?\}|(?<![A-Za-z\\])(and|or|OR|AND)(?![A-Za-z])|\\(?:vee|lor"
+    r"|wedge|land)(?![A-Za-z])"
 )
 
 

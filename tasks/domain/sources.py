@@ -17,7 +17,7 @@ class Source:
 
     file: its name in a data folder. only: the value of the file's `source` column that belongs to it, null for all.
     hub: dataset id, with configuration and split; `columns` maps our fields to the hub's.
-    rule: how the gold stands in the hub's column (`plain`, `hashes`: after ####, `boxed`: in the last \\boxed, `first`).
+    rule: how the gold stands in the hub's column: `plain`, `hashes` (after ####), `boxed` (in the last box), `first`.
     keeps_out: sets whose problems may never be trained on through this one.
     eval_only: in a pool with other sources, its problems are held out, all of them.
     """

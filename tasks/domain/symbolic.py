@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import re
 from functools import lru_cache
+from typing import Any
 
-from tasks.domain.answers import split_unit
-from tasks.domain.comparison import NeedsSymbolic, exact_same
+from tasks.domain.leaves import NeedsSymbolic, exact_same
+from tasks.domain.quantities import split_unit
 from tasks.domain.words import prose_words
 
 _COMMAND = re.compile(r"\\[A-Za-z]+")
@@ -15,7 +16,8 @@ _TEXTUAL = re.compile(r"\\(?:text|mathrm|textrm|textbf|mbox|operatorname|mathbf)
 
 
 _GREEK = re.compile(
-    r"\\(?:[A-Z][a-z]+|alpha|beta|gamma|delta|epsilon|zeta|eta|theta|kappa|lambda|mu|nu|xi|rho|sigma|tau|phi|chi|psi|omega)\b"
+    r"\\(?:[A-Z][a-z]+|alpha|beta|gamma|delta|epsilon|zeta|eta|theta|kappa|lambda|mu|nu|xi|rho|sigma|tau|phi|chi"
+    r"|psi|omega)\b"
 )
 
 
@@ -70,10 +72,10 @@ def _equal(prediction: str, gold: str) -> bool:
     wanted, got = _parsed(gold), _parsed(prediction)
     if not wanted or not got:
         return False
-    return bool(verify(wanted, got, float_rounding=6, timeout_seconds=None)) or _lone_symbol(wanted[0], got[0])
+    return bool(verify(wanted, got, float_rounding=6, timeout_seconds=0)) or _lone_symbol(wanted[0], got[0])
 
 
-def _lone_symbol(gold: object, prediction: object) -> bool:
+def _lone_symbol(gold: Any, prediction: Any) -> bool:
     """math-verify compares a lone symbol by its name only: `n` against `\\frac{2n}{2}` is left to sympy."""
     from sympy import Expr, Symbol, simplify
 
@@ -84,7 +86,7 @@ def _lone_symbol(gold: object, prediction: object) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _parsed(text: str) -> list[object]:
+def _parsed(text: str) -> list[Any]:
     from latex2sympy2_extended import NormalizationConfig
     from math_verify import LatexExtractionConfig, parse
 
@@ -98,7 +100,7 @@ def _parsed(text: str) -> list[object]:
         extraction_config=[config],
         fallback_mode="no_fallback",
         extraction_mode="first_match",
-        parsing_timeout=None,
+        parsing_timeout=0,
     )
 
 

@@ -1,147 +1,22 @@
-"""English around mathematics: telling prose from formulas, numbers in words, comparatives, negations, hedges."""
+"""English around mathematics: telling prose from formulas, comparatives, negations, hedges, explanations."""
 
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 
-_FUNCTIONS = frozenset(
-    [
-        "sin",
-        "cos",
-        "tan",
-        "cot",
-        "sec",
-        "csc",
-        "arcsin",
-        "arccos",
-        "arctan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "log",
-        "ln",
-        "lg",
-        "exp",
-        "max",
-        "min",
-        "gcd",
-        "lcm",
-        "mod",
-        "pi",
-        "sqrt",
-        "inf",
-        "sup",
-        "deg",
-        "det",
-        "dim",
-        "or",
-        "and",
-        "frac",
-        "dfrac",
-        "binom",
-        "circ",
-        "infty",
-        "cup",
-        "cap",
-        "in",
-        "le",
-        "ge",
-        "ne",
-        "pm",
-        "mp",
-        "theta",
-        "alpha",
-        "beta",
-        "gamma",
-        "cdot",
-        "times",
-        "phi",
-        "lambda",
-        "cm",
-        "mm",
-        "km",
-        "kg",
-        "ft",
-        "lb",
-        "lbs",
-        "mph",
-        "dx",
-        "dy",
-        "rad",
-        "floor",
-        "ceil",
-        "infinity",
-        "union",
-    ]
+from tasks.domain.number_words import number_in_words
+
+#: Runs of letters that are mathematics although they look like words.
+_FUNCTION = re.compile(
+    "sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|sinh|cosh|tanh|log|ln|lg|exp|max|min|gcd|lcm|mod|pi|sqrt|inf|sup|deg"
+    "|det|dim|or|and|frac|dfrac|binom|circ|infty|cup|cap|in|le|ge|ne|pm|mp|theta|alpha|beta|gamma|cdot|times|phi|lambda"
+    "|cm|mm|km|kg|ft|lbs?|mph|dx|dy|rad|floor|ceil|infinity|union"
 )
-_SHORT = frozenset(
-    [
-        "is",
-        "it",
-        "of",
-        "to",
-        "so",
-        "we",
-        "by",
-        "no",
-        "if",
-        "at",
-        "an",
-        "as",
-        "be",
-        "my",
-        "he",
-        "on",
-        "up",
-        "do",
-        "go",
-        "us",
-        "me",
-        "the",
-        "for",
-        "are",
-        "was",
-        "has",
-        "had",
-        "not",
-        "but",
-        "you",
-        "all",
-        "any",
-        "can",
-        "its",
-        "our",
-        "one",
-        "two",
-        "six",
-        "ten",
-        "get",
-        "let",
-        "set",
-        "sum",
-        "yes",
-        "day",
-        "odd",
-        "new",
-        "per",
-        "way",
-        "how",
-        "who",
-        "why",
-        "out",
-        "use",
-        "box",
-        "red",
-        "top",
-        "bit",
-        "own",
-        "now",
-        "off",
-        "end",
-        "few",
-        "may",
-    ]
+#: Short words; any other run of two or three letters is a product or the name of a segment.
+_SHORT = re.compile(
+    "is|it|of|to|so|we|by|no|if|at|an|as|be|my|he|on|up|do|go|us|me|the|for|are|was|has|had|not|but|you|all|any|can|its"
+    "|our|one|two|six|ten|get|let|set|sum|yes|day|odd|new|per|way|how|who|why|out|use|box|red|top|bit|own|now|off|end"
+    "|few|may"
 )
 _TEXT_COMMAND = re.compile(r"\\(?:text|textrm|textbf|textit|mbox|hbox|mathrm|operatorname) ?\{([^{}]*)\}")
 _COMMAND = re.compile(r"\\(?:begin|end) ?\{[a-z]+\*?\}|\\[A-Za-z]+")
@@ -159,10 +34,10 @@ def prose_words(text: str) -> list[str]:
 
 def _is_word(run: str) -> bool:
     low = run.lower()
-    if low in _FUNCTIONS:
+    if _FUNCTION.fullmatch(low):
         return False
     if len(run) <= 3:
-        return low in _SHORT
+        return bool(_SHORT.fullmatch(low))
     return not run.isupper() and bool(re.search(r"[aeiouy]", low)) and len(set(low)) > 2
 
 
@@ -182,70 +57,14 @@ def _sentence(text: str) -> bool:
     )
 
 
-_UNITS = {w: n for n, w in enumerate(
-    ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"])}  # fmt: skip
-_TENS = {
-    w: 10 * n
-    for n, w in enumerate(["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"], start=2)
-}
-_SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12}
-_PARTS = {"half": 2, "halves": 2, "third": 3, "thirds": 3, "quarter": 4, "quarters": 4, "fourth": 4, "fourths": 4,
-          "fifth": 5, "fifths": 5, "sixth": 6, "sixths": 6, "seventh": 7, "sevenths": 7, "eighth": 8, "eighths": 8,
-          "ninth": 9, "ninths": 9, "tenth": 10, "tenths": 10}  # fmt: skip
-
-
-def number_in_words(text: str) -> Fraction | None:
-    """The number that English words spell, or null.
-
-    >>> number_in_words("twenty-one"), number_in_words("minus two thirds"), number_in_words("3 dozen")
-    (Fraction(21, 1), Fraction(-2, 3), Fraction(36, 1))
-    """
-    words = re.sub(r"[-,]", " ", text.lower()).split()
-    if not words or len(words) > 20:
-        return None
-    sign = -1 if words[0] in ("minus", "negative") else 1
-    words = [w for w in (words[1:] if sign < 0 else words) if w != "and"]
-    if words and words[-1] in _PARTS:
-        top = _cardinal(words[:-1]) if words[:-1] not in ([], ["a"]) else 1
-        return None if top is None else sign * Fraction(top, _PARTS[words[-1]])
-    whole = _cardinal([w if w != "a" else "one" for w in words])
-    return None if whole is None else sign * Fraction(whole)
-
-
-def _cardinal(words: list[str]) -> Fraction | None:
-    total, current, seen = Fraction(0), Fraction(0), False
-    last = 10**15
-    for word in words:
-        if word in _UNITS or word in _TENS:
-            value = Fraction(_UNITS.get(word, _TENS.get(word, 0)))
-            if seen and not (last in (100, 1000, 10**6, 10**9, 10**12) or (last == 10 and 0 < value < 10)):
-                return None
-            current += value
-            last = 10 if word in _TENS else 1
-        elif word in _SCALES:
-            scale = _SCALES[word]
-            if not seen:
-                current = Fraction(1)
-            if scale in (100, 12):
-                current *= scale
-            else:
-                total, current = total + current * scale, Fraction(0)
-            last = scale
-        elif re.fullmatch(r"\d+(\.\d+)?", word) and not seen:
-            current, last = Fraction(word), 1
-        else:
-            return None
-        seen = True
-    return total + current if seen and not all(re.fullmatch(r"[\d.]+", w) for w in words) else None
-
-
 _COMPARATIVES = (
     (
         r"\b(?:is )?(?:at least|no less than|not less than|no fewer than|greater than or equal to|a minimum of)\b",
         r" \\ge ",
     ),
     (
-        r"\b(?:is )?(?:at most|no more than|not more than|not greater than|less than or equal to|up to|a maximum of)\b",
+        r"\b(?:is )?(?:at most|no more than|not more than|not greater than|less than or equal to|up to"
+        r"|a maximum of)\b",
         r" \\le ",
     ),
     (r"\b(?:is )?(?:strictly )?(?:less|fewer|smaller) than\b|\bbelow\b|\bunder\b", " < "),
@@ -255,16 +74,19 @@ _COMPARATIVES = (
     (r"\b(?:is |are )?not equal to\b|\bdoes not equal\b|\bother than\b", r" \\ne "),
 )
 _NEGATION = re.compile(
-    r"[(,;]?\s*\b(?:and (?:is )?not|but not|not|rather than|instead of|isn't|is not|aren't|can ?not be|can't be|never|anything but"
+    r"[(,;]?\s*\b(?:and (?:is )?not|but not|not|rather than|instead of|isn't|is not|aren't|can ?not be|can't be"
+    r"|never|anything but"
     r"|won't be|n't)\b\s*(?:equal to )?(?P<what>\$[^$]*\$|\\\(.*?\\\)|[^\s,();]+)\)?",
     re.I,
 )
 _HEDGE = re.compile(
-    r"\b(?:probably|perhaps|maybe|possibly|likely|i think(?: that)?|i believe(?: that)?|i guess|approximately|about|roughly|exactly"
+    r"\b(?:probably|perhaps|maybe|possibly|likely|i think(?: that)?|i believe(?: that)?|i guess|approximately"
+    r"|about|roughly|exactly"
     r"|precisely|only|just|simply|either|clearly|indeed|i'm sure|certainly)\b,?", re.I)  # fmt: skip
 _EXPLANATION = re.compile(
     r"[(\[]\s*(?:since|because|as|where|which|i\.?e\.?|e\.?g\.?|note|by|from|using|check|see|after|when)\b[^)\]]*[)\]]"
-    r"|,?\s*\b(?:because|since|due to|which (?:is|can|equals|means)|by the|for (?:all|every|each|any)\b|where \b|as (?:required|desired|claimed|shown|there|we)\b"
+    r"|,?\s*\b(?:because|since|due to|which (?:is|can|equals|means)|by the|for (?:all|every|each|any)\b|where \b"
+    r"|as (?:required|desired|claimed|shown|there|we)\b"
     r"|as a result|so that).*",
     re.I | re.S,
 )

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from tasks.domain.comparison import NeedsSymbolic, exact_same
 from tasks.domain.grading import GRADER_VERSION, Verdict, grade_region, region_of
+from tasks.domain.leaves import NeedsSymbolic, exact_same
 from tasks.domain.overrides import Overrides
 from tasks.domain.scaffolds import SCAFFOLDS
 

@@ -27,7 +27,7 @@ def load_problems(files: Iterable[tuple[Path, str, str | None]], limit: int | No
 
 
 def read_problems(path: Path, name: str, only: str | None = None) -> list[Row]:
-    """Rows of one JSONL or Parquet file. Fields: problem, gold, optional uid or source_id, source, year, level, subject."""
+    """Rows of a JSONL or Parquet file: problem, gold; optional uid or source_id, source, year, level, subject."""
     records = _parquet(path) if path.suffix.lower() == ".parquet" else _jsonl(path)
     rows: list[Row] = []
     seen: dict[str, str] = {}
@@ -103,7 +103,7 @@ def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path, partitioning=None)
+        table = pq.ParquetFile(path).read()
     except (pa.ArrowInvalid, OSError) as error:
         raise UserError(f"{path}: is not a readable Parquet file ({str(error).splitlines()[0][:100]})") from None
     missing = [field for field in ("problem", "gold") if field not in table.column_names]

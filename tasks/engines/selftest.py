@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tasks.domain.grader_cases import ANSWERS, COMPLETIONS, VERDICTS
+from tasks.domain.grader_cases import ANSWERS, VERDICTS
+from tasks.domain.grader_completions import COMPLETIONS
 from tasks.domain.grading import Verdict
 from tasks.domain.scaffolds import PANEL, THINKING
 from tasks.engines.graders import GradeItem, Graders
