@@ -6,14 +6,26 @@ from pathlib import Path
 
 import click
 
+
+class Root(click.ParamType):
+    """A folder, or s3://bucket/prefix: then the folder of its working copy."""
+
+    name = "folder or s3://bucket/prefix"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        from storage.roots import root_folder
+
+        return value if isinstance(value, Path) else root_folder(str(value))
+
+
 #: Where artifacts and ledger live.
 root = click.option(
     "--root",
-    type=click.Path(path_type=Path),
+    type=Root(),
     default=Path(".varband"),
     envvar="VARBAND_ROOT",
     show_default=True,
-    help="Store of artifacts and ledger: a folder.",
+    help="Store of artifacts and ledger: a folder, or s3://bucket/prefix.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output, for scripts.")
 budget = click.option(

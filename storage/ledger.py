@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from storage.errors import UserError
 from storage.fingerprint import fingerprint
+from storage.mirror import mirror_of
 from storage.sql import query
 
 ABOUT = "about.json"
@@ -40,12 +41,15 @@ class Account:
 class Ledger:
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root)
+        self._mirror = mirror_of(self.root)
 
     def folder(self, account: Account) -> Path:
         return self.root / "ledger" / account.policy / account.sampling
 
     def shards(self, account: Account) -> list[Path]:
         """Oldest first: the name starts with the time of writing."""
+        if self._mirror:
+            self._mirror.sync(f"ledger/{account.policy}/{account.sampling}")
         return sorted(self.folder(account).glob("shard-*.parquet"))
 
     def append(self, account: Account, rows: pa.Table, about: dict[str, object]) -> Path:
@@ -62,6 +66,8 @@ class Ledger:
                 os.fsync(handle.fileno())
             target = folder / f"shard-{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.parquet"
             os.rename(aside, target)
+            if self._mirror:
+                self._mirror.push(target)
             return target
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT):
@@ -112,6 +118,8 @@ class Ledger:
 
     def accounts(self) -> list[tuple[Account, dict[str, object]]]:
         """Every account with what is known of it."""
+        if self._mirror:
+            self._mirror.sync("ledger")
         found = sorted((self.root / "ledger").glob(f"*/*/{ABOUT}"))
         return [(Account(p.parent.parent.name, p.parent.name), orjson.loads(p.read_bytes())) for p in found]
 

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from storage.artifacts import Ref
 from storage.errors import UserError
+from storage.mirror import mirror_of
 
 #: A run whose process has not been heard of for this long is shown as crashed.
 SILENCE_SECONDS = 90.0
@@ -102,6 +103,7 @@ def run_path(root: Path, name: str) -> Path:
 
 def read_run(root: Path, name: str) -> Run:
     path = run_path(root, name)
+    _sync(root)
     try:
         return Run.model_validate_json(path.read_bytes())
     except FileNotFoundError:
@@ -118,10 +120,13 @@ def write_run(root: Path, run: Run) -> None:
     aside = path.with_suffix(f".{uuid.uuid4().hex}.tmp")
     aside.write_text(run.model_dump_json(indent=1))
     os.replace(aside, path)
+    if mirror := mirror_of(root):
+        mirror.push(path)
 
 
 def all_runs(root: Path) -> list[Run]:
     """Newest first. A record that cannot be read is left out."""
+    _sync(root)
     found = []
     for path in (root / "runs").glob("*.json"):
         try:
@@ -156,6 +161,11 @@ def beating(beat: Callable[[], None], every: float = BEAT_SECONDS) -> Iterator[N
     finally:
         over.set()
         thread.join()
+
+
+def _sync(root: Path) -> None:
+    if mirror := mirror_of(root):
+        mirror.sync("runs", changing=True)
 
 
 def _alive(pid: int) -> bool:

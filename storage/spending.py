@@ -15,6 +15,7 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 
+from storage.mirror import mirror_of
 from storage.runs import Amounts, run_path
 from storage.sql import query
 
@@ -58,6 +59,8 @@ class Journal:
             handle.writelines(orjson.dumps(asdict(charge)) + b"\n" for charge in charges)
             handle.flush()
             os.fsync(handle.fileno())
+        if mirror := mirror_of(self.root):
+            mirror.push(self.path)
 
     def spent(self) -> Amounts:
         """Everything that the run ever paid, whichever process did."""
@@ -71,6 +74,8 @@ class Journal:
 def charges(root: Path, run: str | None = None) -> pa.Table:
     """Every charge of one run, or of all. Schema: SPENDING. A line torn by a crash is left out."""
     rows = []
+    if mirror := mirror_of(root):
+        mirror.sync("spending")
     for path in sorted((root / "spending").glob(f"{run or '*'}/*.jsonl")):
         for line in path.read_bytes().splitlines():
             try:

@@ -23,6 +23,7 @@ from storage.artifacts import Ref
 from storage.errors import UserError
 from storage.fingerprint import file_digest
 from storage.manifest import FORMAT, FileEntry, Manifest, Provenance, Recipe, parse_manifest
+from storage.mirror import Mirror, mirror_of
 
 DATA, MANIFEST, FILES = "data.parquet", "manifest.json", "files"
 
@@ -41,6 +42,7 @@ class Store:
 
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root)
+        self._mirror = mirror_of(self.root)
         self._verified: dict[Ref, Manifest] = {}
         self._stamps: dict[Ref, int] = {}
 
@@ -72,6 +74,8 @@ class Store:
     def has(self, ref: Ref) -> bool:
         """Is the artifact there, whole and uncorrupted? Every file's size and sha256 is checked once per process."""
         manifest_path = self.path(ref) / MANIFEST
+        if self._mirror:
+            self._mirror.refresh(ref)
         try:
             stamp = manifest_path.stat().st_mtime_ns
         except OSError:
@@ -114,6 +118,8 @@ class Store:
 
     def refs(self, kind: str | None = None) -> list[Ref]:
         """Every artifact that has a manifest, sorted. Does not verify."""
+        if self._mirror:
+            self._mirror.refresh_rows()
         found = []
         for folder in sorted(self.root.iterdir()) if self.root.is_dir() else []:
             if folder.name.startswith((".", "ledger")) or not folder.is_dir() or kind not in (None, folder.name):
@@ -152,6 +158,8 @@ class Store:
             shutil.rmtree(aside, ignore_errors=True)
 
     def _publish(self, aside: Path, ref: Ref) -> None:
+        if self._mirror and not self._won(self._mirror, aside, ref):
+            return
         target = self.path(ref)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -165,8 +173,20 @@ class Store:
             os.rename(aside, target)
         _sync(target.parent)
 
+    def _won(self, mirror: Mirror, aside: Path, ref: Ref) -> bool:
+        """Publish on object storage first. Of racing writers the first wins, unless what it made is stale."""
+        if mirror.publish(aside, ref, over=None):
+            return True
+        mirror.refresh(ref, now=True)
+        if self.fresh(ref):
+            return False
+        over = mirror.token(ref)
+        return mirror.publish(aside, ref, over=over) or self._won(mirror, aside, ref)
+
     def delete(self, ref: Ref) -> None:
         """Remove one artifact: renamed away first, so that nobody sees half of it."""
+        if self._mirror:
+            self._mirror.delete(ref)
         grave = self.scratch / f"deleted-{ref}-{uuid.uuid4().hex}"
         grave.parent.mkdir(parents=True, exist_ok=True)
         os.rename(self.path(ref), grave)

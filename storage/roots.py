@@ -1,0 +1,60 @@
+"""Where artifacts and ledger live: a folder (local disk, NFS), or `s3://bucket/prefix` with a working copy in a folder.
+
+Everything else in the house sees a folder. One that is the working copy of an object-storage root says so in a file,
+and `storage.mirror` keeps the two together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from storage.errors import UserError
+
+#: In a working copy: the address of what it is a copy of.
+ADDRESS = ".mirror"
+BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+PREFIX = re.compile(r"[A-Za-z0-9._=-]+(/[A-Za-z0-9._=-]+)*")
+
+
+def root_folder(text: str) -> Path:
+    """The folder to work in for a root as somebody wrote it.
+
+    Errors: UserError for an address that is none. Keys and passwords never belong into it.
+    """
+    if "\0" in text or not text.strip():
+        raise UserError(f"--root {text[:80]!r}: no folder can have this name")
+    if "://" not in text:
+        return Path(text)
+    parts = urlsplit(text)
+    prefix = parts.path.strip("/")
+    wrong = parts.scheme != "s3" or parts.query or parts.fragment or "@" in parts.netloc
+    if wrong or not BUCKET.fullmatch(parts.netloc) or (prefix and not _plain(prefix)):
+        raise UserError(
+            "--root: an object-storage root is s3://bucket/prefix with plain names; credentials and endpoint come from"
+            " the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL_S3)"
+        )
+    address = f"s3://{parts.netloc}/{prefix}".rstrip("/")
+    digest = hashlib.sha256(address.encode()).hexdigest()[:12]
+    home = Path(os.environ.get("VARBAND_CACHE", Path.home() / ".cache" / "varband"))
+    folder = home / "roots" / f"{parts.netloc}-{digest}"
+    folder.mkdir(parents=True, exist_ok=True)
+    aside = folder / f"{ADDRESS}.{os.getpid()}"
+    aside.write_text(address)
+    os.replace(aside, folder / ADDRESS)
+    return folder
+
+
+def _plain(prefix: str) -> bool:
+    return PREFIX.fullmatch(prefix) is not None and not {".", ".."} & set(prefix.split("/"))
+
+
+def address_of(folder: Path) -> str | None:
+    """The object-storage address that a folder is a working copy of; null for a root of its own."""
+    try:
+        return (folder / ADDRESS).read_text().strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return None

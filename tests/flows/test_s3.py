@@ -1,0 +1,236 @@
+"""An artifact root on object storage: a real S3 protocol server, two workers in processes, one killed half way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import urlopen
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.artifacts import Ref
+from storage.errors import UserError
+from storage.ledger import Account, Ledger
+from storage.manifest import Provenance, Recipe
+from storage.mirror import _inside
+from storage.roots import address_of, root_folder
+from storage.runs import Run, all_runs, now, write_run
+from storage.spending import Charge, Journal, charges
+from storage.store import Payload, Store
+
+REPO = Path(__file__).resolve().parents[2]
+REF, CHILD = Ref("toy", "0123456789abcdef"), Ref("toychild", "fedcba9876543210")
+RECIPE = Recipe(stage="toy", version=1, arguments={}, inputs={})
+PROVENANCE = Provenance(
+    created="2026-01-01T00:00:00+00:00", seconds=0, code="x", python="3", packages={}, hardware="cpu", command="test"
+)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        for _ in range(240):
+            try:
+                with urlopen(f"http://127.0.0.1:{port}/moto-api/", timeout=1):
+                    break
+            except OSError:
+                time.sleep(0.25)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def bucket(server: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """A fresh bucket; credentials and endpoint come from the environment, as in production."""
+    for name, value in {
+        "AWS_ENDPOINT_URL_S3": server, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    import s3fs
+
+    name = f"varband-{abs(hash(request.node.name)) % 10**9}-{os.getpid()}"
+    s3fs.S3FileSystem().mkdir(name)
+    return f"s3://{name}/team/root"
+
+
+def machine(bucket: str, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """The store as another machine sees it: its own working copy."""
+    monkeypatch.setenv("VARBAND_CACHE", str(tmp_path / name))
+    store = Store(root_folder(bucket))
+    store.prepare()
+    return store
+
+
+def forget(store: Store) -> None:
+    assert store._mirror is not None
+    store._mirror._heard.clear()
+
+
+def write(store: Store, value: int, files: Path | None = None, ref: Ref = REF, recipe: Recipe = RECIPE) -> None:
+    store.write(ref, Payload(pa.table({"n": [value]}), files), recipe, PROVENANCE)
+
+
+def test_what_one_machine_makes_another_reads(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = (machine(bucket, tmp_path, name, monkeypatch) for name in "ab")
+    (files := tmp_path / "out").mkdir()
+    (files / "adapter.bin").write_bytes(b"weights")
+    assert not b.has(REF)
+    write(a, 1, files)
+    forget(b)
+    assert b.fresh(REF) and b.read(REF).to_pydict() == {"n": [1]}
+    assert (b.files(REF) / "adapter.bin").read_bytes() == b"weights"
+    assert b.refs() == [REF]
+
+
+def test_of_two_writers_the_first_wins_and_both_see_one_making(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = (machine(bucket, tmp_path, name, monkeypatch) for name in "ab")
+    write(a, 1)
+    write(b, 2)
+    assert a.read(REF) == b.read(REF) == pa.table({"n": [1]})
+    assert a.manifest(REF).token == b.manifest(REF).token
+
+
+def test_deleted_on_one_machine_is_gone_on_all_and_made_again_with_what_follows(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = (machine(bucket, tmp_path, name, monkeypatch) for name in "ab")
+    recipe = Recipe(stage="child", version=1, arguments={}, inputs={"toy": [str(REF)]})
+    write(a, 1)
+    write(a, 10, ref=CHILD, recipe=recipe)
+    assert b.fresh(CHILD)
+    a.delete(REF)
+    forget(b)
+    assert not b.has(REF) and not b.fresh(CHILD)
+    write(b, 2)
+    assert b.has(CHILD) and not b.fresh(CHILD), "what follows from a remade artifact is stale"
+    write(b, 20, ref=CHILD, recipe=recipe)
+    forget(a)
+    assert a.fresh(CHILD) and a.read(CHILD).to_pydict() == {"n": [20]}
+
+
+def test_a_damaged_working_copy_is_fetched_again(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = (machine(bucket, tmp_path, name, monkeypatch) for name in "ab")
+    write(a, 1)
+    assert b.has(REF)
+    (b.path(REF) / "data.parquet").unlink()
+    forget(b)
+    assert Store(b.root).has(REF)
+
+
+def test_ledger_charges_and_runs_are_shared(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = (machine(bucket, tmp_path, name, monkeypatch) for name in "ab")
+    account = Account.of("policy", "sampling")
+    rows = pa.table({"problem_id": ["p"], "rollout": pa.array([0], pa.int32())})
+    Ledger(a.root).append(account, rows, {"arm": "x"})
+    assert Ledger(b.root).keys(account) == {("p", 0)}
+    Journal(a.root, "demo-1").enter([Charge(time=now(), ref="r", kind="rollouts", title="t", tokens=5)])
+    assert charges(b.root)["tokens"].to_pylist() == [5]
+    run = Run(id="demo-1", profile="demo", request={}, state="running", started=now(), heartbeat=now(), host="h", pid=1)
+    write_run(a.root, run)
+    assert [r.id for r in all_runs(b.root)] == ["demo-1"]
+    write_run(b.root, run.model_copy(update={"state": "parked"}))
+    assert [r.state for r in all_runs(a.root)] == ["parked"]
+
+
+WORKER = """
+import sys, time, uuid
+from pathlib import Path
+import pyarrow as pa
+sys.path.insert(0, sys.argv[1])
+from storage.ledger import Account, Ledger
+from storage.roots import root_folder
+from storage.store import Payload, Store
+from tasks.engines.toolbox import Toolbox
+from tasks.stage import Session, ledger, session, stage
+
+@stage("toy", version=1)
+def sample_toy(n: int) -> pa.Table:
+    account, book = Account.of("toy", n), ledger()
+    for i in range(n):
+        if ("p", i) not in book.keys(account):
+            print("sampled", i, flush=True)
+            row = {"problem_id": ["p"], "rollout": pa.array([i], pa.int32()), "value": [i * i]}
+            book.append(account, pa.table(row), {"arm": "toy"})
+            time.sleep(0.05)
+    return book.read(account).sort_by("rollout")
+
+store = Store(root_folder(sys.argv[2]))
+store.prepare()
+with session(Session(store, Toolbox())):
+    ref = sample_toy(12)
+print("done", ref, store.read(ref)["value"].to_pylist(), flush=True)
+"""
+
+
+def start_worker(bucket: str, cache: Path) -> subprocess.Popen[str]:
+    environment = {**os.environ, "VARBAND_CACHE": str(cache)}
+    return subprocess.Popen(
+        [sys.executable, "-c", WORKER, str(REPO), bucket], env=environment, stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_a_worker_killed_half_way_is_taken_over_and_nothing_is_sampled_twice(bucket: str, tmp_path: Path) -> None:
+    first = start_worker(bucket, tmp_path / "first")
+    assert first.stdout is not None
+    before = []
+    for line in first.stdout:
+        before.append(line.split()[1])
+        if len(before) == 5:
+            first.send_signal(signal.SIGKILL)
+            break
+    before += [line.split()[1] for line in first.stdout]
+    first.wait()
+    second, third = (start_worker(bucket, tmp_path / name) for name in ("second", "third"))
+    said = [worker.communicate(timeout=120)[0].split("\n") for worker in (second, third)]
+    assert [w.returncode for w in (second, third)] == [0, 0]
+    squares = str([i * i for i in range(12)])
+    assert all(lines[-2].endswith(squares) for lines in said), "both read the same artifact"
+    sampled_later = [line.split()[1] for lines in said for line in lines if line.startswith("sampled")]
+    assert set(before[:4]).isdisjoint(sampled_later), "rollouts that were durable before the kill were sampled again"
+    assert set(before) | set(sampled_later) == {str(i) for i in range(12)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["gs://b/p", "s3://", "s3://B_/x", "s3://b/../x", "s3://key:secret@bucket/x", "s3://bucket/a?x=1", "\0", " ", "s3://bucket//"
+     "..//x"],
+)  # fmt: skip
+def test_an_address_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(UserError) as error:
+        root_folder(text)
+    assert "secret" not in str(error.value)
+
+
+def test_a_folder_is_no_working_copy(tmp_path: Path) -> None:
+    assert root_folder(str(tmp_path)) == tmp_path and address_of(tmp_path) is None
+
+
+@given(st.text(max_size=40))
+def test_no_name_from_the_bucket_leaves_the_root(name: str) -> None:
+    root = Path("/some/root")
+    try:
+        inside = _inside(name)
+    except UserError:
+        return
+    assert (root / inside).resolve().is_relative_to(root)
