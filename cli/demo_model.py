@@ -1,0 +1,49 @@
+"""`varband demo-model`: makes the demo's base model again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from storage.errors import UserError
+
+
+@click.command("demo-model")
+@click.argument("out", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--steps", type=click.IntRange(min=1), help="Optimiser steps; the committed checkpoint's number unless given.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the weights and of the data.")
+@click.option("--threads", type=click.IntRange(min=1), default=2, show_default=True, help="CPU threads: part of the result.")
+@click.option("--force", is_flag=True, help="Write over a model that is already there.")
+def demo_model(out: Path, steps: int | None, seed: int, threads: int, force: bool) -> None:
+    """Pretrain the demo's base model into the folder OUT, measure it and write its model card. About five CPU-minutes."""
+    if (out / "model.safetensors").exists() and not force:
+        raise UserError(f"{out}: a model is there already; name another folder, or write over it with --force")
+    from tasks.engines.quiet import quiet_libraries
+
+    quiet_libraries()
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from tasks.engines.demo_card import measure, write_card
+    from tasks.engines.pretrain import PretrainConfig, pretrain
+
+    config = replace(PretrainConfig(), seed=seed)
+    config = replace(config, steps=steps) if steps else config
+    console = Console(stderr=True, highlight=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[loss]}"),
+               TimeRemainingColumn())  # fmt: skip
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("pretraining", total=config.steps, loss="")
+        made = pretrain(
+            config, out, threads, lambda step, loss: bar.update(task, completed=step, loss=f"{loss:.3f} nats a token")
+        )
+    measured = measure(out, progress=lambda arm: console.print(f"measuring {arm}"))
+    given = (f" --steps {steps}" if steps else "") + (f" --seed {seed}" if seed else "")
+    given += f" --threads {threads}" if threads != 2 else ""
+    write_card(out, config, made, measured, f"varband demo-model {out.as_posix()}{given}")
+    for m in measured:
+        click.echo(f"{m.arm:<11} pass@1 {m.pass_at_1:.3f}  bands {m.all_zero}/{m.variance}/{m.all_one}"
+                   f"  tokens {m.mean_tokens:.1f}")  # fmt: skip
+    click.echo(f"model: {out}")
