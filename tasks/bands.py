@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from storage.errors import UserError
 from storage.schemas import BANDS
@@ -54,8 +54,11 @@ def crosstab_of(bands: pa.Table, train_group_size: int) -> pa.Table:
     sources = ["all", *sorted(set(bands["source"].to_pylist()))]
     for arm in arms:
         for source in sources:
-            part = bands.filter(pc.equal(bands["arm"], arm))
-            part = part if source == "all" else part.filter(pc.equal(part["source"], source))
+            part = query(
+                "select group_size, num_correct from bands where arm = $arm and ($source = 'all' or source = $source)",
+                {"arm": arm, "source": source},
+                bands=bands,
+            )
             counts = list(zip(part["group_size"].to_pylist(), part["num_correct"].to_pylist(), strict=True))
             rows += [{"arm": arm, "source": source} | row for row in expectations(counts, train_group_size)]
     for arm, other in combinations(arms, 2):
@@ -70,7 +73,7 @@ CROSSTAB = pa.schema(
 )  # fmt: skip
 
 
-def _counts(bands: pa.Table) -> list[dict[str, object]]:
+def _counts(bands: pa.Table) -> list[dict[str, Any]]:
     """Problems by arm, source and band; a band without a problem is a row with 0."""
     return query(
         """
@@ -89,7 +92,7 @@ def _counts(bands: pa.Table) -> list[dict[str, object]]:
     ).to_pylist()
 
 
-def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, object]]:
+def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, Any]]:
     cells = query(
         """
         select a.band, b.band as other_band, count(*) as count from bands a join bands b using (problem_id)
@@ -103,7 +106,7 @@ def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, object]]:
     if n == 0:
         return [both | {"question": "cell", "reason": "the two arms have no problem in common"}]
     table = [[at.get((a, b), 0) for b in BAND_NAMES] for a in BAND_NAMES]
-    rows: list[dict[str, object]] = [
+    rows: list[dict[str, Any]] = [
         both | {"question": "cell", "band": a, "other_band": b, "count": table[i][j], "estimate": table[i][j] / n}
         for i, a in enumerate(BAND_NAMES)
         for j, b in enumerate(BAND_NAMES)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from storage.errors import UserError
 from storage.sql import query
@@ -54,7 +54,7 @@ def diversity_of(embeddings: pa.Table) -> pa.Table:
 NUMBERS = ("num_tokens", "num_chars", "coverage")
 
 
-def _group(vectors_ND: np.ndarray, correct_N: np.ndarray, numbers: dict[str, np.ndarray]) -> dict[str, object]:
+def _group(vectors_ND: np.ndarray, correct_N: np.ndarray, numbers: dict[str, np.ndarray]) -> dict[str, Any]:
     n, tokens_N = len(vectors_ND), numbers["num_tokens"]
     found = estimators.mean_pairwise_distance(vectors_ND)
     tokens, chars = float(tokens_N.mean()), float(numbers["num_chars"].mean())
@@ -74,10 +74,10 @@ def _group(vectors_ND: np.ndarray, correct_N: np.ndarray, numbers: dict[str, np.
 def matrix(vectors: pa.ChunkedArray) -> np.ndarray:
     """(N, D) of a list column. Errors: UserError for vectors of unequal length or numbers that are not finite."""
     whole = vectors.combine_chunks()
-    lengths = pc.unique(pc.list_value_length(whole))
+    lengths = np.unique(np.diff(whole.offsets.to_numpy()))
     if len(lengths) != 1:
         raise UserError(f"embeddings have vectors of {len(lengths)} lengths: they are of more than one encoder")
-    flat = pc.list_flatten(whole).to_numpy(zero_copy_only=False)
+    flat = whole.flatten().to_numpy(zero_copy_only=False)
     if not np.isfinite(flat).all():
         raise UserError("embeddings hold numbers that are not finite: embed the traces again")
     return flat.reshape(len(whole), -1)

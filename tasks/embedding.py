@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from storage.schemas import EMBEDDINGS
 from tasks.domain.windows import window_named
@@ -32,7 +31,7 @@ class EncoderSpec:
 
 def embedded(rollouts: pa.Table, vectors_ND: np.ndarray, coverage_N: np.ndarray, window: str) -> pa.Table:
     """Rollouts that have a trace, with their vectors. Schema: EMBEDDINGS."""
-    kept = rollouts.filter(pc.is_valid(rollouts["trace"]))
+    kept = rollouts.filter(rollouts["trace"].is_valid())
     flat = pa.array(np.ascontiguousarray(vectors_ND, np.float32).reshape(-1))
     offsets = pa.array(np.arange(len(vectors_ND) + 1, dtype=np.int32) * vectors_ND.shape[1])
     columns = {name: kept[name] for name in COLUMNS if name != "trace"}
@@ -41,7 +40,7 @@ def embedded(rollouts: pa.Table, vectors_ND: np.ndarray, coverage_N: np.ndarray,
         | {
             "window": pa.array([window] * kept.num_rows, pa.string()),
             "coverage": pa.array(coverage_N, pa.float64()),
-            "num_chars": pc.utf8_length(kept["trace"]).cast(pa.int32()),
+            "num_chars": pa.array([len(t) for t in kept["trace"].to_pylist()], pa.int32()),
             "embedding": pa.ListArray.from_arrays(offsets, flat),
         }
     ).select(EMBEDDINGS.names).cast(EMBEDDINGS)  # fmt: skip

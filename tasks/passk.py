@@ -48,7 +48,8 @@ def curve(groups: pa.Table, arm: str, step: int, source: str, ks: Sequence[int])
         {"arm": arm, "step": step, "source": source},
         groups=groups,
     )
-    return k_curve(*(part[c].to_numpy() for c in part.column_names), ks)
+    problem, policy, size, correct, tokens = (part[c].to_numpy() for c in part.column_names)
+    return k_curve(problem, policy, size, correct, tokens, ks)
 
 
 def passk_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> pa.Table:

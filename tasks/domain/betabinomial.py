@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -61,7 +62,7 @@ def fit(counts: Sequence[tuple[int, int]]) -> BetaBinomial | None:
     return BetaBinomial(float(a), float(b))
 
 
-def expectations(counts: Sequence[tuple[int, int]], group_size: int) -> list[dict[str, object]]:
+def expectations(counts: Sequence[tuple[int, int]], group_size: int) -> list[dict[str, Any]]:
     """Rows of the cross-tab: what a group size of `group_size` would make of these problems.
 
     live_unbiased: mean of c(n−c)·2/(n(n−1)), the chance that two rollouts of a problem differ, without any model.
@@ -87,7 +88,7 @@ def expectations(counts: Sequence[tuple[int, int]], group_size: int) -> list[dic
     return rows
 
 
-def _mean(question: str, band: str | None, values: list[float]) -> dict[str, object]:
+def _mean(question: str, band: str | None, values: list[float]) -> dict[str, Any]:
     """count: problems expected to be live at the training group size; estimate: their share."""
     if not values:
         return {"question": question, "band": band, "n": 0, "reason": "no problem in this band"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +33,7 @@ def compare_columns(tables: Sequence[pa.Table], measures: Sequence[str], draws: 
     adjusted_*: the difference left where log length and accuracy do not differ. p_holm corrects p_t over one family:
     all pairs of one measure, basis and window. Artifacts of the same (arm, step) are replicates: averaged by problem.
     """
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, Any]] = []
     whole = query(
         """
         select arm, step, "window", problem_id, any_value(source) as source,
@@ -59,7 +60,7 @@ def compare_columns(tables: Sequence[pa.Table], measures: Sequence[str], draws: 
 def _compare(
     whole: pa.Table, window: str, measure: str, basis: str, first: tuple[str, int], second: tuple[str, int],
     draws: int, seed: int,
-) -> dict[str, object]:  # fmt: skip
+) -> dict[str, Any]:  # fmt: skip
     name = '"' + measure + '"'
     pairs = query(
         f"""
@@ -77,7 +78,7 @@ def _compare(
     )  # fmt: skip
     column = {c: np.array(pairs[c].to_pylist(), np.float64) for c in pairs.column_names}
     result = asdict(paired(column["x"], column["y"], draws=draws, seed=seed))
-    row: dict[str, object] = {
+    row: dict[str, Any] = {
         "measure": measure, "basis": basis, "window": window, "source": "all", "arm": first[0], "step": first[1],
         "other": second[0], "other_step": second[1], "mean": result.pop("mean_first"),
         "other_mean": result.pop("mean_second"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 
@@ -31,7 +33,7 @@ def weighted_kappa(table: list[list[int]]) -> float | None:
     return None if by_chance == 0 else 1.0 - float((away * t).sum()) / by_chance
 
 
-def band_tests(table: list[list[int]]) -> list[dict[str, object]]:
+def band_tests(table: list[list[int]]) -> list[dict[str, Any]]:
     """McNemar (variance band or not), Stuart-Maxwell (same margins), Bowker (symmetry), weighted kappa.
 
     estimate: the statistic; for McNemar the odds of the discordant problems, null if one side has none.
@@ -41,7 +43,7 @@ def band_tests(table: list[list[int]]) -> list[dict[str, object]]:
 
     t = np.asarray(table)
     only_first, only_second = int(t[1].sum() - t[1, 1]), int(t[:, 1].sum() - t[1, 1])
-    rows: list[dict[str, object]] = [
+    rows: list[dict[str, Any]] = [
         {
             "question": "mcnemar", "band": "variance", "count": only_first + only_second,
             "estimate": only_first / only_second if only_second else None,
@@ -55,7 +57,7 @@ def band_tests(table: list[list[int]]) -> list[dict[str, object]]:
         why = "the two arms band every problem alike"
         rows += [{"question": q, "reason": why} for q in ("stuart_maxwell", "bowker")]
     else:
-        tests = SquareTable(square, shift_zeros=False)
+        tests: Any = SquareTable(square, shift_zeros=False)
         for name, result in (("stuart_maxwell", tests.homogeneity()), ("bowker", tests.symmetry())):
             value = float(result.statistic)
             p = float(chi2.sf(value, result.df))  # statsmodels takes 1 - cdf, which is 0.0 below 1e-16

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
@@ -28,7 +30,7 @@ NUMBERED = """
 """
 
 
-def cost_rows(groups: pa.Table, draws: int, seed: int) -> list[dict[str, object]]:
+def cost_rows(groups: pa.Table, draws: int, seed: int) -> list[dict[str, Any]]:
     """`tokens_per_correct` of each (arm, step) and source: a ratio of sums, so its interval is a bootstrap over
     problems of both sums together. Null where nothing is correct. `truncated` stands beside it."""
     per_problem = query(
@@ -62,7 +64,7 @@ def cost_rows(groups: pa.Table, draws: int, seed: int) -> list[dict[str, object]
     return rows
 
 
-def _ratio(tokens_P: np.ndarray, correct_P: np.ndarray, draws: int, seed: int) -> dict[str, object]:
+def _ratio(tokens_P: np.ndarray, correct_P: np.ndarray, draws: int, seed: int) -> dict[str, Any]:
     if correct_P.sum() == 0:
         return {"reason": "no rollout is correct"}
     drawn = resample_means(np.stack([tokens_P, correct_P], axis=1).astype(np.float64), draws, seed)
@@ -72,7 +74,7 @@ def _ratio(tokens_P: np.ndarray, correct_P: np.ndarray, draws: int, seed: int) -
     return {"estimate": interval.estimate, "low": interval.low, "high": interval.high, "reason": why}
 
 
-def bucket_rows(rollouts: pa.Table, first: tuple[str, int], second: tuple[str, int]) -> list[dict[str, object]]:
+def bucket_rows(rollouts: pa.Table, first: tuple[str, int], second: tuple[str, int]) -> list[dict[str, Any]]:
     """Two policies, `rollout` by rollout as published and `problem` by problem as it should be (mean tokens of the
     problem's rollouts in the bucket), by who is correct. Ratios are other over arm; longer_in counts pairs in which
     the other is longer. p_wilcoxon is given for problems only: rollouts of one problem are no independent pairs.

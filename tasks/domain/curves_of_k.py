@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -27,15 +28,15 @@ class KCurve:
     policies: int
     tokens_per_rollout: float
 
-    def rows(self, ks: Sequence[int], draws: int, seed: int) -> list[dict[str, object]]:
+    def rows(self, ks: Sequence[int], draws: int, seed: int) -> list[dict[str, Any]]:
         """Columns: metric, k, estimate, intervals, n, rollouts, policies, tokens, reason."""
         return [row for metric in METRICS for row in self._rows(metric, ks, draws, seed)]
 
-    def _rows(self, metric: str, ks: Sequence[int], draws: int, seed: int) -> list[dict[str, object]]:
+    def _rows(self, metric: str, ks: Sequence[int], draws: int, seed: int) -> list[dict[str, Any]]:
         values_PK = self.values[metric]
-        known = [i for i in range(len(ks)) if not values_PK.mask[:, i].any()]
+        known = [i for i in range(len(ks)) if not np.ma.getmaskarray(values_PK)[:, i].any()]
         shared = {"metric": metric, "n": len(self.problem_P), "rollouts": self.rollouts, "policies": self.policies}
-        found: dict[int, dict[str, object]] = {}
+        found: dict[int, dict[str, Any]] = {}
         if known:
             estimates, drawn = bootstrap_columns(values_PK.data[:, known], draws, seed)
             low, high = simultaneous(estimates, drawn)
@@ -81,7 +82,7 @@ def bootstrap_columns(values_PV: np.ndarray, draws: int, seed: int) -> tuple[np.
     return values_PV.mean(axis=0), drawn
 
 
-def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: int) -> list[dict[str, object]]:
+def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: int) -> list[dict[str, Any]]:
     """Rows of gap, closure and monotone between two pass@k curves on their common problems."""
     from scipy import stats
 
@@ -91,7 +92,7 @@ def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: i
         return [{"question": "gap", "n": 0, "reason": "no problem in common"}]
     first, second = a.values["pass@k"][in_a], b.values["pass@k"][in_b]
     masked_K = np.ma.getmaskarray(first).any(axis=0) | np.ma.getmaskarray(second).any(axis=0)
-    rows: list[dict[str, object]] = [
+    rows: list[dict[str, Any]] = [
         {"question": "gap", "k": k, "n": n, "reason": f"a problem has fewer than k = {k} rollouts in one of the two"}
         for i, k in enumerate(ks)
         if masked_K[i]
@@ -112,7 +113,7 @@ def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: i
     return sorted(rows, key=lambda r: r["k"]) + _closure(gap_PK, gap_K, drawn_BK, ks[known[-1]])  # type: ignore[arg-type, return-value]
 
 
-def _closure(gap_PK: np.ndarray, gap_K: np.ndarray, drawn_BK: np.ndarray, k_max: int) -> list[dict[str, object]]:
+def _closure(gap_PK: np.ndarray, gap_K: np.ndarray, drawn_BK: np.ndarray, k_max: int) -> list[dict[str, Any]]:
     """How much of the gap at the smallest k is gone at the largest. The sign is that of the first gap, so a gap that
     turns round has closed by more than its size."""
     from scipy import stats

@@ -152,7 +152,7 @@ def distinct_of_k(counts: Sequence[int], k: int) -> float | None:
     """Expected number of distinct answers among k of the n rollouts (rarefaction). Null if n < k.
 
     >>> distinct_of_k([2, 2], 2), distinct_of_k([1], 2) is None
-    (1.6666666666666665, True)
+    (1.6666666666666667, True)
     """
     c = np.asarray(counts, np.int64)
     n = int(c.sum())

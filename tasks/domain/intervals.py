@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -27,8 +28,8 @@ def wilson(successes: int, n: int, level: float = 0.95) -> Interval | None:
 
     if n == 0:
         return None
-    low, high = proportion_confint(successes, n, alpha=1 - level, method="wilson")
-    return Interval(successes / n, float(low), float(high))
+    ends: Any = proportion_confint(successes, n, alpha=1 - level, method="wilson")
+    return Interval(successes / n, float(ends[0]), float(ends[1]))
 
 
 def clopper_pearson(successes: int, n: int, level: float = 0.95) -> Interval | None:
@@ -41,8 +42,8 @@ def clopper_pearson(successes: int, n: int, level: float = 0.95) -> Interval | N
 
     if n == 0:
         return None
-    low, high = proportion_confint(successes, n, alpha=1 - level, method="beta")
-    return Interval(successes / n, float(low), float(high))
+    ends: Any = proportion_confint(successes, n, alpha=1 - level, method="beta")
+    return Interval(successes / n, float(ends[0]), float(ends[1]))
 
 
 def resample_classes(counts_C: np.ndarray, draws: int, seed: int) -> np.ndarray:

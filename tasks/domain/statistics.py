@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -116,14 +117,15 @@ def wilcoxon(d_P: np.ndarray) -> float | None:
     nonzero = d_P[d_P != 0]
     if len(nonzero) == 0:
         return None
-    return float(stats.wilcoxon(nonzero, method="auto").pvalue)
+    result: Any = stats.wilcoxon(nonzero, method="auto")
+    return float(result.pvalue)
 
 
 def equivalent(d_P: np.ndarray, margin: float) -> float | None:
     """TOST: p that the mean difference lies outside ±margin; small means equivalent. Null without spread.
 
     >>> round(equivalent(np.array([0.1, -0.1, 0.05, -0.05]), 1.0), 6)
-    8.8e-05
+    0.000104
     """
     from statsmodels.stats.weightstats import DescrStatsW
 
@@ -150,7 +152,7 @@ def adjust(p_values: Sequence[float | None], method: str) -> list[float | None]:
     out: list[float | None] = [None] * len(p_values)
     if known:
         raw = [p for p in p_values if p is not None]
-        fixed = multipletests(raw, method={"holm": "holm", "bh": "fdr_bh"}[method])[1]
+        fixed: Any = multipletests(raw, method={"holm": "holm", "bh": "fdr_bh"}[method])[1]
         for i, p in zip(known, fixed, strict=True):
             out[i] = float(p)
     return out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
@@ -38,7 +40,7 @@ def accuracy_matrix(groups: pa.Table, arm: str, step: int, source: str) -> tuple
     return values.reshape(policies, len(problems)), problems, sum(part["group_size"])
 
 
-def heldout_rows(groups: pa.Table, draws: int, seed: int) -> list[dict[str, object]]:
+def heldout_rows(groups: pa.Table, draws: int, seed: int) -> list[dict[str, Any]]:
     """`heldout`: mean over problems by arm, step and source. One rollout a problem and one seed: Wilson; else a
     bootstrap over seeds, then problems."""
     keys = query(
@@ -65,7 +67,7 @@ def heldout_rows(groups: pa.Table, draws: int, seed: int) -> list[dict[str, obje
     return rows
 
 
-def gain_rows(groups: pa.Table, draws: int, seed: int) -> list[dict[str, object]]:
+def gain_rows(groups: pa.Table, draws: int, seed: int) -> list[dict[str, Any]]:
     """`gain`: accuracy at every arm's last step minus that at its first, paired by problem. The last step is the
     result, whichever step was best."""
     span = query(
@@ -98,7 +100,7 @@ METRICS = ("reward_mean", "correct_mean", "tag_valid_mean", "live_groups", "entr
            "truncated", "ratio_max", "kl_behaviour", "grad_norm", "all_zero", "variance", "all_one")  # fmt: skip
 
 
-def training_rows(steps: pa.Table) -> list[dict[str, object]]:
+def training_rows(steps: pa.Table) -> list[dict[str, Any]]:
     """`training`: every metric by step, averaged over seeds; low and high are the smallest and largest seed.
     `all_zero`, `variance`, `all_one` are the step's groups by band: how the training pool migrates."""
     metrics = [m for m in METRICS if m in steps.column_names]
@@ -115,12 +117,12 @@ def training_rows(steps: pa.Table) -> list[dict[str, object]]:
 
 
 def with_shares(
-    rows: list[dict[str, object]], training: dict[str, dict[str, int]], exposure: dict[str, dict[str, int]]
-) -> list[dict[str, object]]:
+    rows: list[dict[str, Any]], training: dict[str, dict[str, int]], exposure: dict[str, dict[str, int]]
+) -> list[dict[str, Any]]:
     """Gains beside what share of its training pool, and of the rollout groups it was really trained on, an arm had
     from each source. training, exposure: arm → source → count."""
 
-    def share(counts: dict[str, dict[str, int]], row: dict[str, object]) -> float | None:
+    def share(counts: dict[str, dict[str, int]], row: dict[str, Any]) -> float | None:
         own = counts.get(str(row["arm"]), {})
         total = sum(own.values())
         return (1.0 if row["source"] == "all" else own.get(str(row["source"]), 0) / total) if total else None

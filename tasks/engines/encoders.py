@@ -15,6 +15,7 @@ import numpy as np
 
 from storage.errors import UserError
 from tasks.domain.windows import Window
+from tasks.engines.quiet import quiet_libraries
 
 BATCH_TOKENS = 4096  # padded tokens of one forward pass on a CPU
 
@@ -27,7 +28,7 @@ class SentenceEncoder:
 
     def __init__(self, folder: Path, *, name: str, max_tokens: int, device: str | None = None) -> None:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        quiet_libraries()
         from sentence_transformers import SentenceTransformer
 
         try:
@@ -35,7 +36,8 @@ class SentenceEncoder:
         except (OSError, ValueError) as error:
             raise UserError(f"encoder folder {folder}: not a sentence-transformers model ({error})") from None
         limit = self.model.get_max_seq_length() or max_tokens
-        positions = getattr(self.model[0].auto_model.config, "max_position_embeddings", limit)
+        transformer: Any = self.model[0]
+        positions = getattr(transformer.auto_model.config, "max_position_embeddings", limit)
         if max_tokens > max(limit, positions):
             raise UserError(f"encoder {name} has {positions} positions, but max_tokens={max_tokens} was asked for")
         self.model.max_seq_length = max_tokens
