@@ -1,0 +1,48 @@
+"""The team's window on a store. `varband serve` runs it; it reads artifacts and ledger and changes nothing."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboards.pages import bands, claims, compare, overview, results, traces, training
+from dashboards.pages.parts import root
+from storage.looks import reports
+
+PAGES = {
+    "overview": ("Overview", overview.page),
+    "bands": ("Bands", bands.page),
+    "training": ("Training", training.page),
+    "results": ("Results", results.page),
+    "traces": ("Traces", traces.page),
+    "claims": ("Claims and audit", claims.page),
+    "compare": ("Compare", compare.page),
+}
+
+
+def choose_run() -> None:
+    """The run that every page looks at: kept in the session and in the address."""
+    found = {report.ref: report for report in reports(root())}
+    if not found:
+        return
+    asked = st.query_params.get("run")
+    if asked and asked not in found:
+        st.sidebar.warning(f"No run `{asked[:60]}` in this store; showing the newest.")
+    if "run" not in st.session_state or st.session_state["run"] not in found:
+        st.session_state["run"] = asked if asked in found else next(iter(found))
+    st.sidebar.selectbox("Run", list(found), format_func=lambda ref: found[ref].label, key="run")
+    st.query_params["run"] = st.session_state["run"]
+
+
+def main() -> None:
+    st.set_page_config(page_title="Varband", layout="wide")
+    pages = [
+        st.Page(page, title=title, url_path=name, default=name == "overview") for name, (title, page) in PAGES.items()
+    ]
+    here = st.navigation(pages)
+    st.sidebar.caption(f"store `{root()}`")
+    choose_run()
+    st.title(here.title)
+    here.run()
+
+
+main()

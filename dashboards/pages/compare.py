@@ -1,0 +1,58 @@
+"""Compare: two runs, paired by problem, with intervals."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import streamlit as st
+
+from dashboards import charts
+from dashboards.pages.parts import chosen, remember, root, rows_of, table
+from storage.errors import UserError
+from storage.looks import ask, reports
+
+
+def page() -> None:
+    report = chosen()
+    if report is None:
+        return
+    others = {other.ref: other for other in reports(root()) if other.ref != report.ref}
+    if not others:
+        st.info("There is only one finished run in this store; a second one can be compared with it.")
+        return
+    refs = list(others)
+    asked = st.query_params.get("other")
+    index = refs.index(asked) if asked in others else 0
+    other = st.selectbox("Against", refs, index=index, format_func=lambda ref: others[ref].label)
+    remember(other=other)
+    rows = rows_of("app_compare", other=other)
+    if rows is None:
+        return
+    if rows.num_rows == 0:
+        st.info("The two runs have no held-out problem and arm in common, so nothing can be paired.")
+        return
+    st.subheader("Held-out accuracy, paired by problem", anchor=False)
+    st.caption(f"gain: `{other}` minus `{report.ref}`, mean over problems; 95 % bootstrap over problems.")
+    table(rows)
+    unclear = [f"{row['arm']} {row['phase']}" for row in rows.to_pylist() if row["gain_low"] <= 0 <= row["gain_high"]]
+    if unclear:
+        st.caption(f"Intervals that contain zero: {', '.join(unclear)}.")
+    first, second = rows_of("report_passk"), _passk_of(other)
+    if first is not None and second is not None and first.num_rows and second.num_rows:
+        left, right = st.columns(2)
+        for column, title, some in ((left, report.label, first), (right, others[other].label, second)):
+            with column:
+                st.caption(title)
+                spec = charts.lines(some, "k", "pass_at_k", report.arms, share=True, log_x=True, dash="step")
+                st.vega_lite_chart(spec, width="stretch")
+    differing = rows_of("app_compare_problems", other=other)
+    if differing is not None and differing.num_rows:
+        st.subheader("Problems that differ most", anchor=False)
+        table(differing)
+
+
+def _passk_of(other: str) -> pa.Table | None:
+    try:
+        return ask(root(), other, "report_passk")
+    except UserError as error:
+        st.warning(str(error))
+        return None

@@ -1,0 +1,89 @@
+"""Training: what goes on now, and the steps of finished runs over each other."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import streamlit as st
+
+from dashboards import charts
+from dashboards.pages.parts import chosen, figure, remember, root, table
+from storage.errors import UserError
+from storage.live import live_steps
+from storage.looks import ask, reports
+from storage.runs import runs_table
+from storage.sql import named, query
+
+REFRESH_SECONDS = 3
+MEASURES = ("correct_mean", "reward_mean", "tag_valid_mean", "live_groups", "entropy", "length_mean",
+            "length_cv_within", "truncated", "kl_behaviour", "ratio_max", "grad_norm", "num_tokens")  # fmt: skip
+SHARES = ("correct_mean", "tag_valid_mean", "live_groups", "truncated")
+
+
+def page() -> None:
+    index = MEASURES.index(asked) if (asked := st.query_params.get("measure")) in MEASURES else 0
+    measure = st.selectbox("Measure", MEASURES, index=index, format_func=lambda name: name.replace("_", " "))
+    remember(measure=measure)
+    _now(measure)
+    report = chosen()
+    if report is None:
+        return
+    found = {other.ref: other for other in reports(root())}
+    over = st.multiselect("Runs", list(found), [report.ref], format_func=lambda ref: found[ref].label)
+    steps = _steps(tuple(over), {ref: found[ref].label for ref in over})
+    if steps.num_rows == 0:
+        st.info("Nothing was trained in these runs.")
+    else:
+        st.subheader(measure.replace("_", " "), anchor="steps")
+        _chart(steps, measure, _arms(steps, report.arms), "line" if len(over) > 1 else "seed")
+        st.caption(f"query `app_steps` of {len(set(steps['training'].to_pylist()))} trainings")
+    figure("Held-out accuracy by step", "report_curves", ("curves",),
+           lambda rows: charts.lines(rows, "step", "heldout_rate", report.arms, share=True))  # fmt: skip
+    figure("Gains by source, against exposure", "report_gains", ("curves", "trainings"))
+
+
+def _arms(steps: pa.Table, order: tuple[str, ...]) -> tuple[str, ...]:
+    return (*order, *sorted(set(steps["arm"].to_pylist()) - set(order)))
+
+
+def _chart(steps: pa.Table, measure: str, arms: tuple[str, ...], dash: str) -> None:
+    rows = query(f'select arm, step, "{dash}", "{measure}" from steps where "{measure}" is not null', steps=steps)
+    if rows.num_rows == 0:
+        st.info(f"{measure.replace('_', ' ')} was not measured.")
+        return
+    st.vega_lite_chart(charts.lines(rows, "step", measure, arms, share=measure in SHARES, dash=dash), width="stretch")
+
+
+def _steps(refs: tuple[str, ...], labels: dict[str, str]) -> pa.Table:
+    """Steps of several runs; `line` tells them apart."""
+    tables = []
+    for ref in refs:
+        try:
+            steps = ask(root(), ref, "app_steps")
+        except UserError as error:
+            st.warning(str(error))
+            continue
+        label = pa.array([labels[ref]] * steps.num_rows, pa.string())
+        tables.append(steps.append_column("line", label))
+    return (
+        pa.concat_tables(tables, promote_options="default") if tables else pa.table({"arm": pa.array([], pa.string())})
+    )
+
+
+@st.fragment(run_every=REFRESH_SECONDS)
+def _now(measure: str) -> None:
+    """Runs at work and their trainings so far; looks again every few seconds."""
+    going = query("select * from runs where state = 'running'", runs=runs_table(root()))
+    steps = live_steps(root())
+    if going.num_rows == 0 and steps.num_rows == 0:
+        st.caption("No training is going on.")
+        return
+    st.subheader("Now", anchor="now")
+    for run in going.to_pylist():
+        share = run["stages_done"] / run["stages"] if run["stages"] else 0.0
+        st.progress(
+            min(1.0, share), f"{run['id']} · {run['at'] or 'starting'} · {run['stages_done']} of {run['stages']} stages"
+        )
+    if steps.num_rows:
+        _chart(steps, measure, _arms(steps, ()), "ref")
+        last = query(named("app_live"), steps=steps)
+        table(last)

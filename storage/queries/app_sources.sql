@@ -1,0 +1,1 @@
+select distinct source from pool order by source
