@@ -6,7 +6,9 @@ the last query with the last key, so that a completion sees its group's prompt a
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,31 +100,61 @@ def packed_attention(
 def _variable_length(q: Tensor, k: Tensor, v: Tensor, scaling: float, at: Layout) -> Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
-    groups = q.shape[1] // k.shape[1]
-    k, v = (x.index_select(0, at.key_rows).repeat_interleave(groups, dim=1) for x in (k, v))
-    return varlen_attn(  # type: ignore[return-value]
-        q, k, v, at.starts_q, at.starts_k, at.longest_q, at.longest_k, scale=scaling, window_size=(-1, 0)
-    )
+    k, v = (_to_all_heads(_gather().apply(x, at.key_rows), q.shape[1]) for x in (k, v))
+    usual = math.isclose(scaling, q.shape[-1] ** -0.5)
+    return varlen_attn(
+        q.contiguous(), k, v, at.starts_q, at.starts_k, at.longest_q, at.longest_k, window_size=(-1, 0),
+        **({} if usual else {"scale": scaling}),
+    )  # type: ignore[return-value]  # fmt: skip
 
 
 def _padded(q: Tensor, k: Tensor, v: Tensor, scaling: float, at: Layout) -> Tensor:
     import torch
     from torch.nn.functional import scaled_dot_product_attention
 
-    groups, outs = q.shape[1] // k.shape[1], []
+    outs = []
     for bucket in at.buckets:
         q_b = q[bucket.query_rows].transpose(1, 2)
-        k_b, v_b = (x[bucket.key_rows].transpose(1, 2).repeat_interleave(groups, dim=1) for x in (k, v))
+        k_b, v_b = (_to_all_heads(x[bucket.key_rows], q.shape[1], dim=2).transpose(1, 2) for x in (k, v))
         out = scaled_dot_product_attention(q_b, k_b, v_b, attn_mask=bucket.allowed, scale=scaling)
         outs.append(out.transpose(1, 2).flatten(0, 1))
     assert at.order is not None
     return torch.cat(outs).index_select(0, at.order)
 
 
+def _to_all_heads(x: Tensor, heads: int, dim: int = 1) -> Tensor:
+    """Repeat each key-value head for the query heads that share it."""
+    repeated = x.unsqueeze(dim + 1).expand(*x.shape[: dim + 1], heads // x.shape[dim], x.shape[-1])
+    return repeated.flatten(dim, dim + 1)
+
+
+@cache
+def _gather() -> Any:
+    import torch
+
+    class GatherRows(torch.autograd.Function):
+        """Rows by index. A prompt's rows are read by a whole group: their gradients are summed in float32."""
+
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, rows: Tensor) -> Tensor:
+            ctx.save_for_backward(rows)
+            ctx.shape = x.shape
+            return x.index_select(0, rows)
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor) -> Any:
+            (rows,) = ctx.saved_tensors
+            total = torch.zeros(ctx.shape, dtype=torch.float32, device=grads[0].device)
+            return total.index_add_(0, rows, grads[0].float()).to(grads[0].dtype), None
+
+    return GatherRows
+
+
 def register() -> None:
     """Make the attention known to transformers, with no mask built for it."""
+    import torch
     from transformers import AttentionInterface
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
-    AttentionInterface.register(ATTENTION_NAME, packed_attention)
+    AttentionInterface.register(ATTENTION_NAME, torch.compiler.disable(packed_attention))
     ALL_MASK_ATTENTION_FUNCTIONS.register(ATTENTION_NAME, lambda *_, **__: None)

@@ -10,6 +10,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from typing import Any
 from storage.errors import Parked
 from tasks.domain.curriculum import extra_prompts, prompt_schedule
 from tasks.domain.grpo import LearnerConfig, PromptProblem, StepPlan, TrainRollout, is_live
-from tasks.engines import checkpoints
+from tasks.domain.losses import loss_for
+from tasks.engines import checkpoints, parallel
 from tasks.engines.policy import Execution, Policy
 from tasks.engines.protocols import ServedAdapter
 from tasks.engines.update import Clock, Groups, Updater, group_rewards
@@ -69,6 +71,7 @@ def train(
     Errors: UserError for an unusable base, adapter, checkpoint or configuration, before anything is sampled;
     Interrupted once `stop_requested` says so.
     """
+    loss_for(config)
     schedule = prompt_schedule(problems, config)
     recipe = recipe_hash(base, problems, config, init_adapter)
     saved = checkpoints.latest(workdir / "checkpoints", recipe)
@@ -81,14 +84,16 @@ def train(
     elif init_adapter is not None:
         policy.lora.load(init_adapter)
     done = saved.step if saved is not None else 0
-    adapter = loop.serve(done)
+    loop.serve(done)
     for step in range(done + 1, config.steps + 1):
-        on_step(loop.step(step, schedule[step - 1], adapter))
-        adapter = loop.serve(step)
-    sample(StepPlan(config.steps + 1, (), config.group_size, config.steps, adapter, evaluate=True))
+        on_step(loop.step(step, schedule[step - 1]))
+    loop.sampled(StepPlan(config.steps + 1, (), config.group_size, config.steps, loop.adapter, evaluate=True))
+    loop.written()
     final = workdir / "adapter"
-    shutil.rmtree(final, ignore_errors=True)
-    policy.lora.export(final, base, _float32())
+    if loop.first:
+        shutil.rmtree(final, ignore_errors=True)
+        policy.lora.export(final, base, policy.lora.master.dtype)
+    parallel.wait_for_all()
     kept = [folder for step, folder in loop.served() if step and loop.evaluated(step)]
     return TrainResult(loop.steps, loop.exposure, final, kept)
 
@@ -107,45 +112,72 @@ class _Loop:
     stop_requested: Callable[[], bool]
     steps: list[dict[str, Any]] = field(default_factory=list)
     exposure: list[dict[str, Any]] = field(default_factory=list)
+    adapter: ServedAdapter | None = None
+    writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+    writing: Future[Path] | None = None
+
+    @property
+    def first(self) -> bool:
+        """Whether this process samples and writes; with one process it does."""
+        return parallel.rank_and_world()[0] == 0
 
     def evaluated(self, policy_step: int) -> bool:
         return policy_step % self.config.eval_every == 0 or policy_step == self.config.steps
 
-    def step(self, step: int, problem_ids: tuple[str, ...], adapter: ServedAdapter) -> StepMetrics:
+    def step(self, step: int, problem_ids: tuple[str, ...]) -> StepMetrics:
         clock = Clock()
         with clock.phase("sample"):
-            groups = self._groups(step, problem_ids, adapter)
+            groups = self._groups(step, problem_ids)
         self._check_stop(step, "sampled")
         row = {"seed": self.config.seed, "step": step} | self.updater.update(groups, clock)
         self.steps.append(row)
         self.exposure.extend(self._exposure(step, groups))
-        if step % self.execution.checkpoint_every == 0 or step == self.config.steps:
-            with clock.phase("checkpoint"):
-                state = checkpoints.State(step, self.recipe, self.updater.tensors(), self.steps, self.exposure)
-                checkpoints.save(self.workdir / "checkpoints", state, self.execution.keep_checkpoints)
+        with clock.phase("checkpoint"):
+            if step % self.execution.checkpoint_every == 0 or step == self.config.steps:
+                self._save(step)
         self._check_stop(step, "trained")
+        with clock.phase("sync"):
+            self.serve(step)
         return StepMetrics(row, clock.seconds)
 
-    def _groups(self, step: int, problem_ids: tuple[str, ...], adapter: ServedAdapter) -> Groups:
+    def _save(self, step: int) -> None:
+        """On disk before the next one begins, and before this returns unless checkpoints are asynchronous."""
+        self.written()
+        if not self.first:
+            return
+        state = checkpoints.State(step, self.recipe, self.updater.tensors(), list(self.steps), list(self.exposure))
+        root, keep = self.workdir / "checkpoints", self.execution.keep_checkpoints
+        if self.execution.async_checkpoints:
+            self.writing = self.writer.submit(checkpoints.save, root, state, keep)
+        else:
+            checkpoints.save(root, state, keep)
+
+    def written(self) -> None:
+        """Wait for the checkpoint being written, and raise what went wrong with it."""
+        if self.writing is not None:
+            self.writing.result()
+
+    def _groups(self, step: int, problem_ids: tuple[str, ...]) -> Groups:
         """The step's groups by problem; dead ones are followed by further prompts where resampling is on."""
-        groups = self._sampled(step, problem_ids, adapter, evaluate=self.evaluated(step - 1))
+        groups = self._grouped(step, problem_ids, evaluate=self.evaluated(step - 1))
         wanted, budget = len(problem_ids), self.config.max_extra_groups
         spare = extra_prompts(self.problems, self.config, step, problem_ids) if budget else []
         while spare and budget and (lacking := wanted - self._live(groups)) > 0:
             number = min(lacking, budget, len(spare))
-            groups |= self._sampled(step, tuple(spare[:number]), adapter, evaluate=False)
+            groups |= self._grouped(step, tuple(spare[:number]), evaluate=False)
             spare, budget = spare[number:], budget - number
         return groups
 
     def _live(self, groups: Groups) -> int:
         return sum(is_live(group_rewards(g, self.config)) for g in groups.values())
 
-    def _sampled(
-        self, step: int, problem_ids: tuple[str, ...], adapter: ServedAdapter, *, evaluate: bool
-    ) -> dict[str, list[TrainRollout]]:
-        plan = StepPlan(step, problem_ids, self.config.group_size, step - 1, adapter, evaluate)
+    def sampled(self, plan: StepPlan) -> list[TrainRollout]:
+        return parallel.from_first(self.sample(plan) if self.first else None)
+
+    def _grouped(self, step: int, problem_ids: tuple[str, ...], *, evaluate: bool) -> dict[str, list[TrainRollout]]:
+        plan = StepPlan(step, problem_ids, self.config.group_size, step - 1, self.adapter, evaluate)
         groups: dict[str, list[TrainRollout]] = {problem_id: [] for problem_id in problem_ids}
-        for rollout in self.sample(plan):
+        for rollout in self.sampled(plan):
             groups[rollout.problem_id].append(rollout)
         for problem_id, group in groups.items():
             group.sort(key=lambda r: r.rollout)
@@ -161,16 +193,19 @@ class _Loop:
             for problem_id, group in groups.items()
         ]  # fmt: skip
 
-    def serve(self, step: int) -> ServedAdapter:
+    def serve(self, step: int) -> None:
         """Export the weights after `step` under a new name, and drop the folders that no evaluation needs."""
-        root = self.workdir / "served"
-        folder = root / f"step-{step:04d}"
+        folder = self.workdir / "served" / f"step-{step:04d}"
+        self.adapter = ServedAdapter(f"{self.recipe[:12]}-{step:04d}", folder)
+        if not self.first:
+            return
         shutil.rmtree(folder, ignore_errors=True)
-        self.updater.policy.lora.export(folder, self.updater.policy.base, self.updater.policy.dtype)
+        policy = self.updater.policy
+        # what is kept can be trained on from, so it keeps its precision; a sampler rounds it as the learner does
+        policy.lora.export(folder, policy.base, policy.lora.master.dtype if self.evaluated(step) else policy.dtype)
         for old, unused in self.served():
             if old != step and not self.evaluated(old):
                 shutil.rmtree(unused)
-        return ServedAdapter(f"{self.recipe[:12]}-{step:04d}", folder)
 
     def served(self) -> list[tuple[int, Path]]:
         """(step, folder) of the adapters on disk, oldest first."""
@@ -178,7 +213,8 @@ class _Loop:
 
     def _check_stop(self, step: int, phase: str) -> None:
         if self.stop_requested():
-            raise Interrupted(f"training was asked to stop: step {step} is {phase}; the same command goes on from there")
+            self.written()
+            raise Interrupted(f"training was asked to stop: step {step} is {phase}; the same command goes on")
 
 
 def recipe_hash(base: Path, problems: Sequence[PromptProblem], config: LearnerConfig, init: Path | None) -> str:
@@ -188,9 +224,3 @@ def recipe_hash(base: Path, problems: Sequence[PromptProblem], config: LearnerCo
     start = None if init is None else hashlib.sha256((init / "adapter_model.safetensors").read_bytes()).hexdigest()
     parts = [weights, shape, asdict(config), [asdict(p) for p in problems], start]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def _float32() -> Any:
-    import torch
-
-    return torch.float32

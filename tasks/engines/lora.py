@@ -61,6 +61,8 @@ def _function() -> Any:
 def _module(linear: nn.Linear, a: Tensor, b: Tensor, scale: float) -> nn.Module:
     from torch import nn
 
+    apply = _function().apply
+
     class LoraModule(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -68,7 +70,7 @@ def _module(linear: nn.Linear, a: Tensor, b: Tensor, scale: float) -> nn.Module:
             self.a, self.b = nn.Parameter(a), nn.Parameter(b)
 
         def forward(self, x: Tensor) -> Tensor:
-            out = _function().apply(x.flatten(0, -2), self.weight, self.bias, self.a, self.b, scale)
+            out = apply(x.flatten(0, -2), self.weight, self.bias, self.a, self.b, scale)
             return out.view(*x.shape[:-1], -1)
 
     return LoraModule()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,9 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from storage.errors import UserError
 from tasks.domain.grpo import LearnerConfig
 from tasks.domain.packing import Pack
-from tasks.engines import attention
+from tasks.engines import attention, parallel
+from tasks.engines.fit import plan_memory
+from tasks.engines.fusion import compile_layers, fuse
 from tasks.engines.logprobs import token_logprobs
 from tasks.engines.lora import Lora
+from tasks.engines.memory import keep_freed_memory
 from tasks.engines.quiet import quiet_libraries
 
 if TYPE_CHECKING:
@@ -26,6 +30,8 @@ class Execution:
     dtype: of the frozen base and of the working copies of LoRA; `auto` is float32 on the CPU, bfloat16 on a GPU.
     token_budget: rows of one pack. logprob_chunk: predicted tokens whose logits exist at once.
     checkpointing: recompute layers in the backward pass: `auto` does where a pack's activations would not fit.
+    async_checkpoints: write them while the next step runs; a crash then repeats up to two updates, not one.
+    compile: compile decoder layers (GPU); worth it for hundreds of steps.
     """
 
     device: str = "auto"
@@ -36,6 +42,7 @@ class Execution:
     checkpoint_every: int = 1
     keep_checkpoints: int = 2
     async_checkpoints: bool = False
+    compile: bool = False
 
 
 class Policy:
@@ -48,10 +55,12 @@ class Policy:
 
         attention.register()
         self.device = _device(execution.device)
+        parallel.join(self.device.type)
         name = execution.dtype if execution.dtype != "auto" else "float32" if self.device.type == "cpu" else "bfloat16"
         self.dtype = getattr(torch, name)
         self.chunk = execution.logprob_chunk
         self.base = base
+        recompute = plan_memory(base, config, execution, self.dtype.itemsize, _free_bytes(self.device))
         model: Any = AutoModelForCausalLM.from_pretrained(
             base, dtype=self.dtype, attn_implementation=attention.ATTENTION_NAME, use_safetensors=True
         ).to(self.device)
@@ -59,9 +68,15 @@ class Policy:
         self.lora = Lora(model, rank=config.lora_rank, alpha=config.lora_alpha, targets=config.target_modules,
                          seed=config.seed)  # fmt: skip
         self.body, self.head = model.model, model.lm_head.weight
-        if execution.checkpointing == "on":
+        if self.device.type == "cuda":
+            fuse(model)
+        else:
+            keep_freed_memory()
+        if recompute:
             model.train()
             model.gradient_checkpointing_enable({"use_reentrant": False})
+        if execution.compile:
+            compile_layers(self.body.layers)
 
     def logprobs(self, pack: Pack) -> tuple[Tensor, Tensor]:
         """(log-probs_K, entropy_K) of the pack's predicted tokens, float32."""
@@ -85,3 +100,15 @@ def _device(wanted: str) -> torch.device:
     if wanted.startswith("cuda") and not torch.cuda.is_available():
         raise UserError(f"learner: the profile wants device {wanted} and this machine has no NVIDIA GPU")
     return torch.device(wanted)
+
+
+def _free_bytes(device: torch.device) -> int:
+    """Memory that training may still take: the GPU's, or what the system says is available."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return 1 << 62

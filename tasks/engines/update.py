@@ -14,6 +14,7 @@ from tasks.domain.grpo import LearnerConfig, TrainRollout, band, group_advantage
 from tasks.domain.losses import divisor, loss_for
 from tasks.domain.packing import PromptGroup, Trajectory, build_pack, plan_packs
 from tasks.domain.rewards import reward
+from tasks.engines import parallel
 from tasks.engines.policy import Policy
 
 if TYPE_CHECKING:
@@ -101,25 +102,25 @@ class Updater:
 
     def gradient(self, groups: Groups, clock: Clock) -> Sums:
         """Leave the step's gradient in `policy.lora.grad`, summed over packs and processes."""
+        import torch
+
         live = live_groups(groups, self.config)
         trained = sum(int(np.isfinite(t.behaviour_T).sum()) for g in live for t in g.trajectories)
         rollouts = sum(len(g) for g in groups.values())
         scale = 1 / divisor(self.loss, self.config, trained_tokens=trained, rollouts=rollouts)
         self.policy.lora.grad.zero_()
-        sums = Sums(tokens=trained)
-        parts = []
+        rank, world = parallel.rank_and_world()
         with clock.phase("train"):
-            for plan in plan_packs(live, self.token_budget):
-                parts.append(self._pack(plan, scale))
-            for part in parts:
-                masked, loss, entropy, ratio, largest, kl = part.tolist()
-                sums.masked += int(masked)
-                sums.loss, sums.entropy, sums.ratio = sums.loss + loss, sums.entropy + entropy, sums.ratio + ratio
-                sums.kl, sums.ratio_max = sums.kl + kl, max(sums.ratio_max, largest)
-        return sums
+            none = torch.zeros(2, 6, dtype=torch.float64, device=self.policy.device)
+            measured = [none, *(self._pack(plan, scale) for plan in plan_packs(live, self.token_budget)[rank::world])]
+            parallel.total(self.policy.lora.grad)
+            added = parallel.total(torch.stack([m[0] for m in measured]).sum(0))
+            ratio_max = parallel.largest(torch.stack([m[1] for m in measured]).amax(0))[0]
+            masked, loss, entropy, ratio, kl, _ = added.tolist()
+        return Sums(trained, int(masked), loss, entropy, ratio, float(ratio_max), kl)
 
     def _pack(self, plan: Sequence[PromptGroup], scale: float) -> Tensor:
-        """Forward and backward of one pack; its measurements stay on the device until the step's end."""
+        """Forward and backward of one pack. Returns 2x6 measurements, sums and a maximum, still on the device."""
         import torch
 
         pack, device = build_pack(plan), self.policy.device
@@ -138,8 +139,9 @@ class Updater:
             ratio = log_ratio.exp() * known
             # k3 of Schulman's note: unbiased for KL(behaviour ‖ policy), never negative
             kl = (ratio - known.float() - log_ratio).sum()
-            return torch.stack([(~known).sum().float(), loss.detach(), (entropy * known).sum(), ratio.sum(),
-                                ratio.max(), kl]).double()  # fmt: skip
+            none = torch.zeros_like(kl)
+            added = torch.stack([(~known).sum().float(), loss.detach(), (entropy * known).sum(), ratio.sum(), kl, none])
+            return torch.stack([added, ratio.max().expand(6)]).double()
 
     def _trained_row(self, sums: Sums, norm: float) -> dict[str, Any]:
         n = sums.tokens

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +13,10 @@ from tasks.domain.grpo import TrainRollout
 VOCABULARY = 64
 
 
-def tiny(**overrides: object):
+def tiny(**overrides: Any) -> Any:
     from transformers import Qwen3Config
 
-    shape = {
+    shape: dict[str, Any] = {
         "vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "tie_word_embeddings": True,
         "max_position_embeddings": 256,

@@ -1,0 +1,189 @@
+"""Seconds per GRPO step by phase, against what bytes and operations allow.
+
+    python benchmarks/grpo_speed.py --model DIR --problems FILE.jsonl --steps 12 --out speed.json
+
+FILE.jsonl has `problem` and `gold` a line. The first `--warmup` steps are left out of the medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from tasks.domain.grpo import LearnerConfig, PromptProblem, StepPlan, TrainRollout
+from tasks.domain.packing import plan_packs
+from tasks.domain.scaffolds import SCAFFOLDS
+from tasks.engines.fit import lora_parameters, read_config
+from tasks.engines.graders import GradeItem, Graders
+from tasks.engines.learner import Execution, StepMetrics, train
+from tasks.engines.protocols import Decoding, Generator, Request
+from tasks.engines.toolbox import Hardware
+from tasks.engines.update import live_groups
+
+#: Measured on one H200: a large device-to-device copy, a large bf16 matrix product on random data.
+BYTES_PER_SECOND, FLOPS_PER_SECOND = 4.3e12, 790e12
+
+
+def main() -> None:
+    args = arguments()
+    config = LearnerConfig(
+        steps=args.steps, groups_per_step=args.groups, group_size=args.group_size, learning_rate=2e-5,
+        lora_rank=args.rank, lora_alpha=args.rank, eval_every=10**6, prompt_order="proportional",
+    )  # fmt: skip
+    problems = read_problems(args.problems)
+    hardware = Hardware(
+        max_model_len=args.max_tokens + 1024, max_num_seqs=args.groups * args.group_size, wave=None,
+        memory_fraction=args.memory_fraction, dtype="bfloat16",
+    )  # fmt: skip
+    from tasks.engines.vllm import VllmGenerator
+
+    generator = VllmGenerator(args.model, hardware, args.rank)
+    held = torch.cuda.memory_allocated()
+    execution = Execution(
+        token_budget=args.token_budget, async_checkpoints=True, compile=args.compile, checkpointing=args.checkpointing
+    )
+    workdir = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    with Graders() as graders:
+        run = Run(args, config, execution, problems, generator, graders, held)
+        try:
+            train(
+                base=args.model, problems=[PromptProblem(p, "bench") for p in problems], config=config,
+                execution=execution, workdir=workdir, sample=run.sample, on_step=run.on_step,
+            )  # fmt: skip
+        finally:
+            shutil.rmtree(workdir, ignore_errors=True)
+            generator.close()
+    run.print_summary()
+    if args.out:
+        args.out.write_text(json.dumps({"settings": vars(args) | {}, "steps": run.steps}, indent=1, default=str))
+
+
+class Run:
+    """Samples for the learner and keeps what each step took."""
+
+    def __init__(
+        self, args: argparse.Namespace, config: LearnerConfig, execution: Execution, problems: dict[str, dict[str, str]],
+        generator: Generator, graders: Graders, held: int,
+    ) -> None:  # fmt: skip
+        self.args, self.config, self.execution = args, config, execution
+        self.problems, self.generator, self.graders, self.held = problems, generator, graders, held
+        self.scaffold = SCAFFOLDS[args.scaffold]
+        self.steps: list[dict[str, Any]] = []
+        self.now: dict[str, float] = {}
+        self.last = time.perf_counter()
+
+    def sample(self, plan: StepPlan) -> list[TrainRollout]:
+        if not plan.problem_ids:
+            return []
+        began = time.perf_counter()
+        decoding = Decoding(max_tokens=self.args.max_tokens, stop=self.scaffold.stop)
+        requests, owners = [], []
+        for problem_id in plan.problem_ids:
+            prompt = self.generator.encode(
+                self.scaffold.prompt(self.problems[problem_id]["problem"]), chat=self.scaffold.chat,
+                enable_thinking=self.scaffold.enable_thinking,
+            )  # fmt: skip
+            for rollout in range(plan.group_size):
+                requests.append(Request(len(requests), prompt, plan.step * 10_000 + len(requests), decoding))
+                owners.append((problem_id, rollout))
+        done = sorted(self.generator.generate(requests, plan.adapter), key=lambda c: c.key)
+        sampled = time.perf_counter()
+        items = [GradeItem(self.scaffold.name, c.text, self.problems[owners[c.key][0]]["gold"], c.finish) for c in done]
+        verdicts = self.graders.grade(items)
+        rollouts = [
+            TrainRollout(
+                owners[c.key][0], "bench", owners[c.key][1], requests[c.key].prompt_ids, c.token_ids, c.logprobs_T,
+                v.correct, self.scaffold.parse(c.text).tag_valid, c.finish == "length",
+            )
+            for c, v in zip(done, verdicts, strict=True)
+        ]  # fmt: skip
+        self.now = {"generate": sampled - began, "grade": time.perf_counter() - sampled}
+        self.now |= floors(rollouts, self.config, self.args, self.execution.token_budget)
+        torch.cuda.reset_peak_memory_stats()
+        return rollouts
+
+    def on_step(self, metrics: StepMetrics) -> None:
+        wall, self.last = time.perf_counter() - self.last, time.perf_counter()
+        phases = {k: v for k, v in metrics.seconds.items() if k != "sample"}
+        named = self.now["generate"] + self.now["grade"] + sum(phases.values())
+        self.steps.append(
+            {"step": metrics.row["step"], "wall": wall, **self.now, **phases, "other": wall - named,
+             "tokens": metrics.row["num_tokens"], "trained_tokens": metrics.row["trained_tokens"],
+             "live": metrics.row["live_groups"], "correct": metrics.row["correct_mean"],
+             "kl": metrics.row["kl_behaviour"], "ratio_max": metrics.row["ratio_max"],
+             "trainer_gib": (torch.cuda.max_memory_allocated() - self.held) / 2**30}
+        )  # fmt: skip
+        print(" ".join(f"{k}={v:.4g}" for k, v in self.steps[-1].items() if v is not None), flush=True)
+
+    def print_summary(self) -> None:
+        kept = self.steps[self.args.warmup :]
+        middle = {k: median(s[k] for s in kept if s[k] is not None) for k in kept[0]}
+        print(f"\nmedian of {len(kept)} steps, {self.args.groups}x{self.args.group_size} rollouts")
+        for name in ("wall", "generate", "grade", "train", "optimise", "sync", "checkpoint", "other"):
+            print(f"  {name:11s} {middle[name]:7.3f} s")
+        print(f"  sampled     {middle['tokens'] / middle['generate']:7.0f} tokens/s; floor {middle['floor_decode']:.2f} s")
+        print(
+            f"  trained     {middle['rows'] / middle['train']:7.0f} rows/s,"
+            f" {middle['train_flops'] / middle['train'] / 1e12:.0f} TFLOP/s; floor {middle['floor_train']:.2f} s"
+        )
+        print(f"  trainer     {max(s['trainer_gib'] for s in kept):7.1f} GiB at most")
+        print(f"  mean wall   {sum(s['wall'] for s in kept) / len(kept):7.3f} s/step")
+
+
+def floors(rollouts: list[TrainRollout], config: LearnerConfig, args: argparse.Namespace, budget: int) -> dict[str, float]:
+    """What the step needs at least: training operations of a frozen base (forward and input gradients) and the bytes of
+    decoding (weights once a token position, each rollout's cache once a token)."""
+    groups: dict[str, list[TrainRollout]] = {}
+    for rollout in rollouts:
+        groups.setdefault(rollout.problem_id, []).append(rollout)
+    packs = plan_packs(live_groups(groups, config), budget)
+    rows = sum(len(g.prompt_ids) + sum(len(t.token_ids) - 1 for t in g.trajectories) for p in packs for g in p)
+    predicted = sum(len(t.token_ids) for p in packs for g in p for t in g.trajectories)
+    model = read_config(args.model)
+    hidden, layers = model["hidden_size"], model["num_hidden_layers"]
+    heads, kv_heads = model["num_attention_heads"], model.get("num_key_value_heads", model["num_attention_heads"])
+    head = model.get("head_dim") or hidden // heads
+    block = layers * (2 * hidden * head * (heads + kv_heads) + 3 * hidden * model["intermediate_size"])
+    embedding = model["vocab_size"] * hidden
+    flops = 4.0 * rows * block + 4.0 * predicted * embedding + 6.0 * rows * lora_parameters(model, config)
+    cache = layers * 2 * kv_heads * head * 2
+    read = sum(len(r.token_ids) * (len(r.prompt_ids) + len(r.token_ids) / 2) for r in rollouts) * cache
+    read += max(len(r.token_ids) for r in rollouts) * (block + embedding) * 2.0
+    return {"rows": float(rows), "train_flops": flops, "floor_train": flops / FLOPS_PER_SECOND,
+            "floor_decode": read / BYTES_PER_SECOND}  # fmt: skip
+
+
+def read_problems(path: Path) -> dict[str, dict[str, str]]:
+    rows = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+    return {f"{i:05d}": {"problem": r["problem"], "gold": str(r.get("gold", r.get("answer")))} for i, r in enumerate(rows)}
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--problems", type=Path, required=True)
+    parser.add_argument("--scaffold", default="panel", choices=sorted(SCAFFOLDS))
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--warmup", type=int, default=2)
+    parser.add_argument("--groups", type=int, default=8)
+    parser.add_argument("--group-size", type=int, default=16)
+    parser.add_argument("--max-tokens", type=int, default=1024)
+    parser.add_argument("--rank", type=int, default=32)
+    parser.add_argument("--token-budget", type=int, default=6144)
+    parser.add_argument("--memory-fraction", type=float, default=0.45)
+    parser.add_argument("--checkpointing", default="auto", choices=("auto", "on", "off"))
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--out", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Where a learner update spends its time, without a sampler: random rollouts of a step's shape, several settings.
+
+    python benchmarks/learner_profile.py --model DIR            (or --random for weights of a 1.5B model's shape)
+    python benchmarks/learner_profile.py --random --settings 4096 6144 6144+compile 16384+on --table
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import torch
+
+from tasks.domain.grpo import LearnerConfig, TrainRollout
+from tasks.engines.policy import Execution, Policy
+from tasks.engines.update import Clock, Updater
+
+CONFIG = LearnerConfig(steps=1, groups_per_step=8, group_size=16, learning_rate=2e-5, lora_rank=32, lora_alpha=32)
+
+
+def random_step(vocabulary: int, mean: float, prompt: int, longest: int) -> dict[str, list[TrainRollout]]:
+    """Groups of random tokens with log-normal lengths (sigma 0.5), half of the rollouts right."""
+    rng, groups = np.random.default_rng(0), {}
+    for p in range(CONFIG.groups_per_step):
+        prompt_ids = rng.integers(0, vocabulary, prompt).tolist()
+        group = []
+        for g in range(CONFIG.group_size):
+            length = int(np.clip(rng.lognormal(np.log(mean) - 0.125, 0.5), 8, longest))
+            tokens = rng.integers(0, vocabulary, length).tolist()
+            group.append(TrainRollout(f"p{p}", "s", g, prompt_ids, tokens, np.full(length, -12, np.float32), g % 2 == 0,
+                                      True, False))  # fmt: skip
+        groups[f"p{p}"] = group
+    return groups
+
+
+def random_model(folder: Path, layers: int) -> Path:
+    """Random bf16 weights in the shape of Qwen2.5-1.5B."""
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    config = Qwen2Config(
+        vocab_size=151_936, hidden_size=1536, intermediate_size=8960, num_hidden_layers=layers, num_attention_heads=12,
+        num_key_value_heads=2, tie_word_embeddings=True, max_position_embeddings=32_768, dtype="bfloat16",
+    )  # fmt: skip
+    with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
+        Qwen2ForCausalLM._from_config(config, dtype=torch.bfloat16).save_pretrained(folder)
+    return folder
+
+
+def execution(setting: str) -> Execution:
+    """`6144`, `6144+compile`, `16384+on` (recomputation): the budget and what is added."""
+    budget, *extra = setting.split("+")
+    return Execution(token_budget=int(budget), compile="compile" in extra, checkpointing="on" if "on" in extra else "off")
+
+
+def main() -> None:
+    args = arguments()
+    with tempfile.TemporaryDirectory() as folder:
+        base = args.model or random_model(Path(folder) / "base", args.layers)
+        for setting in args.settings:
+            measure(base, setting, args)
+
+
+def measure(base: Path, setting: str, args: argparse.Namespace) -> None:
+    cuda = torch.cuda.is_available()
+    policy = Policy(base, CONFIG, execution(setting))
+    updater = Updater(policy, CONFIG, execution(setting).token_budget)
+    groups = random_step(len(policy.head), args.mean, args.prompt, args.longest)
+    tokens = sum(len(r.token_ids) for g in groups.values() for r in g)
+    seconds, warm = [], 0.0
+    for turn in range(args.turns + 1):
+        if cuda:
+            torch.cuda.synchronize()
+        began = time.perf_counter()
+        updater.update(groups, Clock())
+        if cuda:
+            torch.cuda.synchronize()
+        if turn:
+            seconds.append(time.perf_counter() - began)
+        else:
+            warm = time.perf_counter() - began
+            if cuda:
+                torch.cuda.reset_peak_memory_stats()
+    peak = torch.cuda.max_memory_allocated() / 2**30 if cuda else 0.0
+    flops = 4.0 * sum(p.numel() for n, p in policy.body.named_parameters() if p.dim() == 2 and "layers" in n) * tokens
+    flops += 4.0 * policy.head.numel() * tokens
+    print(
+        f"{setting:16s} {median(seconds):6.3f} s/update (first {warm:5.1f}), {tokens} tokens,"
+        f" {tokens / median(seconds):8.0f} tokens/s, {flops / median(seconds) / 1e12:5.0f} TFLOP/s, peak {peak:5.1f} GiB",
+        flush=True,
+    )
+    if args.table:
+        from torch.profiler import profile
+
+        with profile() as profiled:
+            updater.update(groups, Clock())
+        order = "self_cuda_time_total" if cuda else "self_cpu_time_total"
+        print(profiled.key_averages().table(sort_by=order, row_limit=35, max_name_column_width=70))
+    del policy, updater
+    gc.collect()
+    if cuda:
+        torch.cuda.empty_cache()
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--model", type=Path)
+    which.add_argument("--random", action="store_true")
+    parser.add_argument("--layers", type=int, default=28)
+    parser.add_argument("--settings", nargs="+", default=["4096", "6144", "8192", "6144+compile", "16384+on"])
+    parser.add_argument("--mean", type=float, default=590)
+    parser.add_argument("--prompt", type=int, default=260)
+    parser.add_argument("--longest", type=int, default=1024)
+    parser.add_argument("--turns", type=int, default=4)
+    parser.add_argument("--table", action="store_true")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

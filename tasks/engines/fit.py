@@ -1,0 +1,81 @@
+"""How much memory training takes, known from the model's config before its weights are read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from storage.errors import UserError
+from tasks.domain.grpo import LearnerConfig
+
+if TYPE_CHECKING:
+    from tasks.engines.policy import Execution
+
+GIB = 1 << 30
+
+
+def read_config(base: Path) -> dict[str, Any]:
+    """config.json of a model folder. Errors: UserError if config or weights are missing or shards are incomplete."""
+    try:
+        config = json.loads((base / "config.json").read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(f"{base}: no readable config.json ({error}); name a transformers model folder") from None
+    index = base / "model.safetensors.index.json"
+    wanted = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else set()
+    missing = sorted(name for name in wanted if not (base / name).is_file())
+    if missing:
+        raise UserError(f"{base}: {len(missing)} of {len(wanted)} weight files are missing, first {missing[0]}")
+    if not wanted and not any(base.glob("*.safetensors")):
+        raise UserError(f"{base}: no *.safetensors weights beside config.json")
+    return config
+
+
+def weights_bytes(base: Path) -> int:
+    return sum(f.stat().st_size for f in base.glob("*.safetensors"))
+
+
+def lora_parameters(config: dict[str, Any], learner: LearnerConfig) -> int:
+    """LoRA parameters of the targeted dense layers."""
+    hidden, inter = config["hidden_size"], config["intermediate_size"]
+    heads = config["num_attention_heads"]
+    head = config.get("head_dim") or hidden // heads
+    q, kv = heads * head, (config.get("num_key_value_heads") or heads) * head
+    sides = {"q_proj": hidden + q, "k_proj": hidden + kv, "v_proj": hidden + kv, "o_proj": q + hidden,
+             "gate_proj": hidden + inter, "up_proj": hidden + inter, "down_proj": inter + hidden}  # fmt: skip
+    per_layer = sum(sides.get(t, 0) for t in learner.target_modules)
+    return learner.lora_rank * per_layer * config["num_hidden_layers"]
+
+
+def activation_bytes(config: dict[str, Any], bytes_per_value: int, *, recompute: bool) -> int:
+    """Kept for the backward pass per row of a pack. Counted per layer: 10 vectors as wide as the hidden state, 4 as the
+    queries (keys and values are repeated to their number of heads) and 4 as the MLP's inner width; with recomputation
+    one layer's worth and a hidden state per layer."""
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    head = config.get("head_dim") or hidden // heads
+    layer = (10 * hidden + 4 * heads * head + 4 * config["intermediate_size"]) * bytes_per_value
+    layers = config["num_hidden_layers"]
+    return layer + layers * hidden * bytes_per_value if recompute else layer * layers
+
+
+def plan_memory(base: Path, learner: LearnerConfig, execution: Execution, bytes_per_value: int, free: int) -> bool:
+    """Whether layers must be recomputed in the backward pass for a pack to fit in `free` bytes.
+
+    Errors: UserError if it does not fit even so.
+    """
+    config = read_config(base)
+    lora = lora_parameters(config, learner)
+    fixed = weights_bytes(base) + lora * (16 + 2 * bytes_per_value)
+    fixed += execution.logprob_chunk * config["vocab_size"] * (8 + bytes_per_value)
+    needed = {
+        recompute: fixed + execution.token_budget * activation_bytes(config, bytes_per_value, recompute=recompute)
+        for recompute in (False, True)
+    }
+    wanted = {"on": True, "off": False, "auto": needed[False] > 0.9 * free}[execution.checkpointing]
+    if needed[wanted] > 0.95 * free:
+        raise UserError(
+            f"{base.name}: training needs about {needed[wanted] / GIB:.1f} GiB with packs of {execution.token_budget}"
+            f" tokens and {free / GIB:.1f} GiB are free; lower token_budget or the sampler's memory share, or take a"
+            " larger GPU"
+        )
+    return wanted

@@ -1,0 +1,62 @@
+"""The GPU's kernels against plain attention: packed, prompts shared, bfloat16."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tasks.domain.packing import PromptGroup, Trajectory, build_pack
+from tasks.engines.policy import Execution, Policy
+from tasks.engines.update import Clock, Updater
+from tests.engines.conftest import random_rollouts, tiny
+from tests.engines.test_packed import CONFIG, grouped
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU")]
+PROBLEMS = ("a", "b", "c")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Heads of 64, which the variable-length kernel takes, and weights that bfloat16 holds exactly."""
+    from transformers import Qwen3ForCausalLM
+
+    folder = tmp_path_factory.mktemp("gpu") / "base"
+    torch.manual_seed(0)
+    config = tiny(hidden_size=256, intermediate_size=512, head_dim=64, initializer_range=0.08)
+    Qwen3ForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+    return folder
+
+
+def policy_on(device: str, base: Path, execution: Execution | None = None) -> Policy:
+    policy = Policy(base, CONFIG, execution or Execution(device=device))
+    noise = torch.randn(policy.lora.master.shape, generator=torch.Generator().manual_seed(1)) * 0.05
+    with torch.no_grad():
+        policy.lora.master.add_(noise.to(policy.device))
+    policy.lora.refresh()
+    return policy
+
+
+def test_logprobs_agree_with_float32_on_the_cpu(base: Path) -> None:
+    groups = [
+        PromptGroup(g[0].prompt_ids, [Trajectory(i, r.token_ids, r.logprobs_T, 1.0) for i, r in enumerate(g)])
+        for g in grouped(random_rollouts(PROBLEMS, 4, seed=1)).values()
+    ]
+    exact, entropy = policy_on("cpu", base).logprobs(build_pack(groups))
+    fast, fast_entropy = policy_on("cuda", base).logprobs(build_pack(groups))
+    assert (fast.cpu() - exact).abs().max() < 0.15
+    assert (fast.cpu() - exact).abs().mean() < 0.03
+    assert torch.allclose(fast_entropy.cpu(), entropy, atol=0.05)
+
+
+@pytest.mark.parametrize("execution", [Execution(device="cuda", checkpointing="off"),
+                                       Execution(device="cuda", checkpointing="on"),
+                                       Execution(device="cuda", checkpointing="off", compile=True)])  # fmt: skip
+def test_gradient_points_where_float32_on_the_cpu_does(base: Path, execution: Execution) -> None:
+    groups = grouped(random_rollouts(PROBLEMS, 4, seed=2))
+    grads = []
+    for policy in (policy_on("cpu", base), policy_on("cuda", base, execution)):
+        Updater(policy, CONFIG, 8192).gradient(groups, Clock())
+        grads.append(policy.lora.grad.cpu())
+    assert torch.linalg.vector_norm(grads[1] - grads[0]) < 0.05 * torch.linalg.vector_norm(grads[0])
