@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from storage.errors import UserError
 from tasks.engines.protocols import Embedder, Generator
+from tasks.engines.quiet import quiet_libraries
 
 T = TypeVar("T")
 
@@ -29,6 +30,8 @@ class Hardware:
     VARBAND_OPENAI_BASE_URL, with the key in VARBAND_OPENAI_API_KEY.
     wave: rollouts sampled and made durable together. On the CPU a wave starts from an empty prefix cache, so its
     results do not depend on what ran before; null streams, for throughput.
+    threads: of the CPU engines; null leaves it to them. A model too small to share its matrices out runs best on one,
+    and then gives the same bits whatever the number of cores.
     """
 
     engine: str = "auto"
@@ -40,6 +43,7 @@ class Hardware:
     max_model_len: int = 512
     tensor_parallel: int = 1
     wave: int | None = 256
+    threads: int | None = None
     token_budget: int = 8192
     checkpointing: str = "auto"
     checkpoint_every: int = 1
@@ -53,6 +57,9 @@ class Toolbox:
     hardware: Hardware = field(default_factory=Hardware)
     places: dict[str, Path] = field(default_factory=dict)
     _open: dict[tuple[str, ...], object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        quiet_libraries(self.hardware.threads)
 
     def place(self, digest: str, what: str) -> Path:
         try:
