@@ -79,7 +79,7 @@ class Estimator:
     def cost(self, planned: Planned) -> Cost:
         arguments, inputs = planned.step.recipe.arguments, planned.step.recipe.inputs
         match planned.step.ref.kind:
-            case "rollouts":
+            case "rollouts" if "policy" in arguments:  # regraded ones cost nothing
                 split = arguments["split"]
                 n, group_size = self._problems(inputs, str(split) if split else None), int(str(arguments["group_size"]))
                 policy, sampling = _policy(arguments["policy"]), _sampling(arguments["sampling"])
@@ -111,7 +111,7 @@ class Estimator:
     def _training(self, ref: Ref, arguments: dict[str, object], inputs: dict[str, list[str]]) -> Cost:
         """Every step's groups and the held-out rollouts of its evaluated steps."""
         learner: Any = arguments["learner"]
-        base, draw = _policy(arguments["base"]), _sampling(arguments["rollouts"])
+        base, draw = _policy(arguments["start"]), _sampling(arguments["rollouts"])
         steps, group_size = int(learner["steps"]), int(learner["group_size"])
         length = self._length(base, draw)
         trained = steps * int(learner["groups_per_step"]) * group_size

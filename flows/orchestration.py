@@ -54,15 +54,21 @@ def orchestrated(
 
 
 def under_prefect(
-    study: Study, store: Store, hardware: Hardware, listener: Callable[[Progress], None], dag: Callable[[Study], T]
+    study: Study,
+    store: Store,
+    hardware: Hardware,
+    listener: Callable[[Progress], None],
+    dag: Callable[[Study], T],
+    before: Callable[[Step], None] | None = None,
 ) -> T:
-    """Inside a flow run: carry out a DAG with one task a stage and one sub-flow an arm."""
+    """Inside a flow run: carry out a DAG with one task a stage and one sub-flow an arm. before: may refuse a step."""
     name = study.profile.name
     tools = Toolbox(hardware, dict(study.places))
     current = Session(
         store,
         tools,
         listener=listener,
+        before=before,
         wrap=lambda step, ensure: _as_task(step, ensure, name),
         group=lambda title, body: _as_flow(title, body, name),
     )
