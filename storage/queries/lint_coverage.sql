@@ -6,4 +6,4 @@ select 'encoder_coverage' as code,
            as matter,
        coverage as value
 from coverage where coverage < 0.9
-order by coverage, all
+order by coverage, what

@@ -6,4 +6,4 @@ select 'truncation' as code,
            as matter,
        truncated as value
 from designs where truncated > 0.05
-order by truncated desc, all
+order by truncated desc, what

@@ -41,13 +41,14 @@ PAIRS = pa.schema(
 MISLABELLED = pa.schema([("arm", pa.string()), ("count", pa.int64()), ("n", pa.int64()), ("share", pa.float64())])
 #: Intervals printed over rollouts, beside the interval over problems.
 INTERVALS = pa.schema(
-    [("figure", pa.string()), ("n", pa.int64()), ("problems", pa.int64()), ("low", pa.float64()), ("high", pa.float64()),
-     ("low_problems", pa.float64()), ("high_problems", pa.float64()), ("place", pa.string())]
+    [("figure", pa.string()), ("n", pa.int64()), ("problems", pa.int64()), ("low", pa.float64()),
+     ("high", pa.float64()), ("low_problems", pa.float64()), ("high_problems", pa.float64()), ("place", pa.string())]
 )  # fmt: skip
 #: Diversity by policy, for what the controls say. `same_as`: another window with the same figures.
 SPREADS = pa.schema(
     [("arm", pa.string()), ("problems", pa.string()), ("window", pa.string()), ("diversity", pa.float64()),
-     ("share_correct", pa.float64()), ("same_as", pa.string()), ("largest_change", pa.float64()), ("place", pa.string())]
+     ("share_correct", pa.float64()), ("same_as", pa.string()), ("largest_change", pa.float64()),
+     ("place", pa.string())]
 )  # fmt: skip
 TABLES: dict[str, pa.Schema] = {
     "designs": DESIGNS, "tests": TESTS, "coverage": COVERAGE, "reference_figures": REFERENCES, "leaks": PAIRS,
