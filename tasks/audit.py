@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from storage.artifacts import Ref
-from storage.sql import QUERIES, named, query
-from tasks.domain.betabinomial import expectations
-from tasks.domain.designs import filled, from_sampling, from_training, rows_as
-from tasks.domain.leaks import find_leaks
+from storage.sql import query
+from tasks.analysis.lints import findings_of, leak_rows, mislabelled_rows
+from tasks.domain.designs import from_sampling, from_training, rows_as
 from tasks.stage import stage, store
 
-AUDIT = pa.schema(
-    [("code", pa.string()), ("what", pa.string()), ("place", pa.string()), ("matter", pa.string()),
-     ("value", pa.float64())]
-)  # fmt: skip
 Row = dict[str, Any]
-
-
-def lints() -> list[str]:
-    """Names of the lint queries, sorted."""
-    return sorted(path.stem for path in QUERIES.glob("lint_*.sql"))
-
-
-def findings_of(tables: Mapping[str, pa.Table]) -> pa.Table:
-    """What every lint finds in these tables (tasks.domain.designs.TABLES; an absent one is empty). Columns: code; what
-    was found; place: runs or files; matter: how much it could matter; value: its size, null where it has none."""
-    everything = filled(tables)
-    return pa.concat_tables([query(named(name), **everything).cast(AUDIT) for name in lints()])
 
 
 @stage("audit", version=1)
@@ -43,7 +25,7 @@ def audit_designs(
     final: tuple[Ref, ...],
     diversities: tuple[Ref, ...],
 ) -> pa.Table:
-    """Mismatched designs of one experiment, found before its figures are read. Columns of AUDIT."""
+    """Mismatched designs of one experiment, found before its figures are read. Schema: AUDIT."""
     held = f"held-out of {splits}"
     ends = {str(ref): _last_step(ref, final) for ref in trainings}
     arms = [store().manifest(ref).recipe.arguments["start"]["arm"] for ref in trainings]  # type: ignore[index]
@@ -82,19 +64,6 @@ def _last_step(training: Ref, final: Sequence[Ref]) -> int | None:
     return max(steps, default=None)
 
 
-def leak_rows(pool: pa.Table, splits: pa.Table, trains: Mapping[str, str], place: str) -> list[Row]:
-    """Near-duplicates of held-out problems among the others. `trains`: problem → which arms train on it."""
-    held_ids = pc.filter(splits["problem_id"], pc.equal(splits["split"], "heldout")).combine_chunks()
-    held = pc.is_in(pool["problem_id"], value_set=held_ids)
-    wanted = pool.select(["problem_id", "source_id", "problem"])
-    found = find_leaks(wanted.filter(held), wanted.filter(pc.invert(held)), "heldout", "train")
-    return [
-        {"source_id": r["source_id"], "other_source_id": r["other_source_id"], "similarity": r["similarity"],
-         "kind": r["kind"], "trains": trains.get(r["other_id"]), "place": place}
-        for r in found.to_pylist()
-    ]  # fmt: skip
-
-
 def _coverage(tables: Sequence[tuple[Ref, pa.Table]], problems: str) -> list[Row]:
     rows = []
     for ref, table in tables:
@@ -122,8 +91,3 @@ def _mislabelled(screenings: Sequence[Ref], trainings: Sequence[Ref]) -> list[Ro
             arm = counts[0]["arm"]
             rows += mislabelled_rows(arm, [(r["n"], r["c"]) for r in counts], sizes[arm])
     return rows
-
-
-def mislabelled_rows(arm: str, counts: Sequence[tuple[int, int]], group_size: int) -> list[Row]:
-    found = [r for r in expectations(counts, group_size) if r["question"] == "mislabelled" and r.get("band") is None]
-    return [{"arm": arm, "count": r["count"], "n": r["n"], "share": r["estimate"]} for r in found if r.get("count")]

@@ -10,9 +10,9 @@ import pyarrow as pa
 from storage.errors import UserError
 from storage.schemas import BANDS
 from storage.sql import query
+from tasks.analysis.groups import COLUMNS, count_groups
 from tasks.domain.betabinomial import expectations
 from tasks.domain.contingency import band_tests
-from tasks.domain.groups import COLUMNS, count_groups
 from tasks.stage import Ref, stage, store
 
 BAND_NAMES = ("all_zero", "variance", "all_one")

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage.sql import query
+from tasks.analysis.groups import COLUMNS, count_groups, together
+from tasks.analysis.trajectories import CURVES, gain_rows, heldout_rows, training_rows, with_shares
 from tasks.domain.arms import ARMS
-from tasks.domain.groups import COLUMNS, count_groups, together
-from tasks.domain.trajectories import CURVES, gain_rows, heldout_rows, training_rows, with_shares
 from tasks.stage import Ref, stage, store
 
 Shares = dict[str, dict[str, int]]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from tasks.domain.groups import COLUMNS, count_groups, together
+from tasks.analysis.groups import COLUMNS, count_groups, together
 from tasks.stage import Ref, store
 
 

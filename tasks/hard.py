@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from storage.sql import query
-from tasks.domain.groups import COLUMNS, count_groups, together
-from tasks.stage import Ref, stage, store
+from tasks.grouping import read_groups
+from tasks.stage import Ref, stage
 
 HARD = pa.schema(
     [("problem_id", pa.string()), ("source", pa.string()), ("arm", pa.string()), ("step", pa.int32()),
@@ -54,4 +54,4 @@ def hard_problems_of(groups: pa.Table) -> pa.Table:
 @stage("hard_problems", version=1)
 def find_hard_problems(rollouts: tuple[Ref, ...]) -> pa.Table:
     """Per problem and pair of policies, who solved it."""
-    return hard_problems_of(count_groups(together([store().read(ref, COLUMNS) for ref in rollouts])))
+    return hard_problems_of(read_groups(rollouts))

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
-import numpy as np
 import pyarrow as pa
 
 from storage.sql import query
 from tasks.domain.curves_of_k import KCurve, contrast_curves, k_curve
-from tasks.domain.groups import COLUMNS, count_groups, together
-from tasks.stage import Ref, stage, store
+from tasks.grouping import read_groups
+from tasks.stage import Ref, stage
 
 PASSK = pa.schema(
     [("metric", pa.string()), ("arm", pa.string()), ("step", pa.int32()), ("source", pa.string()), ("k", pa.int32()),
@@ -90,21 +89,10 @@ def contrasts_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> 
 @stage("passk", version=1)
 def estimate_pass_at_k(rollouts: tuple[Ref, ...], ks: tuple[int, ...], draws: int = 10_000, seed: int = 0) -> pa.Table:
     """pass@k and pass^k of every (arm, step), per source and for all of them."""
-    return passk_of(_groups(rollouts), ks, draws, seed)
+    return passk_of(read_groups(rollouts), ks, draws, seed)
 
 
 @stage("passk_contrasts", version=1)
 def contrast_pass_at_k(rollouts: tuple[Ref, ...], ks: tuple[int, ...], draws: int = 10_000, seed: int = 0) -> pa.Table:
     """Gaps between every two (arm, step), and whether they close as k grows."""
-    return contrasts_of(_groups(rollouts), ks, draws, seed)
-
-
-def _groups(rollouts: tuple[Ref, ...]) -> pa.Table:
-    return count_groups(together([store().read(ref, COLUMNS) for ref in rollouts]))
-
-
-def per_problem(groups: pa.Table, k: int) -> np.ma.MaskedArray:
-    """pass@k of each group, in the table's order."""
-    from tasks.domain.estimators import pass_at_k
-
-    return pass_at_k(groups["group_size"].to_numpy(), groups["num_correct"].to_numpy(), [k])[:, 0]
+    return contrasts_of(read_groups(rollouts), ks, draws, seed)

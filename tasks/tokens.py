@@ -7,8 +7,8 @@ from itertools import combinations
 import pyarrow as pa
 
 from storage.sql import query
-from tasks.domain.costs import COSTS, bucket_rows, cost_rows
-from tasks.domain.groups import COLUMNS, count_groups, together
+from tasks.analysis.costs import COSTS, bucket_rows, cost_rows
+from tasks.analysis.groups import COLUMNS, count_groups, together
 from tasks.stage import Ref, stage, store
 
 

@@ -1,8 +1,9 @@
 -- Compared arms whose weights have different origins.
-select distinct 'different_models' as code,
-       a.arm || ' runs on ' || a.model || ' and ' || b.arm || ' on ' || b.model || ' (' || a.family || ')' as what,
-       a.place || ', ' || b.place as place,
+select 'different_models' as code,
+       a.arm || ' runs on ' || a.model || ' and ' || b.arm || ' on ' || b.model || ' ('
+       || string_agg(distinct a.family, '; ' order by a.family) || ')' as what,
+       string_agg(distinct a.place || ', ' || b.place, '; ' order by a.place || ', ' || b.place) as place,
        'the post-training of the base differs too: a difference cannot be laid to the scaffold' as matter, null::double as value
 from designs a join designs b using (family)
 where a.arm < b.arm and a.model <> b.model and a.role in ('screening', 'evaluation', 'heldout')
-order by all
+group by a.arm, a.model, b.arm, b.model order by what

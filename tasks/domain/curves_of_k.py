@@ -26,7 +26,7 @@ class KCurve:
     values: dict[str, np.ma.MaskedArray]
     rollouts: int
     policies: int
-    tokens_per_rollout: float
+    tokens_per_rollout: float | None
 
     def rows(self, ks: Sequence[int], draws: int, seed: int) -> list[dict[str, Any]]:
         """Columns: metric, k, estimate, intervals, n, rollouts, policies, tokens, reason."""
@@ -47,7 +47,7 @@ class KCurve:
                     "low_simultaneous": float(max(0.0, low[place])), "high_simultaneous": float(min(1.0, high[place])),
                 }  # fmt: skip
         return [
-            shared | {"k": k, "tokens": k * self.tokens_per_rollout}
+            shared | {"k": k, "tokens": None if self.tokens_per_rollout is None else k * self.tokens_per_rollout}
             | found.get(i, {"reason": f"a problem has {self.rollouts} rollouts, fewer than k = {k}"})
             for i, k in enumerate(ks)
         ]  # fmt: skip
@@ -70,9 +70,10 @@ def k_curve(
         mask = np.zeros(total.shape, bool)
         np.logical_or.at(mask, index_N, np.ma.getmaskarray(per_group))
         values[name] = np.ma.MaskedArray(total / times_P[:, None], mask=mask)
-    rollouts = int(size_N.sum())
-    return KCurve(problem_P, {n: np.ma.MaskedArray(v.data, mask=np.ma.getmaskarray(v)) for n, v in values.items()},
-                  int(size_N.min()), len(set(policy_N.tolist())), float(tokens_N.sum()) / rollouts)  # fmt: skip
+    rollouts, tokens = int(size_N.sum()), float(tokens_N.sum())  # imported counts have no tokens: not a number
+    values = {name: np.ma.MaskedArray(v.data, mask=np.ma.getmaskarray(v)) for name, v in values.items()}
+    policies, cost = len(set(policy_N.tolist())), tokens / rollouts if np.isfinite(tokens) else None
+    return KCurve(problem_P, values, int(size_N.min()), policies, cost)
 
 
 def bootstrap_columns(values_PV: np.ndarray, draws: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -84,8 +84,9 @@ def _compare(
         "other_mean": result.pop("mean_second"),
     }  # fmt: skip
     row |= {k: v for k, v in result.items() if k != "sd"}
-    if result["n"]:
-        row |= {"coverage": float(np.nanmean(column["cx"])), "other_coverage": float(np.nanmean(column["cy"]))}
+    for name, seen in (("coverage", column["cx"]), ("other_coverage", column["cy"])):
+        if result["n"] and np.isfinite(seen).all():
+            row[name] = float(seen.mean())
     if result["n"] and np.isfinite(column["longer"]).all():
         left = explained_difference(column["x"] - column["y"], np.stack([column["longer"], column["better"]], axis=1))
         if left:
