@@ -21,7 +21,7 @@ import torch
 from datasets import Dataset
 from peft import LoraConfig
 from transformers import TrainerCallback
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOConfig, GRPOTrainer  # pyright: ignore[reportMissingImports]
 
 from tasks.domain.grpo import ALL_LINEAR
 from tasks.domain.rewards import reward

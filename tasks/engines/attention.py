@@ -102,9 +102,10 @@ def _variable_length(q: Tensor, k: Tensor, v: Tensor, scaling: float, at: Layout
 
     k, v = (_to_all_heads(_gather().apply(x, at.key_rows), q.shape[1]) for x in (k, v))
     usual = math.isclose(scaling, q.shape[-1] ** -0.5)
+    scale: dict[str, Any] = {} if usual else {"scale": scaling}
     return varlen_attn(
         q.contiguous(), k, v, at.starts_q, at.starts_k, at.longest_q, at.longest_k, window_size=(-1, 0),
-        **({} if usual else {"scale": scaling}),
+        **scale,
     )  # type: ignore[return-value]  # fmt: skip
 
 

@@ -20,6 +20,8 @@ from tasks.domain.curriculum import extra_prompts, prompt_schedule
 from tasks.domain.grpo import LearnerConfig, PromptProblem, StepPlan, TrainRollout, is_live
 from tasks.domain.losses import loss_for
 from tasks.engines import checkpoints, parallel
+from tasks.engines.fit import read_config
+from tasks.engines.lora import adapter_config
 from tasks.engines.policy import Execution, Policy
 from tasks.engines.protocols import ServedAdapter
 from tasks.engines.update import Clock, Groups, Updater, group_rewards
@@ -72,6 +74,9 @@ def train(
     Interrupted once `stop_requested` says so.
     """
     loss_for(config)
+    read_config(base)
+    if init_adapter is not None:
+        adapter_config(init_adapter)
     schedule = prompt_schedule(problems, config)
     recipe = recipe_hash(base, problems, config, init_adapter)
     saved = checkpoints.latest(workdir / "checkpoints", recipe)

@@ -63,8 +63,8 @@ class Policy:
         recompute = plan_memory(base, config, execution, self.dtype.itemsize, _free_bytes(self.device))
         model: Any = AutoModelForCausalLM.from_pretrained(
             base, dtype=self.dtype, attn_implementation=attention.ATTENTION_NAME, use_safetensors=True
-        ).to(self.device)
-        model.requires_grad_(False).eval()
+        )
+        model.to(self.device).requires_grad_(False).eval()
         self.lora = Lora(model, rank=config.lora_rank, alpha=config.lora_alpha, targets=config.target_modules,
                          seed=config.seed)  # fmt: skip
         self.body, self.head = model.model, model.lm_head.weight

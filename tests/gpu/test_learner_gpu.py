@@ -25,7 +25,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("gpu") / "base"
     torch.manual_seed(0)
     config = tiny(hidden_size=256, intermediate_size=512, head_dim=64, initializer_range=0.08)
-    Qwen3ForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+    Qwen3ForCausalLM(config).bfloat16().save_pretrained(folder)
     return folder
 
 
