@@ -32,7 +32,9 @@ _PLACEHOLDER = re.compile(
     r"|none given|none"
     r"|i (?:do ?n[o']t|can ?not|can't) (?:know|tell|determine|solve).*|not sure|no idea|idk|null|nan|undefined"
     r"|tbd", re.I)  # fmt: skip
-_STRONG = re.compile(r"\b(?:answer|result|solution)s?\b(?: to [^.:]*?)?(?: is| are| =| ?:|\s*(?=\$|\\\())[:,]? *", re.I)
+_STRONG = re.compile(
+    r"\b(?:answer|ans|result|solution)s?\b(?: to [^.:]*?)?(?: is| are| =| ?:|\s*(?=\$|\\\())[:,]? *", re.I
+)
 _WEAK = re.compile(
     r"\b(?:is|are|equals|equal to|gives|yields|get|obtain|have|therefore|thus|hence|so)\b,?[: ]*|:\s+", re.I
 )
@@ -76,6 +78,12 @@ def commit(region: str, form: AnswerForm, truncated: bool = False) -> Committed:
     if len(answers) == 1 or (joined and len(blocks) == 1 and answers):
         return Committed("ok", "", answers, joined)
     return Committed("ok", "", answers) if answers else stated[-1]
+
+
+def stated(region: str, form: AnswerForm) -> list[str]:
+    """The texts of a region that are read: its boxes, else (in a tag) all of it."""
+    blocks = _BLOCK.findall(region) if form == "tag" and "<answer>" in region else [region]
+    return [text for block in blocks for text in (boxed(block)[0] or ([block] if form == "tag" else []))]
 
 
 def boxed(text: str) -> tuple[list[str], bool, bool]:
@@ -124,6 +132,7 @@ def _closing(text: str, start: int) -> int | None:
 def read(text: str) -> Committed:
     """What one text states, with the prose around it taken away."""
     text = _INVISIBLE.sub("", text).strip()
+    text = re.sub(r"\b(?:minus|negative)\s+(?=[\d$\\])", "-", text, flags=re.I)
     if not _says_something(text):
         return Committed("no_answer", "empty answer")
     if len(text) > MAX_PROSE_CHARS:
@@ -134,8 +143,16 @@ def read(text: str) -> Committed:
     affirmed = without_negations(plain)
     if affirmed != plain and not re.search(r"[\d\\]|(?<![A-Za-z])[A-Za-z](?![A-Za-z])", affirmed):
         return Committed("negated", "states what the answer is not", (text,))
-    affirmed = without_hedges(affirmed).strip(" ,;?")
+    affirmed = _ASIDE.sub(_aside, without_hedges(affirmed)).strip(" ,;?")
     return _from_sentence(affirmed) if prose_words(affirmed) else Committed("ok", "", (_labelled(affirmed),))
+
+
+_ASIDE = re.compile(r"\(([^()\d\\]*)\)")
+
+
+def _aside(match: re.Match[str]) -> str:
+    """Nothing, for a remark in parentheses (`(both work)`); the parenthesis itself for anything else."""
+    return " " if len(match[1]) > 2 and prose_words(match[1]) else match[0]
 
 
 def _says_something(text: str) -> bool:
@@ -146,7 +163,7 @@ def _says_something(text: str) -> bool:
 
 def _labelled(text: str) -> str:
     """Without the letter of a multiple-choice option before a value: `(A) 7` is 7."""
-    return re.sub(r"^\(?[A-E]\)[:.]?\s+(?=[-\d\\$])", "", text)
+    return re.sub(r"^\(?[A-E]\)[:.]?\s+(?=[-\d\\$])|^(?:option|choice)\s+(?=\(?[A-H]\b)", "", text, flags=re.I)
 
 
 def _from_sentence(text: str) -> Committed:

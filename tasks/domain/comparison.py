@@ -41,6 +41,8 @@ def agree(prediction: Shape, gold: Shape, same: Same) -> bool:
 
 
 def _against_scalar(prediction: Shape, gold: Shape, same: Same) -> Judgement:
+    if r"\pmod" in prediction.text and r"\pmod" not in gold.text:
+        prediction = shape(re.sub(r" ?\\pmod ?\{[^{}]*\}", "", prediction.text))
     if prediction.kind == "relation":
         value = value_of(prediction, same)
         return ("wrong", value) if isinstance(value, str) else compare(value, gold, same)
@@ -69,6 +71,9 @@ def _against_list(prediction: Shape, gold: Shape, same: Same) -> Judgement:
 def _elements(prediction: Shape, gold: Shape) -> Sequence[Shape] | None:
     if prediction.kind in (*_SEVERAL, "tuple"):
         return prediction.items
+    named = all(i.kind == "relation" for i in gold.items)
+    if named and prediction.kind == "relation" and prediction.items[-1].kind == "tuple":
+        return prediction.items[-1].items
     if prediction.kind == "relation" and prediction.marks[-1] in (r"\in", "="):
         inner = prediction.items[-1]
         return inner.items if inner.kind in _SEVERAL else None
@@ -105,15 +110,18 @@ def _against_tuple(prediction: Shape, gold: Shape, same: Same) -> Judgement:
             return compare(prediction.items[-1], gold, same)
     if prediction.kind in _SEVERAL and len(prediction.items) == 1:
         return compare(prediction.items[0], gold, same)
-    if prediction.kind == "list":
-        return RIGHT if _in_order([_value_if_named(i) for i in prediction.items], gold.items, same) else WRONG
+    if prediction.kind == "list" or (prediction.kind == "choice" and not re.search(r"\bor\b|vee|lor", prediction.text)):
+        return RIGHT if _in_order(_named_values(prediction.items), gold.items, same) else WRONG
     if prediction.kind != "tuple":
         return "wrong", f"a {prediction.kind} where a tuple is asked for"
     return RIGHT if _in_order(prediction.items, gold.items, same) else WRONG
 
 
-def _value_if_named(item: Shape) -> Shape:
-    return item.items[-1] if item.kind == "relation" and item.marks == ("=",) and is_name(item.items[0].text) else item
+def _named_values(items: Sequence[Shape]) -> Sequence[Shape]:
+    """`y=2, x=1` names the coordinates of (1, 2): values in the order of their names, if every one has a name."""
+    if not all(i.kind == "relation" and i.marks == ("=",) and is_name(i.items[0].text) for i in items):
+        return items
+    return [i.items[-1] for i in sorted(items, key=lambda i: i.items[0].text)]
 
 
 def _in_order(got: Sequence[Shape], want: Sequence[Shape], same: Same) -> bool:
@@ -185,6 +193,8 @@ def _against_relation(prediction: Shape, gold: Shape, same: Same) -> Judgement:
         return _against_inequality(prediction, gold, same)
     if set(gold.marks) <= {"=", r"\equiv"} and is_name(gold.items[0].text):
         return _against_assignment(prediction, gold, same)
+    if gold.marks == ("=",) and gold.items[0].kind == "tuple" == gold.items[1].kind:
+        return compare(prediction, gold.items[1], same)
     if gold.marks == (r"\in",):
         return compare(prediction, gold.items[1], same)
     if prediction.kind == "scalar":

@@ -11,11 +11,12 @@ two numbers written out (integers, fractions, decimals) match only if equal.
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Literal
 
-from tasks.domain.commitment import Committed, commit
+from tasks.domain.commitment import Committed, commit, stated
 from tasks.domain.comparison import agree, compare
 from tasks.domain.leaves import DECIMAL_TOLERANCE, Same, symbolic_same
 from tasks.domain.scaffolds import AnswerForm, Scaffold
@@ -80,6 +81,8 @@ def grade_region(
     if region is None:
         return Verdict("no_answer", "truncated before an answer" if finish == "length" else "no answer tag", None, None)
     found = commit(region, form, truncated=finish == "length")
+    if worded(gold) and finish == "stop" and worded(gold) in map(worded, stated(region, form)):
+        return Verdict("correct", "identical text", gold, gold)
     if found.status == "no_answer":
         return Verdict("no_answer", found.reason, None, None)
     if found.status == "negated":
@@ -87,6 +90,16 @@ def grade_region(
     if found.status == "ambiguous":
         return Verdict("ambiguous", found.reason, found.answers[0], None)
     return _judge(found, gold, same)
+
+
+def worded(text: str) -> str:
+    r"""An answer in words, blind to case and to `\text`; empty for anything that is not words.
+
+    >>> worded(r"\text{Does not exist.}"), worded("7")
+    ('does not exist', '')
+    """
+    plain = re.sub(r"\\(?:text|mbox|textbf|mathrm|textrm) ?\{([^{}]*)\}", r"\1", text).strip(" .$*").lower()
+    return plain if re.fullmatch(r"[a-z][a-z' -]{2,60}", plain) else ""
 
 
 def _judge(found: Committed, gold: str, same: Same) -> Verdict:

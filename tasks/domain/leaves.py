@@ -26,6 +26,7 @@ def squeeze(text: str) -> str:
     >>> squeeze(r"2 \pi r"), squeeze("2 n"), squeeze("1 1/2")
     ('2\\pi r', '2n', '1 1/2')
     """
+    text = re.sub(r"([\^_])\{(\w)\}", r"\1\2", text)
     return re.sub(r"(?<![A-Za-z\d]) | (?![A-Za-z\d])|(?<=\d) (?=[A-Za-z])|(?<=[A-Za-z]) (?=\d)", "", text)
 
 
@@ -35,6 +36,8 @@ def exact_same(prediction: str, gold: str) -> bool:
         return True
     if (option := _option(gold)) is not None and option == _option(prediction):
         return True
+    if (based := _same_in_base(prediction, gold)) is not None:
+        return based
     a, b = number(prediction), number(gold)
     if a is None or b is None:
         raise NeedsSymbolic
@@ -45,6 +48,27 @@ def _option(text: str) -> str | None:
     """The letter of a multiple-choice answer, or null."""
     match = re.fullmatch(r"(?:\\\(|\()?(?:\\(?:text|mathrm|textbf) ?\{)? ?\(?([A-H])\)? ?\}?\)?", text)
     return match[1] if match else None
+
+
+_BASED = re.compile(r"(\d+) ?_ ?(?:\{ ?(\d{1,2}) ?\}|(\d))(?!\d)")
+
+
+def _same_in_base(prediction: str, gold: str) -> bool | None:
+    """`101_2` is 5, and what the gold `101_2` asks for may leave the base out; null if no base is written."""
+    got, want = _BASED.fullmatch(prediction), _BASED.fullmatch(gold)
+    if want is not None and got is None:
+        return True if squeeze(prediction) == want[1] else None
+    if got is None:
+        return None
+    value = _in_base(got)
+    other = _in_base(want) if want is not None else number(gold)
+    other = other.value if isinstance(other, Number) else other
+    return None if value is None or other is None else value == other
+
+
+def _in_base(match: re.Match[str]) -> int | None:
+    base = int(match[2] or match[3])
+    return int(match[1], base) if 2 <= base <= 10 and all(int(d) < base for d in match[1]) else None
 
 
 def symbolic_same(prediction: str, gold: str) -> bool:

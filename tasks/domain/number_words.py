@@ -35,7 +35,7 @@ def number_in_words(text: str) -> Fraction | None:
     if words and words[-1] in _PARTS:
         top = _cardinal(words[:-1]) if words[:-1] not in ([], ["a"]) else 1
         return None if top is None else sign * Fraction(top, _PARTS[words[-1]])
-    whole = _cardinal([w if w != "a" else "one" for w in words])
+    whole = _cardinal(words)
     return None if whole is None else sign * Fraction(whole)
 
 

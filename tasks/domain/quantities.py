@@ -126,6 +126,8 @@ def split_unit(text: str) -> tuple[str, str | None]:
     text = text.strip()
     if text.startswith((r"\$", "$")):
         return text.lstrip("\\$ "), "$"
+    if speed := re.match(r"(.*\d) ?((?:m|km|mi|ft|cm)/(?:s|h|hr|min))(?:\^\{?2\}?)?$", text):
+        return speed[1], speed[2]
     for suffix, unit in ((r"\%", "%"), ("%", "%"), (r"^{\circ}", "°"), (r"\$", "$")):
         if text.endswith(suffix):
             return text[: -len(suffix)].rstrip(), unit

@@ -25,6 +25,13 @@ _AND = re.compile(
 )
 
 
+_ALL_REALS = re.compile(r"(?:\\text ?\{)? ?(?:all |the )?(?:set of (?:all )?)?reals?(?: numbers?)?(?: x)? ?\}?", re.I)
+_NOTHING = re.compile(
+    r"(?:\\text ?\{)? ?(?:there (?:is|are) )?(?:no|the empty set|empty set)(?: such)?(?: (?:real|integer|positive))?"
+    r"(?: (?:solutions?|values?|roots?|integers?|numbers?))?(?: exists?)? ?\.?\}?", re.I)  # fmt: skip
+_BUILDER = re.compile(r"\\\{ ?[A-Za-z](?: ?\\in ?\\mathbb ?\{?R\}?)? ?(?::|\||\\mid) ?(.*?) ?\\\}")
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """text: normalised source. items: parts, in order. marks: brackets of an interval ("[)") or a relation's signs."""
@@ -71,8 +78,12 @@ def _shape(text: str) -> Shape:
         return Shape("scalar", spelt)
     if both := _plus_minus(text):
         return Shape("list", text, tuple(_shape(t) for t in both))
-    if text in (r"\mathbb{R}", r"\R", r"\mathbb R"):
+    if text in (r"\mathbb{R}", r"\R", r"\mathbb R") or _ALL_REALS.fullmatch(text):
         return Shape("interval", text, (_shape(r"-\infty"), _shape(r"\infty")), ("(", ")"))
+    if _NOTHING.fullmatch(text):
+        return Shape("set", text, ())
+    if builder := _BUILDER.fullmatch(text):
+        return _shape(builder[1])
     if text.startswith("=") and not text.startswith("=="):
         return _shape(text[1:])
     chosen = _split_words(text)
@@ -179,6 +190,9 @@ def _top_relations(text: str) -> list[tuple[int, int, str]]:
     found, depth, i = [], 0, 0
     while i < len(text):
         if depth == 0 and (match := _RELATION.match(text, i)):
+            if match.group() == "!=" and i and (text[i - 1].isdigit() or text[i - 1] == ")"):
+                i += 1  # 7!=5040 is about a factorial
+                continue
             found.append((i, match.end(), match.group()))
             i = match.end()
             continue

@@ -13,9 +13,22 @@ _SYMBOLS = {
     "°": r"^{\circ}", "º": r"^{\circ}", "±": r"\pm ", "∓": r"\mp ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ",
     "γ": r"\gamma ", "λ": r"\lambda ", "μ": r"\mu ", "φ": r"\phi ", "ω": r"\omega ", "ℝ": r"\mathbb{R}",
     "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ",
-    "“": '"', "”": '"', "’": "'", "‘": "'", "…": r"\ldots ", "⟨": "(", "⟩": ")", "％": r"\%", "′": "'",
+    "⇒": r"\Rightarrow ", "∴": r"\therefore ", "→": r"\to ", "“": '"', "”": '"', "’": "'", "‘": "'", "…": r"\ldots ",
+    "⟨": "(", "⟩": ")", "％": r"\%", "′": "'",
 }  # fmt: skip
 _RENAMED = (
+    (r"</?(?:b|i|em|strong|p|span|sub|sup|br|div|u) ?/?>", " "),
+    (r"[✓✔✅□■∎🎉]|\\(?:blacksquare|square|Box|checkmark)(?![A-Za-z])", " "),
+    (r"\\(?:color|textcolor) ?\{\w+\}", ""),
+    (r"\\(?:bf|rm|it|sf|tt)(?![A-Za-z])", " "),
+    (r"\\underline ?(?=\{)", ""),
+    (r"(?<=\d)(?:st|nd|rd|th)(?![A-Za-z])", ""),
+    (r"(?<=\d) ?\^ ?\{? ?(?:\\(?:text|mathrm) ?\{)? ?(?:st|nd|rd|th) ?\}{0,2}(?![A-Za-z])", ""),
+    (r"\{ ?([^{}]+?) ?\\choose ?([^{}]+?) ?\}", r"\\binom{\1}{\2}"),
+    (r"(?<![A-Za-z])(\w+) choose (\w+)(?![A-Za-z])", r"\\binom{\1}{\2}"),
+    (r"\\lg(?![A-Za-z])", r"\\log_{10}"),
+    (r"\(mod ([^()]+)\)|\\pmod ?(\d)(?!\d)", r"\\pmod{\1\2}"),
+    (r"[€£¥₹]", r"\\$"),
     (r"\.{3,}", r"\\ldots "),
     (r"(?<![A-Za-z\\])(?:infinity|infty|inf)(?![A-Za-z])", r"\\infty "),
     (r"(?<![A-Za-z\\])(pi|theta|alpha|beta|gamma|lambda)(?![A-Za-z])", r"\\\1 "),
@@ -76,8 +89,23 @@ def normalise(text: str) -> str:
     text = re.sub(r"([\^_]) ?(-?\d{2,}|-\d|-[A-Za-z])", r"\1{\2}", text)
     text = re.sub(r"\^ ?\(([^()]*)\)", r"^{\1}", text)
     text = _brace_arguments(text)
-    text = re.sub(r"\s+", " ", text).strip()
-    return strip_punctuation(text)
+    text = re.sub(r"\s+|\\\\\s*$", " ", text).strip()
+    text = re.sub(r"^([*_])(?=[^*_]+\1$)(.*)\1$", r"\2", text)
+    return _conclusion(strip_punctuation(text))
+
+
+_IMPLIES = re.compile(
+    r"\\(?:Rightarrow|implies|Longrightarrow|therefore)(?![A-Za-z])|(?<![<>=])=>|^ ?(?:->|\\to(?![A-Za-z]))"
+)
+_APPROXIMATELY = re.compile(r"^ ?(?:\\approx|\\sim|\\simeq)(?![A-Za-z])")
+
+
+def _conclusion(text: str) -> str:
+    r"""What follows from the relations before it: `x+3=10 \Rightarrow x=7` ends in `x=7`."""
+    *before, last = _IMPLIES.split(text)
+    if before and last.strip() and all(not b.strip() or re.search(r"=|<|>|\\(?:le|ge|in)\b", b) for b in before):
+        text = last.strip()
+    return _APPROXIMATELY.sub("", text).strip()
 
 
 _ARGUMENTS = re.compile(r"\\(frac|binom|sqrt)(?![A-Za-z])\s*(\[[^\]]*\])?")

@@ -16,7 +16,7 @@ _FUNCTION = re.compile(
 _SHORT = re.compile(
     "is|it|of|to|so|we|by|no|if|at|an|as|be|my|he|on|up|do|go|us|me|the|for|are|was|has|had|not|but|you|all|any|can|its"
     "|our|one|two|six|ten|get|let|set|sum|yes|day|odd|new|per|way|how|who|why|out|use|box|red|top|bit|own|now|off|end"
-    "|few|may"
+    "|few|may|ans"
 )
 _TEXT_COMMAND = re.compile(r"\\(?:text|textrm|textbf|textit|mbox|hbox|mathrm|operatorname) ?\{([^{}]*)\}")
 _COMMAND = re.compile(r"\\(?:begin|end) ?\{[a-z]+\*?\}|\\[A-Za-z]+")
@@ -53,7 +53,11 @@ def unwrap_text(text: str) -> str:
 
 def _sentence(text: str) -> bool:
     return bool(
-        re.search(r"\b(?:answer|is|are|the|not|or|and|for|all|where|if|so|we|value|than|least|most)\b", text, re.I)
+        re.search(
+            r"\b(?:answer|is|are|the|not|or|and|for|all|where|if|so|we|value|than|least|most|since|because)\b",
+            text,
+            re.I,
+        )
     )
 
 

@@ -26,7 +26,7 @@ from tasks.domain.leaves import NeedsSymbolic, exact_same
 from tasks.domain.overrides import Overrides
 from tasks.domain.scaffolds import SCAFFOLDS
 
-ITEM_SECONDS = 1.5
+ITEM_SECONDS = 1.9
 ITEM_BYTES = 900 << 20
 START_SECONDS = 60.0
 _ROOT = Path(__file__).resolve().parents[2]

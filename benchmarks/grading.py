@@ -1,0 +1,94 @@
+"""Grades per second: a plain loop over math-verify against the project's grader, on the same 5,000 rollouts.
+
+Rollouts are like those of training: 200 problems, long reasoning, answers that repeat within a group, half of them
+right, golds of the real pool where it is there. `python benchmarks/grading.py [--data DIR]` prints one JSON line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from pathlib import Path
+
+from tasks.domain.arms import ARMS
+from tasks.engines.graders import GradeItem, Graders
+
+GOLDS = [
+    r"\frac{1}{2}",
+    "204",
+    r"2\sqrt{3}",
+    "n(n+1)/2",
+    "(1, 2)",
+    "17",
+    r"\frac{25}{2}",
+    "1, 3, 5",
+    "73",
+    r"4 \pi^{2}-1",
+]
+PROBLEMS, GROUP = 200, 25
+
+
+def rollouts(golds: list[str], seed: int = 0) -> list[GradeItem]:
+    """PROBLEMS × GROUP completions of about 6,000 characters. Wrong answers come from few alternatives, as models' do."""
+    draw = random.Random(seed)
+    step = "Then we compare both sides, note that $x^2 + 3x = {}$ and keep the smaller case in mind. "
+    items = []
+    for i in range(PROBLEMS):
+        gold = golds[i % len(golds)]
+        wrong = [f"{gold}+{k}" if any(c.isalpha() for c in gold) else str(draw.randint(0, 999)) for k in range(1, 5)]
+        variants = [gold, f"${gold}$", f"x = {gold}", rf"\boxed{{{gold}}}"]
+        for _ in range(GROUP):
+            answer = draw.choice(variants) if draw.random() < 0.5 else draw.choice(wrong)
+            trace = "".join(step.format(draw.randint(0, 99)) for _ in range(70))
+            arm = draw.choice(("panel", "thinking"))
+            items.append(GradeItem(arm, ARMS[arm].scaffold.answer_in_form(answer, trace), gold))
+    draw.shuffle(items)
+    return items
+
+
+def plain_loop(items: list[GradeItem]) -> float:
+    """Seconds for what everybody writes first: parse and verify, one after the other, on the answer region."""
+    from math_verify import parse, verify
+
+    from tasks.domain.scaffolds import SCAFFOLDS
+
+    verify(parse("$1$"), parse("$1$"))
+    began = time.perf_counter()
+    for item in items:
+        region = SCAFFOLDS[item.scaffold_name].parse(item.completion).region or ""
+        verify(parse(f"${item.gold}$"), parse(region if "boxed" in region or "$" in region else f"${region}$"))
+    return time.perf_counter() - began
+
+
+def ours(items: list[GradeItem]) -> tuple[float, float]:
+    """(seconds with running workers, seconds to start them). Every call is given a training step's 128 rollouts."""
+    with Graders() as graders:
+        began = time.perf_counter()
+        graders.grade([GradeItem("no_panel", r"<answer>\sqrt{8}</answer>", r"2\sqrt{2}")] * 2)
+        started = time.perf_counter() - began
+        began = time.perf_counter()
+        for start in range(0, len(items), 128):
+            graders.grade(items[start : start + 128])
+        return time.perf_counter() - began, started
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, help="folder with olympiad_pool.jsonl")
+    data = parser.parse_args().data
+    golds = GOLDS
+    if data is not None:
+        lines = (data / "olympiad_pool.jsonl").read_text().splitlines()
+        golds = random.Random(1).sample([json.loads(line)["gold"] for line in lines], PROBLEMS)
+    items = rollouts(golds)
+    mine, started = ours(items)
+    loop = plain_loop(items)
+    told = {"rollouts": len(items), "loop_per_s": round(len(items) / loop), "ours_per_s": round(len(items) / mine),
+            "times": round(loop / mine, 1), "start_s": round(started, 2)}  # fmt: skip
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
