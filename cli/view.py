@@ -89,11 +89,11 @@ class Watch:
             sys.stdout.buffer.write(orjson.dumps(result) + b"\n")
             return
         table = Table(box=None, pad_edge=False)
-        for name in ("", "stage", "rollouts", "in ledger", "tokens", "GPU-h", "US$", "disk"):
+        for name in ("", "stage", "rollouts", "kept", "tokens", "GPU-h", "US$", "disk"):
             table.add_column(name, justify="left" if name in ("", "stage") else "right", no_wrap=True)
         for p, c in zip(self.planned, costs, strict=True):
             style = "dim" if p.reused else ""
-            table.add_row("reuse" if p.reused else "make", p.step.title, *_amounts(c), style=style)
+            table.add_row("·" if p.reused else "+", p.step.title, *_amounts(c), style=style)
         table.add_row("", "[bold]total[/]", *_amounts(whole))
         self.console.print(table)
         self.console.print(f"[bold]{self.profile}[/]: {todo} of {len(self.planned)} stages would be made")
@@ -130,10 +130,22 @@ def _cell(value: object) -> str:
 
 
 def _amounts(cost: Cost) -> list[str]:
-    """Cells of a plan's line; a dash for what it does not need."""
+    """Cells of a plan's line; a dash for what it does not need. `kept`: rollouts that are in the ledger already."""
     numbers = (
         (cost.rollouts, f"{cost.rollouts:,}"), (cost.rollouts_reused, f"{cost.rollouts_reused:,}"),
-        (cost.tokens, f"{cost.tokens:,.0f}"), (cost.gpu_hours, f"{cost.gpu_hours:.3g}"), (cost.usd, f"{cost.usd:,.2f}"),
-        (cost.bytes, f"{cost.bytes / 1e6:,.1f} MB"),
+        (cost.tokens, _short(cost.tokens)), (cost.gpu_hours, f"{cost.gpu_hours:.3g}"), (cost.usd, f"{cost.usd:,.2f}"),
+        (cost.bytes, f"{_short(cost.bytes)}B"),
     )  # fmt: skip
     return [text if value else "–" for value, text in numbers]
+
+
+def _short(value: float) -> str:
+    """
+    >>> _short(1_359_488), _short(950)
+    ('1.36 M', '950 ')
+    """
+    for unit in ("", "k", "M", "G"):
+        if abs(value) < 1000:
+            return f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:.3g} T"

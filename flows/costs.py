@@ -82,7 +82,7 @@ class Estimator:
             case "rollouts" if "policy" in arguments:  # regraded ones cost nothing
                 split = arguments["split"]
                 n, group_size = self._problems(inputs, str(split) if split else None), int(str(arguments["group_size"]))
-                policy, sampling = _policy(arguments["policy"]), _sampling(arguments["sampling"])
+                policy, sampling = policy_of(arguments["policy"]), sampling_of(arguments["sampling"])
                 return self._timed("rollouts", self._sampled(policy, sampling, split, n, group_size))
             case "training":
                 return self._training(planned.step.ref, arguments, inputs)
@@ -111,14 +111,14 @@ class Estimator:
     def _training(self, ref: Ref, arguments: dict[str, object], inputs: dict[str, list[str]]) -> Cost:
         """Every step's groups and the held-out rollouts of its evaluated steps."""
         learner: Any = arguments["learner"]
-        base, draw = _policy(arguments["start"]), _sampling(arguments["rollouts"])
+        base, draw = policy_of(arguments["start"]), sampling_of(arguments["rollouts"])
         steps, group_size = int(learner["steps"]), int(learner["group_size"])
         length = self._length(base, draw)
         trained = steps * int(learner["groups_per_step"]) * group_size
         tokens = trained * (length.prompt + length.completion)
         usd = self.prices.of_tokens(base.arm, trained * length.prompt, trained * length.completion)
         parts = [Cost(rollouts=trained, tokens=tokens, usd=usd, bytes=tokens * BYTES, basis=length.basis)]
-        heldout, evaluation = self._problems(inputs, "heldout"), _sampling(arguments["evaluation"])
+        heldout, evaluation = self._problems(inputs, "heldout"), sampling_of(arguments["evaluation"])
         evaluated_group = int(str(arguments["evaluation_group_size"]))
         for step in sorted({*range(0, steps, int(learner["eval_every"])), steps} - {0}) if evaluated_group else ():
             policy = replace(base, adapter=str(ref), step=step)
@@ -195,12 +195,12 @@ def measured_rates(store: Store, profile: str) -> dict[str, float]:
     return {row["kind"]: row["rate"] for row in rows.to_pylist()}
 
 
-def _policy(value: Any) -> Policy:
+def policy_of(value: Any) -> Policy:
     model = BaseModel(name=value["model"]["name"], sha256=value["model"]["sha256"])
     return Policy(arm=value["arm"], model=model, adapter=value["adapter"], step=value["step"])
 
 
-def _sampling(value: Any) -> Sampling:
+def sampling_of(value: Any) -> Sampling:
     """The canonical form of floats is text: see storage.fingerprint."""
     return Sampling(
         max_tokens=value["max_tokens"], temperature=float(value["temperature"]["float"]),

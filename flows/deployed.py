@@ -40,9 +40,9 @@ ARM_DEPLOYMENT = "arm/arm"
 class TopUp(RunInput):
     """What a parked run asks for."""
 
-    tokens: float = Field(0, ge=0, le=1e15, description="More tokens.")
-    gpu_hours: float = Field(0, ge=0, le=1e7, description="More GPU-hours.")
-    usd: float = Field(0, ge=0, le=1e7, description="More US dollars.")
+    tokens: float = Field(default=0, ge=0, le=1e15, description="More tokens.")
+    gpu_hours: float = Field(default=0, ge=0, le=1e7, description="More GPU-hours.")
+    usd: float = Field(default=0, ge=0, le=1e7, description="More US dollars.")
 
     def form(self) -> BudgetForm:
         return BudgetForm(tokens=self.tokens or None, gpu_hours=self.gpu_hours or None, usd=self.usd or None)
@@ -174,7 +174,7 @@ def report(study: StudyForm = StudyForm()) -> str:  # noqa: B008
 
     def refuse(step: Step) -> None:
         if step.ref.kind in OCCUPYING:
-            raise UserError(f"'{step.title}' is not made yet: run the experiment first; this flow never samples or trains")
+            raise UserError(f"'{step.title}' is not made yet: run the experiment first; a report samples nothing")
 
     made = under_prefect(chosen, store, chosen.profile.hardware, _telling(), whole, before=refuse)
     create_markdown_artifact((store.files(made) / "report.md").read_text(), key="report", description=str(made))

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 #: A lost machine's work is started again this often before somebody must look.
 TRIES = 3
 POLL_SECONDS = 3.0
+#: The server's own automation starts a crashed run again within this time; then it is attached to.
+GRACE_SECONDS = 5.0
 #: Name of the state in which a run waits for money.
 PARKED = "Parked"
 LIVE = ("SCHEDULED", "PENDING", "RUNNING", "PAUSED", "CANCELLING")
@@ -56,7 +58,8 @@ def dispatch(deployment: str, works: Sequence[Work], tell: Callable[[str], None]
                 if run.state is None or not run.state.is_final():
                     continue
                 del runs[work]
-                if run.state.is_crashed() and _tries(client, work) < TRIES:
+                if run.state.is_crashed() and _tries(client, work) <= TRIES:
+                    time.sleep(GRACE_SECONDS)
                     tell(f"{work.name}: its machine was lost, starting again")
                     runs[work] = _attach(client, deployment, work, tell, parent)
                 elif not run.state.is_completed():

@@ -38,13 +38,15 @@ class StudyForm(BaseModel):
     """Which study. Everything left empty is as the profile has it."""
 
     model_config = ConfigDict(extra="forbid", title="Study")
-    profile: ProfileName = Field("demo", description="A named complete set of numbers (`varband plan NAME` prices it).")
-    arms: list[ArmName] = Field([], description="Arms to run; empty: the profile's.", json_schema_extra={"uniqueItems": True})
-    seeds: Annotated[list[Seed], AfterValidator(_sorted_seeds)] = Field(
-        [], description="Training seeds; empty: the profile's.", json_schema_extra={"uniqueItems": True}
+    profile: ProfileName = Field(default="demo", description="A named complete set of numbers.")
+    arms: list[ArmName] = Field(
+        default=[], description="Arms to run; empty: the profile's.", json_schema_extra={"uniqueItems": True}
     )
-    limit: int | None = Field(None, ge=1, le=100_000, description="Use only the first N problems.")
-    settings: list[Setting] = Field([], description="Other numbers of the profile, e.g. training.learning_rate=1e-3")
+    seeds: Annotated[list[Seed], AfterValidator(_sorted_seeds)] = Field(
+        default=[], description="Training seeds; empty: the profile's.", json_schema_extra={"uniqueItems": True}
+    )
+    limit: int | None = Field(default=None, ge=1, le=100_000, description="Use only the first N problems.")
+    settings: list[Setting] = Field(default=[], description="Other numbers, e.g. training.learning_rate=1e-3")
 
     def request(self) -> Request:
         return Request(
@@ -57,9 +59,9 @@ class BudgetForm(BaseModel):
     """The most that the run may spend, over all its attempts. At the wall it is parked and asks for more."""
 
     model_config = ConfigDict(extra="forbid", title="Budget")
-    tokens: float | None = Field(None, gt=0, le=1e15, description="Prompt and completion tokens.")
-    gpu_hours: float | None = Field(None, gt=0, le=1e7, description="Devices × hours.")
-    usd: float | None = Field(None, gt=0, le=1e7, description="US dollars, at the prices of flows/prices.py.")
+    tokens: float | None = Field(default=None, gt=0, le=1e15, description="Prompt and completion tokens.")
+    gpu_hours: float | None = Field(default=None, gt=0, le=1e7, description="Devices × hours.")
+    usd: float | None = Field(default=None, gt=0, le=1e7, description="US dollars, at the prices of flows/prices.py.")
 
     def budget(self) -> Budget:
         return Budget(tokens=self.tokens, gpu_hours=self.gpu_hours, usd=self.usd)

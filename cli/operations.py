@@ -1,0 +1,83 @@
+"""`varband deploy`, `doctor`, `resume`: what a team does every day."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from cli import options
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@options.root
+@options.budget
+@options.as_json
+def resume(run: str, root: Path, budget: str | None, as_json: bool) -> None:
+    """Go on with RUN, a parked, crashed or interrupted run of this root (ids: `varband runs`).
+
+    The budget is the whole run's: what was spent before counts. Without --budget the run's own limits hold.
+    """
+    from cli.run import carry_out
+    from flows.request import Request
+    from storage.runs import read_run
+
+    record = read_run(root, run)
+    if record.flow_run is not None and _resumed_on_server(record.flow_run, record.budget, budget):
+        click.echo(f"{run}: resumed on the server; a worker goes on with it")
+        return
+    kept = ",".join(f"{name}={limit!r}" for name, limit in record.budget.items())
+    carry_out(Request.from_json(record.request), root, budget or kept or None, as_json=as_json)
+
+
+def _resumed_on_server(flow_run: str, limits: dict[str, float], budget: str | None) -> bool:
+    """True if the run waits on a Prefect server and was told to go on. The form gets what --budget adds."""
+    if not os.environ.get("PREFECT_API_URL"):
+        return False
+    from flows.operations import resume_suspended
+
+    return resume_suspended(flow_run, limits, budget)
+
+
+@click.command()
+@options.root
+@options.as_json
+def runs(root: Path, as_json: bool) -> None:
+    """Runs of this root: state, stage, spending."""
+    from cli.tables import print_table
+    from storage.runs import runs_table
+
+    print_table(runs_table(root), as_json=as_json)
+
+
+@click.command()
+def deploy() -> None:
+    """Register pools, queues, deployments and automations with the server at PREFECT_API_URL. May be repeated."""
+    from flows.operations import register
+
+    for line in register():
+        click.echo(line)
+
+
+@click.command()
+@options.root
+@options.as_json
+def doctor(root: Path, as_json: bool) -> None:
+    """Check root, disk, versions, GPUs, server, pools and workers; say what to fix. Exit code 1 if anything must be."""
+    import sys
+
+    import orjson
+
+    from flows.doctor import examine
+
+    checks = examine(root)
+    if as_json:
+        click.echo(orjson.dumps([c.__dict__ for c in checks]).decode())
+    else:
+        for check in checks:
+            mark = {"ok": click.style("ok  ", fg="green"), "warn": click.style("warn", fg="yellow"),
+                    "fail": click.style("FAIL", fg="red")}[check.state]  # fmt: skip
+            click.echo(f"{mark} {check.what:<10} {check.found}" + (f"\n     → {check.fix}" if check.fix else ""))
+    sys.exit(1 if any(check.state == "fail" for check in checks) else 0)
