@@ -12,12 +12,12 @@ from storage.errors import UserError
 
 @click.command("demo-model")
 @click.argument("out", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--steps", type=click.IntRange(min=1), help="Optimiser steps; the committed checkpoint's number unless given.")
+@click.option("--steps", type=click.IntRange(min=1), help="Optimiser steps, if not those of the committed checkpoint.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the weights and of the data.")
-@click.option("--threads", type=click.IntRange(min=1), default=2, show_default=True, help="CPU threads: part of the result.")
+@click.option("--threads", type=click.IntRange(min=1), default=2, show_default=True, help="Part of the result.")
 @click.option("--force", is_flag=True, help="Write over a model that is already there.")
 def demo_model(out: Path, steps: int | None, seed: int, threads: int, force: bool) -> None:
-    """Pretrain the demo's base model into the folder OUT, measure it and write its model card. About five CPU-minutes."""
+    """Pretrain the demo's base model into the folder OUT, measure it and write its model card. About six minutes."""
     if (out / "model.safetensors").exists() and not force:
         raise UserError(f"{out}: a model is there already; name another folder, or write over it with --force")
     from tasks.engines.quiet import quiet_libraries
@@ -42,7 +42,7 @@ def demo_model(out: Path, steps: int | None, seed: int, threads: int, force: boo
     measured = measure(out, progress=lambda arm: console.print(f"measuring {arm}"))
     given = (f" --steps {steps}" if steps else "") + (f" --seed {seed}" if seed else "")
     given += f" --threads {threads}" if threads != 2 else ""
-    write_card(out, config, made, measured, f"varband demo-model {out.as_posix()}{given}")
+    write_card(out, config, made, measured, f"varband demo-model {out.name}{given}")
     for m in measured:
         click.echo(f"{m.arm:<11} pass@1 {m.pass_at_1:.3f}  bands {m.all_zero}/{m.variance}/{m.all_one}"
                    f"  tokens {m.mean_tokens:.1f}")  # fmt: skip

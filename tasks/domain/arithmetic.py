@@ -12,6 +12,8 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from storage.errors import UserError
+
 STEPS_OF_LEVEL = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6}
 PRETRAINING_LEVELS = (1, 2, 3, 4)
 MAX_VALUE = 99
@@ -47,7 +49,9 @@ class ArithmeticProblem:
 
 
 def apply(left: int, op: str, right: int) -> int:
-    """>>> [apply(17, "+", 6), apply(17, "-", 6), apply(7, "*", 6), apply(17, " mod ", 5)]
+    """The value of one operation.
+
+    >>> [apply(17, "+", 6), apply(17, "-", 6), apply(7, "*", 6), apply(17, " mod ", 5)]
     [23, 11, 42, 2]
     """
     match op:
@@ -88,7 +92,9 @@ def pretraining_problem(rng: random.Random) -> ArithmeticProblem:
 
 
 def level_of(index: int) -> int:
-    """>>> [level_of(i) for i in range(12)]
+    """Level of the problem at this index of its source.
+
+    >>> [level_of(i) for i in range(12)]
     [1, 2, 3, 4, 1, 2, 3, 4, 1, 5, 2, 3]
     """
     return 5 if index % 10 == 9 else 1 + (index - index // 10) % 4
@@ -108,7 +114,7 @@ def _draws(seed: int, source: str, index: int, level: int) -> Iterator[Arithmeti
     rng = random.Random(f"{seed}/{source}/{index}")
     for _ in range(_MAX_DRAWS):
         yield draw_problem(source, level, rng)
-    raise ValueError(f"{source}: no unused problem of level {level} after {_MAX_DRAWS} draws; ask for a smaller pool")
+    raise UserError(f"{source}: no unused problem of level {level} after {_MAX_DRAWS} draws; ask for a smaller pool")
 
 
 def _changes(value: int, n: int, rng: random.Random) -> tuple[Step, ...]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tasks.domain.arithmetic import demo_problems
 from tasks.domain.scaffolds import SCAFFOLDS
 from tasks.domain.teacher import MIX
-from tasks.engines.pretrain import PretrainConfig
+from tasks.engines.pretrain import PretrainConfig, Pretrained
 
 #: A pool of its own: four sources of 40 problems, from a seed that no profile uses.
 PER_SOURCE, POOL_SEED, GROUP_SIZE, MAX_TOKENS = 40, 101, 8, 128
@@ -47,9 +47,8 @@ def measure(
             progress(arm)
             s = SCAFFOLDS[arm]
             decoding = Decoding(max_tokens=MAX_TOKENS, stop=s.stop)
-            prompts = [
-                generator.encode(s.prompt(p["problem"]), chat=s.chat, enable_thinking=s.enable_thinking) for p in problems
-            ]
+            texts = [s.prompt(p["problem"]) for p in problems]
+            prompts = [generator.encode(t, chat=s.chat, enable_thinking=s.enable_thinking) for t in texts]
             requests = [
                 Request(i * GROUP_SIZE + j, ids, i * GROUP_SIZE + j, decoding)
                 for i, ids in enumerate(prompts)
@@ -65,29 +64,45 @@ def measure(
 
 
 def _summary(arm: str, correct: list[bool], valid: list[bool], lengths: list[int]) -> Measured:
-    """>>> _summary("panel", [True] * 8 + [False] * 8 + [True] * 4 + [False] * 4, [True] * 24, [10] * 24)
-    Measured(arm='panel', pass_at_1=0.5, all_zero=1, variance=1, all_one=1, tag_valid=1.0, mean_tokens=10.0, max_tokens=10)
+    """One row of the card, from all rollouts in the order of problems.
+
+    >>> m = _summary("panel", [True] * 8 + [False] * 8 + [True] * 4 + [False] * 4, [True] * 24, [10] * 24)
+    >>> m.pass_at_1, m.all_zero, m.variance, m.all_one, m.mean_tokens
+    (0.5, 1, 1, 1, 10.0)
     """
     n = len(correct)
     groups = Counter(sum(correct[i : i + GROUP_SIZE]) for i in range(0, n, GROUP_SIZE))
     zero, one = groups.pop(0, 0), groups.pop(GROUP_SIZE, 0)
-    return Measured(arm, sum(correct) / n, zero, sum(groups.values()), one, sum(valid) / n, sum(lengths) / n, max(lengths))
-
-
-def write_card(out: Path, config: PretrainConfig, made: dict[str, float], measured: list[Measured], command: str) -> None:
-    """README.md beside the weights: how they were made and what they can do."""
-    settings = ", ".join(f"{k} {v:g}" for k, v in asdict(config).items())
-    rows = "\n".join(
-        f"| `{m.arm}` | {m.pass_at_1:.3f} | {m.all_zero} / {m.variance} / {m.all_one} | {m.tag_valid:.3f}"
-        f" | {m.mean_tokens:.1f} | {m.max_tokens} |"
-        for m in measured
+    return Measured(
+        arm=arm,
+        pass_at_1=sum(correct) / n,
+        all_zero=zero,
+        variance=sum(groups.values()),
+        all_one=one,
+        tag_valid=sum(valid) / n,
+        mean_tokens=sum(lengths) / n,
+        max_tokens=max(lengths),
     )
-    problems = measured[0].all_zero + measured[0].variance + measured[0].all_one
-    (out / "README.md").write_text(_CARD.format(
-        command=command, parameters=int(made["parameters"]), steps=int(made["steps"]), seconds=made["seconds"],
-        threads=int(made["threads"]), loss=made["loss"], settings=settings, mix=", ".join(f"`{a}` {w:.0%}" for a, w in MIX.items()),
-        problems=problems, group_size=GROUP_SIZE, seed=POOL_SEED, max_tokens=MAX_TOKENS, rows=rows,
-    ), encoding="utf-8")  # fmt: skip
+
+
+def write_card(out: Path, config: PretrainConfig, made: Pretrained, measured: list[Measured], command: str) -> None:
+    """README.md beside the weights: how they were made and what they can do."""
+    card = _CARD.format(
+        command=command,
+        made=made,
+        settings=", ".join(f"{k} {v:g}" for k, v in asdict(config).items()),
+        mix=", ".join(f"`{a}` {w:.0%}" for a, w in MIX.items()),
+        problems=sum((measured[0].all_zero, measured[0].variance, measured[0].all_one)),
+        group_size=GROUP_SIZE,
+        seed=POOL_SEED,
+        max_tokens=MAX_TOKENS,
+        rows="\n".join(
+            f"| `{m.arm}` | {m.pass_at_1:.3f} | {m.all_zero} / {m.variance} / {m.all_one} | {m.tag_valid:.3f}"
+            f" | {m.mean_tokens:.1f} | {m.max_tokens} |"
+            for m in measured
+        ),
+    )
+    (out / "README.md").write_text(card, encoding="utf-8")
 
 
 _CARD = """\
@@ -98,9 +113,10 @@ pipeline_tag: text-generation
 ---
 # The demo's base model
 
-A Qwen3-architecture model of {parameters:,} parameters with a tokenizer of its own, small enough to be kept in the
+A Qwen3-architecture model of {made.parameters:,} parameters with a tokenizer of its own, small enough to be kept in the
 repository and sampled, trained and measured on a CPU. It solves whole-number arithmetic in one to four steps, in the
-forms of this project's scaffolds, and slips in ways that reinforcement learning can remove. It is good for nothing else.
+forms of this project's scaffolds, and slips in ways that reinforcement learning can remove. It is good for nothing
+else.
 
 This card was written by the command that made the model:
 
@@ -108,21 +124,22 @@ This card was written by the command that made the model:
 
 ## How it was made
 
-- {steps:,} steps in {seconds:.0f} seconds on {threads} CPU threads, from random weights; float32. Final loss {loss:.3f} nats a completion token
-  (smoothed). Settings: {settings}.
-- Data: problems of `tasks/domain/arithmetic.py`, levels 1 to 4, drawn afresh for every step; solutions by the teacher of
-  `tasks/domain/teacher.py`, which is careful or hasty and slips when hasty. Mix: {mix}.
+- {made.steps:,} steps in {made.seconds:.0f} seconds on {made.threads} CPU threads, from random weights, in float32,
+  with torch {made.torch}. Final loss {made.loss:.3f} nats a completion token (smoothed).
+- Settings: {settings}.
+- Data: problems of `tasks/domain/arithmetic.py`, levels 1 to 4, drawn afresh for every step; solutions by the teacher
+  of `tasks/domain/teacher.py`, which is careful or hasty and slips when hasty. Mix: {mix}.
   No third-party text.
-- Prompts are exactly those of the arms; only completion tokens and the end are learnt. The scaffolds' tags and the fixed
-  pieces of their prompt templates are single tokens.
-- A fifth of all problem texts, chosen by their hash, is kept for pools and never pretrained on; level 5 (six steps) occurs
-  in pools alone.
+- Prompts are exactly those of the arms; only completion tokens and the end are learnt. The scaffolds' tags and the
+  fixed pieces of their prompt templates are single tokens.
+- A fifth of all problem texts, chosen by their hash, is kept for pools and never pretrained on; level 5 (six steps)
+  occurs in pools alone.
 - The same command with the same seed, number of threads and build of torch makes the same weights.
 
 ## What it can do
 
-{problems} fresh problems (seed {seed}), {group_size} rollouts each, temperature 1, at most {max_tokens} tokens, the reference engine
-and the project's grader:
+{problems} fresh problems (seed {seed}), {group_size} rollouts each, temperature 1, at most {max_tokens} tokens, the
+reference engine and the project's grader:
 
 | arm | pass@1 | all_zero / variance / all_one | tags valid | mean tokens | longest |
 |---|---|---|---|---|---|

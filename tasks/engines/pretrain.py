@@ -1,7 +1,6 @@
-"""The demo's base model: a tokenizer made for the scaffolds' texts and a small Qwen3 pretrained on the teacher.
+"""The demo's base model: a small Qwen3 pretrained on the teacher's solutions.
 
-Prompts are exactly what the arms send, so nothing about the demo's arms is special. The fixed pieces of the prompt
-templates are single tokens: sequences stay under 200 tokens, which is what makes a CPU enough.
+Prompts are exactly what the arms send, so nothing about the demo's arms is special.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,26 +16,22 @@ from typing import TYPE_CHECKING, Any
 from tasks.domain.arithmetic import pretraining_problem
 from tasks.domain.scaffolds import SCAFFOLDS
 from tasks.domain.teacher import MIX, teacher_completion
+from tasks.engines.demo_tokenizer import EOS, PAD, make_tokenizer
 from tasks.engines.memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-EOS, PAD, TURN = "<|im_end|>", "<|endoftext|>", "<|im_start|>"
-TAGS = ("<mutipersonaDebate>", "</mutipersonaDebate>", "<think>", "</think>", "<answer>", "</answer>", "\\boxed{")
-CHAT_TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n"
-    "{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
-)
-#: Words keep the space before them, a speaker the colon and space behind; digits stand alone.
-WORDS = r" ?\p{L}+(: )?|\p{N}|[^\p{L}\p{N}]+"
 IGNORED = -100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PretrainConfig:
-    """What makes the checkpoint. decay_from: share of the steps after which the learning rate falls to zero."""
+    """What makes the checkpoint.
+
+    decay_from: share of the steps after which the learning rate falls to zero.
+    vocabulary: at most this many tokens, before the added ones.
+    """
 
     steps: int = 3000
     batch_size: int = 32
@@ -53,45 +48,16 @@ class PretrainConfig:
     positions: int = 1024
 
 
-def make_tokenizer(vocabulary: int, seed: int) -> PreTrainedTokenizerFast:
-    """Byte-level BPE; tags and the templates' fixed pieces are added tokens, so the vocabulary is a little larger."""
-    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pretrained:
+    """What making the checkpoint took. loss: smoothed over the last hundred steps or so, nats a completion token."""
 
-    core = Tokenizer(models.BPE())
-    core.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(Regex(WORDS), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
-    )
-    core.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary,
-        special_tokens=[PAD, TURN, EOS],
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
-    core.train_from_iterator(_corpus(seed), trainer)
-    core.add_tokens([AddedToken(text, special=False, normalized=False) for text in (*TAGS, *_fixed_pieces())])
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=core, eos_token=EOS, pad_token=PAD, clean_up_tokenization_spaces=False, model_max_length=1024
-    )
-    tokenizer.chat_template = CHAT_TEMPLATE
-    return tokenizer
-
-
-def _corpus(seed: int, n: int = 4000) -> Iterator[str]:
-    """Problems and traces, without the tags: those are tokens already."""
-    rng = random.Random(f"tokenizer/{seed}")
-    for _ in range(n):
-        problem = pretraining_problem(rng)
-        yield problem.text
-        for scaffold in MIX:
-            yield SCAFFOLDS[scaffold].parse(teacher_completion(problem, scaffold, rng)).trace or ""
-
-
-def _fixed_pieces() -> list[str]:
-    """What stands before and after the problem in each template, where it is longer than a few characters."""
-    pieces = {p for s in SCAFFOLDS.values() for p in s.template.split("{problem}") if len(p) > 4}
-    return sorted(pieces, key=lambda p: (-len(p), p))
+    steps: int
+    threads: int
+    parameters: int
+    loss: float
+    seconds: float
+    torch: str
 
 
 def make_model(config: PretrainConfig, tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
@@ -109,8 +75,8 @@ def make_model(config: PretrainConfig, tokenizer: PreTrainedTokenizerFast) -> Qw
             intermediate_size=config.mlp,
             max_position_embeddings=config.positions,
             tie_word_embeddings=True,
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
+            eos_token_id=tokenizer.get_vocab()[EOS],
+            pad_token_id=tokenizer.get_vocab()[PAD],
             bos_token_id=None,
             initializer_range=0.05,
         )
@@ -122,17 +88,16 @@ def pretrain(
     out: Path,
     threads: int = 2,
     progress: Callable[[int, float], None] = lambda step, loss: None,
-) -> dict[str, float]:
-    """Writes a model folder that transformers and vLLM load. Returns steps, parameters, loss (nats a token), seconds.
+) -> Pretrained:
+    """Writes a model folder that transformers and vLLM load.
 
     Deterministic on the CPU for a given seed, number of threads and build of torch.
     """
     import torch
 
-    torch.set_num_threads(threads)
-
     began = time.perf_counter()
     keep_freed_memory()
+    torch.set_num_threads(threads)
     tokenizer = make_tokenizer(config.vocabulary, config.seed)
     model = make_model(config, tokenizer).train()
     optimiser = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
@@ -149,13 +114,14 @@ def pretrain(
         smooth = loss.item() if step == 0 else 0.99 * smooth + 0.01 * loss.item()
         progress(step + 1, smooth)
     _save(model, tokenizer, out)
-    return {
-        "steps": config.steps,
-        "threads": threads,
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "loss": smooth,
-        "seconds": time.perf_counter() - began,
-    }
+    return Pretrained(
+        steps=config.steps,
+        threads=threads,
+        parameters=sum(p.numel() for p in model.parameters()),
+        loss=smooth,
+        seconds=time.perf_counter() - began,
+        torch=torch.__version__,
+    )
 
 
 def _schedule(step: int, config: PretrainConfig) -> float:
@@ -174,9 +140,7 @@ def _batch(rng: random.Random, tokenizer: Any, size: int) -> tuple[Any, Any]:
     rows: list[tuple[list[int], int]] = []
     for scaffold in rng.choices(list(MIX), weights=list(MIX.values()), k=size):
         problem, arm = pretraining_problem(rng), SCAFFOLDS[scaffold]
-        prompt = encode_prompt(
-            tokenizer, arm.prompt(problem.text), chat=arm.chat, enable_thinking=arm.enable_thinking
-        )
+        prompt = encode_prompt(tokenizer, arm.prompt(problem.text), chat=arm.chat, enable_thinking=arm.enable_thinking)
         completion = tokenizer(teacher_completion(problem, scaffold, rng))["input_ids"]
         rows.append(([*prompt, *completion, tokenizer.eos_token_id], len(prompt)))
     width = max(len(ids) for ids, _ in rows)
