@@ -145,7 +145,7 @@ def audit_published(
     where = store().read(pools).to_pylist()
     trains: dict[str, str] = {}
     for row in where:
-        if row["pool"].endswith("_train"):
+        if row["pool"] != "heldout_eval":
             said = trains.get(row["problem_id"])
             trains[row["problem_id"]] = f"{said} and {row['pool']}" if said else f"it is in {row['pool']}"
     counts = query("select arm, group_size as n, num_correct as c from t", t=screened).to_pylist()

@@ -59,7 +59,8 @@ def _rows(reports: Path, log: Row) -> list[Row]:
         s = whole(reports / f"eval_gsm8k/{tag}/summary.json")
         rows.append({
             "run": f"gsm8k {tag}", "role": "evaluation", "family": f"GSM8K at {tag}", "arm": "panel_premath",
-            "model": s["model_name"], "policy": s["sampler_path"], "problems": "GSM8K test, 500", "num_problems": s["n_evaluated"],
+            "model": s["model_name"], "policy": s["sampler_path"], "problems": "GSM8K test, 500",
+            "num_problems": s["n_evaluated"],
             "planned_problems": s["n_test_requested"], "group_size": 1, "temperature": s["temperature"],
             "max_tokens": s["max_tokens"], "place": f"reports/eval_gsm8k/{tag}/summary.json",
         })  # fmt: skip
@@ -70,8 +71,9 @@ def _evaluation(reports: Path, folder: str, arm: str, problems: str, log: Row) -
     s = whole(reports / folder / "summary.json")
     logged = _limits(log).get(s["tag"])
     return {
-        "run": s["tag"] if folder.count("final_") == 0 else folder.split("_")[1] + " " + s["tag"],
-        "role": "evaluation", "family": problems if arm in COMPARED else f"control {folder}", "arm": arm, "model": s.get("model_name") or s["base_model"],
+        "run": folder.removeprefix("eval_").replace("_vibecheck/", " "),
+        "role": "evaluation", "family": problems if arm in COMPARED else f"control {folder}", "arm": arm,
+        "model": s.get("model_name") or s["base_model"],
         "policy": s.get("sampler_path") or s["base_model"], "problems": problems, "num_problems": s["n_problems"],
         "group_size": s["n_samples_per_problem"], "temperature": s.get("temperature"),
         "max_tokens": s.get("max_tokens") or logged, "place": f"reports/{folder}/summary.json",
@@ -102,7 +104,8 @@ def _training(reports: Path, log: Row) -> list[Row]:
     pool = whole(reports.parent / "data/olympiad_pool/split_summary.json")
     return [
         shared | {"run": "panel_olympiad", "role": "training", "family": "training", "seeds": 1,
-                  "problems": "panel_train", "num_problems": pool["panel_train"]["n"], "group_size": c["group_size"], "steps": c["max_steps"],
+                  "problems": "panel_train", "num_problems": pool["panel_train"]["n"],
+                  "group_size": c["group_size"], "steps": c["max_steps"],
                   "last_evaluated": max(evaluated)},
         shared | {"run": "panel_olympiad held-out", "role": "heldout", "family": "held-out", "problems": "heldout_eval",
                   "num_problems": pool["heldout_eval"]["n"], "group_size": 1},
