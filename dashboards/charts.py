@@ -34,12 +34,14 @@ def lines(
     n = len(arms)
     log_scale: Spec = {"scale": {"type": "log", "base": 2}} if log_x else {}
     encoding: Spec = {
-        "x": _field(x, title=x_title, **log_scale),
+        "x": _field(x, title=x_title, axis=_ticks(rows, x, log_x), **log_scale),
         "y": _field(y, title=y_title, **number_format),
-        "color": _field("arm", "nominal", title=None, scale={"domain": list(arms), "range": list(COLOURS[:n])}),
-    }
+        "color": _field("arm", "nominal", title=None, legend={"symbolOpacity": 1},
+                        scale={"domain": list(arms), "range": list(COLOURS[:n])}),
+    }  # fmt: skip
+    dashed: Spec = {"strokeDash": _field(dash, "nominal", title=dash)} if dash else {}
     if dash:
-        encoding["strokeDash"] = _field(dash, "nominal", title=dash)
+        encoding["detail"] = _field(dash, "nominal")
     shape = _field("arm", "nominal", title=None, scale={"domain": list(arms), "range": list(SHAPES[:n])})
     tips = [_field(name, "nominal") for name in ("arm", dash) if name] + [_field(x), _field(y)]
     layer: list[Spec] = []
@@ -47,9 +49,17 @@ def lines(
         tips += [_field(f"{y}_{end}") for end in ("low", "high")]
         area = {"y": _field(f"{y}_low", title=y_title, **number_format), "y2": {"field": f"{y}_high"}}
         layer.append({"mark": {"type": "area", "opacity": 0.14}, "encoding": area})
-    layer.append({"mark": {"type": "line", "strokeWidth": 2}})
+    layer.append({"mark": {"type": "line", "strokeWidth": 2}, "encoding": dashed})
     layer.append({"mark": {"type": "point", "filled": True, "size": 50}, "encoding": {"shape": shape, "tooltip": tips}})
     return _spec(rows.to_pylist(), HEIGHT, encoding=encoding, layer=layer)
+
+
+def _ticks(rows: pa.Table, x: str, log_x: bool) -> Spec:
+    """Whole steps, and on a log axis the very values that were measured."""
+    values = sorted(set(rows[x].to_pylist()))
+    if log_x and len(values) <= 12:
+        return {"values": values, "format": ",.0f", "labelOverlap": True}
+    return {"tickMinStep": 1, "format": "d"} if all(isinstance(v, int) for v in values) else {}
 
 
 def band_bars(rows: pa.Table, labels: Sequence[str]) -> Spec:

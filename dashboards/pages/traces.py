@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from dashboards.pages.parts import chosen, remember, rows_of
-from dashboards.text import MOST, marked, mathematics
+from dashboards.text import MOST, formula, literal, marked
 
 SETS = {"final": "before and after training", "screenings": "screening", "evaluations": "held-out curve"}
 VERDICTS = ("correct", "wrong", "no_answer", "ambiguous", "timeout", "ungradable")
@@ -87,8 +87,8 @@ def _problem(problem: str) -> None:
         return
     row = rows.to_pylist()[0]
     with st.container(border=True):
-        st.markdown(mathematics(row["problem"]))
-        st.markdown(f"**gold** {mathematics('$' + row['gold'] + '$')} · {row['source']} · `{row['problem_id']}`")
+        st.markdown(marked(row["problem"]))
+        st.markdown(f"**gold** {formula(row['gold'])} · {row['source']} · `{row['problem_id']}`")
 
 
 def _side_by_side(kind: str, problem: str) -> None:
@@ -122,5 +122,5 @@ def _rollout(row: dict[str, Any]) -> None:
         st.markdown(marked(row["completion"] or "(empty)"))
         if row["chars"] and row["chars"] > MOST:
             st.caption(f"Shown: the first {MOST:,} of {row['chars']:,} characters; `varband sql` gives the rest.")
-        answer = f"answer {mathematics('$' + row['answer'][:200] + '$')} · " if row["answer"] else ""
-        st.caption(f"{answer}{mathematics(row['reason'] or '')}")
+        answer = f"answer {formula(row['answer'])} · " if row["answer"] else ""
+        st.caption(f"{answer}{literal(row['reason'] or '')}")

@@ -1,16 +1,16 @@
 -- Problems of one set of rollouts, with how each policy did; filtered. A null filter keeps everything.
 with
 counted as (
-    select problem_id, arm, step, count(*) as n, count(*) filter (where correct) as right,
+    select problem_id, arm, step, count(*) as n, count(*) filter (where correct) as num_correct,
         bool_or(verdict = $verdict) as has_verdict
     from evaluations group by problem_id, arm, step
 ),
 judged as (
-    select *, case when right = 0 then 'all_zero' when right = n then 'all_one' else 'variance' end as band from counted
+    select *, case when num_correct = 0 then 'all_zero' when num_correct = n then 'all_one' else 'variance' end as band from counted
 )
 select
     p.problem_id, p.source, p.gold, left(p.problem, 160) as problem,
-    string_agg(j.arm || case when j.step > 0 then ' @' || j.step else '' end || ' ' || j.right || '/' || j.n, ', '
+    string_agg(j.arm || case when j.step > 0 then ' @' || j.step else '' end || ' ' || j.num_correct || '/' || j.n, ', '
         order by a.place, j.step) as correct
 from pool p
 join judged j using (problem_id)

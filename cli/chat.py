@@ -1,0 +1,161 @@
+"""`varband chat`: ask a policy in the terminal and watch it answer."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli import options
+
+if TYPE_CHECKING:
+    from tasks.domain.policies import BaseModel
+    from tasks.engines.protocols import ServedAdapter
+
+
+@click.command()
+@click.argument("problem", required=False)
+@click.option("--arm", default="panel", show_default=True, help="Scaffold to ask under.")
+@click.option("--adapter", metavar="REF", help="A training artifact; without it the base model is asked.")
+@click.option("--step", type=click.IntRange(min=1), help="Step of the adapter.  [default: the last that was kept]")
+@click.option("--model", help="Base model: a profile's name for it, or a folder.  [default: the adapter's, else demo]")
+@click.option("--gold", help="Reference answer; the grader's verdict is told.")
+@click.option(
+    "--engine", type=click.Choice(["auto", "vllm", "transformers", "openai"]), default="auto", show_default=True
+)
+@click.option("--max-tokens", type=click.IntRange(min=1), default=512, show_default=True)
+@click.option("--temperature", type=click.FloatRange(min=0.0), default=1.0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@options.root
+@options.as_json
+def chat(problem: str | None, arm: str, adapter: str | None, step: int | None, model: str | None, gold: str | None,
+         engine: str, max_tokens: int, temperature: float, seed: int, root: Path, as_json: bool) -> None:  # fmt: skip
+    """Ask PROBLEM, or, without it, one after another until an empty line. The reasoning streams, then the answer."""
+    from storage.errors import UserError
+    from tasks.domain.arms import ARMS
+    from tasks.engines.protocols import Decoding
+    from tasks.engines.toolbox import Hardware, Toolbox
+
+    if arm not in ARMS:
+        raise UserError(f"unknown arm '{arm}' (known: {', '.join(ARMS)})")
+    base, folder, served, rank = _policy(root, adapter, step, model)
+    scaffold = ARMS[arm].scaffold
+    hardware = Hardware(engine=engine, max_model_len=max(1024, 2 * max_tokens), max_num_seqs=1, wave=1)
+    tools = Toolbox(hardware, {base.sha256: folder})
+    decoding = Decoding(max_tokens=max_tokens, temperature=temperature, stop=scaffold.stop)
+    try:
+        click.echo(f"{arm} · {base.name}" + (f" · {served.name}" if served else " · no adapter"), err=True)
+        generator = tools.generator(base.sha256, rank)
+        for place, asked in enumerate(_problems(problem)):
+            ids = generator.encode(scaffold.prompt(asked), chat=scaffold.chat, enable_thinking=scaffold.enable_thinking)
+            said, finish = _streamed(generator, ids, decoding, seed + place, served, quiet=as_json)
+            told = _told(tools, scaffold, said, finish, gold)
+            _tell(told, said, as_json)
+    finally:
+        tools.close()
+
+
+def _policy(root: Path, adapter: str | None, step: int | None, model: str | None
+            ) -> tuple[BaseModel, Path, ServedAdapter | None, int]:  # fmt: skip
+    """(base model, its folder, adapter to serve, LoRA rank). Errors: UserError if one is missing or does not fit."""
+    from flows.resolve import _model_folder, model_digest
+    from storage.catalog import find
+    from storage.errors import UserError
+    from storage.store import Store
+    from tasks.domain.policies import BaseModel
+    from tasks.engines.protocols import ServedAdapter
+
+    given: dict[str, Any] = {}
+    served, rank = None, 0
+    if adapter is not None:
+        store, ref = Store(root), find(root, adapter)
+        if ref.kind != "training":
+            raise UserError(f"{ref} is no training: varband ls training lists those that left adapters")
+        given = store.manifest(ref).recipe.arguments
+        kept = {int(p.name.removeprefix("step-")): p for p in store.files(ref).glob("step-*")}
+        if not kept or (step is not None and step not in kept):
+            raise UserError(
+                f"{ref} keeps no adapter of step {step} (kept: {', '.join(map(str, sorted(kept))) or 'none'})"
+            )
+        last = max(kept) if step is None else step
+        served, rank = ServedAdapter(f"{ref} step {last}", kept[last]), int(given["learner"]["lora_rank"])
+    elif step is not None:
+        raise UserError("--step says which adapter, so it needs --adapter")
+    trained_on = (given.get("start") or {}).get("model") or {}
+    name = model or trained_on.get("name") or "demo"
+    folder = Path(name) if Path(name).is_dir() else _model_folder(name)
+    base = BaseModel(name=folder.name, sha256=model_digest(folder))
+    if trained_on and trained_on["sha256"] != base.sha256:
+        raise UserError(
+            f"{adapter} was trained on {trained_on['name']} (sha256 {trained_on['sha256'][:12]}…) and {folder} is another"
+            " model: give the folder of the right one with --model"
+        )
+    return base, folder, served, rank
+
+
+def _problems(problem: str | None) -> Any:
+    """The one given, or lines from the terminal or a pipe until an empty one."""
+    if problem is not None:
+        yield problem
+        return
+    while True:
+        click.echo("problem> ", nl=False, err=True)
+        line = sys.stdin.readline().strip()
+        if not line:
+            return
+        yield line
+
+
+def _streamed(
+    generator: Any, ids: tuple[int, ...], decoding: Any, seed: int, adapter: Any, *, quiet: bool
+) -> tuple[str, str]:
+    from tasks.engines.streaming import stream
+
+    said, finish = "", "length"
+    for text, ended in stream(generator, ids, decoding, seed, adapter):
+        said += text
+        finish = ended or finish
+        if not quiet:
+            click.echo(_printable(text), nl=False)
+            sys.stdout.flush()
+    if not quiet:
+        click.echo("")
+    return said, finish
+
+
+def _printable(text: str) -> str:
+    """A model's text may hold escape sequences: a terminal must not obey them."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+
+
+def _told(tools: Any, scaffold: Any, said: str, finish: str, gold: str | None) -> dict[str, Any]:
+    parsed = scaffold.parse(said)
+    told: dict[str, Any] = {"finish": finish, "tag_valid": parsed.tag_valid, "answer": parsed.region}
+    if gold is None:
+        return told
+    from tasks.engines.graders import GradeItem
+
+    verdict = tools.graders().grade([GradeItem(scaffold.name, said, gold, finish)])[0]
+    return told | {
+        "answer": verdict.answer or parsed.region,
+        "gold": gold,
+        "verdict": verdict.verdict,
+        "reason": verdict.reason,
+    }
+
+
+def _tell(told: dict[str, Any], said: str, as_json: bool) -> None:
+    if as_json:
+        import orjson
+
+        sys.stdout.buffer.write(orjson.dumps({"completion": said, **told}) + b"\n")
+        sys.stdout.flush()
+        return
+    answer = _printable((told["answer"] or "none").strip())
+    cut = " (cut off at --max-tokens)" if told["finish"] == "length" else ""
+    click.secho(f"answer: {answer}{cut}", bold=True)
+    if "verdict" in told:
+        click.secho(f"{told['verdict']}: {told['reason']} (gold {told['gold']})",
+                    fg="green" if told["verdict"] == "correct" else "red")  # fmt: skip

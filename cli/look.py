@@ -1,0 +1,147 @@
+"""`varband report`, `serve`, `gallery`: what a run found, for people to read."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from cli import options
+
+a_folder = click.Path(path_type=Path, file_okay=False)
+
+
+@click.command()
+@click.argument("ref", required=False)
+@click.option("--output", "-o", type=a_folder, default=Path(), help="Folder to write to.  [default: here]")
+@click.option("--query", metavar="NAME", help="Print the rows of one of the report's named queries instead.")
+@options.root
+@options.as_json
+def report(ref: str | None, output: Path, query: str | None, root: Path, as_json: bool) -> None:
+    """Write the report REF (or the newest) as one HTML file and its Markdown twin. REF may be cut short."""
+    import orjson
+
+    from storage.looks import ask
+    from storage.store import Store
+
+    found = _report_named(root, ref)
+    if query is not None:
+        from cli.tables import print_table
+
+        print_table(ask(root, found, _known_query(query)), as_json=as_json, title=query)
+        return
+    from storage.artifacts import Ref
+
+    store = Store(root)
+    store.read(Ref.parse(found))
+    output.mkdir(parents=True, exist_ok=True)
+    written = []
+    for page in ("report.html", "report.md"):
+        target = output / f"{found}{Path(page).suffix}"
+        target.write_bytes((store.files(Ref.parse(found)) / page).read_bytes())
+        written.append(str(target))
+    if as_json:
+        sys.stdout.buffer.write(orjson.dumps({"report": found, "files": written}) + b"\n")
+        return
+    for path in written:
+        click.echo(path)
+
+
+def _report_named(root: Path, text: str | None) -> str:
+    """Errors: UserError if there is no such report, or if the ref is of something else."""
+    from storage.catalog import find
+    from storage.errors import UserError
+    from storage.looks import reports
+
+    if text is None:
+        newest = reports(root)
+        if not newest:
+            raise UserError(f"no report under {root} yet: varband run demo makes one")
+        return newest[0].ref
+    found = find(root, text)
+    if found.kind != "report":
+        raise UserError(f"{found} is no report: show it with varband show, or list reports with varband ls report")
+    return str(found)
+
+
+def _known_query(name: str) -> str:
+    from storage.errors import UserError
+    from storage.sql import QUERIES
+
+    known = sorted(path.stem for path in QUERIES.glob("report_*.sql"))
+    for full in (name, f"report_{name}"):
+        if full in known:
+            return full
+    raise UserError(f"no query '{name}' (known: {', '.join(known)})")
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(1, 65535), default=8501, show_default=True)
+@click.option("--open", "browse", is_flag=True, help="Open a browser too.")
+@options.root
+def serve(port: int, browse: bool, root: Path) -> None:
+    """Open the dashboards on 127.0.0.1. They read the store and change nothing; stop with Ctrl-C."""
+    import os
+    import socket
+    import subprocess
+    from importlib.util import find_spec
+
+    from storage.errors import UserError
+
+    if find_spec("streamlit") is None:
+        raise UserError("the dashboards need streamlit: install varband[app]")
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            raise UserError(f"port {port} on 127.0.0.1 is taken: choose another with --port") from None
+    app = Path(__file__).resolve().parent.parent / "dashboards" / "app.py"
+    settings = {
+        "server.address": "127.0.0.1", "server.port": port, "server.headless": str(not browse).lower(),
+        "server.fileWatcherType": "none", "browser.gatherUsageStats": "false", "client.toolbarMode": "minimal",
+        "theme.primaryColor": "#0072B2",
+    }  # fmt: skip
+    words = [f"--{name}={value}" for name, value in settings.items()]
+    path = os.pathsep.join(filter(None, [str(app.parent.parent), os.environ.get("PYTHONPATH")]))
+    environment = os.environ | {"VARBAND_ROOT": str(root.resolve()), "PYTHONPATH": path}
+    click.echo(f"varband: dashboards of {root} on http://127.0.0.1:{port} (Ctrl-C stops them)")
+    server = subprocess.Popen([sys.executable, "-m", "streamlit", "run", str(app), *words], env=environment)
+    try:
+        code = server.wait()
+    except KeyboardInterrupt:
+        server.terminate()
+        server.wait()
+        code = 0
+    sys.exit(code)
+
+
+@click.command()
+@click.argument("what")
+@click.option(
+    "--problems", help="Problems to show, comma-separated; their ids may be cut short.  [default: the first 12]"
+)
+@click.option("--set", "rollouts", type=click.Choice(["final", "screenings", "evaluations"]), default="final",
+              show_default=True, help="Which rollouts of the run.")  # fmt: skip
+@click.option("--each", type=click.IntRange(1, 16), default=1, show_default=True, help="Rollouts a policy and problem.")
+@click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="File to write.")
+@options.root
+def gallery(what: str, problems: str | None, rollouts: str, each: int, output: Path | None, root: Path) -> None:
+    """A static page with the rollouts of chosen problems side by side.
+
+    WHAT is a report (it may be cut short) or a transcripts.json of a published case study.
+    """
+    from dashboards.gallery import from_report, from_transcripts, write
+
+    source = Path(what)
+    if source.suffix == ".json" or source.is_file():
+        page, name = from_transcripts(source, _listed(problems)), f"gallery-{source.stem}.html"
+    else:
+        found = _report_named(root, what)
+        page, name = from_report(root, found, _listed(problems), rollouts, each), f"gallery-{found}.html"
+    click.echo(write(page, output or Path(name)))
+
+
+def _listed(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(",") if part.strip()]

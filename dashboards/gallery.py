@@ -1,0 +1,128 @@
+"""The gallery: a static page of problems with rollouts side by side. Rollouts are data: escaped, cut, never run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from dashboards.pieces import Piece, pieces
+from storage.errors import UserError
+from storage.looks import ask, manifest
+
+TEMPLATES = Path(__file__).parent / "templates"
+DEFAULT_PROBLEMS = 12
+MOST = 20_000
+UNFILTERED: dict[str, object] = {"source": None, "arm": None, "band": None, "verdict": None, "search": None}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One rollout: what was said, taken apart, and how it was judged. verdict: null if nobody graded it."""
+
+    policy: str
+    verdict: str | None
+    facts: str
+    answer: str | None
+    text: list[Piece]
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    title: str
+    problem: list[Piece]
+    facts: list[tuple[str, list[Piece]]]
+    rollouts: list[Shown]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    title: str
+    source: str
+    facts: list[tuple[str, str]]
+    items: list[Item]
+
+
+def from_report(root: Path, report: str, problems: Sequence[str], kind: str, each: int) -> Page:
+    """Chosen problems of one run. Errors: UserError if a problem is unknown or its id fits several."""
+    known = ask(root, report, f"app_problems_{kind}", UNFILTERED).to_pylist()
+    chosen = [_one(known, text) for text in problems] if problems else known[:DEFAULT_PROBLEMS]
+    if not chosen:
+        raise UserError(f"{report}: its {kind} hold no rollout to show")
+    items = []
+    for row in chosen:
+        about = ask(root, report, "app_problem", {"problem": row["problem_id"]}).to_pylist()[0]
+        rows = ask(root, report, f"app_rollouts_{kind}", {"problem": row["problem_id"], "most": MOST}).to_pylist()
+        shown = []
+        for (arm, step), some in groupby(rows, key=lambda r: (r["arm"], r["step"])):
+            shown += [_rollout(f"{arm}, step {step}" if step else f"{arm}, start", r) for r in list(some)[:each]]
+        facts = [("gold", [Piece("math", about["gold"])]), ("correct", [Piece("text", row["correct"])])]
+        items.append(Item(f"{row['source']} · {row['problem_id']}", pieces(about["problem"]), facts, shown))
+    profile = str(manifest(root, report).recipe.arguments.get("profile", ""))
+    return Page(f"Rollouts of {profile}", report, [("profile", profile), ("rollouts", kind)], items)
+
+
+def _one(known: Sequence[dict[str, Any]], text: str) -> dict[str, Any]:
+    fit = [row for row in known if row["problem_id"].startswith(text)]
+    if len(fit) == 1:
+        return fit[0]
+    raise UserError(f"problem '{text[:40]}' fits {len(fit)} problems of this run; the Traces page lists them")
+
+
+def _rollout(policy: str, row: dict[str, Any]) -> Shown:
+    note = f"The first {MOST:,} of {row['chars']:,} characters." if row["chars"] > MOST else ""
+    facts = f"#{row['rollout']} · {row['num_tokens']:,} tokens" + (" · cut off" if row["finish"] == "length" else "")
+    return Shown(policy, row["verdict"], facts, row["answer"], pieces(row["completion"]), note)
+
+
+def from_transcripts(path: Path, problems: Sequence[str]) -> Page:
+    """A published case study: JSON with `items`, each with a problem and one raw text per arm.
+
+    Errors: UserError naming the file and the field that is not as it should be.
+    """
+    try:
+        data = orjson.loads(path.read_bytes())
+        items = data["items"]
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        raise UserError(f"{path}: not a transcripts file (JSON with a list `items`)") from None
+    if unknown := set(problems) - {str(item.get("id")) for item in items}:
+        raise UserError(f"{path}: no item {', '.join(sorted(unknown))}")
+    chosen = [item for item in items if not problems or str(item.get("id")) in problems]
+    about = {k: v for k, v in data.get("metadata", {}).items() if isinstance(v, str | int | float)}
+    facts = [(name.replace("_", " "), str(value)) for name, value in about.items()]
+    return Page("Case study", path.name, facts, [_transcript(path, i, item) for i, item in enumerate(chosen)])
+
+
+def _transcript(path: Path, place: int, item: dict[str, Any]) -> Item:
+    if not isinstance(item.get("problem"), str):
+        raise UserError(f"{path}: items[{place}].problem is missing")
+    shown = []
+    for arm, said in item.items():
+        if not isinstance(said, dict) or "raw" not in said:
+            continue
+        raw = str(said["raw"])
+        note = f"The first {MOST:,} of {len(raw):,} characters." if len(raw) > MOST else ""
+        shown.append(Shown(arm, None, f"{len(raw):,} characters", None, pieces(raw[:MOST]), note))
+    facts = [(name, pieces(str(item[name]))) for name in ("tests", "expected") if item.get(name)]
+    return Item(f"{item.get('id', place)} · {item.get('category', '')}", pieces(item["problem"]), facts, shown)
+
+
+def write(page: Page, target: Path) -> Path:
+    """One file that needs nothing else. Errors: UserError if it cannot be written."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
+    text = environment.get_template("gallery.html.j2").render(page=page)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{target}: cannot be written ({error.strerror})") from None
+    return target
