@@ -75,8 +75,8 @@ def run_arm(study: Study, arm: str) -> ArmArtifacts:
         training = _training(study, at, spec.trained_as, seed)
         curve = []
         for step in evaluated_steps(study):
-            curve.append(_evaluated(study, at, start.after(training, step) if step else start))
-        last = start.after(training, p.training.steps)
+            curve.append(_evaluated(study, at, start.after(training, step, seed) if step else start))
+        last = start.after(training, p.training.steps, seed)
         after = _evaluated(study, at, last, final=True)
         trained.append(Trained(seed, training, tuple(curve), after, _diversity(study, after, last.policy)))
     return ArmArtifacts(arm, screening, bands, before, diversity, tuple(trained))
@@ -89,8 +89,8 @@ class Start:
     policy: Policy
     training: Ref | None = None
 
-    def after(self, training: Ref, step: int) -> Start:
-        return Start(replace(self.policy, adapter=str(training), step=step), training)
+    def after(self, training: Ref, step: int, seed: int = 0) -> Start:
+        return Start(replace(self.policy, adapter=str(training), adapter_step=step, step=step, seed=seed), training)
 
 
 def _start(study: Study, arm: str) -> Start:
@@ -105,7 +105,8 @@ def _start(study: Study, arm: str) -> Start:
                 at.pool, at.splits, None, spelt, lesson.training, lesson.rollouts, p.evaluation.sampling, 0,
                 init=start.training,
             )  # fmt: skip
-            start = start.after(training, lesson.training.steps)
+            taught = start.after(training, lesson.training.steps)
+            start = Start(replace(taught.policy, step=0), training)
     return start
 
 

@@ -124,10 +124,11 @@ GSM8K_LESSON = Lesson(
     name="gsm8k",
     arms=("panel", "think_tags"),
     pool=Pool(sources=("gsm8k_train",), heldout_per_source=100),
-    training=LearnerConfig(steps=60, groups_per_step=8, group_size=16, learning_rate=2e-5, lora_rank=32, lora_alpha=32),
-    rollouts=Sampling(max_tokens=1024, seed=4),
+    training=LearnerConfig(steps=60, groups_per_step=8, group_size=16, learning_rate=1e-4, lora_rank=32, lora_alpha=32),
+    rollouts=Sampling(max_tokens=512, seed=4),
 )
 
+# One number of tokens for screening, training and evaluation: a cap that differed between them would confound them.
 QWEN_1_5B = Profile(
     name="qwen-1.5b",
     purpose="the study on one GPU: 877 olympiad problems, Qwen2.5-Coder-1.5B-Instruct",
@@ -135,13 +136,13 @@ QWEN_1_5B = Profile(
     model="Qwen2.5-Coder-1.5B-Instruct",
     arms=("panel", "thinking"),
     lessons=(GSM8K_LESSON,),
-    screening=Draw(sampling=Sampling(max_tokens=2048, seed=1), group_size=8),
-    rollouts=Sampling(max_tokens=2048, seed=2),
-    training=LearnerConfig(steps=60, groups_per_step=8, group_size=16, learning_rate=2e-5, lora_rank=32, lora_alpha=32),
-    evaluation=Draw(sampling=Sampling(max_tokens=2048, seed=3), group_size=2),
-    final=Draw(sampling=Sampling(max_tokens=2048, seed=3), group_size=8),
+    screening=Draw(sampling=Sampling(max_tokens=1024, seed=1), group_size=8),
+    rollouts=Sampling(max_tokens=1024, seed=2),
+    training=LearnerConfig(steps=60, groups_per_step=8, group_size=16, learning_rate=5e-5, lora_rank=32, lora_alpha=32),
+    evaluation=Draw(sampling=Sampling(max_tokens=1024, seed=3), group_size=2),
+    final=Draw(sampling=Sampling(max_tokens=1024, seed=3), group_size=8),
     hardware=Hardware(
-        max_model_len=4096, max_num_seqs=1024, wave=None, memory_fraction=0.45, dtype="bfloat16", token_budget=32_768
+        max_model_len=2048, max_num_seqs=1024, wave=None, memory_fraction=0.45, dtype="bfloat16", token_budget=32_768
     ),
 )
 

