@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from tasks.domain.number_words import number_in_words
@@ -22,7 +23,8 @@ from tasks.domain.words import (
     without_negations,
 )
 
-MAX_PROSE_CHARS = 5_000
+MAX_PROSE_CHARS = 1_500
+MAX_BOXES = 50
 NO_BOX = r"no \boxed{} in the final answer"
 CUT_OFF = "truncated inside the answer"
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
@@ -95,7 +97,7 @@ def boxed(text: str) -> tuple[list[str], bool, bool]:
     found: list[str] = []
     gaps: list[str] = []
     end, cut = 0, False
-    for match in _BOX.finditer(text):
+    for match in islice(_BOX.finditer(text), MAX_BOXES):
         start = match.end()
         if match.start() < end:
             continue
@@ -131,7 +133,7 @@ def _closing(text: str, start: int) -> int | None:
 
 def read(text: str) -> Committed:
     """What one text states, with the prose around it taken away."""
-    text = _INVISIBLE.sub("", text).strip()
+    text = re.sub(r"\s+", " ", _INVISIBLE.sub("", text)).strip()
     text = re.sub(r"\b(?:minus|negative)\s+(?=[\d$\\])", "-", text, flags=re.I)
     if not _says_something(text):
         return Committed("no_answer", "empty answer")

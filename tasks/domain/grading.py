@@ -24,7 +24,7 @@ from tasks.domain.shapes import Shape, shape
 from tasks.domain.spelling import normalise, repaired
 
 BEHAVIOUR = 1
-MAX_ANSWER_CHARS = 2_000
+MAX_ANSWER_CHARS = 1_500
 _CONFIG = (BEHAVIOUR, str(DECIMAL_TOLERANCE), MAX_ANSWER_CHARS)
 _PACKAGES = ("math-verify", "latex2sympy2-extended", "sympy")
 GRADER_VERSION = f"{BEHAVIOUR}-" + hashlib.sha256(
@@ -77,7 +77,13 @@ def grade_region(
     >>> grade_region("7", "7", "tag").verdict, grade_region(r"so \boxed{8}", "7", "boxed").verdict
     ('correct', 'wrong')
     """
-    same = same or symbolic_same
+    try:
+        return _grade(region, gold, form, finish, same or symbolic_same)
+    except RecursionError:
+        return Verdict("ungradable", "nested too deeply", None, None)
+
+
+def _grade(region: str | None, gold: str, form: AnswerForm, finish: str, same: Same) -> Verdict:
     if region is None:
         return Verdict("no_answer", "truncated before an answer" if finish == "length" else "no answer tag", None, None)
     found = commit(region, form, truncated=finish == "length")

@@ -9,6 +9,8 @@ from fractions import Fraction
 from tasks.domain.spelling import matching
 
 MAX_NUMBER_DIGITS = 2_000
+#: Longer texts hold no number with a unit; patterns that look for one are kept away from them.
+MAX_UNIT_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,9 @@ def number(text: str) -> Number | None:
     >>> number("1,234").value, number(r"-3\frac{1}{2}").value, number("0.50").value, number(r"62.5\%").unit
     (Fraction(1234, 1), Fraction(-7, 2), Fraction(1, 2), '%')
     """
-    if len(text) > MAX_NUMBER_DIGITS or not any(c.isdigit() for c in text):
+    if len(text) > MAX_UNIT_CHARS and not (len(text) <= MAX_NUMBER_DIGITS and re.fullmatch(r"[-+\d.,]+", text)):
+        return None
+    if not any(c.isdigit() for c in text):
         return None
     text, unit = split_unit(text.strip())
     bare = _unwrap(text)
@@ -124,6 +128,8 @@ def split_unit(text: str) -> tuple[str, str | None]:
     (('6', 'm'), ('6m', None), ('45', '°'), ('5', '$'))
     """
     text = text.strip()
+    if len(text) > MAX_UNIT_CHARS:
+        return text, None
     if text.startswith((r"\$", "$")):
         return text.lstrip("\\$ "), "$"
     if speed := re.match(r"(.*\d) ?((?:m|km|mi|ft|cm)/(?:s|h|hr|min))(?:\^\{?2\}?)?$", text):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+MAX_DEPTH = 60
+
 _SYMBOLS = {
     "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "﹣": "-", "×": r"\times ", "⋅": r"\cdot ", "·": r"\cdot ",
     "∙": r"\cdot ", "∗": "*",
@@ -216,16 +218,17 @@ def repaired(text: str) -> str | None:
     >>> repaired(r"\frac{1}{2"), repaired("7}"), repaired("(1,2"), repaired("[1,2)"), repaired(r"\frac{1}{")
     ('\\frac{1}{2}', '7', None, '[1,2)', None)
     """
-    depth, rounds = 0, 0
+    depth = rounds = deepest = 0
     for i, char in enumerate(text):
         if char in "{}" and not (i and text[i - 1] == "\\"):
             depth += 1 if char == "{" else -1
         elif char in "([])":
             rounds += 1 if char in "([" else -1
+        deepest = max(deepest, depth + abs(rounds))
         if depth < 0:
             return repaired(text[:i]) if i and not text[i:].strip(" }") else None
     text += "}" * depth
     swapped = text.startswith("]") or text.endswith("[")
-    if (rounds and not swapped) or text.count(r"\{") != text.count(r"\}") or depth > 20:
+    if (rounds and not swapped) or text.count(r"\{") != text.count(r"\}") or deepest > MAX_DEPTH:
         return None
     return None if _EMPTY_ARGUMENT.search(text) else text
