@@ -78,3 +78,103 @@ def _show_replay(r: dict[str, Any]) -> None:
     click.echo(f"Token table  {'consistent' if tokens['consistent'] else 'inconsistent'} with itself; not recomputable:"
                f" {tokens['reason']}")  # fmt: skip
     click.echo(f"Audit  {len(r['audit'])} findings: " + ", ".join(dict.fromkeys(f["code"] for f in r["audit"])))
+
+
+@click.command()
+@options.root
+@click.option("--claims", type=click.Path(path_type=Path), help="Claims to check; without it, the project's own.")
+@click.option("--strict", is_flag=True, help="Exit with 1 if a claim is off.")
+@options.as_json
+def audit(root: Path, claims: Path | None, strict: bool, as_json: bool) -> None:
+    """Recompute every claim on a store and lint the designs behind its figures."""
+    from flows.auditing import CLAIMS
+    from flows.auditing import audit as run
+    from storage.store import Store
+
+    result = run(Store(root), claims or CLAIMS)
+    if as_json:
+        _dump(result)
+    else:
+        _show_audit(result)
+    if strict and result["counts"]["off"]:
+        sys.exit(1)
+
+
+def _show_audit(result: dict[str, Any]) -> None:
+    said = {"holds": "holds  ", "off": "OFF    ", "unknown": "unknown"}
+    by_reason: dict[str, list[str]] = {}
+    for c in result["claims"]:
+        if c["status"] == "unknown":
+            by_reason.setdefault(c["reason"], []).append(c["id"])
+            continue
+        size = f" found {c['found']:.4g}, off by {c['off_by']:+.3g}" if c["status"] == "off" else ""
+        click.echo(f"{said[c['status']]} {c['id']:<28} {c['text']}{size}")
+    for reason, ids in by_reason.items():
+        first = ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
+        click.echo(f"{said['unknown']} {first}: cannot be computed because {reason}")
+    for r in result["reports"]:
+        if r["status"] != "holds":
+            click.echo(f"{said[r['status']]} {r['report']} {r.get('figure', '')} {r['reason']}")
+    held = sum(r["status"] == "holds" for r in result["reports"])
+    if held:
+        click.echo(f"{said['holds']} {held} figures of {len({r['report'] for r in result['reports']})} report(s)")
+    for f in result["findings"]:
+        click.echo(f"\n{f['code']}: {f['what']}\n    {f['matter']}\n    {f['place']}  [{f['query']}]")
+    n = result["counts"]
+    click.echo(
+        f"\n{n['holds']} hold, {n['off']} off, {n['unknown']} cannot be computed; {n['findings']} design findings"
+    )
+
+
+@click.command()
+@click.option(
+    "--effect",
+    type=click.FloatRange(0.001, 0.9),
+    default=0.05,
+    show_default=True,
+    help="Difference in accuracy to find, as a share: 0.05 is 5 pp.",
+)
+@click.option(
+    "-n",
+    "--problems",
+    type=click.IntRange(2, 100_000),
+    multiple=True,
+    default=(100, 310, 877),
+    show_default=True,
+    help="Held-out problems; may be given several times.",
+)
+@click.option(
+    "-g",
+    "--group-size",
+    type=click.IntRange(1, 4096),
+    multiple=True,
+    default=(1, 4, 8, 16),
+    show_default=True,
+    help="Rollouts a problem in each arm; may be given several times.",
+)
+@click.option("--alpha", type=click.FloatRange(0.0001, 0.5), default=0.05, show_default=True)
+@click.option("--trials", type=click.IntRange(100, 100_000), default=2000, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@options.as_json
+def power(effect: float, problems: tuple[int, ...], group_size: tuple[int, ...], alpha: float, trials: int, seed: int,
+          as_json: bool) -> None:  # fmt: skip
+    """How often a paired comparison of this size finds an effect, by simulation on olympiad-like difficulty."""
+    from dataclasses import asdict
+
+    from storage.errors import UserError
+    from tasks.domain.power import simulate
+
+    try:
+        plans = [simulate(effect, n, g, alpha=alpha, trials=trials, seed=seed) for n in problems for g in group_size]
+    except ValueError as error:
+        raise UserError(f"power: {error}; give a smaller --effect") from None
+    if as_json:
+        _dump({"effect": effect, "alpha": alpha, "trials": trials, "designs": [asdict(p) for p in plans]})
+        return
+    click.echo(
+        f"Power to find {100 * effect:+.1f} pp: paired t over problems, alpha {alpha:g}, {trials} simulated studies"
+    )
+    click.echo("  problems " + "".join(f"{f'G={g}':>9}" for g in group_size))
+    for n in problems:
+        row = [p for p in plans if p.num_problems == n]
+        click.echo(f"  {n:>8} " + "".join(f"{p.power:>9.0%}" for p in row))
