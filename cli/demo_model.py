@@ -41,8 +41,9 @@ def demo_model(out: Path, steps: int | None, seed: int, threads: int, force: boo
         )
     measured = measure(out, progress=lambda arm: console.print(f"measuring {arm}"))
     given = (f" --steps {steps}" if steps else "") + (f" --seed {seed}" if seed else "")
-    given += f" --threads {threads}" if threads != 2 else ""
-    write_card(out, config, made, measured, f"varband demo-model {out.name}{given}")
+    given += (f" --threads {threads}" if threads != 2 else "") + (" --force" if force else "")
+    where = out.name if out.is_absolute() else out.as_posix()
+    write_card(out, config, made, measured, f"varband demo-model {where}{given}")
     for m in measured:
         click.echo(f"{m.arm:<11} pass@1 {m.pass_at_1:.3f}  bands {m.all_zero}/{m.variance}/{m.all_one}"
                    f"  tokens {m.mean_tokens:.1f}")  # fmt: skip

@@ -118,14 +118,15 @@ repository and sampled, trained and measured on a CPU. It solves whole-number ar
 forms of this project's scaffolds, and slips in ways that reinforcement learning can remove. It is good for nothing
 else.
 
-This card was written by the command that made the model:
+The command that makes it, and a card like this one, again:
 
     {command}
 
 ## How it was made
 
-- {made.steps:,} steps in {made.seconds:.0f} seconds on {made.threads} CPU threads, from random weights, in float32,
-  with torch {made.torch}. Final loss {made.loss:.3f} nats a completion token (smoothed).
+- {made.steps:,} steps in {made.seconds:.0f} seconds of wall clock on {made.threads} CPU threads (whatever else the
+  machine was doing), from random weights, in float32, with torch {made.torch}. Final loss {made.loss:.3f} nats a
+  completion token (smoothed).
 - Settings: {settings}.
 - Data: problems of `tasks/domain/arithmetic.py`, levels 1 to 4, drawn afresh for every step; solutions by the teacher
   of `tasks/domain/teacher.py`, which is careful or hasty and slips when hasty. Mix: {mix}.
@@ -134,7 +135,8 @@ This card was written by the command that made the model:
   fixed pieces of their prompt templates are single tokens.
 - A fifth of all problem texts, chosen by their hash, is kept for pools and never pretrained on; level 5 (six steps)
   occurs in pools alone.
-- The same command with the same seed, number of threads and build of torch makes the same weights.
+- Nothing is drawn but from the seed; a test repeats a short run and compares the bytes. Another number of threads,
+  build of torch or kind of CPU may round differently, and then gives another model of the same kind.
 
 ## What it can do
 
