@@ -29,14 +29,14 @@ def _function() -> Any:
                 logits = _logits(hidden_KD[part], weight_VD)
                 target = targets_K[part, None]
                 log_z = logits.logsumexp(-1)
-                logprobs_K[part] = logits.gather(1, target)[:, 0] - log_z
+                logprobs_K[part] = logprobs = logits.gather(1, target)[:, 0] - log_z
                 logits -= log_z[:, None]
                 probs = logits.exp()
                 entropy_K[part] = -torch.linalg.vecdot(probs, logits)
                 if slope_KD is not None:
-                    # d logprob / d hidden = (onehot - probs) @ weight; the onehot's part is a row of the head
-                    torch.addmm(weight_VD[target[:, 0]], probs.to(weight_VD.dtype), weight_VD, alpha=-1,
-                                out=slope_KD[part])  # fmt: skip
+                    # -d logprob / d hidden = (probs - onehot) @ weight; p - 1 before rounding, or sure tokens lose it
+                    probs.scatter_(1, target, logprobs.expm1()[:, None])
+                    torch.mm(probs.to(weight_VD.dtype), weight_VD, out=slope_KD[part])
                 del logits, probs
             ctx.mark_non_differentiable(entropy_K)
             ctx.save_for_backward(*(() if slope_KD is None else (slope_KD,)))
@@ -45,7 +45,7 @@ def _function() -> Any:
         @staticmethod
         def backward(ctx: Any, *grads: Tensor) -> Any:
             (slope_KD,) = ctx.saved_tensors
-            return slope_KD * grads[0][:, None].to(slope_KD.dtype), None, None, None
+            return slope_KD * -grads[0][:, None].to(slope_KD.dtype), None, None, None
 
     return TokenLogprobs
 

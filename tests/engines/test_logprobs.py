@@ -40,3 +40,13 @@ def test_nothing_as_wide_as_the_vocabulary_is_kept_for_the_backward_pass() -> No
     with torch.autograd.graph.saved_tensors_hooks(lambda t: (kept.append(t.shape), t)[1], lambda t: t):
         token_logprobs(hidden, weight, targets, 4)
     assert kept == [torch.Size([16, 8])]
+
+
+def test_a_sure_token_keeps_its_small_gradient_in_bfloat16() -> None:
+    """p = 0.9991 rounds to 1 in bfloat16; 1 - p does not round to 0."""
+    hidden = torch.tensor([[7.0, 0.0, 0.0]], dtype=torch.bfloat16, requires_grad=True)
+    logprobs, _ = token_logprobs(hidden, torch.eye(3, dtype=torch.bfloat16), torch.tensor([0]), 8)
+    logprobs.sum().backward()
+    exact = torch.tensor([1.0, 0.0, 0.0]) - torch.tensor([7.0, 0.0, 0.0]).softmax(-1)
+    assert hidden.grad is not None
+    assert torch.allclose(hidden.grad[0].float(), exact, rtol=0.01, atol=0)

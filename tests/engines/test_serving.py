@@ -1,0 +1,124 @@
+"""What the learner exports is what samplers load: plain PEFT, the same numbers in peft, in vLLM and in the learner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tasks.domain.grpo import ATTENTION, LearnerConfig
+from tasks.domain.packing import PromptGroup, Trajectory, build_pack
+from tasks.engines.policy import Execution, Policy
+from tasks.engines.protocols import Completion, Decoding, Generator, Request, ServedAdapter
+from tasks.engines.toolbox import Hardware
+from tests.engines.conftest import tiny
+
+DEMO = Path(__file__).resolve().parents[2] / "models" / "demo"
+CONFIG = LearnerConfig(steps=1, groups_per_step=1, group_size=2, learning_rate=1e-3, lora_rank=8, lora_alpha=8)
+needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
+
+
+@pytest.fixture(scope="module")
+def policy() -> Policy:
+    return shifted(Policy(DEMO, CONFIG, Execution(device="cpu")), seed=1)
+
+
+def shifted(policy: Policy, seed: int) -> Policy:
+    with torch.no_grad():
+        policy.lora.master.add_(torch.randn(policy.lora.master.shape, generator=torch.Generator().manual_seed(seed)) * 0.05)
+    return policy
+
+
+def learned_logprobs(policy: Policy, prompt: tuple[int, ...], token_ids: list[int]) -> np.ndarray:
+    trajectory = Trajectory(0, token_ids, np.zeros(len(token_ids), np.float32), 1.0)
+    with torch.no_grad():
+        return policy.logprobs(build_pack([PromptGroup(prompt, [trajectory])]))[0].numpy()
+
+
+def test_peft_alone_loads_it_and_agrees(policy: Policy, tmp_path: Path) -> None:
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    policy.lora.export(tmp_path, DEMO, torch.float32)
+    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(DEMO, dtype=torch.float32), str(tmp_path))
+    prompt, token_ids = tuple(range(5, 25)), list(range(30, 60))
+    with torch.no_grad():
+        logits = model(torch.tensor([[*prompt, *token_ids]])).logits[0, len(prompt) - 1 : -1]
+    expected = torch.log_softmax(logits, -1).gather(1, torch.tensor(token_ids)[:, None])[:, 0]
+    assert np.abs(learned_logprobs(policy, prompt, token_ids) - expected.numpy()).max() < 1e-5
+
+
+def generate(generator: Generator, adapter: ServedAdapter) -> list[Completion]:
+    decoding = Decoding(max_tokens=24)
+    requests = [Request(i, tuple(range(5, 5 + 20 + i)), 100 + i, decoding) for i in range(4)]
+    return sorted(generator.generate(requests, adapter), key=lambda c: c.key)
+
+
+@pytest.fixture(scope="module")
+def generator() -> Iterator[Generator]:
+    from tasks.engines.vllm import VllmGenerator
+
+    made = VllmGenerator(DEMO, Hardware(kv_cache_mb=64), CONFIG.lora_rank)
+    yield made
+    made.close()
+
+
+@needs_vllm
+class TestVllm:
+    def test_behaviour_logprobs_are_the_learners(self, generator: Generator, policy: Policy, tmp_path: Path) -> None:
+        policy.lora.export(tmp_path, DEMO, torch.float32)
+        for i, completion in enumerate(generate(generator, ServedAdapter("agree", tmp_path))):
+            learned = learned_logprobs(policy, tuple(range(5, 25 + i)), completion.token_ids)
+            assert np.abs(learned - completion.logprobs_T).max() < 1e-4
+
+    def test_a_new_name_is_new_weights_with_prefix_caching_on(self, generator: Generator, policy: Policy, tmp_path: Path) -> None:
+        policy.lora.export(tmp_path / "one", DEMO, torch.float32)
+        before = generate(generator, ServedAdapter("one", tmp_path / "one"))
+        again = generate(generator, ServedAdapter("one", tmp_path / "one"))
+        other = shifted(Policy(DEMO, CONFIG, Execution(device="cpu")), seed=2)
+        other.lora.export(tmp_path / "two", DEMO, torch.float32)
+        after = generate(generator, ServedAdapter("two", tmp_path / "two"))
+        assert [c.token_ids for c in before] == [c.token_ids for c in again]
+        for i, completion in enumerate(after):
+            learned = learned_logprobs(other, tuple(range(5, 25 + i)), completion.token_ids)
+            assert np.abs(learned - completion.logprobs_T).max() < 1e-4
+        assert any(abs(a.logprobs_T[0] - b.logprobs_T[0]) > 1e-3 for a, b in zip(before, after, strict=True))
+
+
+def moe_base(folder: Path) -> Path:
+    """A random Qwen3-MoE of 4 experts with the demo's tokenizer."""
+    import shutil
+
+    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+    shape = tiny().to_dict() | {"vocab_size": 640, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+                                "decoder_sparse_step": 1, "norm_topk_prob": True, "model_type": "qwen3_moe"}  # fmt: skip
+    torch.manual_seed(0)
+    Qwen3MoeForCausalLM(Qwen3MoeConfig(**shape)).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(DEMO / name, folder / name)
+    return folder
+
+
+def test_a_mixture_of_experts_agrees_with_plain_attention(tmp_path: Path) -> None:
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    base = moe_base(tmp_path / "moe")
+    config = LearnerConfig(
+        steps=1, groups_per_step=1, group_size=2, learning_rate=1e-3, lora_rank=4, lora_alpha=4, target_modules=ATTENTION
+    )
+    policy = shifted(Policy(base, config, Execution(device="cpu")), seed=3)
+    policy.lora.export(tmp_path / "adapter", base, torch.float32)
+    plain = PeftModel.from_pretrained(
+        AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), str(tmp_path / "adapter")
+    )
+    prompt, token_ids = tuple(range(5, 25)), list(range(30, 50))
+    with torch.no_grad():
+        logits = plain(torch.tensor([[*prompt, *token_ids]])).logits[0, len(prompt) - 1 : -1]
+    expected = torch.log_softmax(logits, -1).gather(1, torch.tensor(token_ids)[:, None])[:, 0]
+    assert np.abs(learned_logprobs(policy, prompt, token_ids) - expected.numpy()).max() < 1e-4
