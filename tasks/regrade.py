@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
@@ -31,7 +31,7 @@ def regrade_rollouts(rollouts: Ref, pool: Ref, grader_version: str, settled: Set
         if graders.version != grader_version:
             raise UserError(f"grader {grader_version} is not the one installed ({graders.version})")
         rows, golds = store().read(rollouts), store().read(pool, ["problem_id", "gold"])
-        return with_verdicts(rows, golds_of(rows, golds), graders).select(ROLLOUTS.names).cast(ROLLOUTS)
+        return with_verdicts(rows, golds_of(rows, golds), graders, progress).select(ROLLOUTS.names).cast(ROLLOUTS)
 
 
 def as_overrides(settled: Settled) -> Overrides:
@@ -48,8 +48,13 @@ def golds_of(rows: pa.Table, problems: pa.Table) -> list[str]:
     return [golds[p] for p in rows["problem_id"].to_pylist()]
 
 
-def with_verdicts(rows: pa.Table, golds: Sequence[str], graders: Graders) -> pa.Table:
-    """Rows (of ROLLOUTS or LEDGER) with verdict columns made anew; every other column as it was."""
+def with_verdicts(
+    rows: pa.Table, golds: Sequence[str], graders: Graders, told: Callable[[int, int, str], None] = lambda *_: None
+) -> pa.Table:
+    """Rows (of ROLLOUTS or LEDGER) with verdict columns made anew; every other column as it was.
+
+    told: hears how many rows are done, of how many.
+    """
     verdicts: list[Verdict] = []
     for start in range(0, rows.num_rows, BATCH):
         part = rows.slice(start, BATCH).select(["arm", "completion", "finish"]).to_pylist()
@@ -58,7 +63,7 @@ def with_verdicts(rows: pa.Table, golds: Sequence[str], graders: Graders) -> pa.
             for row, gold in zip(part, golds[start : start + BATCH], strict=True)
         ]
         verdicts += graders.grade(items)
-        progress(len(verdicts), rows.num_rows, "rollouts regraded")
+        told(len(verdicts), rows.num_rows, "rollouts regraded")
     columns = {
         "answer": pa.array([v.answer for v in verdicts], pa.string()),
         "canonical": pa.array([v.canonical for v in verdicts], pa.string()),

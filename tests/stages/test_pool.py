@@ -1,0 +1,168 @@
+"""The real pool: its 877 problems, what the checks find, and the splits with their published defects."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from storage.artifacts import Ref
+from storage.errors import UserError
+from storage.store import Store
+from tasks.domain.leaks import find_leaks
+from tasks.domain.problems import PoolPolicy
+from tasks.domain.sources import OLYMPIAD, source_spec
+from tasks.engines.toolbox import Toolbox
+from tasks.pool import build_pool, list_pool_issues
+from tasks.splits import arm_splits, draw_split, import_split, split_by_source_id, split_pool
+from tasks.stage import Session, session
+
+PUBLISHED = {"heldout_eval": 100, "panel_train": 354, "thinking_train": 180, "heldout_aux": 310}
+
+
+@pytest.fixture(scope="module")
+def real(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, Ref]]:
+    """A store with the olympiad pool in it; the session stays open for the tests' own stages."""
+    found = [source_spec(name, shared / "data") for name in OLYMPIAD]
+    tools = Toolbox(places={spec.sha256: path for spec, path in found})
+    store = Store(tmp_path_factory.mktemp("store"))
+    store.prepare()
+    with session(Session(store, tools)):
+        yield store, build_pool(tuple(spec for spec, _ in found), PoolPolicy())
+    tools.close()
+
+
+def _published(shared: Path, name: str) -> list[str]:
+    lines = (shared / "data/published/data/olympiad_pool" / f"{name}.jsonl").read_text().splitlines()
+    return [json.loads(line)["uid"] for line in lines]
+
+
+def test_the_olympiad_pool(real: tuple[Store, Ref]) -> None:
+    store, ref = real
+    pool = store.read(ref)
+    assert Counter(pool["source"].to_pylist()) == {"olympiadbench": 674, "amc": 83, "hmmt": 60, "aime": 60}
+    assert len(set(pool["problem_id"].to_pylist())) == 877
+    rows = {row["source_id"]: row for row in pool.to_pylist()}
+    assert rows["amc__0"]["gold"] == "142"
+    assert rows["amc__0"]["gold_raw"] == "142.0"
+    assert rows["amc__0"]["answer_type"] == "integer"
+    assert rows["aime_2024__18"]["gold"] == "23"
+    assert rows["olympiadbench_OE_TO_maths_en_COMP__5"]["answer_type"] == "list"
+
+
+def test_what_the_checks_find(real: tuple[Store, Ref]) -> None:
+    store, ref = real
+    issues = store.read(list_pool_issues(ref)).to_pylist()
+    found = {(row["source_id"].rsplit("_", 1)[-1], row["code"]) for row in issues if "olympiad" in row["source_id"]}
+    assert ("95", "gold_only_text") in found  # t(0,4]
+    assert ("284", "gold_multiplicity") in found  # -2,-2
+    assert ("193", "gold_markup") in found  # 221,$8
+    assert ("10", "dangling_reference") in found  # "the condition in part (a)"
+    assert ("149", "gold_unit") in found  # 8 \%
+    assert not [row for row in issues if row["severity"] == "exclude"]
+
+
+def test_near_duplicates_share_a_cluster(real: tuple[Store, Ref]) -> None:
+    store, ref = real
+    of = {row["source_id"]: row["cluster"] for row in store.read(ref).to_pylist()}
+    prefix = "olympiadbench_OE_TO_maths_en_COMP__"
+    assert len({of[f"{prefix}{i}"] for i in range(594, 602)}) == 1
+    assert of[f"{prefix}142"] == of[f"{prefix}143"]
+    assert of[f"{prefix}142"] != of[f"{prefix}209"] == of[f"{prefix}210"]
+
+
+def test_a_drawn_split_is_stratified_and_leaks_nothing(real: tuple[Store, Ref]) -> None:
+    store, ref = real
+    pool = store.read(ref)
+    splits = store.read(split_pool(ref, 25, 20260424))
+    held = {row["problem_id"]: row["source"] for row in splits.to_pylist() if row["split"] == "heldout"}
+    assert Counter(held.values()) == {"olympiadbench": 25, "amc": 25, "hmmt": 25, "aime": 25}
+    rows = pool.select(["problem_id", "source_id", "problem"]).to_pylist()
+    parts = [pa.Table.from_pylist([r for r in rows if (r["problem_id"] in held) is side]) for side in (True, False)]
+    assert find_leaks(*parts, "heldout", "train").num_rows == 0
+    assert draw_split(pool, 25, 1) != draw_split(pool, 25, 2)
+
+
+def test_the_published_split_imports_exactly_with_its_defects(real: tuple[Store, Ref], shared: Path) -> None:
+    store, ref = real
+    sets = {name: _published(shared, name) for name in PUBLISHED}
+    assert {name: len(ids) for name, ids in sets.items()} == PUBLISHED
+    splits = store.read(import_split(ref, tuple(sets["heldout_eval"])))
+    assert Counter(splits["split"].to_pylist()) == {"heldout": 100, "train": 777}
+    rows = store.read(ref).select(["problem_id", "source_id", "problem"]).to_pylist()
+    chosen = {name: pa.Table.from_pylist([r for r in rows if r["source_id"] in set(ids)]) for name, ids in sets.items()}
+    leaks = [
+        (row["source_id"].rsplit("_", 1)[-1], row["other_source_id"].rsplit("_", 1)[-1], name)
+        for name in ("panel_train", "thinking_train")
+        for row in find_leaks(chosen["heldout_eval"], chosen[name], "heldout", name).to_pylist()
+    ]
+    assert leaks == [("142", "143", "panel_train"), ("210", "209", "panel_train"), ("210", "209", "thinking_train")]
+    aime = [len([i for i in sets[name] if i.startswith("aime")]) for name in ("panel_train", "thinking_train")]
+    assert aime == [6, 14]
+
+
+def test_published_bands_give_the_published_training_sets(real: tuple[Store, Ref], shared: Path) -> None:
+    """Variance band minus held-out is exactly what each arm was trained on; `joint` is what both were."""
+    store, ref = real
+    ids = {row["source_id"]: row["problem_id"] for row in store.read(ref).to_pylist()}
+    bands = []
+    for arm in ("panel", "thinking"):
+        lines = (shared / f"data/published/reports/variance_band/{arm}_g8/per_problem.jsonl").read_text().splitlines()
+        for row in map(json.loads, lines):
+            band = row["band"].removesuffix("_band")
+            bands.append({"problem_id": ids[row["uid"]], "arm": arm, "band": band})
+    splits = store.read(import_split(ref, tuple(_published(shared, "heldout_eval"))))
+    found = arm_splits(splits, pa.Table.from_pylist(bands)).to_pylist()
+    train = {arm: {r["problem_id"] for r in found if (r["arm"], r["split"]) == (arm, "train")} for arm in
+             ("panel", "thinking", "joint")}  # fmt: skip
+    assert train["panel"] == {ids[i] for i in _published(shared, "panel_train")}
+    assert train["thinking"] == {ids[i] for i in _published(shared, "thinking_train")}
+    assert train["joint"] == train["panel"] & train["thinking"]
+    assert Counter((r["arm"], r["split"]) for r in found)["joint", "heldout"] == 100
+
+
+def test_math_training_keeps_math500_out(shared: Path, tmp_path: Path) -> None:
+    spec, path = source_spec("math_train", shared / "data")
+    assert [name for name, _ in spec.guards] == ["math500"]
+    store, tools = Store(tmp_path / "store"), Toolbox(places={spec.sha256: path})
+    store.prepare()
+    with session(Session(store, tools)):
+        ref = build_pool((spec,), PoolPolicy(on_issue="keep", limit=300))
+        issues = store.read(list_pool_issues(ref)).to_pylist()
+    tools.close()
+    out = [row for row in issues if "evaluation_problem" in row["code"]]
+    assert out
+    assert all(row["excluded"] for row in out)
+    assert store.read(ref).num_rows == 300
+
+
+def test_splits_refuse_what_they_cannot_do() -> None:
+    pool = pa.table({"problem_id": ["a", "b"], "source": ["s", "s"], "cluster": ["a", "b"], "source_id": ["1", "2"]})
+    with pytest.raises(UserError, match="source s has 2 problems, 3 cannot be held out"):
+        draw_split(pool, 3, 0)
+    with pytest.raises(UserError, match="all 2 problems of source s would be held out"):
+        draw_split(pool, 2, 0)
+    with pytest.raises(UserError, match="1 held-out ids are not in the pool"):
+        split_by_source_id(pool, ["1", "9"])
+
+
+def test_evaluation_sources_are_held_out_whole() -> None:
+    pool = pa.table({"problem_id": list("abcdef"), "source": ["math500", "s", "s", "s", "s", "s"],
+                     "cluster": ["a", "a", "c", "d", "e", "f"]})  # fmt: skip
+    splits = dict(zip("abcdef", draw_split(pool, 2, 0)["split"].to_pylist(), strict=True))
+    assert splits["a"] == splits["b"] == "heldout"
+    assert Counter(splits.values()) == {"heldout": 4, "train": 2}
+
+
+def test_a_split_is_the_same_on_every_machine() -> None:
+    """Pinned: a change here changes every study's held-out problems."""
+    names = [f"{i:016x}" for i in range(12)]
+    pool = pa.table({"problem_id": names, "source": ["s", "t"] * 6, "cluster": names})
+    held = [
+        int(n, 16) for n, s in zip(names, draw_split(pool, 2, 7)["split"].to_pylist(), strict=True) if s == "heldout"
+    ]
+    assert held == [1, 3, 6, 8]
