@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,13 @@ def read_config(base: Path) -> dict[str, Any]:
     if not wanted and not any(base.glob("*.safetensors")):
         raise UserError(f"{base}: no *.safetensors weights beside config.json")
     return config
+
+
+def licence_of(base: Path) -> str | None:
+    """As the front matter of the base model's README states it."""
+    readme = base / "README.md"
+    found = re.search(r"^license:\s*(\S+)\s*$", readme.read_text(), re.MULTILINE) if readme.is_file() else None
+    return found[1] if found else None
 
 
 def weights_bytes(base: Path) -> int:

@@ -19,8 +19,9 @@ from storage.errors import Parked
 from tasks.domain.curriculum import extra_prompts, prompt_schedule
 from tasks.domain.grpo import LearnerConfig, PromptProblem, StepPlan, TrainRollout, is_live
 from tasks.domain.losses import loss_for
+from tasks.domain.model_card import model_card
 from tasks.engines import checkpoints, parallel
-from tasks.engines.fit import read_config
+from tasks.engines.fit import licence_of, read_config
 from tasks.engines.lora import adapter_config
 from tasks.engines.policy import Execution, Policy
 from tasks.engines.protocols import ServedAdapter
@@ -98,9 +99,14 @@ def train(
     if loop.first:
         shutil.rmtree(final, ignore_errors=True)
         policy.lora.export(final, base, policy.lora.master.dtype)
+    kept = {step: folder for step, folder in loop.served() if step and loop.evaluated(step)}
+    if loop.first:
+        for step, folder in [*kept.items(), (config.steps, final)]:
+            card = model_card(base=base.name, licence=licence_of(base), config=config, problems=problems,
+                              steps=loop.steps[:step])  # fmt: skip
+            (folder / "README.md").write_text(card)
     parallel.wait_for_all()
-    kept = [folder for step, folder in loop.served() if step and loop.evaluated(step)]
-    return TrainResult(loop.steps, loop.exposure, final, kept)
+    return TrainResult(loop.steps, loop.exposure, final, list(kept.values()))
 
 
 @dataclass(slots=True)

@@ -64,6 +64,8 @@ def test_plans_rows_and_folders(tiny_base: Path, tmp_path: Path) -> None:
     assert all({"arm", *row} == set(EXPOSURE.names) for row in result.exposure)
     assert [row["step"] for row in result.steps] == [1, 2, 3, 4]
     assert same(result.adapter_folder, result.kept_adapters[-1])
+    for folder, step in zip(result.kept_adapters, (3, 4), strict=True):
+        assert f"after {step} GRPO steps" in (folder / "README.md").read_text()
 
 
 def test_the_first_served_adapter_is_the_base_model(tiny_base: Path, tmp_path: Path) -> None:
