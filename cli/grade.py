@@ -177,7 +177,11 @@ def _by_pool(store: Any) -> dict[Any, list[Any]]:
 
 def _descendants(store: Any, ref: Any) -> list[str]:
     """Artifacts that were made, through however many stages, from `ref`."""
-    made_from = {str(r): {i for refs in store.manifest(r).recipe.inputs.values() for i in refs} for r in store.refs()}
+    recipes = {str(r): store.manifest(r).recipe for r in store.refs()}
+    made_from = {
+        name: {i for refs in recipe.inputs.values() for i in refs}
+        for name, recipe in recipes.items() if recipe.stage not in ("regrade_rollouts", "find_disputes")
+    }  # fmt: skip
     reached = {str(ref)}
     while grown := {r for r, inputs in made_from.items() if inputs & reached} - reached:
         reached |= grown

@@ -96,10 +96,10 @@ def moved(before: pa.Table, after: pa.Table) -> pa.Table:
     return query(
         """
         with groups as (
-            select 'before' as at, arm, step, problem_id, avg(correct::int) as p from before group by all
+            select 'before' as phase, arm, step, problem_id, avg(correct::int) as p from before group by all
             union all select 'after', arm, step, problem_id, avg(correct::int) from after group by all),
         wide as (
-            select arm, step, problem_id, max(p) filter (at = 'before') as b, max(p) filter (at = 'after') as a
+            select arm, step, problem_id, max(p) filter (phase = 'before') as b, max(p) filter (phase = 'after') as a
             from groups group by all)
         select arm, step, count(*) as problems, avg(b) as accuracy_before, avg(a) as accuracy_after,
             count(*) filter ((b = 0) <> (a = 0) or (b = 1) <> (a = 1)) as bands_changed

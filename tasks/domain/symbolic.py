@@ -117,7 +117,7 @@ def _cancels(gold: Any, prediction: Any) -> bool:
         return False
     difference = prediction.doit() - gold.doit()
     units = {symbol: I for symbol in difference.free_symbols if str(symbol) == "i"}
-    return simplify(difference.subs(units)) == 0
+    return simplify(difference.subs(list(units.items()))) == 0
 
 
 @lru_cache(maxsize=4096)
