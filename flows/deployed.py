@@ -17,10 +17,10 @@ from pydantic import Field
 
 from flows.arm import problems, run_arm
 from flows.budget import accounted
-from flows.dispatch import PARKED, TRIES, Work, cancel_children, dispatch
+from flows.dispatch import TRIES, Work, cancel_children, dispatch
 from flows.experiment import experiment as whole
 from flows.forms import ArmName, BudgetForm, StudyForm
-from flows.orchestration import under_prefect
+from flows.orchestration import PARKED, under_prefect
 from flows.prices import prices_of
 from flows.resolve import Study
 from flows.run import Planned, plan

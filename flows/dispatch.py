@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from flows.orchestration import PARKED
 from storage.errors import Parked, UserError
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ TRIES = 3
 POLL_SECONDS = 3.0
 #: The server's own automation starts a crashed run again within this time; then it is attached to.
 GRACE_SECONDS = 5.0
-#: Name of the state in which a run waits for money.
-PARKED = "Parked"
 LIVE = ("SCHEDULED", "PENDING", "RUNNING", "PAUSED", "CANCELLING")
 
 

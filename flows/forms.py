@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from flows.profiles import PROFILES
+from flows.matrix import PROFILES
 from flows.request import Request
 from tasks.domain.arms import ARMS
 from tasks.metering import Budget

@@ -44,7 +44,7 @@ def questions(study: Profile) -> Iterator[Profile]:
     )
     yield ask(
         "controls",
-        "is it the panel, or the training and the tags? plain prompt on the panel's model; base model with <think> tags",
+        "is it the panel, or training and tags? plain prompt on the panel's model; base model with <think> tags",
         arms=("panel", "thinking", "no_panel", "think_tags"),
     )
     yield ask(

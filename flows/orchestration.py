@@ -15,12 +15,15 @@ from flows.experiment import experiment
 from flows.resolve import Study
 from flows.run import execute
 from storage.artifacts import Ref
+from storage.errors import Parked
 from storage.store import Store
 from tasks.engines.quiet import quiet_libraries
 from tasks.engines.toolbox import Hardware, Toolbox
 from tasks.stage import Progress, Session, Step, session
 
 T = TypeVar("T")
+#: Name of the state of a run, sub-flow or task that waits for money.
+PARKED = "Parked"
 
 
 def prefect_settings(store: Store) -> dict[str, str]:
@@ -82,7 +85,9 @@ def under_prefect(
 def _as_task(step: Step, ensure: Callable[[], bool], profile: str) -> None:
     from prefect import task
     from prefect.cache_policies import NO_CACHE
-    from prefect.states import Completed
+    from prefect.states import Cancelled, Completed
+
+    walls: list[Parked] = []
 
     @task(
         name=step.recipe.stage,
@@ -92,18 +97,38 @@ def _as_task(step: Step, ensure: Callable[[], bool], profile: str) -> None:
         description=f"makes {step.ref}",
     )
     def make() -> object:
-        if ensure():
-            return Completed(name="Cached", message=f"{step.ref} is in the store", data=str(step.ref))
+        try:
+            if ensure():
+                return Completed(name="Cached", message=f"{step.ref} is in the store", data=str(step.ref))
+        except Parked as wall:  # not a failure: shown as what it is, and raised again below
+            walls.append(wall)
+            return Cancelled(name=PARKED, message=str(wall))
         return str(step.ref)
 
-    make(return_state=True).result()
+    state = make(return_state=True)
+    if walls:
+        raise walls[0]
+    state.result()
 
 
 def _as_flow(title: str, body: Callable[[], T], profile: str) -> T:
     from prefect import flow
+    from prefect.states import Cancelled
+
+    walls: list[Parked] = []
+    made: list[T] = []
 
     @flow(name="arm", flow_run_name=f"{title} · {profile}", validate_parameters=False, persist_result=False)
-    def run_arm() -> T:
-        return body()
+    def run_arm() -> object:
+        try:
+            made.append(body())
+        except Parked as wall:
+            walls.append(wall)
+            return Cancelled(name=PARKED, message=str(wall))
+        return title
 
-    return run_arm()
+    state = run_arm(return_state=True)
+    if walls:
+        raise walls[0]
+    state.result()
+    return made[0]
