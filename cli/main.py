@@ -14,6 +14,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("cli.run:run", "Run a study: make what is missing, reuse what is there."),
     "plan": ("cli.run:plan", "What a run would make, reuse and cost, without making it."),
     "resume": ("cli.operations:resume", "Go on with a parked or interrupted run."),
+    "runs": ("cli.operations:runs", "Runs of the store: state, stage, spending."),
     "ls": ("cli.store:ls", "Artifacts of the store."),
     "show": ("cli.store:show", "One artifact: rows, schema, lineage."),
     "sql": ("cli.store:sql", "SQL over the store's catalog."),
