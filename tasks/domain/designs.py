@@ -64,7 +64,7 @@ def from_sampling(ref: str, arguments: Mapping[str, Any], problems: str, role: s
         "run": ref, "role": role, "family": f"{role} of {problems}", "arm": policy["arm"],
         "model": policy["model"]["sha256"], "policy": f"{policy['model']['sha256']}+{policy['adapter']}@{step}" if step
         else policy["model"]["sha256"], "problems": problems, "group_size": arguments["group_size"],
-        "temperature": sampling["temperature"], "max_tokens": sampling["max_tokens"], "place": ref,
+        "temperature": number(sampling["temperature"]), "max_tokens": sampling["max_tokens"], "place": ref,
     } | counted  # fmt: skip
 
 
@@ -75,10 +75,19 @@ def from_training(ref: str, arguments: Mapping[str, Any], problems: str, seeds: 
     return {
         "run": ref, "role": "training", "family": "training", "arm": start["arm"], "model": start["model"]["sha256"],
         "policy": f"{start['model']['sha256']}+{start['adapter']}@{step}" if step else start["model"]["sha256"],
-        "problems": problems, "group_size": learner["group_size"], "temperature": arguments["rollouts"]["temperature"],
+        "problems": problems, "group_size": learner["group_size"], "temperature": number(arguments["rollouts"]["temperature"]),
         "max_tokens": arguments["rollouts"]["max_tokens"], "steps": learner["steps"], "seeds": seeds,
         "last_evaluated": last_evaluated, "place": ref,
     }  # fmt: skip
+
+
+def number(kept: Any) -> float:
+    """A recipe's number: floats are kept there as `{"float": text}` (storage.fingerprint.canonical).
+
+    >>> number({"float": "0.7"}), number(1)
+    (0.7, 1)
+    """
+    return float(kept["float"]) if isinstance(kept, Mapping) else kept
 
 
 def filled(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
