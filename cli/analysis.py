@@ -121,9 +121,7 @@ def _show_audit(result: dict[str, Any]) -> None:
     for f in result["findings"]:
         click.echo(f"\n{f['code']}: {f['what']}\n    {f['matter']}\n    {f['place']}  [{f['query']}]")
     n = result["counts"]
-    click.echo(
-        f"\n{n['holds']} hold, {n['off']} off, {n['unknown']} cannot be computed; {n['findings']} design findings"
-    )
+    click.echo(f"\n{n['holds']} hold, {n['off']} off, {n['unknown']} cannot be computed; {n['findings']} findings")
 
 
 @click.command()

@@ -63,9 +63,8 @@ def read_claims(path: Path) -> list[Claim]:
             claims.append(_claim(entry))
         except (TypeError, ValueError) as error:
             who = entry.get("id", f"number {number}") if isinstance(entry, dict) else f"number {number}"
-            raise UserError(
-                f"claims file {path}: claim {who}: {str(error).removeprefix('Claim.__init__() ')}"
-            ) from None
+            said = str(error).removeprefix("Claim.__init__() ")
+            raise UserError(f"claims file {path}: claim {who}: {said}") from None
     double = next((c.id for i, c in enumerate(claims) if c.id in {d.id for d in claims[:i]}), None)
     if double:
         raise UserError(f"claims file {path}: two claims are called {double}")

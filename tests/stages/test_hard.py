@@ -1,0 +1,31 @@
+"""Who solved what, and whether the count was fair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from tasks.analysis.groups import count_groups
+from tasks.hard import hard_problems_of
+
+Make = Callable[..., pa.Table]
+
+
+def test_who_solved_what(rollouts: Make) -> None:
+    both = [rollouts({"a": "cw", "b": "ww", "d": "cc", "e": "ww"}),
+            rollouts({"a": "cc", "b": "cw", "d": "ww", "e": "ww"}, arm="thinking")]  # fmt: skip
+    rows = hard_problems_of(count_groups(pa.concat_tables(both))).to_pylist()
+    assert {r["problem_id"]: r["solved_by"] for r in rows} == {
+        "a": "both", "b": "other_only", "d": "arm_only", "e": "neither",
+    }  # fmt: skip
+    assert all(r["equal_n"] for r in rows)
+
+
+def test_unequal_groups_are_judged_at_the_smaller_size_too(rollouts: Make) -> None:
+    both = [rollouts({"a": "cwww"}), rollouts({"a": "ww"}, arm="thinking")]
+    row = hard_problems_of(count_groups(pa.concat_tables(both))).to_pylist()[0]
+    assert (row["solved_by"], row["equal_n"]) == ("arm_only", False)
+    assert row["chance_of_arm"] == pytest.approx(0.5)  # two of the four rollouts: 3 of 6 pairs hold the correct one
+    assert row["chance_of_other"] == 0.0
