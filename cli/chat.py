@@ -89,7 +89,7 @@ def _policy(root: Path, adapter: str | None, step: int | None, model: str | None
     base = BaseModel(name=folder.name, sha256=model_digest(folder))
     if trained_on and trained_on["sha256"] != base.sha256:
         raise UserError(
-            f"{adapter} was trained on {trained_on['name']} (sha256 {trained_on['sha256'][:12]}…) and {folder} is another"
+            f"{adapter} was trained on {trained_on['name']} ({trained_on['sha256'][:12]}…) and {folder} is another"
             " model: give the folder of the right one with --model"
         )
     return base, folder, served, rank

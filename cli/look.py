@@ -55,7 +55,7 @@ def _report_named(root: Path, text: str | None) -> str:
     from storage.looks import reports
 
     if text is None:
-        newest = reports(root)
+        newest = [one for one in reports(root) if one.ref.startswith("report-")]
         if not newest:
             raise UserError(f"no report under {root} yet: varband run demo makes one")
         return newest[0].ref

@@ -78,7 +78,7 @@ def reduced(sources: Mapping[str, set[str]]) -> dict[str, set[str]]:
 def dot(made: Mapping[str, Box]) -> str:
     """In DOT. Labels are roles, arms and numbers: nothing that a model wrote."""
     edges = reduced({key: box.sources for key, box in made.items()})
-    lines = ["digraph { rankdir=LR; bgcolor=transparent; nodesep=0.16; ranksep=0.45; node [shape=box style=\"filled,rounded\""
+    lines = ['digraph { rankdir=LR; bgcolor=transparent; nodesep=0.16; ranksep=0.45; node [shape=box style="filled"'
              ' fontname=Helvetica fontsize=11 fontcolor=white color=transparent margin="0.13,0.06"];'
              ' edge [color="#8A929B" arrowsize=0.6];']  # fmt: skip
     for key, box in made.items():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 TAG = re.compile(r"</?(?:mutipersonaDebate|think|answer)>")
-SPEAKER = re.compile(r"(?:(?<=^)|(?<=\n)|(?<=\. ))((?:Expert|Persona) \d+|[A-Z][a-z]{1,15}):(?=\s)")
+SPEAKER = re.compile(r"(?:\A\s*|(?<=\n)|(?<=[.?!] ))((?:Expert|Persona) \d+|[A-Z][a-z]{1,15}):(?=\s)")
 MATH = re.compile(r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<![\\$\d])\$([^$\n]{1,400}?)\$(?!\d)", re.DOTALL)
 DIRECTION = re.compile("[\u202a-\u202e\u2066-\u2069\u200e\u200f]")
 
@@ -26,9 +26,7 @@ class Piece:
 def pieces(text: str) -> list[Piece]:
     r"""
     >>> [(p.kind, p.text) for p in pieces(r"<think>Ann: so \(x=1\).</think>")]
-    [('tag', '<think>'), ('text', 'Ann: so '), ('math', 'x=1'), ('text', '.'), ('tag', '</think>')]
-    >>> [(p.kind, p.text) for p in pieces("Expert 1: hm")]
-    [('speaker', 'Expert 1'), ('text', ' hm')]
+    [('tag', '<think>'), ('speaker', 'Ann'), ('text', ' so '), ('math', 'x=1'), ('text', '.'), ('tag', '</think>')]
     """
     return [piece for piece in _split(text, TAG, "tag", _speakers) if piece.text]
 

@@ -5,6 +5,8 @@ Nothing here imports a dashboard library; a page asks again at every look and pa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -12,12 +14,12 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 
-from storage import catalog
+from storage import catalog, imported
 from storage.artifacts import Ref
 from storage.errors import UserError
 from storage.manifest import Manifest
-from storage.store import MANIFEST, Store
-from storage.views import helper_tables, inputs_of, views
+from storage.store import DATA, MANIFEST, Store
+from storage.views import Views, helper_tables, inputs_of, views
 
 Stamp = tuple[tuple[str, int], ...]
 
@@ -55,8 +57,12 @@ def artifacts(root: Path) -> pa.Table:
 
 
 @lru_cache(maxsize=4)
-def _reports(root: Path, at: int) -> tuple[Report, ...]:
-    found, store = [], Store(root)
+def _reports(root: Path, at: Stamp) -> tuple[Report, ...]:
+    store = Store(root)
+    found = [
+        Report(str(m.ref), imported.title(store, m), m.provenance.created, tuple(imported.arms_of_slice(store, m)))
+        for m in imported.slices(store)
+    ]
     for ref in store.refs("report"):
         try:
             m = orjson.loads((store.path(ref) / MANIFEST).read_bytes())
@@ -68,9 +74,8 @@ def _reports(root: Path, at: int) -> tuple[Report, ...]:
 
 
 def reports(root: Path) -> tuple[Report, ...]:
-    """Newest first."""
-    folder = root / "report"
-    return _reports(root, folder.stat().st_mtime_ns) if folder.is_dir() else ()
+    """Reports and the slices of an imported study, newest first."""
+    return _reports(root, tuple(part for part in stamp(root) if part[0] in ("report", "passk", "bands")))
 
 
 def manifest(root: Path, ref: str) -> Manifest:
@@ -91,7 +96,10 @@ def _ask(root: Path, report: str, at: int, query: str, parameters: bytes, other:
 
 
 def _inputs(store: Store, report: str) -> tuple[dict[str, list[str]], list[str]]:
-    recipe = store.manifest(Ref.parse(report)).recipe
+    whole = store.manifest(Ref.parse(report))
+    if imported.is_slice(whole.ref):
+        return imported.inputs_of_slice(store, whole), imported.arms_of_slice(store, whole)
+    recipe = whole.recipe
     arms = recipe.arguments.get("arms")
     if not isinstance(arms, list):
         raise UserError(f"{report} was made by another version of the report's stage: run the study again")
@@ -111,6 +119,17 @@ def ask(root: Path, report: str, query: str, parameters: dict[str, object] | Non
 
 
 def sources(root: Path, report: str, names: tuple[str, ...]) -> list[str]:
-    """Refs of some arguments of a report."""
-    inputs = manifest(root, report).recipe.inputs
+    """Refs of some arguments of a report; none for what it does not have."""
+    inputs, _ = _inputs(Store(root), report)
     return [ref for name in names for ref in inputs.get(name, [])]
+
+
+@contextmanager
+def whole_store(root: Path) -> Iterator[Views]:
+    """Views by kind over every artifact, and `artifacts`."""
+    store = Store(root)
+    paths: dict[str, list[Path]] = {}
+    for ref in store.refs():
+        paths.setdefault(ref.kind, []).append(store.path(ref) / DATA)
+    with views(paths, {"artifacts": artifacts(root)}, threads=4) as asked:
+        yield asked

@@ -66,6 +66,10 @@ def figure(
     st.subheader(title, anchor=query)
     if caption:
         st.caption(caption)
+    refs = sources(root(), report.ref, inputs)
+    if not refs:
+        st.info(f"{empty} (no {' and no '.join(inputs)})")
+        return
     rows = rows_of(query)
     if rows is None:
         return
@@ -79,7 +83,6 @@ def figure(
                 table(rows)
         else:
             table(rows)
-    refs = sources(root(), report.ref, inputs)
     more = f" and {len(refs) - 4} more" if len(refs) > 4 else ""
     st.caption(f"query `{query}` of {', '.join(f'`{ref}`' for ref in refs[:4])}{more}")
 

@@ -19,7 +19,7 @@ def stream(
     generator: Generator, prompt_ids: tuple[int, ...], decoding: Decoding, seed: int, adapter: ServedAdapter | None,
     piece_tokens: int = PIECE_TOKENS,
 ) -> Iterator[tuple[str, Finish | None]]:  # fmt: skip
-    """(text, null) piece by piece, then ("", how it ended). The text ends with the stop string that ended it, if any."""
+    """(text, null) piece by piece, then ("", how it ended). The text includes the stop string that ended it."""
     ids, said, left = prompt_ids, "", decoding.max_tokens
     while left > 0:
         asked = replace(decoding, max_tokens=min(piece_tokens, left))

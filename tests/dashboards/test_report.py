@@ -1,0 +1,130 @@
+"""The report: true to its rows, bound to its sources, the same text every time, and nothing in it is executed."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from storage.store import Store
+from tasks.domain.figures import FIGURES
+from tests.dashboards.conftest import Study
+from tests.dashboards.synthetic import made_up_study
+
+VOID = {"meta", "line", "circle", "rect", "polygon", "polyline", "br"}
+
+
+class Page(HTMLParser):
+    """Collects what the tests ask about; fails on tags that do not close."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.targets: list[str] = []
+        self.tags: set[str] = set()
+        self._open: list[str] = []
+        self.feed(text)
+        assert not self._open, f"never closed: {self._open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.tags.add(tag)
+        self.ids += [given["id"] or ""] if "id" in given else []
+        self.targets += [given["href"] or ""] if "href" in given else []
+        assert "src" not in given and not any(name.startswith("on") for name in given)
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self._open.pop() == tag
+
+
+def without_clock(text: str) -> str:
+    return re.sub(r"<time.*?</time>", "<time>", text, flags=re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def html(study: Study) -> str:
+    return study.page("report.html")
+
+
+def test_is_one_small_file_that_needs_no_network(html: str) -> None:
+    assert len(html.encode()) < 5e6
+    page = Page(html)
+    assert not page.tags & {"script", "img", "link", "iframe", "object"}
+    assert all(target.startswith("#") for target in page.targets)
+    assert "default-src 'none'" in html
+
+
+def test_every_link_arrives(html: str) -> None:
+    page = Page(html)
+    assert len(page.ids) == len(set(page.ids))
+    assert {t.removeprefix("#") for t in page.targets} <= set(page.ids)
+
+
+def test_every_figure_is_there_with_its_query_and_artifacts(html: str, study: Study) -> None:
+    markdown = study.page("report.md")
+    for name, figure in FIGURES.items():
+        assert f'id="fig-{name}"' in html and f'id="q-{name}"' in html
+        assert figure.title in markdown and f"query `report_{name}`" in markdown
+    assert "Not shown:" not in html
+
+
+def test_same_experiment_same_text(study: Study, tmp_path: Path) -> None:
+    again = Study(tmp_path, made_up_study(tmp_path, problems=16, steps=4, hostile=True))
+    assert again.report == study.report
+    for name in ("report.html", "report.md"):
+        assert without_clock(again.page(name)) == without_clock(study.page(name))
+
+
+def test_summary_is_what_the_rollouts_say(study: Study) -> None:
+    store = Store(study.root)
+    inputs = store.manifest(study.report).recipe.inputs
+    from storage.artifacts import Ref
+
+    rows = {row["arm"]: row for row in store.read(study.report).to_pylist()}
+    assert list(rows) == ["panel", "thinking"]
+    for text in inputs["final"]:
+        rollouts = store.read(Ref.parse(text), ["arm", "step", "correct"]).to_pylist()
+        share = sum(r["correct"] for r in rollouts) / len(rollouts)  # equal groups: mean of means is the mean
+        column = "heldout_after" if rollouts[0]["step"] else "heldout_before"
+        assert rows[rollouts[0]["arm"]][column] == pytest.approx(share)
+    for row in rows.values():
+        assert row["all_zero"] + row["variance"] + row["all_one"] == row["problems"] == 16
+        assert row["gain"] == pytest.approx(row["heldout_after"] - row["heldout_before"])
+        assert row["gain_low"] <= row["gain"] <= row["gain_high"]
+
+
+def test_says_what_is_doubtful(study: Study) -> None:
+    markdown = study.page("report.md")
+    assert "Only 4 held-out problems" in markdown
+    assert "One training seed" in markdown
+    assert "95 % interval" in markdown
+
+
+def test_findings_of_the_audit_are_data(html: str) -> None:
+    assert "<b>10</b>" not in html and "&lt;b&gt;10&lt;/b&gt;" in html
+
+
+def test_nothing_trained_is_said(tmp_path: Path) -> None:
+    untrained = Study(tmp_path, made_up_study(tmp_path, problems=16, steps=0))
+    html = untrained.page("report.html")
+    assert "nothing was trained in this run" in html and "Not shown:" not in html
+    assert Store(tmp_path).read(untrained.report)["seed"].to_pylist() == [None, None]
+
+
+def test_renders_on_a_phone_and_on_paper(study: Study, browser, tmp_path: Path) -> None:
+    target = tmp_path / "report.html"
+    target.write_text(study.page("report.html"))
+    said: list[str] = []
+    for width, scheme in ((390, "light"), (1280, "dark")):
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page.on("console", lambda m: said.append(m.text))
+        page.goto(target.as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.locator("figure svg").count() >= 8
+        page.close()
+    assert said == []
