@@ -70,13 +70,13 @@ def from_sampling(ref: str, arguments: Mapping[str, Any], problems: str, role: s
 
 def from_training(ref: str, arguments: Mapping[str, Any], problems: str, seeds: int, last_evaluated: int | None) -> Row:
     """The design of a `training` artifact from its recipe."""
-    start, learner = arguments["start"], arguments["learner"]
+    start, learner, drawn = arguments["start"], arguments["learner"], arguments["rollouts"]
     step = start["step"]
     return {
         "run": ref, "role": "training", "family": "training", "arm": start["arm"], "model": start["model"]["sha256"],
         "policy": f"{start['model']['sha256']}+{start['adapter']}@{step}" if step else start["model"]["sha256"],
-        "problems": problems, "group_size": learner["group_size"], "temperature": number(arguments["rollouts"]["temperature"]),
-        "max_tokens": arguments["rollouts"]["max_tokens"], "steps": learner["steps"], "seeds": seeds,
+        "problems": problems, "group_size": learner["group_size"], "temperature": number(drawn["temperature"]),
+        "max_tokens": drawn["max_tokens"], "steps": learner["steps"], "seeds": seeds,
         "last_evaluated": last_evaluated, "place": ref,
     }  # fmt: skip
 
