@@ -52,7 +52,7 @@ def test_peft_alone_loads_it_and_agrees(policy: Policy, tmp_path: Path) -> None:
     assert np.abs(learned_logprobs(policy, prompt, token_ids) - expected.numpy()).max() < 1e-5
 
 
-def generate(generator: Generator, adapter: ServedAdapter) -> list[Completion]:
+def generate(generator: Generator, adapter: ServedAdapter | None) -> list[Completion]:
     decoding = Decoding(max_tokens=24)
     requests = [Request(i, tuple(range(5, 5 + 20 + i)), 100 + i, decoding) for i in range(4)]
     return sorted(generator.generate(requests, adapter), key=lambda c: c.key)
@@ -95,7 +95,7 @@ def moe_base(folder: Path) -> Path:
 
     from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
-    shape = tiny().to_dict() | {"vocab_size": 640, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+    shape = tiny(head_dim=32).to_dict() | {"vocab_size": 640, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
                                 "decoder_sparse_step": 1, "norm_topk_prob": True, "model_type": "qwen3_moe"}  # fmt: skip
     torch.manual_seed(0)
     Qwen3MoeForCausalLM(Qwen3MoeConfig(**shape)).save_pretrained(folder)
@@ -122,3 +122,33 @@ def test_a_mixture_of_experts_agrees_with_plain_attention(tmp_path: Path) -> Non
         logits = plain(torch.tensor([[*prompt, *token_ids]])).logits[0, len(prompt) - 1 : -1]
     expected = torch.log_softmax(logits, -1).gather(1, torch.tensor(token_ids)[:, None])[:, 0]
     assert np.abs(learned_logprobs(policy, prompt, token_ids) - expected.numpy()).max() < 1e-4
+
+
+def test_a_mixture_of_experts_trains_and_is_served(tmp_path: Path) -> None:
+    """By the transformers engine: vLLM's LoRA kernels for experts need a GPU, whatever the adapter targets."""
+    from tasks.domain.grpo import PromptProblem, StepPlan, TrainRollout
+    from tasks.engines.learner import train
+    from tasks.engines.transformers import TransformersGenerator
+
+    base = moe_base(tmp_path / "moe")
+    config = LearnerConfig(
+        steps=2, groups_per_step=1, group_size=4, learning_rate=1e-2, lora_rank=4, lora_alpha=4, target_modules=ATTENTION
+    )
+    generator = TransformersGenerator(base, Hardware(max_num_seqs=8))
+    first: list[float] = []
+
+    def sample(plan: StepPlan) -> list[TrainRollout]:
+        if not plan.problem_ids:
+            return []
+        requests = [Request(i, tuple(range(5, 25)), 100 + i, Decoding(max_tokens=24)) for i in range(4)]
+        completions = sorted(generator.generate(requests, plan.adapter), key=lambda c: c.key)
+        first.append(float(completions[0].logprobs_T[0]))
+        return [TrainRollout("p", "s", c.key, range(5, 25), c.token_ids, c.logprobs_T, c.key < 2, True, False)
+                for c in completions]  # fmt: skip
+
+    result = train(base=base, problems=[PromptProblem("p", "s")], config=config, execution=Execution(device="cpu"),
+                   workdir=tmp_path / "work", sample=sample)  # fmt: skip
+    assert first[0] != first[1]
+    for row in result.steps:
+        assert row["grad_norm"] > 0
+        assert row["ratio_max"] < 1.001 and row["kl_behaviour"] < 1e-6
