@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from flows.dispatch import TRIES
 from storage.errors import UserError
 from tasks.engines.quiet import quiet_libraries
 from tasks.metering import Budget
@@ -30,7 +31,7 @@ def register() -> Iterator[str]:
             "deploy: no server; start one with `prefect server start` and set PREFECT_API_URL=http://127.0.0.1:4200/api"
         )
     quiet_libraries()
-    from httpx import HTTPError
+    from httpx import HTTPStatusError, TransportError
     from prefect.client.orchestration import get_client
 
     try:
@@ -38,9 +39,12 @@ def register() -> Iterator[str]:
             for pool, queues in POOLS.items():
                 yield from _pool(client, pool, queues)
             yield from _deployments()
+            _refuse_unknown_parameters(client)
             yield from _automations(client)
-    except HTTPError as error:
+    except TransportError as error:
         raise UserError(f"deploy: {os.environ['PREFECT_API_URL']} does not answer ({error})") from None
+    except HTTPStatusError as error:
+        raise UserError(f"deploy: the server refused: {error.response.text[:500]}") from None
 
 
 def _pool(client: Any, name: str, queues: dict[str, int]) -> Iterator[str]:
@@ -71,6 +75,15 @@ def _deployments() -> Iterator[str]:
     yield "deployments: experiment, arm, reeval, report, regrade, gc"
 
 
+def _refuse_unknown_parameters(client: Any) -> None:
+    """A misspelt parameter is refused with the form's other mistakes, not when the run starts."""
+    for deployment in client.request("POST", "/deployments/filter", json={"limit": 200}).json():
+        if "varband" in deployment["tags"]:
+            schema = {**deployment["parameter_openapi_schema"], "additionalProperties": False}
+            body = {"parameter_openapi_schema": schema}
+            client.request("PATCH", f"/deployments/{deployment['id']}", json=body)
+
+
 def _into(state: Any, name: str, message: str) -> Any:
     from prefect.events.actions import ChangeFlowRunState
 
@@ -85,6 +98,10 @@ def _automations(client: Any) -> Iterator[str]:
     from prefect.events.schemas.events import ResourceSpecification
 
     any_run = ResourceSpecification({"prefect.resource.id": "prefect.flow-run.*"})
+    # bounded: one that was started this often, or that cannot even start, is left to people
+    started = ResourceSpecification(
+        {"prefect.resource.id": "prefect.flow-run.*", "prefect.run-count": [str(n) for n in range(1, TRIES + 1)]}
+    )
     # a sub-flow starts again with its parent; started alone, nothing would ever run it
     deployed = ResourceSpecification({"prefect.resource.role": "deployment"})
     ended = {f"prefect.flow-run.{state}" for state in FINAL}
@@ -111,7 +128,7 @@ def _automations(client: Any) -> Iterator[str]:
         name="varband: a crashed run starts again",
         description="finished stages are reused; the flow itself gives up after a few attempts",
         trigger=EventTrigger(
-            match=any_run, match_related=deployed, expect={"prefect.flow-run.Crashed"},
+            match=started, match_related=deployed, expect={"prefect.flow-run.Crashed"},
             for_each={"prefect.resource.id"}, posture=Posture.Reactive, threshold=1, within=timedelta(0),
         ),
         actions=[_into(StateType.SCHEDULED, "AwaitingRetry", "after a crash")],
@@ -120,7 +137,7 @@ def _automations(client: Any) -> Iterator[str]:
         known = client.request(
             "POST", "/automations/filter", json={"automations": {"name": {"any_": [automation.name]}}}
         ).json()
-        body: Any = automation.model_dump(mode="json")
+        body: Any = automation.model_dump(mode="json", exclude={"owner_resource"})
         if known:
             client.request("PUT", f"/automations/{known[0]['id']}", json=body)
         else:
