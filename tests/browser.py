@@ -1,0 +1,115 @@
+"""The steps that a person takes in Prefect's UI (3.7.7, first interface), for headless Chromium.
+
+Its labels are not tied to inputs and its selects do not open on a synthetic click, hence the ways round.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+CHROMIUM = Path(os.environ.get("VARBAND_CHROMIUM", "/usr/bin/chromium"))
+FLAGS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+
+@contextmanager
+def browser(base: str) -> Iterator[UI]:
+    if not CHROMIUM.exists():
+        if os.environ.get("VARBAND_REQUIRE_CHROMIUM"):
+            pytest.fail(f"no browser at {CHROMIUM}")
+        pytest.skip(f"no browser at {CHROMIUM}: apt-get install chromium, or set VARBAND_CHROMIUM")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        chromium = play.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        page = chromium.new_page(viewport={"width": 1400, "height": 1000})
+        page.set_default_timeout(120_000)
+        try:
+            yield UI(page, base)
+        finally:
+            chromium.close()
+
+
+class UI:
+    def __init__(self, page: Page, base: str) -> None:
+        self.page, self.base = page, base
+
+    def open_custom_run(self, deployment: str) -> None:
+        self.page.goto(f"{self.base}/deployments")
+        self.page.locator("a[href*='/deployments/deployment/']").filter(has_text=re.compile(f"^{deployment}$")).click()
+        self.page.locator("button.run-menu__run-button").click()
+        self.page.get_by_text("Custom run").click()
+        self.property("study").wait_for()
+
+    def property(self, label: str, within: Locator | None = None) -> Locator:
+        """The innermost part of the form with this label."""
+        words = re.compile(rf"^{re.escape(label)}( \(Optional\))?$")
+        found = (within or self.page).locator("span.schema-form-property__label").filter(has_text=words).first
+        return found.locator("xpath=ancestor::div[contains(concat(' ', @class, ' '), ' schema-form-property ')][1]")
+
+    def choose(self, label: str, option: str) -> None:
+        control = self.property(label).locator("button.p-select-button__control").first
+        choice = self.page.locator(".p-select-option").filter(has_text=re.compile(f"^{re.escape(option)}$")).first
+        for _ in range(8):
+            control.focus()
+            self.page.keyboard.press("ArrowDown")
+            if choice.is_visible():
+                break
+            self.page.wait_for_timeout(500)
+        choice.click()
+        self.page.keyboard.press("Tab")
+
+    def number(self, label: str, value: str) -> None:
+        """A number that may be None: switch it on first."""
+        part = self.property(label)
+        switch = part.get_by_text(re.compile("^(int|float)$"))
+        if switch.count():
+            switch.first.click()
+        part.locator("input").first.fill(value)
+
+    def add_items(self, label: str, values: list[str]) -> None:
+        for i, value in enumerate(values):
+            self.property(label).get_by_role("button", name="Add item").last.click()
+            self.property(label).locator("textarea, input[type=text], input:not([type])").nth(i).fill(value)
+
+    def submit(self) -> str:
+        """Start the run and open it; its id."""
+        self.page.get_by_role("button", name="Submit").last.click()
+        self.page.wait_for_url(re.compile(r"tab=Runs"))
+        link = self.page.locator("a[href*='/runs/flow-run/']").first
+        found = re.search(r"flow-run/([0-9a-f-]{36})", link.get_attribute("href") or "")
+        assert found
+        self.open_run(found[1])
+        return found[1]
+
+    def open_run(self, run: str) -> None:
+        self.page.goto(f"{self.base}/runs/flow-run/{run}")
+
+    def wait_for_state(self, state: str, seconds: float) -> None:
+        badge = self.page.locator(".state-badge, .p-badge").filter(has_text=re.compile(f"^{state}$")).first
+        badge.wait_for(timeout=seconds * 1000)
+
+    def resume(self, **values: str) -> None:
+        self.page.get_by_role("button", name="Resume").first.click()
+        modal = self.page.locator(".p-modal")
+        modal.locator("span.schema-form-property__label").first.wait_for()
+        for label, value in values.items():
+            self.property(label, modal).locator("input").first.fill(value)
+        modal.get_by_role("button", name="Submit").click()
+
+    def shot(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.page.wait_for_timeout(1500)
+        self.page.screenshot(path=str(path))
