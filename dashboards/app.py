@@ -45,4 +45,5 @@ def main() -> None:
     here.run()
 
 
-main()
+if __name__ == "__main__":
+    main()

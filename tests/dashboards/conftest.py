@@ -18,6 +18,7 @@ from tests.dashboards.synthetic import made_up_study
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+REPO = Path(__file__).resolve().parents[2]
 QUIET = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
          "--disable-background-networking", "--disable-component-update"]  # fmt: skip
 

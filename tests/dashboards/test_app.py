@@ -1,0 +1,139 @@
+"""The app's pages on whole, empty, half-finished and damaged stores, without a browser."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from storage.live import live_steps
+from storage.looks import ask, reports
+from storage.runs import Amounts, Run, now, write_run
+from storage.store import Store
+from tests.dashboards.conftest import REPO, Study
+
+streamlit = pytest.importorskip("streamlit", reason="the dashboards need varband[app]")
+PAGES = ("overview", "bands", "training", "results", "traces", "claims", "compare")
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch):
+    """Run one page on a store."""
+    from streamlit.testing.v1 import AppTest
+
+    def run(root: Path, page: str = "", **query: str):
+        monkeypatch.setenv("VARBAND_ROOT", str(root))
+        monkeypatch.syspath_prepend(str(REPO))
+        app = AppTest.from_file(str(REPO / "tests" / "dashboards" / "one_page.py"), default_timeout=120)
+        app.query_params["page"] = page
+        for name, value in query.items():
+            app.query_params[name] = value
+        return app.run()
+
+    return run
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_show_the_run(opened, study: Study, page: str) -> None:
+    app = opened(study.root, page)
+    assert not app.exception
+    assert not app.warning, [w.value for w in app.warning]
+    assert app.subheader or app.info
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_an_empty_store_is_met_kindly(opened, tmp_path: Path, page: str) -> None:
+    app = opened(tmp_path / "nothing", page)
+    assert not app.exception
+    assert "varband run demo" in " ".join(info.value for info in app.info)
+
+
+def test_traces_are_found_by_their_address(opened, study: Study) -> None:
+    app = opened(study.root, "traces", problem="p0004", set="final", source="sums")
+    assert not app.exception
+    chosen = {box.label.split(" ")[0]: box.value for box in app.selectbox}
+    assert chosen["Problem"] == "p0004" and chosen["Source"] == "sums" and chosen["Rollouts"] == "final"
+
+
+def test_filters_narrow_the_problems(study: Study) -> None:
+    every: dict[str, object] = {"source": None, "arm": None, "band": None, "verdict": None, "search": None}
+
+    def ids(**some: object) -> set[str]:
+        return set(
+            ask(study.root, str(study.report), "app_problems_screenings", every | some)["problem_id"].to_pylist()
+        )
+
+    assert ids() == {f"p{i:04d}" for i in range(16)}
+    assert ids(source="sums") == {f"p{i:04d}" for i in range(0, 16, 2)}
+    assert ids(search="What is 3 + 0") == {"p0003"}
+    bands = {band: ids(band=band, arm="panel") for band in ("all_zero", "variance", "all_one")}
+    assert set.union(*bands.values()) == ids() and sum(map(len, bands.values())) == 16
+    assert ids(verdict="timeout") == set()
+
+
+def test_rollouts_that_are_no_text_are_shown_as_text(opened, study: Study) -> None:
+    app = opened(study.root, "traces", problem="p0000", set="screenings")
+    assert not app.exception
+    shown = "\n".join(m.value for m in app.markdown)
+    assert "<script>" not in shown and r"\<script\>" in shown
+    assert "\u202e" not in shown
+    assert any("characters" in c.value for c in app.caption)
+
+
+def test_a_run_that_is_going_shows_its_steps(opened, study: Study, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    training = "training-0123456789abcdef"
+    folder = root / ".work" / training / "checkpoints" / "step-0002"
+    folder.mkdir(parents=True)
+    finished = Store(study.root).refs("training")[0]
+    steps = [{k: v for k, v in row.items() if k != "arm"} for row in Store(study.root).read(finished).to_pylist()[:2]]
+    (folder / "state.json").write_text(json.dumps({"step": 2, "recipe": "x", "steps": steps, "exposure": []}))
+    (root / ".work" / "training-fedcba9876543210" / "checkpoints" / "step-0001").mkdir(parents=True)
+    beat = now()
+    write_run(root, Run(id="demo-01234567", profile="demo", request={}, state="running", at="train panel", stages=10,
+                        stages_done=3, spent=Amounts(), started=beat, heartbeat=beat, host="elsewhere", pid=1))  # fmt: skip
+    assert live_steps(root)["step"].to_pylist() == [1, 2]
+    app = opened(root, "training")
+    assert not app.exception
+    assert "Now" in [s.value for s in app.subheader]
+
+
+def test_a_half_finished_checkpoint_is_passed_over(tmp_path: Path) -> None:
+    folder = tmp_path / ".work" / "training-0123456789abcdef" / "checkpoints" / "step-0001"
+    folder.mkdir(parents=True)
+    (folder / "state.json").write_text('{"step": 1, "steps": [{"st')
+    assert live_steps(tmp_path).num_rows == 0
+
+
+def test_an_artifact_that_is_gone_or_older_is_explained(opened, study: Study, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(study.root, root)
+    store = Store(root)
+    shutil.rmtree(store.path(store.refs("passk")[0]))
+    app = opened(root, "results")
+    assert not app.exception
+    assert any("was deleted" in w.value for w in app.warning)
+    older = tmp_path / "older"
+    shutil.copytree(study.root, older)
+    manifest = Store(older).path(study.report) / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"arms"', '"branches"'))
+    assert reports(older) == ()
+    app = opened(older, "overview")
+    assert not app.exception and app.info
+
+
+def test_an_unknown_run_in_the_address_is_said(opened, study: Study) -> None:
+    app = opened(study.root, "bands", run="report-0000000000000000")
+    assert not app.exception
+    assert any("No run" in w.value for w in app.sidebar.warning)
+
+
+def test_named_queries_are_remembered(study: Study) -> None:
+    ask(study.root, str(study.report), "report_bands")
+    began = time.perf_counter()
+    for _ in range(50):
+        ask(study.root, str(study.report), "report_bands")
+    assert time.perf_counter() - began < 0.5
