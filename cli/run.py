@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import click
@@ -53,14 +56,34 @@ def _text(path: Path | None) -> str | None:
 
 @click.command()
 @_study_options
-@click.option("--engine", type=click.Choice(["auto", "vllm", "transformers", "openai"]), default="auto",
-              show_default=True, help="openai: a server at VARBAND_OPENAI_BASE_URL.")
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "vllm", "transformers", "openai"]),
+    default="auto",
+    show_default=True,
+    help="openai: a server at VARBAND_OPENAI_BASE_URL.",
+)
 @click.option("--plain", is_flag=True, help="Run in this process, without Prefect.")
 @options.budget
 @options.as_json
 def run(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     """Run a study: make what is missing, reuse what is there, end with the report."""
     carry_out(_request(**wishes), root, budget, as_json=as_json)
+
+
+@contextmanager
+def stopped_by_sigterm() -> Iterator[None]:
+    """A pre-empted machine says SIGTERM: stop at once, which loses the wave or step in flight and nothing else."""
+    from storage.errors import Parked
+
+    def stop(_: int, __: FrameType | None) -> None:
+        raise Parked("stopped by SIGTERM: all finished rollouts and steps are kept; the same command goes on")
+
+    was = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, was)
 
 
 def carry_out(request: Any, root: Path, budget: str | None, *, as_json: bool) -> None:
@@ -81,7 +104,11 @@ def carry_out(request: Any, root: Path, budget: str | None, *, as_json: bool) ->
         watch.finish(store, planned[-1].step.ref)
         return
     prices = prices_of(study.profile.name)
-    with watch, accounted(study, store, planned, limits, prices, watch.on_progress, request.as_json()) as listener:
+    with (
+        stopped_by_sigterm(),
+        watch,
+        accounted(study, store, planned, limits, prices, watch.on_progress, request.as_json()) as listener,
+    ):
         from flows.orchestration import orchestrated
 
         report = (execute if request.plain else orchestrated)(study, store, study.profile.hardware, listener)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from types import TracebackType
+from typing import Any
 
 import orjson
 from rich.console import Console
@@ -115,14 +116,26 @@ class Watch:
             sys.stdout.buffer.write(orjson.dumps(result) + b"\n")
             return
         if summary:
-            table = Table(title=f"{self.profile}: held-out, before and after")
-            for name in summary[0]:
-                table.add_column(name.replace("_", " "), justify="left" if name == "arm" else "right")
-            for row in summary:
-                table.add_row(*[_cell(value) for value in row.values()])
-            self.console.print(table)
+            self.console.print(_summary(self.profile, summary))
         self.console.print(f"[bold]{self._made}[/] of {len(self.planned)} stages made in {seconds:.1f} s")
         self.console.print(f"report: {page}", soft_wrap=True)
+
+
+def _summary(profile: str, rows: list[dict[str, Any]]) -> Table:
+    """The report's first table, for 80 columns."""
+    table = Table(title=f"{profile}: held-out pass rate, before and after training", show_edge=False, pad_edge=False)
+    table.add_column("arm")
+    for name in ("seed", "in band", "before", "after", "gain [95 %]", "diversity", "tok/correct"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for r in rows:
+        low, high = r["gain_low"], r["gain_high"]
+        interval = "" if low is None or high is None else f" \\[{low:+.2f}, {high:+.2f}]"
+        gain = "–" if r["gain"] is None else f"{r['gain']:+.2f}{interval}"
+        spread = " → ".join("–" if v is None else f"{v:.2f}" for v in (r["diversity_before"], r["diversity_after"]))
+        cost = "–" if r["tokens_per_correct"] is None else f"{r['tokens_per_correct']:,.0f}"
+        table.add_row(r["arm"], _cell(r["seed"]), f"{r['variance']}/{r['problems']}", _cell(r["heldout_before"]),
+                      _cell(r["heldout_after"]), gain, spread, cost)  # fmt: skip
+    return table
 
 
 def _cell(value: object) -> str:

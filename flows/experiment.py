@@ -8,9 +8,9 @@ from storage.artifacts import Ref
 from tasks.audit import audit_designs
 from tasks.bands import cross_bands
 from tasks.curves import training_curves
-from tasks.diversity import compare_diversity
+from tasks.diversity import compare_diversity, measure_answers
 from tasks.hard import find_hard_problems
-from tasks.passk import estimate_pass_at_k
+from tasks.passk import contrast_pass_at_k, estimate_pass_at_k
 from tasks.report import render_report
 from tasks.stage import grouped
 from tasks.tokens import measure_tokens
@@ -36,10 +36,13 @@ def experiment(study: Study) -> Ref:
     curves = training_curves(trainings, curve, at.pool, at.splits)
     compared = compare_diversity(diversities)
     passk = estimate_pass_at_k(final, p.passk.ks, p.passk.draws, p.passk.seed)
+    contrasts = contrast_pass_at_k(final, p.passk.ks, p.passk.draws, p.passk.seed)
+    answers = tuple(measure_answers(ref) for ref in final)
     tokens = measure_tokens(final)
     hard = find_hard_problems(final)
     audit = audit_designs(at.pool, at.splits, screenings, trainings, final, diversities)
     return render_report(
         p.name, p.purpose, QUESTION, study.model.name, p.arms, at.pool, at.splits, screenings, bands, crosstab,
         trainings, curve, curves, diversities, compared, passk, tokens, hard, final, audit,
+        contrasts, answers,
     )  # fmt: skip

@@ -55,6 +55,7 @@ def ask(root: Path, statement: str) -> pa.Table:
             _view(connection, kind, paths)
         if shards := sorted(map(str, (root / "ledger").glob("*/*/shard-*.parquet"))):
             _view(connection, "ledger", shards)
+        connection.execute("set allowed_directories = [$root]", {"root": f"{root}/"})
         connection.execute("set enable_external_access = false")
         try:
             result = connection.sql(statement)

@@ -31,7 +31,8 @@ def trainable(problems: pa.Table, splits: pa.Table, bands: pa.Table | None) -> p
     live = "" if bands is None else "semi join (from bands where band = 'variance') using (problem_id)"
     tables = {"numbered": numbered, "splits": splits} | ({} if bands is None else {"bands": bands})
     chosen = query(
-        f"from numbered semi join (from splits where split = 'train') using (problem_id) {live} order by place", **tables
+        f"from numbered semi join (from splits where split = 'train') using (problem_id) {live} order by place",
+        **tables,
     )
     return chosen.select(problems.column_names)
 
@@ -56,7 +57,7 @@ def train_adapter(
     evaluation_group_size: int,
     init: Ref | None = None,
 ) -> Payload:
-    """Rows: storage.schemas.STEPS. Files: `step-NNNN/` adapters in PEFT format of the evaluated steps, exposure.parquet.
+    """Rows: storage.schemas.STEPS. Files: `step-NNNN/`, the evaluated steps' adapters in PEFT format; exposure.parquet.
 
     bands: train on the variance band alone; null trains on all problems outside held-out.
     init: the training whose last adapter this one starts from, with a fresh optimiser; `start` is that policy.
@@ -102,7 +103,11 @@ def train_adapter(
         problems=[PromptProblem(r["problem_id"], r["source"], r["subject"]) for r in by_id.values()],
         config=learner,
         execution=Execution(
-            device=hardware.device, token_budget=hardware.token_budget, checkpoint_every=hardware.checkpoint_every
+            device=hardware.device,
+            token_budget=hardware.token_budget,
+            checkpointing=hardware.checkpointing,
+            checkpoint_every=hardware.checkpoint_every,
+            async_checkpoints=hardware.dtype == "bfloat16",
         ),
         workdir=folder,
         sample=sample_step,

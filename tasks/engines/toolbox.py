@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from storage.errors import UserError
 from tasks.engines.protocols import Embedder, Generator
@@ -46,7 +46,7 @@ class Hardware:
     wave: int | None = 256
     threads: int | None = None
     token_budget: int = 8192
-    checkpointing: str = "auto"
+    checkpointing: Literal["auto", "on", "off"] = "auto"
     checkpoint_every: int = 1
     dtype: str = "float32"
 
