@@ -123,19 +123,28 @@ class Watch:
 
 def _summary(profile: str, rows: list[dict[str, Any]]) -> Table:
     """The report's first table, for 80 columns."""
-    table = Table(title=f"{profile}: held-out pass rate, before and after training", show_edge=False, pad_edge=False)
-    table.add_column("arm")
-    for name in ("seed", "in band", "before", "after", "gain [95 %]", "diversity", "tok/correct"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = Table(
+        title=f"{profile}: held-out pass rate before and after training",
+        caption="tokens: per correct answer",
+        box=None,
+        padding=(0, 1, 0, 0),
+    )
+    for name in ("arm", "seed", "in band", "held-out", "gain [95 %]", "diversity", "tokens"):
+        table.add_column(name, justify="left" if name == "arm" else "right", no_wrap=True)
     for r in rows:
-        low, high = r["gain_low"], r["gain_high"]
-        interval = "" if low is None or high is None else f" \\[{low:+.2f}, {high:+.2f}]"
-        gain = "–" if r["gain"] is None else f"{r['gain']:+.2f}{interval}"
-        spread = " → ".join("–" if v is None else f"{v:.2f}" for v in (r["diversity_before"], r["diversity_after"]))
-        cost = "–" if r["tokens_per_correct"] is None else f"{r['tokens_per_correct']:,.0f}"
-        table.add_row(r["arm"], _cell(r["seed"]), f"{r['variance']}/{r['problems']}", _cell(r["heldout_before"]),
-                      _cell(r["heldout_after"]), gain, spread, cost)  # fmt: skip
+        low, high, cost = r["gain_low"], r["gain_high"], r["tokens_per_correct"]
+        interval = "" if low is None or high is None else f" \\[{low:.2f}, {high:.2f}]"
+        table.add_row(
+            r["arm"], _cell(r["seed"]), f"{r['variance']}/{r['problems']}",
+            _change(r["heldout_before"], r["heldout_after"], ".3f"),
+            "–" if r["gain"] is None else f"{r['gain']:+.2f}{interval}",
+            _change(r["diversity_before"], r["diversity_after"], ".2f"), "–" if cost is None else f"{cost:,.0f}",
+        )  # fmt: skip
     return table
+
+
+def _change(before: float | None, after: float | None, form: str) -> str:
+    return " → ".join("–" if value is None else format(value, form) for value in (before, after))
 
 
 def _cell(value: object) -> str:
