@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from storage.errors import Parked
-from tasks.domain.grading import GRADER_VERSION
 from tasks.domain.policies import Policy, Sampling
 from tasks.engines.graders import GradeItem, Graders
 from tasks.engines.protocols import Completion, Decoding, Generator, Request, ServedAdapter
@@ -138,7 +137,7 @@ def _rows(
             "problem_id": w.problem_id, "source": w.source, "arm": w.policy.arm, "adapter": w.policy.adapter,
             "step": w.policy.step, "seed": w.policy.seed, "rollout": w.rollout, "completion": c.text,
             "trace": parsed.trace, "tag_valid": parsed.tag_valid, "answer": v.answer, "canonical": v.canonical,
-            "verdict": v.verdict, "reason": v.reason, "correct": v.correct, "grader_version": GRADER_VERSION,
+            "verdict": v.verdict, "reason": v.reason, "correct": v.correct, "grader_version": graders.version,
             "finish": c.finish, "num_prompt_tokens": len(requests[c.key].prompt_ids),
             "num_tokens": len(c.token_ids), "logprob_sum": total if np.isfinite(total) else None, "gold": w.gold,
             "request_seed": w.request_seed, "prompt_ids": list(requests[c.key].prompt_ids),

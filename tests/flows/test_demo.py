@@ -1,0 +1,97 @@
+"""The main job on real parts: the real engine, the shipped model, every stage, both arms."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from flows.request import Request
+from flows.run import plan
+from storage.catalog import artifacts, lineage
+from storage.ledger import Ledger
+from storage.store import Store
+from tests.mini import SETTINGS, finish, hashes, report_text
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cold run that the tests look at; those that change the store say so."""
+    root = tmp_path_factory.mktemp("demo") / "store"
+    result = finish(root)
+    assert result["made"] == result["stages"]
+    return root
+
+
+def planned(root: Path, *settings: str) -> dict[str, bool]:
+    """Title of every stage → whether it would be reused."""
+    study = Request(profile="demo", settings=(*SETTINGS, *settings)).study()
+    return {f"{p.step.title} {p.step.ref.kind}": p.reused for p in plan(study, Store(root))}
+
+
+def test_the_run_ends_with_a_table_and_a_report(root: Path) -> None:
+    result = finish(root)
+    assert [row["arm"] for row in result["summary"]] == ["panel", "thinking"]
+    for row in result["summary"]:
+        assert row["all_zero"] + row["variance"] + row["all_one"] == row["problems"] == 64
+        assert 0 <= row["heldout_before"] <= 1 and 0 <= row["heldout_after"] <= 1
+    page = Path(result["html"]).read_text()
+    assert "<html" in page and "panel" in page
+    assert Path(result["html"]).with_suffix(".md").exists()
+
+
+def test_the_second_run_makes_nothing_and_is_quick(root: Path) -> None:
+    began = time.monotonic()
+    result = finish(root)
+    assert result["made"] == 0
+    assert time.monotonic() - began <= 5
+
+
+def test_the_engine_that_ran_is_in_the_manifest(root: Path) -> None:
+    store = Store(root)
+    notes = [store.manifest(ref).provenance.notes for ref in store.refs("rollouts")]
+    assert any("vllm" in note.get("engine", "") or "transformers" in note.get("engine", "") for note in notes)
+
+
+def test_a_learning_rate_remakes_training_and_not_screening(root: Path) -> None:
+    would = planned(root, "training.learning_rate=1e-3")
+    assert would["screen panel rollouts"] and would["band thinking bands"]
+    assert not would["train panel seed 0 training"] and not would["render report report"]
+
+
+def test_ledger_holds_each_rollout_once(root: Path) -> None:
+    book = Ledger(root)
+    assert len(book.accounts()) > 4
+    assert sum(book.duplicates(account) for account, _ in book.accounts()) == 0
+
+
+def test_two_cold_runs_agree_to_the_byte(root: Path, tmp_path: Path) -> None:
+    again = tmp_path / "store"
+    finish(again)
+    assert hashes(again) == hashes(root)
+    assert report_text(again) == report_text(root)
+
+
+def test_a_larger_group_samples_the_difference_only(root: Path) -> None:
+    """Growing G from 4 to 8: the ledger gains 4 rollouts a problem in each arm's screening, and repeats none."""
+    book = Ledger(root)
+    before = {account: len(book.keys(account)) for account, _ in book.accounts()}
+    result = finish(root, "--set", "screening.group_size=8", "--set", "training.steps=1", "--set", "training.eval_every=1")
+    assert result["made"] > 0
+    grown = [len(book.keys(account)) - size for account, size in before.items()]
+    assert sorted(g for g in grown if g) == [64 * 4, 64 * 4]
+    assert sum(book.duplicates(account) for account, _ in book.accounts()) == 0
+
+
+def test_a_deleted_artifact_is_remade_with_what_follows_from_it(root: Path) -> None:
+    store = Store(root)
+    result = finish(root)
+    report = next(r for r in store.refs("report") if str(r) == result["report"])
+    tokens = next(ref for _, ref, _ in lineage(store, report) if ref.kind == "tokens")
+    rows = pq.read_table(store.path(tokens) / "data.parquet")
+    store.delete(tokens)
+    assert finish(root)["made"] == 2  # the tokens and the report
+    assert pq.read_table(store.path(tokens) / "data.parquet").equals(rows)
+    assert artifacts(root).num_rows == len(store.refs())

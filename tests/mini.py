@@ -1,0 +1,60 @@
+"""A demo small enough to be run and killed a dozen times: every stage, both arms, four steps."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+REPO = Path(__file__).resolve().parents[1]
+SETTINGS = (
+    "pool.synthetic=16", "pool.heldout_per_source=4", "training.steps=4", "training.eval_every=2",
+    "training.groups_per_step=4", "screening.group_size=4", "evaluation.group_size=2", "final.group_size=4",
+    "passk.ks=1,2,4", "passk.draws=500",
+)  # fmt: skip
+
+
+def command(root: Path, *more: str, verb: str = "run") -> list[str]:
+    sets = [word for setting in SETTINGS for word in ("--set", setting)]
+    plain = ["--plain"] if verb == "run" else []
+    return [str(Path(sys.executable).parent / "varband"), verb, "demo", *plain, "--root", str(root), "--json", *sets, *more]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "DO_NOT_TRACK": "1", "PYTHONHASHSEED": "random"}
+
+
+def start(root: Path, *more: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command(root, *more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=root.parent,
+        env=environment(), start_new_session=True,
+    )  # fmt: skip
+
+
+def finish(root: Path, *more: str, verb: str = "run") -> dict[str, Any]:
+    """The JSON object that the command ends with."""
+    done = subprocess.run(
+        command(root, *more, verb=verb), capture_output=True, text=True, cwd=root.parent, env=environment(), check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+def hashes(root: Path) -> dict[str, list[str]]:
+    """sha256 of every file of every artifact, the report's pages without their times."""
+    found = {}
+    for manifest in sorted(root.glob("*/*/manifest.json")):
+        recorded = json.loads(manifest.read_text())
+        kept = [f["sha256"] for f in recorded["files"] if not f["path"].startswith("files/report.")]
+        found[manifest.parent.name] = kept
+    return found
+
+
+def report_text(root: Path) -> str:
+    """The report without what is marked as wall-clock time."""
+    pages = sorted(root.glob("report/*/files/report.html"))
+    return "\n".join(re.sub(r"<time\b.*?</time>", "", page.read_text(), flags=re.DOTALL) for page in pages)
