@@ -70,7 +70,7 @@ class Watch:
 
     def _line(self, event: Event, what: str) -> None:
         colour = "green" if what.startswith("made") else "dim"
-        self.console.print(f"  [{colour}]{event.title:<34} {what:<28}[/] [dim]{event.ref}[/]")
+        self.console.print(f"  [{colour}]{event.title:<34} {what:<28}[/] [dim]{event.ref}[/]", soft_wrap=True)
 
     def nothing_to_do(self) -> None:
         for p in self.planned:

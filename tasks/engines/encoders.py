@@ -8,16 +8,31 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from storage.errors import UserError
-from tasks.domain.windows import Window
+from tasks.domain.windows import Span, Window
 from tasks.engines.quiet import quiet_libraries
 
-BATCH_TOKENS = 4096  # padded tokens of one forward pass on a CPU
+#: Padded tokens of one forward pass: what stays in a CPU's cache, what fills a GPU.
+BATCH_TOKENS = {"cpu": 2_048, "cuda": 131_072}
+
+
+@contextmanager
+def all_cores() -> Iterator[None]:
+    """An encoder is large enough to share out, also in a process whose sampler is told to use one thread."""
+    import torch
+
+    was = torch.get_num_threads()
+    torch.set_num_threads(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(was)
 
 
 class SentenceEncoder:
@@ -57,7 +72,8 @@ class SentenceEncoder:
             list(texts), add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False
         )["offset_mapping"]
         lengths_N = np.array([len(s) for s in spans])
-        shown = list(texts) if window is None else [window.cut(t, s) for t, s in zip(texts, spans, strict=True)]
+        pairs = list(zip(texts, spans, strict=True))
+        shown = [self._beginning(t, s) if window is None else window.cut(t, s) for t, s in pairs]
         parts_N = (
             lengths_N if window is None else np.array([window.size(t, s) for t, s in zip(texts, spans, strict=True)])
         )
@@ -69,6 +85,11 @@ class SentenceEncoder:
             raise UserError(f"encoder {self.name} gave a vector that is not finite for text {bad}: {texts[bad][:60]!r}")
         return vectors_ND, coverage_N
 
+    def _beginning(self, text: str, spans: Sequence[Span]) -> str:
+        """What the encoder will see of a text, so that it is not tokenised whole a second time. A word cut between
+        two pieces keeps its pieces: the longest match found in the whole word is found in its beginning."""
+        return text[: spans[self.max_tokens][1]] if len(spans) > self.max_tokens else text
+
     def _vectors(self, texts: Sequence[str], lengths_N: np.ndarray) -> np.ndarray:
         import torch
 
@@ -78,8 +99,8 @@ class SentenceEncoder:
         length_U = np.zeros(len(once), np.int64)
         length_U[index_N] = lengths_N + self.special
         out: np.ndarray | None = None
-        with torch.inference_mode():
-            for batch in length_batches(length_U, BATCH_TOKENS):
+        with torch.inference_mode(), all_cores():
+            for batch in length_batches(length_U, BATCH_TOKENS.get(self.model.device.type, 2_048)):
                 rows = self._forward([once[i] for i in batch])
                 if out is None:
                     out = np.empty((len(once), rows.shape[1]), np.float32)
