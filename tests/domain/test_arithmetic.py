@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.errors import UserError
@@ -62,6 +62,7 @@ def test_the_reader_of_this_test_agrees_with_golds_worked_by_hand(text: str, gol
     assert by_hand(text) == gold
 
 
+@settings(deadline=None)
 @given(source=sources, level=levels, seed=seeds)
 def test_gold_is_what_the_text_says(source: str, level: int, seed: int) -> None:
     p = draw_problem(source, level, random.Random(seed))
@@ -110,6 +111,7 @@ def test_pretraining_never_meets_a_problem_of_a_pool() -> None:
     assert all(reserved(p["problem"]) for p in demo_problems(40, 101))
 
 
+@settings(deadline=None)
 @given(source=sources, level=levels, seed=seeds, scaffold=st.sampled_from(list(MIX)))
 def test_a_teacher_that_does_not_slip_is_well_formed_and_right(
     source: str, level: int, seed: int, scaffold: str
@@ -123,6 +125,7 @@ def test_a_teacher_that_does_not_slip_is_well_formed_and_right(
     assert parsed.trace
 
 
+@settings(deadline=None)
 @given(seed=seeds, scaffold=st.sampled_from(list(MIX)))
 def test_a_teacher_that_slips_is_well_formed_still(seed: int, scaffold: str) -> None:
     rng = random.Random(seed)
@@ -148,6 +151,7 @@ def test_what_a_teacher_says() -> None:
     assert r"<think>17+6: 20+3=23. 23-4=19.</think> \boxed{19}" in thought
 
 
+@settings(deadline=None)
 @given(left=st.integers(-20, 110), right=st.integers(2, 9), op=st.sampled_from(["+", "-", "*", " mod "]))
 def test_a_step_written_out_has_the_same_value(left: int, right: int, op: str) -> None:
     step = Step(left, op, right)
