@@ -1,4 +1,5 @@
-"""SQL over Arrow tables: one private connection per query, because Prefect runs stages in threads."""
+"""SQL over Arrow tables: one private connection per query, because Prefect runs stages in threads; one thread,
+because sums of floats in whatever order threads finish are not the same bytes twice."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ def query(sql: str, parameters: dict[str, object] | None = None, /, **tables: pa
     >>> query("select max(n) as total from counts", counts=pa.table({"n": [1, 2]}))["total"].to_pylist()
     [2]
     """
-    with duckdb.connect() as connection:
+    with duckdb.connect(config={"threads": 1}) as connection:
         for name, table in tables.items():
             connection.register(name, table)
         return connection.sql(sql, params=parameters or {}).to_arrow_table()
