@@ -80,8 +80,8 @@ def main() -> None:
     data = parser.parse_args().data
     golds = GOLDS
     if data is not None:
-        lines = (data / "olympiad_pool.jsonl").read_text().splitlines()
-        golds = random.Random(1).sample([json.loads(line)["gold"] for line in lines], PROBLEMS)
+        lines = (data / "olympiad_pool.jsonl").read_text().split("\n")
+        golds = random.Random(1).sample([json.loads(line)["gold"] for line in lines if line], PROBLEMS)
     items = rollouts(golds)
     mine, started = ours(items)
     loop = plain_loop(items)

@@ -162,7 +162,7 @@ def floors(rollouts: list[TrainRollout], config: LearnerConfig, args: argparse.N
 
 
 def read_problems(path: Path) -> dict[str, dict[str, str]]:
-    rows = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+    rows = [json.loads(line) for line in path.read_text().split("\n") if line.strip()]
     return {f"{i:05d}": {"problem": r["problem"], "gold": str(r.get("gold", r.get("answer")))} for i, r in enumerate(rows)}
 
 

@@ -70,7 +70,7 @@ def settings(args: argparse.Namespace, folder: str) -> GRPOConfig:
 
 def main() -> None:
     args = arguments()
-    rows = [json.loads(line) for line in args.problems.read_text().splitlines() if line.strip()]
+    rows = [json.loads(line) for line in args.problems.read_text().split("\n") if line.strip()]
     dataset = Dataset.from_list(
         [{"prompt": PANEL.prompt(r["problem"]), "gold": str(r.get("gold", r.get("answer")))} for r in rows]
     )
