@@ -84,7 +84,6 @@ def serve(port: int, browse: bool, root: Path) -> None:
     """Open the dashboards on 127.0.0.1. They read the store and change nothing; stop with Ctrl-C."""
     import os
     import socket
-    import subprocess
     from importlib.util import find_spec
 
     from storage.errors import UserError
@@ -97,24 +96,19 @@ def serve(port: int, browse: bool, root: Path) -> None:
             probe.bind(("127.0.0.1", port))
         except OSError:
             raise UserError(f"port {port} on 127.0.0.1 is taken: choose another with --port") from None
-    app = Path(__file__).resolve().parent.parent / "dashboards" / "app.py"
+    app = Path(__file__).resolve().parent.parent / "dashboards" / "entry" / "start.py"
     settings = {
         "server.address": "127.0.0.1", "server.port": port, "server.headless": str(not browse).lower(),
         "server.fileWatcherType": "none", "browser.gatherUsageStats": "false", "client.toolbarMode": "minimal",
         "theme.primaryColor": "#0072B2",
     }  # fmt: skip
     words = [f"--{name}={value}" for name, value in settings.items()]
-    path = os.pathsep.join(filter(None, [str(app.parent.parent), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [str(app.parents[2]), os.environ.get("PYTHONPATH")]))
     environment = os.environ | {"VARBAND_ROOT": str(root.resolve()), "PYTHONPATH": path}
     click.echo(f"varband: dashboards of {root} on http://127.0.0.1:{port} (Ctrl-C stops them)")
-    server = subprocess.Popen([sys.executable, "-m", "streamlit", "run", str(app), *words], env=environment)
-    try:
-        code = server.wait()
-    except KeyboardInterrupt:
-        server.terminate()
-        server.wait()
-        code = 0
-    sys.exit(code)
+    sys.stdout.flush()
+    # in place of this process, so that whoever stops `serve` stops the server
+    os.execve(sys.executable, [sys.executable, "-m", "streamlit", "run", str(app), *words], environment)
 
 
 @click.command()

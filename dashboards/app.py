@@ -43,7 +43,3 @@ def main() -> None:
     choose_run()
     st.title(here.title)
     here.run()
-
-
-if __name__ == "__main__":
-    main()

@@ -76,7 +76,7 @@ def band_bars(rows: pa.Table, labels: Sequence[str]) -> Spec:
         "order": _field("place"),
         "tooltip": [_field("label", "nominal"), _field("band", "nominal"), _field("problems")],
     }
-    return _spec(long, 30 + 30 * rows.num_rows, mark="bar", encoding=encoding)
+    return _spec(long, 90 + 34 * rows.num_rows, mark="bar", encoding=encoding)
 
 
 def heat(rows: pa.Table, arm: str, other: str) -> Spec:

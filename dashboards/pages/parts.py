@@ -91,8 +91,13 @@ def table(rows: pa.Table) -> None:
     """A table without the columns that hold nothing; shares in percent."""
     kept = [name for name in rows.column_names if rows[name].null_count < rows.num_rows]
     shares = {name: st.column_config.NumberColumn(format="percent") for name in kept if is_share(name)}
-    config: dict[str, Any] = {"seed": st.column_config.NumberColumn(format="%d"), **shares}
+    small = {name: st.column_config.NumberColumn(format="%.2g") for name in kept if is_p_value(name)}
+    config: dict[str, Any] = {"seed": st.column_config.NumberColumn(format="%d"), **shares, **small}
     st.dataframe(rows.select(kept), hide_index=True, width="stretch", column_config=config)
+
+
+def is_p_value(name: str) -> bool:
+    return name.startswith("p_") or name.endswith("_p")
 
 
 def is_share(name: str) -> bool:

@@ -110,8 +110,8 @@ def test_a_killed_server_leaves_the_store_as_it_was(browser, study: Study) -> No
 
     before = digest()
     server, address = served(study.root)
-    page = browser.new_page()
-    page.goto(f"{address}/traces")
+    page, said = visit(browser, f"{address}/traces")  # a link to a page, on a server that nobody has visited
+    assert page.inner_text("h1") == "Traces" and said == []
     os.killpg(server.pid, signal.SIGKILL)
     server.wait()
     page.close()
