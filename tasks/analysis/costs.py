@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from storage.sql import query
-from tasks.domain.intervals import percentile, resample_means
+from tasks.domain.intervals import percentile, ratio_interval, resample_means
 from tasks.domain.statistics import wilcoxon
 
 COSTS = pa.schema(
@@ -20,8 +20,10 @@ COSTS = pa.schema(
      ("ratio_min", pa.float64()), ("ratio_max", pa.float64()), ("global_ratio", pa.float64()),
      ("longer_in", pa.int64()), ("p_wilcoxon", pa.float64()), ("truncated", pa.float64()),
      ("other_truncated", pa.float64()), ("num_correct", pa.int64()), ("num_tokens", pa.int64()),
-     ("reason", pa.string())]
+     ("method", pa.string()), ("reason", pa.string())]
 )  # fmt: skip
+#: Above so many problems a ratio's bootstrap and its delta-method interval agree to three digits.
+MANY = 5_000
 #: Rollouts with their replicate: the how-manieth training of its (arm, step).
 NUMBERED = """
     select arm, step, source, problem_id, rollout, correct, num_tokens, finish,
@@ -67,11 +69,15 @@ def cost_rows(groups: pa.Table, draws: int, seed: int) -> list[dict[str, Any]]:
 def _ratio(tokens_P: np.ndarray, correct_P: np.ndarray, draws: int, seed: int) -> dict[str, Any]:
     if correct_P.sum() == 0:
         return {"reason": "no rollout is correct"}
+    if len(tokens_P) > MANY:
+        found = ratio_interval(tokens_P, correct_P)
+        return {"estimate": found.estimate, "low": found.low, "high": found.high, "method": "delta"}
     drawn = resample_means(np.stack([tokens_P, correct_P], axis=1).astype(np.float64), draws, seed)
     usable = drawn[:, 1] > 0
     interval = percentile(float(tokens_P.sum() / correct_P.sum()), drawn[usable, 0] / drawn[usable, 1])
     why = None if usable.all() else f"{int((~usable).sum())} of {draws} bootstrap draws had no correct rollout"
-    return {"estimate": interval.estimate, "low": interval.low, "high": interval.high, "reason": why}
+    return {"estimate": interval.estimate, "low": interval.low, "high": interval.high, "method": "bootstrap",
+            "reason": why}  # fmt: skip
 
 
 def bucket_rows(rollouts: pa.Table, first: tuple[str, int], second: tuple[str, int]) -> list[dict[str, Any]]:
@@ -96,9 +102,9 @@ def bucket_rows(rollouts: pa.Table, first: tuple[str, int], second: tuple[str, i
     if pairs.num_rows == 0:
         return [names | {"question": "bucket", "n": 0, "reason": "no problem in common"}]
     rows = []
-    for pairing, unit in (("rollout", "from tall"), ("problem", PER_PROBLEM)):
-        for row in query(SUMMARY.format(unit=unit), pairs=pairs).to_pylist():
-            x, y = row.pop("xs"), row.pop("ys")
+    for pairing, unit, lists in (("rollout", "from tall", ""), ("problem", PER_PROBLEM, LISTS)):
+        for row in query(SUMMARY.format(unit=unit, lists=lists), pairs=pairs).to_pylist():
+            x, y = row.pop("xs", None), row.pop("ys", None)
             if pairing == "problem":
                 row["p_wilcoxon"] = wilcoxon(np.array(y, np.float64) - np.array(x, np.float64))
             rows.append(names | row | {"question": "bucket", "pairing": pairing})
@@ -109,6 +115,7 @@ PER_PROBLEM = """
     from (select source, bucket, problem_id, avg(x) as x, avg(y) as y, avg(cut::int) as cut,
                  avg(other_cut::int) as other_cut from tall group by source, bucket, problem_id)
 """
+LISTS = ", list(x order by problem_id) as xs, list(y order by problem_id) as ys"
 SUMMARY = """
     with grouped as (select source, bucket, problem_id, x, y, cut, other_cut from pairs
                      union all select source, 'all_paired', problem_id, x, y, cut, other_cut from pairs),
@@ -117,8 +124,7 @@ SUMMARY = """
            median(y) as other_median, avg(y / x) as ratio_mean, median(y / x) as ratio_median,
            exp(avg(ln(y / x))) as ratio_geomean, min(y / x) as ratio_min, max(y / x) as ratio_max,
            sum(y) / sum(x) as global_ratio, count(*) filter (where y > x) as longer_in,
-           avg(cut::double) as truncated, avg(other_cut::double) as other_truncated,
-           list(x order by problem_id) as xs, list(y order by problem_id) as ys
+           avg(cut::double) as truncated, avg(other_cut::double) as other_truncated {lists}
     {unit} where x > 0 and y > 0
     group by source, bucket order by source <> 'all', source, bucket
 """

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from storage.sql import QUERIES, named, query
 from tasks.domain.betabinomial import expectations
@@ -40,10 +39,10 @@ def findings_of(tables: Mapping[str, pa.Table]) -> pa.Table:
 
 def leak_rows(pool: pa.Table, splits: pa.Table, trains: Mapping[str, str], place: str) -> list[Row]:
     """Near-duplicates of held-out problems among the others. `trains`: problem → which arms train on it."""
-    held_ids = pc.filter(splits["problem_id"], pc.equal(splits["split"], "heldout")).combine_chunks()
-    held = pc.is_in(pool["problem_id"], value_set=held_ids)
+    sides = "from pool {} join (from splits where split = 'heldout') using (problem_id) order by problem_id"
     wanted = pool.select(["problem_id", "source_id", "problem"])
-    found = find_leaks(wanted.filter(held), wanted.filter(pc.invert(held)), "heldout", "train")
+    held, others = (query(sides.format(how), pool=wanted, splits=splits) for how in ("semi", "anti"))
+    found = find_leaks(held, others, "heldout", "train")
     return [
         {"source_id": r["source_id"], "other_source_id": r["other_source_id"], "similarity": r["similarity"],
          "kind": r["kind"], "trains": trains.get(r["other_id"]), "place": place}

@@ -100,6 +100,24 @@ def simultaneous(estimates_K: np.ndarray, drawn_BK: np.ndarray, level: float = 0
     return estimates_K - half_K, estimates_K + half_K
 
 
+def ratio_interval(numerator_P: np.ndarray, denominator_P: np.ndarray, level: float = 0.95) -> Interval:
+    """Ratio of two sums over many problems with its delta-method interval (linearised, normal).
+    Errors: ValueError if the denominators sum to 0.
+
+    >>> ratio_interval(np.array([2.0, 4.0]), np.array([1.0, 2.0]))
+    Interval(estimate=2.0, low=2.0, high=2.0)
+    """
+    from scipy.stats import norm
+
+    x, y = np.asarray(numerator_P, np.float64), np.asarray(denominator_P, np.float64)
+    if y.sum() == 0:
+        raise ValueError("a ratio over nothing is undefined")
+    ratio = float(x.sum() / y.sum())
+    error = float((x - ratio * y).std(ddof=1) / np.sqrt(len(x)) / y.mean())
+    half = float(norm.ppf((1 + level) / 2)) * error
+    return Interval(ratio, ratio - half, ratio + half)
+
+
 def bootstrap_mean(values_P: np.ndarray, draws: int, seed: int, level: float = 0.95) -> Interval | None:
     """Mean over problems with its percentile interval; null without a problem.
 

@@ -7,6 +7,7 @@ on average for every problem, with its own spread between problems; the test is 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +40,8 @@ def shift_for(effect: float, p_S: np.ndarray, noise_S: np.ndarray) -> float:
     low, high = -12.0, 12.0
     if moved(low) > 0 or moved(high) < 0:
         raise ValueError(f"no shift moves a mean accuracy of {p_S.mean():.2f} by {effect:+.2f}")
-    return float(brentq(moved, low, high))
+    root: Any = brentq(moved, low, high)
+    return float(root)
 
 
 def simulate(

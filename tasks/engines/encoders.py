@@ -67,16 +67,14 @@ class SentenceEncoder:
         Errors: UserError if the encoder returns numbers that are not finite.
         """
         if not texts:
-            return np.zeros((0, self.model.get_sentence_embedding_dimension() or 0), np.float32), np.zeros(0)
+            return np.zeros((0, self.model.get_embedding_dimension() or 0), np.float32), np.zeros(0)
         spans = self.tokenizer(
             list(texts), add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False
         )["offset_mapping"]
         lengths_N = np.array([len(s) for s in spans])
         pairs = list(zip(texts, spans, strict=True))
         shown = [self._beginning(t, s) if window is None else window.cut(t, s) for t, s in pairs]
-        parts_N = (
-            lengths_N if window is None else np.array([window.size(t, s) for t, s in zip(texts, spans, strict=True)])
-        )
+        parts_N = lengths_N if window is None else np.array([window.size(t, s) for t, s in pairs])
         seen_N = np.minimum(parts_N, self.max_tokens - self.special)
         coverage_N = np.where(lengths_N > 0, seen_N / np.maximum(lengths_N, 1), 1.0)
         vectors_ND = self._vectors(shown, seen_N)

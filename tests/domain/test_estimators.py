@@ -63,6 +63,7 @@ def test_distance_and_spread_against_the_pairs_themselves(n: int, seed: int) -> 
     v = unit_vectors(n, seed)
     by_pairs = np.mean([1 - float(v[i].astype(float) @ v[j].astype(float)) for i, j in combinations(range(n), 2)])
     found = e.mean_pairwise_distance(v)
+    assert found is not None
     assert found == pytest.approx(by_pairs, abs=1e-6)
     # for unit vectors the published "emb_variance_trace" is (n-1)/n of the distance
     assert e.spread(v) == pytest.approx(found * (n - 1) / n, abs=1e-6)

@@ -1,0 +1,194 @@
+"""Speed of the analysis half: a million rollouts through bands, pass@k with 10,000 draws and token efficiency, beside a
+plain pandas and loop version of the same; distances of large groups; the encoder beside a plain `encode` call.
+
+    python benchmarks/analysis.py [--rows 1000000] [--encoder FOLDER] [--json]
+
+The plain version draws 100 times fewer bootstrap draws, and its draws alone are scaled up to the full number.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import comb
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from storage.sql import query
+from tasks.analysis.groups import count_groups
+from tasks.bands import bands_of
+from tasks.passk import passk_of
+from tasks.tokens import tokens_of
+
+G, KS, DRAWS, PLAIN_DRAWS = 16, (1, 2, 4, 8, 16), 10_000, 20
+
+
+def rollouts(rows: int, seed: int = 0) -> pa.Table:
+    """Two arms, 16 rollouts a problem, four sources; difficulty like the published screening, lengths log-normal."""
+    rng = np.random.default_rng(seed)
+    problems = rows // (2 * G)
+    name = np.array([f"{i:016x}" for i in range(problems)])
+    source = np.array(["olympiadbench", "amc", "aime", "hmmt"])[rng.choice(4, problems, p=[0.77, 0.09, 0.07, 0.07])]
+    parts = []
+    for arm, (a, b), length in (("panel", (0.28, 1.3), 6.6), ("thinking", (0.7, 0.5), 8.6)):
+        p = rng.beta(a, b, problems)
+        correct = rng.random((problems, G)) < p[:, None]
+        tokens = np.minimum(rng.lognormal(length, 0.6, (problems, G)), 16_384).astype(np.int32)
+        n = problems * G
+        parts.append(pa.table({
+            "problem_id": pa.array(np.repeat(name, G)), "source": pa.array(np.repeat(source, G)),
+            "arm": pa.array([arm] * n), "adapter": pa.nulls(n, pa.string()), "step": pa.array(np.zeros(n, np.int32)),
+            "seed": pa.array(np.zeros(n, np.int64)), "rollout": pa.array(np.tile(np.arange(G, dtype=np.int32), problems)),
+            "correct": pa.array(correct.reshape(-1)),
+            "finish": pa.array(np.where(tokens.reshape(-1) >= 16_384, "length", "stop")), "num_tokens": tokens.reshape(-1),
+        }))  # fmt: skip
+    return pa.concat_tables(parts)
+
+
+def of_arm(table: pa.Table, arm: str) -> pa.Table:
+    return query("from t where arm = $arm", {"arm": arm}, t=table)
+
+
+def fast(table: pa.Table) -> dict[str, float]:
+    seconds = {}
+    for name, step in (
+        ("bands", lambda: [bands_of(of_arm(table, a)) for a in ("panel", "thinking")]),
+        ("passk", lambda: passk_of(count_groups(table), KS, DRAWS, 0)),
+        ("tokens", lambda: tokens_of(table, 2_000, 0)),
+    ):
+        seconds[name], _ = timed(step)
+    return seconds
+
+
+def plain(table: pa.Table) -> dict[str, float]:
+    """The same tables the obvious way: pandas groups, a loop over problems, a loop over bootstrap draws."""
+    frame = table.to_pandas()  # not counted
+    seconds: dict[str, float] = {}
+
+    def bands() -> object:
+        counts = frame.groupby(["arm", "source", "problem_id"])["correct"].agg(["sum", "count"])
+        return counts.apply(
+            lambda r: "all_zero" if r["sum"] == 0 else "all_one" if r["sum"] == r["count"] else "variance", axis=1
+        )
+
+    def passk() -> None:
+        rng = np.random.default_rng(0)
+        for keys in (["arm"], ["arm", "source"]):
+            for _, part in frame.groupby(keys):
+                counts = part.groupby("problem_id")["correct"].agg(["count", "sum"])
+                for k in KS:
+                    values = np.array([1 - comb(n - c, k) / comb(n, k) for n, c in counts.itertuples(index=False)])
+                    with drawing(DRAWS / PLAIN_DRAWS):
+                        draws = [rng.choice(values, len(values)).mean() for _ in range(PLAIN_DRAWS)]
+                    np.quantile(draws, [0.025, 0.975])
+
+    def tokens() -> None:
+        rng = np.random.default_rng(0)
+        for keys in (["arm"], ["arm", "source"]):
+            for _, part in frame.groupby(keys):
+                sums = part.groupby("problem_id")[["num_tokens", "correct"]].sum().to_numpy()
+                with drawing(2_000 / PLAIN_DRAWS):
+                    for _ in range(PLAIN_DRAWS):
+                        drawn = sums[rng.integers(0, len(sums), len(sums))].sum(axis=0)
+                        drawn[0] / max(drawn[1], 1)
+        index = ["source", "problem_id", "rollout"]
+        wide = frame.pivot_table(index=index, columns="arm", values=["correct", "num_tokens"])
+        ratio = wide["num_tokens"]["thinking"] / wide["num_tokens"]["panel"]
+        ratio.groupby([wide["correct"]["panel"], wide["correct"]["thinking"]]).describe()
+
+    added = 0.0
+
+    @contextmanager
+    def drawing(times: float) -> Iterator[None]:
+        nonlocal added
+        began = time.perf_counter()
+        yield
+        added += (times - 1) * (time.perf_counter() - began)
+
+    for name, step in (("bands", bands), ("passk", passk), ("tokens", tokens)):
+        added = 0.0
+        measured, _ = timed(step)
+        seconds[name] = measured + added
+    return seconds
+
+
+def timed(step: Callable[[], Any]) -> tuple[float, Any]:
+    began = time.perf_counter()
+    made = step()
+    return time.perf_counter() - began, made
+
+
+def distances(groups: int = 200, n: int = 128, size: int = 768) -> dict[str, float]:
+    from tasks.domain.estimators import mean_pairwise_distance
+
+    v = np.random.default_rng(0).normal(size=(groups, n, size)).astype(np.float32)
+    v /= np.linalg.norm(v, axis=2, keepdims=True)
+    ours, a = timed(lambda: [mean_pairwise_distance(g) for g in v])
+    loops, b = timed(lambda: [np.mean([1 - g[i] @ g[j] for i in range(n) for j in range(i)]) for g in v[:5]])
+    assert np.allclose(a[:5], b, atol=1e-5)
+    return {"groups": groups, "n": n, "ours_s": ours, "loops_s": loops * groups / 5, "times": loops * groups / 5 / ours}
+
+
+def encoding(folder: Path, traces: int = 400) -> dict[str, float]:
+    """Traces like those of screening: log-normal lengths, some said twice. Plain: `encode` at batch 32."""
+    from tasks.engines.encoders import SentenceEncoder
+
+    rng = np.random.default_rng(0)
+    words = [
+        "let",
+        "we",
+        "have",
+        "the",
+        "sum",
+        "of",
+        "x",
+        "and",
+        "y",
+        "then",
+        "n",
+        "is",
+        "=",
+        "+",
+        "12",
+        "3",
+        "prime",
+        "angle",
+    ]
+    texts = [" ".join(rng.choice(words, int(min(rng.lognormal(4.6, 0.9), 900)))) for _ in range(traces)]
+    encoder = SentenceEncoder(folder, name=folder.name, max_tokens=384 if "mpnet" in folder.name else 256)
+    encoder.encode(texts[:8])
+    ours, (vectors, _) = timed(lambda: encoder.encode(texts))
+    simple, expected = timed(lambda: encoder.model.encode(texts, batch_size=32, normalize_embeddings=True))
+    return {"traces": traces, "ours_per_s": traces / ours, "plain_per_s": traces / simple, "times": simple / ours,
+            "largest_difference": float(np.abs(vectors - expected).max())}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--encoder", type=Path, help="folder of a sentence-transformers model")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    table = rollouts(args.rows)
+    ours = fast(table)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    simple = plain(table)
+    result: dict[str, Any] = {
+        "rows": table.num_rows, "draws": DRAWS, "seconds": ours, "total_s": sum(ours.values()), "peak_gib": memory,
+        "plain_seconds": simple, "plain_draws": PLAIN_DRAWS, "plain_total_s": sum(simple.values()),
+        "times": sum(simple.values()) / sum(ours.values()), "distances": distances(),
+    }  # fmt: skip
+    if args.encoder:
+        result["encoder"] = encoding(args.encoder)
+    print(json.dumps(result, indent=None if args.json else 1))
+
+
+if __name__ == "__main__":
+    main()

