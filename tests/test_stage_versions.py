@@ -1,0 +1,86 @@
+"""A stage whose code changed must say so: its version is part of every fingerprint, its code is not.
+
+`tests/golden/stages.json` holds each stage's version and a digest of the modules that its rows depend on. If a digest moved and
+the version did not, either bump the version (the rows change) or bless the change (they do not):
+
+    VARBAND_BLESS=1 pytest tests/test_stage_versions.py
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import json
+import os
+from pathlib import Path
+
+import grimp
+import pytest
+
+from tasks.stage import STAGES
+
+REPO = Path(__file__).resolve().parent.parent
+GOLDEN = REPO / "tests" / "golden" / "stages.json"
+#: Where and how a stage runs, which by design is no part of its result.
+EXECUTION = {"tasks.stage", "tasks.metering", "tasks.engines.toolbox", "tasks.engines.quiet", "tasks.engines.memory"}
+
+
+def code_of(module: str) -> str:
+    """The module's syntax without comments, docstrings and layout."""
+    path = REPO / Path(*module.split("."))
+    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    tree = ast.parse(source.read_text())
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if (
+            isinstance(body, list)
+            and body
+            and isinstance(body[0], ast.Expr)
+            and isinstance(body[0].value, ast.Constant)
+        ):
+            node.body = body[1:]  # type: ignore[attr-defined]
+    return ast.dump(tree)
+
+
+def current() -> dict[str, dict[str, object]]:
+    graph = grimp.build_graph("tasks", cache_dir=None)
+    for path in sorted((REPO / "tasks").glob("*.py")):
+        importlib.import_module(f"tasks.{path.stem}")
+    found = {}
+    for name, one in sorted(STAGES.items()):
+        if not one.function.__module__.startswith("tasks."):
+            continue
+        module = one.function.__module__
+        read = ({module} | graph.find_upstream_modules(module)) - EXECUTION
+        text = "".join(f"{m}:{code_of(m)}" for m in sorted(read))
+        found[name] = {"version": one.version, "code": hashlib.sha256(text.encode()).hexdigest()[:16]}
+    return found
+
+
+def test_changed_stages_have_a_new_version() -> None:
+    now = current()
+    if os.environ.get("VARBAND_BLESS"):
+        GOLDEN.write_text(json.dumps(now, indent=1) + "\n")
+    kept = json.loads(GOLDEN.read_text())
+    assert set(now) == set(kept), "a stage came or went: bless it"
+    stale = [
+        name
+        for name in now
+        if now[name]["code"] != kept[name]["code"] and now[name]["version"] == kept[name]["version"]
+    ]
+    assert not stale, (
+        f"{', '.join(stale)}: the code changed and the version did not; bump it, or bless a change that moves no row"
+    )
+    assert now == kept, "a version was bumped: bless it"
+
+
+def test_the_guard_sees_a_changed_helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = code_of("tasks.domain.estimators")
+    changed = tmp_path / "tasks" / "domain" / "estimators.py"
+    changed.parent.mkdir(parents=True)
+    changed.write_text((REPO / "tasks/domain/estimators.py").read_text() + "\nEXTRA = 1\n")
+    monkeypatch.setitem(globals(), "REPO", tmp_path)
+    assert code_of("tasks.domain.estimators") != before
+    changed.write_text("# a comment\n" + (Path(__file__).parent.parent / "tasks/domain/estimators.py").read_text())
+    assert code_of("tasks.domain.estimators") == before
