@@ -129,7 +129,9 @@ class Run:
         print(f"\nmedian of {len(kept)} steps, {self.args.groups}x{self.args.group_size} rollouts")
         for name in ("wall", "generate", "grade", "train", "optimise", "sync", "checkpoint", "other"):
             print(f"  {name:11s} {middle[name]:7.3f} s")
-        print(f"  sampled     {middle['tokens'] / middle['generate']:7.0f} tokens/s; floor {middle['floor_decode']:.2f} s")
+        print(
+            f"  sampled     {middle['tokens'] / middle['generate']:7.0f} tokens/s; floor {middle['floor_decode']:.2f} s"
+        )
         print(
             f"  trained     {middle['rows'] / middle['train']:7.0f} rows/s,"
             f" {middle['train_flops'] / middle['train'] / 1e12:.0f} TFLOP/s; floor {middle['floor_train']:.2f} s"
@@ -138,7 +140,9 @@ class Run:
         print(f"  mean wall   {sum(s['wall'] for s in kept) / len(kept):7.3f} s/step")
 
 
-def floors(rollouts: list[TrainRollout], config: LearnerConfig, args: argparse.Namespace, budget: int) -> dict[str, float]:
+def floors(
+    rollouts: list[TrainRollout], config: LearnerConfig, args: argparse.Namespace, budget: int
+) -> dict[str, float]:
     """What the step needs at least: training operations of a frozen base (forward and input gradients) and the bytes of
     decoding (weights once a token position, each rollout's cache once a token)."""
     groups: dict[str, list[TrainRollout]] = {}
@@ -163,7 +167,9 @@ def floors(rollouts: list[TrainRollout], config: LearnerConfig, args: argparse.N
 
 def read_problems(path: Path) -> dict[str, dict[str, str]]:
     rows = [json.loads(line) for line in path.read_text().split("\n") if line.strip()]
-    return {f"{i:05d}": {"problem": r["problem"], "gold": str(r.get("gold", r.get("answer")))} for i, r in enumerate(rows)}
+    return {
+        f"{i:05d}": {"problem": r["problem"], "gold": str(r.get("gold", r.get("answer")))} for i, r in enumerate(rows)
+    }
 
 
 def arguments() -> argparse.Namespace:

@@ -1,7 +1,7 @@
 """Where a learner update spends its time, without a sampler: random rollouts of a step's shape, several settings.
 
-    python benchmarks/learner_profile.py --model DIR            (or --random for weights of a 1.5B model's shape)
-    python benchmarks/learner_profile.py --random --settings 4096 6144 6144+compile 16384+on --table
+python benchmarks/learner_profile.py --model DIR            (or --random for weights of a 1.5B model's shape)
+python benchmarks/learner_profile.py --random --settings 4096 6144 6144+compile 16384+on --table
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def random_model(folder: Path, layers: int) -> Path:
 def execution(setting: str) -> Execution:
     """`6144`, `6144+compile`, `16384+on` (recomputation): the budget and what is added."""
     budget, *extra = setting.split("+")
-    return Execution(token_budget=int(budget), compile="compile" in extra, checkpointing="on" if "on" in extra else "off")
+    return Execution(
+        token_budget=int(budget), compile="compile" in extra, checkpointing="on" if "on" in extra else "off"
+    )
 
 
 def main() -> None:

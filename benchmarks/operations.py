@@ -72,7 +72,9 @@ def fill(store: Store, study: Study) -> int:
 def reused_dag(root: Path, server: bool) -> Iterator[Figure]:
     study = paper_study()
     stages = fill(Store(root), study)
-    yield Figure(f"plan of the paper's DAG, all {stages} stages reused", timed(lambda: plan(study, Store(root))), "s", 1)
+    yield Figure(
+        f"plan of the paper's DAG, all {stages} stages reused", timed(lambda: plan(study, Store(root))), "s", 1
+    )
     hardware = study.profile.hardware
     plain = timed(lambda: execute(study, Store(root), hardware, lambda _: None))
     yield Figure("the same carried out plainly", plain, "s", 1)
@@ -109,7 +111,9 @@ def ledger(root: Path, problems: int = 877, group_size: int = 128, tokens: int =
     shard = 16_384
     parts = [table.slice(i, shard) for i in range(0, table.num_rows, shard)]
     seconds = timed(lambda: [book.append(account, part, {"arm": "panel"}) for part in parts], times=1)
-    yield Figure(f"ledger append ({tokens} tokens a rollout)", table.num_rows / seconds, "rollouts/s", 50_000, at_least=True)
+    yield Figure(
+        f"ledger append ({tokens} tokens a rollout)", table.num_rows / seconds, "rollouts/s", 50_000, at_least=True
+    )
     wanted = {(f"p{i:04d}", j) for i in range(problems) for j in range(group_size)}
     yield Figure(
         f"what is missing of {problems} × {group_size} rollouts", timed(lambda: wanted - book.keys(account)), "s", 1

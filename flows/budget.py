@@ -108,9 +108,7 @@ def _begun(
     )  # fmt: skip
 
 
-def _parked(
-    study: Study, store: Store, meter: Meter, prices: Prices, run: Run, wall: Parked
-) -> tuple[str, Amounts]:
+def _parked(study: Study, store: Store, meter: Meter, prices: Prices, run: Run, wall: Parked) -> tuple[str, Amounts]:
     """Why, how far, how much is missing, and what goes on."""
     planned = plan(study, store)
     left = total(costs(study, store, planned, prices))

@@ -11,7 +11,7 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact  # 
 from prefect.client.schemas.objects import FlowRun  # noqa: TID253
 from prefect.context import get_run_context  # noqa: TID253
 from prefect.flow_runs import suspend_flow_run  # noqa: TID253
-from prefect.input import RunInput  # noqa: TID253
+from prefect.input import RunInput, read_flow_run_input  # noqa: TID253
 from prefect.states import Cancelled  # noqa: TID253
 from pydantic import Field
 
@@ -91,7 +91,7 @@ def experiment(study: StudyForm = StudyForm(), budget: BudgetForm = BudgetForm()
         gpu_pool: Run sampling, training and embedding as `arm` runs on the pool of GPU workers.
     """
     chosen, store = _opened(study)
-    wall = 0
+    budget, wall = _granted(budget)
     while True:
         planned = plan(chosen, store)
         try:
@@ -135,8 +135,16 @@ def _on_pool(study: Study, form: StudyForm, budget: BudgetForm, planned: list[Pl
         dispatch(ARM_DEPLOYMENT, works, logger.info, parent=flow_run)
 
 
+def _granted(budget: BudgetForm) -> tuple[BudgetForm, int]:
+    """The budget with all that was added while the run was parked, and how often it was."""
+    wall = 0
+    while (answer := read_flow_run_input(f"suspended-wall-{wall}-response")) is not None:
+        budget, wall = budget.raised(TopUp.model_validate(answer).form()), wall + 1
+    return budget, wall
+
+
 def _topped_up(budget: BudgetForm, why: str, wall: int) -> BudgetForm:
-    """Say why, free the process, and come back with what was added; at once if it was added already."""
+    """Say why and free the process; the answer comes to the process that goes on."""
     create_markdown_artifact(f"**Parked.** {why}", key="parked", description=why[:200])
     asked = TopUp.with_initial_data(description=f"{why}\n\nWhat you add raises the limits that were given.")
     return budget.raised(suspend_flow_run(wait_for_input=asked, key=f"wall-{wall}").form())

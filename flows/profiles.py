@@ -96,9 +96,7 @@ DEMO = Profile(
     arms=("panel", "thinking"),
     screening=Draw(sampling=Sampling(max_tokens=128, seed=1), group_size=8),
     rollouts=Sampling(max_tokens=128, seed=2),
-    training=LearnerConfig(
-        steps=40, groups_per_step=8, group_size=8, learning_rate=2e-3, lora_rank=16, lora_alpha=16
-    ),
+    training=LearnerConfig(steps=40, groups_per_step=8, group_size=8, learning_rate=2e-3, lora_rank=16, lora_alpha=16),
     evaluation=Draw(sampling=Sampling(max_tokens=128, seed=3), group_size=4),
     final=Draw(sampling=Sampling(max_tokens=128, seed=3), group_size=8),
     encoder=Encoder(name="all-minilm-l6-v2", max_tokens=256),

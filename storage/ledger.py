@@ -63,7 +63,7 @@ class Ledger:
                 _write_aside(aside.with_suffix(".json"), folder / ABOUT, orjson.dumps(about))
             pq.write_table(
                 rows, aside, compression="zstd", compression_level=1, write_page_checksum=True,
-                use_dictionary=_repetitive(rows.schema),
+                use_dictionary=_repetitive(rows.schema),  # type: ignore[arg-type]
             )  # fmt: skip
             with aside.open("rb") as handle:
                 os.fsync(handle.fileno())
@@ -88,10 +88,7 @@ class Ledger:
         if not shards:
             return None
         try:
-            tables = [
-                pq.read_table(shard, columns=columns, partitioning=None, page_checksum_verification=True)
-                for shard in shards
-            ]
+            tables = [pq.ParquetFile(shard, page_checksum_verification=True).read(columns=columns) for shard in shards]
         except (OSError, pa.ArrowInvalid) as error:
             raise UserError(f"ledger {self.folder(account)}: a shard cannot be read ({error}); move it away") from None
         return pa.concat_tables(tables)

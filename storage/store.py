@@ -114,7 +114,7 @@ class Store:
         if not self.has(ref):
             state = "is damaged: run the same command again to remake it" if self.path(ref).exists() else "is not here"
             raise UserError(f"artifact {ref} under {self.root} {state}")
-        return pq.read_table(self.path(ref) / DATA, columns=columns, partitioning=None)
+        return pq.ParquetFile(self.path(ref) / DATA).read(columns=columns)
 
     def refs(self, kind: str | None = None) -> list[Ref]:
         """Every artifact that has a manifest, sorted. Does not verify."""
@@ -139,9 +139,11 @@ class Store:
             if payload.files is not None:
                 shutil.copytree(payload.files, aside / FILES)
             entries = [_entry(path, aside) for path in sorted(aside.rglob("*")) if path.is_file()]
+            inputs = [text for refs in recipe.inputs.values() for text in refs]
+            made_from = {text: self.manifest(Ref.parse(text)).token for text in inputs}
             manifest = Manifest(
                 format=FORMAT, kind=ref.kind, fingerprint=ref.fingerprint, token=uuid.uuid4().hex,
-                made_from={text: self.manifest(Ref.parse(text)).token for refs in recipe.inputs.values() for text in refs},
+                made_from=made_from,
                 rows=payload.table.num_rows, recipe=recipe, files=entries, provenance=provenance,
             )  # fmt: skip
             (aside / MANIFEST).write_text(manifest.model_dump_json(indent=1))

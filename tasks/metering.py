@@ -171,9 +171,7 @@ class Meter:
             prompt, completion = _total(part, "num_prompt_tokens"), _total(part, "num_tokens")
             usd, share = self.prices.of_tokens(arm, prompt, completion), hours * len(part) / len(rows)
             bought = {"rollouts": len(part), "correct": _total(part, "correct")}
-            entries.append(
-                self._entry(arm, share, usd, prompt_tokens=prompt, tokens=prompt + completion, **bought)
-            )
+            entries.append(self._entry(arm, share, usd, prompt_tokens=prompt, tokens=prompt + completion, **bought))
         self._enter(entries)
 
     def settle(self) -> None:

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from storage.schemas import ROLLOUTS
 from tasks.domain.policies import Policy, Sampling
 from tasks.engines.protocols import ServedAdapter
-from tasks.rollouts import ensure_rollouts, entered, wanted
+from tasks.rollouts import ensure_rollouts, entered, of_split, wanted
 from tasks.stage import Payload, Ref, stage, store, toolbox
-
-
-def of_split(problems: pa.Table, splits: pa.Table, split: str | None) -> pa.Table:
-    """The problems of one split, in the pool's order; all of them for null."""
-    if split is None:
-        return problems
-    chosen = splits.filter(pc.equal(splits["split"], split))["problem_id"]
-    return problems.filter(pc.is_in(problems["problem_id"], value_set=chosen.combine_chunks()))
 
 
 @stage("rollouts", version=1)

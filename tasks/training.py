@@ -9,10 +9,10 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from storage.errors import UserError
@@ -21,7 +21,7 @@ from storage.schemas import EXPOSURE, STEPS
 from storage.sql import query
 from tasks.domain.grpo import LearnerConfig, PromptProblem, StepPlan, TrainRollout
 from tasks.domain.policies import Policy, Sampling
-from tasks.rollouts import ensure_rollouts, entered, wanted
+from tasks.rollouts import ensure_rollouts, entered, of_split, wanted
 from tasks.stage import Payload, Ref, making, progress, stage, store, toolbox, workdir
 
 
@@ -37,12 +37,13 @@ def trainable(problems: pa.Table, splits: pa.Table, bands: pa.Table | None) -> p
     return chosen.select(problems.column_names)
 
 
-def as_train_rollout(row: dict[str, object]) -> TrainRollout:
+def as_train_rollout(row: dict[str, Any]) -> TrainRollout:
+    """What the learner needs of a ledger row."""
     return TrainRollout(
         problem_id=row["problem_id"], source=row["source"], rollout=row["rollout"], prompt_ids=row["prompt_ids"],
         token_ids=row["token_ids"], logprobs_T=np.asarray(row["logprobs"], np.float32), correct=row["correct"],
         tag_valid=row["tag_valid"], truncated=row["finish"] == "length",
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
 
 
 @stage("training", version=1)
@@ -73,8 +74,7 @@ def train_adapter(
             " screen a harder or easier pool, or another model"
         )
     by_id = {row["problem_id"]: row for row in chosen.to_pylist()}
-    heldout_ids = pc.filter(held["problem_id"], pc.equal(held["split"], "heldout"))
-    heldout = problems.filter(pc.is_in(problems["problem_id"], value_set=heldout_ids.combine_chunks()))
+    heldout = of_split(problems, held, "heldout")
     draw = replace(rollouts, seed=derived_seed(rollouts.seed, learner.seed))
     sampled: dict[str, int] = {"rollouts": 0, "tokens": 0}
 

@@ -60,7 +60,9 @@ def postgres(folder: Path) -> Iterator[str]:
     subprocess.run([*as_user, str(found / "initdb"), "-D", str(data), "-U", "prefect", "-A", "trust", "-N"], **run)  # type: ignore[call-overload]
     options = f"-c listen_addresses=127.0.0.1 -p {port} -c unix_socket_directories= -c fsync=off"
     ctl = [*as_user, str(found / "pg_ctl"), "-D", str(data)]
-    subprocess.run([*ctl, "-w", "-l", str(data / "log"), "-o", options, "start"], cwd="/", check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [*ctl, "-w", "-l", str(data / "log"), "-o", options, "start"], cwd="/", check=True, stdout=subprocess.DEVNULL
+    )
     try:
         yield f"postgresql+asyncpg://prefect@127.0.0.1:{port}/postgres"
     finally:

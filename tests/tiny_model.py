@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-TEMPLATE = (
-    "{% for m in messages %}<|user|>{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
-)
+TEMPLATE = "{% for m in messages %}<|user|>{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
 
 
 def write_tiny_model(folder: Path) -> Path:
@@ -20,7 +18,10 @@ def write_tiny_model(folder: Path) -> Path:
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=core, eos_token="<|end|>", pad_token="<|end|>", additional_special_tokens=["<|user|>", "<|assistant|>"]
+        tokenizer_object=core,
+        eos_token="<|end|>",
+        pad_token="<|end|>",
+        additional_special_tokens=["<|user|>", "<|assistant|>"],
     )
     tokenizer.chat_template = TEMPLATE
     torch.manual_seed(0)

@@ -1,6 +1,6 @@
 -- Truncation beside every length ratio.
 select 'truncation' as code,
-       printf('%.1f', 100 * truncated) || ' % of the rollouts of ' || arm || ' on ' || problems || ' end at max_tokens'
+       case when truncated_bound then 'at least ' else '' end || printf('%.1f', 100 * truncated) || ' % of the rollouts of ' || arm || ' on ' || problems || ' end at max_tokens'
        || coalesce(' ' || max_tokens, '') as what,
        place, 'their true lengths and answers are unknown; length ratios are lower bounds, accuracy is what the cap allows'
            as matter,

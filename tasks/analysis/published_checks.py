@@ -145,5 +145,5 @@ def with_truncation(designs: pa.Table, tokens: Mapping[str, Any]) -> pa.Table:
             continue
         parts = [b for name, b in bench["buckets"].items() if name != "all_paired"]
         cut = sum(b["n"] / 2 for b in parts if b[field] >= cap)
-        row["truncated"] = cut / bench["n_paired"] if cut else None
+        row |= {"truncated": cut / bench["n_paired"], "truncated_bound": True} if cut else {}
     return pa.Table.from_pylist(rows, schema=designs.schema)

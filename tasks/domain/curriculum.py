@@ -16,7 +16,7 @@ from tasks.domain.grpo import LearnerConfig, PromptProblem
 def _shuffled(items: Sequence[str], *key: object) -> list[str]:
     digest = hashlib.sha256("\x1f".join(map(str, key)).encode()).digest()
     order = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "big"))).permutation(len(items))
-    return [items[i] for i in order]
+    return [items[int(i)] for i in order]
 
 
 def _epochs(items: Sequence[str], *key: object) -> Iterator[str]:

@@ -14,7 +14,8 @@ DESIGNS = pa.schema(
     [("run", pa.string()), ("role", pa.string()), ("family", pa.string()), ("arm", pa.string()), ("model", pa.string()),
      ("policy", pa.string()), ("problems", pa.string()), ("num_problems", pa.int64()), ("group_size", pa.int64()),
      ("temperature", pa.float64()), ("max_tokens", pa.int64()), ("steps", pa.int64()), ("last_evaluated", pa.int64()),
-     ("seeds", pa.int64()), ("grader", pa.string()), ("truncated", pa.float64()), ("planned_problems", pa.int64()),
+     ("seeds", pa.int64()), ("grader", pa.string()), ("truncated", pa.float64()),
+     ("truncated_bound", pa.bool_()), ("planned_problems", pa.int64()),
      ("place", pa.string())]
 )  # fmt: skip
 #: p-values as printed, beside what the statistic gives under both distributions.

@@ -25,7 +25,7 @@ SILENT = {
 
 
 def quiet_libraries(threads: int | None = None) -> None:
-    """Set before the libraries are imported; what the user has set stays. threads: of each parallel region on the CPU."""
+    """Set before the libraries are imported; what the user has set stays. threads: of each CPU-parallel region."""
     if threads is not None:
         os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     for name, value in SILENT.items():

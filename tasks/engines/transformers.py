@@ -27,9 +27,9 @@ class TransformersGenerator:
         self._device = "cuda" if torch.cuda.is_available() and hardware.device != "cpu" else "cpu"
         dtype = torch.float32 if self._device == "cpu" else getattr(torch, hardware.dtype)
         self._tokenizer = AutoTokenizer.from_pretrained(model)
-        self._base = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, use_safetensors=True).to(self._device)
-        self._base.eval()
-        self._stops = {i for i in _as_list(self._base.generation_config.eos_token_id)} | {self._tokenizer.eos_token_id}
+        base: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, use_safetensors=True)
+        self._base = base.to(self._device).eval()
+        self._stops = {*_as_list(self._base.generation_config.eos_token_id), self._tokenizer.eos_token_id}
         self._batch, self._max_model_len = hardware.max_num_seqs, hardware.max_model_len
         self._served: tuple[str, Any] | None = None
 

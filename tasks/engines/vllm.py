@@ -96,7 +96,8 @@ class VllmGenerator:
                 engine.add_request(name, {"prompt_token_ids": list(request.prompt_ids)}, params[key], lora_request=lora)
                 waiting[name] = request
             while waiting:
-                for output in engine.step():
+                finished: list[Any] = engine.step()
+                for output in finished:
                     if output.finished:
                         yield self._completion(waiting.pop(output.request_id), output.outputs[0])
         finally:
@@ -165,6 +166,6 @@ def check_lengths(requests: Sequence[Request], max_model_len: int) -> None:
     for request in requests:
         if len(request.prompt_ids) + request.decoding.max_tokens > max_model_len:
             raise UserError(
-                f"a prompt of {len(request.prompt_ids)} tokens with max_tokens={request.decoding.max_tokens} does not fit"
+                f"a prompt of {len(request.prompt_ids)} tokens and max_tokens={request.decoding.max_tokens} do not fit"
                 f" max_model_len={max_model_len}: raise the profile's max_model_len or lower max_tokens"
             )

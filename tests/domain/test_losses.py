@@ -15,7 +15,9 @@ CONFIG = LearnerConfig(
 ADVANTAGES = torch.tensor([0.5, 0.5, -1.5, -1.5])
 
 
-def gradient(name: str, logprobs: list[float], behaviour: list[float], advantages: torch.Tensor = ADVANTAGES) -> torch.Tensor:
+def gradient(
+    name: str, logprobs: list[float], behaviour: list[float], advantages: torch.Tensor = ADVANTAGES
+) -> torch.Tensor:
     logprobs_T = torch.tensor(logprobs, requires_grad=True)
     LOSSES[name].term(logprobs_T, torch.tensor(behaviour), advantages, CONFIG).sum().backward()
     assert logprobs_T.grad is not None
@@ -31,9 +33,9 @@ def test_every_loss_is_reinforce_where_nothing_has_moved(name: str) -> None:
 def test_importance_sampling_by_hand() -> None:
     """d/dlogp of -exp(logp - b)·A = -ratio·A; ratios 2 and 1/2."""
     two = torch.log(torch.tensor(2.0)).item()
-    assert gradient("importance_sampling", [two, -two], [0.0, 0.0], torch.tensor([1.0, -1.0])).tolist() == pytest.approx(
-        [-2.0, 0.5]
-    )
+    assert gradient(
+        "importance_sampling", [two, -two], [0.0, 0.0], torch.tensor([1.0, -1.0])
+    ).tolist() == pytest.approx([-2.0, 0.5])
 
 
 @pytest.mark.parametrize(

@@ -47,5 +47,7 @@ def random_rollouts(
         for rollout in range(group_size):
             tokens = rng.integers(0, VOCABULARY, int(rng.integers(1, 15))).tolist()
             noise = rng.normal(behaviour, 0.1, len(tokens)).astype(np.float32)
-            rollouts.append(TrainRollout(problem_id, "s", rollout, prompt, tokens, noise, rollout % 2 == 0, True, False))
+            rollouts.append(
+                TrainRollout(problem_id, "s", rollout, prompt, tokens, noise, rollout % 2 == 0, True, False)
+            )
     return rollouts

@@ -30,12 +30,16 @@ def policy_of(base: Path, config: LearnerConfig = CONFIG, execution: Execution |
     """With a non-zero B, so that the gradient of A is not zero."""
     policy = Policy(base, config, execution or Execution(device="cpu"))
     with torch.no_grad():
-        policy.lora.master.add_(torch.randn(policy.lora.master.shape, generator=torch.Generator().manual_seed(1)) * 0.05)
+        policy.lora.master.add_(
+            torch.randn(policy.lora.master.shape, generator=torch.Generator().manual_seed(1)) * 0.05
+        )
     policy.lora.refresh()
     return policy
 
 
-def gradient(base: Path, rollouts: list[TrainRollout], config: LearnerConfig = CONFIG, budget: int = 8192) -> torch.Tensor:
+def gradient(
+    base: Path, rollouts: list[TrainRollout], config: LearnerConfig = CONFIG, budget: int = 8192
+) -> torch.Tensor:
     policy = policy_of(base, config)
     Updater(policy, config, budget).gradient(grouped(rollouts), Clock())
     return policy.lora.grad.clone()
@@ -103,7 +107,9 @@ def test_gradient_is_that_of_plain_autograd_through_peft(tiny_base: Path) -> Non
         if parameter.requires_grad:
             assert parameter.grad is not None
             key = name.removeprefix("base_model.model.").replace(".default", "")
-            assert torch.linalg.vector_norm(ours[key] - parameter.grad) <= 1e-5 * torch.linalg.vector_norm(parameter.grad)
+            assert torch.linalg.vector_norm(ours[key] - parameter.grad) <= 1e-5 * torch.linalg.vector_norm(
+                parameter.grad
+            )
 
 
 def test_zero_advantage_is_exactly_zero_gradient(tiny_base: Path) -> None:

@@ -28,5 +28,7 @@ def test_two_processes_are_one(tiny_base: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
     assert torch.equal(first["grad"], second["grad"]) and torch.equal(first["master"], second["master"])
-    assert torch.linalg.vector_norm(first["grad"] - policy.lora.grad) <= 1e-5 * torch.linalg.vector_norm(policy.lora.grad)
+    assert torch.linalg.vector_norm(first["grad"] - policy.lora.grad) <= 1e-5 * torch.linalg.vector_norm(
+        policy.lora.grad
+    )
     assert first["row"] == second["row"] == pytest.approx(row, rel=1e-5)

@@ -29,7 +29,9 @@ def policy() -> Policy:
 
 def shifted(policy: Policy, seed: int) -> Policy:
     with torch.no_grad():
-        policy.lora.master.add_(torch.randn(policy.lora.master.shape, generator=torch.Generator().manual_seed(seed)) * 0.05)
+        policy.lora.master.add_(
+            torch.randn(policy.lora.master.shape, generator=torch.Generator().manual_seed(seed)) * 0.05
+        )
     return policy
 
 
@@ -75,7 +77,9 @@ class TestVllm:
             learned = learned_logprobs(policy, tuple(range(5, 25 + i)), completion.token_ids)
             assert np.abs(learned - completion.logprobs_T).max() < 1e-4
 
-    def test_a_new_name_is_new_weights_with_prefix_caching_on(self, generator: Generator, policy: Policy, tmp_path: Path) -> None:
+    def test_a_new_name_is_new_weights_with_prefix_caching_on(
+        self, generator: Generator, policy: Policy, tmp_path: Path
+    ) -> None:
         policy.lora.export(tmp_path / "one", DEMO, torch.float32)
         before = generate(generator, ServedAdapter("one", tmp_path / "one"))
         again = generate(generator, ServedAdapter("one", tmp_path / "one"))
@@ -110,7 +114,13 @@ def test_a_mixture_of_experts_agrees_with_plain_attention(tmp_path: Path) -> Non
 
     base = moe_base(tmp_path / "moe")
     config = LearnerConfig(
-        steps=1, groups_per_step=1, group_size=2, learning_rate=1e-3, lora_rank=4, lora_alpha=4, target_modules=ATTENTION
+        steps=1,
+        groups_per_step=1,
+        group_size=2,
+        learning_rate=1e-3,
+        lora_rank=4,
+        lora_alpha=4,
+        target_modules=ATTENTION,
     )
     policy = shifted(Policy(base, config, Execution(device="cpu")), seed=3)
     policy.lora.export(tmp_path / "adapter", base, torch.float32)
@@ -132,7 +142,13 @@ def test_a_mixture_of_experts_trains_and_is_served(tmp_path: Path) -> None:
 
     base = moe_base(tmp_path / "moe")
     config = LearnerConfig(
-        steps=2, groups_per_step=1, group_size=4, learning_rate=1e-2, lora_rank=4, lora_alpha=4, target_modules=ATTENTION
+        steps=2,
+        groups_per_step=1,
+        group_size=4,
+        learning_rate=1e-2,
+        lora_rank=4,
+        lora_alpha=4,
+        target_modules=ATTENTION,
     )
     generator = TransformersGenerator(base, Hardware(max_num_seqs=8))
     first: list[float] = []

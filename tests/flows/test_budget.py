@@ -189,5 +189,3 @@ def test_a_run_name_never_leaves_its_folder(name: str) -> None:
     except UserError:
         return
     assert path.resolve().parent == root / "runs"
-
-

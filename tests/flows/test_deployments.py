@@ -58,7 +58,9 @@ def deployment(server: Server, name: str) -> dict[str, Any]:
 
 
 def start(server: Server, name: str, /, **parameters: Any) -> str:
-    made = api(server, "POST", f"/deployments/{deployment(server, name)['id']}/create_flow_run", {"parameters": parameters})
+    made = api(
+        server, "POST", f"/deployments/{deployment(server, name)['id']}/create_flow_run", {"parameters": parameters}
+    )
     assert made.status_code == 201, made.text
     return made.json()["id"]
 

@@ -75,7 +75,12 @@ def provider(answer: Answer) -> Iterator[str]:
 
 def fine(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     ids = [5, 6, body["seed"] % 200 + 10]
-    choice = {"text": "abc", "token_ids": ids, "logprobs": {"token_logprobs": [-0.5, None, -9999.0]}, "finish_reason": "stop"}
+    choice = {
+        "text": "abc",
+        "token_ids": ids,
+        "logprobs": {"token_logprobs": [-0.5, None, -9999.0]},
+        "finish_reason": "stop",
+    }
     return 200, {"choices": [choice]}
 
 
@@ -144,7 +149,10 @@ def test_a_server_that_stays_away_parks(tiny: Path, monkeypatch: pytest.MonkeyPa
 )
 def test_a_wrong_request_is_the_users_to_mend(tiny: Path, status: int, says: str) -> None:
     message = says if status != 401 else "bad key"
-    with provider(lambda n, b: (status, {"error": {"message": message}})) as url, pytest.raises(UserError, match=says) as e:
+    with (
+        provider(lambda n, b: (status, {"error": {"message": message}})) as url,
+        pytest.raises(UserError, match=says) as e,
+    ):
         list(engine(tiny, url).generate(requests(2), None))
     assert not isinstance(e.value, Parked)
 

@@ -83,7 +83,7 @@ def test_a_drawn_split_is_stratified_and_leaks_nothing(real: tuple[Store, Ref]) 
     assert Counter(held.values()) == {"olympiadbench": 25, "amc": 25, "hmmt": 25, "aime": 25}
     rows = pool.select(["problem_id", "source_id", "problem"]).to_pylist()
     parts = [pa.Table.from_pylist([r for r in rows if (r["problem_id"] in held) is side]) for side in (True, False)]
-    assert find_leaks(*parts, "heldout", "train").num_rows == 0
+    assert find_leaks(parts[0], parts[1], "heldout", "train").num_rows == 0
     assert draw_split(pool, 25, 1) != draw_split(pool, 25, 2)
 
 
