@@ -1,0 +1,126 @@
+"""A small study to break: sampling through the ledger, a training with checkpoints, a figure. Seconds, no torch.
+
+python -m tests.chaos.driver ROOT [--endpoint URL]      exit codes as `varband run`
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from storage.errors import Parked, UserError
+from storage.fingerprint import derived_seed
+from storage.spending import Journal
+from storage.store import Store
+from tasks.domain.policies import BaseModel, Policy, Sampling
+from tasks.engines.protocols import Completion, Request, ServedAdapter
+from tasks.engines.toolbox import Hardware, Toolbox
+from tasks.metering import Meter, metered
+from tasks.rollouts import ensure_rollouts, entered, wanted
+from tasks.stage import Ref, Session, session, stage, store, workdir
+
+MODEL = BaseModel(name="chaos", sha256="c" * 64)
+POLICY, SAMPLING = Policy(arm="panel", model=MODEL), Sampling(max_tokens=64, seed=9)
+PROBLEMS = pa.table(
+    {"problem_id": [f"p{i}" for i in range(20)], "source": ["s"] * 20, "problem": [f"{i}+1?" for i in range(20)],
+     "gold": [str(i + 1) for i in range(20)]}
+)  # fmt: skip
+GROUP, STEPS = 12, 12
+
+
+class SeededGenerator:
+    """What it answers is a function of the request's seed alone; takes 2 ms each."""
+
+    name, version = "seeded", "1"
+
+    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]:
+        return tuple(prompt.encode()[:20])
+
+    def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
+        for request in requests:
+            time.sleep(0.002)
+            yield answered(request)
+
+    def close(self) -> None: ...
+
+
+def answered(request: Request) -> Completion:
+    ids = [derived_seed(request.seed, i) % 500 for i in range(16)]
+    logprobs_T = np.array([-0.001 * i for i in ids], np.float32)
+    return Completion(request.key, f"<answer>{request.seed % 21}</answer>", ids, logprobs_T, "stop")
+
+
+@stage("rollouts", version=1)
+def sample_chaos(group_size: int) -> pa.Table:
+    wants = wanted(PROBLEMS, POLICY, SAMPLING, range(group_size))
+    ensure_rollouts(wants, None, MODEL, 0)
+    return entered(wants).select(["problem_id", "rollout", "request_seed", "token_ids", "correct"])
+
+
+@stage("training", version=1)
+def train_chaos(rollouts: Ref, steps: int) -> pa.Table:
+    """Each step depends on all before it, and is checkpointed as the learner's are."""
+    checkpoint, state = workdir() / "state", (0, 0)
+    if checkpoint.exists():
+        step, total = checkpoint.read_text().split()
+        state = (int(step), int(total))
+    seeds = store().read(rollouts)["request_seed"].to_pylist()
+    for step in range(state[0], steps):
+        time.sleep(0.03)
+        state = (step + 1, (state[1] * 31 + sum(seeds[step::steps])) % (2**31))
+        aside = checkpoint.with_suffix(".new")
+        aside.write_text(f"{state[0]} {state[1]}")
+        aside.replace(checkpoint)
+    return pa.table({"steps": [state[0]], "weights": [state[1]]})
+
+
+@stage("figures", version=1)
+def count_correct(rollouts: Ref, training: Ref) -> pa.Table:
+    correct = sum(store().read(rollouts)["correct"].to_pylist())
+    return pa.table({"correct": [correct], "weights": store().read(training)["weights"]})
+
+
+def study() -> tuple[Ref, Ref, Ref]:
+    rollouts = sample_chaos(GROUP)
+    training = train_chaos(rollouts, STEPS)
+    return rollouts, training, count_correct(rollouts, training)
+
+
+def run(root: Path, endpoint: str | None = None) -> tuple[Ref, Ref, Ref]:
+    at = Store(root)
+    at.prepare()
+    tools = Toolbox(
+        Hardware(wave=None if endpoint else 24, engine="openai" if endpoint else "seeded"), {MODEL.sha256: root}
+    )
+    if endpoint is None:
+        tools._open[("generator", "seeded", str(root))] = SeededGenerator()
+    else:
+        from tests.chaos.remote import remote_generator
+
+        tools._open[("generator", "openai", str(root))] = remote_generator(endpoint)
+    meter = Meter(Journal(root, "chaos-1"))
+    try:
+        with metered(meter), session(Session(at, tools, listener=meter.listening(lambda _: None))):
+            return study()
+    finally:
+        tools.close()
+
+
+def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    endpoint = sys.argv[sys.argv.index("--endpoint") + 1] if "--endpoint" in sys.argv else None
+    try:
+        run(Path(sys.argv[1]), endpoint)
+    except (Parked, UserError) as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""What must never happen: a secret in an artifact, a name that leaves the root, code from a model folder, an open port."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.forms import BudgetForm, StudyForm
+from flows.request import Request
+from storage.artifacts import Ref
+from storage.errors import UserError
+from storage.roots import root_folder
+from storage.runs import read_run, run_path
+from storage.store import Store
+from tasks.engines.toolbox import Toolbox
+from tests.flows.test_budget import CountingGenerator, attempt
+
+REPO = Path(__file__).resolve().parents[2]
+SECRET = "sk-planted-0123456789abcdef"
+NAUGHTY = st.one_of(
+    st.text(max_size=60),
+    st.sampled_from(["../x", "/etc/passwd", "a/../../b", "..", "\0", "rollouts-../../..", "．．/x", "a\u2215b", "%2e%2e/x", "~/x",
+                     "con\ncat", "\u202eevil", "-rf", "demo-1234/../../../x", "s3://b/../../x"]),
+)  # fmt: skip
+
+
+@given(NAUGHTY)
+def test_no_reference_from_a_user_leaves_the_root(name: str) -> None:
+    root = Path("/some/root")
+    try:
+        path = Store(root).path(Ref.parse(name))
+    except UserError:
+        return
+    assert path.resolve().is_relative_to(root)
+
+
+@given(NAUGHTY)
+def test_no_run_name_from_a_user_leaves_the_root(name: str) -> None:
+    try:
+        path = run_path(Path("/some/root"), name)
+    except UserError:
+        return
+    assert path.resolve().is_relative_to("/some/root/runs")
+
+
+@given(NAUGHTY)
+def test_no_object_storage_root_leaves_the_cache(name: str) -> None:
+    if "://" not in name:
+        return
+    with pytest.raises(UserError):
+        root_folder(name)
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "demo\0", "nothing-1234"])
+def test_an_unknown_run_is_one_sentence(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError, match=r"no run|no run id"):
+        read_run(tmp_path, name)
+
+
+def test_a_planted_key_is_in_no_file_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ledger, artifacts, manifests, run records, spending: none of them holds what the environment holds."""
+    for name in ("VARBAND_OPENAI_API_KEY", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "PREFECT_API_AUTH_STRING"):
+        monkeypatch.setenv(name, SECRET)
+    attempt(tmp_path, "tokens=1e6", CountingGenerator())
+    files = [p for p in tmp_path.rglob("*") if p.is_file()]
+    assert len(files) >= 4
+    assert [p for p in files if SECRET.encode() in p.read_bytes()] == []
+
+
+def test_a_request_has_no_place_for_a_secret() -> None:
+    assert not [name for name in Request.__dataclass_fields__ if re.search("key|token|secret|password", name)]
+    shown = str(StudyForm.model_json_schema()) + str(BudgetForm.model_json_schema())
+    assert not re.search("api_key|secret|password", shown)
+
+
+def test_no_code_from_a_model_folder_is_run_and_only_safetensors_are_loaded() -> None:
+    sources = {p: p.read_text() for folder in ("tasks", "flows", "cli") for p in (REPO / folder).rglob("*.py")}
+    trusting = [str(p) for p, text in sources.items() if re.search(r"trust_remote_code\s*=\s*True", text)]
+    assert trusting == []
+    pickled = r"torch\.load\((?![^)]*weights_only=True)|pickle\.loads?\("
+    assert [str(p) for p, text in sources.items() if re.search(pickled, text)] == []
+
+
+def test_nothing_listens_to_the_world_by_default() -> None:
+    texts = [p.read_text() for folder in ("cli", "flows", "dashboards") for p in (REPO / folder).rglob("*.py")]
+    assert not [t for t in texts if re.search(r"[\"']0\.0\.0\.0[\"']", t)]
+    assert "127.0.0.1" in (REPO / "docs" / "operations.md").read_text()
+
+
+def test_a_toolbox_names_what_is_not_here_without_a_path() -> None:
+    with pytest.raises(UserError, match="is not on this machine"):
+        Toolbox().place("f" * 64, "the base model")
