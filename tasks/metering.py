@@ -24,6 +24,8 @@ from tasks.stage import Progress
 OCCUPYING = frozenset({"rollouts", "training", "embeddings"})
 #: A chunk of fewer rollouts than this is not worth its stragglers; the run parks instead.
 SMALLEST_CHUNK = 8
+#: What other workers of the run spent is read again this often.
+REREAD_SECONDS = 15.0
 
 
 class BudgetExceeded(Parked):
@@ -121,9 +123,10 @@ class Meter:
     spent: Amounts = field(default_factory=Amounts)
     _step: Progress | None = None
     _last: float = 0.0
+    _read: float = 0.0
 
     def __post_init__(self) -> None:
-        self.spent = self.journal.spent()
+        self.spent, self._read = self.journal.spent(), time.monotonic()
 
     def listening(self, listener: Callable[[Progress], None]) -> Callable[[Progress], None]:
         """The listener of the run, with the meter between: it sees steps begin and end, and adds what was spent."""
@@ -182,7 +185,9 @@ class Meter:
             self._step = None
 
     def check(self) -> None:
-        """Errors: BudgetExceeded if a limit is reached."""
+        """Errors: BudgetExceeded if a limit is reached, by this process or by another worker of the run."""
+        if self.budget.limits() and time.monotonic() - self._read > REREAD_SECONDS:
+            self.spent, self._read = self.journal.spent(), time.monotonic()
         for name, limit in self.budget.limits().items():
             if getattr(self.spent, name) >= limit:
                 raise BudgetExceeded(f"the budget of {limit:g} {_unit(name)} is spent ({self.words()})")
