@@ -20,7 +20,8 @@ from storage.errors import Parked, UserError
 from storage.runs import Amounts, Run, beating, now, read_run, run_id, run_path, write_run
 from storage.spending import Journal
 from storage.store import Store
-from tasks.metering import Budget, Meter, Prices, metered
+from tasks.domain.prices import Prices
+from tasks.metering import Budget, Meter, metered
 from tasks.stage import Progress
 
 Listener = Callable[[Progress], None]

@@ -20,7 +20,7 @@ from storage.spending import charges
 from storage.sql import query
 from storage.store import Store
 from tasks.domain.policies import BaseModel, Policy, Sampling
-from tasks.metering import Prices
+from tasks.domain.prices import Prices
 from tasks.rollouts import account_of
 
 #: Assumed until measured: share of max_tokens that a completion takes, prompt tokens, stored bytes a token, texts/s.

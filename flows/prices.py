@@ -5,7 +5,7 @@ US dollars. Rates are used until a store has measured its own; sources: docs/ope
 
 from __future__ import annotations
 
-from tasks.metering import DevicePrice, Prices
+from tasks.domain.prices import DevicePrice, Prices
 
 DEVICES = (DevicePrice(device="H200", usd_per_hour=3.50), DevicePrice(device="H100", usd_per_hour=2.50))
 

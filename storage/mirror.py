@@ -22,6 +22,7 @@ import orjson
 
 from storage.artifacts import Ref
 from storage.errors import UserError
+from storage.objects import Objects
 from storage.roots import address_of
 
 MANIFEST = "manifest.json"
@@ -41,72 +42,12 @@ def mirror_of(root: Path) -> Mirror | None:
     return None if address is None else _mirror(root.resolve(), address)
 
 
-class Mirror:
+class Mirror(Objects):
     """Safe to share between threads. Errors of the server: UserError, after the client's own retries."""
 
     def __init__(self, root: Path, address: str) -> None:
-        self.root, self.address = root, address
-        self.bucket, _, self.prefix = address.removeprefix("s3://").partition("/")
+        super().__init__(root, address)
         self._heard: dict[str, float] = {}
-
-    @functools.cached_property
-    def _fs(self) -> Any:
-        try:
-            import s3fs
-        except ImportError:
-            raise UserError(f"root {self.address}: object storage needs s3fs: install varband[s3]") from None
-        retries = {"mode": "standard", "max_attempts": 6}
-        return s3fs.S3FileSystem(use_listings_cache=False, config_kwargs={"retries": retries})
-
-    def _key(self, name: str) -> str:
-        return f"{self.prefix}/{name}" if self.prefix else name
-
-    def _call(self, method: str, name: str, **arguments: Any) -> Any:
-        try:
-            return self._fs.call_s3(method, Bucket=self.bucket, Key=self._key(name), **arguments)
-        except (FileNotFoundError, FileExistsError):
-            raise
-        except (OSError, RuntimeError) as error:
-            if "PreconditionFailed" in str(error) or "412" in str(error):
-                raise FileExistsError(name) from None
-            raise UserError(
-                f"root {self.address}: {method} of {name} failed ({error}); what was made is kept in {self.root}"
-            ) from None
-
-    def get(self, name: str) -> tuple[bytes, str] | None:
-        """(content, etag) of an object; null if there is none."""
-        try:
-            answer = self._call("get_object", name)
-        except FileNotFoundError:
-            return None
-        return _body(self._fs, answer), answer["ETag"]
-
-    def put(self, name: str, content: bytes, **condition: str) -> bool:
-        """False if the condition does not hold. condition: IfNoneMatch="*" or IfMatch=etag."""
-        try:
-            self._call("put_object", name, Body=content, **condition)
-        except FileExistsError:
-            return False
-        return True
-
-    def check(self) -> None:
-        """Errors: UserError if the root cannot be written, or the server ignores the condition of a put."""
-        name = f".scratch/probe-{uuid.uuid4().hex}"
-        if not self.put(name, b"varband", IfNoneMatch="*") or self.put(name, b"again", IfNoneMatch="*"):
-            raise UserError(f"root {self.address}: the server ignores `If-None-Match`, so racing writers could collide")
-        self._call("delete_object", name)
-
-    def list(self, folder: str) -> dict[str, int]:
-        """Names below a folder, relative to the root, with their sizes."""
-        base = f"{self.bucket}/{self._key(folder)}".rstrip("/")
-        try:
-            found = self._fs.find(base, detail=True)
-        except FileNotFoundError:
-            return {}
-        except (OSError, RuntimeError) as error:
-            raise UserError(f"root {self.address}: not readable ({error}); check credentials and endpoint") from None
-        cut = len(f"{self.bucket}/{self._key('')}".rstrip("/")) + 1
-        return {path[cut:]: int(entry["size"]) for path, entry in found.items()}
 
     # artifacts
 
@@ -238,13 +179,6 @@ class Mirror:
         for name, size in here.items():
             if remote.get(name, -1) < size and not (changing and name in remote):
                 self.push(self.root / name)
-
-
-def _body(fs: Any, answer: Any) -> bytes:
-    from fsspec.asyn import sync
-
-    body: Any = sync(fs.loop, answer["Body"].read)
-    return body
 
 
 def _inside(path: str) -> str:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, fields, replace
 from storage.errors import Parked, UserError
 from storage.runs import Amounts, now
 from storage.spending import Charge, Journal
+from tasks.domain.prices import Prices
 from tasks.engines.protocols import Request
 from tasks.stage import Progress
 
@@ -64,51 +65,6 @@ class Budget:
 
     def limits(self) -> dict[str, float]:
         return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenPrice:
-    """US dollars per million tokens of one arm's policy; arm `*` is every arm that has no price of its own."""
-
-    arm: str = "*"
-    prompt: float = 0.0
-    completion: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DevicePrice:
-    """US dollars per hour of one device whose name contains `device`."""
-
-    device: str
-    usd_per_hour: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prices:
-    """What things cost, per policy and per hardware. No part of any recipe.
-
-    device, devices: what a profile is expected to run on, for estimates. Rates: tokens/s of the whole of them, used
-    until this store has measured its own.
-    """
-
-    tokens: tuple[TokenPrice, ...] = ()
-    devices_by_name: tuple[DevicePrice, ...] = ()
-    device: str = "cpu"
-    devices: int = 1
-    sampled_per_second: float = 2_000.0
-    trained_per_second: float = 2_000.0
-
-    def of_tokens(self, arm: str | None, prompt_tokens: float, completion_tokens: float) -> float:
-        """
-        >>> Prices(tokens=(TokenPrice(prompt=1.0, completion=4.0),)).of_tokens("panel", 1e6, 5e5)
-        3.0
-        """
-        by_arm = {price.arm: price for price in self.tokens}
-        price = by_arm.get(arm or "*", by_arm.get("*", TokenPrice()))
-        return (price.prompt * prompt_tokens + price.completion * completion_tokens) / 1e6
-
-    def of_hours(self, device: str, hours: float) -> float:
-        return next((p.usd_per_hour * hours for p in self.devices_by_name if p.device.lower() in device.lower()), 0.0)
 
 
 @dataclass(slots=True)

@@ -17,9 +17,10 @@ from storage.runs import Amounts, Run, all_runs, now, read_run, run_path, runs_t
 from storage.spending import Charge, Journal, charges, spending_by_arm
 from storage.store import Store
 from tasks.domain.policies import BaseModel, Policy, Sampling
+from tasks.domain.prices import DevicePrice, Prices, TokenPrice
 from tasks.engines.protocols import Completion, Request, ServedAdapter
 from tasks.engines.toolbox import Hardware, Toolbox
-from tasks.metering import Budget, BudgetExceeded, DevicePrice, Meter, Prices, TokenPrice, metered
+from tasks.metering import Budget, BudgetExceeded, Meter, metered
 from tasks.rollouts import account_of, ensure_rollouts, entered, wanted
 from tasks.stage import Ref, Session, session, stage
 
