@@ -16,7 +16,7 @@ from tasks.stage import stage, store
 Row = dict[str, Any]
 
 
-@stage("audit", version=1)
+@stage("audit", version=2)
 def audit_designs(
     pool: Ref,
     splits: Ref,

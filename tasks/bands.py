@@ -11,7 +11,7 @@ from storage.errors import UserError
 from storage.schemas import BANDS
 from storage.sql import query
 from tasks.analysis.groups import COLUMNS, count_groups
-from tasks.domain.betabinomial import expectations
+from tasks.domain.betabinomial import adaptive_saving, expectations
 from tasks.domain.contingency import band_tests
 from tasks.stage import Ref, stage, store
 
@@ -47,7 +47,8 @@ def crosstab_of(bands: pa.Table, train_group_size: int) -> pa.Table:
     reason. Questions: `count` (problems by band), `cell` (two arms' cross-tab on their common problems), `ratio`
     (variance bands of arm over other), `shared`/`only`, `mcnemar` (variance band or not), `stuart_maxwell`,
     `bowker`, `expected_live` (share of groups with both outcomes at the training group size, beta-binomial),
-    `mislabelled` (share of all_zero and all_one problems that are expected to be live all the same).
+    `mislabelled` (share of all_zero and all_one problems that are expected to be live all the same),
+    `adaptive_saving` (rollouts not needed if a problem were left once a correct and a wrong rollout were seen).
     """
     rows = _counts(bands)
     arms = sorted(set(bands["arm"].to_pylist()))
@@ -60,7 +61,8 @@ def crosstab_of(bands: pa.Table, train_group_size: int) -> pa.Table:
                 bands=bands,
             )
             counts = list(zip(part["group_size"].to_pylist(), part["num_correct"].to_pylist(), strict=True))
-            rows += [{"arm": arm, "source": source} | row for row in expectations(counts, train_group_size)]
+            said = [*expectations(counts, train_group_size), adaptive_saving(counts)]
+            rows += [{"arm": arm, "source": source} | row for row in said]
     for arm, other in combinations(arms, 2):
         rows += _pair(bands, arm, other)
     return pa.Table.from_pylist(rows, schema=CROSSTAB)
@@ -132,7 +134,7 @@ def classify_bands(rollouts: Ref) -> pa.Table:
     return bands_of(store().read(rollouts, COLUMNS))
 
 
-@stage("band_crosstab", version=1)
+@stage("band_crosstab", version=2)
 def cross_bands(bands: tuple[Ref, ...], train_group_size: int) -> pa.Table:
     """What several arms' bands say together; expectations are for groups of `train_group_size` rollouts."""
     return crosstab_of(pa.concat_tables([store().read(ref) for ref in bands]), train_group_size)

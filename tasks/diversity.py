@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from tasks.analysis.ceilings import ceilings_of
 from tasks.analysis.comparisons import COMPARISON, compare_columns
 from tasks.analysis.spreads import answers_of, diversity_of
 from tasks.stage import Ref, stage, store
@@ -27,3 +28,9 @@ def compare_diversity(diversities: tuple[Ref, ...], draws: int = 10_000, seed: i
     """Every two policies, paired by problem. Several artifacts of one (arm, step) are its replicates."""
     tables = [store().read(ref) for ref in diversities]
     return compare_columns(tables, ("diversity", "diversity_correct"), draws, seed).cast(COMPARISON)
+
+
+@stage("diversity_ceilings", version=1)
+def measure_ceilings(embeddings: Ref) -> pa.Table:
+    """Distance within problems beside distance between problems: the shuffled-problem ceiling."""
+    return ceilings_of(store().read(embeddings))

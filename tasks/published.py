@@ -109,7 +109,7 @@ def check_tokens(tokens: PublishedFile, math: tuple[Ref, Ref], aime: tuple[Ref, 
     return Payload(pa.Table.from_pylist(rows, schema=CHECKS), notes=IMPORTED)
 
 
-@stage("designs", version=1)
+@stage("designs", version=2)
 def import_designs(folder: PublishedFolder) -> Payload:
     return Payload(published_designs.designs(folder.here()), notes=IMPORTED)
 
@@ -123,7 +123,7 @@ def by_folder(refs: tuple[Ref, ...], depth: int) -> dict[str, pa.Table]:
     return {folder: pa.concat_tables(parts) for folder, parts in found.items()}
 
 
-@stage("audit", version=1)
+@stage("audit", version=2)
 def audit_published(
     folder: PublishedFolder,
     designs: Ref,

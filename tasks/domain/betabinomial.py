@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,27 @@ class BetaBinomial:
         0.163636
         """
         return BetaBinomial(self.a + c, self.b + n - c).live_share(group_size)
+
+
+def rollouts_until_decided(n: int, c: int) -> float:
+    """Expected rollouts until both a correct and a wrong one were seen, of n of which c are correct, drawn in any
+    order; n where they never are. Stopping there gives the same band as drawing all n.
+
+    >>> rollouts_until_decided(8, 0), rollouts_until_decided(2, 1), round(rollouts_until_decided(8, 4), 4)
+    (8.0, 2.0, 2.6)
+    """
+    undecided = [1.0] + [(comb(c, t) + comb(n - c, t)) / comb(n, t) for t in range(1, n)]
+    return float(sum(undecided))
+
+
+def adaptive_saving(counts: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    """`adaptive_saving`: rollouts that stopping at a decided band would not have sampled (count, share)."""
+    sampled = sum(n for n, _ in counts)
+    used = sum(rollouts_until_decided(*pair) for pair in counts)
+    row: dict[str, Any] = {"question": "adaptive_saving", "n": len(counts)}
+    if not sampled:
+        return row | {"reason": "no problem of this source"}
+    return row | {"count": round(sampled - used), "estimate": 1 - used / sampled}
 
 
 def fit(counts: Sequence[tuple[int, int]]) -> BetaBinomial | None:
