@@ -122,7 +122,7 @@ def _screened(study: Study, at: Problems, start: Start) -> tuple[Ref, Ref]:
 def _training(study: Study, at: Problems, arm: str, seed: int) -> Ref:
     """The arm's adapter, trained on its own variance band minus held-out."""
     p, start = study.profile, _start(study, arm)
-    _, bands = _screened(study, at, start)
+    bands = _screened(study, at, start)[1] if p.train_on == "variance" else None
     return train_adapter.titled(f"train {arm} seed {seed}")(
         at.pool, at.splits, bands, start.policy, replace(p.training, seed=seed), p.rollouts, p.evaluation.sampling,
         p.evaluation.group_size, init=start.training,

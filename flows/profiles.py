@@ -67,7 +67,10 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """One complete study, by name."""
+    """One complete study, by name.
+
+    train_on: `variance`, the arm's own variance band; or `all`, for a model too weak to have one.
+    """
 
     name: str
     purpose: str
@@ -75,6 +78,7 @@ class Profile:
     model: str
     arms: tuple[str, ...]
     seeds: tuple[int, ...] = (0,)
+    train_on: str = "variance"
     lessons: tuple[Lesson, ...] = ()
     screening: Draw
     rollouts: Sampling
@@ -109,6 +113,7 @@ SMALL = Profile(
     pool=Pool(sources=("gsm8k_test",), limit=40, heldout_per_source=8),
     model="SmolLM2-135M-Instruct",
     arms=("panel", "thinking"),
+    train_on="all",
     screening=Draw(sampling=Sampling(max_tokens=256, seed=1), group_size=8),
     rollouts=Sampling(max_tokens=256, seed=2),
     training=LearnerConfig(steps=2, groups_per_step=2, group_size=8, learning_rate=1e-4, lora_rank=16, lora_alpha=16),

@@ -1,0 +1,66 @@
+"""Real input on a CPU: GSM8K problems, SmolLM2-135M, all-mpnet-base-v2, every stage; a short version of `varband run small`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from storage.store import Store
+from tests.mini import REPO, environment
+
+TOKENS = 40
+SETTINGS = (
+    "pool.heldout_per_source=3", "screening.group_size=2", "training.steps=1", "training.group_size=2",
+    "evaluation.group_size=1", "final.group_size=2", "passk.ks=1,2", "passk.draws=200",
+    f"screening.sampling.max_tokens={TOKENS}", f"rollouts.max_tokens={TOKENS}",
+    f"evaluation.sampling.max_tokens={TOKENS}", f"final.sampling.max_tokens={TOKENS}",
+)  # fmt: skip
+
+
+def model_folder(shared: Path, kind: str) -> Path:
+    """A real model's folder, made once and kept in the user's cache. Skips loudly where it cannot be made."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "varband" / "models" / kind
+    made = subprocess.run(
+        [sys.executable, str(shared / "offline" / "models.py"), kind, str(cache)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if made.returncode != 0:
+        if os.environ.get("VARBAND_REQUIRE_SHARED"):
+            pytest.fail(f"{kind}: {made.stderr[-500:]}")
+        pytest.skip(f"the model {kind} could not be made: {made.stderr[-200:]}")
+    return cache
+
+
+def test_every_stage_on_real_problems_with_real_models(shared: Path, tmp_path: Path) -> None:
+    sets = [word for setting in SETTINGS for word in ("--set", setting)]
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).parent / "varband"), "run", "small", "--plain", "--json",
+            "--root", str(tmp_path / "store"), "--pool", str(shared / "data" / "gsm8k_test.jsonl"), "--limit", "10",
+            "--model", str(model_folder(shared, "smollm2")), "--encoder", str(model_folder(shared, "mpnet")), *sets,
+        ],
+        capture_output=True, text=True, cwd=REPO, env=environment(), check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads(done.stdout)
+    assert result["made"] == result["stages"]
+    store = Store(tmp_path / "store")
+    assert {ref.kind for ref in store.refs()} >= {
+        "pool",
+        "splits",
+        "rollouts",
+        "bands",
+        "training",
+        "embeddings",
+        "report",
+    }
+    assert store.read(store.refs("pool")[0]).num_rows == 10
+    assert len(store.read(store.refs("embeddings")[0])["embedding"][0].as_py()) == 768
+    assert {row["step"] for ref in store.refs("training") for row in store.read(ref).to_pylist()} == {1}
