@@ -27,9 +27,8 @@ def ceilings_of(embeddings: pa.Table) -> pa.Table:
     problems, vectors_ND = np.array(embeddings["problem_id"].to_pylist()), matrix(embeddings["embedding"])
     for key in sorted(set(keys)):
         mine = np.array([k == key for k in keys])
-        rows.append(
-            dict(zip(("arm", "step", "seed", "window"), key, strict=True)) | _one(vectors_ND[mine], problems[mine])
-        )
+        named = dict(zip(("arm", "step", "seed", "window"), key, strict=True))
+        rows.append(named | _one(vectors_ND[mine], problems[mine]))
     return pa.Table.from_pylist(rows, schema=CEILINGS)
 
 
