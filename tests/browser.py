@@ -102,6 +102,7 @@ class UI:
         badge.wait_for(timeout=seconds * 1000)
 
     def resume(self, **values: str) -> None:
+        self.page.reload()  # the page may have heard of the state before the form that belongs to it
         self.page.get_by_role("button", name="Resume").first.click()
         modal = self.page.locator(".p-modal")
         modal.locator("span.schema-form-property__label").first.wait_for()

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -39,23 +40,22 @@ def _postgres_bin() -> Path | None:
 
 
 @contextmanager
-def postgres(folder: Path) -> Iterator[str]:
-    """A cluster of its own, run as an ordinary user; yields Prefect's connection URL."""
+def postgres() -> Iterator[str]:
+    """A cluster of its own, run as an ordinary user; yields Prefect's connection URL.
+
+    Not below pytest's folder, which later sessions close to other users.
+    """
     found = _postgres_bin()
     if found is None:
         reason = "no Postgres: apt-get install postgresql"
         if os.environ.get("VARBAND_REQUIRE_POSTGRES"):
             pytest.fail(reason)
         pytest.skip(reason)
-    port, data = free_port(), folder / "pg"
-    data.mkdir(parents=True)
+    port, data = free_port(), Path(tempfile.mkdtemp(prefix="varband-pg-"))
     as_user: list[str] = []
     if os.geteuid() == 0:
         as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
         shutil.chown(data, "postgres", "postgres")
-        for parent in data.parents:
-            if parent.stat().st_uid == 0 and parent != Path("/") and "pytest" in str(parent):
-                parent.chmod(0o755)
     run = {"cwd": "/", "check": True, "capture_output": True}
     subprocess.run([*as_user, str(found / "initdb"), "-D", str(data), "-U", "prefect", "-A", "trust", "-N"], **run)  # type: ignore[call-overload]
     options = f"-c listen_addresses=127.0.0.1 -p {port} -c unix_socket_directories= -c fsync=off"
@@ -67,6 +67,7 @@ def postgres(folder: Path) -> Iterator[str]:
         yield f"postgresql+asyncpg://prefect@127.0.0.1:{port}/postgres"
     finally:
         subprocess.run([*ctl, "-m", "immediate", "stop"], cwd="/", check=False, stdout=subprocess.DEVNULL)
+        shutil.rmtree(data, ignore_errors=True)
 
 
 def prefect_environment(home: Path, root: Path, port: int) -> dict[str, str]:

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.chaos]
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("prefect")
-    with postgres(folder) as database, prefect_server(folder, database) as up:
+    with postgres() as database, prefect_server(folder, database) as up:
         up.root.mkdir()
         up.varband("deploy")
         register_toys(up)

@@ -30,7 +30,7 @@ PATIENCE = 900.0
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("ui")
-    with postgres(folder) as database, prefect_server(folder, database) as up:
+    with postgres() as database, prefect_server(folder, database) as up:
         up.varband("deploy")
         up.worker("cpu", "cpu-1")
         yield up
