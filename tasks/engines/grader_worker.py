@@ -18,10 +18,12 @@ import sys
 NORMAL, SPENT = 0, 7
 #: Processor time is what decides on a busy machine, so that a verdict does not depend on who else computes.
 CPU_SHARE = 0.65
+#: Says that an item ran out of time on the clock and not of processor time: no verdict, ask again with more patience.
+STARVED = "starved"
 
 
 def serve(limit_seconds: float, limit_bytes: int) -> None:
-    """Answer items from standard input until it ends: each line `[region, gold, form, finish]`."""
+    """Answer items from standard input until it ends: each line `[region, gold, form, finish, patience]`."""
     os.environ.setdefault("SYMPY_GROUND_TYPES", "python")
     out = io.FileIO(os.dup(1), "w")
     os.dup2(2, 1)
@@ -38,7 +40,10 @@ def serve(limit_seconds: float, limit_bytes: int) -> None:
             return
         if os.WIFEXITED(status) and os.WEXITSTATUS(status) == SPENT:
             continue
-        if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGALRM, signal.SIGPROF):
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM:
+            # the processor's limit would have struck first, had there been a processor
+            _say(out, [STARVED, "the machine gave it too little processor time", None, None])
+        elif os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF:
             _say(out, ["timeout", f"took longer than {CPU_SHARE * limit_seconds:.1f} s", None, None])
         else:
             how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit {os.WEXITSTATUS(status)}"
@@ -54,8 +59,8 @@ def _grade_lines(out: io.FileIO, limit_seconds: float, limit_bytes: int) -> None
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for line in iter(_read_line, b""):
-        region, gold, form, finish = json.loads(line)
-        signal.setitimer(signal.ITIMER_REAL, limit_seconds)
+        region, gold, form, finish, patience = json.loads(line)
+        signal.setitimer(signal.ITIMER_REAL, patience * limit_seconds)
         signal.setitimer(signal.ITIMER_PROF, CPU_SHARE * limit_seconds)
         try:
             v = grade_region(region, gold, form, finish)

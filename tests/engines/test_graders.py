@@ -47,7 +47,8 @@ def test_pathological_answers_cost_little_and_never_pass(answer: str) -> None:
         began = time.perf_counter()
         verdict = _grade(pool, answer, "7")
         assert not verdict.correct
-        assert time.perf_counter() - began < 4  # 2 s of its own; the machine may be busy
+        busy = os.getloadavg()[0] > (os.cpu_count() or 1)
+        assert time.perf_counter() - began < (60 if busy else 4)  # 2 s of its own; a starved item is tried again
         assert pool.grade(SYMBOLIC[1:2])[0].correct
 
 

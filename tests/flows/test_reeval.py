@@ -138,7 +138,9 @@ def test_an_open_note_keeps_its_first_night(tmp_path: Path) -> None:
     assert later.since == "2026-02-01", "a note that was closed opens anew"
 
 
-@pytest.mark.parametrize("pin", ["training-xyz@1", "training-1111111111111111@0", "rollouts-1111111111111111@3", "../x"])
+@pytest.mark.parametrize(
+    "pin", ["training-xyz@1", "training-1111111111111111@0", "rollouts-1111111111111111@3", "../x"]
+)
 def test_a_pin_that_is_none_is_refused(store: Store, pin: str) -> None:
     with pytest.raises(UserError, match="write training-<16 hex digits>@<step>"):
         list(kept_adapters(STUDY, store, (pin,)))

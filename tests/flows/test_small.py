@@ -8,9 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from storage.store import Store
+from tasks.engines.encoders import SentenceEncoder
 from tests.mini import REPO, environment
 
 TOKENS = 40
@@ -62,5 +64,15 @@ def test_every_stage_on_real_problems_with_real_models(shared: Path, tmp_path: P
         "report",
     }
     assert store.read(store.refs("pool")[0]).num_rows == 10
-    assert len(store.read(store.refs("embeddings")[0])["embedding"][0].as_py()) == 768
     assert {row["step"] for ref in store.refs("training") for row in store.read(ref).to_pylist()} == {1}
+
+
+def test_real_mpnet_sees_what_it_should(shared: Path) -> None:
+    encoder = SentenceEncoder(model_folder(shared, "mpnet"), name="all-mpnet-base-v2", max_tokens=384)
+    vectors, coverage = encoder.encode(
+        ["Seven apples and three pears.", "Three pears and seven apples.", "stop " * 1000]
+    )
+    assert vectors.shape == (3, 768)
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-5)
+    assert vectors[0] @ vectors[1] > 0.8 > vectors[0] @ vectors[2]
+    assert coverage.tolist()[:2] == [1.0, 1.0] and coverage[2] == pytest.approx(0.382)
