@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +19,6 @@ from tasks.engines.quiet import quiet_libraries
 
 #: Padded tokens of one forward pass: what stays in a CPU's cache, what fills a GPU.
 BATCH_TOKENS = {"cpu": 2_048, "cuda": 131_072}
-
-
-@contextmanager
-def all_cores() -> Iterator[None]:
-    """An encoder is large enough to share out, also in a process whose sampler is told to use one thread."""
-    import torch
-
-    was = torch.get_num_threads()
-    torch.set_num_threads(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(was)
 
 
 class SentenceEncoder:
@@ -97,7 +83,7 @@ class SentenceEncoder:
         length_U = np.zeros(len(once), np.int64)
         length_U[index_N] = lengths_N + self.special
         out: np.ndarray | None = None
-        with torch.inference_mode(), all_cores():
+        with torch.inference_mode():
             for batch in length_batches(length_U, BATCH_TOKENS.get(self.model.device.type, 2_048)):
                 rows = self._forward([once[i] for i in batch])
                 if out is None:

@@ -11,6 +11,9 @@ SILENT = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     # threads that spin while they wait starve each other as soon as anything else runs: 6 times slower, measured
     "OMP_WAIT_POLICY": "PASSIVE",
+    # and a library that takes fewer threads on a busy machine sums in another order there
+    "MKL_DYNAMIC": "FALSE",
+    "OMP_DYNAMIC": "FALSE",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
     "TORCH_CPP_LOG_LEVEL": "ERROR",
