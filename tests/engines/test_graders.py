@@ -36,7 +36,12 @@ def _grade(graders: Graders, answer: str, gold: str) -> Verdict:
 
 def test_adversarial_suite(graders: Graders) -> None:
     outcomes = run_selftest(graders)
-    bad = [o for o in outcomes if o.false_positive or o.false_negative or o.other_verdict]
+    # a pathological answer may be found wrong before its time is up
+    bad = [
+        o
+        for o in outcomes
+        if o.false_positive or o.false_negative or (o.other_verdict and o.case.family != "pathological")
+    ]
     assert len(outcomes) > 1000
     assert [(o.case.family, o.case.completion[-60:], o.case.gold[:30], o.got) for o in bad] == []
 
