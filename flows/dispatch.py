@@ -49,21 +49,22 @@ def dispatch(deployment: str, works: Sequence[Work], tell: Callable[[str], None]
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
-        runs = {work: _attach(client, deployment, work, tell, parent) for work in works}
+        runs = [(work, _attach(client, deployment, work, tell, parent)) for work in works]
         trouble: dict[str, FlowRun] = {}
         while runs:
-            for work, run_id in list(runs.items()):
+            waiting = []
+            for work, run_id in runs:
                 run = client.read_flow_run(run_id)
                 if run.state is None or not run.state.is_final():
+                    waiting.append((work, run_id))
                     continue
-                del runs[work]
                 if run.state.is_crashed() and _tries(client, work) <= TRIES:
                     time.sleep(GRACE_SECONDS)
                     tell(f"{work.name}: its machine was lost, starting again")
-                    runs[work] = _attach(client, deployment, work, tell, parent)
+                    waiting.append((work, _attach(client, deployment, work, tell, parent)))
                 elif not run.state.is_completed():
                     trouble[work.name] = run
-            if runs:
+            if runs := waiting:
                 time.sleep(POLL_SECONDS)
     for name, run in trouble.items():
         assert run.state is not None

@@ -74,6 +74,8 @@ def wait_for(server: Server, run: str, *states: str, seconds: float = 300) -> di
     while time.monotonic() < until:
         if found["state"]["name"] in states:
             return found
+        if found["state"]["type"] in ("COMPLETED", "FAILED", "CANCELLED"):
+            break
         time.sleep(1)
         found = state_of(server, run)
     logs = "".join(p.read_text()[-1500:] for p in server.folder.glob("worker-*.log"))
