@@ -38,9 +38,12 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     return Study(root, made_up_study(root, problems=16, steps=4, hostile=True))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """A headless Chromium; tests that need it skip loudly without one."""
+    """A headless Chromium; tests that need it skip loudly without one.
+
+    Not for longer than this folder: while it is open an event loop runs in this thread, and `asyncio.run` refuses.
+    """
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
         if os.environ.get("VARBAND_REQUIRE_BROWSER"):
