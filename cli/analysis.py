@@ -87,8 +87,8 @@ def _show_replay(r: dict[str, Any]) -> None:
 @options.as_json
 def audit(root: Path, claims: Path | None, strict: bool, as_json: bool) -> None:
     """Recompute every claim on a store and lint the designs behind its figures."""
-    from flows.auditing import CLAIMS
     from flows.auditing import audit as run
+    from storage.claims import CLAIMS
     from storage.store import Store
 
     result = run(Store(root), claims or CLAIMS)

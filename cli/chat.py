@@ -60,7 +60,7 @@ def chat(problem: str | None, arm: str, adapter: str | None, step: int | None, m
 def _policy(root: Path, adapter: str | None, step: int | None, model: str | None
             ) -> tuple[BaseModel, Path, ServedAdapter | None, int]:  # fmt: skip
     """(base model, its folder, adapter to serve, LoRA rank). Errors: UserError if one is missing or does not fit."""
-    from flows.resolve import _model_folder, model_digest
+    from flows.resolve import model_folder, model_digest
     from storage.catalog import find
     from storage.errors import UserError
     from storage.store import Store
@@ -85,7 +85,7 @@ def _policy(root: Path, adapter: str | None, step: int | None, model: str | None
         raise UserError("--step says which adapter, so it needs --adapter")
     trained_on = (given.get("start") or {}).get("model") or {}
     name = model or trained_on.get("name") or "demo"
-    folder = Path(name) if Path(name).is_dir() else _model_folder(name)
+    folder = Path(name) if Path(name).is_dir() else model_folder(name)
     base = BaseModel(name=folder.name, sha256=model_digest(folder))
     if trained_on and trained_on["sha256"] != base.sha256:
         raise UserError(

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from storage.artifacts import Ref
 from storage.catalog import artifacts
+from storage.claims import CLAIMS, Claim, read_claims, recomputed
 from storage.errors import UserError
 from storage.store import DATA, Store
-from storage.views import Views, helper_tables, inputs_of, views
+from storage.views import helper_tables, inputs_of, views
 from tasks.audit import audit_designs
-from tasks.claims import Claim, check, read_claims
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Session, session
 
-CLAIMS = Path(__file__).resolve().parent.parent / "claims.toml"
 Row = dict[str, Any]
 
 
@@ -38,15 +36,7 @@ def _claims(store: Store, claims: list[Claim]) -> list[Row]:
         if store.has(ref):
             paths.setdefault(ref.kind, []).append(store.path(ref) / DATA)
     with views(paths, {"artifacts": artifacts(store.root)}) as asked:
-        return [check(c, set(paths), lambda name, p: _value(asked, name, p)).row() for c in claims]
-
-
-def _value(asked: Views, name: str, parameters: Mapping[str, object]) -> float | None:
-    table = asked.ask(name, dict(parameters))
-    if table.num_rows != 1:
-        return None
-    value = table["value"][0].as_py()
-    return None if value is None else float(value)
+        return [one.row() for one in recomputed(claims, set(paths), asked)]
 
 
 def _report(store: Store, ref: Ref) -> list[Row]:

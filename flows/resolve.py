@@ -102,7 +102,7 @@ def resolve(profile: Profile, *, model: Path | None, encoder: Path | None, data:
             pools: Sequence[Path] = ()) -> Study:  # fmt: skip
     """Find and name every input. Errors: UserError for whatever is missing or is not what it should be."""
     places: dict[str, Path] = {}
-    folder = model or _model_folder(profile.model)
+    folder = model or model_folder(profile.model)
     base = BaseModel(name=profile.model if model is None else folder.name, sha256=model_digest(folder))
     places[base.sha256] = folder
     sources = {"": () if profile.pool.synthetic and not pools else _sources(profile.pool.sources, data, pools, places)}
@@ -126,7 +126,7 @@ def _sources(
     return tuple(specs)
 
 
-def _model_folder(name: str) -> Path:
+def model_folder(name: str) -> Path:
     if name in SHIPPED:
         return SHIPPED[name]
     home = Path(os.environ.get("VARBAND_MODELS", REPO / "models"))

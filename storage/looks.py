@@ -125,11 +125,11 @@ def sources(root: Path, report: str, names: tuple[str, ...]) -> list[str]:
 
 
 @contextmanager
-def whole_store(root: Path) -> Iterator[Views]:
-    """Views by kind over every artifact, and `artifacts`."""
+def whole_store(root: Path) -> Iterator[tuple[Views, set[str]]]:
+    """Views by kind over every artifact, and `artifacts`; and which kinds there are."""
     store = Store(root)
     paths: dict[str, list[Path]] = {}
     for ref in store.refs():
         paths.setdefault(ref.kind, []).append(store.path(ref) / DATA)
     with views(paths, {"artifacts": artifacts(root)}, threads=4) as asked:
-        yield asked
+        yield asked, set(paths)

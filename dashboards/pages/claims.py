@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,8 @@ import pyarrow as pa
 import streamlit as st
 
 from dashboards.pages.parts import figure, root, table
-from storage.errors import UserError
+from storage.claims import CLAIMS, read_claims, recomputed
 from storage.looks import Stamp, stamp, whole_store
-
-CLAIMS = Path(__file__).resolve().parents[2] / "claims.toml"
-WORDS = {True: "holds", False: "off"}
 
 
 def page() -> None:
@@ -36,24 +32,13 @@ def page() -> None:
 @st.cache_data(max_entries=8)
 def _claims(where: str, at: Stamp) -> tuple[list[dict[str, Any]], int]:
     """(checked claims, how many this store cannot answer); asked again only when the store has changed."""
-    rows: list[dict[str, Any]] = []
-    unknown = 0
-    claims = tomllib.loads(CLAIMS.read_text())["claim"]
-    with whole_store(Path(where)) as asked:
-        for claim in claims:
-            found = None
-            if "query" in claim:
-                try:
-                    answer = asked.ask(claim["query"], claim.get("parameters", {}))
-                    found = answer["value"][0].as_py() if answer.num_rows == 1 else None
-                except UserError:  # the store has none of the kinds that it reads
-                    found = None
-            if found is None:
-                unknown += 1
-                continue
-            off = float(found) - claim["printed"]
-            near = off < 0 if claim.get("below") else abs(off) <= claim.get("tolerance", 0.0) + 1e-9
-            rows.append({"status": WORDS[near], "claim": claim["text"], "printed": float(claim["printed"]),
-                         "found": float(found), "off_by": off, "where": claim["where"],
-                         "query": claim["query"]})  # fmt: skip
-    return sorted(rows, key=lambda row: row["status"] != "off"), unknown
+    with whole_store(Path(where)) as (asked, kinds):
+        checked = recomputed(read_claims(CLAIMS), kinds, asked)
+    known = [one for one in checked if one.status != "unknown"]
+    rows = [
+        {"status": c.status, "claim": c.claim.text, "printed": float(c.claim.printed), "found": c.found,
+         "off_by": None if c.found is None else c.found - c.claim.printed, "where": c.claim.where,
+         "query": c.claim.query}
+        for c in sorted(known, key=lambda c: c.status != "off")
+    ]  # fmt: skip
+    return rows, len(checked) - len(known)

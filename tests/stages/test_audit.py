@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from flows.auditing import CLAIMS, audit
+from flows.auditing import audit
+from storage.claims import CLAIMS, Claim, check, needs, read_claims
 from storage.errors import UserError
 from storage.manifest import Recipe
 from storage.provenance import provenance
 from storage.store import Payload, Store
 from tasks.analysis.lints import findings_of, lints
-from tasks.claims import Claim, check, needs, read_claims
 from tasks.domain.designs import TABLES, rows_as
 from tasks.stage import Ref
 
