@@ -14,7 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from flows.profiles import PROFILES, Profile
+from flows.matrix import PROFILES
+from flows.profiles import Profile
 from storage.errors import UserError
 from storage.fingerprint import file_digest
 from tasks.domain.arms import ARMS
