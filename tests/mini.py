@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 REPO = Path(__file__).resolve().parents[1]
+#: The user's shell. Libraries that tests import in this process add to its environment what no shell has.
+SHELL = dict(os.environ)
 SETTINGS = (
     "pool.synthetic=16", "pool.heldout_per_source=4", "training.steps=4", "training.eval_every=2",
     "training.groups_per_step=4", "screening.group_size=4", "evaluation.group_size=2", "final.group_size=4",
@@ -35,7 +37,7 @@ def command(root: Path, *more: str, verb: str = "run") -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "DO_NOT_TRACK": "1", "PYTHONHASHSEED": "random"}
+    return {**SHELL, "DO_NOT_TRACK": "1", "PYTHONHASHSEED": "random"}
 
 
 def start(root: Path, *more: str) -> subprocess.Popen[str]:

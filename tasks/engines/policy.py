@@ -16,7 +16,7 @@ from tasks.engines.fusion import compile_layers, fuse
 from tasks.engines.logprobs import token_logprobs
 from tasks.engines.lora import Lora
 from tasks.engines.memory import keep_freed_memory
-from tasks.engines.quiet import quiet_libraries
+from tasks.engines.quiet import quiet_libraries, settle_threads
 
 if TYPE_CHECKING:
     import torch
@@ -53,6 +53,7 @@ class Policy:
         import torch
         from transformers import AutoModelForCausalLM
 
+        settle_threads()
         attention.register()
         self.device = _device(execution.device)
         parallel.join(self.device.type)

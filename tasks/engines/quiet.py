@@ -35,3 +35,12 @@ def quiet_libraries(threads: int | None = None) -> None:
         os.environ.setdefault(name, value)
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"vllm\.")
     warnings.filterwarnings("ignore", category=DeprecationWarning)
+
+
+def settle_threads() -> None:
+    """Once torch may be imported: an OpenMP that was loaded before us read the environment before we set it, and the
+    number of threads decides the last bits of a sum."""
+    import torch
+
+    if wanted := os.environ.get("OMP_NUM_THREADS", "").split(",")[0]:
+        torch.set_num_threads(int(wanted))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from storage.errors import UserError
 from tasks.engines.protocols import Embedder, Generator
-from tasks.engines.quiet import quiet_libraries
+from tasks.engines.quiet import quiet_libraries, settle_threads
 
 T = TypeVar("T")
 
@@ -73,6 +73,8 @@ class Toolbox:
         engine = engine_name(self.hardware.engine)
 
         def make() -> Generator:
+            if engine != "openai":
+                settle_threads()
             if engine == "vllm":
                 from tasks.engines.vllm import VllmGenerator
 
@@ -96,6 +98,7 @@ class Toolbox:
         def make() -> Embedder:
             from tasks.engines.encoders import SentenceEncoder
 
+            settle_threads()
             return SentenceEncoder(self.place(weights_sha256, f"the encoder {name}"), name=name, max_tokens=max_tokens)
 
         return self._once(("embedder", name, weights_sha256), make)
