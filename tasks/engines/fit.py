@@ -43,25 +43,35 @@ def weights_bytes(base: Path) -> int:
     return sum(f.stat().st_size for f in base.glob("*.safetensors"))
 
 
+def num_experts(config: dict[str, Any]) -> int:
+    """Experts of a mixture, under either name that transformers gave them; 0 for a dense model."""
+    return config.get("num_experts") or config.get("num_local_experts") or 0
+
+
 def lora_parameters(config: dict[str, Any], learner: LearnerConfig) -> int:
-    """LoRA parameters of the targeted dense layers."""
-    hidden, inter = config["hidden_size"], config["intermediate_size"]
+    """LoRA parameters of the targeted layers; each expert of a mixture has its own."""
+    hidden, experts = config["hidden_size"], num_experts(config)
+    inter = config["moe_intermediate_size"] if experts else config["intermediate_size"]
     heads = config["num_attention_heads"]
     head = config.get("head_dim") or hidden // heads
     q, kv = heads * head, (config.get("num_key_value_heads") or heads) * head
+    mlp = (hidden + inter) * max(1, experts)
     sides = {"q_proj": hidden + q, "k_proj": hidden + kv, "v_proj": hidden + kv, "o_proj": q + hidden,
-             "gate_proj": hidden + inter, "up_proj": hidden + inter, "down_proj": inter + hidden}  # fmt: skip
+             "gate_proj": mlp, "up_proj": mlp, "down_proj": mlp}  # fmt: skip
     per_layer = sum(sides.get(t, 0) for t in learner.target_modules)
     return learner.lora_rank * per_layer * config["num_hidden_layers"]
 
 
 def activation_bytes(config: dict[str, Any], bytes_per_value: int, *, recompute: bool) -> int:
     """Kept for the backward pass per row of a pack. Counted per layer: 10 vectors as wide as the hidden state, 4 as the
-    queries (keys and values are repeated to their number of heads) and 4 as the MLP's inner width; with recomputation
-    one layer's worth and a hidden state per layer."""
+    queries (keys and values are repeated to their number of heads) and 4 as the MLP's inner width; in a mixture that
+    and 3 hidden states for each expert of a token. Recomputing: one layer's worth and a hidden state per layer."""
     hidden, heads = config["hidden_size"], config["num_attention_heads"]
     head = config.get("head_dim") or hidden // heads
-    layer = (10 * hidden + 4 * heads * head + 4 * config["intermediate_size"]) * bytes_per_value
+    mlp = 4 * config["intermediate_size"]
+    if num_experts(config):
+        mlp = config["num_experts_per_tok"] * (4 * config["moe_intermediate_size"] + 3 * hidden)
+    layer = (10 * hidden + 4 * heads * head + mlp) * bytes_per_value
     layers = config["num_hidden_layers"]
     return layer + layers * hidden * bytes_per_value if recompute else layer * layers
 

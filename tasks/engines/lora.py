@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from storage.errors import UserError
+from tasks.engines.experts import EXPERT_PROJECTIONS, check_rank, expert_layers, expert_module, expert_shapes
 
 if TYPE_CHECKING:
     import torch
@@ -76,8 +77,21 @@ def _module(linear: nn.Linear, a: Tensor, b: Tensor, scale: float) -> nn.Module:
     return LoraModule()
 
 
+def _put(model: nn.Module, name: str, module: nn.Module) -> None:
+    parent, _, leaf = name.rpartition(".")
+    setattr(model.get_submodule(parent), leaf, module)
+
+
+def _stacked(views: dict[str, Tensor], first: str, experts: int) -> tuple[Tensor, Tensor]:
+    """(A, B) of all experts as 3-D views; those of the first one say where they begin."""
+    a, b = views[f"{first}.lora_A.weight"], views[f"{first}.lora_B.weight"]
+    return a.as_strided((experts, *a.shape), (a.numel(), a.shape[1], 1)), b.as_strided(
+        (experts, *b.shape), (b.numel(), b.shape[1], 1)
+    )
+
+
 class Lora:
-    """LoRA of a model's linear layers.
+    """LoRA of a model's linear layers, and of its experts where it has any.
 
     master: float32, all matrices end to end. work, work_grad: the same in the compute type (the master itself where
     that is float32). grad: float32, where the gradients of a step's packs are summed.
@@ -89,14 +103,23 @@ class Lora:
         self.rank, self.alpha, self.targets = rank, alpha, tuple(targets)
         linears = {n: m for n, m in model.named_modules()
                    if isinstance(m, torch.nn.Linear) and n.rsplit(".", 1)[-1] in targets}  # fmt: skip
-        missing = sorted(set(targets) - {n.rsplit(".", 1)[-1] for n in linears})
-        if missing:
+        experts = expert_layers(model, targets)
+        found = {n.rsplit(".", 1)[-1] for n in linears} | set(EXPERT_PROJECTIONS if experts else ())
+        if missing := sorted(set(targets) - found):
             raise UserError(f"learner: the base model has no linear layer named {', '.join(missing)} to adapt")
-        first = next(iter(linears.values())).weight
+        first = next(model.parameters())
+        if experts:
+            check_rank(rank, first.device.type)
         self.shapes: dict[str, tuple[int, int]] = {}
         for name, linear in linears.items():
             self.shapes[f"{name}.lora_A.weight"] = (rank, linear.in_features)
             self.shapes[f"{name}.lora_B.weight"] = (linear.out_features, rank)
+        for name, layer in experts.items():
+            for projection in (p for p in EXPERT_PROJECTIONS if p in targets):
+                # all experts' A, then all their B: each a 3-D view
+                for matrix, shape in zip("AB", expert_shapes(layer, projection, rank), strict=True):
+                    for expert in range(layer.num_experts):
+                        self.shapes[f"{name}.{expert}.{projection}.lora_{matrix}.weight"] = shape
         size = sum(rows * columns for rows, columns in self.shapes.values())
         self.master = torch.zeros(size, dtype=torch.float32, device=first.device)
         self.grad = torch.zeros_like(self.master)
@@ -108,8 +131,16 @@ class Lora:
             keys = f"{name}.lora_A.weight", f"{name}.lora_B.weight"
             module = _module(linear, views[keys[0]], views[keys[1]], alpha / rank)
             module.a.grad, module.b.grad = grads[keys[0]], grads[keys[1]]  # type: ignore[union-attr]
-            parent, _, leaf = name.rpartition(".")
-            setattr(model.get_submodule(parent), leaf, module)
+            _put(model, name, module)
+        for name, layer in experts.items():
+            work, work_grad = (
+                {p: _stacked(v, f"{name}.0.{p}", layer.num_experts) for p in EXPERT_PROJECTIONS if p in targets}
+                for v in (views, grads)
+            )
+            module = expert_module(layer, work, alpha / rank)
+            for projection, (grad_a, grad_b) in work_grad.items():
+                module.a[projection].grad, module.b[projection].grad = grad_a, grad_b
+            _put(model, name, module)
         for name, view in self.views(self.master).items():
             if name.endswith("lora_A.weight"):
                 view.copy_(torch.from_numpy(_initial(seed, name, tuple(view.shape))))

