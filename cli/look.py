@@ -100,6 +100,7 @@ def serve(port: int, browse: bool, root: Path) -> None:
     settings = {
         "server.address": "127.0.0.1", "server.port": port, "server.headless": str(not browse).lower(),
         "server.fileWatcherType": "none", "browser.gatherUsageStats": "false", "client.toolbarMode": "minimal",
+        "client.showErrorLinks": "false",
         "theme.primaryColor": "#0072B2",
     }  # fmt: skip
     words = [f"--{name}={value}" for name, value in settings.items()]

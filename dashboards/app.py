@@ -39,6 +39,7 @@ def main() -> None:
         st.Page(page, title=title, url_path=name, default=name == "overview") for name, (title, page) in PAGES.items()
     ]
     here = st.navigation(pages)
+    st.html("<style>.stMainBlockContainer{padding:3.2rem 2.5rem 4rem}</style>")
     st.sidebar.caption(f"store `{root()}`")
     choose_run()
     st.title(here.title)

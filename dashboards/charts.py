@@ -28,21 +28,28 @@ def lines(
     rows: pa.Table, x: str, y: str, arms: Sequence[str], *, share: bool = False, log_x: bool = False,
     dash: str | None = None, titles: tuple[str, str] | None = None,
 ) -> Spec:  # fmt: skip
-    """One line per arm (and per value of `dash`); `<y>_low` and `<y>_high`, where they are columns, shade it."""
+    """One line per arm (and per value of `dash`); `<y>_low` and `<y>_high`, where they are columns, shade it.
+
+    arms: all of a run's: one without rows here keeps its colour. `dash` of a single value is not drawn.
+    """
+    present = set(rows["arm"].to_pylist())
+    looks = [look for look in zip(arms, COLOURS, SHAPES, strict=False) if look[0] in present]
+    names, colours, shapes = ([look[i] for look in looks] for i in range(3))
+    if dash and len(set(rows[dash].to_pylist())) < 2:
+        dash = None
     x_title, y_title = titles or (x.replace("_", " "), y.replace("_", " "))
     number_format: Spec = {"axis": {"format": "%"}} if share else {}
-    n = len(arms)
     log_scale: Spec = {"scale": {"type": "log", "base": 2}} if log_x else {}
     encoding: Spec = {
         "x": _field(x, title=x_title, axis=_ticks(rows, x, log_x), **log_scale),
         "y": _field(y, title=y_title, **number_format),
         "color": _field("arm", "nominal", title=None, legend={"symbolOpacity": 1},
-                        scale={"domain": list(arms), "range": list(COLOURS[:n])}),
+                        scale={"domain": names, "range": colours}),
     }  # fmt: skip
     dashed: Spec = {"strokeDash": _field(dash, "nominal", title=dash)} if dash else {}
     if dash:
         encoding["detail"] = _field(dash, "nominal")
-    shape = _field("arm", "nominal", title=None, scale={"domain": list(arms), "range": list(SHAPES[:n])})
+    shape = _field("arm", "nominal", title=None, scale={"domain": names, "range": shapes})
     tips = [_field(name, "nominal") for name in ("arm", dash) if name] + [_field(x), _field(y)]
     layer: list[Spec] = []
     if f"{y}_low" in rows.column_names:

@@ -35,7 +35,7 @@ class Report:
 
     @property
     def label(self) -> str:
-        return f"{self.profile} · {self.created[:16].replace('T', ' ')} · {self.ref.rpartition('-')[2][:8]}"
+        return f"{self.profile} · {self.created[:16].replace('T', ' ')} · {self.ref.rpartition('-')[2][:6]}"
 
 
 def stamp(root: Path) -> Stamp:

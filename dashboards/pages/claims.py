@@ -9,12 +9,14 @@ import pyarrow as pa
 import streamlit as st
 
 from dashboards.pages.parts import figure, root, table
+from dashboards.text import literal
 from storage.claims import CLAIMS, read_claims, recomputed
 from storage.looks import Stamp, stamp, whole_store
 
 
 def page() -> None:
-    figure("Findings about the design", "report_audit", ("audit",), empty="No finding: every design check passed.")
+    figure("Findings about the design", "report_audit", ("audit",), empty="No finding: every design check passed.",
+           write=_findings)  # fmt: skip
     st.subheader("Printed figures, recomputed", anchor="claims")
     if not CLAIMS.exists():
         st.info("No claims.toml beside this installation; `varband audit --claims FILE` checks one.")
@@ -26,7 +28,18 @@ def page() -> None:
         )
         table(pa.Table.from_pylist(rows))
     if unknown:
-        st.caption(f"{unknown} figures of the published study cannot be recomputed from this store.")
+        st.caption(
+            f"{unknown} figures of the published study cannot be recomputed from this store;"
+            " `varband replay DIR` imports its files."
+        )
+
+
+def _findings(rows: pa.Table) -> None:
+    """Sentences: a table would cut them off."""
+    for row in rows.to_pylist():
+        with st.container(border=True):
+            st.markdown(f":orange-badge[{literal(row['code'])}] {literal(row['what'])}")
+            st.caption(f"{literal(row['matter'])}  \n{literal(row['place'])} · query `{row['query']}`")
 
 
 @st.cache_data(max_entries=8)

@@ -12,6 +12,8 @@ from storage.spending import spending_by_arm
 from storage.sql import named, query
 
 REFRESH_SECONDS = 5
+#: Artifacts that are drawn at their own size: stretched over the page they would be huge.
+FEW = 8
 
 
 def page() -> None:
@@ -31,8 +33,7 @@ def _runs() -> None:
     if runs.num_rows == 0:
         st.caption("No run has been recorded beside this store.")
     else:
-        table(query("select id, profile, state, why, at, stages_done, stages, tokens, gpu_hours, usd, started, report"
-                    " from runs order by started desc", runs=runs))  # fmt: skip
+        table(query(named("app_runs"), runs=runs))
 
 
 def _dag(report: str) -> None:
@@ -41,8 +42,8 @@ def _dag(report: str) -> None:
     made_by = {run.report: run.started for run in all_runs(root())}.get(report)
     states = {row["ref"]: state_of(row["created"], made_by) for row in rows.to_pylist()}
     size = sum(rows["bytes"].to_pylist()) / 1e6
-    st.caption(f"{told(list(states.values()))} · {sum(rows['seconds'].to_pylist()):,.0f} s, {size:,.1f} MB")
-    st.graphviz_chart(_drawn(report, tuple(states.items())), width="stretch")
+    st.caption(f"{told(list(states.values()))} · {sum(rows['seconds'].to_pylist()):,.0f} s, {size:,.3g} MB")
+    st.graphviz_chart(_drawn(report, tuple(states.items())), width="content" if len(states) < FEW else "stretch")
     with st.expander("Artifacts"):
         table(rows)
 
@@ -55,9 +56,9 @@ def _drawn(report: str, states: tuple[tuple[str, str], ...]) -> str:
 
 def _spending(report: str) -> None:
     run = next((run.id for run in all_runs(root()) if run.report == report), None)
-    st.subheader("Spending", anchor="spending")
     spent = spending_by_arm(root(), run) if run else None
     if spent is not None and spent.num_rows:
+        st.subheader("Spending", anchor="spending")
         table(spent)
     else:
-        figure("By purpose", "report_spending", ("screenings", "evaluations", "final", "trainings"))
+        figure("Spending", "report_spending", ("screenings", "evaluations", "final", "trainings"))

@@ -58,8 +58,10 @@ def rows_of(query: str, parameters: dict[str, object] | None = None, other: str 
 def figure(
     title: str, query: str, inputs: tuple[str, ...], chart: Callable[[pa.Table], Spec | None] | None = None,
     *, caption: str = "", empty: str = "Nothing was measured here in this run.",
+    write: Callable[[pa.Table], None] | None = None,
 ) -> None:  # fmt: skip
-    """A chart over its table, with the query and the artifacts that it came from."""
+    """A chart over its table, with the query and the artifacts that it came from. write: what shows the rows where a
+    table would not do."""
     report = chosen()
     if report is None:
         return
@@ -68,7 +70,7 @@ def figure(
         st.caption(caption)
     refs = sources(root(), report.ref, inputs)
     if not refs:
-        st.info(f"{empty} (no {' and no '.join(inputs)})")
+        st.info(f"{empty} It is made from {', '.join(inputs)}, and this run holds none.")
         return
     rows = rows_of(query)
     if rows is None:
@@ -82,18 +84,50 @@ def figure(
             with st.expander("Its numbers"):
                 table(rows)
         else:
-            table(rows)
+            (write or table)(rows)
     more = f" and {len(refs) - 4} more" if len(refs) > 4 else ""
     st.caption(f"query `{query}` of {', '.join(f'`{ref}`' for ref in refs[:4])}{more}")
 
 
 def table(rows: pa.Table) -> None:
-    """A table without the columns that hold nothing; shares in percent."""
-    kept = [name for name in rows.column_names if rows[name].null_count < rows.num_rows]
-    shares = {name: st.column_config.NumberColumn(format="percent") for name in kept if is_share(name)}
-    small = {name: st.column_config.NumberColumn(format="%.2g") for name in kept if is_p_value(name)}
-    config: dict[str, Any] = {"seed": st.column_config.NumberColumn(format="%d"), **shares, **small}
-    st.dataframe(rows.select(kept), hide_index=True, width="stretch", column_config=config)
+    """A table without the columns that hold nothing; shares in percent, both ends of an interval in one cell."""
+    kept = with_intervals(rows.select([n for n in rows.column_names if rows[n].null_count < rows.num_rows]))
+    number = st.column_config.NumberColumn
+    config: dict[str, Any] = {}
+    for field in kept.schema:
+        if is_share(field.name) and not pa.types.is_string(field.type):
+            config[field.name] = number(format="percent")
+        elif is_p_value(field.name):
+            config[field.name] = number(format="%.2g")
+        elif field.name in ("seed", "step", "other_step"):
+            config[field.name] = number(format="%d")
+        elif pa.types.is_integer(field.type):
+            config[field.name] = number(format="localized")
+    st.dataframe(kept, hide_index=True, width="stretch", column_config=config, placeholder="–")
+
+
+def with_intervals(rows: pa.Table) -> pa.Table:
+    """`x_low` and `x_high` become one column of text, `x_interval`, after `x`.
+
+    >>> with_intervals(pa.table({"gain": [0.25], "gain_low": [0.1], "gain_high": [0.4]})).to_pylist()
+    [{'gain': 0.25, 'gain_interval': '10.0 – 40.0 %'}]
+    """
+    shown: dict[str, Any] = {}
+    for name in rows.column_names:
+        base = name.removesuffix("_low").removesuffix("_high")
+        if base == name or not {base, f"{base}_low", f"{base}_high"} <= set(rows.column_names):
+            shown[name] = rows[name]
+        elif name.endswith("_low"):
+            ends = zip(rows[name].to_pylist(), rows[f"{base}_high"].to_pylist(), strict=True)
+            shown[f"{base}_interval"] = pa.array([_interval(low, high, is_share(base)) for low, high in ends])
+    return pa.table(shown)
+
+
+def _interval(low: float | None, high: float | None, share: bool) -> str | None:
+    if low is None or high is None:
+        return None
+    low, high = low + 0.0, high + 0.0  # no negative zero
+    return f"{100 * low:.1f} – {100 * high:.1f} %" if share else f"{low:.3g} – {high:.3g}"
 
 
 def is_p_value(name: str) -> bool:

@@ -8,10 +8,11 @@ from typing import Any
 
 import streamlit as st
 
-from dashboards.pages.parts import chosen, remember, rows_of
+from dashboards.pages.parts import chosen, remember, root, rows_of
 from dashboards.text import MOST, formula, literal, marked
+from storage.looks import sources
 
-SETS = {"final": "before and after training", "screenings": "screening", "evaluations": "held-out curve"}
+SETS = {"final": "before and after", "screenings": "screening", "evaluations": "held-out curve"}
 VERDICTS = ("correct", "wrong", "no_answer", "ambiguous", "timeout", "ungradable")
 BANDS = ("all_zero", "variance", "all_one")
 COLOURS = {"correct": "green", "wrong": "red"}
@@ -23,6 +24,12 @@ def page() -> None:
     if report is None:
         return
     kind, filters = _filters(report.arms)
+    if not sources(root(), report.ref, (kind,)):
+        st.info(
+            f"This run holds no rollouts of {SETS[kind]}; an imported study has none at all, and `varband gallery"
+            " transcripts.json` shows the ones that it printed."
+        )
+        return
     found = rows_of(f"app_problems_{kind}", filters)
     if found is None:
         return
@@ -56,8 +63,8 @@ def _text(value: object) -> str | None:
 
 def _filters(arms: tuple[str, ...]) -> tuple[str, dict[str, object]]:
     """What the address says, changed by what is picked."""
-    sources = rows_of("app_sources")
-    names = [] if sources is None else sources["source"].to_pylist()
+    known = rows_of("app_sources")
+    names = [] if known is None else known["source"].to_pylist()
     kinds = list(SETS)
     columns = st.columns([1.4, 1, 1, 1, 1, 1.4])
     kind = columns[0].selectbox(
