@@ -13,7 +13,7 @@ from tasks.domain.arms import ARMS
 from tasks.domain.policies import Policy
 from tasks.embedding import EncoderSpec, embed_traces
 from tasks.pool import PoolPolicy, build_pool
-from tasks.sampling import sample_rollouts
+from tasks.sampling import sample_rollouts, screen_adaptively
 from tasks.splits import split_pool
 from tasks.training import train_adapter
 
@@ -25,14 +25,23 @@ class Problems:
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """One policy on the held-out problems. `deep`: with as many rollouts as the asymptote asks for."""
+
+    rollouts: Ref
+    embeddings: Ref
+    diversity: Ref
+    deep: Ref | None
+
+
+@dataclass(frozen=True, slots=True)
 class Trained:
-    """One arm under one seed. `curve`: held-out rollouts at every evaluated step; `after`: at the last, with more."""
+    """One arm under one seed. `curve`: held-out rollouts at every evaluated step; `end`: the last one measured."""
 
     seed: int
     training: Ref
     curve: tuple[Ref, ...]
-    after: Ref
-    diversity: Ref
+    end: Measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +49,12 @@ class ArmArtifacts:
     arm: str
     screening: Ref
     bands: Ref
-    before: Ref
-    diversity: Ref
+    start: Measured
     trained: tuple[Trained, ...]
+
+    @property
+    def measured(self) -> tuple[Measured, ...]:
+        return (self.start, *(t.end for t in self.trained))
 
 
 def problems(study: Study, lesson: str = "") -> Problems:
@@ -68,18 +80,17 @@ def run_arm(study: Study, arm: str) -> ArmArtifacts:
     at = problems(study)
     start = _start(study, arm)
     screening, bands = _screened(study, at, start)
-    before = _evaluated(study, at, start, final=True)
-    diversity = _diversity(study, before, start.policy)
+    before = _measured(study, at, start)
     trained = []
     for seed in p.seeds if p.training.steps else ():
         training = _training(study, at, spec.trained_as, seed)
         curve = []
         for step in evaluated_steps(study):
-            curve.append(_evaluated(study, at, start.after(training, step, seed) if step else start))
+            policy = start.after(training, step, seed) if step else start
+            curve.append(_evaluated(study, at, policy, p.evaluation.group_size))
         last = start.after(training, p.training.steps, seed)
-        after = _evaluated(study, at, last, final=True)
-        trained.append(Trained(seed, training, tuple(curve), after, _diversity(study, after, last.policy)))
-    return ArmArtifacts(arm, screening, bands, before, diversity, tuple(trained))
+        trained.append(Trained(seed, training, tuple(curve), _measured(study, at, last)))
+    return ArmArtifacts(arm, screening, bands, before, tuple(trained))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +123,8 @@ def _start(study: Study, arm: str) -> Start:
 
 def _screened(study: Study, at: Problems, start: Start) -> tuple[Ref, Ref]:
     draw, arm = study.profile.screening, start.policy.arm
-    screening = sample_rollouts.titled(f"screen {arm}")(
+    sample = screen_adaptively if draw.adaptive else sample_rollouts
+    screening = sample.titled(f"screen {arm}")(
         at.pool, at.splits, start.policy, draw.sampling, draw.group_size, training=start.training,
         lora_rank=study.profile.training.lora_rank,
     )  # fmt: skip
@@ -129,16 +141,20 @@ def _training(study: Study, at: Problems, arm: str, seed: int) -> Ref:
     )  # fmt: skip
 
 
-def _evaluated(study: Study, at: Problems, start: Start, *, final: bool = False) -> Ref:
+def _evaluated(study: Study, at: Problems, start: Start, group_size: int, *, final: bool = False) -> Ref:
     draw, policy = study.profile.final if final else study.profile.evaluation, start.policy
     return sample_rollouts.titled(f"evaluate {policy.arm} at step {policy.step}")(
-        at.pool, at.splits, policy, draw.sampling, draw.group_size, split="heldout", training=start.training,
+        at.pool, at.splits, policy, draw.sampling, group_size, split="heldout", training=start.training,
         lora_rank=study.profile.training.lora_rank,
     )  # fmt: skip
 
 
-def _diversity(study: Study, rollouts: Ref, policy: Policy) -> Ref:
-    e = study.profile.encoder
-    encoder = EncoderSpec(e.name, study.encoder_sha256, e.max_tokens, e.window)
-    where = f"{policy.arm} at step {policy.step}"
-    return measure_diversity.titled(f"diversity {where}")(embed_traces.titled(f"embed {where}")(rollouts, encoder))
+def _measured(study: Study, at: Problems, start: Start) -> Measured:
+    p, e = study.profile, study.profile.encoder
+    rollouts = _evaluated(study, at, start, p.final.group_size, final=True)
+    where = f"{start.policy.arm} at step {start.policy.step}"
+    encoder = EncoderSpec(e.name, study.encoder_sha256, e.max_tokens, e.windows)
+    embeddings = embed_traces.titled(f"embed {where}")(rollouts, encoder)
+    diversity = measure_diversity.titled(f"diversity {where}")(embeddings)
+    deep = _evaluated(study, at, start, p.asymptote, final=True) if p.asymptote else None
+    return Measured(rollouts, embeddings, diversity, deep)

@@ -8,12 +8,13 @@ from storage.artifacts import Ref
 from tasks.audit import audit_designs
 from tasks.bands import cross_bands
 from tasks.curves import training_curves
-from tasks.diversity import compare_diversity, measure_answers
+from tasks.diversity import compare_diversity, measure_answers, measure_ceilings
 from tasks.hard import find_hard_problems
-from tasks.passk import contrast_pass_at_k, estimate_pass_at_k
+from tasks.passk import contrast_pass_at_k, estimate_pass_at_k, follow_to_the_end
 from tasks.report import render_report
 from tasks.stage import grouped
 from tasks.tokens import measure_tokens
+from tasks.votes import measure_votes
 
 QUESTION = (
     "Does a reasoning scaffold – a panel of experts debating, against a private <think> monologue – widen what one"
@@ -30,19 +31,24 @@ def experiment(study: Study) -> Ref:
     screenings = tuple(arm.screening for arm in arms)
     trainings = tuple(dict.fromkeys(t.training for arm in arms for t in arm.trained))
     curve = tuple(dict.fromkeys(ref for arm in arms for t in arm.trained for ref in t.curve))
-    final = tuple(ref for arm in arms for ref in (arm.before, *(t.after for t in arm.trained)))
-    diversities = tuple(ref for arm in arms for ref in (arm.diversity, *(t.diversity for t in arm.trained)))
+    measured = tuple(m for arm in arms for m in arm.measured)
+    final = tuple(m.rollouts for m in measured)
+    diversities = tuple(m.diversity for m in measured)
+    deep = tuple(m.deep for m in measured if m.deep is not None)
     crosstab = cross_bands(bands, p.training.group_size)
     curves = training_curves(trainings, curve, at.pool, at.splits)
     compared = compare_diversity(diversities)
     passk = estimate_pass_at_k(final, p.passk.ks, p.passk.draws, p.passk.seed)
     contrasts = contrast_pass_at_k(final, p.passk.ks, p.passk.draws, p.passk.seed)
     answers = tuple(measure_answers(ref) for ref in final)
+    votes = measure_votes(final, p.passk.ks)
+    ceilings = measure_ceilings(tuple(m.embeddings for m in measured))
+    asymptotes = follow_to_the_end(deep, p.passk.draws, p.passk.seed) if deep else None
     tokens = measure_tokens(final)
     hard = find_hard_problems(final)
     audit = audit_designs(at.pool, at.splits, screenings, trainings, final, diversities)
     return render_report(
         p.name, p.purpose, QUESTION, study.model.name, p.arms, at.pool, at.splits, screenings, bands, crosstab,
         trainings, curve, curves, diversities, compared, passk, tokens, hard, final, audit,
-        contrasts, answers,
+        contrasts, answers, votes, ceilings, asymptotes,
     )  # fmt: skip

@@ -21,12 +21,21 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Screening(Draw):
+    """adaptive: leave a problem once a correct and a wrong rollout of it were seen. Its band is the one that the
+    whole group has; only fewer rollouts are paid for."""
+
+    adaptive: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Encoder:
-    """The sentence encoder of the diversity figures. `window`: which tokens of a trace it is shown."""
+    """The sentence encoder of the diversity figures. `windows`: parts of a trace that it is shown beside the whole,
+    of which it reads the first `max_tokens`; head2000chars is the published opening window."""
 
     name: str = "all-mpnet-base-v2"
     max_tokens: int = 384
-    window: str = "whole"
+    windows: tuple[str, ...] = ("first256", "middle256", "last256", "head2000chars")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +79,8 @@ class Profile:
     """One complete study, by name.
 
     train_on: `variance`, the arm's own variance band; or `all`, for a model too weak to have one.
+    asymptote: rollouts of each held-out problem, before training and after, by which pass@k is followed to its end
+    (64, 128); what the ledger holds of them is reused. 0: not asked.
     """
 
     name: str
@@ -80,11 +91,12 @@ class Profile:
     seeds: tuple[int, ...] = (0,)
     train_on: str = "variance"
     lessons: tuple[Lesson, ...] = ()
-    screening: Draw
+    screening: Screening
     rollouts: Sampling
     training: LearnerConfig
     evaluation: Draw
     final: Draw
+    asymptote: int = 0
     encoder: Encoder = field(default_factory=Encoder)
     passk: PassK = field(default_factory=PassK)
     hardware: Hardware = field(default_factory=Hardware)
@@ -98,12 +110,12 @@ DEMO = Profile(
     pool=Pool(synthetic=50, seed=7),
     model="demo",
     arms=("panel", "thinking"),
-    screening=Draw(sampling=Sampling(max_tokens=128, seed=1), group_size=8),
+    screening=Screening(sampling=Sampling(max_tokens=128, seed=1), group_size=8),
     rollouts=Sampling(max_tokens=128, seed=2),
     training=LearnerConfig(steps=40, groups_per_step=8, group_size=8, learning_rate=2e-3, lora_rank=16, lora_alpha=16),
     evaluation=Draw(sampling=Sampling(max_tokens=128, seed=3), group_size=4),
     final=Draw(sampling=Sampling(max_tokens=128, seed=3), group_size=8),
-    encoder=Encoder(name="all-minilm-l6-v2", max_tokens=256),
+    encoder=Encoder(name="all-minilm-l6-v2", max_tokens=256, windows=("first16", "last16")),
     hardware=Hardware(max_model_len=512, max_num_seqs=128, wave=256, threads=1),
 )
 
@@ -114,7 +126,7 @@ SMALL = Profile(
     model="SmolLM2-135M-Instruct",
     arms=("panel", "thinking"),
     train_on="all",
-    screening=Draw(sampling=Sampling(max_tokens=256, seed=1), group_size=8),
+    screening=Screening(sampling=Sampling(max_tokens=256, seed=1), group_size=8),
     rollouts=Sampling(max_tokens=256, seed=2),
     training=LearnerConfig(steps=2, groups_per_step=2, group_size=8, learning_rate=1e-4, lora_rank=16, lora_alpha=16),
     evaluation=Draw(sampling=Sampling(max_tokens=256, seed=3), group_size=2),
@@ -139,7 +151,7 @@ QWEN_1_5B = Profile(
     model="Qwen2.5-Coder-1.5B-Instruct",
     arms=("panel", "thinking"),
     lessons=(GSM8K_LESSON,),
-    screening=Draw(sampling=Sampling(max_tokens=1024, seed=1), group_size=8),
+    screening=Screening(sampling=Sampling(max_tokens=1024, seed=1), group_size=8),
     rollouts=Sampling(max_tokens=1024, seed=2),
     training=LearnerConfig(steps=60, groups_per_step=8, group_size=16, learning_rate=5e-5, lora_rank=32, lora_alpha=32),
     evaluation=Draw(sampling=Sampling(max_tokens=1024, seed=3), group_size=2),
@@ -173,7 +185,7 @@ PAPER = replace(
         ),
         MATH_LESSON,
     ),
-    screening=Draw(sampling=Sampling(max_tokens=12_288, seed=1), group_size=8),
+    screening=Screening(sampling=Sampling(max_tokens=12_288, seed=1), group_size=8),
     rollouts=Sampling(max_tokens=12_288, seed=2),
     training=LearnerConfig(
         steps=100, groups_per_step=8, group_size=16, learning_rate=5e-6, lora_rank=32, lora_alpha=32, eval_every=10
@@ -183,5 +195,3 @@ PAPER = replace(
     passk=PassK(ks=(1, 2, 4, 8, 16)),
     hardware=replace(QWEN_1_5B.hardware, max_model_len=14_336, memory_fraction=0.6, tensor_parallel=2),
 )
-
-PROFILES = {p.name: p for p in (DEMO, SMALL, QWEN_1_5B, PAPER)}

@@ -85,7 +85,7 @@ def _read_as(old: object, text: str, whole: str) -> object:
     if isinstance(old, tuple) and (not old or isinstance(old[0], str)):
         return tuple(part.strip() for part in text.split(",") if part.strip())
     try:
-        value = ast.literal_eval(text)
+        value = ast.literal_eval(text.capitalize() if isinstance(old, bool) else text)
     except (ValueError, SyntaxError):
         raise UserError(f"--set {whole}: '{text}' cannot be read; now it is {old!r}") from None
     if isinstance(old, tuple):

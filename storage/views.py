@@ -31,6 +31,22 @@ MAY_BE_EMPTY = {
         *(pa.field(name, pa.float64()) for name in ("answered", "entropy", "disagreement", "distinct", "distinct_of_4",
                                                     "distinct_wrong")),
     ]),
+    "votes": pa.schema([
+        *(pa.field(name, pa.string()) for name in ("metric", "arm", "source", "reason")),
+        *(pa.field(name, pa.int32()) for name in ("step", "k", "n")),
+        *(pa.field(name, pa.float64()) for name in ("estimate", "low", "high")),
+    ]),
+    "ceilings": pa.schema([
+        *(pa.field(name, pa.string()) for name in ("arm", "window", "reason")),
+        *(pa.field(name, pa.int64()) for name in ("step", "seed", "n", "problems", "reworded")),
+        *(pa.field(name, pa.float64()) for name in ("floor", "within", "between", "position", "coverage")),
+    ]),
+    "asymptotes": pa.schema([
+        *(pa.field(name, pa.string()) for name in ("arm", "source")),
+        *(pa.field(name, pa.int64()) for name in ("step", "k", "unsolved", "n", "rollouts", "policies")),
+        *(pa.field(name, pa.float64()) for name in ("estimate", "low", "high", "doubling", "doubling_low",
+                                                    "doubling_high", "unsolved_below")),
+    ]),
 }  # fmt: skip
 
 

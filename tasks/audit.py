@@ -68,7 +68,10 @@ def _coverage(tables: Sequence[tuple[Ref, pa.Table]], problems: str) -> list[Row
     rows = []
     for ref, table in tables:
         found = query(
-            'select arm, "window", avg(coverage) as coverage from t where coverage is not null group by all',
+            """
+            select arm, "window", avg(coverage) as coverage from t where coverage is not null and "window" = 'whole'
+            group by all
+            """,
             t=table,
         )
         rows += [r | {"problems": problems, "basis": "measured", "place": str(ref)} for r in found.to_pylist()]

@@ -30,7 +30,7 @@ def compare_diversity(diversities: tuple[Ref, ...], draws: int = 10_000, seed: i
     return compare_columns(tables, ("diversity", "diversity_correct"), draws, seed).cast(COMPARISON)
 
 
-@stage("diversity_ceilings", version=1)
-def measure_ceilings(embeddings: Ref) -> pa.Table:
-    """Distance within problems beside distance between problems: the shuffled-problem ceiling."""
-    return ceilings_of(store().read(embeddings))
+@stage("diversity_ceilings", version=2)
+def measure_ceilings(embeddings: tuple[Ref, ...]) -> pa.Table:
+    """Distance within problems between its floor, a trace in other words, and its ceiling, shuffled problems."""
+    return pa.concat_tables([ceilings_of(store().read(ref)) for ref in embeddings])

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pyarrow as pa
 
+from storage.errors import UserError
 from storage.schemas import EMBEDDINGS
+from tasks.domain.rewording import REWORDED, reworded
 from tasks.domain.windows import window_named
 from tasks.stage import Payload, Ref, progress, stage, store, toolbox
 
@@ -21,12 +23,19 @@ CHUNK = 2048
 
 @dataclass(frozen=True, slots=True)
 class EncoderSpec:
-    """The encoder by content. window: `whole`, `first256`, `middle256`, `last256` or `head2000chars`."""
+    """The encoder by content. windows: what it is shown beside each trace's `whole`, that is its beginning up to
+    `max_tokens`: `first256`, `middle256`, `last256`, `head2000chars`."""
 
     name: str
     weights_sha256: str
     max_tokens: int
-    window: str = "whole"
+    windows: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len({"whole", REWORDED, *self.windows}) != len(self.windows) + 2:
+            raise UserError(f"encoder windows {', '.join(self.windows)}: each once, without whole and {REWORDED}")
+        for name in self.windows:
+            window_named(name)
 
 
 def embedded(rollouts: pa.Table, vectors_ND: np.ndarray, coverage_N: np.ndarray, window: str) -> pa.Table:
@@ -46,21 +55,37 @@ def embedded(rollouts: pa.Table, vectors_ND: np.ndarray, coverage_N: np.ndarray,
     ).select(EMBEDDINGS.names).cast(EMBEDDINGS)  # fmt: skip
 
 
-@stage("embeddings", version=1)
+def in_other_words(rollouts: pa.Table) -> pa.Table:
+    """The first trace of each problem that can be reworded, reworded: enough for the floor of its distances."""
+    first: dict[str, tuple[int, str]] = {}
+    for i, (problem, trace) in enumerate(zip(*(rollouts[c].to_pylist() for c in ("problem_id", "trace")), strict=True)):
+        if trace is not None and problem not in first and (said := reworded(trace)) is not None:
+            first[problem] = i, said
+    rows = rollouts.take(pa.array([i for i, _ in first.values()], pa.int64()))
+    said = pa.array([text for _, text in first.values()], pa.string())
+    return rows.set_column(rows.column_names.index("trace"), "trace", said)
+
+
+@stage("embeddings", version=2)
 def embed_traces(rollouts: Ref, encoder: EncoderSpec) -> Payload:
-    """Unit vectors of the traces; malformed completions have none and are counted in the manifest's notes."""
-    window = window_named(encoder.window)
+    """Unit vectors of the traces in every window, and of one trace a problem reworded. Malformed completions have
+    none and are counted in the manifest's notes."""
+    named = {"whole": None} | {name: window_named(name) for name in encoder.windows}
     table = store().read(rollouts, COLUMNS)
     traces = [t for t in table["trace"].to_pylist() if t is not None]
-    vectors, coverage = [np.zeros((0, 1), np.float32)] if not traces else [], [np.zeros(0)]
-    if traces:
-        engine = cast("SentenceEncoder", toolbox().embedder(encoder.name, encoder.weights_sha256, encoder.max_tokens))
-        for start in range(0, len(traces), CHUNK):
-            some, seen = engine.encode(traces[start : start + CHUNK], window)
-            vectors.append(some)
-            coverage.append(seen)
-            progress(start + len(some), len(traces), "traces")
-    result = embedded(table, np.concatenate(vectors), np.concatenate(coverage), encoder.window)
+    other = in_other_words(table)
     notes = {"rollouts": str(table.num_rows), "traces": str(len(traces)),
              "trace_hit_rate": f"{len(traces) / table.num_rows:.6f}" if table.num_rows else "undefined"}  # fmt: skip
-    return Payload(result, notes=notes)
+    if not traces:
+        return Payload(embedded(table, np.zeros((0, 1), np.float32), np.zeros(0), "whole"), notes=notes)
+    engine = cast("SentenceEncoder", toolbox().embedder(encoder.name, encoder.weights_sha256, encoder.max_tokens))
+    parts = []
+    for start in range(0, len(traces), CHUNK):
+        some = traces[start : start + CHUNK]
+        parts.append(engine.encode_windows(some, list(named.values())))
+        progress(start + len(some), len(traces), "traces")
+    vectors_WND, coverage_WN = (np.concatenate(of, axis=1) for of in zip(*parts, strict=True))
+    found = [embedded(table, v, c, name) for v, c, name in zip(vectors_WND, coverage_WN, named, strict=True)]
+    if other.num_rows:
+        found.append(embedded(other, *engine.encode(other["trace"].to_pylist()), REWORDED))
+    return Payload(pa.concat_tables(found), notes=notes)

@@ -8,7 +8,7 @@ from itertools import combinations
 import pyarrow as pa
 
 from storage.sql import query
-from tasks.domain.curves_of_k import KCurve, contrast_curves, k_curve
+from tasks.domain.curves_of_k import KCurve, contrast_curves, doublings, k_curve
 from tasks.grouping import read_groups
 from tasks.stage import Ref, stage
 
@@ -23,6 +23,12 @@ CONTRASTS = pa.schema(
      ("other_step", pa.int32()), ("source", pa.string()), ("k", pa.int32()), ("estimate", pa.float64()),
      ("low", pa.float64()), ("high", pa.float64()), ("p_value", pa.float64()), ("n", pa.int64()),
      ("reason", pa.string())]
+)  # fmt: skip
+ASYMPTOTES = pa.schema(
+    [("arm", pa.string()), ("step", pa.int32()), ("source", pa.string()), ("k", pa.int32()), ("estimate", pa.float64()),
+     ("low", pa.float64()), ("high", pa.float64()), ("doubling", pa.float64()), ("doubling_low", pa.float64()),
+     ("doubling_high", pa.float64()), ("unsolved", pa.int64()), ("unsolved_below", pa.float64()), ("n", pa.int64()),
+     ("rollouts", pa.int32()), ("policies", pa.int32())]
 )  # fmt: skip
 
 
@@ -86,6 +92,34 @@ def contrasts_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> 
     return pa.Table.from_pylist(rows, schema=CONTRASTS)
 
 
+def asymptotes_of(groups: pa.Table, draws: int, seed: int) -> pa.Table:
+    """pass@k of every (arm, step) and source at k = 1, 2, 4, … and at the number of rollouts that each problem has.
+
+    doubling: what k has that the k before it had not, with its interval: near 0 at the end of a curve that has
+    reached its asymptote. unsolved: problems without a correct rollout, stated at the largest k; unsolved_below: the
+    chance of a correct rollout that such a problem may still have (upper end of a one-sided 95 % interval).
+    """
+    rows = []
+    for arm, step, source in slices(groups):
+        one = curve(groups, arm, step, source, [1])
+        ks = [*(2**i for i in range(one.rollouts.bit_length()) if 2**i < one.rollouts), one.rollouts]
+        one = curve(groups, arm, step, source, ks)
+        about = {"arm": arm, "step": step, "source": source, "n": len(one.problem_P), "rollouts": one.rollouts,
+                 "policies": one.policies}  # fmt: skip
+        unsolved = query(
+            """
+            select sum(group_size)::bigint as drawn from groups
+            where arm = $arm and step = $step and ($source = 'all' or source = $source)
+            group by problem_id having sum(num_correct) = 0
+            """,
+            {"arm": arm, "step": step, "source": source},
+            groups=groups,
+        )["drawn"].to_pylist()
+        end = {"unsolved": len(unsolved), "unsolved_below": 1 - 0.05 ** (1 / min(unsolved)) if unsolved else None}
+        rows += [about | row | (end if row["k"] == one.rollouts else {}) for row in doublings(one, ks, draws, seed)]
+    return pa.Table.from_pylist(rows, schema=ASYMPTOTES)
+
+
 @stage("passk", version=1)
 def estimate_pass_at_k(rollouts: tuple[Ref, ...], ks: tuple[int, ...], draws: int = 10_000, seed: int = 0) -> pa.Table:
     """pass@k and pass^k of every (arm, step), per source and for all of them."""
@@ -96,3 +130,9 @@ def estimate_pass_at_k(rollouts: tuple[Ref, ...], ks: tuple[int, ...], draws: in
 def contrast_pass_at_k(rollouts: tuple[Ref, ...], ks: tuple[int, ...], draws: int = 10_000, seed: int = 0) -> pa.Table:
     """Gaps between every two (arm, step), and whether they close as k grows."""
     return contrasts_of(read_groups(rollouts), ks, draws, seed)
+
+
+@stage("asymptotes", version=1)
+def follow_to_the_end(rollouts: tuple[Ref, ...], draws: int = 10_000, seed: int = 0) -> pa.Table:
+    """pass@k of every (arm, step) by doubling k up to all of its rollouts."""
+    return asymptotes_of(read_groups(rollouts), draws, seed)

@@ -50,6 +50,9 @@ def render_report(
     audit: Ref,
     contrasts: Ref | None = None,
     answers: tuple[Ref, ...] = (),
+    votes: Ref | None = None,
+    ceilings: Ref | None = None,
+    asymptotes: Ref | None = None,
 ) -> Payload:
     """Rows: one per arm and seed (storage/queries/report_summary.sql). Files: report.html, report.md.
 
@@ -59,7 +62,9 @@ def render_report(
         "pool": [pool], "splits": [splits], "screenings": screenings, "bands": bands, "crosstab": [crosstab],
         "trainings": trainings, "evaluations": evaluations, "curves": [curves], "diversities": diversities,
         "diversity": [diversity], "passk": [passk], "tokens": [tokens], "hard": [hard], "final": final,
-        "audit": [audit], "contrasts": [contrasts] if contrasts else [], "answers": answers,
+        "audit": [audit], "answers": answers,
+        **{name: [ref] if ref else [] for name, ref in (
+            ("contrasts", contrasts), ("votes", votes), ("ceilings", ceilings), ("asymptotes", asymptotes))},
     }  # fmt: skip
     named_refs = {name: [str(ref) for ref in refs] for name, refs in inputs.items() if refs}
     with views(inputs_of(store(), named_refs), helper_tables(named_refs, arms)) as asked:

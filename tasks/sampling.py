@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from storage.schemas import ROLLOUTS
 from tasks.domain.policies import Policy, Sampling
 from tasks.engines.protocols import ServedAdapter
+from tasks.engines.sampler import Tally, Want
 from tasks.rollouts import ensure_rollouts, entered, of_split, wanted
 from tasks.stage import Payload, Ref, stage, store, toolbox
 
@@ -26,11 +29,56 @@ def sample_rollouts(
     """
     problems = of_split(store().read(pool), store().read(splits), split)
     wants = wanted(problems, policy, sampling, range(group_size))
-    adapter = None
-    if training is not None and policy.adapter_step:
-        folder = store().files(training) / f"step-{policy.adapter_step:04d}"
-        adapter = ServedAdapter(f"{training}-step-{policy.adapter_step}", folder)
-    tally = ensure_rollouts(wants, adapter, policy.model, lora_rank)
+    tally = ensure_rollouts(wants, _served(policy, training), policy.model, lora_rank)
+    return _payload(wants, [tally], policy, lora_rank)
+
+
+@stage("rollouts", version=1)
+def screen_adaptively(
+    pool: Ref,
+    splits: Ref,
+    policy: Policy,
+    sampling: Sampling,
+    group_size: int,
+    split: str | None = None,
+    training: Ref | None = None,
+    lora_rank: int = 0,
+) -> Payload:
+    """Rollouts of every problem until a correct and a wrong one were seen, `group_size` where they never are.
+
+    They are the first of the rollouts that `sample_rollouts` draws, so each problem's band is the one that its whole
+    group has. What the ledger holds beyond that is left out: the artifact does not depend on what was paid before.
+    """
+    problems = of_split(store().read(pool), store().read(splits), split)
+    adapter, wants, tallies = _served(policy, training), [], []
+    seen: dict[str, set[bool]] = {problem: set() for problem in problems["problem_id"].to_pylist()}
+    for drawn in (range(min(2, group_size)), *(range(i, i + 1) for i in range(2, group_size))):
+        undecided = pa.array([len(seen[p]) < 2 for p in problems["problem_id"].to_pylist()], pa.bool_())
+        asked = wanted(problems.filter(undecided), policy, sampling, drawn)
+        if not asked:
+            break
+        tallies.append(ensure_rollouts(asked, adapter, policy.model, lora_rank))
+        for row in entered(asked).select(["problem_id", "correct"]).to_pylist():
+            seen[row["problem_id"]].add(row["correct"])
+        wants += asked
+    place = {problem: i for i, problem in enumerate(seen)}
+    wants.sort(key=lambda w: (place[w.problem_id], w.rollout))
+    made = _payload(wants, tallies, policy, lora_rank)
+    return Payload(made.table, notes=(made.notes or {}) | {"saved_rollouts": str(len(place) * group_size - len(wants))})
+
+
+def _served(policy: Policy, training: Ref | None) -> ServedAdapter | None:
+    if training is None or not policy.adapter_step:
+        return None
+    folder = store().files(training) / f"step-{policy.adapter_step:04d}"
+    return ServedAdapter(f"{training}-step-{policy.adapter_step}", folder)
+
+
+def _payload(wants: list[Want], tallies: list[Tally], policy: Policy, lora_rank: int) -> Payload:
+    tally = Tally(
+        rollouts=sum(t.rollouts for t in tallies), tokens=sum(t.tokens for t in tallies),
+        seconds=sum(t.seconds for t in tallies), grading_seconds=sum(t.grading_seconds for t in tallies),
+    )  # fmt: skip
     notes = {"reused_rollouts": str(len(wants) - tally.rollouts)}
     if tally.rollouts:
         notes |= tally.note(toolbox().generator(policy.model.sha256, lora_rank))

@@ -27,11 +27,15 @@ def page() -> None:
         figure("Gaps and their closure", "report_gaps", ("contrasts",))
         figure("By source", "report_passk_sources", ("passk",))
         figure("pass^k: all of k correct", "report_pass_all_k", ("passk",), curve("k", "pass_all_k_rate"))
+        figure("One answer from k rollouts", "report_votes", ("votes",))
+        figure("Where pass@k ends", "report_asymptotes", ("asymptotes",), curve("k", "pass_at_k"))
     with diversity:
         figure("Problem by problem", "report_diversity_pairs", ("diversities",), _pairs)
         figure("Each policy", "report_diversity_policies", ("diversities",))
         figure("Policies compared", "report_diversity", ("diversity",),
                caption="Paired by problem; adjusted: at equal length and accuracy.")  # fmt: skip
+        figure("Window by window", "report_windows", ("diversity",))
+        figure("Floor and ceiling", "report_ceilings", ("ceilings",))
         figure("Without an encoder", "report_answers", ("answers",))
     with cost:
         figure("Coverage at equal tokens", "report_equal_tokens", ("passk",), curve("tokens", "pass_at_k"))

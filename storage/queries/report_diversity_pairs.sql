@@ -9,7 +9,7 @@ policies as (
 ),
 measures as (
     select p.*, d.problem_id, d.diversity
-    from policies p join diversities d using (ref) where d.diversity is not null
+    from policies p join diversities d using (ref) where d.diversity is not null and d."window" = 'whole'
 )
 select
     x.phase, x.arm, y.arm as other, x.seed, x.problem_id, x.diversity, y.diversity as other_diversity,

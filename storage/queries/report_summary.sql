@@ -1,6 +1,7 @@
 -- One row per arm and seed: its bands, and the held-out problems before and after training.
--- A rate is the mean over problems of the share of correct rollouts. The interval of the gain is that of pass@1 of the
--- same rollouts, a bootstrap over problems; it is of one seed, so it is missing where several seeds are combined.
+-- A rate is the mean over problems of the share of correct rollouts. The interval of the gain is a bootstrap over
+-- problems: with one seed that of pass@1 of the same rollouts; with several, which pass@1 combines, one for each seed
+-- from 2,000 resamples, drawn by a hash and so the same every time.
 with
 per_problem as (
     select ref, arm, adapter, problem_id, avg(correct::int) as rate, sum(correct::int) as correct,
@@ -9,7 +10,7 @@ per_problem as (
 ),
 spread as (
     select m.final as ref, avg(d.diversity) as diversity
-    from diversities d join measured m on m.diversity = d.ref group by m.final
+    from diversities d join measured m on m.diversity = d.ref where d."window" = 'whole' group by m.final
 ),
 seeds as (select distinct ref as adapter, seed from trainings),
 policy as (
@@ -23,9 +24,28 @@ banded as (
         count(*) filter (band = 'variance') as variance, count(*) filter (band = 'all_one') as all_one
     from bands group by arm
 ),
+differences as (
+    select a.arm, s.seed, a.rate - b.rate as difference,
+        row_number() over (partition by a.arm, s.seed order by problem_id) - 1 as place,
+        count(*) over (partition by a.arm, s.seed) as n
+    from per_problem a join seeds s using (adapter) join per_problem b using (arm, problem_id)
+    where (b.adapter is null or b.adapter not in (select adapter from seeds))
+        and (select count(distinct seed) from trainings) > 1
+),
+slots as (
+    select n, draw, (md5_number_lower(draw || ' ' || slot) % n::ubigint)::bigint as place
+    from (select distinct n from differences), range(2000) draws(draw), lateral (select unnest(range(n)) as slot)
+),
+means as (
+    select arm, seed, draw, avg(difference) as mean from slots join differences using (n, place)
+    group by arm, seed, draw
+),
 gains as (
-    select arm, any_value(-high) as gain_low, any_value(-low) as gain_high
-    from contrasts
+    select arm, seed, quantile_cont(mean, 0.025) as gain_low, quantile_cont(mean, 0.975) as gain_high
+    from means group by arm, seed
+    union all
+    select arm, any_value(t.seed), any_value(0 - high), any_value(0 - low)
+    from contrasts join (select distinct arm, seed from trainings) t using (arm)
     where question = 'gap' and k = 1 and source = 'all' and arm = other
         and (select count(distinct seed) from trainings) = 1
     group by arm having count(*) = 1
@@ -40,5 +60,5 @@ from arms a
 left join banded b using (arm)
 left join policy o on o.arm = a.arm and not o.trained
 left join policy t on t.arm = a.arm and t.trained
-left join gains g on g.arm = a.arm and t.seed is not null
+left join gains g on g.arm = a.arm and g.seed = t.seed
 order by a.place, t.seed

@@ -11,6 +11,7 @@ import pyarrow as pa
 from storage.errors import UserError
 from storage.sql import query
 from tasks.domain import estimators
+from tasks.domain.rewording import REWORDED
 
 DIVERSITY = pa.schema(
     [("problem_id", pa.string()), ("source", pa.string()), ("arm", pa.string()), ("step", pa.int32()),
@@ -35,7 +36,8 @@ def diversity_of(embeddings: pa.Table) -> pa.Table:
     points counted, as published; coverage: mean share of a trace that the encoder saw; num_tokens, num_chars: means.
     """
     keys = ["arm", "step", "seed", "window", "source", "problem_id"]
-    ordered = embeddings.sort_by([(k, "ascending") for k in [*keys, "rollout"]])
+    own = query('from t where "window" <> $w', {"w": REWORDED}, t=embeddings)
+    ordered = own.sort_by([(k, "ascending") for k in [*keys, "rollout"]])
     if ordered.num_rows == 0:
         return DIVERSITY.empty_table()
     vectors_ND = matrix(ordered["embedding"])

@@ -54,12 +54,19 @@ def rollouts_until_decided(n: int, c: int) -> float:
 
 
 def adaptive_saving(counts: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """`adaptive_saving`: rollouts that stopping at a decided band would not have sampled (count, share)."""
-    sampled = sum(n for n, _ in counts)
-    used = sum(rollouts_until_decided(*pair) for pair in counts)
+    """`adaptive_saving`: rollouts that stopping at a decided band would not have sampled (count, share). Where the
+    screening did stop, what it did not sample of the largest group.
+
+    >>> adaptive_saving([(8, 0), (2, 1)])["count"], adaptive_saving([(2, 1), (2, 1)])["count"]
+    (6, 0)
+    """
     row: dict[str, Any] = {"question": "adaptive_saving", "n": len(counts)}
+    sampled, whole = sum(n for n, _ in counts), len(counts) * max((n for n, _ in counts), default=0)
     if not sampled:
         return row | {"reason": "no problem of this source"}
+    if sampled < whole:
+        return row | {"count": whole - sampled, "estimate": 1 - sampled / whole, "reason": "measured: screened so"}
+    used = sum(rollouts_until_decided(*pair) for pair in counts)
     return row | {"count": round(sampled - used), "estimate": 1 - used / sampled}
 
 

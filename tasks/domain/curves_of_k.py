@@ -83,6 +83,20 @@ def bootstrap_columns(values_PV: np.ndarray, draws: int, seed: int) -> tuple[np.
     return values_PV.mean(axis=0), drawn
 
 
+def doublings(curve: KCurve, ks: Sequence[int], draws: int, seed: int) -> list[dict[str, Any]]:
+    """pass@k with its interval, and by how much each k exceeds the k before it. No k may exceed a group's size."""
+    values_PK = curve.values["pass@k"].data
+    columns = np.concatenate([values_PK, np.diff(values_PK, axis=1)], axis=1)
+    mean_V, drawn_BV = bootstrap_columns(columns, draws, seed)
+    found = [percentile(float(mean_V[i]), drawn_BV[:, i]) for i in range(len(mean_V))]
+    rows: list[dict[str, Any]] = [
+        {"k": k, "estimate": i.estimate, "low": i.low, "high": i.high} for k, i in zip(ks, found, strict=False)
+    ]
+    for row, more in zip(rows[1:], found[len(ks) :], strict=True):
+        row |= {"doubling": more.estimate, "doubling_low": more.low, "doubling_high": more.high}
+    return rows
+
+
 def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: int) -> list[dict[str, Any]]:
     """Rows of gap, closure and monotone between two pass@k curves on their common problems."""
     from scipy import stats

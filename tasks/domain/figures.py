@@ -57,7 +57,9 @@ SECTIONS = (
                " whole table symmetric; weighted_kappa: agreement beyond chance.", ("crosstab",), None, ONE_ARM),
         Figure("band_expectations", "How much of a band is luck", "Beta-binomial fit: share of groups expected to have"
                " a gradient at the training group size (expected_live, and of today's variance band), and share of"
-               " all_zero and all_one problems that would be live in another draw (mislabelled).", ("crosstab",)),
+               " all_zero and all_one problems that would be live in another draw (mislabelled). adaptive_saving:"
+               " rollouts that leaving a problem once both outcomes were seen saves, for the same bands.",
+               ("crosstab",)),
     )),
     Section("training", "Training", "Held-out problems are never trained on and are the same for every arm and seed.", (
         Figure("curves", "Held-out accuracy by step", "Mean over problems; shaded: 95 % interval over problems and"
@@ -85,6 +87,11 @@ SECTIONS = (
         Figure("diversity", "Policies compared", "Paired by problem, arm minus other. adjusted: the difference left"
                " where lengths and accuracies do not differ. p_t: t-distribution; p_holm: corrected over all pairs.",
                ("diversity",), None, ONE_ARM),
+        Figure("windows", "Window by window", "The same comparison on other parts of the traces. A trace that is"
+               " shorter than a window is shown whole, and then windows agree.", ("diversity",), None, ONE_ARM),
+        Figure("ceilings", "Floor and ceiling", "floor: distance of a trace from itself in other words; within: of two"
+               " traces of one problem; between: of two problems, what shuffling the problems would give; position:"
+               " where within lies from floor to ceiling.", ("ceilings",), None, "they were not measured in this run."),
         Figure("answers", "Without an encoder", "How the final answers of a group differ. A policy that is always right"
                " has 0 of each.", ("answers",), None, "answer diversity was not measured in this run."),
     )),
@@ -100,6 +107,14 @@ SECTIONS = (
                " narrows it.", ("contrasts",), None, "contrasts of pass@k were not made in this run."),
         Figure("passk_sources", "pass@k by source", "Point-wise 95 % intervals.", ("passk",)),
         Figure("pass_all_k", "pass^k", "The chance that all of k rollouts are correct: reliability.", ("passk",)),
+        Figure("votes", "One answer from k rollouts", "maj@k: the most frequent answer; best-of-k by selectors that"
+               " cost nothing: shortest@k, likeliest@k (highest mean log-probability a token). pass@k is best-of-k"
+               " with a perfect selector.", ("votes",), None, "voting was not measured in this run."),
+        Figure("asymptotes", "Where pass@k ends", "k doubled up to the last rollout. doubling: what the last doubling"
+               " added, near zero at the asymptote; unsolved below: the chance of a correct rollout that an unsolved"
+               " problem may still have (95 %).", ("asymptotes",),
+               curve("k", "pass_at_k", "k (log scale)", "pass@k", share=True, log_x=True),
+               "not asked in this run (profile field asymptote)."),
     )),
     Section("tokens", "Token efficiency", "Accuracy per rollout and cost per correct answer may order two arms"
             " differently; truncation stands beside every ratio.", (

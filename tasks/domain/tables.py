@@ -26,7 +26,7 @@ class Shown:
 
 
 def is_share(name: str) -> bool:
-    return name in SHARES or name.endswith(("_rate", "_share")) or name.startswith(("pass_at", "heldout_"))
+    return name in SHARES or name.endswith(("_rate", "_share", "_coverage")) or name.startswith(("pass_at", "heldout_"))
 
 
 def minus(text: str) -> str:

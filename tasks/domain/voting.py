@@ -1,4 +1,4 @@
-"""What k rollouts amount to when one answer must be given: by majority, or by the shortest that answered."""
+"""What k rollouts amount to when one answer must be given: by majority, or by the rollout that scores best."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ def majority_chance(answers: Sequence[str | None], correct: Sequence[bool], chos
     return float(((best_SC * right_C).sum(axis=1) / np.maximum(best_SC.sum(axis=1), 1)).mean())
 
 
-def shortest_chance(
-    answers: Sequence[str | None], correct: Sequence[bool], lengths: Sequence[int], chosen_SK: np.ndarray
+def best_chance(
+    answers: Sequence[str | None], correct: Sequence[bool], scores: Sequence[float], chosen_SK: np.ndarray
 ) -> float:
-    """Mean over the subsets of whether the shortest rollout that gave an answer is right; none answered is wrong.
+    """Mean over the subsets of whether the rollout of the highest score among those with an answer is right (the
+    first of equals); none answered is wrong.
 
-    >>> shortest_chance(["a", None, "b"], [True, False, False], [5, 1, 9], np.array([[0, 1, 2], [1, 2, 1]]))
+    >>> best_chance(["a", None, "b"], [True, False, False], [-5, -1, -9], np.array([[0, 1, 2], [1, 2, 1]]))
     0.5
     """
     has = np.array([a is not None for a in answers])
-    length = np.where(has, np.asarray(lengths, np.float64), np.inf)
-    first = np.take_along_axis(chosen_SK, length[chosen_SK].argmin(axis=1)[:, None], axis=1)[:, 0]
+    score = np.where(has, np.asarray(scores, np.float64), -np.inf)
+    first = np.take_along_axis(chosen_SK, score[chosen_SK].argmax(axis=1)[:, None], axis=1)[:, 0]
     return float((np.asarray(correct, bool)[first] & has[first]).mean())

@@ -50,24 +50,33 @@ class SentenceEncoder:
         """(vectors_ND float32 of norm 1, coverage_N: share of each text's tokens that the encoder saw).
 
         window: the part of each text that is shown; null for its beginning up to max_tokens.
-        Errors: UserError if the encoder returns numbers that are not finite.
+        """
+        vectors_WND, coverage_WN = self.encode_windows(texts, [window])
+        return vectors_WND[0], coverage_WN[0]
+
+    def encode_windows(self, texts: Sequence[str], windows: Sequence[Window | None]) -> tuple[np.ndarray, np.ndarray]:
+        """(vectors_WND, coverage_WN): several windows of each text, which is tokenised once. Windows of a short text
+        are the text itself and are encoded once. Errors: UserError if the encoder returns numbers that are not finite.
         """
         if not texts:
-            return np.zeros((0, self.model.get_embedding_dimension() or 0), np.float32), np.zeros(0)
+            size = self.model.get_embedding_dimension() or 0
+            return np.zeros((len(windows), 0, size), np.float32), np.zeros((len(windows), 0))
         spans = self.tokenizer(
             list(texts), add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False
         )["offset_mapping"]
-        lengths_N = np.array([len(s) for s in spans])
         pairs = list(zip(texts, spans, strict=True))
-        shown = [self._beginning(t, s) if window is None else window.cut(t, s) for t, s in pairs]
-        parts_N = lengths_N if window is None else np.array([window.size(t, s) for t, s in pairs])
-        seen_N = np.minimum(parts_N, self.max_tokens - self.special)
-        coverage_N = np.where(lengths_N > 0, seen_N / np.maximum(lengths_N, 1), 1.0)
-        vectors_ND = self._vectors(shown, seen_N)
-        if not np.isfinite(vectors_ND).all():
-            bad = int(np.flatnonzero(~np.isfinite(vectors_ND).all(axis=1))[0])
+        length_N = np.array([len(s) for s in spans])
+        shown, parts = [], []
+        for w in windows:
+            shown += [self._beginning(t, s) if w is None else w.cut(t, s) for t, s in pairs]
+            parts.append(length_N if w is None else np.array([w.size(t, s) for t, s in pairs]))
+        seen_WN = np.minimum(np.stack(parts), self.max_tokens - self.special)
+        coverage_WN = np.where(length_N > 0, seen_WN / np.maximum(length_N, 1), 1.0)
+        vectors_WND = self._vectors(shown, seen_WN.reshape(-1)).reshape(len(windows), len(texts), -1)
+        if not np.isfinite(vectors_WND).all():
+            bad = int(np.flatnonzero(~np.isfinite(vectors_WND).all(axis=(0, 2)))[0])
             raise UserError(f"encoder {self.name} gave a vector that is not finite for text {bad}: {texts[bad][:60]!r}")
-        return vectors_ND, coverage_N
+        return vectors_WND, coverage_WN
 
     def _beginning(self, text: str, spans: Sequence[Span]) -> str:
         """What the encoder will see of a text, so that it is not tokenised whole a second time. A word cut between

@@ -132,11 +132,11 @@ def made_up_study(root: Path, *, arms: tuple[str, ...] = ("panel", "thinking"), 
                 training = put(store, "training", steps_of(arm, seed, steps), about=[arm, seed],
                                inputs={"bands": [str(bands[-1])]}, files=folder)  # fmt: skip
                 trainings.append(training)
-                for step in sorted({0, steps // 2, steps}):
-                    policy = {"step": step, "adapter": str(training) if step else None}
+                for step in sorted({0, steps // 2, steps} if seed == seeds[0] else {steps // 2, steps}):
+                    policy = {"step": step, "adapter": str(training), "seed": seed} if step else {}
                     rows = rollouts(held, arm, 4, skill + 0.2 * step / steps, **policy)
                     evaluations.append(sampled(rows, arm=arm, seed=seed, step=step, of="curve"))
-                rows = rollouts(held, arm, 8, skill + 0.2, step=steps, adapter=str(training))
+                rows = rollouts(held, arm, 8, skill + 0.2, step=steps, adapter=str(training), seed=seed)
                 final.append(sampled(rows, arm=arm, seed=seed, of="after"))
         return render_report(
             profile="made-up", purpose="Rows made up for tests.", question="Does a wider search give more to climb?",
@@ -166,16 +166,17 @@ def _analysis(store: Store, pool: Ref, splits: Ref, screenings: list[Ref], train
               evaluations: list[Ref], final: list[Ref]) -> dict[str, Any]:  # fmt: skip
 
     from tasks.curves import training_curves
-    from tasks.diversity import compare_diversity, measure_answers, measure_diversity
+    from tasks.diversity import compare_diversity, measure_answers, measure_ceilings, measure_diversity
     from tasks.hard import find_hard_problems
-    from tasks.passk import contrast_pass_at_k, estimate_pass_at_k
+    from tasks.passk import contrast_pass_at_k, estimate_pass_at_k, follow_to_the_end
     from tasks.tokens import measure_tokens
+    from tasks.votes import measure_votes
 
     finals, ks = tuple(final), (1, 2, 4, 8)
-    diversities = tuple(
-        measure_diversity(put(store, "embeddings", embedded(store.read(ref)), inputs={"rollouts": [str(ref)]}))
-        for ref in final
+    embeddings = tuple(
+        put(store, "embeddings", embedded(store.read(ref)), inputs={"rollouts": [str(ref)]}) for ref in final
     )
+    diversities = tuple(measure_diversity(ref) for ref in embeddings)
     curve = tuple(evaluations) or finals
     return {
         "curves": training_curves(tuple(trainings), curve, pool, splits, 200, 0),
@@ -183,6 +184,9 @@ def _analysis(store: Store, pool: Ref, splits: Ref, screenings: list[Ref], train
         "diversity": compare_diversity(diversities, 200),
         "passk": estimate_pass_at_k(finals, ks, 200, 0),
         "contrasts": contrast_pass_at_k(finals, ks, 200, 0),
+        "votes": measure_votes(finals, ks, 200),
+        "ceilings": measure_ceilings(embeddings),
+        "asymptotes": follow_to_the_end(finals, 200),
         "tokens": measure_tokens(finals, 200),
         "hard": find_hard_problems(finals),
         "answers": tuple(measure_answers(ref) for ref in final),

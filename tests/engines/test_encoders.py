@@ -42,6 +42,17 @@ def test_windows_show_their_part_and_say_how_much(encoder: SentenceEncoder) -> N
     assert float(head[0][0] @ encoder.model.encode(["alpha alpha "], normalize_embeddings=True)[0]) > 0.999
 
 
+def test_several_windows_at_once_are_those_one_by_one(encoder: SentenceEncoder) -> None:
+    windows = [None, window_named("last16"), window_named("head12chars")]
+    vectors, coverage = encoder.encode_windows(TEXTS, windows)
+    assert (vectors.shape, coverage.shape) == ((3, 6, 384), (3, 6))
+    for w, v, c in zip(windows, vectors, coverage, strict=True):
+        alone, seen = encoder.encode(TEXTS, w)
+        assert np.abs(v - alone).max() <= 1e-5
+        assert np.array_equal(c, seen)
+    assert np.array_equal(vectors[0, 0], vectors[1, 0])  # a text shorter than a window is that text
+
+
 def test_bad_folders_and_windows_are_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not a sentence-transformers model"):
         SentenceEncoder(tmp_path, name="x", max_tokens=64)

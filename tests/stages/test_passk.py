@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tasks.analysis.groups import count_groups
-from tasks.passk import contrasts_of, passk_of
+from tasks.passk import asymptotes_of, contrasts_of, passk_of
 
 Make = Callable[..., pa.Table]
 
@@ -67,3 +67,12 @@ def test_a_source_that_one_arm_lacks(rollouts: Make) -> None:
 def test_the_same_seed_gives_the_same_table(rollouts: Make) -> None:
     groups = count_groups(rollouts(dict.fromkeys("abc", "cwcw") | {"d": "wwww"}))
     assert passk_of(groups, (1, 2), 300, 7).equals(passk_of(groups, (1, 2), 300, 7))
+
+
+def test_the_last_doubling_and_what_is_left_unsolved(rollouts: Make) -> None:
+    groups = count_groups(rollouts({"a": "cwwwww", "b": "wwwwww"}))
+    rows = {r["k"]: r for r in asymptotes_of(groups, 200, 0).to_pylist() if r["source"] == "all"}
+    assert [rows[k]["estimate"] for k in (1, 2, 4, 6)] == pytest.approx([1 / 12, 1 / 6, 1 / 3, 1 / 2])
+    assert [rows[k]["doubling"] for k in (1, 2, 4, 6)] == [None, *(pytest.approx(v) for v in (1 / 12, 1 / 6, 1 / 6))]
+    assert (rows[6]["unsolved"], rows[4]["unsolved"]) == (1, None)
+    assert (1 - rows[6]["unsolved_below"]) ** 6 == pytest.approx(0.05)

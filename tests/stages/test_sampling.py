@@ -1,0 +1,110 @@
+"""Adaptive screening: the bands of the whole groups from fewer rollouts, each entered in the ledger once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from storage.ledger import Ledger
+from storage.store import Store
+from tasks.bands import bands_of
+from tasks.demo_pool import make_synthetic_pool
+from tasks.domain.policies import BaseModel, Policy, Sampling
+from tasks.engines.protocols import Completion, Request, ServedAdapter
+from tasks.engines.toolbox import Toolbox
+from tasks.sampling import sample_rollouts, screen_adaptively
+from tasks.splits import split_pool
+from tasks.stage import Ref, Session, session
+
+POLICY, DRAW, GROUP = Policy(arm="panel", model=BaseModel(name="none", sha256="0" * 64)), Sampling(max_tokens=8), 8
+
+
+class FromTheSeed:
+    """An engine whose completion is a function of the request's seed alone, as an engine's should be. Every third
+    problem is never answered, the others now and then: with the gold, which stands in the prompt's ids."""
+
+    name, version = "from-the-seed", "1"
+
+    def __init__(self, golds: dict[str, str]) -> None:
+        self.golds, self.sampled = golds, 0
+
+    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]:
+        place = next(i for i, problem in enumerate(self.golds) if problem in prompt)
+        return (place,)
+
+    def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
+        for request in requests:
+            self.sampled += 1
+            (place,) = request.prompt_ids
+            right = place % 3 and np.random.default_rng(request.seed).random() < 0.5
+            said = list(self.golds.values())[place] if right else "-12345"
+            text = f"<mutipersonaDebate>a</mutipersonaDebate> <answer>{said}</answer>"
+            yield Completion(request.key, text, [1, 2], np.zeros(2, np.float32), "stop")
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class Lab:
+    store: Store
+    toolbox: Toolbox
+    engine: FromTheSeed
+    pool: Ref
+    splits: Ref
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    store = Store(tmp_path / "store")
+    store.prepare()
+    toolbox = Toolbox(places={POLICY.model.sha256: tmp_path})
+    with session(Session(store, toolbox)):
+        pool = make_synthetic_pool(3, 0)
+        problems = store.read(pool)
+        engine = FromTheSeed(dict(zip(problems["problem"].to_pylist(), problems["gold"].to_pylist(), strict=True)))
+        toolbox._open |= {("generator", name, str(tmp_path)): engine for name in ("vllm", "transformers")}
+        yield Lab(store, toolbox, engine, pool, split_pool(pool, 0, 0))
+        toolbox.close()
+
+
+def labels(store: Store, rollouts: Ref) -> dict[str, str]:
+    bands = bands_of(store.read(rollouts))
+    return dict(zip(bands["problem_id"].to_pylist(), bands["band"].to_pylist(), strict=True))
+
+
+def test_bands_are_those_of_whole_groups_and_rollouts_are_saved(lab: Lab) -> None:
+    store, problems = lab.store, lab.store.manifest(lab.pool).rows
+    some = screen_adaptively(lab.pool, lab.splits, POLICY, DRAW, GROUP)
+    paid = lab.engine.sampled
+    assert paid == store.manifest(some).rows < problems * GROUP
+    assert store.manifest(some).provenance.notes["saved_rollouts"] == str(problems * GROUP - paid)
+
+    whole = sample_rollouts(lab.pool, lab.splits, POLICY, DRAW, GROUP)
+    assert lab.engine.sampled == problems * GROUP  # what the screening had paid for is not sampled again
+    found = labels(store, some)
+    assert found == labels(store, whole)
+    assert {"all_zero", "variance"} <= set(found.values())
+    book = Ledger(store.root)
+    assert sum(book.duplicates(account) for account, _ in book.accounts()) == 0
+
+    kept = store.read(some)
+    store.delete(some)
+    with session(Session(store, lab.toolbox)):  # now from a ledger that holds the whole groups
+        again = screen_adaptively(lab.pool, lab.splits, POLICY, DRAW, GROUP)
+    assert lab.engine.sampled == problems * GROUP
+    assert store.read(again).equals(kept)
+
+
+def test_a_problem_is_left_at_its_first_disagreement(lab: Lab) -> None:
+    rows = lab.store.read(screen_adaptively(lab.pool, lab.splits, POLICY, DRAW, GROUP)).to_pylist()
+    groups: dict[str, list[bool]] = {}
+    for row in rows:
+        assert row["rollout"] == len(groups.setdefault(row["problem_id"], []))
+        groups[row["problem_id"]].append(row["correct"])
+    for correct in groups.values():
+        assert len(set(correct[:-1])) == 1
+        assert len(correct) == GROUP or len(set(correct)) == 2
