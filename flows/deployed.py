@@ -101,9 +101,11 @@ def experiment(study: StudyForm = StudyForm(), budget: BudgetForm = BudgetForm()
             budget = _topped_up(budget, str(parked), wall)
             wall += 1
     report = planned[-1].step.ref
-    page = store.files(report) / "report.md"
-    create_markdown_artifact(page.read_text(), key="report", description=f"{report}")
-    create_link_artifact((store.files(report) / "report.html").resolve().as_uri(), key="report-page")
+    files = store.files(report).resolve()
+    create_markdown_artifact((files / "report.md").read_text(), key="report", description=str(report))
+    create_link_artifact(
+        (files / "report.html").as_uri(), key="report-page", description="the page, on the root's disk"
+    )
     return str(report)
 
 
@@ -113,24 +115,29 @@ def _run(
     flow_run = str(get_run_context().flow_run.id)  # type: ignore[union-attr]
     request, prices = form.request().as_json(), prices_of(study.profile.name)
     with accounted(study, store, planned, budget.budget(), prices, _telling(), request, flow_run) as listener:
-        if gpu_pool and any(not p.reused and p.step.ref.kind in OCCUPYING for p in planned):
+        if gpu_pool and _wants_gpu(planned):
             under_prefect(study, store, study.profile.hardware, listener, problems)
-            _on_pool(study, form, budget, planned, flow_run)
+            _on_pool(study, store, form, budget, planned, flow_run)
         under_prefect(study, store, study.profile.hardware, listener, whole)
 
 
-def _on_pool(study: Study, form: StudyForm, budget: BudgetForm, planned: list[Planned], flow_run: str) -> None:
+def _wants_gpu(planned: list[Planned]) -> bool:
+    return any(not p.reused and p.step.ref.kind in OCCUPYING for p in planned)
+
+
+def _on_pool(
+    study: Study, store: Store, form: StudyForm, budget: BudgetForm, planned: list[Planned], flow_run: str
+) -> None:
     """Arms that train first; then those that are evaluated with their adapters."""
     run, logger = run_id(study.profile.name, planned[-1].step.ref), get_run_logger()
     heads = {ARMS[arm].trained_as: arm for arm in reversed(study.profile.arms)}
     first = [arm for arm in study.profile.arms if arm in heads.values()]
     for arms in (first, [arm for arm in study.profile.arms if arm not in first]):
         works = [
-            Work(
-                f"{run}:{arm}", f"{arm} · {study.profile.name}",
-                {"study": form.model_dump(), "arm": arm, "run": run, "budget": budget.model_dump()},
-            )
+            Work(f"{run}:{arm}", f"{arm} · {study.profile.name}",
+                 {"study": form.model_dump(), "arm": arm, "run": run, "budget": budget.model_dump()})
             for arm in arms
+            if _wants_gpu(plan(study, store, lambda s, arm=arm: run_arm(s, arm)))
         ]  # fmt: skip
         dispatch(ARM_DEPLOYMENT, works, logger.info, parent=flow_run)
 
@@ -240,7 +247,6 @@ def gc(dry_run: bool = True) -> int:
     from storage.catalog import collect
 
     found = collect(root_folder(os.environ.get("VARBAND_ROOT", ".varband")), dry_run=dry_run)
-    size = sum(found["bytes"].to_pylist())
-    verb = "would be" if dry_run else "were"
-    create_markdown_artifact(f"{found.num_rows} folders, {size / 1e6:.1f} MB {verb} removed", key="gc")
+    megabytes, verb = sum(found["bytes"].to_pylist()) / 1e6, "would be" if dry_run else "were"
+    create_markdown_artifact(f"{found.num_rows} folders, {megabytes:.1f} MB {verb} removed", key="gc")
     return found.num_rows

@@ -58,7 +58,7 @@ def dispatch(deployment: str, works: Sequence[Work], tell: Callable[[str], None]
                 if run.state is None or not run.state.is_final():
                     waiting.append((work, run_id))
                     continue
-                if run.state.is_crashed() and _tries(client, work) <= TRIES:
+                if run.state.is_crashed() and _crashes(client, work, parent) <= TRIES:
                     time.sleep(GRACE_SECONDS)
                     tell(f"{work.name}: its machine was lost, starting again")
                     waiting.append((work, _attach(client, deployment, work, tell, parent)))
@@ -81,20 +81,26 @@ def _attach(client: SyncPrefectClient, deployment: str, work: Work, tell: Callab
         return alive[0].id
     run: Any = run_deployment(
         deployment, parameters=dict(work.parameters), flow_run_name=work.name, timeout=0,
-        tags=[work.tag, child_of(parent)], idempotency_key=f"{work.tag}:{_tries(client, work)}",
+        tags=[work.tag, child_of(parent)], idempotency_key=f"{work.tag}:{_ended(client, work)}",
     )  # fmt: skip
     tell(f"{work.name}: run {run.name} is queued")
     return run.id
 
 
-def runs_of(client: SyncPrefectClient, tag: str) -> list[FlowRun]:
+def runs_of(client: SyncPrefectClient, *tags: str) -> list[FlowRun]:
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterTags
 
-    return client.read_flow_runs(flow_run_filter=FlowRunFilter(tags=FlowRunFilterTags(all_=[tag])), limit=200)
+    return client.read_flow_runs(flow_run_filter=FlowRunFilter(tags=FlowRunFilterTags(all_=list(tags))), limit=200)
 
 
-def _tries(client: SyncPrefectClient, work: Work) -> int:
+def _ended(client: SyncPrefectClient, work: Work) -> int:
     return sum(1 for run in runs_of(client, work.tag) if run.state_type and run.state_type.value not in LIVE)
+
+
+def _crashes(client: SyncPrefectClient, work: Work, parent: str) -> int:
+    """How often the work was lost on behalf of this parent; a run that the server started again counts every start."""
+    runs = runs_of(client, work.tag, child_of(parent))
+    return sum(max(1, run.run_count) for run in runs if run.state and run.state.is_crashed())
 
 
 def child_of(parent: str) -> str:

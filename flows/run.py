@@ -21,7 +21,7 @@ class Planned:
     reused: bool
 
 
-def plan(study: Study, store: Store, dag: Callable[[Study], Ref] = experiment) -> list[Planned]:
+def plan(study: Study, store: Store, dag: Callable[[Study], object] = experiment) -> list[Planned]:
     """The DAG's steps in order, each once, without making any."""
     planning = Session(store, Toolbox(), planning=True)
     with session(planning):

@@ -101,16 +101,20 @@ class UI:
         badge = self.page.locator(".state-badge, .p-badge").filter(has_text=re.compile(f"^{state}$")).first
         badge.wait_for(timeout=seconds * 1000)
 
-    def resume(self, **values: str) -> None:
+    def fill_resume(self, **values: str) -> None:
+        """Open the form that a suspended run asks with, and fill it."""
         self.page.reload()  # the page may have heard of the state before the form that belongs to it
         self.page.get_by_role("button", name="Resume").first.click()
         modal = self.page.locator(".p-modal")
         modal.locator("span.schema-form-property__label").first.wait_for()
         for label, value in values.items():
             self.property(label, modal).locator("input").first.fill(value)
-        modal.get_by_role("button", name="Submit").click()
 
-    def shot(self, path: Path) -> None:
+    def resume(self) -> None:
+        self.page.locator(".p-modal").get_by_role("button", name="Submit").click()
+
+    def shot(self, path: Path, height: int = 1000) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        self.page.set_viewport_size({"width": 1400, "height": height})
         self.page.wait_for_timeout(1500)
         self.page.screenshot(path=str(path))

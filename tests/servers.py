@@ -70,13 +70,30 @@ def postgres() -> Iterator[str]:
         shutil.rmtree(data, ignore_errors=True)
 
 
+def lose_database(url: str) -> None:
+    """Drop Prefect's database under its feet and leave an empty one in its place."""
+    import asyncio
+
+    import asyncpg
+
+    where, _, name = url.replace("postgresql+asyncpg", "postgresql").rpartition("/")
+
+    async def drop() -> None:
+        connection = await asyncpg.connect(f"{where}/template1")
+        await connection.execute(f"drop database {name} with (force)")
+        await connection.execute(f"create database {name}")
+        await connection.close()
+
+    asyncio.run(drop())
+
+
 def prefect_environment(home: Path, root: Path, port: int) -> dict[str, str]:
     return {
         **os.environ, "PREFECT_HOME": str(home), "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
         "PREFECT_RESULTS_LOCAL_STORAGE_PATH": str(home / "results"), "PREFECT_LOGGING_LEVEL": "INFO",
         "PREFECT_SERVER_LOGGING_LEVEL": "WARNING", "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1",
         "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false", "PREFECT_WORKER_QUERY_SECONDS": "2",
-        "PREFECT_WORKER_HEARTBEAT_SECONDS": "10", "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30", "OMP_NUM_THREADS": "1",
+        "PREFECT_WORKER_HEARTBEAT_SECONDS": "10", "OMP_NUM_THREADS": "1",
         "VARBAND_ROOT": str(root), "PYTHONPATH": str(REPO), "PYTHONWARNINGS": "ignore",
     }  # fmt: skip
 
@@ -88,10 +105,11 @@ class Server:
         self.port, self.folder = free_port(), folder
         self.root = folder / "root"
         self.environment = prefect_environment(folder / "home", self.root, self.port)
-        url = database or f"sqlite+aiosqlite:///{folder / 'prefect.db'}"
-        self.environment["PREFECT_API_DATABASE_CONNECTION_URL"] = url
+        self.database = database or f"sqlite+aiosqlite:///{folder / 'prefect.db'}"
+        self.environment["PREFECT_API_DATABASE_CONNECTION_URL"] = self.database
         self.url = f"http://127.0.0.1:{self.port}"
         self._children: list[subprocess.Popen[bytes]] = []
+        self.workers: dict[str, subprocess.Popen[bytes]] = {}
         self.process = self.start()
 
     def start(self) -> subprocess.Popen[bytes]:
@@ -117,7 +135,8 @@ class Server:
 
     def worker(self, pool: str, name: str, limit: int = 1, **environment: str) -> subprocess.Popen[bytes]:
         words = ["-m", "prefect", "worker", "start", "--pool", pool, "--name", name, "--limit", str(limit)]
-        return self.spawn(words, f"worker-{name}.log", **environment)
+        self.workers[name] = self.spawn(words, f"worker-{name}.log", **environment)
+        return self.workers[name]
 
     def varband(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         code = "from cli.main import main; main()"

@@ -43,19 +43,21 @@ def test_a_study_is_started_parked_resumed_and_finished_in_the_ui(server: Server
         ui.choose("Arms", "panel")
         ui.add_items("Settings", SHRUNK)
         ui.number("Tokens", "9000")
-        ui.shot(shots / "form.png")
+        ui.shot(shots / "ui-form.png", height=2000)
         run = ui.submit()
         ui.wait_for_state("Suspended", PATIENCE)
-        ui.shot(shots / "parked.png")
+        ui.shot(shots / "ui-parked.png")
         parked = all_runs(server.root)[0]
         assert parked.state == "parked" and "tokens more are missing" in parked.why
         assert 0 < parked.spent.tokens <= 9000, "the wall was crossed"
-        ui.resume(Tokens="5000000")
+        ui.fill_resume(Tokens="5000000")
+        ui.shot(shots / "ui-resume.png")
+        ui.resume()
         ui.open_run(run)
         ui.wait_for_state("Completed", PATIENCE)
-        ui.shot(shots / "finished.png")
+        ui.shot(shots / "ui-finished.png")
         _open_artifacts(ui)
-        ui.shot(shots / "artifacts.png")
+        ui.shot(shots / "ui-artifacts.png")
     finished = all_runs(server.root)[0]
     assert (finished.id, finished.state) == (parked.id, "finished")
     assert finished.spent.tokens > parked.spent.tokens
