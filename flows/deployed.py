@@ -103,9 +103,7 @@ def experiment(study: StudyForm = StudyForm(), budget: BudgetForm = BudgetForm()
     report = planned[-1].step.ref
     files = store.files(report).resolve()
     create_markdown_artifact((files / "report.md").read_text(), key="report", description=str(report))
-    create_link_artifact(
-        (files / "report.html").as_uri(), key="report-page", description="the page, on the root's disk"
-    )
+    create_link_artifact((files / "report.html").as_uri(), key="report-page", description="the whole report")
     return str(report)
 
 
