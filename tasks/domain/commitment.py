@@ -33,7 +33,7 @@ _PLACEHOLDER = re.compile(
     r"(?:the )?(?:final )?answer(?: here)?|your answer(?: here)?|\.{2,}|\?+|-+|n/?a|unknown|undetermined"
     r"|none given|none"
     r"|i (?:do ?n[o']t|can ?not|can't) (?:know|tell|determine|solve).*|not sure|no idea|idk|null|nan|undefined"
-    r"|tbd", re.I)  # fmt: skip
+    r"|tbd|(?:the )?(?:final )?answer is|_+", re.I)  # fmt: skip
 _STRONG = re.compile(
     r"\b(?:answer|ans|result|solution)s?\b(?: to [^.:]*?)?(?: is| are| =| ?:|\s*(?=\$|\\\())[:,]? *", re.I
 )
@@ -101,7 +101,9 @@ def boxed(text: str) -> tuple[list[str], bool, bool]:
         start = match.end()
         if match.start() < end:
             continue
-        gaps.append(text[end : match.start()])
+        gap = text[end : match.start()]
+        gaps.append(gap)
+        denied = _DENIAL.search(gap)
         if text[start : start + 1] != "{":
             bare = re.match(r"[^\s$]+", text[start:])
             found.append(bare.group().rstrip(".,") if bare else "")
@@ -111,7 +113,8 @@ def boxed(text: str) -> tuple[list[str], bool, bool]:
         cut = closing is None
         inner = text[start + 1 : closing] if closing is not None else text[start + 1 :].split("\n", 1)[0].rstrip("$. ")
         end = closing + 1 if closing is not None else len(text)
-        found.append(_unboxed(inner))
+        percent = closing is not None and re.match(r"\s*\\?%", text[end:])
+        found.append(("not " if denied else "") + _unboxed(inner) + (r"\%" if percent else ""))
     separators = [re.fullmatch(r"[\s$,;]*(?:and|or|\\text\{ ?(?:and|or) ?\})?[\s$,;]*", gap) for gap in gaps[1:]]
     return found, len(found) > 1 and all(separators), cut
 
@@ -124,31 +127,51 @@ def _unboxed(inner: str) -> str:
 def _closing(text: str, start: int) -> int | None:
     depth = 0
     for i in range(start, len(text)):
-        if text[i] in "{}" and text[i - 1] != "\\":
+        if text[i] in "{}" and not _escaped(text, i):
             depth += 1 if text[i] == "{" else -1
             if depth == 0:
                 return i
     return None
 
 
+def _escaped(text: str, i: int) -> bool:
+    r"""Is the character at i behind a backslash of its own? In `7\\}` it is not: two backslashes break a line."""
+    return (i - len(text[:i].rstrip("\\"))) % 2 == 1
+
+
 def read(text: str) -> Committed:
     """What one text states, with the prose around it taken away."""
-    text = re.sub(r"\s+", " ", _INVISIBLE.sub("", text)).strip()
+    text = _TRAILING.sub("", re.sub(r"\s+", " ", _INVISIBLE.sub("", text)).strip())
+    text = re.sub(r"\b(\d+|[a-z]) choose (\d+|[a-z])\b", r"\\binom{\1}{\2}", text)
     text = re.sub(r"\b(?:minus|negative)\s+(?=[\d$\\])", "-", text, flags=re.I)
     if not _says_something(text):
         return Committed("no_answer", "empty answer")
     if len(text) > MAX_PROSE_CHARS:
         return Committed("ok", "", (text,))
-    if re.search(r"\b(?:otherwise|depending on|depends on|between)\b", text, re.I):
+    if _NOT_ONE.search(text):
         return Committed("ambiguous", "depends on a case", (text,))
+    if _DENIED.search(without_explanation(text)):
+        return Committed("negated", "states what the answer is not", (text,))
     plain = read_comparatives(unwrap_text(text).replace("**", "" if text.startswith("**") or " **" in text else "**"))
     affirmed = without_negations(plain)
     if affirmed != plain and not re.search(r"[\d\\]|(?<![A-Za-z])[A-Za-z](?![A-Za-z])", affirmed):
         return Committed("negated", "states what the answer is not", (text,))
-    affirmed = _ASIDE.sub(_aside, without_hedges(affirmed)).strip(" ,;?")
-    return _from_sentence(affirmed) if prose_words(affirmed) else Committed("ok", "", (_labelled(affirmed),))
+    affirmed = _labelled(_ASIDE.sub(_aside, without_hedges(affirmed)).strip(" ,;?"))
+    return _from_sentence(affirmed) if prose_words(affirmed) else Committed("ok", "", (affirmed,))
 
 
+_NOT_ONE = re.compile(
+    r"\b(?:otherwise|depending on|depends on|between|neither|nor|nearly|almost|close to|unlikely|and so on|etc"
+    r"|just (?:over|under)|or (?:none|nothing)|(?:none|nothing),? or)\b",
+    re.I,
+)
+_DENIED = re.compile(
+    r"\b(?:is|are|was|can)(?: ?not|n't) (?:be )?(?:the|a|an|my|our)?\b ?(?:final |right |correct )?"
+    r"(?:answer|solution|result|correct|right|possible|valid)\b"
+    r"|\b(?:is|are) (?:impossible|wrong|incorrect|invalid|false)\b"
+    r"|\b(?:does|do)(?: not|n't) (?:work|hold|satisfy)\b|\bfails?\b", re.I)  # fmt: skip
+_DENIAL = re.compile(r"(?:\bnot|n't|\bnever|\brather than|\binstead of|\bexcept)(?: equal to)?[\s$(:]*$", re.I)
+_TRAILING = re.compile(r"(?:\s|\\[,;:! ]|\\\\|\\q?quad|~)+$")
 _ASIDE = re.compile(r"\(([^()\d\\]*)\)")
 
 
@@ -165,14 +188,21 @@ def _says_something(text: str) -> bool:
 
 def _labelled(text: str) -> str:
     """Without the letter of a multiple-choice option before a value: `(A) 7` is 7."""
-    return re.sub(r"^\(?[A-E]\)[:.]?\s+(?=[-\d\\$])|^(?:option|choice)\s+(?=\(?[A-H]\b)", "", text, flags=re.I)
+    return _OPTION.sub("", text)
+
+
+_OPTION = re.compile(
+    r"^(?:\(?[A-E]\)[:.]?\s+|\\text(?:bf|rm)? ?\{ ?\(?[A-E]\)? ?:?\}(?:\\[ ,;:]|\\q?quad|~|\s)*)"
+    r"(?=[-\d\\$])"
+    r"|^(?:option|choice)\s+(?=\(?[A-H]\b)", re.I)  # fmt: skip
 
 
 def _from_sentence(text: str) -> Committed:
     for candidate in _candidates(text):
         bare = candidate.strip(" .,;:!*")
-        if (spelt := number_in_words(bare)) is not None:
-            return Committed("ok", "", (str(spelt),))
+        words, percent, _ = bare.partition(" percent")
+        if (spelt := number_in_words(words)) is not None:
+            return Committed("ok", "", (f"{spelt}{percent}",))
         if _says_something(bare) and (not prose_words(bare) or number(normalise(bare)) is not None):
             return Committed("ok", "", (_labelled(candidate.strip()),))
     return _spans(without_explanation(_after(_STRONG, text) or text))

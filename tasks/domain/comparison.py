@@ -8,7 +8,8 @@ from itertools import pairwise
 from typing import Literal
 
 from tasks.domain.leaves import Same, squeeze
-from tasks.domain.relations import MIRROR, intervals, is_closed, is_inequality, is_name, subject
+from tasks.domain.matrices import alike
+from tasks.domain.relations import MIRROR, intervals, is_closed, is_inequality, is_name, named_values, renamed, subject
 from tasks.domain.shapes import Shape, shape
 
 Judgement = tuple[Literal["correct", "wrong", "ambiguous"], str]
@@ -21,6 +22,7 @@ def compare(prediction: Shape, gold: Shape, same: Same) -> Judgement:
     """(verdict, reason) of a prediction's form against the gold's."""
     if prediction.text == gold.text:
         return "correct", "identical text"
+    prediction, gold = alike(prediction, gold)
     match gold.kind:
         case "list" | "choice":
             return _against_list(prediction, gold, same)
@@ -101,27 +103,23 @@ def _against_set(prediction: Shape, gold: Shape, same: Same) -> Judgement:
 
 
 def _against_tuple(prediction: Shape, gold: Shape, same: Same) -> Judgement:
+    inequalities = prediction.items if prediction.kind == "choice" else (prediction,)
+    if len(gold.items) == 2 and gold.marks == ("(", ")") and all(map(is_inequality, inequalities)):
+        return _against_intervals(prediction, Shape("interval", gold.text, gold.items, gold.marks), same)
     if prediction.kind == "relation":
+        if any(is_closed(item.text) and not agree(item, prediction.items[-1], same) for item in prediction.items[:-1]):
+            return "wrong", "false equation"
         if prediction.marks[-1] in ("=", r"\in", r"\equiv") and prediction.items[-1].kind == "tuple":
             return _against_tuple(prediction.items[-1], gold, same)
-        if len(gold.items) == 2 and gold.marks == ("(", ")") and is_inequality(prediction):
-            return _against_intervals(prediction, Shape("interval", gold.text, gold.items, gold.marks), same)
         if prediction.items[0].kind in ("tuple", "list") and prediction.items[-1].kind in ("tuple", "list"):
             return compare(prediction.items[-1], gold, same)
     if prediction.kind in _SEVERAL and len(prediction.items) == 1:
         return compare(prediction.items[0], gold, same)
     if prediction.kind == "list" or (prediction.kind == "choice" and not re.search(r"\bor\b|vee|lor", prediction.text)):
-        return RIGHT if _in_order(_named_values(prediction.items), gold.items, same) else WRONG
+        return RIGHT if _in_order(named_values(prediction.items), gold.items, same) else WRONG
     if prediction.kind != "tuple":
         return "wrong", f"a {prediction.kind} where a tuple is asked for"
     return RIGHT if _in_order(prediction.items, gold.items, same) else WRONG
-
-
-def _named_values(items: Sequence[Shape]) -> Sequence[Shape]:
-    """`y=2, x=1` names the coordinates of (1, 2): values in the order of their names, if every one has a name."""
-    if not all(i.kind == "relation" and i.marks == ("=",) and is_name(i.items[0].text) for i in items):
-        return items
-    return [i.items[-1] for i in sorted(items, key=lambda i: i.items[0].text)]
 
 
 def _in_order(got: Sequence[Shape], want: Sequence[Shape], same: Same) -> bool:
@@ -174,8 +172,11 @@ def value_of(relation: Shape, same: Same) -> Shape | str:
         return "states what the answer is not"
     if not set(relation.marks) <= {"=", r"\approx", r"\in", r"\equiv"}:
         return "an inequality where one value is asked for"
-    exact = 1 + next((i for i, m in enumerate(relation.marks) if m == r"\approx" and i > 0), len(relation.marks))
+    named = not is_closed(relation.items[0].text)
+    exact = 1 + next((i for i, m in enumerate(relation.marks) if m == r"\approx" and i >= named), len(relation.marks))
     parts = [p for p in relation.items[:exact] if p.text]
+    if exact == 1 and parts:
+        return parts[0]
     if len(parts) < 2:
         return "incomplete equation"
     last = parts[-1]
@@ -199,7 +200,8 @@ def _against_relation(prediction: Shape, gold: Shape, same: Same) -> Judgement:
         return compare(prediction, gold.items[1], same)
     if prediction.kind == "scalar":
         last = gold.items[-1]
-        return RIGHT if is_closed(last.text) and same(prediction.text, last.text) else WRONG
+        says_a_value = all(is_closed(item.text) for item in gold.items)
+        return RIGHT if says_a_value and same(prediction.text, last.text) else WRONG
     if prediction.kind != "relation":
         return WRONG
     return RIGHT if same(prediction.text, gold.text) else WRONG
@@ -227,9 +229,8 @@ def _against_assignment(prediction: Shape, gold: Shape, same: Same) -> Judgement
     if squeeze(left) == squeeze(name):
         answer = value_of(prediction, same)
         return ("wrong", answer) if isinstance(answer, str) else compare(answer, value, same)
-    renamed = _rename(name, left)
-    if renamed is not None:
-        old, new = renamed
+    if names := renamed(name, left):
+        old, new = names
         body = re.sub(rf"(?<![A-Za-z\\]){new}(?![A-Za-z])", old, prediction.items[-1].text)
         return compare(shape(body), value, same)
     if not is_name(left):
@@ -238,9 +239,3 @@ def _against_assignment(prediction: Shape, gold: Shape, same: Same) -> Judgement
             return compare(prediction.items[0], value, same)
         return RIGHT if same(prediction.text, gold.text) else WRONG
     return "wrong", f"names {left}, not {name}"[:200]
-
-
-def _rename(gold_name: str, name: str) -> tuple[str, str] | None:
-    """(gold's variable, prediction's) of two applications of one function: f(x) and f(n)."""
-    one, other = (re.fullmatch(r"([A-Za-z]+) ?\(([A-Za-z])\)", squeeze(n)) for n in (gold_name, name))
-    return (one[2], other[2]) if one and other and one[1] == other[1] else None

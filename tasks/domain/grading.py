@@ -23,7 +23,7 @@ from tasks.domain.scaffolds import AnswerForm, Scaffold
 from tasks.domain.shapes import Shape, shape
 from tasks.domain.spelling import normalise, repaired
 
-BEHAVIOUR = 1
+BEHAVIOUR = 2
 MAX_ANSWER_CHARS = 1_500
 _CONFIG = (BEHAVIOUR, str(DECIMAL_TOLERANCE), MAX_ANSWER_CHARS)
 _PACKAGES = ("math-verify", "latex2sympy2-extended", "sympy")
@@ -55,7 +55,12 @@ def grade_completion(scaffold: Scaffold, completion: str, gold: str, finish: str
 
 
 def region_of(scaffold: Scaffold, completion: str, finish: str) -> str | None:
-    """The only text that is graded; null if there is none, or if the rollout was cut off inside it."""
+    """The only text that is graded; null if there is none, or if the rollout was cut off inside it.
+
+    A chat template may open the trace in the prompt: what is cut off before closing it is a trace that never ended.
+    """
+    if finish == "length" and scaffold.chat and f"</{scaffold.trace_tag}>" not in completion:
+        return None
     cut_off = completion.rfind("<answer>") > completion.rfind("</answer>")
     if finish == "length" and scaffold.answer_form == "tag" and cut_off:
         return None
@@ -87,8 +92,9 @@ def _grade(region: str | None, gold: str, form: AnswerForm, finish: str, same: S
     if region is None:
         return Verdict("no_answer", "truncated before an answer" if finish == "length" else "no answer tag", None, None)
     found = commit(region, form, truncated=finish == "length")
-    if worded(gold) and finish == "stop" and worded(gold) in map(worded, stated(region, form)):
-        return Verdict("correct", "identical text", gold, gold)
+    texts = {worded(text) or text.strip() for text in stated(region, form)}
+    if finish == "stop" and texts & {gold.strip(), worded(gold)} - {""} and len(texts) == 1:
+        return Verdict("correct", "identical text", gold, gold if len(gold) <= MAX_ANSWER_CHARS else None)
     if found.status == "no_answer":
         return Verdict("no_answer", found.reason, None, None)
     if found.status == "negated":
@@ -105,6 +111,7 @@ def worded(text: str) -> str:
     ('does not exist', '')
     """
     plain = re.sub(r"\\(?:text|mbox|textbf|mathrm|textrm) ?\{([^{}]*)\}", r"\1", text).strip(" .$*").lower()
+    plain = re.sub(r"^(?:it is|it's|the (?:final )?answer is|answer:) ", "", plain)
     return plain if re.fullmatch(r"[a-z][a-z' -]{2,60}", plain) else ""
 
 
@@ -123,7 +130,7 @@ def _judge(found: Committed, gold: str, same: Same) -> Verdict:
     if len(got) > 1:
         if all(agree(got[0], other, same) and agree(other, got[0], same) for other in got[1:]):
             got = got[:1]
-        elif found.joined and want.kind in ("list", "set", "choice"):
+        elif found.joined and (want.kind in ("list", "set", "choice") or all(g.kind == "relation" for g in got)):
             got = [Shape("list", text, tuple(got))]
         else:
             return Verdict("ambiguous", "several different answers", text, None)

@@ -63,12 +63,14 @@ def _same_in_base(prediction: str, gold: str) -> bool | None:
     value = _in_base(got)
     other = _in_base(want) if want is not None else number(gold)
     other = other.value if isinstance(other, Number) else other
-    return None if value is None or other is None else value == other
+    if value is None or other is None:
+        return False if want is None and number(gold) is not None else None
+    return value == other
 
 
 def _in_base(match: re.Match[str]) -> int | None:
     base = int(match[2] or match[3])
-    return int(match[1], base) if 2 <= base <= 10 and all(int(d) < base for d in match[1]) else None
+    return int(match[1], base) if 2 <= base <= 36 and all(int(d) < base for d in match[1]) else None
 
 
 def symbolic_same(prediction: str, gold: str) -> bool:

@@ -24,14 +24,18 @@ _PARTS = {**_PART, **{f"{word}s": value for word, value in _PART.items()}, "halv
 def number_in_words(text: str) -> Fraction | None:
     """The number that English words spell, or null.
 
-    >>> number_in_words("twenty-one"), number_in_words("minus two thirds"), number_in_words("3 dozen")
-    (Fraction(21, 1), Fraction(-2, 3), Fraction(36, 1))
+    >>> number_in_words("minus two thirds"), number_in_words("3 dozen"), number_in_words("one and a half")
+    (Fraction(-2, 3), Fraction(36, 1), Fraction(3, 2))
     """
     words = re.sub(r"[-,]", " ", text.lower()).split()
     if not words or len(words) > 20:
         return None
     sign = -1 if words[0] in ("minus", "negative") else 1
     words = [w for w in (words[1:] if sign < 0 else words) if w != "and"]
+    if words and words[0] == "a" and words[1:2] and words[1] in _SCALES:
+        words = words[1:]
+    if len(words) > 2 and words[-2] == "a" and words[-1] in _PART and (whole := _cardinal(words[:-2])) is not None:
+        return sign * (whole + Fraction(1, _PART[words[-1]]))
     if words and words[-1] in _PARTS:
         top = _cardinal(words[:-1]) if words[:-1] not in ([], ["a"]) else 1
         return None if top is None else sign * Fraction(top, _PARTS[words[-1]])

@@ -84,7 +84,7 @@ def answer_type(gold: str) -> str:
     if parsed.kind == "relation":
         ordered = not set(parsed.marks) & {"=", r"\equiv"}
         return "interval" if ordered else "equation"
-    return {"choice": "list", "union": "interval"}.get(parsed.kind, parsed.kind)
+    return {"choice": "list", "union": "interval", "matrix": "tuple"}.get(parsed.kind, parsed.kind)
 
 
 def _scalar_type(leaf: Shape) -> str:

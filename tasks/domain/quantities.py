@@ -22,7 +22,7 @@ class Number:
     unit: str | None = None
 
 
-_INT = r"\d+|\d{1,3}(?:,\d{3})+"
+_INT = r"\d+|[1-9]\d{0,2}(?:,\d{3})+"
 _PLAIN = re.compile(rf"(?P<int>{_INT})?(?P<point>\.\d*)?(?:[eE](?P<exp>[+-]?\d{{1,3}}))?")
 _SPACED_THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,3})((?: \d{3})+)(?![\d])")
 _FRACTION = re.compile(r"(?P<whole>\d+ ?)?\\frac ?\{ ?(?P<top>[+-]? ?\d+) ?\} ?\{ ?(?P<bottom>[+-]? ?\d+) ?\}")
@@ -117,8 +117,11 @@ _WORD_UNIT = re.compile(
 CHANGES_VALUE = re.compile(
     r"\b(?:squared|cubed|factorial|times|plus|minus|over|divided|root|half|third|quarter|hundred|thousand|million"
     r"|billion"
-    r"|trillion|dozen|mod|modulo|power|choose|base)\b", re.I)  # fmt: skip
+    r"|trillion|dozen|mod|modulo|power|choose|base|twice|thrice|double|triple)\b", re.I)  # fmt: skip
 _CONNECTS = re.compile(r"\b(?:not|or|and|to|between|if|for|when|where|at|least|most|more|less|than|but)\b", re.I)
+
+
+_POWERS = ((re.compile(r"\b(?:square|sq|squared)\b", re.I), "2"), (re.compile(r"\b(?:cubic|cubed)\b", re.I), "3"))
 
 
 def split_unit(text: str) -> tuple[str, str | None]:
@@ -142,8 +145,16 @@ def split_unit(text: str) -> tuple[str, str | None]:
         return text, None
     groups = match.groupdict()
     word = (groups.get("word") or groups.get("glued") or "").strip()
-    if not word or CHANGES_VALUE.search(word) or _CONNECTS.search(word) or not re.search(r"[A-Za-z]", word):
+    first, _, rest = word.partition(" ")
+    powered = first.lower() in _UNITS and rest.lower() in ("squared", "cubed")
+    if (
+        not word
+        or (CHANGES_VALUE.search(word) and not powered)
+        or _CONNECTS.search(word)
+        or not re.search(r"[A-Za-z]", word)
+    ):
         return text, None
     known = [_UNITS.get(w.lower().rstrip("."), "?") for w in re.findall(r"[A-Za-z.]+", word)]
     unit = "".join(k for k in known if k) if "?" not in known else "?"
-    return match["number"].strip(), (unit + (groups.get("power") or "").strip(" ^{}")) or "?"
+    power = (groups.get("power") or "").strip(" ^{}") or next((p for w, p in _POWERS if w.search(word)), "")
+    return match["number"].strip(), (unit + power if unit else "") or "?"

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
+from tasks.domain.layouts import matrix_rows
 from tasks.domain.number_words import number_in_words
 from tasks.domain.quantities import number
 from tasks.domain.spelling import matching, normalise
 
-Kind = Literal["scalar", "list", "choice", "set", "tuple", "interval", "union", "relation"]
+Kind = Literal["scalar", "list", "choice", "set", "tuple", "interval", "union", "relation", "matrix"]
 _RELATIONS = (r"\ne", r"\le", r"\ge", r"\approx", r"\in", r"\equiv", r"\sim", "<=", ">=", "!=", "==", "=", "<", ">")
 _RELATION = re.compile(r"\\(?:ne|le|ge|approx|in|equiv|sim|simeq)(?![A-Za-z])|<=|>=|!=|==|=|<|>")
 _SPELLING = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne", "==": "=", r"\simeq": r"\approx", r"\sim": r"\approx"}
@@ -34,7 +35,7 @@ _BUILDER = re.compile(r"\\\{ ?[A-Za-z](?: ?\\in ?\\mathbb ?\{?R\}?)? ?(?::|\||\\
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """text: normalised source. items: parts, in order. marks: brackets of an interval ("[)") or a relation's signs."""
+    """text: normalised source. items: parts, in order; rows of a matrix. marks: brackets or signs."""
 
     kind: Kind
     text: str
@@ -72,7 +73,12 @@ def shape(text: str) -> Shape:
 
 def _shape(text: str) -> Shape:
     text = text.strip()
-    if number(text) is not None or text.startswith(r"\begin{"):
+    if number(text) is not None:
+        return Shape("scalar", text)
+    if rows := matrix_rows(text):
+        parts = [Shape("tuple", " & ".join(row), tuple(map(_shape, row))) for row in rows]
+        return Shape("matrix", text, tuple(parts))
+    if text.startswith(r"\begin{") and text.count(r"\begin{") == 1:
         return Shape("scalar", text)
     if spelt := _spelt(text):
         return Shape("scalar", spelt)

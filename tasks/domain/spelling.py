@@ -5,71 +5,11 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from tasks.domain.dialects import RENAMED, SYMBOLS
+from tasks.domain.layouts import one_line
+
 MAX_DEPTH = 60
 
-_SYMBOLS = {
-    "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "﹣": "-", "×": r"\times ", "⋅": r"\cdot ", "·": r"\cdot ",
-    "∙": r"\cdot ", "∗": "*",
-    "÷": "/", "∕": "/", "⁄": "/", "π": r"\pi ", "∞": r"\infty ", "≤": r"\le ", "⩽": r"\le ", "≥": r"\ge ",
-    "⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∅": r"\emptyset ",
-    "°": r"^{\circ}", "º": r"^{\circ}", "±": r"\pm ", "∓": r"\mp ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ",
-    "γ": r"\gamma ", "λ": r"\lambda ", "μ": r"\mu ", "φ": r"\phi ", "ω": r"\omega ", "ℝ": r"\mathbb{R}",
-    "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ",
-    "⇒": r"\Rightarrow ", "∴": r"\therefore ", "→": r"\to ", "“": '"', "”": '"', "’": "'", "‘": "'", "…": r"\ldots ",
-    "⟨": "(", "⟩": ")", "％": r"\%", "′": "'",
-}  # fmt: skip
-_RENAMED = (
-    (r"</?(?:b|i|em|strong|p|span|sub|sup|br|div|u) ?/?>", " "),
-    (r"[✓✔✅□■∎🎉]|\\(?:blacksquare|square|Box|checkmark)(?![A-Za-z])", " "),
-    (r"\\(?:color|textcolor) ?\{\w+\}", ""),
-    (r"\\(?:bf|rm|it|sf|tt)(?![A-Za-z])", " "),
-    (r"\\underline ?(?=\{)", ""),
-    (r"(?<=\d)(?:st|nd|rd|th)(?![A-Za-z])", ""),
-    (r"(?<=\d) ?\^ ?\{? ?(?:\\(?:text|mathrm) ?\{)? ?(?:st|nd|rd|th) ?\}{0,2}(?![A-Za-z])", ""),
-    (r"\{ ?([^{}]+?) ?\\choose ?([^{}]+?) ?\}", r"\\binom{\1}{\2}"),
-    (r"(?<![A-Za-z])(\w+) choose (\w+)(?![A-Za-z])", r"\\binom{\1}{\2}"),
-    (r"\\lg(?![A-Za-z])", r"\\log_{10}"),
-    (r"\(mod ([^()]+)\)|\\pmod ?(\d)(?!\d)", r"\\pmod{\1\2}"),
-    (r"[€£¥₹]", r"\\$"),
-    (r"\.{3,}", r"\\ldots "),
-    (r"(?<![A-Za-z\\])(?:infinity|infty|inf)(?![A-Za-z])", r"\\infty "),
-    (r"(?<![A-Za-z\\])(pi|theta|alpha|beta|gamma|lambda)(?![A-Za-z])", r"\\\1 "),
-    (
-        r"(?<![A-Za-z\\])(sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|log|ln|exp|gcd|lcm|max|min)(?= ?[({\d]"
-        r"| [a-z]\b)",
-        r"\\\1 ",
-    ),
-    (r"(?<![A-Za-z\\])sqrt ?\(([^()]*)\)", r"\\sqrt{\1}"),
-    (r"(?<![A-Za-z\\])sqrt(?=[ \d{])", r"\\sqrt"),
-    (r"(?<![A-Za-z\\])floor ?\(([^()]*)\)", r"\\lfloor \1\\rfloor "),
-    (r"(?<![A-Za-z\\])ceil(?:ing)? ?\(([^()]*)\)", r"\\lceil \1\\rceil "),
-    (r"(?<=[\])]) ?U ?(?=[\[({])", r"\\cup "),
-    (r"\\(?:dfrac|tfrac|cfrac)(?![A-Za-z])", r"\\frac"),
-    (r"\\(?:leqslant|leqq|leq)(?![A-Za-z])", r"\\le "),
-    (r"\\(?:geqslant|geqq|geq)(?![A-Za-z])", r"\\ge "),
-    (r"\\neq(?![A-Za-z])", r"\\ne "),
-    (r"\\lt(?![A-Za-z])", "<"),
-    (r"\\gt(?![A-Za-z])", ">"),
-    (r"\\(?:left|right|middle|bigl|bigr|Bigl|Bigr|big|Big|bigg|Bigg|biggl|biggr)(?![A-Za-z])\s*\.?", ""),
-    (
-        r"\\(?:displaystyle|textstyle|limits|nolimits|mathstrut|strut|quad|qquad|hfill|hspace\{[^}]*\}"
-        r"|newline)(?![A-Za-z])",
-        " ",
-    ),
-    (r"(?<!\\)\\(?:,|;|:|!|\s|>)", " "),
-    (r"\\langle(?![A-Za-z])", "("),
-    (r"\\rangle(?![A-Za-z])", ")"),
-    (r"~", " "),
-    (r"\\(?:lbrace)(?![A-Za-z])", r"\\{"),
-    (r"\\(?:rbrace)(?![A-Za-z])", r"\\}"),
-    (r"\\lbrack(?![A-Za-z])", "["),
-    (r"\\rbrack(?![A-Za-z])", "]"),
-    (r"\\(?:varnothing|empty)(?![A-Za-z])", r"\\emptyset "),
-    (r"\\(?:degree|degrees)(?![A-Za-z])", r"^{\\circ}"),
-    (r"\^\s*\\circ(?![A-Za-z])", r"^{\\circ}"),
-    (r"\^\s*\{\s*\\circ\s*\}", r"^{\\circ}"),
-    (r"\\(?:mathbf|mathit|boldsymbol|bm|mathsf)\s*\{([A-Za-z0-9]+)\}", r"\1"),
-)
 _BRACED_COMMA = re.compile(r"(?<=\d)\{,\}(?=\d{3})|(?<=\d)\\,(?=\d{3}(?!\d))")
 
 
@@ -83,16 +23,19 @@ def normalise(text: str) -> str:
     """
     text = _ascii(text)
     text = _BRACED_COMMA.sub(",", text)
-    for pattern, replacement in _RENAMED:
+    for pattern, replacement in RENAMED:
         text = re.sub(pattern, replacement, text)
     text = re.sub(r"\\\(|\\\)|\\\[|\\\]", " ", text)
     text = re.sub(r"(?<!\\)\$", " ", text)
+    text = one_line(text)
     text = text.replace("**", "^" if re.search(r"[\w)]\*\*[\w({]", text) else "").replace("`", "")
-    text = re.sub(r"([\^_]) ?(-?\d{2,}|-\d|-[A-Za-z])", r"\1{\2}", text)
+    text = re.sub(r"([\^_]) ?(-?\d*\.\d+|-?\d{2,}|-\d|-[A-Za-z])", r"\1{\2}", text)
     text = re.sub(r"\^ ?\(([^()]*)\)", r"^{\1}", text)
     text = _brace_arguments(text)
     text = re.sub(r"\s+|\\\\\s*$", " ", text).strip()
-    text = re.sub(r"^([*_])(?=[^*_]+\1$)(.*)\1$", r"\2", text)
+    text = re.sub(r"^'([^']+)'$", r"\1", text)
+    text = re.sub(r"^([*_]{1,2})(?=[^*_]+\1$)(.*)\1$", r"\2", text)
+    text = re.sub(r"^\\(?:text|textrm|textbf|mathrm|mbox) ?\{([^{}]*\d[^{}]*)\}$", r"\1", text)
     return _conclusion(strip_punctuation(text))
 
 
@@ -139,7 +82,7 @@ def _brace_arguments(text: str) -> str:
 def strip_punctuation(text: str) -> str:
     """Without the full stop, comma or colon that ends a sentence around it."""
     while text and ((text[-1] in ".,;:!" and not text.endswith(("\\!", "\\,", "\\;"))) or text[0] in ",;:"):
-        if text[-1] == "!" and len(text) > 1 and (text[-2].isalnum() or text[-2] in ")}"):
+        if text[-1] == "!" and len(text) > 1 and (text[-2].isalnum() or text[-2] in ")}!"):
             break  # a factorial, not an exclamation
         text = (text[:-1] if text[-1] in ".,;:!" else text[1:]).strip()
     return text
@@ -151,8 +94,8 @@ def _ascii(text: str) -> str:
         char = text[i]
         if char < "\x80":
             out.append(char)
-        elif char in _SYMBOLS:
-            out.append(_SYMBOLS[char])
+        elif char in SYMBOLS:
+            out.append(SYMBOLS[char])
         elif (form := unicodedata.decomposition(char)).startswith(("<super>", "<sub>")):
             mark, j = ("^" if form.startswith("<super>") else "_"), i
             kind = form.split(">")[0]
@@ -212,6 +155,9 @@ _EMPTY_ARGUMENT = re.compile(
 )
 
 
+_TWINS = ((r"\{", r"\}"), (r"\begin{", r"\end{"))
+
+
 def repaired(text: str) -> str | None:
     r"""Normalised text with the braces closed that end it; null if that does not make it whole.
 
@@ -229,6 +175,6 @@ def repaired(text: str) -> str | None:
             return repaired(text[:i]) if i and not text[i:].strip(" }") else None
     text += "}" * depth
     swapped = text.startswith("]") or text.endswith("[")
-    if (rounds and not swapped) or text.count(r"\{") != text.count(r"\}") or deepest > MAX_DEPTH:
+    if (rounds and not swapped) or deepest > MAX_DEPTH or any(text.count(a) != text.count(b) for a, b in _TWINS):
         return None
     return None if _EMPTY_ARGUMENT.search(text) else text

@@ -75,7 +75,11 @@ _COMPARATIVES = (
     (r"\b(?:is )?(?:strictly )?(?:greater|more|larger|bigger) than\b|\babove\b|\bexceeds\b", " > "),
     (r"([^\s,]+) (?:or|and) (?:more|greater|above|higher|larger)\b", r" \\ge \1"),
     (r"([^\s,]+) (?:or|and) (?:less|fewer|below|lower|smaller)\b", r" \\le \1"),
-    (r"\b(?:is |are )?not equal to\b|\bdoes not equal\b|\bother than\b", r" \\ne "),
+    (
+        r"\b(?:is |are )?not equal to\b|\bdoes not equal\b|\bother than\b|\bexcept(?: for)?\b|\bdifferent from\b"
+        r"|\bexcluding\b",
+        r" \\ne ",
+    ),
 )
 _NEGATION = re.compile(
     r"[(,;]?\s*\b(?:and (?:is )?not|but not|not|rather than|instead of|isn't|is not|aren't|can ?not be|can't be"
