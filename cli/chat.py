@@ -60,7 +60,7 @@ def chat(problem: str | None, arm: str, adapter: str | None, step: int | None, m
 def _policy(root: Path, adapter: str | None, step: int | None, model: str | None
             ) -> tuple[BaseModel, Path, ServedAdapter | None, int]:  # fmt: skip
     """(base model, its folder, adapter to serve, LoRA rank). Errors: UserError if one is missing or does not fit."""
-    from flows.resolve import model_folder, model_digest
+    from flows.resolve import model_digest, model_folder
     from storage.catalog import find
     from storage.errors import UserError
     from storage.store import Store

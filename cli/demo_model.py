@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
 
+from cli import options
 from storage.errors import UserError
 
 
@@ -16,7 +18,8 @@ from storage.errors import UserError
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the weights and of the data.")
 @click.option("--threads", type=click.IntRange(min=1), default=2, show_default=True, help="Part of the result.")
 @click.option("--force", is_flag=True, help="Write over a model that is already there.")
-def demo_model(out: Path, steps: int | None, seed: int, threads: int, force: bool) -> None:
+@options.as_json
+def demo_model(out: Path, steps: int | None, seed: int, threads: int, force: bool, as_json: bool) -> None:
     """Pretrain the demo's base model into the folder OUT, measure it and write its model card. About six minutes."""
     if (out / "model.safetensors").exists() and not force:
         raise UserError(f"{out}: a model is there already; name another folder, or write over it with --force")
@@ -44,6 +47,9 @@ def demo_model(out: Path, steps: int | None, seed: int, threads: int, force: boo
     given += (f" --threads {threads}" if threads != 2 else "") + (" --force" if force else "")
     where = out.name if out.is_absolute() else out.as_posix()
     write_card(out, config, made, measured, f"varband demo-model {where}{given}")
+    if as_json:
+        click.echo(json.dumps({"model": str(out), "measured": [asdict(m) for m in measured]}))
+        return
     for m in measured:
         click.echo(f"{m.arm:<11} pass@1 {m.pass_at_1:.3f}  bands {m.all_zero}/{m.variance}/{m.all_one}"
                    f"  tokens {m.mean_tokens:.1f}")  # fmt: skip

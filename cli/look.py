@@ -122,7 +122,9 @@ def serve(port: int, browse: bool, root: Path) -> None:
 @click.option("--each", type=click.IntRange(1, 16), default=1, show_default=True, help="Rollouts a policy and problem.")
 @click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="File to write.")
 @options.root
-def gallery(what: str, problems: str | None, rollouts: str, each: int, output: Path | None, root: Path) -> None:
+@options.as_json
+def gallery(what: str, problems: str | None, rollouts: str, each: int, output: Path | None, root: Path,
+            as_json: bool) -> None:  # fmt: skip
     """A static page with the rollouts of chosen problems side by side.
 
     WHAT is a report (it may be cut short) or a transcripts.json of a published case study.
@@ -135,7 +137,14 @@ def gallery(what: str, problems: str | None, rollouts: str, each: int, output: P
     else:
         found = _report_named(root, what)
         page, name = from_report(root, found, _listed(problems), rollouts, each), f"gallery-{found}.html"
-    click.echo(write(page, output or Path(name)))
+    written = write(page, output or Path(name))
+    if as_json:
+        import orjson
+
+        told = {"source": page.source, "file": str(written), "problems": [item.title for item in page.items]}
+        sys.stdout.buffer.write(orjson.dumps(told) + b"\n")
+        return
+    click.echo(written)
 
 
 def _listed(text: str | None) -> list[str]:

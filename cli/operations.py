@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -53,10 +54,14 @@ def runs(root: Path, as_json: bool) -> None:
 
 
 @click.command()
-def deploy() -> None:
+@options.as_json
+def deploy(as_json: bool) -> None:
     """Register pools, queues, deployments and automations with the server at PREFECT_API_URL. May be repeated."""
     from flows.operations import register
 
+    if as_json:
+        click.echo(json.dumps({"registered": list(register())}))
+        return
     for line in register():
         click.echo(line)
 

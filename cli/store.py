@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from pathlib import Path
 
 import click
@@ -27,7 +28,7 @@ def ls(kind: str | None, root: Path, as_json: bool) -> None:
 
     found = artifacts(root)
     shown = query(
-        "select kind, ref, rows, seconds, created, stage from found where $kind is null or kind = $kind"
+        "select ref, rows, seconds, created, stage, kind from found where $kind is null or kind = $kind"
         " order by created desc, ref", {"kind": kind}, found=found,
     )  # fmt: skip
     _print(shown, as_json)
@@ -56,15 +57,15 @@ def show(ref: str, rows: int, root: Path, as_json: bool) -> None:
         return
     p = manifest.provenance
     click.echo(f"{found}\n  {manifest.rows} rows, made by {manifest.recipe.stage} v{manifest.recipe.version}"
-               f" in {p.seconds:.1f} s on {p.created} ({p.hardware}), code {p.code}")  # fmt: skip
+               f" in {p.seconds:.1f} s\n  {p.created}, {p.hardware}\n  code {p.code}")  # fmt: skip
     for note, value in p.notes.items():
-        click.echo(f"  {note}: {value}")
+        click.echo(textwrap.fill(f"{note}: {value}", 80, initial_indent="  ", subsequent_indent="    "))
     click.echo("\nschema")
     for field in table.schema:
         click.echo(f"  {field.name:<20} {field.type}{'' if field.nullable else ', required'}")
     click.echo("\nmade from")
     for depth, one, stage in lineage(store, found):
-        click.echo(f"  {'   ' * depth}{one}  {stage}")
+        click.echo(f"  {'  ' * depth}{one}  {stage}")
     click.echo("")
     print_table(table.slice(0, rows), as_json=False, title=f"first {min(rows, table.num_rows)} rows")
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests import mini
 
 REPO = Path(__file__).resolve().parent.parent
 
@@ -19,3 +23,43 @@ def shared() -> Path:
             pytest.fail(f"no shared data under {folder}: VARBAND_REQUIRE_SHARED says that it must be there")
         pytest.skip(f"no shared data under {folder}; set VARBAND_SHARED to the folder that holds data/SOURCES.md")
     return folder
+
+
+@pytest.fixture(scope="session")
+def published(shared: Path) -> Path:
+    """The files of the published study."""
+    return shared / "data" / "published"
+
+
+@pytest.fixture(scope="session")
+def replayed(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The store of the published study, replayed once; tests only look at it."""
+    from flows.replay import replay
+    from storage.store import Store
+
+    root = tmp_path_factory.mktemp("replayed")
+    replay(published, Store(root))
+    with unchanged(root):
+        yield root
+
+
+@pytest.fixture(scope="session")
+def demo_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The store of a finished mini demo, made once by the real engine; tests only look at it."""
+    root = tmp_path_factory.mktemp("mini") / "store"
+    mini.finish(root)
+    with unchanged(root):
+        yield root
+
+
+@contextmanager
+def unchanged(root: Path) -> Iterator[None]:
+    """Fails if the artifacts below `root` are not at the end what they were."""
+
+    def look() -> dict[str, tuple[int, int]]:
+        found = [p for p in root.glob("*/*/**/*") if p.is_file() and not p.relative_to(root).parts[0].startswith(".")]
+        return {str(p): (p.stat().st_size, p.stat().st_mtime_ns) for p in found}
+
+    before = look()
+    yield
+    assert look() == before, f"a test changed {root}, which others look at"

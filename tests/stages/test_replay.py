@@ -22,13 +22,8 @@ GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "published.json").re
 
 
 @pytest.fixture(scope="module")
-def published(shared: Path) -> Path:
-    return shared / "data" / "published"
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("replay"))
+def store(replayed: Path) -> Store:
+    return Store(replayed)
 
 
 @pytest.fixture(scope="module")
