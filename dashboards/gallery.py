@@ -95,12 +95,15 @@ def from_transcripts(path: Path, problems: Sequence[str]) -> Page:
     if unknown := set(problems) - {str(item.get("id")) for item in items}:
         raise UserError(f"{path}: no item {', '.join(sorted(unknown))}")
     chosen = [item for item in items if not problems or str(item.get("id")) in problems]
-    about = {k: v for k, v in data.get("metadata", {}).items() if isinstance(v, str | int | float)}
-    facts = [(name.replace("_", " "), str(value)) for name, value in about.items()]
-    return Page("Case study", path.name, facts, [_transcript(path, i, item) for i, item in enumerate(chosen)])
+    about = data.get("metadata", {})
+    facts = [(name.replace("_", " "), str(v)) for name, v in about.items() if isinstance(v, str | int | float)]
+    again = {one: part for part in about.get("resamples", []) for one in part["ids"]}
+    shown = [_transcript(path, i, item, again.get(item.get("id"))) for i, item in enumerate(chosen)]
+    return Page("Case study", path.name, facts, shown)
 
 
-def _transcript(path: Path, place: int, item: dict[str, Any]) -> Item:
+def _transcript(path: Path, place: int, item: dict[str, Any], again: dict[str, Any] | None) -> Item:
+    """again: what the study says of an item whose texts are not the first that were sampled."""
     if not isinstance(item.get("problem"), str):
         raise UserError(f"{path}: items[{place}].problem is missing")
     shown = []
@@ -111,6 +114,8 @@ def _transcript(path: Path, place: int, item: dict[str, Any]) -> Item:
         note = f"The first {MOST:,} of {len(raw):,} characters." if len(raw) > MOST else ""
         shown.append(Shown(arm, None, f"{len(raw):,} characters", None, pieces(raw[:MOST]), note))
     facts = [(name, pieces(str(item[name]))) for name in ("tests", "expected") if item.get(name)]
+    if again:
+        facts.append(("sampled again", pieces(f"{again['reason']} (max_tokens {again['max_tokens']:,})")))
     return Item(f"{item.get('id', place)} · {item.get('category', '')}", pieces(item["problem"]), facts, shown)
 
 

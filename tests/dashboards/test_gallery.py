@@ -1,0 +1,113 @@
+"""The gallery: chosen problems of a run or of a printed case study, side by side, in one file that runs nothing."""
+
+from __future__ import annotations
+
+import json
+from html import unescape
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cli.look import gallery
+from dashboards.gallery import MOST, Page, from_report, from_transcripts, write
+from storage.artifacts import Ref
+from storage.errors import UserError
+from storage.looks import reports
+from storage.store import Store
+from tests.dashboards.conftest import Study
+from tests.dashboards.test_report import Page as Parsed
+
+
+def said(page: Page) -> list[tuple[str, str]]:
+    return [(shown.policy, "".join(p.text for p in shown.text)) for item in page.items for shown in item.rollouts]
+
+
+def letters(text: str) -> str:
+    return "".join(c for c in text if c.isalnum())
+
+
+def test_a_run_side_by_side(demo_store: Path, tmp_path: Path) -> None:
+    [report] = reports(demo_store)
+    every = from_report(demo_store, report.ref, [], "final", 1)
+    chosen = every.items[3].title.rpartition(" ")[2]
+    page = from_report(demo_store, report.ref, [chosen[:10]], "final", 2)
+    assert len(every.items) == 12 and [item.title for item in page.items] == [every.items[3].title]
+    policies = [shown.policy for shown in page.items[0].rollouts]
+    assert policies == [
+        p for p in ("panel, start", "panel, step 4", "thinking, start", "thinking, step 4") for _ in "ab"
+    ]
+    rows = [
+        row
+        for ref in Store(demo_store).manifest(Ref.parse(report.ref)).input_refs
+        if ref.kind == "rollouts"
+        for row in Store(demo_store).read(ref, ["problem_id", "arm", "completion", "verdict"]).to_pylist()
+        if row["problem_id"] == chosen
+    ]
+    known = {(row["arm"], letters(row["completion"]), row["verdict"]) for row in rows}
+    for shown in page.items[0].rollouts:
+        text = letters("".join(p.text for p in shown.text))
+        assert (shown.policy.partition(",")[0], text, shown.verdict) in known
+    html = write(page, tmp_path / "g.html").read_text()
+    assert not Parsed(html).tags & {"script", "img", "link", "iframe"} and "default-src 'none'" in html
+
+
+def test_the_published_case_study_is_whole(published: Path, tmp_path: Path) -> None:
+    source = published / "reports" / "case_study" / "transcripts.json"
+    target = tmp_path / "case.html"
+    done = CliRunner().invoke(gallery, [str(source), "-o", str(target), "--json"], catch_exceptions=False)
+    told = json.loads(done.stdout)
+    items = json.loads(source.read_text())["items"]
+    assert told["file"] == str(target) and len(told["problems"]) == len(items) == 20
+    page = from_transcripts(source, [])
+    expected = [(arm, item[arm]["raw"]) for item in items for arm in ("panel", "thinking")]
+    assert [arm for arm, _ in said(page)] == [arm for arm, _ in expected]
+    for (_, shown), (_, raw) in zip(said(page), expected, strict=True):
+        assert letters(shown) == letters(raw[:MOST])
+    html = unescape(target.read_text())
+    assert html.count("sampled again") == 3 and "thinking trace truncated by original max_tokens cap" in html
+    assert not Parsed(target.read_text()).tags & {"script", "img", "link", "iframe"}
+
+
+def test_rollouts_are_text(study: Study, tmp_path: Path) -> None:
+    page = from_report(study.root, str(study.report), ["p0000", "p0004"], "screenings", 4)
+    html = write(page, tmp_path / "g.html").read_text()
+    assert "<script>" not in html and "&lt;script&gt;" in html and "\u202e" not in html and "\x1b" not in html
+    assert f"The first {MOST:,} of 100," in html
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "not a transcripts file"),
+        ('{"items": [{"id": "a"}]}', r"items\[0\].problem is missing"),
+        ("[]", "not a tra"),
+    ],
+)
+def test_a_file_that_is_none_is_told(tmp_path: Path, content: str, words: str) -> None:
+    source = tmp_path / "transcripts.json"
+    source.write_text(content)
+    with pytest.raises(UserError, match=words):
+        from_transcripts(source, [])
+    with pytest.raises(UserError, match="cannot be read"):
+        from_transcripts(tmp_path / "nothing.json", [])
+
+
+def test_a_problem_that_is_not_there_is_told(study: Study, published: Path) -> None:
+    with pytest.raises(UserError, match="problem 'zzz' fits 0 problems"):
+        from_report(study.root, str(study.report), ["zzz"], "final", 1)
+    with pytest.raises(UserError, match="problem 'p00' fits 4 problems"):
+        from_report(study.root, str(study.report), ["p00"], "final", 1)
+    with pytest.raises(UserError, match="no item zz"):
+        from_transcripts(published / "reports" / "case_study" / "transcripts.json", ["a", "zz"])
+
+
+def test_a_gallery_on_a_phone_and_in_the_dark(study: Study, browser, tmp_path: Path) -> None:
+    target = write(from_report(study.root, str(study.report), [], "screenings", 2), tmp_path / "g.html")
+    page = browser.new_page(viewport={"width": 390, "height": 900}, color_scheme="dark")
+    heard: list[str] = []
+    page.on("console", lambda m: heard.append(m.text))
+    page.goto(target.as_uri())
+    assert heard == [] and page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate("window.hacked") is None
+    page.close()
