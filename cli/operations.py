@@ -79,7 +79,7 @@ def doctor(root: Path, as_json: bool) -> None:
 
     checks = examine(root)
     if as_json:
-        click.echo(orjson.dumps([c.__dict__ for c in checks]).decode())
+        click.echo(orjson.dumps(checks).decode())
     else:
         for check in checks:
             mark = {"ok": click.style("ok  ", fg="green"), "warn": click.style("warn", fg="yellow"),

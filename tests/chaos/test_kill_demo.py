@@ -19,6 +19,7 @@ KILLS = 12
 ENGINE = ("--engine", "transformers")
 
 
+@pytest.mark.slow
 @pytest.mark.chaos
 def test_killed_a_dozen_times_the_demo_ends_the_same(tmp_path: Path) -> None:
     calm, wild = tmp_path / "calm", tmp_path / "wild"
