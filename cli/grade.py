@@ -85,12 +85,13 @@ def disputes(root: Path, as_json: bool) -> None:
     """Stored answers on which grader and second opinion differ. Settle them in a file for --overrides."""
     import pyarrow as pa
 
+    from cli.regrading import by_pool
     from cli.stages import opened
     from cli.tables import print_table
     from tasks.disputes import DISPUTES, find_disputes
 
     with opened(root, {}, as_json) as store:
-        found = [store.read(find_disputes(tuple(refs), pool)) for pool, refs in _by_pool(store).items()]
+        found = [store.read(find_disputes(tuple(refs), pool)) for pool, refs in by_pool(store).items()]
     print_table(pa.concat_tables(found) if found else DISPUTES.empty_table(), as_json=as_json, title="disputes")
 
 
@@ -99,90 +100,42 @@ def disputes(root: Path, as_json: bool) -> None:
 @options.root
 @options.as_json
 def regrade(overrides: Path | None, root: Path, as_json: bool) -> None:
-    """Grade all stored rollouts again, without sampling: what changes, which figures move, what was built on them."""
+    """Grade all stored rollouts again, without sampling: what changes, which figures move, what was built on them.
+
+    --overrides stays in force in this root (an empty file ends it). The next `varband run` reads the new verdicts;
+    adapters stay what they were trained to be.
+    """
     import orjson
-    import pyarrow as pa
 
-    from cli.stages import opened, say
-    from cli.tables import print_table
-    from tasks.regrade import CHANGES, changes, golds_of, moved, regrade_rollouts
+    from cli.regrading import regrade_store, tell
+    from cli.stages import opened
+    from storage.settled import settle
 
-    settled = _overrides(overrides)
-    plain = tuple((a, g, v, why) for (a, g), (v, why) in sorted(settled.settled.items())) if settled else ()
-    version = _version(settled)
-    report: list[dict[str, Any]] = []
-    changed, figures = [CHANGES.empty_table()], []
+    text = None if overrides is None else _checked(overrides)
     with opened(root, {}, as_json) as store:
-        for pool, refs in _by_pool(store).items():
-            problems = store.read(pool, ["problem_id", "gold"])
-            for ref in refs:
-                old = store.read(ref)
-                if not (set(old["grader_version"].to_pylist()) - {version}):
-                    continue
-                new_ref = regrade_rollouts(ref, pool, version, plain)
-                new = store.read(new_ref)
-                diff = changes(old, new, golds_of(old, problems))
-                changed.append(diff)
-                figures.append(moved(old, new))
-                stale = _descendants(store, ref) if diff.num_rows else []
-                report.append({"rollouts": str(ref), "regraded": str(new_ref), "rows": old.num_rows,
-                               "changed": diff.num_rows, "built_on_it": stale})  # fmt: skip
-    flips = pa.concat_tables(changed)
+        if text is not None:
+            settle(store.root, text)
+        found = regrade_store(store)
     if as_json:
-        told = {"grader_version": version, "artifacts": report, "changes": flips.to_pylist(),
-                "figures": [row for t in figures for row in t.to_pylist()]}  # fmt: skip
-        click.echo(orjson.dumps(told))
-        return
-    if not report:
-        say(f"every stored rollout is graded by {version} already")
-        return
-    say(f"grader {version}: {sum(r['rows'] for r in report)} rollouts regraded, {flips.num_rows} verdicts changed")
-    if flips.num_rows:
-        print_table(
-            flips.select(["arm", "step", "answer", "gold", "was", "now", "reason"]).slice(0, 50),
-            as_json=False,
-            title="changes",
-        )
-    if figures:
-        print_table(pa.concat_tables(figures), as_json=False, title="figures")
-    for entry in report:
-        if entry["built_on_it"]:
-            built = ", ".join(entry["built_on_it"])
-            say(f"{entry['rollouts']} has other verdicts in {entry['regraded']}; built on the old ones: {built}")
+        click.echo(orjson.dumps(found.as_json()))
+    else:
+        tell(found)
+
+
+def _checked(path: Path) -> str:
+    """The text of a file of overrides. Errors: UserError naming line and field."""
+    from storage.errors import UserError
+    from tasks.domain.overrides import read_overrides
+
+    try:
+        text = path.read_bytes().removeprefix(b"\xef\xbb\xbf").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
+    read_overrides(text, str(path))
+    return text
 
 
 def _overrides(path: Path | None) -> Any:
     from tasks.domain.overrides import read_overrides
 
-    return None if path is None else read_overrides(path.read_text(), str(path))
-
-
-def _version(settled: Any) -> str:
-    from tasks.domain.grading import GRADER_VERSION
-
-    return settled.version(GRADER_VERSION) if settled else GRADER_VERSION
-
-
-def _by_pool(store: Any) -> dict[Any, list[Any]]:
-    """Sampled rollouts of the store, by the pool they were drawn from."""
-    from storage.artifacts import Ref
-
-    found: dict[Any, list[Any]] = {}
-    for ref in store.refs("rollouts"):
-        recipe = store.manifest(ref).recipe
-        if recipe.stage != "regrade_rollouts" and recipe.inputs.get("pool"):
-            found.setdefault(Ref.parse(recipe.inputs["pool"][0]), []).append(ref)
-    return found
-
-
-def _descendants(store: Any, ref: Any) -> list[str]:
-    """Artifacts that were made, through however many stages, from `ref`."""
-    recipes = {str(r): store.manifest(r).recipe for r in store.refs()}
-    made_from = {
-        name: {i for refs in recipe.inputs.values() for i in refs}
-        for name, recipe in recipes.items() if recipe.stage not in ("regrade_rollouts", "find_disputes")
-    }  # fmt: skip
-    reached = {str(ref)}
-    while grown := {r for r, inputs in made_from.items() if inputs & reached} - reached:
-        reached |= grown
-    return sorted(reached - {str(ref)})
+    return None if path is None else read_overrides(_checked(path), str(path))

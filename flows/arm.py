@@ -12,7 +12,8 @@ from tasks.diversity import measure_diversity
 from tasks.domain.arms import ARMS
 from tasks.domain.policies import Policy
 from tasks.embedding import EncoderSpec, embed_traces
-from tasks.pool import PoolPolicy, build_pool
+from tasks.pool import PoolPolicy, as_first_checked, build_pool
+from tasks.regrade import in_force
 from tasks.sampling import sample_rollouts, screen_adaptively
 from tasks.splits import split_pool
 from tasks.training import train_adapter
@@ -61,7 +62,7 @@ def problems(study: Study, lesson: str = "") -> Problems:
     """The pool and its split: the same for every arm, made before any model is seen."""
     p = next((x.pool for x in study.profile.lessons if x.name == lesson), study.profile.pool)
     if sources := study.sources[lesson]:
-        pool = build_pool(sources, PoolPolicy(on_issue=p.on_issue, limit=p.limit))
+        pool = build_pool(sources, as_first_checked(sources, PoolPolicy(on_issue=p.on_issue, limit=p.limit)))
     else:
         pool = make_synthetic_pool(p.synthetic, p.seed)
     return Problems(pool, split_pool(pool, p.heldout_per_source, p.split_seed))
@@ -79,7 +80,8 @@ def run_arm(study: Study, arm: str) -> ArmArtifacts:
     p, spec = study.profile, ARMS[arm]
     at = problems(study)
     start = _start(study, arm)
-    screening, bands = _screened(study, at, start)
+    screening = in_force(_screened(study, at, start)[0], at.pool)
+    bands = classify_bands.titled(f"band {arm}")(screening)
     before = _measured(study, at, start)
     trained = []
     for seed in p.seeds if p.training.steps else ():
@@ -122,6 +124,7 @@ def _start(study: Study, arm: str) -> Start:
 
 
 def _screened(study: Study, at: Problems, start: Start) -> tuple[Ref, Ref]:
+    """(rollouts, bands) as graded when they were made: what the arm is trained on, whatever is settled later."""
     draw, arm = study.profile.screening, start.policy.arm
     sample = screen_adaptively if draw.adaptive else sample_rollouts
     screening = sample.titled(f"screen {arm}")(
@@ -143,10 +146,11 @@ def _training(study: Study, at: Problems, arm: str, seed: int) -> Ref:
 
 def _evaluated(study: Study, at: Problems, start: Start, group_size: int, *, final: bool = False) -> Ref:
     draw, policy = study.profile.final if final else study.profile.evaluation, start.policy
-    return sample_rollouts.titled(f"evaluate {policy.arm} at step {policy.step}")(
+    rollouts = sample_rollouts.titled(f"evaluate {policy.arm} at step {policy.step}")(
         at.pool, at.splits, policy, draw.sampling, group_size, split="heldout", training=start.training,
         lora_rank=study.profile.training.lora_rank,
     )  # fmt: skip
+    return in_force(rollouts, at.pool)
 
 
 def _measured(study: Study, at: Problems, start: Start) -> Measured:

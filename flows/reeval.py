@@ -26,7 +26,8 @@ from tasks.domain.grading import GRADER_VERSION
 from tasks.domain.intervals import Interval, bootstrap_mean
 from tasks.domain.policies import Policy
 from tasks.engines.toolbox import Toolbox, engine_now
-from tasks.regrade import regrade_rollouts
+from tasks.grading_in_force import overrides_of
+from tasks.regrade import as_settled, regrade_rollouts
 from tasks.rollouts import account_of
 from tasks.sampling import sample_rollouts
 from tasks.stage import Progress, Session, session
@@ -91,15 +92,17 @@ def _compared(study: Study, store: Store, kept: Kept) -> Iterator[DriftNote]:
     graded = ", ".join(store.read(rollouts, ["grader_version"])["grader_version"].unique().to_pylist())
     engine, here = _engine_of(store, kept), engine_now(study.profile.hardware.engine)
     reference, (why, tonight) = _accuracy(store, rollouts), ("", kept.reference)
-    if graded != GRADER_VERSION:
+    settled = overrides_of(store.root)
+    version = settled.version(GRADER_VERSION)
+    if graded != version:
         pool = Ref.parse(kept.recipe.inputs["pool"][0])
-        tonight = regrade_rollouts.titled(f"regrade {name}")(rollouts, pool, GRADER_VERSION)
-        why = f"grader {graded} → {GRADER_VERSION}"
+        tonight = regrade_rollouts.titled(f"regrade {name}")(rollouts, pool, version, as_settled(settled))
+        why = f"grader {graded} → {version}"
     elif engine and engine != here:
         why, tonight = f"engine {engine} → {here}", _drawn_anew(study, kept)
     value = _accuracy(store, tonight)
     inside = reference.low <= value.estimate <= reference.high
-    if inside and not (graded != GRADER_VERSION and graded_otherwise(store, rollouts, tonight)):
+    if inside and not (graded != version and graded_otherwise(store, rollouts, tonight)):
         close_drift(store.root, name, "accuracy")
         return
     yield note_drift(
@@ -152,8 +155,8 @@ def _engine_of(store: Store, kept: Kept) -> str:
 
 
 def regraded(study: Study, store: Store, listener: Callable[[Progress], None]) -> dict[str, int]:
-    """Rollouts of the study that exist, graded by the installed grader: ref → verdicts that changed."""
-    changed = {}
+    """Rollouts of the study that exist, judged by the grader in force: ref → verdicts that changed."""
+    changed, settled = {}, overrides_of(store.root)
     tools = Toolbox(study.profile.hardware, dict(study.places))
     try:
         with session(Session(store, tools, listener=listener)):
@@ -161,7 +164,10 @@ def regraded(study: Study, store: Store, listener: Callable[[Progress], None]) -
                 recipe = planned.step.recipe
                 if recipe.stage == sample_rollouts.name and planned.reused:
                     made = regrade_rollouts.titled(f"regrade: {planned.step.title}")(
-                        planned.step.ref, Ref.parse(recipe.inputs["pool"][0]), GRADER_VERSION
+                        planned.step.ref,
+                        Ref.parse(recipe.inputs["pool"][0]),
+                        settled.version(GRADER_VERSION),
+                        as_settled(settled),
                     )
                     changed[str(planned.step.ref)] = graded_otherwise(store, planned.step.ref, made)
     finally:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -39,6 +41,23 @@ def build_pool(sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> Payload:
 def list_pool_issues(pool: Ref) -> pa.Table:
     """What the checks found, problem by problem, and what the policy did about it. Schema: POOL_ISSUES."""
     return pq.ParquetFile(store().files(pool) / ISSUES_FILE).read().cast(POOL_ISSUES)
+
+
+def as_first_checked(sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> PoolPolicy:
+    """The policy with the grader that checked this pool when the store got it.
+
+    A new grader makes no other pool of a study, and so no other split and no other training; what it finds in the golds
+    is what `varband pool check` says.
+    """
+    made = []
+    for ref in store().refs("pool"):
+        manifest = store().manifest(ref)
+        if manifest.recipe.stage == build_pool.name:
+            kept: Any = manifest.recipe.arguments["policy"]
+            other = replace(policy, grader=kept["grader"])
+            if build_pool.recipe({"sources": sources, "policy": other}) == manifest.recipe:
+                made.append((manifest.provenance.created, other.grader))
+    return replace(policy, grader=min(made)[1]) if made else policy
 
 
 def graded_by(graders: Graders) -> _Grading:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 
 from storage.errors import UserError
 from storage.schemas import ROLLOUTS
 from storage.sql import query
-from tasks.domain.arms import ARMS
-from tasks.domain.grading import Verdict
 from tasks.domain.overrides import Overrides
-from tasks.engines.graders import GradeItem, Graders
-from tasks.stage import Ref, progress, stage, store
+from tasks.engines.verdicts import with_verdicts
+from tasks.grading_in_force import overrides_in_force, version_in_force
+from tasks.stage import Ref, progress, stage, store, toolbox
 
 Settled = tuple[tuple[str, str, str, str], ...]
 CHANGES = pa.schema(
@@ -21,22 +20,40 @@ CHANGES = pa.schema(
      ("problem_id", "arm", "adapter", "answer", "gold", "was", "now", "reason")]
     + [pa.field("step", pa.int32(), nullable=False), pa.field("rollout", pa.int32(), nullable=False)]
 )  # fmt: skip
-BATCH = 512
 
 
 @stage("rollouts", version=1)
 def regrade_rollouts(rollouts: Ref, pool: Ref, grader_version: str, settled: Settled = ()) -> pa.Table:
     """The same rollouts with this grader's verdicts. settled: (answer, gold, verdict, reason). Schema: ROLLOUTS."""
-    with Graders(overrides=as_overrides(settled)) as graders:
-        if graders.version != grader_version:
-            raise UserError(f"grader {grader_version} is not the one installed ({graders.version})")
-        rows, golds = store().read(rollouts), store().read(pool, ["problem_id", "gold"])
-        return with_verdicts(rows, golds_of(rows, golds), graders, progress).select(ROLLOUTS.names).cast(ROLLOUTS)
+    overrides, graders = as_overrides(settled), toolbox().graders()
+    if overrides.version(graders.version) != grader_version:
+        raise UserError(f"grader {grader_version} is not the one installed ({overrides.version(graders.version)})")
+    rows, golds = store().read(rollouts), store().read(pool, ["problem_id", "gold"])
+    graded = with_verdicts(rows, golds_of(rows, golds), graders, overrides, progress)
+    return graded.select(ROLLOUTS.names).cast(ROLLOUTS)
+
+
+def in_force(rollouts: Ref, pool: Ref) -> Ref:
+    """The rollouts as the grader in force judges them: themselves, unless the store has them from another grader.
+
+    What is not there yet will be made by the grader in force. Adapters are never asked for again: they stay what the
+    rewards of their day made them.
+    """
+    if not store().fresh(rollouts):
+        return rollouts
+    version, overrides = version_in_force(), overrides_in_force()
+    if set(store().read(rollouts, ["grader_version"])["grader_version"].unique().to_pylist()) <= {version}:
+        return rollouts
+    return regrade_rollouts.titled(f"regrade {rollouts}")(rollouts, pool, version, as_settled(overrides))
 
 
 def as_overrides(settled: Settled) -> Overrides:
     """Overrides from a recipe's plain tuples."""
     return Overrides({(answer, gold): (verdict, reason) for answer, gold, verdict, reason in settled})  # type: ignore[misc]
+
+
+def as_settled(overrides: Overrides) -> Settled:
+    return tuple((answer, gold, *found) for (answer, gold), found in sorted(overrides.settled.items()))
 
 
 def golds_of(rows: pa.Table, problems: pa.Table) -> list[str]:
@@ -46,36 +63,6 @@ def golds_of(rows: pa.Table, problems: pa.Table) -> list[str]:
     if strange:
         raise UserError(f"regrade: {len(strange)} problems of the rollouts are not in their pool, first {min(strange)}")
     return [golds[p] for p in rows["problem_id"].to_pylist()]
-
-
-def with_verdicts(
-    rows: pa.Table, golds: Sequence[str], graders: Graders, told: Callable[[int, int, str], None] = lambda *_: None
-) -> pa.Table:
-    """Rows (of ROLLOUTS or LEDGER) with verdict columns made anew; every other column as it was.
-
-    told: hears how many rows are done, of how many.
-    """
-    verdicts: list[Verdict] = []
-    for start in range(0, rows.num_rows, BATCH):
-        part = rows.slice(start, BATCH).select(["arm", "completion", "finish"]).to_pylist()
-        items = [
-            GradeItem(ARMS[row["arm"]].scaffold.name, row["completion"], gold, row["finish"])
-            for row, gold in zip(part, golds[start : start + BATCH], strict=True)
-        ]
-        verdicts += graders.grade(items)
-        told(len(verdicts), rows.num_rows, "rollouts regraded")
-    columns = {
-        "answer": pa.array([v.answer for v in verdicts], pa.string()),
-        "canonical": pa.array([v.canonical for v in verdicts], pa.string()),
-        "verdict": pa.array([v.verdict for v in verdicts], pa.string()),
-        "reason": pa.array([v.reason for v in verdicts], pa.string()),
-        "correct": pa.array([v.correct for v in verdicts], pa.bool_()),
-        "grader_version": pa.array([graders.version] * rows.num_rows, pa.string()),
-    }
-    for name, column in columns.items():
-        at = rows.schema.get_field_index(name)
-        rows = rows.set_column(at, rows.schema.field(at), column)
-    return rows
 
 
 def changes(before: pa.Table, after: pa.Table, golds: Sequence[str]) -> pa.Table:
@@ -107,3 +94,16 @@ def moved(before: pa.Table, after: pa.Table) -> pa.Table:
         """,
         before=before, after=after,
     )  # fmt: skip
+
+
+def outside(ledger_rows: pa.Table, artifacts: Sequence[pa.Table]) -> pa.Table:
+    """Ledger rows that stand in no artifact of rollouts: what training drew, and what nobody asked for again."""
+    if not artifacts:
+        return ledger_rows
+    columns = ["arm", "adapter", "step", "seed", "problem_id", "rollout"]
+    known = pa.concat_tables([table.select([*columns, "completion"]) for table in artifacts])
+    return query(
+        "select l.* from l anti join known k on l.arm = k.arm and l.adapter is not distinct from k.adapter"
+        " and l.step = k.step and l.seed = k.seed and l.problem_id = k.problem_id and l.rollout = k.rollout"
+        " and l.completion = k.completion", l=ledger_rows, known=known,
+    ).cast(ledger_rows.schema)  # fmt: skip

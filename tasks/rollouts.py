@@ -18,6 +18,7 @@ from storage.sql import query
 from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.engines.protocols import Request, ServedAdapter
 from tasks.engines.sampler import Tally, Want, sample
+from tasks.grading_in_force import graded_now
 from tasks.metering import meter
 from tasks.stage import ledger, progress, toolbox
 
@@ -105,7 +106,7 @@ def _enter(
 
 
 def entered(wants: Sequence[Want]) -> pa.Table:
-    """The ledger's rows of exactly these rollouts, in this order. Schema: LEDGER."""
+    """The ledger's rows of exactly these rollouts, in this order, judged by the grader in force. Schema: LEDGER."""
     parts = []
     for key in dict.fromkeys((w.policy, w.sampling) for w in wants):
         rows = ledger().read(account_of(*key))
@@ -123,4 +124,4 @@ def entered(wants: Sequence[Want]) -> pa.Table:
     table = pa.concat_tables(parts) if parts else None
     if table is None or table.num_rows != len(wants):
         raise UserError(f"the ledger holds {table.num_rows if table else 0} of {len(wants)} rollouts: run again")
-    return table.sort_by("place").drop(["place"]).select(LEDGER.names).cast(LEDGER)
+    return graded_now(table.sort_by("place").drop(["place"]).select(LEDGER.names).cast(LEDGER))

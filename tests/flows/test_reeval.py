@@ -117,7 +117,7 @@ def test_a_new_grader_that_changes_a_verdict_opens_a_note_without_sampling(
         def titled(self, title: str) -> Regrading:
             return self
 
-        def __call__(self, rollouts: Ref, pool: Ref, version: str) -> Ref:
+        def __call__(self, rollouts: Ref, pool: Ref, version: str, settled: object) -> Ref:
             keep(store, TONIGHT, rows([i < 11 for i in range(20)], grader=version))
             return TONIGHT
 

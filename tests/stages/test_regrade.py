@@ -10,7 +10,8 @@ from storage.schemas import ROLLOUTS
 from tasks.disputes import disputes
 from tasks.domain.overrides import Overrides, read_overrides
 from tasks.engines.graders import Graders
-from tasks.regrade import changes, golds_of, moved, with_verdicts
+from tasks.engines.verdicts import with_verdicts
+from tasks.regrade import changes, golds_of, moved
 
 
 def _row(problem: str, rollout: int, answer: str, verdict: str, arm: str = "panel") -> dict[str, object]:
@@ -55,8 +56,9 @@ def test_regrading_changes_verdicts_and_nothing_else() -> None:
 
 def test_overrides_apply_when_regrading() -> None:
     settled = Overrides({("8", "7"): ("correct", "the gold is a misprint")})
-    with Graders(overrides=settled) as graders:
-        after = with_verdicts(ROWS, golds_of(ROWS, PROBLEMS), graders)
+    with Graders() as graders:
+        after = with_verdicts(ROWS, golds_of(ROWS, PROBLEMS), graders, settled)
+        assert set(after["grader_version"].to_pylist()) == {settled.version(graders.version)}
     assert after["verdict"].to_pylist()[1] == "correct"
     assert after["reason"].to_pylist()[1] == "settled: the gold is a misprint"
 

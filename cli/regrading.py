@@ -1,0 +1,111 @@
+"""What `varband regrade` does and says: every stored rollout under the grader in force."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+
+@dataclass(slots=True)
+class Regraded:
+    """artifacts: one entry for each with other rows now. ledger: counts of rollouts that stand in the ledger only."""
+
+    version: str
+    changes: pa.Table
+    artifacts: list[dict[str, Any]] = field(default_factory=list)
+    figures: list[pa.Table] = field(default_factory=list)
+    ledger: dict[str, int] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "grader_version": self.version, "artifacts": self.artifacts, "changes": self.changes.to_pylist(),
+            "figures": [row for t in self.figures for row in t.to_pylist()], "ledger": self.ledger,
+        }  # fmt: skip
+
+
+def regrade_store(store: Any) -> Regraded:
+    """Every artifact of rollouts with other verdicts beside it, and what changes in the rest of the ledger."""
+    from storage.ledger import Ledger
+    from storage.schemas import ROLLOUTS
+    from tasks.grading_in_force import graded_now, version_in_force
+    from tasks.regrade import CHANGES, changes, golds_of, in_force, moved, outside
+
+    found = Regraded(version_in_force(), CHANGES.empty_table())
+    flips, artifacts = [found.changes], []
+    for pool, refs in by_pool(store).items():
+        problems = store.read(pool, ["problem_id", "gold"])
+        for ref in refs:
+            old, now = store.read(ref), in_force(ref, pool)
+            artifacts.append(old)
+            if now == ref:
+                continue
+            new = store.read(now)
+            diff = changes(old, new, golds_of(old, problems))
+            flips.append(diff)
+            found.figures.append(moved(old, new))
+            found.artifacts.append({"rollouts": str(ref), "regraded": str(now), "rows": old.num_rows,
+                                    "changed": diff.num_rows,
+                                    "built_on_it": _descendants(store, ref) if diff.num_rows else []})  # fmt: skip
+    book, rows, changed = Ledger(store.root), 0, 0
+    for account, _ in book.accounts():
+        kept = book.read(account)
+        rest = None if kept is None else outside(kept, artifacts)
+        if rest is None or set(rest["grader_version"].to_pylist()) <= {found.version}:
+            continue
+        now = graded_now(rest).select(ROLLOUTS.names)
+        diff = changes(rest.select(ROLLOUTS.names), now, rest["gold"].to_pylist())
+        flips.append(diff)
+        rows, changed = rows + rest.num_rows, changed + diff.num_rows
+    found.changes, found.ledger = pa.concat_tables(flips), {"rows": rows, "changed": changed}
+    return found
+
+
+def tell(found: Regraded) -> None:
+    from cli.stages import say
+    from cli.tables import print_table
+
+    rows = sum(entry["rows"] for entry in found.artifacts) + found.ledger["rows"]
+    if not rows:
+        say(f"every stored rollout is graded by {found.version} already")
+        return
+    say(f"grader {found.version}: {rows} rollouts regraded, {found.changes.num_rows} verdicts changed")
+    if found.changes.num_rows:
+        shown = found.changes.select(["arm", "step", "answer", "gold", "was", "now", "reason"]).slice(0, 50)
+        print_table(shown, as_json=False, title="changes")
+    if found.figures:
+        print_table(pa.concat_tables(found.figures), as_json=False, title="figures")
+    if found.ledger["rows"]:
+        say(f"{found.ledger['rows']} of them stand in the ledger only (training): {found.ledger['changed']} verdicts"
+            " changed; no adapter is trained again")  # fmt: skip
+    for entry in found.artifacts:
+        if entry["built_on_it"]:
+            built = ", ".join(entry["built_on_it"])
+            say(f"{entry['rollouts']} has other verdicts in {entry['regraded']}; built on the old ones: {built}")
+    say("the next `varband run` uses these verdicts")
+
+
+def by_pool(store: Any) -> dict[Any, list[Any]]:
+    """Sampled rollouts of the store, by the pool they were drawn from."""
+    from storage.artifacts import Ref
+
+    found: dict[Any, list[Any]] = {}
+    for ref in store.refs("rollouts"):
+        recipe = store.manifest(ref).recipe
+        if recipe.stage != "regrade_rollouts" and recipe.inputs.get("pool"):
+            found.setdefault(Ref.parse(recipe.inputs["pool"][0]), []).append(ref)
+    return found
+
+
+def _descendants(store: Any, ref: Any) -> list[str]:
+    """Artifacts that were made, through however many stages, from `ref`."""
+    recipes = {str(r): store.manifest(r).recipe for r in store.refs()}
+    made_from = {
+        name: {i for refs in recipe.inputs.values() for i in refs}
+        for name, recipe in recipes.items() if recipe.stage not in ("regrade_rollouts", "find_disputes")
+    }  # fmt: skip
+    reached = {str(ref)}
+    while grown := {r for r, inputs in made_from.items() if inputs & reached} - reached:
+        reached |= grown
+    return sorted(reached - {str(ref)})
