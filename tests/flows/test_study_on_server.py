@@ -18,6 +18,7 @@ from tests.servers import Server, postgres, prefect_server
 
 pytestmark = pytest.mark.slow
 
+SECRET = "sk-planted-0123456789abcdef"
 STUDY = {"profile": "demo", "arms": ["panel"], "settings": SHRUNK}
 
 
@@ -25,8 +26,8 @@ STUDY = {"profile": "demo", "arms": ["panel"], "settings": SHRUNK}
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with postgres() as database, prefect_server(tmp_path_factory.mktemp("study"), database) as up:
         up.varband("deploy")
-        up.worker("cpu", "cpu-1", limit=2)
-        up.worker("gpu", "gpu-1")
+        for pool in ("cpu", "gpu"):
+            up.worker(pool, f"{pool}-1", VARBAND_OPENAI_API_KEY=SECRET, HF_TOKEN=SECRET)
         yield up
 
 
@@ -80,3 +81,12 @@ def test_what_is_done_with_a_finished_study_pays_nothing(
     assert Store(server.root).refs("report") == reports
     kept = {"flow_run_id": {"any_": [run]}}
     assert api(server, "POST", "/artifacts/filter", {"artifacts": kept}).json(), "nothing to see in the UI"
+
+
+def test_a_planted_key_is_in_no_file_log_artifact_or_parameter(server: Server, finished: Run) -> None:
+    files = [p for p in server.folder.rglob("*") if p.is_file()]
+    assert len(files) > 50
+    assert [p for p in files if SECRET.encode() in p.read_bytes()] == []
+    for kept in ("logs", "artifacts", "flow_runs", "task_runs"):
+        pages = [api(server, "POST", f"/{kept}/filter", {"offset": 200 * i, "limit": 200}) for i in range(20)]
+        assert pages[0].json() and SECRET not in "".join(page.text for page in pages)
