@@ -26,8 +26,12 @@ def load_problems(files: Iterable[tuple[Path, str, str | None]], limit: int | No
     return rows if limit is None else rows[:limit]
 
 
+#: What files call the identity of a problem, the first that is there.
+ID_FIELDS = ("source_id", "uid", "id")
+
+
 def read_problems(path: Path, name: str, only: str | None = None) -> list[Row]:
-    """Rows of a JSONL or Parquet file: problem, gold; optional uid or source_id, source, year, level, subject."""
+    """Rows of a JSONL or Parquet file: problem, gold; optional an id (one of ID_FIELDS), source, year, level, subject."""
     records = _parquet(path) if path.suffix.lower() == ".parquet" else _jsonl(path)
     rows: list[Row] = []
     seen: dict[str, str] = {}
@@ -56,7 +60,7 @@ def _row(record: Any, where: str, name: str, position: int) -> Row:
             value = str(value)
         if not isinstance(value, str) or not value.strip():
             raise UserError(f"{where}: field '{field}' must be text and not empty, found {value!r:.60}")
-    source_id = record.get("source_id", record.get("uid"))
+    source_id = next((record[field] for field in ID_FIELDS if field in record), None)
     for field in ("source",):
         if record.get(field) is not None and (not isinstance(record[field], str) or not record[field].strip()):
             raise UserError(f"{where}: field '{field}' must be text, found {record[field]!r:.60}")
