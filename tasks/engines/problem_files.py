@@ -31,7 +31,7 @@ ID_FIELDS = ("source_id", "uid", "id")
 
 
 def read_problems(path: Path, name: str, only: str | None = None) -> list[Row]:
-    """Rows of a JSONL or Parquet file: problem, gold; optional an id (one of ID_FIELDS), source, year, level, subject."""
+    """Rows of a JSONL or Parquet file: problem, gold; optional: one of ID_FIELDS, source, year, level, subject."""
     records = _parquet(path) if path.suffix.lower() == ".parquet" else _jsonl(path)
     rows: list[Row] = []
     seen: dict[str, str] = {}
