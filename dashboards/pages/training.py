@@ -86,4 +86,5 @@ def _now(measure: str) -> None:
     if steps.num_rows:
         _chart(steps, measure, _arms(steps, ()), "ref")
         last = query(named("app_live"), steps=steps)
+        st.caption(" · ".join(f"{row['arm']} seed {row['seed']} at step {row['steps']}" for row in last.to_pylist()))
         table(last)
