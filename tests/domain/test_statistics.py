@@ -54,6 +54,14 @@ def test_sign_flips_are_exact_for_few_problems(d: list[float]) -> None:
     assert s.sign_flip(x, draws=10, seed=0) == pytest.approx((np.abs(sums) >= abs(x.sum()) - slack).mean())
 
 
+@given(st.lists(st.integers(-4, 4).filter(bool), min_size=2, max_size=7))
+@settings(deadline=None, max_examples=30)
+def test_signed_ranks_of_few_problems_are_scipys_permutation_test(d: list[int]) -> None:
+    x = np.array(d, float)
+    theirs = stats.wilcoxon(x, method=stats.PermutationMethod(n_resamples=np.inf))
+    assert s.wilcoxon(x) == pytest.approx(theirs.pvalue)  # type: ignore[attr-defined]
+
+
 def test_sign_flips_of_many_problems_agree_with_t_and_are_never_zero() -> None:
     x = np.random.default_rng(0).normal(0.3, 1, 60)
     p, t = s.sign_flip(x, draws=20_000, seed=1), s.paired(x, np.zeros(60), draws=10, seed=0).p_t
