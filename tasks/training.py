@@ -108,6 +108,7 @@ def train_adapter(
             checkpointing=hardware.checkpointing,
             checkpoint_every=hardware.checkpoint_every,
             async_checkpoints=hardware.dtype == "bfloat16",
+            processes=hardware.processes,
         ),
         workdir=folder,
         sample=sample_step,

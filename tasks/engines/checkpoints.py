@@ -6,15 +6,17 @@ rows so far. There is no random state to keep: prompt order and seeds are functi
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storage.errors import UserError
+from tasks.domain.grpo import LearnerConfig, PromptProblem
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -82,3 +84,23 @@ def flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def recipe_hash(base: Path, problems: Sequence[PromptProblem], config: LearnerConfig, init: Path | None) -> str:
+    """Of everything that the trained numbers depend on."""
+    shape = hashlib.sha256((base / "config.json").read_bytes()).hexdigest()
+    start = None if init is None else hashlib.sha256((init / "adapter_model.safetensors").read_bytes()).hexdigest()
+    parts = [weights_identity(base), shape, asdict(config), [asdict(p) for p in problems], start]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def weights_identity(base: Path) -> str:
+    """Tells models of one shape apart without reading them whole: sizes, first and last MiB of the weight files."""
+    digest = hashlib.sha256()
+    for path in sorted(base.glob("*.safetensors")):
+        size, end = path.stat().st_size, 1 << 20
+        with path.open("rb") as file:
+            digest.update(f"{size}:".encode() + file.read(end))
+            file.seek(max(0, size - end))
+            digest.update(file.read())
+    return digest.hexdigest()

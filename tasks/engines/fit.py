@@ -97,3 +97,15 @@ def plan_memory(base: Path, learner: LearnerConfig, execution: Execution, bytes_
             " larger GPU"
         )
     return wanted
+
+
+def check_sampler_memory(base: Path, memory_fraction: float, gpus: int, total: int) -> None:
+    """Errors: UserError if a sampler's share of each GPU's `total` bytes cannot hold its part of the weights and 1 GiB
+    to work with."""
+    needed, share = weights_bytes(base) / gpus + GIB, memory_fraction * total
+    if needed > share:
+        raise UserError(
+            f"{base.name}: sampling needs about {needed / GIB:.1f} GiB of each GPU and hardware.memory_fraction="
+            f"{memory_fraction:g} of {total / GIB:.1f} GiB gives it {share / GIB:.1f}; raise it or"
+            " hardware.tensor_parallel, or take a larger GPU"
+        )

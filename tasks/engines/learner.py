@@ -6,12 +6,10 @@ so a run that is killed at any moment repeats at most the update in flight and s
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +74,29 @@ def train(
     """
     loss_for(config)
     read_config(base)
+    job = {"base": base, "problems": list(problems), "config": config, "execution": execution, "workdir": workdir,
+           "init_adapter": init_adapter}  # fmt: skip
+    with parallel.team(execution.processes, job, workdir / "processes"):
+        return _train(**job, sample=sample, on_step=on_step, stop_requested=stop_requested)
+
+
+def _train(
+    *,
+    base: Path,
+    problems: Sequence[PromptProblem],
+    config: LearnerConfig,
+    execution: Execution,
+    workdir: Path,
+    sample: SampleFn,
+    on_step: Callable[[StepMetrics], None],
+    init_adapter: Path | None,
+    stop_requested: Callable[[], bool],
+) -> TrainResult:
+    """As `train`, in each process of the learner."""
     if init_adapter is not None:
         adapter_config(init_adapter)
     schedule = prompt_schedule(problems, config)
-    recipe = recipe_hash(base, problems, config, init_adapter)
+    recipe = checkpoints.recipe_hash(base, problems, config, init_adapter)
     saved = checkpoints.latest(workdir / "checkpoints", recipe)
     policy = Policy(base, config, execution)
     updater = Updater(policy, config, execution.token_budget)
@@ -88,7 +105,7 @@ def train(
         updater.restore(saved.tensors)
         loop.steps, loop.exposure = saved.steps, saved.exposure
     elif init_adapter is not None:
-        policy.lora.load(init_adapter)
+        policy.lora.load(init_adapter, base)
     done = saved.step if saved is not None else 0
     loop.serve(done)
     for step in range(done + 1, config.steps + 1):
@@ -105,7 +122,6 @@ def train(
             card = model_card(base=base.name, licence=licence_of(base), config=config, problems=problems,
                               steps=loop.steps[:step])  # fmt: skip
             (folder / "README.md").write_text(card)
-    parallel.wait_for_all()
     return TrainResult(loop.steps, loop.exposure, final, list(kept.values()))
 
 
@@ -226,12 +242,3 @@ class _Loop:
         if self.stop_requested():
             self.written()
             raise Interrupted(f"training was asked to stop: step {step} is {phase}; the same command goes on")
-
-
-def recipe_hash(base: Path, problems: Sequence[PromptProblem], config: LearnerConfig, init: Path | None) -> str:
-    """Of everything that the trained numbers depend on, weights by name and size."""
-    weights = sorted((f.name, f.stat().st_size) for f in base.glob("*.safetensors"))
-    shape = hashlib.sha256((base / "config.json").read_bytes()).hexdigest()
-    start = None if init is None else hashlib.sha256((init / "adapter_model.safetensors").read_bytes()).hexdigest()
-    parts = [weights, shape, asdict(config), [asdict(p) for p in problems], start]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from storage.errors import UserError
+from tasks.engines.checkpoints import weights_identity
 from tasks.engines.experts import EXPERT_PROJECTIONS, check_rank, expert_layers, expert_module, expert_shapes
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 _PREFIX = "base_model.model."
+#: Beside PEFT's files: which base model the adapter belongs to. Those made elsewhere have none: taken as given.
+_OF_BASE = "base_model.json"
 
 
 @cache
@@ -170,6 +173,8 @@ class Lora:
         flat = self.master.detach().to(dtype).cpu()
         tensors = {_PREFIX + name: view.contiguous() for name, view in self.views(flat).items()}
         save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+        of_base = {"name": base.name, "weights_identity": weights_identity(base)}
+        (folder / _OF_BASE).write_text(json.dumps(of_base, indent=2) + "\n")
         (folder / "adapter_config.json").write_text(json.dumps(self._config(base), indent=2, sort_keys=True) + "\n")
 
     def _config(self, base: Path) -> dict[str, object]:
@@ -179,12 +184,19 @@ class Lora:
             "bias": "none", "fan_in_fan_out": False, "use_rslora": False, "use_dora": False, "modules_to_save": None,
         }  # fmt: skip
 
-    def load(self, folder: Path) -> None:
+    def load(self, folder: Path, base: Path) -> None:
         """Start from an earlier training's adapter. Errors: UserError if it is not one of this base and rank."""
         import torch
         from safetensors.torch import load_file
 
         config = adapter_config(folder)
+        of_base = folder / _OF_BASE
+        trained_on = json.loads(of_base.read_text()) if of_base.is_file() else None
+        if trained_on and trained_on["weights_identity"] != weights_identity(base):
+            raise UserError(
+                f"{folder}: an adapter of another base model, {trained_on['name']}; the weights in {base.name} are not"
+                " those; name that model's folder, or start without the adapter"
+            )
         if config.get("r") != self.rank or config.get("lora_alpha") != self.alpha:
             raise UserError(
                 f"{folder}: adapter of rank {config.get('r')}, alpha {config.get('lora_alpha')}; this training wants"

@@ -1,69 +1,171 @@
 """Data parallelism of the learner: every process takes a share of a step's packs, and gradients are summed.
 
-Processes are started by `torchrun`; without it there is one. The first process samples and writes; the others learn
-its rollouts from it.
+The first process is the one that runs the study: it samples and writes. It starts the others on its own machine, one a
+GPU, and tells them the job and every step's rollouts through a key-value store; they run the same loop. The process
+group is the learner's own, because vLLM in the first process takes torch's default one for itself.
 """
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, TypeVar
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from storage.errors import Parked, UserError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
+#: Others wait for the first one while it samples, however long that takes; if it dies, its store dies with it.
+PATIENCE = timedelta(days=7)
+
+
+@dataclass(slots=True)
+class _Team:
+    rank: int
+    world: int
+    store: Any
+    others: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    group: Any = None
+    told: int = 0
+
+
+_team: _Team | None = None
+
+
+@contextmanager
+def team(processes: int, job: Mapping[str, Any], logs: Path) -> Iterator[None]:
+    """Start `processes - 1` others on this job, and end with them. Nothing to do for one, or in one of the others.
+
+    Errors: Parked if one of the others died; what it said is in `logs`.
+    """
+    global _team
+    if processes == 1 or _team is not None:
+        yield
+        return
+    import torch
+
+    if torch.cuda.is_available() and torch.cuda.device_count() < processes:
+        raise UserError(
+            f"learner: hardware.processes is {processes} and this machine has {torch.cuda.device_count()} GPUs; each"
+            " process of the learner needs one"
+        )
+    store = _store(0)
+    store.set("job", pickle.dumps(dict(job)))
+    _team = _Team(0, processes, store)
+    others = [_started(rank, processes, store.port, logs / f"process-{rank}.log") for rank in range(1, processes)]
+    _team.others = others
+    try:
+        yield
+        for other in others:
+            other.wait()
+    except RuntimeError as error:
+        if dead := [rank for rank, other in enumerate(others, 1) if other.poll()]:
+            raise Parked(
+                f"process {dead[0]} of the learner ended early, see {logs / f'process-{dead[0]}.log'}; the same command"
+                " goes on from the last step"
+            ) from error
+        raise
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+        _team = None
+
+
+def _store(port: int) -> Any:
+    """The first process's key-value store; it opens one itself for port 0."""
+    import torch.distributed
+
+    c10d: Any = torch.distributed
+    return c10d.TCPStore("127.0.0.1", port, None, port == 0, timeout=PATIENCE, wait_for_workers=False)
+
+
+def _started(rank: int, world: int, port: int, log: Path) -> subprocess.Popen[bytes]:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "tasks.engines.parallel", str(rank), str(world), str(port)]
+    with log.open("wb") as out:
+        return subprocess.Popen(command, stdout=out, stderr=out, cwd=Path(__file__).resolve().parents[2])
 
 
 def join(device_type: str) -> None:
-    """Enter the process group that torchrun announces, if it does and nobody has yet."""
-    import torch
+    """Form the group that sums gradients; every process calls it once its device is known."""
+    if _team is None or _team.group is not None:
+        return
     import torch.distributed as dist
 
-    if "RANK" in os.environ and not dist.is_initialized():
-        if device_type == "cuda":
-            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-        dist.init_process_group("nccl" if device_type == "cuda" else "gloo")
+    if _team.rank:
+        _team.store.set(f"here-{_team.rank}", "")
+    while not _team.store.check([f"here-{rank}" for rank in range(1, _team.world)]):
+        if any(other.poll() is not None for other in _team.others):
+            raise RuntimeError("one of the learner's processes ended before it could take part")
+        time.sleep(0.1)
+    if device_type == "cuda":
+        options = dist.ProcessGroupNCCL.Options()
+        _team.group = dist.ProcessGroupNCCL(_team.store, _team.rank, _team.world, options)
+    else:
+        _team.group = dist.ProcessGroupGloo(_team.store, _team.rank, _team.world, PATIENCE)
 
 
 def rank_and_world() -> tuple[int, int]:
-    import torch.distributed as dist
-
-    if not (dist.is_available() and dist.is_initialized()):
-        return 0, 1
-    return dist.get_rank(), dist.get_world_size()
+    return (0, 1) if _team is None else (_team.rank, _team.world)
 
 
 def total(tensor: Tensor) -> Tensor:
     """The sum over processes, in place."""
     import torch.distributed as dist
 
-    if rank_and_world()[1] > 1:
-        dist.all_reduce(tensor)
-    return tensor
+    return _reduced(tensor, dist.ReduceOp.SUM)
 
 
 def largest(tensor: Tensor) -> Tensor:
     """The elementwise maximum over processes, in place."""
     import torch.distributed as dist
 
-    if rank_and_world()[1] > 1:
-        dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
+    return _reduced(tensor, dist.ReduceOp.MAX)
+
+
+def _reduced(tensor: Tensor, how: Any) -> Tensor:
+    import torch.distributed as dist
+
+    if _team is not None:
+        options = dist.AllreduceOptions()
+        options.reduceOp = how
+        _team.group.allreduce([tensor], options).wait()
     return tensor
 
 
 def from_first(value: T | None) -> T:
     """What the first process has; the others pass None."""
-    import torch.distributed as dist
+    if _team is None:
+        return value  # type: ignore[return-value]
+    key = f"told-{_team.told}"
+    _team.told += 1
+    if _team.rank == 0:
+        _team.store.set(key, pickle.dumps(value))
+        return value  # type: ignore[return-value]
+    heard = pickle.loads(_team.store.get(key))
+    if _team.store.add(f"heard-{key}", 1) == _team.world - 1:
+        _team.store.delete_key(key)
+    return heard
 
-    box = [value]
-    if rank_and_world()[1] > 1:
-        dist.broadcast_object_list(box, src=0)
-    return box[0]  # type: ignore[return-value]
+
+def main(rank: int, world: int, port: int) -> None:
+    """One of the others: the first one's job, with its rollouts."""
+    from tasks.engines import learner, parallel
+
+    store = _store(port)
+    parallel._team = _Team(rank, world, store)
+    learner.train(**pickle.loads(store.get("job")), sample=lambda _: [])
 
 
-def wait_for_all() -> None:
-    import torch.distributed as dist
-
-    if rank_and_world()[1] > 1:
-        dist.barrier()
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

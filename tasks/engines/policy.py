@@ -32,6 +32,7 @@ class Execution:
     checkpointing: recompute layers in the backward pass: `auto` does where a pack's activations would not fit.
     async_checkpoints: write them while the next step runs; a crash then repeats up to two updates, not one.
     compile: compile decoder layers (GPU); worth it for hundreds of steps.
+    processes: of the learner, one a GPU; they share each step's packs.
     """
 
     device: str = "auto"
@@ -43,6 +44,7 @@ class Execution:
     keep_checkpoints: int = 2
     async_checkpoints: bool = False
     compile: bool = False
+    processes: int = 1
 
 
 class Policy:
@@ -96,11 +98,12 @@ class Policy:
 def _device(wanted: str) -> torch.device:
     import torch
 
-    if wanted == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if wanted.startswith("cuda") and not torch.cuda.is_available():
         raise UserError(f"learner: the profile wants device {wanted} and this machine has no NVIDIA GPU")
-    return torch.device(wanted)
+    if wanted == "auto":
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    rank, world = parallel.rank_and_world()
+    return torch.device("cuda", rank) if wanted == "cuda" and world > 1 else torch.device(wanted)
 
 
 def _free_bytes(device: torch.device) -> int:

@@ -31,6 +31,7 @@ class Hardware:
     VARBAND_OPENAI_BASE_URL, with the key in VARBAND_OPENAI_API_KEY.
     wave: rollouts sampled and made durable together. On the CPU a wave starts from an empty prefix cache, so its
     results do not depend on what ran before; null streams, for throughput.
+    processes: of the learner, one a GPU; tensor_parallel: GPUs that share one sampling engine.
     threads: of the CPU engines; null leaves it to them. A model too small to share its matrices out runs best on one,
     and then gives the same bits whatever the number of cores.
     """
@@ -45,6 +46,7 @@ class Hardware:
     tensor_parallel: int = 1
     wave: int | None = 256
     threads: int | None = None
+    processes: int = 1
     token_budget: int = 8192
     checkpointing: Literal["auto", "on", "off"] = "auto"
     checkpoint_every: int = 1
@@ -61,6 +63,8 @@ class Toolbox:
 
     def __post_init__(self) -> None:
         quiet_libraries(self.hardware.threads)
+        if self.hardware.device == "cuda" and self.hardware.engine != "openai":
+            require_gpu()
 
     def place(self, digest: str, what: str) -> Path:
         try:
@@ -121,6 +125,17 @@ class Toolbox:
             _, engine = self._open.popitem()
             if close := getattr(engine, "close", None):
                 close()
+
+
+def require_gpu() -> None:
+    """Errors: UserError on a machine without a usable NVIDIA GPU, before anything is made there."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise UserError(
+            "the profile runs on an NVIDIA GPU (hardware.device=cuda) and this machine has none that torch can use; run"
+            " it where there is one, or take the profile demo or small"
+        )
 
 
 def engine_name(wanted: str) -> str:

