@@ -10,7 +10,7 @@ import pyarrow as pa
 from storage.artifacts import Ref
 from storage.sql import query
 from tasks.analysis.lints import findings_of, leak_rows, mislabelled_rows
-from tasks.domain.designs import from_sampling, from_training, rows_as
+from tasks.domain.designs import from_sampling, from_training, recipe_row, rows_as
 from tasks.stage import stage, store
 
 Row = dict[str, Any]
@@ -37,6 +37,9 @@ def audit_designs(
     ]
     tables = {
         "designs": rows_as("designs", rows),
+        "recipes": rows_as(
+            "recipes", [recipe_row(str(ref), store().manifest(ref).recipe.arguments) for ref in trainings]
+        ),
         "leaks": rows_as("leaks", leak_rows(store().read(pool), store().read(splits), {}, f"{pool}, {splits}")),
         "coverage": rows_as("coverage", _coverage([(ref, store().read(ref)) for ref in diversities], held)),
         "mislabelled": rows_as("mislabelled", _mislabelled(screenings, trainings)),

@@ -40,6 +40,8 @@ PAIRS = pa.schema(
 )  # fmt: skip
 #: Problems whose group at the screening's size is dead, and how many of them the training's size would make live.
 MISLABELLED = pa.schema([("arm", pa.string()), ("count", pa.int64()), ("n", pa.int64()), ("share", pa.float64())])
+#: How each arm was trained: `name=value` of every setting but the seed.
+RECIPES = pa.schema([("arm", pa.string()), ("settings", pa.list_(pa.string())), ("place", pa.string())])
 #: Intervals printed over rollouts, beside the interval over problems.
 INTERVALS = pa.schema(
     [("figure", pa.string()), ("n", pa.int64()), ("problems", pa.int64()), ("low", pa.float64()),
@@ -53,7 +55,7 @@ SPREADS = pa.schema(
 )  # fmt: skip
 TABLES: dict[str, pa.Schema] = {
     "designs": DESIGNS, "tests": TESTS, "coverage": COVERAGE, "reference_figures": REFERENCES, "leaks": PAIRS,
-    "mislabelled": MISLABELLED, "printed_intervals": INTERVALS, "spreads": SPREADS,
+    "mislabelled": MISLABELLED, "printed_intervals": INTERVALS, "spreads": SPREADS, "recipes": RECIPES,
 }  # fmt: skip
 
 
@@ -80,6 +82,27 @@ def from_training(ref: str, arguments: Mapping[str, Any], problems: str, seeds: 
         "max_tokens": drawn["max_tokens"], "steps": learner["steps"], "seeds": seeds,
         "last_evaluated": last_evaluated, "place": ref,
     }  # fmt: skip
+
+
+def recipe_row(ref: str, arguments: Mapping[str, Any]) -> Row:
+    """How a `training` artifact was trained, from its recipe."""
+    learner = {name: value for name, value in arguments["learner"].items() if name != "seed"}
+    return {"arm": arguments["start"]["arm"], "settings": settings(learner), "place": ref}
+
+
+def settings(kept: Mapping[str, Any]) -> list[str]:
+    """A recipe's settings as text.
+
+    >>> settings({"loss": "ppo", "betas": [{"float": "0.9"}, 1], "grad_clip": None})
+    ['betas=0.9, 1', 'grad_clip=none', 'loss=ppo']
+    """
+
+    def text(value: Any) -> str:
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            return ", ".join(map(text, value))
+        return "none" if value is None else value if isinstance(value, str) else f"{number(value):g}"
+
+    return sorted(f"{name}={text(value)}" for name, value in kept.items())
 
 
 def number(kept: Any) -> float:

@@ -15,7 +15,7 @@ from storage.manifest import Recipe
 from storage.provenance import provenance
 from storage.store import Payload, Store
 from tasks.analysis.lints import findings_of, lints
-from tasks.domain.designs import TABLES, rows_as
+from tasks.domain.designs import TABLES, recipe_row, rows_as
 from tasks.stage import Ref
 
 
@@ -54,6 +54,20 @@ def test_a_fault_between_two_arms_is_found(fields: dict[str, Any], code: str) ->
 def test_a_fault_between_screening_and_training_is_found(fields: dict[str, Any], code: str) -> None:
     training = design(role="training", family="training", steps=40, last_evaluated=40, seeds=3)
     assert codes(design(role="screening", family="screening"), training | fields) == [code]
+
+
+def test_arms_that_were_trained_with_other_settings_are_found() -> None:
+    """The seed is no such setting; the sentence names what differs and nothing else."""
+    start = {"arm": "panel", "model": {"sha256": "m"}}
+    learner = {"learning_rate": {"float": "0.001"}, "lora_rank": 16, "seed": 0}
+    panel = recipe_row("a", {"start": start, "learner": learner})
+    same = recipe_row("b", {"start": start | {"arm": "thinking"}, "learner": learner | {"seed": 1}})
+    other = recipe_row("b", {"start": start | {"arm": "thinking"}, "learner": learner | {"lora_rank": 8}})
+    assert codes(recipes=[panel, same]) == []
+    found = findings_of({"recipes": rows_as("recipes", [panel, other])}).to_pylist()
+    assert [(r["code"], r["what"]) for r in found] == [
+        ("hyperparameters", "panel was trained with lora_rank=16 and thinking with lora_rank=8")
+    ]
 
 
 def test_coverage_leaks_and_p_values() -> None:
