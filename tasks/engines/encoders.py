@@ -15,6 +15,7 @@ import numpy as np
 
 from storage.errors import UserError
 from tasks.domain.windows import Span, Window
+from tasks.engines.packed_mpnet import PACK_TOKENS, PackedMpnet, packable
 from tasks.engines.quiet import quiet_libraries
 
 #: Padded tokens of one forward pass: what stays in a CPU's cache, what fills a GPU.
@@ -45,6 +46,7 @@ class SentenceEncoder:
         self.name, self.max_tokens = name, max_tokens
         self.tokenizer = self.model.tokenizer
         self.special = self.tokenizer.num_special_tokens_to_add()
+        self.packed = PackedMpnet(transformer.auto_model, max_tokens) if packable(self.model) else None
 
     def encode(self, texts: Sequence[str], window: Window | None = None) -> tuple[np.ndarray, np.ndarray]:
         """(vectors_ND float32 of norm 1, coverage_N: share of each text's tokens that the encoder saw).
@@ -93,7 +95,8 @@ class SentenceEncoder:
         length_U[index_N] = lengths_N + self.special
         out: np.ndarray | None = None
         with torch.inference_mode():
-            for batch in length_batches(length_U, BATCH_TOKENS.get(self.model.device.type, 2_048)):
+            most = PACK_TOKENS if self.packed else BATCH_TOKENS.get(self.model.device.type, 2_048)
+            for batch in length_batches(length_U, most):
                 rows = self._forward([once[i] for i in batch])
                 if out is None:
                     out = np.empty((len(once), rows.shape[1]), np.float32)
@@ -105,6 +108,10 @@ class SentenceEncoder:
         import torch
 
         features: dict[str, Any] = self.model.preprocess(texts)
+        if self.packed:
+            masks = features["attention_mask"].bool()
+            rows = self.packed.means([ids[m] for ids, m in zip(features["input_ids"], masks, strict=True)])
+            return torch.nn.functional.normalize(rows, dim=1).numpy()
         features = {k: v.to(self.model.device) if hasattr(v, "to") else v for k, v in features.items()}
         vectors = self.model.forward(features)["sentence_embedding"].float()
         return torch.nn.functional.normalize(vectors, dim=1).cpu().numpy()
