@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+
+#: What the system says of a place that takes no more: full, over quota, read-only, not ours. People solve it.
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES})
+
 
 class UserError(Exception):
     """A mistake of the user or of their input: one clear sentence that names the place and the way out.

@@ -7,7 +7,6 @@ first row of an identity wins and the others are counted, never hidden.
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 import uuid
@@ -18,7 +17,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storage.errors import UserError
+from storage.errors import NO_ROOM, UserError
 from storage.fingerprint import fingerprint
 from storage.mirror import mirror_of
 from storage.sql import query
@@ -73,7 +72,7 @@ class Ledger:
                 self._mirror.push(target)
             return target
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT):
+            if error.errno in NO_ROOM:
                 raise UserError(
                     f"ledger {folder}: rollouts could not be written ({error.strerror}); those of earlier shards are"
                     " kept: make room and run the same command again"

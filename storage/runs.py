@@ -12,7 +12,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -21,7 +21,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from storage.artifacts import Ref
-from storage.errors import UserError
+from storage.errors import NO_ROOM, UserError
 from storage.mirror import mirror_of
 
 #: A run whose process has not been heard of for this long is shown as crashed.
@@ -114,12 +114,19 @@ def read_run(root: Path, name: str) -> Run:
 
 
 def write_run(root: Path, run: Run) -> None:
-    """Whole or not at all."""
+    """Whole or not at all. Errors: UserError where there is no room for it."""
     path = run_path(root, run.id)
-    path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_suffix(f".{uuid.uuid4().hex}.tmp")
-    aside.write_text(run.model_dump_json(indent=1))
-    os.replace(aside, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_text(run.model_dump_json(indent=1))
+        os.replace(aside, path)
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise UserError(f"run record {path}: {error.strerror}: make room and run the same command again") from None
+        raise
+    finally:
+        aside.unlink(missing_ok=True)
     if mirror := mirror_of(root):
         mirror.push(path)
 
@@ -152,7 +159,8 @@ def beating(beat: Callable[[], None], every: float = BEAT_SECONDS) -> Iterator[N
 
     def loop() -> None:
         while not over.wait(every):
-            beat()
+            with suppress(UserError):  # one that finds no room is missed; the run's own writing says so
+                beat()
 
     thread = threading.Thread(target=loop, name="heartbeat", daemon=True)
     thread.start()

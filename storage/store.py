@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage.artifacts import Ref
-from storage.errors import UserError
+from storage.errors import NO_ROOM, UserError
 from storage.fingerprint import file_digest
 from storage.manifest import FORMAT, FileEntry, Manifest, Provenance, Recipe, parse_manifest
 from storage.mirror import Mirror, mirror_of
@@ -150,7 +150,7 @@ class Store:
             sync_tree(aside)
             self._publish(aside, ref)
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT):
+            if error.errno in NO_ROOM:
                 raise UserError(
                     f"store {self.root}: {ref} could not be written ({error.strerror}); what was made before is kept:"
                     " make room and run the same command again"

@@ -19,6 +19,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import pyarrow as pa
 
 from storage.artifacts import Ref
+from storage.errors import NO_ROOM, UserError
 from storage.fingerprint import canonical, fingerprint
 from storage.ledger import Ledger
 from storage.manifest import Recipe
@@ -112,6 +113,14 @@ class Session:
         began = time.perf_counter()
         try:
             made = step.make()
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            where = error.filename or self.store.root
+            raise UserError(
+                f"{step.title}: {where}: {error.strerror}; what was made before is kept: make room and run the same"
+                " command again"
+            ) from None
         finally:
             _step.reset(token)
         seconds = time.perf_counter() - began
