@@ -32,9 +32,9 @@ def deployment(server: Server, name: str) -> dict[str, Any]:
     return api(server, "GET", f"/deployments/name/{name}").json()
 
 
-def start(server: Server, name: str, /, **parameters: Any) -> str:
+def start(server: Server, name: str, /, queue: str | None = None, **parameters: Any) -> str:
     path = f"/deployments/{deployment(server, name)['id']}/create_flow_run"
-    made = api(server, "POST", path, {"parameters": parameters})
+    made = api(server, "POST", path, {"parameters": parameters, "work_queue_name": queue})
     assert made.status_code == 201, made.text
     return made.json()["id"]
 

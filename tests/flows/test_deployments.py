@@ -131,6 +131,17 @@ def test_arms_run_one_a_gpu_and_warm_the_store(server: Server, workers: None) ->
     assert len(spans) == 2 and first_end <= second_start, "two runs shared the one GPU"
 
 
+def test_a_nightly_run_waits_while_an_experiment_wants_the_gpu(server: Server, workers: None) -> None:
+    start(server, "toyarm/toyarm", queue="experiments", name="busy", seconds=15)
+    wait_until(lambda: done(server, "busy"))
+    night = start(server, "toyarm/toyarm", queue="nightly", name="night", seconds=1)
+    day = start(server, "toyarm/toyarm", queue="experiments", name="day", seconds=1)
+    for run in (day, night):
+        wait_for(server, run, "Completed")
+    order = [line.split()[0] for line in lines(server, "started.log")]
+    assert order.index("day") < order.index("night"), "the nightly run delayed an experiment"
+
+
 def test_cancelling_the_parent_cancels_the_child(server: Server, workers: None) -> None:
     run = start(server, "toyparent/toyparent", names=["e"], seconds=300)
     wait_until(lambda: done(server, "e"))
