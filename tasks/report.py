@@ -26,7 +26,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 REFS_SHOWN = 6
 
 
-@stage("report", version=1)
+@stage("report", version=2)
 def render_report(
     profile: str,
     purpose: str,

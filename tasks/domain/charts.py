@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -16,6 +17,7 @@ from tasks.domain.svg import (
     Scale,
     at,
     axes,
+    log_ticks,
     mark,
     number,
     path,
@@ -61,7 +63,11 @@ def line_chart(series: Sequence[Series], x_name: str, y_name: str, *, share: boo
     low, high = (low, min(1.0, high * 1.05)) if share and low >= 0 else (low, high + 0.05 * (high - low))
     x = Scale(xs[0], xs[-1], LEFT + 8, WIDTH - RIGHT - 8, log=log_x)
     y = Scale(low, high, HEIGHT - BOTTOM, TOP)
-    at_x = xs if log_x or len(xs) <= 6 else ticks(xs[0], xs[-1], 6)
+    if log_x:
+        doubled = [v for v in xs if v > 0 and math.log2(v).is_integer()]
+        at_x = _apart(x, doubled if len(doubled) > 2 else log_ticks(xs[0], xs[-1]))
+    else:
+        at_x = xs if len(xs) <= 6 else ticks(xs[0], xs[-1], 6)
     drawn = axes(x, y, at_x, x_name, y_name, share=share)
     for s in series:
         shaded = [p for p in s.points if p.low is not None and p.high is not None]
@@ -79,6 +85,15 @@ def line_chart(series: Sequence[Series], x_name: str, y_name: str, *, share: boo
         if len(s.points) < 60:
             drawn += [mark(s.style, x(p.x), y(p.y), _hint(s.name, p, share)) for p in s.points]
     return svg([*drawn, *_legend(series)], f"{y_name} by {x_name}, {len(series)} lines")
+
+
+def _apart(x: Scale, values: Sequence[float], pixels: float = 30.0) -> list[float]:
+    """Those whose labels do not run into the one before."""
+    kept: list[float] = []
+    for value in values:
+        if not kept or x(value) - x(kept[-1]) >= pixels:
+            kept.append(value)
+    return kept
 
 
 def _hint(name: str, p: Point, share: bool) -> str:
@@ -109,11 +124,12 @@ def band_bars(rows: Sequence[tuple[str, dict[str, int]]]) -> str | None:
     rows = [row for row in rows if sum(row[1].values())]
     if not rows:
         return None
-    left, wide, step = 132, WIDTH - 132 - RIGHT, 26
+    left = min(196, max(60, 22 + 6.4 * max(len(name) for name, _ in rows)))
+    wide, step = WIDTH - left - RIGHT, 26
     drawn = []
     for i, (name, counts) in enumerate(rows):
         y, total, x = 26 + i * step, sum(counts.values()), float(left)
-        drawn.append(text(left - 8, y + 14, name if len(name) < 20 else name[:19] + "…", anchor="end", css="tick"))
+        drawn.append(text(left - 8, y + 14, name if len(name) <= 28 else name[:27] + "…", anchor="end", css="tick"))
         for band, css in BAND_STYLES.items():
             width = wide * counts.get(band, 0) / total
             if not width:
@@ -125,7 +141,7 @@ def band_bars(rows: Sequence[tuple[str, dict[str, int]]]) -> str | None:
                 drawn.append(text(x + width / 2, y + 14, f"{counts[band]}", css=f"on {css}"))
             x += width
     for i, (band, css) in enumerate(BAND_STYLES.items()):
-        drawn.append(f'<rect class="{css}" x="{left + i * 100}" y="6" width="11" height="11"/>')
+        drawn.append(f'<rect class="{css}" x="{at(left + i * 100)}" y="6" width="11" height="11"/>')
         drawn.append(text(left + i * 100 + 16, 15, band, anchor="start", css="tick"))
     return svg(drawn, "problems by band: " + "; ".join(f"{n} {c}" for n, c in rows), height=32 + step * len(rows))
 

@@ -49,6 +49,17 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     return [round(i * step, 12) + 0.0 for i in range(first, last + 1)]
 
 
+def log_ticks(low: float, high: float) -> list[float]:
+    """1, 2 and 5 times powers of ten that lie in [low, high]; the ends where fewer than two do. low > 0.
+
+    >>> log_ticks(26.3, 124.4), log_ticks(3, 4)
+    ([50.0, 100.0], [3, 4])
+    """
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    found = [m * 10.0**p for p in powers for m in (1, 2, 5) if low <= m * 10.0**p <= high]
+    return found if len(found) > 1 else [low, high]
+
+
 def number(value: float | None, digits: int = 3) -> str:
     """
     >>> number(1234.5), number(0.12345), number(None), number(12.0)

@@ -44,6 +44,17 @@ def test_nothing_to_draw_is_null() -> None:
     assert curve("step", "entropy", "step", "nats")([{"arm": "panel", "step": 1, "entropy": None}], {}) is None
 
 
+def test_names_of_bars_are_whole_and_ticks_do_not_run_into_each_other() -> None:
+    counts = {"all_zero": 1, "variance": 2, "all_one": 3}
+    drawn = band_bars([("synthetic_stories · thinking", counts), ("one letter more than can be shown"[:29], counts)])
+    assert drawn is not None and ">synthetic_stories · thinking<" in drawn and ">one letter more than can be…<" in drawn
+    costs = (26.3, 31.1, 52.6, 62.2, 105.1, 124.4)
+    drawn = line_chart([Series("panel", 0, tuple(Point(x, 0.5) for x in costs))], "tokens", "rate", log_x=True)
+    assert drawn is not None and ">50<" in drawn and ">100<" in drawn and "26.3<" not in drawn
+    drawn = line_chart([Series("panel", 0, tuple(Point(k, 0.5) for k in range(1, 17)))], "k", "rate", log_x=True)
+    assert re.findall(r'y="262" text-anchor="middle" class="tick">(\d+)<', drawn or "") == ["1", "2", "4", "8", "16"]
+
+
 def test_cross_tab_of_the_study_sums_up() -> None:
     cells = {("all_zero", "all_zero"): 232, ("all_zero", "variance"): 137, ("all_zero", "all_one"): 108,
              ("variance", "all_zero"): 30, ("variance", "variance"): 72, ("variance", "all_one"): 280,

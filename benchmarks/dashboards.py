@@ -1,0 +1,138 @@
+"""How long people wait for the app: it opens and its pages change, in a real browser on a large store.
+
+    python benchmarks/dashboards.py FOLDER [--artifacts 1000] [--rollouts 1000000]
+
+FOLDER gets a store once (a minute or two, about 0.5 GB) and is used again afterwards. Prints one line a page: seconds to
+the first visit, whose queries are asked, and to the second, for which they are remembered. Needs Chromium.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from storage.artifacts import Ref
+from storage.fingerprint import fingerprint
+from storage.provenance import provenance
+from storage.store import Payload, Store
+from tests.dashboards.conftest import QUIET
+from tests.dashboards.synthetic import made_up_study, put
+from tests.dashboards.visits import serving
+
+PROBLEMS = 877
+WORDS = ("so", "we", "let", "angle", "prime", "check", "thus", "carry", "the", "root", "sum", "Ann", "Bob", "\\(x^2\\)")
+PAGES = ("Bands", "Training", "Results", "Traces", "Claims and audit", "Compare", "Overview")
+
+
+def made(root: Path, artifacts: int, rollouts: int) -> None:
+    """A made-up study of the published size, its rollouts repeated until there are as many as asked for, another to
+    compare it with, and small artifacts up to their number."""
+    if (root / "ready").exists():
+        return
+    shutil.rmtree(root, ignore_errors=True)
+    small = made_up_study(root, problems=PROBLEMS, steps=100)
+    store = Store(root)
+    repeated(store, small, rollouts)
+    bands = store.read(store.refs("bands")[0])
+    for i in range(artifacts - len(store.refs())):
+        put(store, "bands", bands.slice(0, 20), about=i)
+    (root / "ready").touch()
+
+
+def repeated(store: Store, report: Ref, rollouts: int) -> None:
+    """A report over the same analysis, whose rollouts are those of `report` many times over."""
+    manifest = store.manifest(report)
+    roles = ("screenings", "evaluations", "final")
+    inputs = {name: list(refs) for name, refs in manifest.recipe.inputs.items()}
+    have = sum(store.manifest(Ref.parse(text)).rows for name in roles for text in inputs[name])
+    times = -(-rollouts // have)
+    for name in roles:
+        for place, text in enumerate(inputs[name]):
+            table = grown(store.read(Ref.parse(text)), times)
+            inputs[name][place] = str(put(store, "rollouts", table, about=[text, times]))
+    recipe = manifest.recipe.model_copy(update={"inputs": inputs})
+    ref = Ref("report", fingerprint(recipe.model_dump()))
+    store.write(ref, Payload(store.read(report), store.files(report)), recipe, provenance(1.0))
+
+
+def grown(table: pa.Table, times: int) -> pa.Table:
+    """Each row `times` times, as further rollouts of its group, with completions of some 1,500 characters."""
+    n = table.num_rows
+    rng = np.random.default_rng(n)
+    many = table.take(pa.array(np.repeat(np.arange(n), times)))
+    groups = int(max(table["rollout"].to_pylist())) + 1
+    index = np.asarray(many["rollout"]) + groups * np.tile(np.arange(times), n)
+    said = [" ".join(rng.choice(WORDS, 300)) for _ in range(500)]
+    texts = [f"<think>{i} {said[j]}</think>" for i, j in enumerate(rng.integers(0, len(said), many.num_rows))]
+    for name, column in (
+        ("rollout", pa.array(index, pa.int32())),
+        ("completion", pa.array(texts)),
+        ("trace", pa.array(texts)),
+    ):
+        at = many.schema.get_field_index(name)
+        many = many.set_column(at, many.schema.field(at), column)
+    return many
+
+
+def measured(root: Path) -> list[tuple[str, float, float]]:
+    """(page, seconds to its first visit, to its second)."""
+    from playwright.sync_api import sync_playwright
+
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    with serving(root) as url, sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=program, args=QUIET)
+        page = chromium.new_page(viewport={"width": 1400, "height": 1000})
+        began = time.monotonic()
+        page.goto(url)
+        shown(page, "Overview")
+        opened = time.monotonic() - began
+        began = time.monotonic()
+        page.goto(url)
+        shown(page, "Overview")
+        found = [("(opens)", opened, time.monotonic() - began)]
+        rounds = [{title: change(page, title) for title in PAGES} for _ in range(2)]
+        found += [(title, rounds[0][title], rounds[1][title]) for title in PAGES]
+        chromium.close()
+    return found
+
+
+def change(page: Any, title: str) -> float:
+    began = time.monotonic()
+    page.get_by_role("link", name=title, exact=True).click()
+    shown(page, title)
+    return time.monotonic() - began
+
+
+def shown(page: Any, title: str) -> None:
+    """Its heading is there and its script has ended."""
+    page.wait_for_selector(f"h1:has-text('{title}')", timeout=120_000)
+    page.wait_for_selector('[data-test-script-state="notRunning"]', timeout=120_000)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--artifacts", type=int, default=1_000)
+    parser.add_argument("--rollouts", type=int, default=1_000_000)
+    given = parser.parse_args()
+    root = given.folder / f"store-{given.artifacts}-{given.rollouts}"
+    made(root, given.artifacts, given.rollouts)
+    store = Store(root)
+    rows = sum(store.manifest(ref).rows for ref in store.refs("rollouts"))
+    print(
+        f"{len(store.refs()):,} artifacts, {rows:,} rollouts; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    )
+    print(f"{'page':<18}{'first':>8}{'again':>8}  seconds")
+    for title, first, again in measured(root):
+        print(f"{title:<18}{first:>8.2f}{again:>8.2f}")
+
+
+if __name__ == "__main__":
+    main()
