@@ -48,7 +48,7 @@ def audit_designs(
 
 
 def _sampled(ref: Ref, problems: str, role: str) -> Row:
-    arguments = store().manifest(ref).recipe.arguments
+    arguments = _drawn(ref)
     table = store().read(ref, ["problem_id", "finish", "grader_version"])
     counted = query(
         """
@@ -58,13 +58,21 @@ def _sampled(ref: Ref, problems: str, role: str) -> Row:
         t=table,
     ).to_pylist()[0]
     row = from_sampling(str(ref), arguments, problems, role, counted)
-    return row | {"family": f"{row['family']} at step {arguments['policy']['step']}"}  # type: ignore[index]
+    return row | {"family": f"{row['family']} at step {arguments['policy']['step']}"}
 
 
 def _last_step(training: Ref, final: Sequence[Ref]) -> int | None:
-    policies = [store().manifest(ref).recipe.arguments["policy"] for ref in final]
-    steps = [p["step"] for p in policies if p["adapter"] == str(training)]  # type: ignore[index]
+    policies = [_drawn(ref)["policy"] for ref in final]
+    steps = [p["step"] for p in policies if p["adapter"] == str(training)]
     return max(steps, default=None)
+
+
+def _drawn(rollouts: Ref) -> dict[str, Any]:
+    """The arguments that the rollouts were sampled with; regraded ones were sampled as what they are made from."""
+    recipe = store().manifest(rollouts).recipe
+    while "policy" not in recipe.arguments:
+        recipe = store().manifest(Ref.parse(recipe.inputs["rollouts"][0])).recipe
+    return dict(recipe.arguments)
 
 
 def _coverage(tables: Sequence[tuple[Ref, pa.Table]], problems: str) -> list[Row]:
