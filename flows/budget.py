@@ -38,8 +38,10 @@ class Record:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def update(self, **changes: object) -> None:
+        """What was spent is read from the journal: other workers of the run have charged to it too."""
         with self._lock:
-            self.run = self.run.model_copy(update={"heartbeat": now(), "spent": self.meter.spent, **changes})
+            spent = self.meter.journal.spent()
+            self.run = self.run.model_copy(update={"heartbeat": now(), "spent": spent, **changes})
             write_run(self.store.root, self.run)
 
     def on_progress(self, event: Progress) -> None:
@@ -114,7 +116,7 @@ def _parked(study: Study, store: Store, meter: Meter, prices: Prices, run: Run, 
     planned = plan(study, store)
     left = total(costs(study, store, planned, prices))
     done = sum(p.reused for p in planned)
-    spent, missing = meter.spent, left.amounts()
+    spent, missing = meter.journal.spent(), left.amounts()
     limits = meter.budget.limits()
     enough = {n: (getattr(spent, n) + getattr(missing, n)) * 1.1 for n in limits}
     how_far = f"{done} of {len(planned)} stages are done" + (f", '{run.at}' is under way" if run.at else "")
