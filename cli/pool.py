@@ -25,6 +25,9 @@ def _pool_options(command: Any) -> Any:
                      help="Problems whose gold fails its checks."),
         click.option("--also-exclude", multiple=True, metavar="CODE", help="Exclude findings of this code too."),
         click.option("--limit", type=click.IntRange(1), help="First problems only."),
+        click.option("--from-hub", is_flag=True, help="Load the sources from the hub, each at a named commit."),
+        click.option("--revision", "revisions", multiple=True, metavar="SOURCE=COMMIT",
+                     help="Commit of a source's dataset on the hub, 40 hex digits."),
         options.root,
         options.as_json,
     ):  # fmt: skip
@@ -41,7 +44,7 @@ def build(root: Path, as_json: bool, **wishes: Any) -> None:
     from cli.stages import opened, say
     from storage.sql import query
 
-    sources, places, policy = _wishes(**wishes)
+    sources, places, policy = _wishes(root, **wishes)
     with opened(root, places, as_json) as store:
         from tasks.pool import build_pool, list_pool_issues
 
@@ -79,7 +82,7 @@ def check(
     from cli.tables import print_table
     from storage.sql import query
 
-    sources, places, policy = _wishes(data=data, **wishes)
+    sources, places, policy = _wishes(root, data=data, **wishes)
     with opened(root, places, as_json) as store:
         from tasks.pool import build_pool, list_pool_issues
 
@@ -128,16 +131,41 @@ def _meaning(code: str) -> str:
 
 
 def _wishes(
-    sources: tuple[str, ...], data: Path | None, on_issue: str, also_exclude: tuple[str, ...], limit: int | None
-) -> tuple[Any, dict[str, Path], Any]:
+    root: Path, sources: tuple[str, ...], data: Path | None, on_issue: str, also_exclude: tuple[str, ...],
+    limit: int | None, from_hub: bool, revisions: tuple[str, ...],
+) -> tuple[Any, dict[str, Path], Any]:  # fmt: skip
     from tasks.domain.problems import PoolPolicy
     from tasks.domain.sources import OLYMPIAD, source_spec
+    from tasks.engines.problem_files import read_problems
 
     for code in also_exclude:
         _meaning(code)
-    found = [source_spec(Path(name), data) for name in sources or OLYMPIAD]
+    commits = _commits(revisions, from_hub)
+    if from_hub:
+        from tasks.engines.hub import fetch_source
+
+        found = [fetch_source(name, commits, root / "hub") for name in sources or OLYMPIAD]
+    else:
+        found = [source_spec(Path(name), data) for name in sources or OLYMPIAD]
+    for spec, path in found:
+        read_problems(path, spec.name, spec.only)  # what is wrong with a file is said before anything is written
     policy = PoolPolicy(on_issue=on_issue, also_exclude=also_exclude, limit=limit)
     return tuple(spec for spec, _ in found), {spec.sha256: path for spec, path in found}, policy
+
+
+def _commits(revisions: tuple[str, ...], from_hub: bool) -> dict[str, str]:
+    from storage.errors import UserError
+    from tasks.domain.sources import source_named
+
+    if revisions and not from_hub:
+        raise UserError("--revision names a commit on the hub: add --from-hub")
+    commits = {}
+    for text in revisions:
+        name, equals, commit = text.partition("=")
+        if not equals:
+            raise UserError(f"--revision {text}: write SOURCE=COMMIT")
+        commits[source_named(name).name] = commit
+    return commits
 
 
 def _beside(data: Path | None) -> tuple[str, ...]:

@@ -33,8 +33,11 @@ def split(sources: tuple[str, ...], data: Path | None, heldout: int, seed: int, 
     from storage.sql import query
     from tasks.domain.problems import PoolPolicy
     from tasks.domain.sources import OLYMPIAD, source_spec
+    from tasks.engines.problem_files import read_problems
 
     found = [source_spec(Path(name), data) for name in sources or OLYMPIAD]
+    for spec, path in found:
+        read_problems(path, spec.name, spec.only)  # what is wrong with a file is said before anything is written
     sets = _published(published) if published else {}
     with opened(root, {spec.sha256: path for spec, path in found}, as_json) as store:
         from tasks.pool import build_pool

@@ -119,8 +119,10 @@ def _judge(found: Committed, gold: str, same: Same) -> Verdict:
     text = " , ".join(found.answers)
     if text.strip() == gold.strip():
         return Verdict("correct", "identical text", text, text if len(text) <= MAX_ANSWER_CHARS else None)
+    if len(gold) > MAX_ANSWER_CHARS:
+        return Verdict("ungradable", f"gold longer than {MAX_ANSWER_CHARS} characters", text[:200], None)
     if max(map(len, found.answers)) > MAX_ANSWER_CHARS:
-        if text.strip().isdigit() and len(gold) <= MAX_ANSWER_CHARS:
+        if text.strip().isdigit():
             return Verdict("wrong", "not equal", text[:200], None)
         return Verdict("ungradable", f"answer longer than {MAX_ANSWER_CHARS} characters", text[:200], None)
     whole = [repaired(normalise(answer)) for answer in found.answers]

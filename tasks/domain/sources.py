@@ -1,4 +1,4 @@
-"""Where problems come from: one entry per published set. Loading them is `tasks.engines.problem_files`' business."""
+"""Where problems come from: one entry per published set. Loading them is for `tasks.engines.problem_files` and `hub`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ class Source:
 
     file: its name in a data folder. only: the value of the file's `source` column that belongs to it, null for all.
     hub: dataset id, with configuration and split; `columns` maps our fields to the hub's.
+    revision: commit of the hub's dataset to load; null where a caller must name one. Never a branch.
     rule: how the gold stands in the hub's column: `plain`, `hashes` (after ####), `boxed` (in the last box), `first`.
     keeps_out: sets whose problems may never be trained on through this one.
     eval_only: in a pool with other sources, its problems are held out, all of them.
@@ -26,6 +27,7 @@ class Source:
     file: str
     hub: str
     only: str | None = None
+    revision: str | None = None
     config: str | None = None
     split: str = "train"
     columns: tuple[tuple[str, str], ...] = (("problem", "problem"), ("gold", "answer"))
@@ -77,6 +79,13 @@ class SourceSpec:
     sha256: str
     only: str | None = None
     guards: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HubSpec(SourceSpec):
+    """A source that came from the hub. hub: (source, dataset id, commit), its own first, then those of its guards."""
+
+    hub: tuple[tuple[str, str, str], ...] = ()
 
 
 def source_named(name: str) -> Source:

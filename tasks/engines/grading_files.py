@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import math
 from pathlib import Path
 from typing import Any
 
 from storage.errors import UserError
 from tasks.domain.arms import ARMS
 from tasks.engines.graders import GradeItem
+from tasks.engines.json_lines import json_lines
 
 
 def read_grade_items(source: Path | bytes) -> list[GradeItem]:
@@ -21,30 +22,22 @@ def read_grade_items(source: Path | bytes) -> list[GradeItem]:
         raw = source if isinstance(source, bytes) else source.read_bytes()
     except OSError as error:
         raise UserError(f"{name}: cannot be read ({error.strerror})") from None
-    lines = enumerate(raw.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1)
-    return [_item(line, f"{name}, line {number}") for number, line in lines if line.strip()]
+    lines = json_lines(raw, name, "arm, completion and gold")
+    return [_item(row, f"{name}, {place}") for place, row in lines]
 
 
-def _item(line: bytes, where: str) -> GradeItem:
-    try:
-        row: Any = json.loads(line.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise UserError(f"{where}: byte {error.start + 1} is not UTF-8") from None
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise UserError(f"{where}: is not JSON ({getattr(error, 'msg', 'nested too deeply')})") from None
-    if not isinstance(row, dict):
-        raise UserError(f"{where}: expected an object with arm, completion and gold, found {type(row).__name__}")
+def _item(row: dict[str, Any], where: str) -> GradeItem:
     for field in ("arm", "completion", "gold"):
         if field not in row:
             raise UserError(f"{where}: no field '{field}' (found: {', '.join(row) or 'nothing'})")
     gold = row["gold"]
-    if isinstance(gold, int | float) and not isinstance(gold, bool):
+    if isinstance(gold, int | float) and not isinstance(gold, bool) and math.isfinite(gold):
         gold = str(gold)
     if not isinstance(gold, str) or not gold.strip():
         raise UserError(f"{where}: field 'gold' must be text and not empty, found {gold!r:.60}")
     if not isinstance(row["completion"], str):
         raise UserError(f"{where}: field 'completion' must be text, found {row['completion']!r:.60}")
-    if row["arm"] not in ARMS:
+    if not isinstance(row["arm"], str) or row["arm"] not in ARMS:
         raise UserError(f"{where}: field 'arm' is {row['arm']!r:.60} (known: {', '.join(ARMS)})")
     finish = row.get("finish") or "stop"
     if finish not in ("stop", "length"):
