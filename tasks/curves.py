@@ -56,7 +56,7 @@ def counted(table: pa.Table) -> Shares:
     return found
 
 
-@stage("curves", version=1)
+@stage("curves", version=2)
 def training_curves(
     trainings: tuple[Ref, ...],
     evaluations: tuple[Ref, ...],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
+import numpy as np
 import pyarrow as pa
 
 from storage.sql import query
@@ -44,16 +45,27 @@ def slices(groups: pa.Table) -> list[tuple[str, int, str]]:
     return [(r["arm"], r["step"], r["source"]) for r in found.to_pylist()]
 
 
-def curve(groups: pa.Table, arm: str, step: int, source: str, ks: Sequence[int]) -> KCurve:
-    part = query(
+Columns = dict[str, np.ndarray]
+
+
+def in_columns(groups: pa.Table) -> Columns:
+    """Groups as arrays, sorted by problem and policy, so that a slice of them is a mask."""
+    ordered = query(
         """
-        select problem_id, adapter || '/' || seed as policy, group_size, num_correct, num_tokens from groups
-        where arm = $arm and step = $step and ($source = 'all' or source = $source) order by problem_id, policy
+        select arm, step, source, problem_id, adapter || '/' || seed as policy, group_size, num_correct, num_tokens
+        from groups order by problem_id, policy
         """,
-        {"arm": arm, "step": step, "source": source},
         groups=groups,
     )
-    problem, policy, size, correct, tokens = (part[c].to_numpy() for c in part.column_names)
+    return {name: ordered[name].to_numpy() for name in ordered.column_names}
+
+
+def curve(columns: Columns, arm: str, step: int, source: str, ks: Sequence[int]) -> KCurve:
+    mine = (columns["arm"] == arm) & (columns["step"] == step)
+    if source != "all":
+        mine &= columns["source"] == source
+    names = ("problem_id", "policy", "group_size", "num_correct", "num_tokens")
+    problem, policy, size, correct, tokens = (columns[name][mine] for name in names)
     return k_curve(problem, policy, size, correct, tokens, ks)
 
 
@@ -64,9 +76,9 @@ def passk_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> pa.T
     seeds averaged by problem; tokens: mean tokens that k rollouts cost, for comparing at an equal budget.
     Null with the reason where a problem has fewer than k rollouts.
     """
-    rows = []
+    rows, columns = [], in_columns(groups)
     for arm, step, source in slices(groups):
-        one = curve(groups, arm, step, source, ks)
+        one = curve(columns, arm, step, source, ks)
         for row in one.rows(ks, draws, seed):
             rows.append(row | {"arm": arm, "step": step, "source": source})
     return pa.Table.from_pylist(rows, schema=PASSK)
@@ -78,7 +90,8 @@ def contrasts_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> 
     question: `gap` (first minus second at k), `closure` (|gap| at the smallest k minus |gap| at the largest: one
     contrast, one test), `monotone` (share of bootstrap draws in which every step of k narrows the gap).
     """
-    curves = {key: curve(groups, *key, ks) for key in slices(groups)}
+    columns = in_columns(groups)
+    curves = {key: curve(columns, *key, ks) for key in slices(groups)}
     policies = list(dict.fromkeys((arm, step) for arm, step, _ in curves))
     rows = []
     for first, second in combinations(policies, 2):
@@ -99,11 +112,11 @@ def asymptotes_of(groups: pa.Table, draws: int, seed: int) -> pa.Table:
     reached its asymptote. unsolved: problems without a correct rollout, stated at the largest k; unsolved_below: the
     chance of a correct rollout that such a problem may still have (upper end of a one-sided 95 % interval).
     """
-    rows = []
+    rows, columns = [], in_columns(groups)
     for arm, step, source in slices(groups):
-        one = curve(groups, arm, step, source, [1])
+        one = curve(columns, arm, step, source, [1])
         ks = [*(2**i for i in range(one.rollouts.bit_length()) if 2**i < one.rollouts), one.rollouts]
-        one = curve(groups, arm, step, source, ks)
+        one = curve(columns, arm, step, source, ks)
         about = {"arm": arm, "step": step, "source": source, "n": len(one.problem_P), "rollouts": one.rollouts,
                  "policies": one.policies}  # fmt: skip
         unsolved = query(

@@ -1,18 +1,20 @@
 -- Means over problems, per policy: diversity of the whole traces beside what confounds it.
--- trace_rate: completions in which the scaffold's parser found a trace, of all.
+-- trace_rate: completions in which the scaffold's parser found a trace, of all; without one there is no diversity.
 with
-policies as (select ref, arm, adapter, count(trace) / count(*) as trace_rate from final group by all)
+policies as (select ref, arm, step, adapter, count(trace) / count(*) as trace_rate from final group by all),
+whole as (select * from diversities where "window" = 'whole')
 select
-    d.arm, d.step, s.seed, any_value(f.trace_rate) as trace_rate, count(d.diversity) as n,
+    f.arm, f.step, s.seed, f.trace_rate, count(d.diversity) as n,
     avg(d.diversity) as diversity, avg(d.diversity_correct) as diversity_correct, avg(d.spread) as spread,
     avg(d.per_1000_tokens) as per_1000_tokens, avg(d.per_1000_chars) as per_1000_chars, avg(d.clusters) as clusters,
     avg(d.vendi) as vendi, avg(d.coverage) as coverage, avg(d.num_tokens) as num_tokens, avg(d.length_cv) as length_cv,
-    avg(d.share_correct) as correct_share
-from diversities d
+    avg(d.share_correct) as correct_share,
+    case when f.trace_rate = 0 then 'every trace is malformed' when count(d.diversity) = 0 then 'no problem has two traces'
+    end as reason
+from policies f
 join arms a using (arm)
-left join measured m on m.diversity = d.ref
-left join policies f on f.ref = m.final
+join measured m on m.final = f.ref
+left join whole d on d.ref = m.diversity
 left join (select distinct ref as adapter, seed from trainings) s using (adapter)
-where d."window" = 'whole'
-group by d.arm, a.place, d.step, s.seed
-order by a.place, s.seed nulls first, d.step
+group by f.ref, f.arm, a.place, f.step, s.seed, f.trace_rate
+order by a.place, s.seed nulls first, f.step

@@ -24,12 +24,6 @@ COSTS = pa.schema(
 )  # fmt: skip
 #: Above so many problems a ratio's bootstrap and its delta-method interval agree to three digits.
 MANY = 5_000
-#: Rollouts with their replicate: the how-manieth training of its (arm, step).
-NUMBERED = """
-    select arm, step, source, problem_id, rollout, correct, num_tokens, finish,
-           dense_rank() over (partition by arm, step order by coalesce(adapter, ''), seed) as replicate
-    from rollouts
-"""
 
 
 def cost_rows(groups: pa.Table, draws: int, seed: int) -> list[dict[str, Any]]:
@@ -45,25 +39,29 @@ def cost_rows(groups: pa.Table, draws: int, seed: int) -> list[dict[str, Any]]:
         """,
         groups=groups,
     )
-    keys = query(
-        "select distinct arm, step, source from per_problem order by arm, step, source <> 'all', source",
-        per_problem=per_problem,
-    ).to_pylist()
+    columns = [per_problem[c].to_numpy() for c in ("num_tokens", "num_correct", "rollouts", "truncated")]
     rows = []
-    for key in keys:
-        part = query(
-            "select num_tokens, num_correct, rollouts, truncated from per_problem"
-            " where arm = $arm and step = $step and source = $source order by problem_id", key, per_problem=per_problem,
-        )  # fmt: skip
-        tokens_P, correct_P = part["num_tokens"].to_numpy(), part["num_correct"].to_numpy()
-        rollouts = int(part["rollouts"].to_numpy().sum())
+    for key, start, stop in _stretches(per_problem.select(["arm", "step", "source"])):
+        tokens_P, correct_P, rollouts_P, truncated_P = (column[start:stop] for column in columns)
+        rollouts = int(rollouts_P.sum())
         row = key | {
-            "question": "tokens_per_correct", "n": part.num_rows, "num_correct": int(correct_P.sum()),
+            "question": "tokens_per_correct", "n": stop - start, "num_correct": int(correct_P.sum()),
             "num_tokens": int(tokens_P.sum()), "mean": float(tokens_P.sum() / rollouts),
-            "truncated": float(part["truncated"].to_numpy().sum() / rollouts),
+            "truncated": float(truncated_P.sum() / rollouts),
         }  # fmt: skip
         rows.append(row | _ratio(tokens_P, correct_P, draws, seed))
     return rows
+
+
+def _stretches(keys: pa.Table) -> list[tuple[dict[str, Any], int, int]]:
+    """(key, start, stop) of every stretch of equal rows in a sorted table."""
+    new_N = np.zeros(len(keys), bool)
+    new_N[:1] = True
+    for column in keys.columns:
+        codes_N = column.combine_chunks().dictionary_encode().indices.to_numpy()
+        new_N[1:] |= codes_N[1:] != codes_N[:-1]
+    starts = [int(i) for i in np.flatnonzero(new_N)]
+    return [(keys.slice(i, 1).to_pylist()[0], i, j) for i, j in zip(starts, [*starts[1:], len(keys)], strict=True)]
 
 
 def _ratio(tokens_P: np.ndarray, correct_P: np.ndarray, draws: int, seed: int) -> dict[str, Any]:
@@ -80,6 +78,19 @@ def _ratio(tokens_P: np.ndarray, correct_P: np.ndarray, draws: int, seed: int) -
             "reason": why}  # fmt: skip
 
 
+def numbered(arm: str, step: str) -> str:
+    """SQL of the rollouts of one (arm, step), given by parameters of these names, with their replicate: the
+    how-manieth of its trainings."""
+    mine = f"from rollouts where arm = ${arm} and step = ${step}"
+    return f"""
+        select source, problem_id, rollout, correct, num_tokens, finish, replicate
+        from (select * {mine}) r join (
+            select adapter, seed, row_number() over (order by coalesce(adapter, ''), seed) as replicate
+            from (select distinct adapter, seed {mine})) p
+        on r.seed = p.seed and r.adapter is not distinct from p.adapter
+    """
+
+
 def bucket_rows(rollouts: pa.Table, first: tuple[str, int], second: tuple[str, int]) -> list[dict[str, Any]]:
     """Two policies, `rollout` by rollout as published and `problem` by problem as it should be (mean tokens of the
     problem's rollouts in the bucket), by who is correct. Ratios are other over arm; longer_in counts pairs in which
@@ -88,13 +99,12 @@ def bucket_rows(rollouts: pa.Table, first: tuple[str, int], second: tuple[str, i
     names = {"arm": first[0], "step": first[1], "other": second[0], "other_step": second[1]}
     pairs = query(
         f"""
-        with numbered as ({NUMBERED})
+        with a as ({numbered("arm", "step")}), b as ({numbered("other", "other_step")})
         select a.source, a.problem_id, a.num_tokens as x, b.num_tokens as y,
                a.finish = 'length' as cut, b.finish = 'length' as other_cut,
                case when a.correct and b.correct then 'both_correct' when a.correct then 'arm_only'
                     when b.correct then 'other_only' else 'neither' end as bucket
-        from numbered a join numbered b using (problem_id, rollout, replicate)
-        where a.arm = $arm and a.step = $step and b.arm = $other and b.step = $other_step
+        from a join b using (problem_id, rollout, replicate)
         """,
         names,
         rollouts=rollouts,

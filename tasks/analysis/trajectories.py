@@ -69,7 +69,8 @@ def heldout_rows(groups: pa.Table, draws: int, seed: int) -> list[dict[str, Any]
 
 def gain_rows(groups: pa.Table, draws: int, seed: int) -> list[dict[str, Any]]:
     """`gain`: accuracy at every arm's last step minus that at its first, paired by problem. The last step is the
-    result, whichever step was best."""
+    result, whichever step was best. Several seeds: the interval is a bootstrap over seeds, then problems; p_value, sign
+    flips of the problems' means over seeds, holds for these seeds only."""
     span = query(
         "select arm, min(step) as first, max(step) as last from groups group by arm order by arm", groups=groups
     ).to_pylist()
@@ -88,11 +89,14 @@ def gain_rows(groups: pa.Table, draws: int, seed: int) -> list[dict[str, Any]]:
                 continue
             place, place_after = ({p: i for i, p in enumerate(ps)} for ps in (problems, problems_after))
             x = before_SP[:, [place[p] for p in common]].mean(axis=0)
-            y = after_SP[:, [place_after[p] for p in common]].mean(axis=0)
-            found = paired(y, x, draws=draws, seed=seed)
-            rows.append(row | {"estimate": found.difference, "low": found.boot_low, "high": found.boot_high,
-                               "p_value": found.p_flip, "method": "paired bootstrap, sign flips",
-                               "reason": found.reason})  # fmt: skip
+            y_SP = after_SP[:, [place_after[p] for p in common]]
+            found = paired(y_SP.mean(axis=0), x, draws=draws, seed=seed)
+            low, high, method = found.boot_low, found.boot_high, "paired bootstrap, sign flips"
+            if len(y_SP) > 1:
+                over = hierarchical_bootstrap(y_SP - x, draws, seed)
+                low, high, method = over.low, over.high, "bootstrap over seeds and problems, sign flips"
+            rows.append(row | {"estimate": found.difference, "low": low, "high": high, "p_value": found.p_flip,
+                               "method": method, "reason": found.reason})  # fmt: skip
     return rows
 
 

@@ -58,12 +58,14 @@ def k_curve(
     ks: Sequence[int],
 ) -> KCurve:  # fmt: skip
     """From groups, one row per (problem, policy), sorted by problem. Several policies of a problem are averaged."""
-    problem_P, index_N, times_P = np.unique(problem_N, return_inverse=True, return_counts=True)
+    new_N = np.concatenate([[True], problem_N[1:] != problem_N[:-1]]) if len(problem_N) else np.zeros(0, bool)
+    problem_P, index_N = problem_N[new_N], np.cumsum(new_N) - 1
+    times_P = np.bincount(index_N, minlength=len(problem_P))
     values = {}
     for name, estimate in METRICS.items():
         per_group = estimate(size_N, correct_N, ks)
         if len(problem_P) == len(problem_N):
-            values[name] = per_group[np.argsort(index_N, kind="stable")]
+            values[name] = per_group
             continue
         total = np.zeros((len(problem_P), len(ks)))
         np.add.at(total, index_N, per_group.filled(0.0))

@@ -36,6 +36,16 @@ def test_seeds_are_combined_by_problem(rollouts: Make) -> None:
     assert (row["estimate"], row["seeds"], row["n"], row["rollouts"], row["method"]) == (0.25, 2, 2, 8, "bootstrap")
 
 
+def test_a_gain_over_seeds_is_as_wide_as_its_seeds(rollouts: Make) -> None:
+    # every problem gains the same within a seed: +1 under one, 0 under the other, so only drawing seeds varies it
+    before = rollouts(dict.fromkeys("abcd", "ww"))
+    after = [rollouts(dict.fromkeys("abcd", g), step=2, adapter=name) for g, name in (("cc", "one"), ("ww", "two"))]
+    rows = curves_of(count_groups(pa.concat_tables([before, *after])), None, {}, {}, 500, 0).to_pylist()
+    gain = next(r for r in rows if r["question"] == "gain" and r["source"] == "all")
+    assert (gain["estimate"], gain["low"], gain["high"], gain["seeds"]) == (0.5, 0.0, 1.0, 2)
+    assert gain["method"].startswith("bootstrap over seeds")
+
+
 def test_one_step_has_no_gain(rollouts: Make) -> None:
     rows = curves_of(count_groups(rollouts({"a": "c"})), None, {}, {}, 10, 0).to_pylist()
     assert {(r["estimate"], r["reason"]) for r in rows if r["question"] == "gain"} == {

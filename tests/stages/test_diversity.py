@@ -10,9 +10,10 @@ import pytest
 
 from storage.errors import UserError
 from storage.schemas import EMBEDDINGS
+from tasks.analysis.ceilings import ceilings_of
 from tasks.analysis.comparisons import compare_columns
 from tasks.analysis.spreads import answers_of, diversity_of
-from tasks.embedding import embedded
+from tasks.embedding import embedded, in_other_words
 
 Make = Callable[..., pa.Table]
 
@@ -45,7 +46,14 @@ def test_malformed_completions_have_no_vector(rollouts: Make) -> None:
 
 def test_no_trace_at_all(rollouts: Make) -> None:
     table = embedded(rollouts({"a": "tt"}), np.zeros((0, 1), np.float32), np.zeros(0), "whole")
-    assert diversity_of(table).num_rows == 0
+    assert (
+        diversity_of(table).num_rows
+        == ceilings_of(table).num_rows
+        == in_other_words(rollouts({"a": "tt"})).num_rows
+        == 0
+    )
+    some = diversity_of(vectors_of(rollouts({"a": "cc"}, arm="thinking"), [0, 1]))
+    assert compare_columns([diversity_of(table), some], ("diversity",), 10, 0).num_rows == 0
 
 
 def test_nan_from_an_encoder_is_refused(rollouts: Make) -> None:
