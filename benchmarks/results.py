@@ -147,9 +147,10 @@ def page(folder: Path) -> Path:
             table = pq.read_table(folder / f"{figure.name}.parquet")
             lines += ["", f"### {figure.title}", "", figure.caption, ""]
             drawn = figure.draw(table.to_pylist(), styles) if figure.draw else None
-            if drawn:
-                (folder / f"{figure.name}.svg").write_text(_alone(drawn))
-                lines += [f"![{figure.title}]({folder.name}/{figure.name}.svg)", ""]
+            for number, one in enumerate(re.findall(r"<svg.*?</svg>", drawn or "", re.DOTALL), 1):
+                name = f"{figure.name}-{number}.svg" if number > 1 else f"{figure.name}.svg"
+                (folder / name).write_text(_alone(one))
+                lines += [f"![{figure.title}]({folder.name}/{name})", ""]
             lines += _table(table)
             if table.num_rows > MAX_ROWS:
                 lines += [f"{MAX_ROWS} of {table.num_rows} rows; all are in `{folder.name}/{figure.name}.parquet`."]
