@@ -106,9 +106,13 @@ METRICS = ("reward_mean", "correct_mean", "tag_valid_mean", "live_groups", "entr
 
 def training_rows(steps: pa.Table) -> list[dict[str, Any]]:
     """`training`: every metric by step, averaged over seeds; low and high are the smallest and largest seed.
-    `all_zero`, `variance`, `all_one` are the step's groups by band: how the training pool migrates."""
+    `all_zero`, `variance`, `all_one` are the step's groups by band and `variance_share` what is left of the training
+    pool's variance band: how the pool migrates."""
     metrics = [m for m in METRICS if m in steps.column_names]
     parts = [f"select arm, step, '{m}' as metric, {m}::double as value from steps" for m in metrics]
+    if {"all_zero", "variance", "all_one"} <= set(metrics):
+        share = "variance / nullif(all_zero + variance + all_one, 0)"
+        parts.append(f"select arm, step, 'variance_share', {share} from steps")
     return query(
         f"""
         select 'training' as question, arm, step, metric, avg(value) as estimate, min(value) as low,
