@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -70,7 +72,7 @@ def sample(
     """Sample, grade and keep every wanted rollout, in the order of `wants`.
 
     wave: rollouts per engine call; a wave is kept whole, so that a run killed half way repeats whole waves and
-    meets the same batches again. None: one call for all, kept as they finish.
+    meets the same batches again. None: one call for all, graded and kept as they finish, beside the sampling.
     admit: asked before each engine call how many of its requests may be sampled; raises for none.
     """
     start = 0
@@ -80,10 +82,35 @@ def sample(
         if admit is not None:
             requests = requests[: admit(batch, requests)]
         start += len(requests)
-        for done in _durable_batches(generator.generate(requests, adapter), whole=wave is not None):
-            if wave is not None:
-                done.sort(key=lambda c: c.key)
-            keep(_rows(done, batch, requests, generator, graders, tally))
+
+        def keep_them(done: list[Completion], batch: Sequence[Want] = batch, asked: list[Request] = requests) -> None:
+            keep(_rows(done, batch, asked, generator, graders, tally))
+
+        batches = _durable_batches(generator.generate(requests, adapter), whole=wave is not None)
+        if wave is None:
+            _beside(batches, keep_them)
+            continue
+        for done in batches:
+            keep_them(sorted(done, key=lambda c: c.key))
+
+
+def _beside(batches: Iterator[list[Completion]], work: Callable[[list[Completion]], None]) -> None:
+    """Work on each batch in a thread while the next one is made: an engine that waits for graders and files is idle.
+
+    One batch at a time, in order. If one fails the batch after it, which is paid for, is tried too before its error
+    is raised.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        pending: Future[None] | None = None
+        try:
+            for batch in batches:
+                failed = pending.exception() if pending else None
+                pending = thread.submit(copy_context().run, work, batch)
+                if failed:
+                    raise failed
+        finally:
+            if pending:
+                pending.result()
 
 
 def _request(key: int, want: Want, generator: Generator, tally: Tally) -> Request:

@@ -1,0 +1,152 @@
+"""The screening stage against a bare `LLM.generate` on the same prompts: tokens a second, and their ratio.
+
+    python -m benchmarks.sampling [--model models/demo] [--problems 100] [--group-size 8] [--max-tokens 128]
+                                  [--pool FILE] [--repeats 3] [--profile]
+
+Both use one vLLM, loaded once, with the same sampling parameters and seeds, so they write the same number of tokens. The
+stage renders and encodes prompts, samples in durable portions, grades, writes ledger and artifact; the bare call gets token
+ids and returns objects. They take turns, each repeat with seeds of its own; the ratio is of the medians. `streaming`
+makes results durable as they finish, as GPU profiles do; `waves` is how CPU profiles sample. Beside wall-clock time the
+CPU time of this process is compared, which other work on the machine moves less; the graders' own is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import os
+import platform
+import pstats
+import statistics
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from flows.resolve import model_digest
+from storage.store import Store
+from tasks.demo_pool import make_synthetic_pool
+from tasks.domain.policies import BaseModel, Policy, Sampling
+from tasks.domain.sources import source_spec
+from tasks.engines.toolbox import Hardware, Toolbox
+from tasks.pool import PoolPolicy, build_pool
+from tasks.rollouts import wanted
+from tasks.sampling import sample_rollouts
+from tasks.splits import split_pool
+from tasks.stage import Ref, Session, session
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, default=Path("models/demo"))
+    parser.add_argument("--pool", type=Path, help="a file of problems; else synthetic ones")
+    parser.add_argument("--problems", type=int, default=100)
+    parser.add_argument("--arm", default="panel")
+    parser.add_argument("--group-size", type=int, default=8)
+    parser.add_argument("--max-tokens", type=int, default=128)
+    parser.add_argument("--max-model-len", type=int, default=512)
+    parser.add_argument("--max-num-seqs", type=int, default=128)
+    parser.add_argument("--wave", type=int, default=256)
+    parser.add_argument("--lora-rank", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--profile", action="store_true", help="print where the stage's own time goes")
+    args = parser.parse_args()
+    hardware = Hardware(
+        engine="vllm", max_model_len=args.max_model_len, max_num_seqs=args.max_num_seqs, wave=args.wave,
+        threads=args.threads, dtype=args.dtype,
+    )  # fmt: skip
+    digest = model_digest(args.model)
+    tools = Toolbox(hardware, {digest: args.model})
+    policy = Policy(arm=args.arm, model=BaseModel(name=args.model.name, sha256=digest))
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(folder)
+        store.prepare()
+        with session(Session(store, tools)):
+            pool, splits = _problems(args, tools)
+            measure(args, tools, store, pool, splits, policy)
+        tools.close()
+
+
+def _problems(args: argparse.Namespace, tools: Toolbox) -> tuple[Ref, Ref]:
+    if args.pool:
+        spec, path = source_spec(str(args.pool), None)
+        tools.places[spec.sha256] = path
+        pool = build_pool((spec,), PoolPolicy(limit=args.problems))
+    else:
+        pool = make_synthetic_pool(-(-args.problems // 4), 7)
+    return pool, split_pool(pool, 1, 0)
+
+
+def measure(args: argparse.Namespace, tools: Toolbox, store: Store, pool: Ref, splits: Ref, policy: Policy) -> None:
+    base = Sampling(max_tokens=args.max_tokens, seed=0)
+    tools.graders()
+    bare_tokens(tools, store, pool, policy, replace(base, seed=10**6), args)  # both warm
+    rates: dict[str, list[float]] = {"bare": [], "waves": [], "streaming": []}
+    per_cpu: dict[str, list[float]] = {how: [] for how in rates}
+    profiler = cProfile.Profile() if args.profile else None
+    for repeat in range(args.repeats):
+        for place, how in enumerate(rates):
+            draw = replace(base, seed=1000 * (repeat + 1) + (0 if how == "bare" else place))
+            load, graders, cpu, began = os.getloadavg()[0], _children(), time.process_time(), time.perf_counter()
+            if how == "bare":
+                wrote = bare_tokens(tools, store, pool, policy, draw, args)
+            else:
+                tools.hardware = replace(tools.hardware, wave=args.wave if how == "waves" else None)
+                if profiler and how == "streaming":
+                    profiler.enable()
+                made = sample_rollouts(pool, splits, policy, draw, args.group_size, lora_rank=args.lora_rank)
+                if profiler:
+                    profiler.disable()
+                wrote = sum(store.read(made, ["num_tokens"])["num_tokens"].to_pylist())
+            seconds = time.perf_counter() - began
+            own, others = time.process_time() - cpu, _children() - graders
+            rates[how].append(wrote / seconds)
+            per_cpu[how].append(wrote / own)
+            print(f"{repeat} {how:10} {wrote:8,} tokens {seconds:7.2f} s {wrote / seconds:9,.0f} tok/s, CPU {own:6.2f} s and"
+                  f" graders {others:5.2f} s, load {load:.1f}", flush=True)  # fmt: skip
+    bare, bare_cpu = statistics.median(rates["bare"]), statistics.median(per_cpu["bare"])
+    print(
+        f"\n{platform.machine()}, {os.cpu_count()} CPUs; {args.model.name}, {args.problems} problems × {args.group_size}"
+    )
+    for how in ("waves", "streaming"):
+        rate, cpu = statistics.median(rates[how]), statistics.median(per_cpu[how])
+        print(f"stage, {how}: {rate:,.0f} tok/s, bare LLM.generate: {bare:,.0f} tok/s, ratio {rate / bare:.3f};"
+              f" a CPU second: {cpu:,.0f} and {bare_cpu:,.0f}, ratio {cpu / bare_cpu:.3f}")  # fmt: skip
+    if profiler:
+        pstats.Stats(profiler).sort_stats("cumulative").print_stats(28)
+
+
+def _children() -> float:
+    """CPU seconds of the graders so far, and of what they forked."""
+    import psutil
+
+    return sum(sum(p.cpu_times()[:4]) for p in psutil.Process().children(recursive=True))
+
+
+def bare_tokens(
+    tools: Toolbox, store: Store, pool: Ref, policy: Policy, draw: Sampling, args: argparse.Namespace
+) -> int:
+    """Tokens that `LLM.generate` writes for the prompts of the stage, each with its seed."""
+    from tasks.engines.protocols import Decoding
+    from tasks.engines.vllm import _sampling_params
+
+    generator: Any = tools.generator(policy.model.sha256, args.lora_rank)
+    scaffold = policy.spec.scaffold
+    prompts, params, encoded = [], [], {}
+    for want in wanted(store.read(pool), policy, draw, range(args.group_size)):
+        if want.problem_id not in encoded:
+            prompt = scaffold.prompt(want.problem)
+            encoded[want.problem_id] = generator.encode(
+                prompt, chat=scaffold.chat, enable_thinking=scaffold.enable_thinking
+            )
+        prompts.append({"prompt_token_ids": list(encoded[want.problem_id])})
+        params.append(_sampling_params(Decoding(max_tokens=draw.max_tokens, stop=scaffold.stop), want.request_seed))
+    outputs = generator._llm.generate(prompts, params, use_tqdm=False)
+    return sum(len(o.outputs[0].token_ids) for o in outputs)
+
+
+if __name__ == "__main__":
+    main()
