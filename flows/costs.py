@@ -87,7 +87,8 @@ class Estimator:
             case "training":
                 return self._training(planned.step.ref, arguments, inputs)
             case "embeddings":
-                texts = sum(self._rows_of(Ref.parse(ref)) for ref in inputs["rollouts"])
+                windows = 1 + len(arguments["encoder"]["windows"])  # type: ignore[call-overload, index]
+                texts = windows * sum(self._rows_of(Ref.parse(ref)) for ref in inputs["rollouts"])
                 hours = texts / TEXTS_PER_SECOND / 3600
                 return Cost(gpu_hours=hours, usd=self.prices.of_hours(self.prices.device, hours), bytes=texts * 3200.0)
         return Cost()

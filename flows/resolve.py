@@ -52,6 +52,8 @@ def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
 
     >>> overridden(PROFILES["demo"], ["screening.group_size=16"]).screening.group_size
     16
+    >>> overridden(PROFILES["demo"], ["screening.adaptive=true"]).screening.adaptive
+    True
     """
     for setting in settings:
         path, equals, text = setting.partition("=")
