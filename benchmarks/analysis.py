@@ -147,8 +147,11 @@ def traces(number: int) -> list[str]:
 
 def encoding(folder: Path, number: int) -> dict[str, float]:
     """Beside a plain `encode` at batch 32, which pads each batch to its longest text."""
+    import torch
+
     from tasks.engines.encoders import SentenceEncoder
 
+    torch.set_num_threads(1)
     texts = traces(number)
     encoder = SentenceEncoder(folder, name=folder.name, max_tokens=384 if "mpnet" in folder.name else 256)
     encoder.encode(texts[:4])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -87,7 +88,8 @@ def passk_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> pa.T
 def contrasts_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> pa.Table:
     """Every two (arm, step) on their common problems, per source.
 
-    question: `gap` (first minus second at k), `closure` (|gap| at the smallest k minus |gap| at the largest: one
+    question: `gap` (first minus second at k), `equal_tokens` (first at k minus second at the k that costs as much; the
+    reason says which), `closure` (|gap| at the smallest k minus |gap| at the largest: one
     contrast, one test), `monotone` (share of bootstrap draws in which every step of k narrows the gap).
     """
     columns = in_columns(groups)
@@ -102,7 +104,34 @@ def contrasts_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> 
                 continue
             a, b = curves[(*first, source)], curves[(*second, source)]
             rows += [about | row for row in contrast_curves(a, b, ks, draws, seed)]
+            rows += [
+                about | row for row in _at_equal_tokens(columns, (*first, source), (*second, source), ks, draws, seed)
+            ]
     return pa.Table.from_pylist(rows, schema=CONTRASTS)
+
+
+def _at_equal_tokens(
+    columns: Columns,
+    first: tuple[str, int, str],
+    second: tuple[str, int, str],
+    ks: Sequence[int],
+    draws: int,
+    seed: int,
+) -> list[dict[str, Any]]:
+    """Gaps at the budgets of k rollouts of the dearer policy, as far as the cheaper one has rollouts for them. Nothing
+    where lengths are not known."""
+    a, b = (curve(columns, *key, [1]) for key in (first, second))
+    cost, other_cost = a.tokens_per_rollout, b.tokens_per_rollout
+    if not cost or not other_cost:
+        return []
+    paired = [(k, int(k * cost // other_cost)) if cost >= other_cost else (int(k * other_cost // cost), k) for k in ks]
+    paired = [(k, other_k) for k, other_k in paired if k <= a.rollouts and other_k <= b.rollouts]
+    a, b = (curve(columns, *key, [pair[i] for pair in paired]) for i, key in enumerate((first, second)))
+    gaps = [r for r in contrast_curves(a, b, [k for k, _ in paired], draws, seed) if r["question"] == "gap"]
+    if not paired or not gaps[0]["n"]:
+        return []
+    said = [f"{max(k * cost, o * other_cost):,.0f} tokens; other at k = {o}" for k, o in paired]
+    return [row | {"question": "equal_tokens", "reason": why} for row, why in zip(gaps, said, strict=True)]
 
 
 def asymptotes_of(groups: pa.Table, draws: int, seed: int) -> pa.Table:
@@ -139,7 +168,7 @@ def estimate_pass_at_k(rollouts: tuple[Ref, ...], ks: tuple[int, ...], draws: in
     return passk_of(read_groups(rollouts), ks, draws, seed)
 
 
-@stage("passk_contrasts", version=1)
+@stage("passk_contrasts", version=2)
 def contrast_pass_at_k(rollouts: tuple[Ref, ...], ks: tuple[int, ...], draws: int = 10_000, seed: int = 0) -> pa.Table:
     """Gaps between every two (arm, step), and whether they close as k grows."""
     return contrasts_of(read_groups(rollouts), ks, draws, seed)

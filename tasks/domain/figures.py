@@ -102,7 +102,8 @@ SECTIONS = (
         Figure("equal_tokens", "Coverage at equal tokens", "The same points, by what k rollouts cost: compare heights"
                " at one place of the horizontal axis.", ("passk",),
                curve("tokens", "pass_at_k", "completion tokens (log scale)", "pass@k", share=True, log_x=True)),
-        Figure("gaps", "Gaps and their closure", "gap: arm minus other at k; closure: how much of the gap at the"
+        Figure("gaps", "Gaps and their closure", "gap: arm minus other at k; equal_tokens: arm at k"
+               " minus other at as many rollouts as cost the same; closure: how much of the gap at the"
                " smallest k is gone at the largest; monotone: share of bootstrap draws in which every step of k"
                " narrows it.", ("contrasts",), None, "contrasts of pass@k were not made in this run."),
         Figure("passk_sources", "pass@k by source", "Point-wise 95 % intervals.", ("passk",)),

@@ -52,6 +52,19 @@ def test_gap_and_closure_by_hand(rollouts: Make) -> None:
     assert rows["monotone", 4]["reason"] == "narrows at every k"
 
 
+def test_gap_at_equal_tokens_by_hand(rollouts: Make) -> None:
+    # a rollout of thinking costs two of panel: its k = 1 is held against panel's 2, its 2 against 4, its 4 against none
+    both = [rollouts({"a": "cwww"}), rollouts({"a": "cwww"}, arm="thinking", tokens=20)]
+    rows = contrasts_of(count_groups(pa.concat_tables(both)), (1, 2, 4), 100, 0).to_pylist()
+    found = [
+        (r["k"], r["estimate"], r["reason"]) for r in rows if r["question"] == "equal_tokens" and r["source"] == "all"
+    ]
+    assert found == [
+        (2, pytest.approx(0.5 - 0.25), "50 tokens; other at k = 1"),
+        (4, pytest.approx(1.0 - 0.5), "100 tokens; other at k = 2"),
+    ]
+
+
 def test_two_arms_without_a_common_problem(rollouts: Make) -> None:
     both = [rollouts({"a": "cw"}), rollouts({"b": "cw"}, arm="thinking")]
     rows = contrasts_of(count_groups(pa.concat_tables(both)), (1, 2), 100, 0).to_pylist()
