@@ -157,7 +157,13 @@ QWEN_1_5B = Profile(
     evaluation=Draw(sampling=Sampling(max_tokens=1024, seed=3), group_size=2),
     final=Draw(sampling=Sampling(max_tokens=1024, seed=3), group_size=8),
     hardware=Hardware(
-        max_model_len=2048, max_num_seqs=1024, wave=None, memory_fraction=0.45, dtype="bfloat16", token_budget=6144
+        device="cuda",
+        max_model_len=2048,
+        max_num_seqs=1024,
+        wave=None,
+        memory_fraction=0.45,
+        dtype="bfloat16",
+        token_budget=6144,
     ),
 )
 

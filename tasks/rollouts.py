@@ -62,7 +62,7 @@ def ensure_rollouts(wants: Sequence[Want], adapter: ServedAdapter | None, model:
     adapter: the weights behind the policy; null for a policy whose rollouts are all in the ledger already.
     """
     book = ledger()
-    accounts = {(w.policy, w.sampling): account_of(w.policy, w.sampling) for w in wants}
+    accounts = {key: account_of(*key) for key in dict.fromkeys((w.policy, w.sampling) for w in wants)}
     had = {key: book.keys(account) for key, account in accounts.items()}
     missing = [w for w in wants if (w.problem_id, w.rollout) not in had[(w.policy, w.sampling)]]
     tally = Tally()

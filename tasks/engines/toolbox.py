@@ -63,8 +63,6 @@ class Toolbox:
 
     def __post_init__(self) -> None:
         quiet_libraries(self.hardware.threads)
-        if self.hardware.device == "cuda" and self.hardware.engine != "openai":
-            require_gpu()
 
     def place(self, digest: str, what: str) -> Path:
         try:
@@ -75,6 +73,8 @@ class Toolbox:
     def generator(self, model_sha256: str, lora_rank: int) -> Generator:
         folder = self.place(model_sha256, "the base model")
         engine = engine_name(self.hardware.engine)
+        if self.hardware.device == "cuda" and engine != "openai":
+            require_gpu()
 
         def make() -> Generator:
             if engine != "openai":
@@ -128,7 +128,7 @@ class Toolbox:
 
 
 def require_gpu() -> None:
-    """Errors: UserError on a machine without a usable NVIDIA GPU, before anything is made there."""
+    """Errors: UserError on a machine without a usable NVIDIA GPU. What is made already needs none."""
     import torch
 
     if not torch.cuda.is_available():

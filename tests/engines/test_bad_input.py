@@ -58,7 +58,7 @@ def test_no_gpu_where_the_profile_needs_one(
     assert last.startswith(
         "varband: the profile runs on an NVIDIA GPU (hardware.device=cuda) and this machine has none"
     )
-    assert not list(tmp_path.glob("pool/*"))
+    assert not list(tmp_path.glob("rollouts/*"))
 
 
 def test_a_rank_that_the_engine_does_not_serve(
