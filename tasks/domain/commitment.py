@@ -169,7 +169,7 @@ _DENIED = re.compile(
     r"\b(?:is|are|was|can)(?: ?not|n't) (?:be )?(?:the|a|an|my|our)?\b ?(?:final |right |correct )?"
     r"(?:answer|solution|result|correct|right|possible|valid)\b"
     r"|\b(?:is|are) (?:impossible|wrong|incorrect|invalid|false)\b"
-    r"|\b(?:does|do)(?: not|n't) (?:work|hold|satisfy)\b|\bfails?\b", re.I)  # fmt: skip
+    r"|\b(?:does|do)(?: not|n't) (?:work|hold|satisfy)\b|\bfails?\b|\bnot not\b", re.I)  # fmt: skip
 _DENIAL = re.compile(r"(?:\bnot|n't|\bnever|\brather than|\binstead of|\bexcept)(?: equal to)?[\s$(:]*$", re.I)
 _TRAILING = re.compile(r"(?:\s|\\[,;:! ]|\\\\|\\q?quad|~)+$")
 _ASIDE = re.compile(r"\(([^()\d\\]*)\)")

@@ -17,7 +17,8 @@ FORMS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("greater than or equal to 7", "7", "x"), ("at most 7", "7", "x"),
         ("the answer is 7 or 8, probably 7", "7", "?"), ("7, although it could be 8", "7", "?"),
         ("7 (or 8)", "7", "x"), ("7 or equivalently 14/2", "7", "="), ("7 is wrong, it is 8", "7", "x"),
-        ("7 or 8 or 9", "8", "?"), ("all except 7", "7", "x"), ("different from 7", "7", "x"), ("nearly 7", "7", "?"),
+        ("7 or 8 or 9", "8", "?"), ("all except 7", "7", "x"), ("different from 7", "7", "x"),
+        ("nearly 7", "7", "?"), ("not not 7", "7", "x"),
     ),
     "unicode": (
         ("１２", "12", "="), ("٣", "3", "="), ("𝟕", "7", "="), ("²", "2", "x"), ("x²y", "x^2 y", "="),

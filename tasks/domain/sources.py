@@ -1,4 +1,4 @@
-"""Where problems come from: one entry per published set. Loading them is for `tasks.engines.problem_files` and `hub`."""
+"""Where problems come from: one entry per published set. `tasks.engines` loads them."""
 
 from __future__ import annotations
 

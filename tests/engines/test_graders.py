@@ -42,7 +42,7 @@ def test_adversarial_suite(graders: Graders) -> None:
         for o in outcomes
         if o.false_positive or o.false_negative or (o.other_verdict and o.case.family != "pathological")
     ]
-    assert len(outcomes) > 1000
+    assert len(outcomes) > 2900
     assert [(o.case.family, o.case.completion[-60:], o.case.gold[:30], o.got) for o in bad] == []
 
 
@@ -61,6 +61,24 @@ def test_pathological_answers_cost_little_and_never_pass(answer: str) -> None:
 def test_a_batch_survives_what_kills_its_neighbours(graders: Graders) -> None:
     items = [SYMBOLIC[0], GradeItem("no_panel", "<answer>8^{8^{8^8}}</answer>", "7"), SYMBOLIC[1]]
     assert [v.verdict for v in graders.grade(items)] == ["correct", "timeout", "correct"]
+
+
+HOSTILE = (
+    r"\left(" * 10_000 + "7", r"\frac" * 3_000, "7" * (1 << 20), "x+" * (1 << 19) + "x", "lorem ipsum " * 90_000,
+    "\\frac{\ud800}{2}", "\x00" * 1_000, r"\{" * 300 + "8" + r"\}" * 300, "2^" * 300 + "2", "8" + "!" * 1_000,
+    r"\boxed{" * 300, "8" + "\u0301" * 1_400, "1," * 700, r"\begin{pmatrix}" * 90, "(" * 700 + "8" + ")" * 700, "x'" * 700,
+)  # fmt: skip
+
+
+def test_hostile_texts_cost_the_caller_nothing(graders: Graders) -> None:
+    """Long, deep and broken texts never pass and never reach a computer algebra system that could choke on them."""
+    began = time.process_time()
+    verdicts = graders.grade([GradeItem("no_panel", f"<answer>{text}</answer>", "7") for text in HOSTILE])
+    assert not any(v.correct for v in verdicts)
+    assert time.process_time() - began < 2.0
+    golds = graders.grade([GradeItem("no_panel", "<answer>7</answer>", "7" * n) for n in (5_000, 1 << 20)])
+    assert [v.verdict for v in golds] == ["ungradable", "ungradable"]
+    assert graders.grade(SYMBOLIC[:1])[0].correct
 
 
 def test_memory_is_limited(graders: Graders) -> None:
