@@ -47,6 +47,7 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=128)
     parser.add_argument("--max-model-len", type=int, default=512)
     parser.add_argument("--max-num-seqs", type=int, default=128)
+    parser.add_argument("--kv-cache-mb", type=int, default=256)
     parser.add_argument("--wave", type=int, default=256)
     parser.add_argument("--lora-rank", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
@@ -56,7 +57,7 @@ def main() -> None:
     args = parser.parse_args()
     hardware = Hardware(
         engine="vllm", max_model_len=args.max_model_len, max_num_seqs=args.max_num_seqs, wave=args.wave,
-        threads=args.threads, dtype=args.dtype,
+        threads=args.threads, dtype=args.dtype, kv_cache_mb=args.kv_cache_mb,
     )  # fmt: skip
     digest = model_digest(args.model)
     tools = Toolbox(hardware, {digest: args.model})
