@@ -1,4 +1,4 @@
-r"""The adversarial suite by gold: many answers to one question, decided by hand before the grader saw them.
+r"""The adversarial suite by gold: many answers to one question, decided by hand.
 
 (answers that are correct, answers that are not, for whatever reason).
 """

@@ -1,6 +1,6 @@
 r"""The adversarial suite's contest answers: vectors, sets, intervals, words, and text around an answer.
 
-Pairs (answer, gold, sign) decided by hand before the grader saw them; signs as in `grader_cases`.
+Pairs (answer, gold, sign) decided by hand; signs as in `grader_cases`.
 """
 
 from __future__ import annotations
