@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -99,6 +100,15 @@ def full_disk(root: Path, undisturbed: dict[str, pa.Table], rng: random.Random) 
         subprocess.run(["umount", "-l", str(root)], check=False)
 
 
+def _wait_until_listening(port: int) -> None:
+    for _ in range(600):
+        with socket.socket() as s:
+            if s.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise AssertionError("the engine's server did not come up")
+
+
 def engine_killed(root: Path, undisturbed: dict[str, pa.Table], rng: random.Random) -> Outcome:
     """The remote engine's server dies and stays away: parked (75). It comes back: the same command goes on."""
     port = free_port()
@@ -106,7 +116,8 @@ def engine_killed(root: Path, undisturbed: dict[str, pa.Table], rng: random.Rand
     words = ("--endpoint", f"http://127.0.0.1:{port}/v1")
     server = subprocess.Popen(serve, cwd=REPO, start_new_session=True)
     try:
-        process = start(root, *words, VARBAND_OPENAI_PATIENCE="8")
+        _wait_until_listening(port)
+        process = start(root, *words, VARBAND_OPENAI_PATIENCE="3")
         target = rng.randrange(1, 200)
         deadline = time.monotonic() + 60
         while paid(root) == 0 and process.poll() is None and time.monotonic() < deadline:
