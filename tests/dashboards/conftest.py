@@ -38,11 +38,11 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     return Study(root, made_up_study(root, problems=16, steps=4, hostile=True))
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A headless Chromium; tests that need it skip loudly without one.
 
-    Not for longer than this folder: while it is open an event loop runs in this thread, and `asyncio.run` refuses.
+    Not for longer than a file of tests: while it is open an event loop runs in this thread, and `asyncio.run` refuses.
     """
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
