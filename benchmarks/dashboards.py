@@ -3,7 +3,8 @@
     python benchmarks/dashboards.py FOLDER [--artifacts 1000] [--rollouts 1000000]
 
 FOLDER gets a store once (a minute or two, about 0.5 GB) and is used again afterwards. Prints one line a page: seconds to
-the first visit, whose queries are asked, and to the second, for which they are remembered. Needs Chromium.
+the first visit, whose queries are asked, and to the second, for which they are remembered; beside each the CPU seconds
+of the server, which say more on a busy machine. Needs Chromium.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ import argparse
 import os
 import shutil
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 
 from storage.artifacts import Ref
@@ -81,33 +85,40 @@ def grown(table: pa.Table, times: int) -> pa.Table:
     return many
 
 
-def measured(root: Path) -> list[tuple[str, float, float]]:
-    """(page, seconds to its first visit, to its second)."""
+@dataclass(frozen=True, slots=True)
+class Took:
+    """seconds: until the page was there; cpu: of the server meanwhile."""
+
+    seconds: float
+    cpu: float
+
+    def __str__(self) -> str:
+        return f"{self.seconds:>8.2f}{self.cpu:>8.2f}"
+
+
+def measured(root: Path) -> list[tuple[str, Took, Took]]:
+    """(page, its first visit, its second)."""
     from playwright.sync_api import sync_playwright
 
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     with serving(root) as url, sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=program, args=QUIET)
         page = chromium.new_page(viewport={"width": 1400, "height": 1000})
-        began = time.monotonic()
-        page.goto(url)
-        shown(page, "Overview")
-        opened = time.monotonic() - began
-        began = time.monotonic()
-        page.goto(url)
-        shown(page, "Overview")
-        found = [("(opens)", opened, time.monotonic() - began)]
-        rounds = [{title: change(page, title) for title in PAGES} for _ in range(2)]
-        found += [(title, rounds[0][title], rounds[1][title]) for title in PAGES]
+        server = psutil.Process().children()[0]
+
+        def timed(act: Callable[[], object], title: str) -> Took:
+            used, began = sum(server.cpu_times()[:2]), time.monotonic()
+            act()
+            shown(page, title)
+            return Took(time.monotonic() - began, sum(server.cpu_times()[:2]) - used)
+
+        def change(title: str) -> Took:
+            return timed(page.get_by_role("link", name=title, exact=True).click, title)
+
+        opened, again = (timed(lambda: page.goto(url), "Overview") for _ in range(2))
+        rounds = [{title: change(title) for title in PAGES} for _ in range(2)]
         chromium.close()
-    return found
-
-
-def change(page: Any, title: str) -> float:
-    began = time.monotonic()
-    page.get_by_role("link", name=title, exact=True).click()
-    shown(page, title)
-    return time.monotonic() - began
+    return [("(opens)", opened, again), *((title, rounds[0][title], rounds[1][title]) for title in PAGES)]
 
 
 def shown(page: Any, title: str) -> None:
@@ -129,9 +140,9 @@ def main() -> None:
     print(
         f"{len(store.refs()):,} artifacts, {rows:,} rollouts; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     )
-    print(f"{'page':<18}{'first':>8}{'again':>8}  seconds")
+    print(f"{'page':<18}{'first':>8}{'cpu':>8}{'again':>8}{'cpu':>8}  seconds")
     for title, first, again in measured(root):
-        print(f"{title:<18}{first:>8.2f}{again:>8.2f}")
+        print(f"{title:<18}{first}{again}")
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ def serve(port: int, browse: bool, root: Path) -> None:
             probe.bind(("127.0.0.1", port))
         except OSError:
             raise UserError(f"port {port} on 127.0.0.1 is taken: choose another with --port") from None
-    app = Path(__file__).resolve().parent.parent / "dashboards" / "entry" / "start.py"
+    home = Path(__file__).resolve().parent.parent
     settings = {
         "server.address": "127.0.0.1", "server.port": port, "server.headless": str(not browse).lower(),
         "server.fileWatcherType": "none", "browser.gatherUsageStats": "false", "client.toolbarMode": "minimal",
@@ -104,12 +104,12 @@ def serve(port: int, browse: bool, root: Path) -> None:
         "theme.primaryColor": "#0072B2",
     }  # fmt: skip
     words = [f"--{name}={value}" for name, value in settings.items()]
-    path = os.pathsep.join(filter(None, [str(app.parents[2]), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [str(home), os.environ.get("PYTHONPATH")]))
     environment = os.environ | {"VARBAND_ROOT": str(root.resolve()), "PYTHONPATH": path}
     click.echo(f"varband: dashboards of {root} on http://127.0.0.1:{port} (Ctrl-C stops them)")
     sys.stdout.flush()
     # in place of this process, so that whoever stops `serve` stops the server
-    os.execve(sys.executable, [sys.executable, "-m", "streamlit", "run", str(app), *words], environment)
+    os.execve(sys.executable, [sys.executable, "-m", "dashboards.entry", *words], environment)
 
 
 @click.command()

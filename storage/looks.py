@@ -35,7 +35,7 @@ class Report:
 
     @property
     def label(self) -> str:
-        return f"{self.profile} · {self.created[:16].replace('T', ' ')} · {self.ref.rpartition('-')[2][:6]}"
+        return f"{self.profile} · {self.created[5:16].replace('T', ' ')} · {self.ref.rpartition('-')[2][:6]}"
 
 
 def stamp(root: Path) -> Stamp:
@@ -84,6 +84,12 @@ def manifest(root: Path, ref: str) -> Manifest:
 
 @lru_cache(maxsize=512)
 def _ask(root: Path, report: str, at: int, query: str, parameters: bytes, other: str | None) -> pa.Table:
+    return _opened(root, report, at, other).ask(query, orjson.loads(parameters))
+
+
+@lru_cache(maxsize=4)
+def _opened(root: Path, report: str, at: int, other: str | None) -> Views:
+    """Stays open for the next question: opening costs more than most questions. `at`: the report that it is of."""
     store = Store(root)
     inputs, arms = _inputs(store, report)
     tables = helper_tables(inputs, arms)
@@ -91,8 +97,7 @@ def _ask(root: Path, report: str, at: int, query: str, parameters: bytes, other:
         second, _ = _inputs(store, other)
         inputs = inputs | {f"{name}_b": refs for name, refs in second.items()}
         tables |= {f"{name}_b": table for name, table in helper_tables(second, arms).items()}
-    with views(inputs_of(store, inputs), tables, threads=4) as asked:
-        return asked.ask(query, orjson.loads(parameters))
+    return Views(inputs_of(store, inputs), tables, threads=4)
 
 
 def _inputs(store: Store, report: str) -> tuple[dict[str, list[str]], list[str]]:

@@ -26,6 +26,8 @@ from storage.manifest import FORMAT, FileEntry, Manifest, Provenance, Recipe, pa
 from storage.mirror import Mirror, mirror_of
 
 DATA, MANIFEST, FILES = "data.parquet", "manifest.json", "files"
+#: Rows that are read together: small, so that who looks at one problem of a million rollouts reads little else.
+ROW_GROUP = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ class Store:
         aside = self.scratch / f"{ref}-{uuid.uuid4().hex}"
         try:
             aside.mkdir(parents=True)
-            pq.write_table(payload.table, aside / DATA, compression="zstd")
+            pq.write_table(payload.table, aside / DATA, compression="zstd", row_group_size=ROW_GROUP)
             if payload.files is not None:
                 shutil.copytree(payload.files, aside / FILES)
             entries = [_entry(path, aside) for path in sorted(aside.rglob("*")) if path.is_file()]

@@ -5,9 +5,11 @@ Report and dashboards ask the same files in `storage/queries/`; a view is as lar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 
 import duckdb
 import pyarrow as pa
@@ -18,6 +20,8 @@ from storage.schemas import BANDS, ROLLOUTS, STEPS
 from storage.sql import named
 from storage.store import DATA, Store
 
+WORD = re.compile(r"\w+")
+SMALL_BYTES = 8_000_000
 #: Arguments of the report that may be empty, and what they would hold.
 MAY_BE_EMPTY = {
     "screenings": ROLLOUTS, "evaluations": ROLLOUTS, "final": ROLLOUTS, "bands": BANDS, "trainings": STEPS,
@@ -51,10 +55,22 @@ MAY_BE_EMPTY = {
 
 
 class Views:
-    """One private connection over views; `ask` runs a named query, `sql` any other."""
+    """One private connection over views; `ask` runs a named query, `sql` any other.
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self._connection = connection
+    A view is made when a statement first names it: each opens its files, and most questions are about a few.
+    Threads take turns.
+    """
+
+    def __init__(self, parquet: Mapping[str, Sequence[Path]], tables: Mapping[str, pa.Table], threads: int) -> None:
+        """threads: one makes sums of floats the same on every machine."""
+        self._connection = duckdb.connect(config={"threads": threads})
+        self._waiting = dict(parquet)
+        self._turn = Lock()
+        for name, table in tables.items():
+            self._connection.register(name, table)
+
+    def close(self) -> None:
+        self._connection.close()
 
     def ask(self, name: str, parameters: dict[str, object] | None = None) -> pa.Table:
         return self.sql(named(name), parameters, where=f"query {name}")
@@ -62,8 +78,14 @@ class Views:
     def sql(self, statement: str, parameters: dict[str, object] | None = None, where: str = "sql") -> pa.Table:
         """Errors: UserError if a view lacks what the statement reads, as with artifacts of an older schema."""
         try:
-            return self._connection.sql(statement, params=parameters or {}).to_arrow_table()
-        except (duckdb.BinderException, duckdb.CatalogException, duckdb.IOException) as error:
+            with self._turn:
+                for name in set(WORD.findall(statement)) & self._waiting.keys():
+                    _view(self._connection, name, self._waiting[name])
+                    del self._waiting[name]
+                return self._connection.sql(statement, params=parameters or {}).to_arrow_table()
+        except duckdb.IOException:
+            raise UserError(f"{where}: one of its artifacts was deleted: run the study again to remake it") from None
+        except (duckdb.BinderException, duckdb.CatalogException) as error:
             raise UserError(
                 f"{where}: {str(error).splitlines()[0]} (made by another version of the stages? run the study again)"
             ) from None
@@ -73,20 +95,23 @@ class Views:
 def views(
     parquet: Mapping[str, Sequence[Path]], tables: Mapping[str, pa.Table], *, threads: int = 1
 ) -> Iterator[Views]:
-    """Views over Parquet, whose rows carry the `ref` they came from, and over tables in memory.
+    """Views over Parquet, whose rows carry the `ref` they came from, and over tables in memory."""
+    asked = Views(parquet, tables, threads)
+    try:
+        yield asked
+    finally:
+        asked.close()
 
-    threads: one makes sums of floats the same on every machine.
-    """
-    with duckdb.connect(config={"threads": threads}) as connection:
-        for name, paths in parquet.items():
-            listed = ", ".join("'" + str(p).replace("'", "''") + "'" for p in paths)
-            connection.execute(
-                f'create view "{name}" as select * exclude (filename), parse_filename(parse_dirpath(filename)) as ref'
-                f" from read_parquet([{listed}], union_by_name = true, filename = true)"
-            )
-        for name, table in tables.items():
-            connection.register(name, table)
-        yield Views(connection)
+
+def _view(connection: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path]) -> None:
+    """Many small files are read once and kept: a view would open every one of them for each question."""
+    listed = ", ".join("'" + str(p).replace("'", "''") + "'" for p in paths)
+    small = len(paths) > 1 and sum(p.stat().st_size for p in paths if p.exists()) < SMALL_BYTES
+    connection.execute(
+        f'create {"table" if small else "view"} "{name}" as'
+        f" select * exclude (filename), parse_filename(parse_dirpath(filename)) as ref"
+        f" from read_parquet([{listed}], union_by_name = true, filename = true)"
+    )
 
 
 def inputs_of(store: Store, inputs: Mapping[str, Sequence[str]]) -> dict[str, list[Path]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ def page() -> None:
     if not CLAIMS.exists():
         st.info("No claims.toml beside this installation; `varband audit --claims FILE` checks one.")
         return
-    rows, unknown = _claims(str(root()), stamp(root()))
+    rows, unknown = _claims(root(), stamp(root()))
     if rows:
         st.caption(
             f"{sum(row['status'] == 'holds' for row in rows)} of {len(rows)} hold; `varband audit` says the same."
@@ -42,10 +43,10 @@ def _findings(rows: pa.Table) -> None:
             st.caption(f"{literal(row['matter'])}  \n{literal(row['place'])} · query `{row['query']}`")
 
 
-@st.cache_data(max_entries=8)
-def _claims(where: str, at: Stamp) -> tuple[list[dict[str, Any]], int]:
+@lru_cache(maxsize=4)
+def _claims(where: Path, at: Stamp) -> tuple[list[dict[str, Any]], int]:
     """(checked claims, how many this store cannot answer); asked again only when the store has changed."""
-    with whole_store(Path(where)) as (asked, kinds):
+    with whole_store(where) as (asked, kinds):
         checked = recomputed(read_claims(CLAIMS), kinds, asked)
     known = [one for one in checked if one.status != "unknown"]
     rows = [

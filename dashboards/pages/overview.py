@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from pathlib import Path
+
 import streamlit as st
 
 from dashboards.dag import boxes, dot, state_of, told
@@ -43,15 +46,17 @@ def _dag(report: str) -> None:
     states = {row["ref"]: state_of(row["created"], made_by) for row in rows.to_pylist()}
     size = sum(rows["bytes"].to_pylist()) / 1e6
     st.caption(f"{told(list(states.values()))} · {sum(rows['seconds'].to_pylist()):,.0f} s, {size:,.3g} MB")
-    st.graphviz_chart(_drawn(report, tuple(states.items())), width="content" if len(states) < FEW else "stretch")
+    st.graphviz_chart(
+        _drawn(root(), report, tuple(states.items())), width="content" if len(states) < FEW else "stretch"
+    )
     with st.expander("Artifacts"):
         table(rows)
 
 
-@st.cache_data(max_entries=64)
-def _drawn(report: str, states: tuple[tuple[str, str], ...]) -> str:
+@lru_cache(maxsize=64)
+def _drawn(where: Path, report: str, states: tuple[tuple[str, str], ...]) -> str:
     """Artifacts never change, so what they look like depends on which there are."""
-    return dot(boxes(report, {ref: manifest(root(), ref) for ref, _ in states}, dict(states)))
+    return dot(boxes(report, {ref: manifest(where, ref) for ref, _ in states}, dict(states)))
 
 
 def _spending(report: str) -> None:

@@ -99,6 +99,8 @@ def table(rows: pa.Table) -> None:
             config[field.name] = number(format="percent")
         elif is_p_value(field.name):
             config[field.name] = number(format="%.2g")
+        elif field.name.endswith("_interval"):
+            config[field.name] = st.column_config.TextColumn("95 %")
         elif field.name in ("seed", "step", "other_step"):
             config[field.name] = number(format="%d")
         elif pa.types.is_integer(field.type):
@@ -110,7 +112,7 @@ def with_intervals(rows: pa.Table) -> pa.Table:
     """`x_low` and `x_high` become one column of text, `x_interval`, after `x`.
 
     >>> with_intervals(pa.table({"gain": [0.25], "gain_low": [0.1], "gain_high": [0.4]})).to_pylist()
-    [{'gain': 0.25, 'gain_interval': '10.0 – 40.0 %'}]
+    [{'gain': 0.25, 'gain_interval': '[10.0, 40.0] %'}]
     """
     shown: dict[str, Any] = {}
     for name in rows.column_names:
@@ -127,7 +129,7 @@ def _interval(low: float | None, high: float | None, share: bool) -> str | None:
     if low is None or high is None:
         return None
     low, high = low + 0.0, high + 0.0  # no negative zero
-    return f"{100 * low:.1f} – {100 * high:.1f} %" if share else f"{low:.3g} – {high:.3g}"
+    return f"[{100 * low:.1f}, {100 * high:.1f}] %" if share else f"[{low:.3g}, {high:.3g}]"
 
 
 def is_p_value(name: str) -> bool:

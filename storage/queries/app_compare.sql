@@ -18,14 +18,13 @@ paired as (
         count(*) over (partition by arm, phase) as n
     from first f join second s using (arm, phase, problem_id)
 ),
-sizes as (select distinct arm, phase, n from paired),
 slots as (
-    select arm, phase, draw, hash(draw, slot) % n as place
-    from sizes, range(2000) draws(draw), lateral (select unnest(range(n)) as slot)
+    select n, draw, hash(draw, slot) % n as place
+    from (select distinct n from paired), range(2000) draws(draw), lateral (select unnest(range(n)) as slot)
 ),
 drawn as (
     select arm, phase, draw, avg(difference) as difference
-    from slots join paired using (arm, phase, place) group by arm, phase, draw
+    from slots join paired using (n, place) group by arm, phase, draw
 ),
 intervals as (
     select arm, phase, quantile_cont(difference, 0.025) as low, quantile_cont(difference, 0.975) as high

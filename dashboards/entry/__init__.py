@@ -1,0 +1,1 @@
+"""What `varband serve` starts."""

@@ -1,0 +1,21 @@
+"""`python -m dashboards.entry --server.port=…`: Streamlit, whose first visitor finds the app loaded."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+
+def main() -> None:
+    """The rest of the command line is Streamlit's own."""
+    from streamlit.web import cli
+
+    for module in ("pandas", "dashboards.app"):  # pandas: what Streamlit loads for its first table
+        import_module(module)
+    sys.argv = ["streamlit", "run", str(Path(__file__).with_name("start.py")), *sys.argv[1:]]
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()
