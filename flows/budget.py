@@ -121,9 +121,17 @@ def _parked(study: Study, store: Store, meter: Meter, prices: Prices, run: Run, 
     enough = {n: (getattr(spent, n) + getattr(missing, n)) * 1.1 for n in limits}
     how_far = f"{done} of {len(planned)} stages are done" + (f", '{run.at}' is under way" if run.at else "")
     asked = ",".join(f"{n}={_round_up(v):g}" for n, v in enough.items())
-    about = ", ".join(f"{_round_up(getattr(missing, n)):,.12g} {n.replace('_', ' ')}" for n in limits or ("tokens",))
+    about = ", ".join(f"{_rounded(getattr(missing, n))} {n.replace('_', ' ')}" for n in limits or ("tokens",))
     onward = f"; `varband resume {run.id} --budget {asked}` or the same command with that budget goes on"
     return f"parked: {wall}; {how_far}; about {about} more are missing{onward if limits else ''}", missing
+
+
+def _rounded(value: float) -> str:
+    """
+    >>> _rounded(1_382_400.0), _rounded(0.0)
+    ('1,400,000', '0')
+    """
+    return f"{_round_up(value):,.12g}" if value else "0"
 
 
 def _round_up(value: float) -> float:
