@@ -73,7 +73,8 @@ def run(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
 
 @contextmanager
 def stopped_by_sigterm() -> Iterator[None]:
-    """A pre-empted machine says SIGTERM: stop at once, which loses the wave or step in flight and nothing else."""
+    """A pre-empted machine says SIGTERM: stop within 30 s, which loses the wave or step in flight and nothing else.
+    A pack, an engine's step or a checkpoint that has begun is finished first; that is what takes time."""
     from storage.errors import Parked
 
     def stop(_: int, __: FrameType | None) -> None:
