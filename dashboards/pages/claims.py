@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from dashboards.pages.parts import figure, root, table
 from dashboards.text import literal
 from storage.claims import CLAIMS, read_claims, recomputed
 from storage.looks import Stamp, stamp, whole_store
+
+#: Findings that are shown unfolded.
+SHOWN_AT_ONCE = 8
 
 
 def page() -> None:
@@ -36,11 +40,16 @@ def page() -> None:
 
 
 def _findings(rows: pa.Table) -> None:
-    """Sentences: a table would cut them off."""
-    for row in rows.to_pylist():
-        with st.container(border=True):
-            st.markdown(f":orange-badge[{literal(row['code'])}] {literal(row['what'])}")
-            st.caption(f"{literal(row['matter'])}  \n{literal(row['place'])} · query `{row['query']}`")
+    """Sentences: a table would cut them off. Many are folded by code, so that what stands below is found."""
+    found = sorted(rows.to_pylist(), key=lambda row: row["code"])
+    for code, group in groupby(found, key=lambda row: row["code"]):
+        some = list(group)
+        many = len(found) > SHOWN_AT_ONCE
+        first = literal(some[0]["what"][:100]) + (f" and {len(some) - 1} more" if len(some) > 1 else "")
+        with st.expander(f"**{literal(code)}** {first}") if many else st.container(border=True):
+            for row in some:
+                st.markdown(f":orange-badge[{literal(code)}] {literal(row['what'])}")
+                st.caption(f"{literal(row['matter'])}  \n{literal(row['place'])} · query `{row['query']}`")
 
 
 @lru_cache(maxsize=4)

@@ -147,5 +147,6 @@ def test_renders_on_a_phone_and_on_paper(study: Study, browser, tmp_path: Path) 
         page.goto(target.as_uri())
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert page.locator("figure svg").count() >= 8
+        assert "sans-serif" in page.evaluate("getComputedStyle(document.body).fontFamily")
         page.close()
     assert said == []
