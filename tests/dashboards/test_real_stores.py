@@ -50,7 +50,8 @@ def test_every_page_of_the_published_study(browser, published_app: str, name: st
     assert said == []
     sound(page)
     expected = {"bands": "Two arms against each other", "claims": "of 86 hold", "results": "Gaps and their closure"}
-    assert expected.get(name, "") in page.inner_text("body")
+    if name in expected:
+        page.wait_for_selector(f"text={expected[name]}", timeout=60_000)
     page.close()
 
 
@@ -73,22 +74,23 @@ def test_a_filter_is_in_the_address_and_the_address_gives_the_filter(browser, de
     address = page.url
     page.close()
     again, said = visit(browser, address)
-    assert "Problem (1 fit)" in again.inner_text("body") and fit[1] in again.inner_text("body")
+    again.wait_for_selector("text=Problem (1 fit)", timeout=60_000)
+    again.wait_for_selector(f"code:has-text('{fit[1]}')", timeout=60_000)
     assert f"search={fit[1]}" in again.url and said == []
     again.close()
 
 
 def test_a_formula_is_set_and_tags_are_marked(browser, demo: str) -> None:
     page, _ = visit(browser, f"{demo}/traces")
-    assert page.locator(".katex").count() > 0
-    assert page.locator(".stMarkdownBadge", has_text="<mutipersonaDebate>").count() > 0
+    page.locator(".katex").first.wait_for(timeout=60_000)
+    page.locator(".stMarkdownBadge", has_text="<mutipersonaDebate>").first.wait_for(timeout=60_000)
     page.close()
 
 
 def test_no_such_run_and_no_such_problem(browser, demo: str) -> None:
     page, said = visit(browser, f"{demo}/traces?run=report-0000000000000000&problem=none")
-    body = page.inner_text("body")
-    assert "No run report-0000000000000000 in this store" in body and "Problem none does not fit" in body
+    for words in ("No run report-0000000000000000 in this store", "Problem none does not fit"):
+        page.locator(".stAlert", has_text=words).wait_for(timeout=60_000)
     assert said == [] and page.get_by_test_id("stException").count() == 0
     page.close()
 
@@ -117,7 +119,8 @@ def test_a_run_that_is_going_moves_without_a_reload(browser, demo_store: Path, t
     at(2, 3)
     with serving(root) as address:
         page, said = visit(browser, f"{address}/training")
-        assert "3 of 10 stages" in page.inner_text("body") and "at step 2" in page.inner_text("body")
+        page.wait_for_selector("text=3 of 10 stages", timeout=60_000)
+        page.wait_for_selector("text=at step 2", timeout=60_000)
         at(3, 4)
         page.wait_for_selector("text=4 of 10 stages", timeout=30_000)
         page.wait_for_selector("text=at step 3", timeout=30_000)
