@@ -8,6 +8,7 @@ group is the learner's own, because vLLM in the first process takes torch's defa
 from __future__ import annotations
 
 import pickle
+import socket
 import subprocess
 import sys
 import time
@@ -82,11 +83,17 @@ def team(processes: int, job: Mapping[str, Any], logs: Path) -> Iterator[None]:
 
 
 def _store(port: int) -> Any:
-    """The first process's key-value store; it opens one itself for port 0."""
+    """The first process's key-value store; it opens one itself for port 0. On a socket of ours, because torch's own
+    listens to the world, and what is told through the store is unpickled."""
     import torch.distributed
 
     c10d: Any = torch.distributed
-    return c10d.TCPStore("127.0.0.1", port, None, port == 0, timeout=PATIENCE, wait_for_workers=False)
+    how: dict[str, Any] = {"timeout": PATIENCE, "wait_for_workers": False}
+    if port:
+        return c10d.TCPStore("127.0.0.1", port, None, False, **how)
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    return c10d.TCPStore("127.0.0.1", port, None, True, master_listen_fd=listening.detach(), **how)
 
 
 def _started(rank: int, world: int, port: int, log: Path) -> subprocess.Popen[bytes]:

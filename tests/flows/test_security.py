@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from storage.errors import UserError
 from storage.roots import root_folder
 from storage.runs import read_run, run_path
 from storage.store import Store
+from tasks.engines import parallel
 from tasks.engines.toolbox import Toolbox
 from tests.flows.test_budget import CountingGenerator, attempt
 
@@ -82,7 +84,19 @@ def test_no_code_from_a_model_folder_is_run_and_only_safetensors_are_loaded() ->
     trusting = [str(p) for p, text in sources.items() if re.search(r"trust_remote_code\s*=\s*True", text)]
     assert trusting == []
     pickled = r"torch\.load\((?![^)]*weights_only=True)|pickle\.loads?\("
-    assert [str(p) for p, text in sources.items() if re.search(pickled, text)] == []
+    # what the learner's own processes tell each other
+    among_themselves = REPO / "tasks" / "engines" / "parallel.py"
+    assert [p for p, text in sources.items() if re.search(pickled, text)] == [among_themselves]
+
+
+def test_the_learners_processes_talk_on_this_machine_only() -> None:
+    """torch's own store listens to the world, whatever host it is given."""
+    here = psutil.Process()
+    before = set(here.net_connections())
+    store = parallel._store(0)
+    opened = {c.laddr.ip for c in set(here.net_connections()) - before if c.status == psutil.CONN_LISTEN}
+    assert opened == {"127.0.0.1"}
+    del store
 
 
 def test_nothing_listens_to_the_world_by_default() -> None:
