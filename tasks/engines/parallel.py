@@ -1,13 +1,13 @@
 """Data parallelism of the learner: every process takes a share of a step's packs, and gradients are summed.
 
 The first process is the one that runs the study: it samples and writes. It starts the others on its own machine, one a
-GPU, and tells them the job and every step's rollouts through a key-value store; they run the same loop. The process
-group is the learner's own, because vLLM in the first process takes torch's default one for itself.
+GPU, and tells them the job and every step's rollouts through a pipe; they run the same loop. The process group is the
+learner's own, because vLLM in the first process takes torch's default one for itself. The store by which it forms is
+open to whoever is on this machine, so nothing that is unpickled goes through it.
 """
 
 from __future__ import annotations
 
-import pickle
 import socket
 import subprocess
 import sys
@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,8 +37,9 @@ class _Team:
     world: int
     store: Any
     others: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    #: from the first process to each of the others; there, the one that it hears
+    pipes: list[Connection] = field(default_factory=list)
     group: Any = None
-    told: int = 0
 
 
 _team: _Team | None = None
@@ -59,32 +62,41 @@ def team(processes: int, job: Mapping[str, Any], logs: Path) -> Iterator[None]:
             f"learner: hardware.processes is {processes} and this machine has {torch.cuda.device_count()} GPUs; each"
             " process of the learner needs one"
         )
-    store = _store(0)
-    store.set("job", pickle.dumps(dict(job)))
-    _team = _Team(0, processes, store)
-    others = [_started(rank, processes, store.port, logs / f"process-{rank}.log") for rank in range(1, processes)]
-    _team.others = others
+    _team = _Team(0, processes, _store(0))
+    others = _team.others
     try:
+        for rank in range(1, processes):
+            _start(rank, _team, logs / f"process-{rank}.log")
+        from_first(dict(job))
         yield
         for other in others:
             other.wait()
-    except RuntimeError as error:
-        if dead := [rank for rank, other in enumerate(others, 1) if other.poll()]:
+    except (RuntimeError, OSError) as error:
+        if dead := [rank for rank, other in enumerate(others, 1) if _failed(other)]:
             raise Parked(
                 f"process {dead[0]} of the learner ended early, see {logs / f'process-{dead[0]}.log'}; the same command"
                 " goes on from the last step"
             ) from error
         raise
     finally:
-        for other in others:
+        for other, pipe in zip(others, _team.pipes, strict=True):
+            pipe.close()
             other.kill()
             other.wait()
         _team = None
 
 
+def _failed(other: subprocess.Popen[bytes]) -> bool:
+    """Its sockets and pipes close a moment before it has ended."""
+    try:
+        return other.wait(timeout=1) != 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
 def _store(port: int) -> Any:
-    """The first process's key-value store; it opens one itself for port 0. On a socket of ours, because torch's own
-    listens to the world, and what is told through the store is unpickled."""
+    """The first process's key-value store; it opens one itself for port 0. On a socket of ours: torch's own listens to
+    the world."""
     import torch.distributed
 
     c10d: Any = torch.distributed
@@ -96,11 +108,17 @@ def _store(port: int) -> Any:
     return c10d.TCPStore("127.0.0.1", port, None, True, master_listen_fd=listening.detach(), **how)
 
 
-def _started(rank: int, world: int, port: int, log: Path) -> subprocess.Popen[bytes]:
+def _start(rank: int, team: _Team, log: Path) -> None:
     log.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "tasks.engines.parallel", str(rank), str(world), str(port)]
-    with log.open("wb") as out:
-        return subprocess.Popen(command, stdout=out, stderr=out, cwd=Path(__file__).resolve().parents[2])
+    ours, theirs = Pipe()
+    words = map(str, (rank, team.world, team.store.port, theirs.fileno()))
+    with log.open("wb") as out, theirs:
+        other = subprocess.Popen(
+            [sys.executable, "-m", "tasks.engines.parallel", *words], stdout=out, stderr=out,
+            cwd=Path(__file__).resolve().parents[2], pass_fds=[theirs.fileno()],
+        )  # fmt: skip
+    team.others.append(other)
+    team.pipes.append(ours)
 
 
 def join(device_type: str) -> None:
@@ -154,24 +172,20 @@ def from_first(value: T | None) -> T:
     """What the first process has; the others pass None."""
     if _team is None:
         return value  # type: ignore[return-value]
-    key = f"told-{_team.told}"
-    _team.told += 1
-    if _team.rank == 0:
-        _team.store.set(key, pickle.dumps(value))
-        return value  # type: ignore[return-value]
-    heard = pickle.loads(_team.store.get(key))
-    if _team.store.add(f"heard-{key}", 1) == _team.world - 1:
-        _team.store.delete_key(key)
-    return heard
+    if _team.rank:
+        return _team.pipes[0].recv()
+    for pipe in _team.pipes:
+        pipe.send(value)
+    return value  # type: ignore[return-value]
 
 
-def main(rank: int, world: int, port: int) -> None:
+def main(rank: int, world: int, port: int, pipe: int) -> None:
     """One of the others: the first one's job, with its rollouts."""
     from tasks.engines import learner, parallel
 
-    store = _store(port)
-    parallel._team = _Team(rank, world, store)
-    learner.train(**pickle.loads(store.get("job")), sample=lambda _: [])
+    parallel._team = _Team(rank, world, _store(port), pipes=[Connection(pipe)])
+    job: dict[str, Any] = parallel.from_first(None)
+    learner.train(**job, sample=lambda _: [])
 
 
 if __name__ == "__main__":
