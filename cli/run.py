@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import os
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import click
@@ -71,28 +69,14 @@ def run(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     carry_out(_request(**wishes), root, budget, as_json=as_json)
 
 
-@contextmanager
-def stopped_by_sigterm() -> Iterator[None]:
-    """A pre-empted machine says SIGTERM: stop within 30 s, which loses the wave or step in flight and nothing else.
-    A pack, an engine's step or a checkpoint that has begun is finished first; that is what takes time."""
-    from storage.errors import Parked
-
-    def stop(_: int, __: FrameType | None) -> None:
-        raise Parked("stopped by SIGTERM: all finished rollouts and steps are kept; the same command goes on")
-
-    was = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, was)
-
-
 def carry_out(request: Any, root: Path, budget: str | None, *, as_json: bool) -> None:
     """Run what is asked for, or go on with it: `varband run` and `varband resume`."""
     from cli.view import Watch
     from flows.budget import accounted
     from flows.prices import prices_of
-    from flows.run import execute, plan
+    from flows.run import execute, plan, stopped_by_sigterm
+    from flows.side_by_side import warm
+    from storage.runs import run_id
     from storage.store import Store
     from tasks.metering import Budget
 
@@ -108,11 +92,13 @@ def carry_out(request: Any, root: Path, budget: str | None, *, as_json: bool) ->
     with (
         stopped_by_sigterm(),
         watch,
-        accounted(study, store, planned, limits, prices, watch.on_progress, request.as_json()) as listener,
+        accounted(study, store, planned, limits, prices, watch.on_progress, request.as_json()) as hear,
     ):
         from flows.orchestration import orchestrated
 
-        report = (execute if request.plain else orchestrated)(study, store, study.profile.hardware, listener)
+        if request.plain or not os.environ.get("PREFECT_API_URL"):  # a server is to see every stage being made
+            warm(study, store, run_id(study.profile.name, planned[-1].step.ref), limits, prices, hear.relayed)
+        report = (execute if request.plain else orchestrated)(study, store, study.profile.hardware, hear.own)
     watch.finish(store, report)
 
 

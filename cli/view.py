@@ -11,7 +11,15 @@ from typing import Any
 
 import orjson
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from flows.costs import Cost, total
@@ -35,7 +43,7 @@ class Watch:
             TextColumn("{task.fields[unit]}"), TextColumn("[cyan]{task.fields[detail]}"), TimeRemainingColumn(),
             console=self.console, transient=True,
         )  # fmt: skip
-        self._bar = None
+        self._bar: dict[Ref, TaskID] = {}
 
     def __enter__(self) -> Watch:
         todo = sum(not p.reused for p in self.planned)
@@ -53,15 +61,14 @@ class Watch:
     def on_progress(self, event: Event) -> None:
         match event.event:
             case "started":
-                self._bar = self._bars.add_task(event.title, total=None, unit="", detail="")
-            case "advanced" if self._bar is not None:
+                self._bar[event.ref] = self._bars.add_task(event.title, total=None, unit="", detail="")
+            case "advanced" if event.ref in self._bar:
                 self._bars.update(
-                    self._bar, completed=event.done, total=event.total, unit=event.unit, detail=event.detail
+                    self._bar[event.ref], completed=event.done, total=event.total, unit=event.unit, detail=event.detail
                 )
             case "made":
-                if self._bar is not None:
-                    self._bars.remove_task(self._bar)
-                    self._bar = None
+                if event.ref in self._bar:
+                    self._bars.remove_task(self._bar.pop(event.ref))
                 self._made += 1
                 self._line(event, f"made {event.done:>6,} rows {event.seconds:>7.1f} s")
             case "reused" if event.ref not in self._seen:

@@ -68,6 +68,14 @@ def problems(study: Study, lesson: str = "") -> Problems:
     return Problems(pool, split_pool(pool, p.heldout_per_source, p.split_seed))
 
 
+def rounds(study: Study) -> tuple[list[str], list[str]]:
+    """Arms that can be made at once: those that train, then those that are evaluated with an adapter of these."""
+    arms = study.profile.arms
+    heads = {ARMS[arm].trained_as: arm for arm in reversed(arms)}
+    first = [arm for arm in arms if arm in heads.values()]
+    return first, [arm for arm in arms if arm not in first]
+
+
 def evaluated_steps(study: Study) -> list[int]:
     """Step 0, every `eval_every`, and the last one: the result is never the best of several checkpoints."""
     training = study.profile.training

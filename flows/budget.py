@@ -27,6 +27,14 @@ from tasks.stage import Progress
 Listener = Callable[[Progress], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """own: for what this process makes, which is charged to the run; relayed: for processes that charge themselves."""
+
+    own: Listener
+    relayed: Listener
+
+
 @dataclass(slots=True)
 class Record:
     """The run's JSON file, kept current by the run's thread and by its heartbeat."""
@@ -50,6 +58,13 @@ class Record:
         if event.event in ("made", "started"):
             self.update(at=event.title, stages_done=len(self.finished))
 
+    def before(self, listener: Listener) -> Listener:
+        def on_progress(event: Progress) -> None:
+            self.on_progress(event)
+            listener(event)
+
+        return on_progress
+
 
 @contextmanager
 def accounted(
@@ -61,8 +76,8 @@ def accounted(
     listener: Listener,
     request: dict[str, object],
     flow_run: str | None = None,
-) -> Iterator[Listener]:
-    """Run the block as one attempt of the study's run. Yields the listener to run it with.
+) -> Iterator[Listeners]:
+    """Run the block as one attempt of the study's run. Yields the listeners to run it with.
 
     request: what asks for the same run again (`varband resume`).
     Errors: Parked with how far it came, how much is missing and how to go on.
@@ -77,13 +92,7 @@ def accounted(
     record.update()
     try:
         with beating(record.update), metered(meter):
-            hear = meter.listening(listener)
-
-            def on_progress(event: Progress) -> None:
-                record.on_progress(event)
-                hear(event)
-
-            yield on_progress
+            yield Listeners(record.before(meter.listening(listener)), record.before(listener))
     except Parked as wall:
         why, missing = _parked(study, store, meter, prices, record.run, wall)
         record.update(state="parked", why=why, missing=missing)

@@ -15,7 +15,7 @@ from prefect.input import RunInput, read_flow_run_input  # noqa: TID253
 from prefect.states import Cancelled  # noqa: TID253
 from pydantic import Field
 
-from flows.arm import problems, run_arm
+from flows.arm import problems, rounds, run_arm
 from flows.budget import accounted
 from flows.dispatch import TRIES, Work, cancel_children, dispatch
 from flows.experiment import experiment as whole
@@ -29,7 +29,6 @@ from storage.roots import root_folder
 from storage.runs import run_id
 from storage.spending import Journal
 from storage.store import Store
-from tasks.domain.arms import ARMS
 from tasks.engines.quiet import quiet_libraries
 from tasks.metering import OCCUPYING, Meter, metered
 from tasks.stage import Progress, Step
@@ -112,11 +111,11 @@ def _run(
 ) -> None:
     flow_run = str(get_run_context().flow_run.id)  # type: ignore[union-attr]
     request, prices = form.request().as_json(), prices_of(study.profile.name)
-    with accounted(study, store, planned, budget.budget(), prices, _telling(), request, flow_run) as listener:
+    with accounted(study, store, planned, budget.budget(), prices, _telling(), request, flow_run) as hear:
         if gpu_pool and _wants_gpu(planned):
-            under_prefect(study, store, study.profile.hardware, listener, problems)
+            under_prefect(study, store, study.profile.hardware, hear.own, problems)
             _on_pool(study, store, form, budget, planned, flow_run)
-        under_prefect(study, store, study.profile.hardware, listener, whole)
+        under_prefect(study, store, study.profile.hardware, hear.own, whole)
 
 
 def _wants_gpu(planned: list[Planned]) -> bool:
@@ -126,11 +125,8 @@ def _wants_gpu(planned: list[Planned]) -> bool:
 def _on_pool(
     study: Study, store: Store, form: StudyForm, budget: BudgetForm, planned: list[Planned], flow_run: str
 ) -> None:
-    """Arms that train first; then those that are evaluated with their adapters."""
     run, logger = run_id(study.profile.name, planned[-1].step.ref), get_run_logger()
-    heads = {ARMS[arm].trained_as: arm for arm in reversed(study.profile.arms)}
-    first = [arm for arm in study.profile.arms if arm in heads.values()]
-    for arms in (first, [arm for arm in study.profile.arms if arm not in first]):
+    for arms in rounds(study):
         works = [
             Work(f"{run}:{arm}", f"{arm} · {study.profile.name}",
                  {"study": form.model_dump(), "arm": arm, "run": run, "budget": budget.model_dump()})

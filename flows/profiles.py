@@ -116,7 +116,7 @@ DEMO = Profile(
     evaluation=Draw(sampling=Sampling(max_tokens=128, seed=3), group_size=4),
     final=Draw(sampling=Sampling(max_tokens=128, seed=3), group_size=8),
     encoder=Encoder(name="all-minilm-l6-v2", max_tokens=256, windows=("first16", "last16")),
-    hardware=Hardware(max_model_len=512, max_num_seqs=128, wave=256, threads=1),
+    hardware=Hardware(max_model_len=512, max_num_seqs=128, wave=256, threads=1, arms_at_once=2),
 )
 
 SMALL = Profile(

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
+from typing import TypeVar
 
 from flows.experiment import experiment
 from flows.resolve import Study
-from storage.artifacts import Ref
+from storage.errors import Parked
 from storage.store import Store
 from tasks.engines.toolbox import Hardware, Toolbox
 from tasks.stage import Progress, Session, Step, session
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +49,9 @@ def execute(
     store: Store,
     hardware: Hardware,
     listener: Callable[[Progress], None],
-    dag: Callable[[Study], Ref] = experiment,
-) -> Ref:
-    """Run the DAG in this process, without an orchestrator. Returns the report."""
+    dag: Callable[[Study], T] = experiment,
+) -> T:
+    """Run a DAG in this process, without an orchestrator."""
     tools = Toolbox(hardware, dict(study.places))
     current = Session(store, tools, listener=listener)
     try:
@@ -53,3 +59,18 @@ def execute(
             return dag(study)
     finally:
         tools.close()
+
+
+@contextmanager
+def stopped_by_sigterm() -> Iterator[None]:
+    """A pre-empted machine says SIGTERM: stop within 30 s, which loses the wave or step in flight and nothing else.
+    A pack, an engine's step or a checkpoint that has begun is finished first; that is what takes time."""
+
+    def stop(_: int, __: FrameType | None) -> None:
+        raise Parked("stopped by SIGTERM: all finished rollouts and steps are kept; the same command goes on")
+
+    was = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, was)

@@ -34,6 +34,7 @@ class Hardware:
     processes: of the learner, one a GPU; tensor_parallel: GPUs that share one sampling engine.
     threads: of the CPU engines; null leaves it to them. A model too small to share its matrices out runs best on one,
     and then gives the same bits whatever the number of cores.
+    arms_at_once: in processes of their own, each with its engine; for a machine with cores to spare.
     """
 
     engine: str = "auto"
@@ -46,6 +47,7 @@ class Hardware:
     tensor_parallel: int = 1
     wave: int | None = 256
     threads: int | None = None
+    arms_at_once: int = 1
     processes: int = 1
     token_budget: int = 8192
     checkpointing: Literal["auto", "on", "off"] = "auto"

@@ -38,9 +38,9 @@ def test_every_page_of_the_demo(browser, demo: str, demo_store: Path, name: str)
     charts = {"bands": 3, "training": 2, "results": 2}.get(name, 0)
     page.wait_for_function(f"document.querySelectorAll('.stVegaLiteChart :is(canvas, svg)').length >= {charts}")
     if name == "":
-        assert page.locator(".stGraphVizChart svg .node").count() >= 15
+        page.wait_for_function("document.querySelectorAll('.stGraphVizChart svg .node').length >= 15")
         [run] = all_runs(demo_store)
-        assert f"finished{run.stages} of {run.stages}" in (page.locator('[role="grid"]').first.text_content() or "")
+        page.wait_for_selector(f'[role="grid"]:has-text("finished{run.stages} of {run.stages}")', state="attached")
     page.close()
 
 

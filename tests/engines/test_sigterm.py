@@ -16,12 +16,12 @@ from tasks.engines.learner import Execution
 from tests.engines.test_learner import run, same
 
 REPO = Path(__file__).resolve().parents[2]
-#: Seconds, as `cli.run.stopped_by_sigterm` states it.
+#: Seconds, as `flows.run.stopped_by_sigterm` states it.
 GRACE = 30
 TRAINING = """
 import sys, time
 from pathlib import Path
-from cli.run import stopped_by_sigterm
+from flows.run import stopped_by_sigterm
 from storage.errors import Parked
 from tasks.engines.learner import Execution
 from tests.engines.test_learner import run, sample

@@ -1,0 +1,141 @@
+"""Arms at once on this machine, each in a process of its own: one small model leaves the other cores idle.
+
+They warm the store as GPU workers do, and whoever started them finds their arms made. They end with their starter,
+however that one ends; what they made and sampled is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from flows.arm import problems, rounds, run_arm
+from flows.resolve import Study
+from flows.run import execute, plan, stopped_by_sigterm
+from storage.errors import Parked, UserError
+from storage.spending import Journal
+from storage.store import Store
+from tasks.domain.prices import Prices
+from tasks.metering import OCCUPYING, Budget, Meter, metered
+from tasks.stage import Progress
+
+#: A process that was told to stop finishes its wave, pack or checkpoint.
+GRACE_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """One arm for one process, charged to the run that wants it."""
+
+    study: Study
+    root: Path
+    arm: str
+    run: str
+    budget: Budget
+    prices: Prices
+
+
+def warm(
+    study: Study, store: Store, run: str, budget: Budget, prices: Prices, listener: Callable[[Progress], None]
+) -> None:
+    """Make the arms that lack something costly, `hardware.arms_at_once` of them at a time; nothing to do for one arm.
+
+    listener: hears the events of all of them. Errors: as those of one arm; the others are stopped first.
+    """
+    hardware = study.profile.hardware
+    if hardware.arms_at_once == 1:
+        return
+    for arms in rounds(study):
+        errands = [Errand(study, store.root, a, run, budget, prices) for a in arms if _lacking(study, store, a)]
+        if len(errands) > 1:
+            execute(study, store, hardware, listener, problems)
+            _Crew(errands, hardware.arms_at_once, listener).work()
+
+
+def _lacking(study: Study, store: Store, arm: str) -> bool:
+    steps = plan(study, store, lambda s: run_arm(s, arm))
+    return any(not p.reused and p.step.ref.kind in OCCUPYING for p in steps)
+
+
+@dataclass(slots=True)
+class _Crew:
+    waiting: Sequence[Errand]
+    at_once: int
+    listener: Callable[[Progress], None]
+    running: dict[Connection, tuple[Errand, BaseProcess]] = field(default_factory=dict)
+
+    def work(self) -> None:
+        try:
+            while self.waiting or self.running:
+                while self.waiting and len(self.running) < self.at_once:
+                    self._start(self.waiting[0])
+                    self.waiting = self.waiting[1:]
+                for line in wait(list(self.running)):
+                    assert isinstance(line, Connection)
+                    self._hear(line)
+        finally:
+            left = [process for _, process in self.running.values()]
+            for process in left:
+                process.terminate()
+            for process in left:
+                process.join(GRACE_SECONDS)
+                process.kill()
+
+    def _start(self, errand: Errand) -> None:
+        context = get_context("spawn")
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=_carry_out, args=(errand, theirs), name=errand.arm)
+        process.start()
+        theirs.close()
+        self.running[ours] = (errand, process)
+
+    def _hear(self, line: Connection) -> None:
+        try:
+            said = line.recv()
+        except EOFError:
+            errand, process = self.running.pop(line)
+            process.join()
+            if process.exitcode:
+                raise Parked(
+                    f"{errand.arm}: its process ended early (exit code {process.exitcode}); the same command goes on"
+                ) from None
+            return
+        if isinstance(said, Progress):
+            self.listener(said)
+        else:
+            raise said
+
+
+def _carry_out(errand: Errand, line: Connection) -> None:
+    """In the arm's own process. Sends every Progress, or what stopped it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the starter too, which then says SIGTERM
+    threading.Thread(target=_end_with_the_starter, daemon=True).start()
+    one_at_a_time = threading.Lock()
+
+    def tell(said: Progress | UserError) -> None:
+        with one_at_a_time:
+            line.send(said)
+
+    hardware = errand.study.profile.hardware
+    remote = hardware.engine == "openai"
+    meter = Meter(Journal(errand.root, errand.run), errand.budget, errand.prices, hardware.tensor_parallel, remote)
+    try:
+        with stopped_by_sigterm(), metered(meter):
+            store = Store(errand.root)
+            execute(errand.study, store, hardware, meter.listening(tell), lambda study: run_arm(study, errand.arm))
+    except UserError as refusal:
+        tell(refusal)
+
+
+def _end_with_the_starter() -> None:
+    starter = parent_process()
+    assert starter is not None
+    wait([starter.sentinel])
+    os._exit(1)

@@ -1,0 +1,53 @@
+"""Two arms in processes of their own: what stops one stops all, nobody is left behind, the same command goes on."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests import mini
+
+
+def arms_of(starter: psutil.Process, wanted: int) -> list[psutil.Process]:
+    """The arms' processes, once as many are there."""
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        found = [p for p in starter.children() if any("spawn_main" in word for word in p.cmdline())]
+        if len(found) == wanted:
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"never {wanted} arms at once")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_they_end_with_their_starter(tmp_path: Path, how: signal.Signals) -> None:
+    run = mini.start(tmp_path / "store")
+    arms = arms_of(psutil.Process(run.pid), 2)
+    run.send_signal(how)
+    _, said = run.communicate(timeout=60)
+    gone, alive = psutil.wait_procs(arms, timeout=60)
+    assert alive == [] and len(gone) == 2
+    assert run.returncode == (75 if how is signal.SIGTERM else -signal.SIGKILL)
+    assert "Traceback" not in said
+
+
+def test_one_that_dies_parks_the_run(tmp_path: Path) -> None:
+    run = mini.start(tmp_path / "store")
+    first, second = arms_of(psutil.Process(run.pid), 2)
+    first.kill()
+    _, said = run.communicate(timeout=60)
+    assert run.returncode == 75
+    assert "its process ended early (exit code -9); the same command goes on" in said
+    psutil.wait_procs([second], timeout=60)
+    assert not second.is_running()
+
+
+def test_the_budget_holds_for_all_of_them(tmp_path: Path) -> None:
+    run = mini.start(tmp_path / "store", "--budget", "tokens=30000")
+    _, said = run.communicate(timeout=300)
+    assert run.returncode == 75, said
+    assert said.count("varband: parked") == 1 and "Traceback" not in said
