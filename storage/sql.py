@@ -7,6 +7,7 @@ training asks several times.
 
 from __future__ import annotations
 
+import atexit
 from functools import cache
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def query(sql: str, parameters: dict[str, object] | None = None, /, **tables: pa
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
+    atexit.register(_database.cache_clear)  # DuckDB complains of what outlives the interpreter
     return duckdb.connect(config={"threads": 1})
 
 

@@ -57,7 +57,7 @@ class VllmGenerator:
                 "kv_cache_memory_bytes": hardware.kv_cache_mb << 20,
                 # a prompt prefilled in chunks makes vLLM rewind a seeded generator, which CPU generators cannot do
                 "enable_chunked_prefill": False,
-                "max_num_batched_tokens": max(8192, hardware.max_model_len),
+                "max_num_batched_tokens": max(2048, hardware.max_model_len, hardware.max_num_seqs),
             }
             if self._cpu
             else {"dtype": hardware.dtype, "gpu_memory_utilization": hardware.memory_fraction}

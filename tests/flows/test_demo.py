@@ -20,7 +20,7 @@ from tests.mini import SETTINGS, finish, hashes, report_text
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One cold run that the tests look at; those that change the store say so."""
     root = tmp_path_factory.mktemp("demo") / "store"
-    result = finish(root)
+    result = finish(root, "--set", "hardware.arms_at_once=1")
     assert result["made"] == result["stages"]
     return root
 
@@ -68,6 +68,7 @@ def test_ledger_holds_each_rollout_once(root: Path) -> None:
 
 
 def test_two_cold_runs_agree_to_the_byte(root: Path, demo_store: Path) -> None:
+    """One made its arms side by side, the other one after the other."""
     assert hashes(demo_store) == hashes(root)
     assert report_text(demo_store) == report_text(root)
 
