@@ -1,6 +1,6 @@
 """How long people wait for the app: it opens and its pages change, in a real browser on a large store.
 
-    python benchmarks/dashboards.py FOLDER [--artifacts 1000] [--rollouts 1000000]
+    python -m benchmarks.dashboards FOLDER [--artifacts 1000] [--rollouts 1000000]
 
 FOLDER gets a store once (a minute or two, about 0.5 GB) and is used again afterwards. Prints one line a page: seconds to
 the first visit, whose queries are asked, and to the second, for which they are remembered; beside each the CPU seconds
