@@ -26,7 +26,7 @@ from storage.artifacts import Ref
 from storage.fingerprint import fingerprint
 from storage.provenance import provenance
 from storage.store import Payload, Store
-from tests.dashboards.conftest import QUIET
+from tests.chromium import headless
 from tests.dashboards.synthetic import made_up_study, put
 from tests.dashboards.visits import serving
 
@@ -98,11 +98,7 @@ class Took:
 
 def measured(root: Path) -> list[tuple[str, Took, Took]]:
     """(page, its first visit, its second)."""
-    from playwright.sync_api import sync_playwright
-
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    with serving(root) as url, sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=program, args=QUIET)
+    with serving(root) as url, headless() as chromium:
         page = chromium.new_page(viewport={"width": 1400, "height": 1000})
         server = psutil.Process().children()[0]
 
@@ -117,7 +113,6 @@ def measured(root: Path) -> list[tuple[str, Took, Took]]:
 
         opened, again = (timed(lambda: page.goto(url), "Overview") for _ in range(2))
         rounds = [{title: change(title) for title in PAGES} for _ in range(2)]
-        chromium.close()
     return [("(opens)", opened, again), *((title, rounds[0][title], rounds[1][title]) for title in PAGES)]
 
 

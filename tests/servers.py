@@ -17,6 +17,8 @@ from urllib.request import urlopen
 
 import pytest
 
+from tests.needs import lacks
+
 REPO = Path(__file__).resolve().parents[1]
 
 
@@ -47,10 +49,7 @@ def postgres() -> Iterator[str]:
     """
     found = _postgres_bin()
     if found is None:
-        reason = "no Postgres: apt-get install postgresql"
-        if os.environ.get("VARBAND_REQUIRE_POSTGRES"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        lacks("postgres", "no Postgres: apt-get install postgresql")
     port, data = free_port(), Path(tempfile.mkdtemp(prefix="varband-pg-"))
     as_user: list[str] = []
     if os.geteuid() == 0:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +11,13 @@ import pytest
 
 from storage.artifacts import Ref
 from storage.store import Store
+from tests.chromium import headless
 from tests.dashboards.synthetic import made_up_study
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 REPO = Path(__file__).resolve().parents[2]
-QUIET = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-         "--disable-background-networking", "--disable-component-update"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,18 +37,6 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A headless Chromium; tests that need it skip loudly without one.
-
-    Not for longer than a file of tests: while it is open an event loop runs in this thread, and `asyncio.run` refuses.
-    """
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if program is None:
-        if os.environ.get("VARBAND_REQUIRE_BROWSER"):
-            pytest.fail("no chromium on this machine, and VARBAND_REQUIRE_BROWSER says that there must be one")
-        pytest.skip("no chromium on this machine: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=program, args=QUIET)
+    """Not for longer than a file of tests, which `asyncio.run` in later ones could not bear."""
+    with headless() as opened:
         yield opened
-        opened.close()

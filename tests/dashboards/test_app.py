@@ -15,7 +15,6 @@ from storage.runs import Amounts, Run, now, write_run
 from storage.store import Store
 from tests.dashboards.conftest import REPO, Study
 
-streamlit = pytest.importorskip("streamlit", reason="the dashboards need varband[app]")
 PAGES = ("overview", "bands", "training", "results", "traces", "claims", "compare")
 
 

@@ -12,8 +12,6 @@ import pytest
 from tests.dashboards.conftest import Study
 from tests.dashboards.visits import PAGES, served, serving, sound, visit
 
-pytest.importorskip("streamlit", reason="the dashboards need varband[app]")
-
 
 @pytest.fixture(scope="module")
 def url(study: Study, browser) -> Iterator[str]:

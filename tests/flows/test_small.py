@@ -14,6 +14,7 @@ import pytest
 from storage.store import Store
 from tasks.engines.encoders import SentenceEncoder
 from tests.mini import REPO, environment
+from tests.needs import lacks
 
 TOKENS = 40
 SETTINGS = (
@@ -34,9 +35,7 @@ def model_folder(shared: Path, kind: str) -> Path:
         check=False,
     )
     if made.returncode != 0:
-        if os.environ.get("VARBAND_REQUIRE_SHARED"):
-            pytest.fail(f"{kind}: {made.stderr[-500:]}")
-        pytest.skip(f"the model {kind} could not be made: {made.stderr[-200:]}")
+        lacks("shared", f"the model {kind} could not be made: {made.stderr[-500:]}")
     return cache
 
 

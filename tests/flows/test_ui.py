@@ -14,7 +14,7 @@ import pytest
 
 from storage.runs import all_runs
 from storage.store import Store
-from tests.browser import UI, browser
+from tests.prefect_ui import UI, browser
 from tests.servers import Server, postgres, prefect_server
 
 pytestmark = pytest.mark.slow

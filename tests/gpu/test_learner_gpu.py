@@ -12,9 +12,16 @@ from tasks.engines.policy import Execution, Policy
 from tasks.engines.update import Clock, Updater
 from tests.engines.conftest import random_rollouts, tiny
 from tests.engines.test_packed import CONFIG, grouped
+from tests.needs import lacks
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU")]
+pytestmark = pytest.mark.gpu
 PROBLEMS = ("a", "b", "c")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def gpu() -> None:
+    if not torch.cuda.is_available():
+        lacks("gpu", "no NVIDIA GPU")
 
 
 @pytest.fixture(scope="module")

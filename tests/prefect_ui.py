@@ -5,41 +5,24 @@ Its labels are not tied to inputs and its selects do not open on a synthetic cli
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
+from tests.chromium import headless
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
-CHROMIUM = Path(os.environ.get("VARBAND_CHROMIUM", "/usr/bin/chromium"))
-FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
-
 
 @contextmanager
 def browser(base: str) -> Iterator[UI]:
-    if not CHROMIUM.exists():
-        if os.environ.get("VARBAND_REQUIRE_CHROMIUM"):
-            pytest.fail(f"no browser at {CHROMIUM}")
-        pytest.skip(f"no browser at {CHROMIUM}: apt-get install chromium, or set VARBAND_CHROMIUM")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play:
-        chromium = play.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+    with headless() as chromium:
         page = chromium.new_page(viewport={"width": 1400, "height": 1000})
         page.set_default_timeout(120_000)
-        try:
-            yield UI(page, base)
-        finally:
-            chromium.close()
+        yield UI(page, base)
 
 
 class UI:
