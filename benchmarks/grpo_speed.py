@@ -41,12 +41,12 @@ def main() -> None:
     problems = read_problems(args.problems)
     hardware = Hardware(
         max_model_len=args.max_tokens + 1024, max_num_seqs=args.groups * args.group_size, wave=None,
-        memory_fraction=args.memory_fraction, dtype="bfloat16",
+        memory_fraction=args.memory_fraction, dtype="bfloat16", worker_process=args.worker_process,
     )  # fmt: skip
     from tasks.engines.vllm import VllmGenerator
 
     generator = VllmGenerator(args.model, hardware, args.rank)
-    held = torch.cuda.memory_allocated()
+    held = torch.cuda.memory_allocated() if torch.cuda.is_available() else 0
     execution = Execution(
         token_budget=args.token_budget, async_checkpoints=True, compile=args.compile, checkpointing=args.checkpointing
     )
@@ -107,7 +107,8 @@ class Run:
         ]  # fmt: skip
         self.now = {"generate": sampled - began, "grade": time.perf_counter() - sampled}
         self.now |= floors(rollouts, self.config, self.args, self.execution.token_budget)
-        torch.cuda.reset_peak_memory_stats()
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()
         return rollouts
 
     def on_step(self, metrics: StepMetrics) -> None:
@@ -119,13 +120,13 @@ class Run:
              "tokens": metrics.row["num_tokens"], "trained_tokens": metrics.row["trained_tokens"],
              "live": metrics.row["live_groups"], "correct": metrics.row["correct_mean"],
              "kl": metrics.row["kl_behaviour"], "ratio_max": metrics.row["ratio_max"],
-             "trainer_gib": (torch.cuda.max_memory_allocated() - self.held) / 2**30}
+             "trainer_gib": (torch.cuda.max_memory_allocated() - self.held) / 2**30 if torch.cuda.is_available() else None}
         )  # fmt: skip
         print(" ".join(f"{k}={v:.4g}" for k, v in self.steps[-1].items() if v is not None), flush=True)
 
     def print_summary(self) -> None:
         kept = self.steps[self.args.warmup :]
-        middle = {k: median(s[k] for s in kept if s[k] is not None) for k in kept[0]}
+        middle = {k: median([s[k] for s in kept if s[k] is not None] or [0.0]) for k in kept[0]}
         print(f"\nmedian of {len(kept)} steps, {self.args.groups}x{self.args.group_size} rollouts")
         for name in ("wall", "generate", "grade", "train", "optimise", "sync", "checkpoint", "other"):
             print(f"  {name:11s} {middle[name]:7.3f} s")
@@ -136,7 +137,7 @@ class Run:
             f"  trained     {middle['rows'] / middle['train']:7.0f} rows/s,"
             f" {middle['train_flops'] / middle['train'] / 1e12:.0f} TFLOP/s; floor {middle['floor_train']:.2f} s"
         )
-        print(f"  trainer     {max(s['trainer_gib'] for s in kept):7.1f} GiB at most")
+        print(f"  trainer     {max(s['trainer_gib'] or 0 for s in kept):7.1f} GiB at most")
         print(f"  mean wall   {sum(s['wall'] for s in kept) / len(kept):7.3f} s/step")
 
 
@@ -187,6 +188,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--memory-fraction", type=float, default=0.45)
     parser.add_argument("--checkpointing", default="auto", choices=("auto", "on", "off"))
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--worker-process", action="store_true")
     parser.add_argument("--out", type=Path)
     return parser.parse_args()
 

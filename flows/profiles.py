@@ -164,6 +164,7 @@ QWEN_1_5B = Profile(
         memory_fraction=0.45,
         dtype="bfloat16",
         token_budget=6144,
+        arms_at_once=2,
     ),
 )
 

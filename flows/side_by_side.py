@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
@@ -23,6 +24,7 @@ from storage.errors import Parked, UserError
 from storage.spending import Journal
 from storage.store import Store
 from tasks.domain.prices import Prices
+from tasks.engines.toolbox import Hardware
 from tasks.metering import OCCUPYING, Budget, Meter, metered
 from tasks.stage import Progress
 
@@ -50,13 +52,42 @@ def warm(
     listener: hears the events of all of them. Errors: as those of one arm; the others are stopped first.
     """
     hardware = study.profile.hardware
-    if hardware.arms_at_once == 1:
+    if hardware.arms_at_once == 1 or len(places := gpus_apart(hardware)) == 1:
         return
     for arms in rounds(study):
         errands = [Errand(study, store.root, a, run, budget, prices) for a in arms if _lacking(study, store, a)]
         if len(errands) > 1:
             execute(study, store, hardware, listener, problems)
-            _Crew(errands, hardware.arms_at_once, listener).work()
+            _Crew(errands, places, listener).work()
+
+
+def gpus_apart(hardware: Hardware) -> list[str]:
+    """The GPUs that each of the arms at once may see, as CUDA_VISIBLE_DEVICES spells them; on a CPU there are none to
+    share out. At least one place."""
+    if hardware.device != "cuda":
+        return [""] * hardware.arms_at_once
+    import torch
+
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = seen.split(",") if seen else [str(i) for i in range(torch.cuda.device_count())]
+    each = max(hardware.processes, hardware.tensor_parallel)
+    apart = [",".join(gpus[i : i + each]) for i in range(0, len(gpus) - each + 1, each)]
+    return apart[: hardware.arms_at_once] or [",".join(gpus)]
+
+
+@contextmanager
+def _seeing(gpus: str) -> Iterator[None]:
+    """What is started meanwhile sees these GPUs alone."""
+    was = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if gpus:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus
+    try:
+        yield
+    finally:
+        if was is None:
+            os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+        else:
+            os.environ["CUDA_VISIBLE_DEVICES"] = was
 
 
 def _lacking(study: Study, store: Store, arm: str) -> bool:
@@ -67,41 +98,43 @@ def _lacking(study: Study, store: Store, arm: str) -> bool:
 @dataclass(slots=True)
 class _Crew:
     waiting: Sequence[Errand]
-    at_once: int
+    places: list[str]
     listener: Callable[[Progress], None]
-    running: dict[Connection, tuple[Errand, BaseProcess]] = field(default_factory=dict)
+    running: dict[Connection, tuple[Errand, str, BaseProcess]] = field(default_factory=dict)
 
     def work(self) -> None:
         try:
             while self.waiting or self.running:
-                while self.waiting and len(self.running) < self.at_once:
-                    self._start(self.waiting[0])
+                while self.waiting and self.places:
+                    self._start(self.waiting[0], self.places.pop(0))
                     self.waiting = self.waiting[1:]
                 for line in wait(list(self.running)):
                     assert isinstance(line, Connection)
                     self._hear(line)
         finally:
-            left = [process for _, process in self.running.values()]
+            left = [process for *_, process in self.running.values()]
             for process in left:
                 process.terminate()
             for process in left:
                 process.join(GRACE_SECONDS)
                 process.kill()
 
-    def _start(self, errand: Errand) -> None:
+    def _start(self, errand: Errand, gpus: str) -> None:
         context = get_context("spawn")
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(target=_carry_out, args=(errand, theirs), name=errand.arm)
-        process.start()
+        with _seeing(gpus):
+            process.start()
         theirs.close()
-        self.running[ours] = (errand, process)
+        self.running[ours] = (errand, gpus, process)
 
     def _hear(self, line: Connection) -> None:
         try:
             said = line.recv()
         except EOFError:
-            errand, process = self.running.pop(line)
+            errand, gpus, process = self.running.pop(line)
             process.join()
+            self.places.append(gpus)
             if process.exitcode:
                 raise Parked(
                     f"{errand.arm}: its process ended early (exit code {process.exitcode}); the same command goes on"

@@ -32,9 +32,11 @@ class Hardware:
     wave: rollouts sampled and made durable together. On the CPU a wave starts from an empty prefix cache, so its
     results do not depend on what ran before; null streams, for throughput.
     processes: of the learner, one a GPU; tensor_parallel: GPUs that share one sampling engine.
+    worker_process: vLLM's model runs in a process of its own, beside the scheduler and detokeniser in this one.
     threads: of the CPU engines; null leaves it to them. A model too small to share its matrices out runs best on one,
     and then gives the same bits whatever the number of cores.
-    arms_at_once: in processes of their own, each with its engine; for a machine with cores to spare.
+    arms_at_once: in processes of their own, each with its engine; for a machine with cores to spare. On GPUs each
+    arm has its own, and where there are fewer, as many arms as there are GPUs for.
     """
 
     engine: str = "auto"
@@ -45,6 +47,7 @@ class Hardware:
     max_num_seqs: int = 64
     max_model_len: int = 512
     tensor_parallel: int = 1
+    worker_process: bool = False
     wave: int | None = 256
     threads: int | None = None
     arms_at_once: int = 1

@@ -68,6 +68,7 @@ class VllmGenerator:
             max_model_len=hardware.max_model_len,
             max_num_seqs=hardware.max_num_seqs,
             tensor_parallel_size=hardware.tensor_parallel,
+            distributed_executor_backend="mp" if hardware.worker_process else None,
             enable_prefix_caching=True,
             enable_lora=lora_rank > 0,
             max_lora_rank=next(r for r in LORA_RANKS if r >= lora_rank),

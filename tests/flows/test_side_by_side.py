@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
+from flows.side_by_side import gpus_apart
+from tasks.engines.toolbox import Hardware
 from tests import mini
 
 
@@ -51,3 +54,15 @@ def test_the_budget_holds_for_all_of_them(tmp_path: Path) -> None:
     _, said = run.communicate(timeout=300)
     assert run.returncode == 75, said
     assert said.count("varband: parked") == 1 and "Traceback" not in said
+
+
+def test_each_arm_has_gpus_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = Hardware(device="cuda", arms_at_once=2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5,6")
+    assert gpus_apart(two) == ["3", "5"]
+    assert gpus_apart(replace(two, tensor_parallel=2)) == ["3,5"]  # not enough for two arms: one after the other
+    assert gpus_apart(replace(two, processes=4)) == ["3,5,6"]
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    assert gpus_apart(two) == ["0"]
+    assert gpus_apart(replace(two, device="cpu")) == ["", ""]
