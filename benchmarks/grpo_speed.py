@@ -40,7 +40,8 @@ def main() -> None:
     )  # fmt: skip
     problems = read_problems(args.problems)
     hardware = Hardware(
-        max_model_len=args.max_tokens + 1024, max_num_seqs=args.groups * args.group_size, wave=None,
+        max_model_len=args.max_model_len or args.max_tokens + 1024, wave=None,
+        max_num_seqs=args.max_num_seqs or args.groups * args.group_size,
         memory_fraction=args.memory_fraction, dtype="bfloat16", worker_process=args.worker_process,
     )  # fmt: skip
     from tasks.engines.vllm import VllmGenerator
@@ -189,6 +190,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--checkpointing", default="auto", choices=("auto", "on", "off"))
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--worker-process", action="store_true")
+    parser.add_argument("--max-model-len", type=int, help="else room for 1,024 tokens of prompt")
+    parser.add_argument("--max-num-seqs", type=int, help="else the rollouts of a step")
     parser.add_argument("--out", type=Path)
     return parser.parse_args()
 

@@ -41,7 +41,7 @@ def save(root: Path, state: State, keep: int) -> Path:
     folder, beside = root / f"step-{state.step:04d}", root / f".step-{state.step:04d}.{os.getpid()}"
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir()
-    save_file(dict(state.tensors), beside / "state.safetensors")
+    save_file({name: tensor.cpu() for name, tensor in state.tensors.items()}, beside / "state.safetensors")
     position = {"step": state.step, "recipe": state.recipe, "steps": state.steps, "exposure": state.exposure}
     (beside / "state.json").write_text(json.dumps(position))
     for path in (beside / "state.safetensors", beside / "state.json", beside):

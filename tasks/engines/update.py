@@ -153,10 +153,10 @@ class Updater:
         }  # fmt: skip
 
     def tensors(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps, on the CPU."""
+        """Copies of what a checkpoint keeps, where it lies: who writes them brings them to the CPU."""
         state = self.optimiser.state.get(self.weights) or {}
         kept = {"weights": self.policy.lora.master, **state}
-        return {name: tensor.detach().cpu().clone() for name, tensor in kept.items()}
+        return {name: tensor.detach().clone() for name, tensor in kept.items()}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         import torch
