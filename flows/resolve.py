@@ -125,7 +125,10 @@ def resolve(profile: Profile, *, model: Path | None, encoder: Path | None, data:
     for lesson in profile.lessons:
         if set(lesson.arms) & set(profile.arms):
             sources[lesson.name] = _sources(lesson.pool.sources, data, (), places)
-    benchmarks = {b.name: _sources(b.sources, data, (), places) for b in profile.benchmarks}
+    try:
+        benchmarks = {b.name: _sources(b.sources, data, (), places) for b in profile.benchmarks}
+    except UserError as error:
+        raise UserError(f"{error}; a benchmark asks it, and --set benchmarks=[] leaves benchmarks out") from None
     encoder_folder = encoder or _encoder_folder(profile.encoder.name)
     encoder_sha256 = model_digest(encoder_folder)
     places[encoder_sha256] = encoder_folder

@@ -11,8 +11,8 @@ import pytest
 from flows.costs import Cost, costs, policy_of, total
 from flows.matrix import MATRIX, PROFILES
 from flows.prices import prices_of
-from flows.profiles import BENCHMARKS, QWEN_1_5B, Lesson, Profile
-from flows.resolve import Study, overridden, profile_named
+from flows.profiles import BENCHMARKS, DEMO, QWEN_1_5B, Lesson, Profile
+from flows.resolve import Study, overridden, profile_named, resolve
 from flows.run import plan
 from storage.errors import UserError
 from storage.fingerprint import canonical
@@ -132,3 +132,8 @@ def test_what_training_evaluates_is_the_adapter_not_the_base(tmp_path: Path) -> 
     """50 held-out problems: training's last evaluation took 2 of each, the curve reuses them, the end asks for 8."""
     last = [cost for title, cost in priced(PLAIN, tmp_path) if title == "evaluate panel at step 60"]
     assert [(cost.rollouts, cost.rollouts_reused) for cost in last] == [(0, 50 * 2), (50 * 6, 50 * 2)]
+
+
+def test_a_benchmark_whose_file_is_not_here_says_how_to_do_without(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"has no math500.jsonl; .*--set benchmarks=\[\]"):
+        resolve(replace(DEMO, benchmarks=BENCHMARKS), model=None, encoder=None, data=tmp_path)
