@@ -123,8 +123,8 @@ SECTIONS = (
     Section("benchmarks", "pass@k on benchmarks", "Problems beside the held-out ones, asked before training and after"
             " as those are.", (
         Figure("benchmarks", "What is asked", "Problems of each benchmark's levels. near_training: left out, because"
-               " they stand or nearly stand among this study's training problems, of any arm and lesson; not_drawn: of"
-               " a level that had more than enough.", ("benchmarks",)),
+               " they stand or nearly stand among this study's training problems, of any arm and lesson; contained: of"
+               " these, word for word; not_drawn: of a level that had more than enough.", ("benchmarks",)),
         Figure("slices", "pass@k by benchmark", "Shaded: bands that hold for all k together (95 %).",
                ("slices", "benchmarks"), each("benchmark", lambda name: curve(
                    "k", "pass_at_k", "k (log scale)", f"pass@k on {name}", share=True, log_x=True))),
