@@ -58,7 +58,8 @@ def paper_study() -> Study:
     """The paper's profile as if its model and files were here: only names and digests reach a plan."""
     sources = {"": tuple(SourceSpec(name, "a" * 64) for name in PAPER.pool.sources)}
     sources |= {lesson.name: tuple(SourceSpec(n, "b" * 64) for n in lesson.pool.sources) for lesson in PAPER.lessons}
-    return Study(PAPER, BaseModel(name=PAPER.model, sha256="c" * 64), sources, "d" * 64, {})
+    asked = {b.name: tuple(SourceSpec(name, "a" * 64) for name in b.sources) for b in PAPER.benchmarks}
+    return Study(PAPER, BaseModel(name=PAPER.model, sha256="c" * 64), sources, "d" * 64, {}, asked)
 
 
 def fill(store: Store, study: Study) -> int:

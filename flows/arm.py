@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from flows.resolve import Study
 from storage.artifacts import Ref
 from tasks.bands import classify_bands
+from tasks.benchmarks import ASKED, choose_benchmark
 from tasks.demo_pool import make_synthetic_pool
 from tasks.diversity import measure_diversity
 from tasks.domain.arms import ARMS
@@ -21,18 +22,22 @@ from tasks.training import train_adapter
 
 @dataclass(frozen=True, slots=True)
 class Problems:
+    """A pool, and what of it is for what: a split, or the choice of a benchmark."""
+
     pool: Ref
     splits: Ref
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One policy on the held-out problems. `deep`: with as many rollouts as the asymptote asks for."""
+    """One policy on the held-out problems. `deep`: with as many rollouts as the asymptote asks for. `benchmarks`:
+    on the problems of each benchmark."""
 
     rollouts: Ref
     embeddings: Ref
     diversity: Ref
     deep: Ref | None
+    benchmarks: tuple[Ref, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,26 @@ def problems(study: Study, lesson: str = "") -> Problems:
     else:
         pool = make_synthetic_pool(p.synthetic, p.seed)
     return Problems(pool, split_pool(pool, p.heldout_per_source, p.split_seed))
+
+
+def benchmarks(study: Study) -> tuple[Problems, ...]:
+    """The problems of each benchmark that nothing in this study trains on, whatever the arm."""
+    p = study.profile
+    trained = [problems(study, lesson) for lesson in study.sources] if p.benchmarks else []
+    pools, splits = tuple(t.pool for t in trained), tuple(t.splits for t in trained)
+    found = []
+    for b in p.benchmarks:
+        sources = study.benchmarks[b.name]
+        pool = build_pool(sources, as_first_checked(sources, PoolPolicy(on_issue=p.pool.on_issue)))
+        choose = choose_benchmark.titled(f"choose {b.name}")
+        choice = choose(b.name, pool, pools, splits, b.levels, b.per_level, b.seed)
+        found.append(Problems(pool, choice))
+    return tuple(found)
+
+
+def shared_problems(study: Study) -> tuple[Problems, ...]:
+    """What every arm needs before it samples."""
+    return (problems(study), *benchmarks(study))
 
 
 def rounds(study: Study) -> tuple[list[str], list[str]]:
@@ -161,6 +186,18 @@ def _evaluated(study: Study, at: Problems, start: Start, group_size: int, *, fin
     return in_force(rollouts, at.pool)
 
 
+def _asked(study: Study, start: Start) -> tuple[Ref, ...]:
+    """Rollouts of one policy on each benchmark."""
+    p, policy, made = study.profile, start.policy, []
+    for benchmark, at in zip(p.benchmarks, benchmarks(study), strict=True):
+        rollouts = sample_rollouts.titled(f"{benchmark.name}: {policy.arm} at step {policy.step}")(
+            at.pool, at.splits, policy, p.final.sampling, benchmark.group_size, split=ASKED, training=start.training,
+            lora_rank=p.training.lora_rank,
+        )  # fmt: skip
+        made.append(in_force(rollouts, at.pool))
+    return tuple(made)
+
+
 def _measured(study: Study, at: Problems, start: Start) -> Measured:
     p, e = study.profile, study.profile.encoder
     rollouts = _evaluated(study, at, start, p.final.group_size, final=True)
@@ -169,4 +206,4 @@ def _measured(study: Study, at: Problems, start: Start) -> Measured:
     embeddings = embed_traces.titled(f"embed {where}")(rollouts, encoder)
     diversity = measure_diversity.titled(f"diversity {where}")(embeddings)
     deep = _evaluated(study, at, start, p.asymptote, final=True) if p.asymptote else None
-    return Measured(rollouts, embeddings, diversity, deep)
+    return Measured(rollouts, embeddings, diversity, deep, _asked(study, start))

@@ -5,6 +5,7 @@ Lengths and rates are this store's own where it has measured them, else assumpti
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +22,7 @@ from storage.sql import query
 from storage.store import Store
 from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.domain.prices import Prices
+from tasks.engines.problem_files import load_problems
 from tasks.rollouts import account_of
 
 #: Assumed until measured: share of max_tokens that a completion takes, prompt tokens, stored bytes a token, texts/s.
@@ -66,13 +68,23 @@ class _Length:
     basis: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Problems that a step samples. within: the set that holds all of them. ids: null while they are not known."""
+
+    name: str
+    within: str
+    number: int
+    ids: frozenset[str] | None
+
+
 class Estimator:
     """Walks a plan in order and remembers what earlier steps will have put into the ledger."""
 
     def __init__(self, study: Study, store: Store, planned: dict[Ref, Planned], prices: Prices) -> None:
         self.study, self.store, self.planned, self.prices = study, store, planned, prices
         self._ledger = Ledger(store.root)
-        self._promised: dict[Account, dict[str | None, int]] = {}
+        self._promised: dict[Account, dict[str, int]] = {}
         self._lengths: dict[tuple[str, int], _Length] = {}
         self._rates = measured_rates(store, study.profile.name)
 
@@ -80,10 +92,10 @@ class Estimator:
         arguments, inputs = planned.step.recipe.arguments, planned.step.recipe.inputs
         match planned.step.ref.kind:
             case "rollouts" if "policy" in arguments:  # regraded ones cost nothing
-                split = arguments["split"]
-                n, group_size = self._problems(inputs, str(split) if split else None), int(str(arguments["group_size"]))
+                split, group_size = arguments["split"], int(str(arguments["group_size"]))
+                asked = self._asked(inputs, str(split) if split else None)
                 policy, sampling = policy_of(arguments["policy"]), sampling_of(arguments["sampling"])
-                return self._timed("rollouts", self._sampled(policy, sampling, split, n, group_size))
+                return self._timed("rollouts", self._sampled(policy, sampling, asked, group_size))
             case "training":
                 return self._training(planned.step.ref, arguments, inputs)
             case "embeddings":
@@ -93,13 +105,13 @@ class Estimator:
                 return Cost(gpu_hours=hours, usd=self.prices.of_hours(self.prices.device, hours), bytes=texts * 3200.0)
         return Cost()
 
-    def _sampled(self, policy: Policy, sampling: Sampling, split: object, problems: int, group_size: int) -> Cost:
+    def _sampled(self, policy: Policy, sampling: Sampling, asked: _Asked, group_size: int) -> Cost:
         """Cost without time of the rollouts that neither the ledger nor an earlier step has."""
-        account = account_of(policy, sampling)
+        account, problems = account_of(policy, sampling), asked.number
         promised = self._promised.setdefault(account, {})
-        before = max(promised.get(None, 0), promised.get(str(split) if split else None, 0))
-        promised[str(split) if split else None] = max(before, group_size)
-        had = before * problems or min(problems * group_size, self._entered(account, group_size))
+        before = max(promised.get(name, 0) for name in (asked.within, asked.name))
+        promised[asked.name] = max(before, group_size)
+        had = before * problems or min(problems * group_size, self._entered(account, group_size, asked.ids))
         missing = max(0, problems * group_size - had)
         length = self._length(policy, sampling)
         tokens = missing * (length.prompt + length.completion)
@@ -119,11 +131,11 @@ class Estimator:
         tokens = trained * (length.prompt + length.completion)
         usd = self.prices.of_tokens(base.arm, trained * length.prompt, trained * length.completion)
         parts = [Cost(rollouts=trained, tokens=tokens, usd=usd, bytes=tokens * BYTES, basis=length.basis)]
-        heldout, evaluation = self._problems(inputs, "heldout"), sampling_of(arguments["evaluation"])
+        heldout, evaluation = self._asked(inputs, "heldout"), sampling_of(arguments["evaluation"])
         evaluated_group = int(str(arguments["evaluation_group_size"]))
         for step in sorted({*range(0, steps, int(learner["eval_every"])), steps} - {0}) if evaluated_group else ():
-            policy = replace(base, adapter=str(ref), step=step)
-            parts.append(self._sampled(policy, evaluation, "heldout", heldout, evaluated_group))
+            policy = replace(base, adapter=str(ref), adapter_step=step, step=step)
+            parts.append(self._sampled(policy, evaluation, heldout, evaluated_group))
         return self._timed("training", total(parts), learned=tokens)
 
     def _timed(self, kind: str, cost: Cost, learned: float = 0.0) -> Cost:
@@ -134,14 +146,27 @@ class Estimator:
             hours = seconds * self.prices.devices / 3600
         return replace(cost, gpu_hours=hours, usd=cost.usd + self.prices.of_hours(self.prices.device, hours))
 
-    def _problems(self, inputs: dict[str, list[str]], split: str | None) -> int:
+    def _asked(self, inputs: dict[str, list[str]], split: str | None) -> _Asked:
+        """Exactly, once split and choice are made; before, as many as there can be."""
         splits, pool = Ref.parse(inputs["splits"][0]), Ref.parse(inputs["pool"][0])
+        within, name = (str(splits), str(splits)) if splits.kind == "benchmark" else ("", split or "")
         if self.store.has(splits):
-            rows = self.store.read(splits, ["split"])["split"].to_pylist()
-            return len(rows) if split is None else rows.count(split)
+            rows = self.store.read(splits, ["problem_id", "split"]).to_pylist()
+            ids = frozenset(row["problem_id"] for row in rows if split in (None, row["split"]))
+            return _Asked(name, within, len(ids), ids)
+        arguments: Any = self.planned[splits].step.recipe.arguments
+        if splits.kind == "benchmark":
+            return _Asked(name, within, self._of_levels(pool, arguments["levels"], arguments["per_level"]), frozenset())
         sources, size = self._pool_size(pool)
-        held = min(size, sources * int(str(self.planned[splits].step.recipe.arguments.get("heldout_per_source", 0))))
-        return {None: size, "heldout": held}.get(split, size - held)
+        held = min(size, sources * int(str(arguments.get("heldout_per_source", 0))))
+        return _Asked(name, within, {None: size, "heldout": held}.get(split, size - held), None)
+
+    def _of_levels(self, pool: Ref, levels: Sequence[str], per_level: int | None) -> int:
+        """Problems of a benchmark that is not chosen yet: those of its files, before any is left out."""
+        specs: Any = self.planned[pool].step.recipe.arguments["sources"]
+        rows = load_problems((self.study.places[spec["sha256"]], spec["name"], spec["only"]) for spec in specs)
+        each = Counter(row["level"] for row in rows if not levels or row["level"] in levels)
+        return sum(min(n, per_level or n) for n in each.values())
 
     def _pool_size(self, pool: Ref) -> tuple[int, int]:
         """(sources, problems) of a pool that is not built yet: lines of its files, before deduplication."""
@@ -161,10 +186,11 @@ class Estimator:
             return self.store.manifest(rollouts).rows
         step = self.planned[rollouts].step
         split, group_size = step.recipe.arguments["split"], int(str(step.recipe.arguments["group_size"]))
-        return self._problems(step.recipe.inputs, str(split) if split else None) * group_size
+        return self._asked(step.recipe.inputs, str(split) if split else None).number * group_size
 
-    def _entered(self, account: Account, group_size: int) -> int:
-        return sum(rollout < group_size for _, rollout in self._ledger.keys(account))
+    def _entered(self, account: Account, group_size: int, ids: frozenset[str] | None) -> int:
+        keys = self._ledger.keys(account)
+        return sum(rollout < group_size and (ids is None or problem in ids) for problem, rollout in keys)
 
     def _length(self, policy: Policy, sampling: Sampling) -> _Length:
         """Mean tokens of this arm's rollouts under this max_tokens, whatever the step."""
@@ -198,7 +224,8 @@ def measured_rates(store: Store, profile: str) -> dict[str, float]:
 
 def policy_of(value: Any) -> Policy:
     model = BaseModel(name=value["model"]["name"], sha256=value["model"]["sha256"])
-    return Policy(arm=value["arm"], model=model, adapter=value["adapter"], step=value["step"])
+    labels = {name: value[name] for name in ("arm", "adapter", "adapter_step", "step", "seed")}
+    return Policy(model=model, **labels)
 
 
 def sampling_of(value: Any) -> Sampling:

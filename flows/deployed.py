@@ -15,7 +15,7 @@ from prefect.input import RunInput, read_flow_run_input  # noqa: TID253
 from prefect.states import Cancelled  # noqa: TID253
 from pydantic import Field
 
-from flows.arm import problems, rounds, run_arm
+from flows.arm import rounds, run_arm, shared_problems
 from flows.budget import accounted
 from flows.dispatch import TRIES, Work, cancel_children, dispatch
 from flows.experiment import experiment as whole
@@ -113,7 +113,7 @@ def _run(
     request, prices = form.request().as_json(), prices_of(study.profile.name)
     with accounted(study, store, planned, budget.budget(), prices, _telling(), request, flow_run) as hear:
         if gpu_pool and _wants_gpu(planned):
-            under_prefect(study, store, study.profile.hardware, hear.own, problems)
+            under_prefect(study, store, study.profile.hardware, hear.own, shared_problems)
             _on_pool(study, store, form, budget, planned, flow_run)
         under_prefect(study, store, study.profile.hardware, hear.own, whole)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from flows.arm import problems, run_arm
+from collections.abc import Sequence
+
+from flows.arm import Measured, benchmarks, problems, run_arm
 from flows.resolve import Study
 from storage.artifacts import Ref
 from tasks.audit import audit_designs
@@ -25,7 +27,7 @@ QUESTION = (
 def experiment(study: Study) -> Ref:
     """Every arm, then what compares them. Returns the report."""
     p = study.profile
-    at = problems(study)
+    at, chosen = problems(study), benchmarks(study)
     arms = [grouped(name, lambda name=name: run_arm(study, name)) for name in p.arms]
     bands = tuple(arm.bands for arm in arms)
     screenings = tuple(arm.screening for arm in arms)
@@ -44,11 +46,25 @@ def experiment(study: Study) -> Ref:
     votes = measure_votes(final, p.passk.ks)
     ceilings = measure_ceilings(tuple(m.embeddings for m in measured))
     asymptotes = follow_to_the_end(deep, p.passk.draws, p.passk.seed) if deep else None
+    sliced = tuple(ref for m in measured for ref in m.benchmarks)
+    slices, slice_contrasts = pass_at_k_by_benchmark(study, measured)
     tokens = measure_tokens(final)
     hard = find_hard_problems(final)
     audit = audit_designs(at.pool, at.splits, screenings, trainings, final, diversities)
     return render_report(
         p.name, p.purpose, QUESTION, study.model.name, p.arms, at.pool, at.splits, screenings, bands, crosstab,
         trainings, curve, curves, diversities, compared, passk, tokens, hard, final, audit,
-        contrasts, answers, votes, ceilings, asymptotes,
+        contrasts, answers, votes, ceilings, asymptotes, tuple(c.splits for c in chosen), sliced, slices,
+        slice_contrasts,
     )  # fmt: skip
+
+
+def pass_at_k_by_benchmark(study: Study, measured: Sequence[Measured]) -> tuple[tuple[Ref, ...], tuple[Ref, ...]]:
+    """pass@k and its contrasts on each benchmark, up to all of its rollouts."""
+    p, passk, contrasts = study.profile.passk, [], []
+    for place, benchmark in enumerate(study.profile.benchmarks):
+        n = benchmark.group_size
+        rollouts, ks = tuple(m.benchmarks[place] for m in measured), tuple(sorted({k for k in p.ks if k < n} | {n}))
+        passk.append(estimate_pass_at_k.titled(f"pass@k on {benchmark.name}")(rollouts, ks, p.draws, p.seed))
+        contrasts.append(contrast_pass_at_k.titled(f"contrast on {benchmark.name}")(rollouts, ks, p.draws, p.seed))
+    return tuple(passk), tuple(contrasts)

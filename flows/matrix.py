@@ -32,8 +32,9 @@ def questions(study: Profile) -> Iterator[Profile]:
     for n in (64, 128):
         yield ask(
             f"n-{n}",
-            f"does the wider search pay at scale? pass@k from {n} rollouts a held-out problem",
+            f"does the wider search pay at scale? pass@k from {n} rollouts a held-out and a benchmark problem",
             final=replace(study.final, group_size=n),
+            benchmarks=tuple(replace(benchmark, group_size=n) for benchmark in study.benchmarks),
             passk=PassK(ks=tuple(2**i for i in range(n.bit_length() - 1))),
         )
     yield ask(

@@ -75,6 +75,22 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """Problems beside the held-out ones, whose pass@k is measured before training and after, sampled as `final` is.
+    What is, or nearly is, a training problem of the study or of its lessons is not asked.
+
+    levels: the problems of these levels only; empty: all. per_level: so many of each, drawn by hash; null: all.
+    """
+
+    name: str
+    sources: tuple[str, ...]
+    levels: tuple[str, ...] = ()
+    per_level: int | None = None
+    seed: int = 0
+    group_size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """One complete study, by name.
 
@@ -97,6 +113,7 @@ class Profile:
     evaluation: Draw
     final: Draw
     asymptote: int = 0
+    benchmarks: tuple[Benchmark, ...] = ()
     encoder: Encoder = field(default_factory=Encoder)
     passk: PassK = field(default_factory=PassK)
     hardware: Hardware = field(default_factory=Hardware)
@@ -143,6 +160,15 @@ GSM8K_LESSON = Lesson(
     rollouts=Sampling(max_tokens=512, seed=4),
 )
 
+#: The published slices. MATH-500 L5 was sampled 8 times under one arm and 4 times under the other; here both are alike.
+BENCHMARKS = (
+    Benchmark(
+        name="math500_stratified", sources=("math500",), levels=("1", "2", "3", "4", "5"), per_level=10, group_size=4
+    ),
+    Benchmark(name="math500_l5", sources=("math500",), levels=("5",), group_size=8),
+    Benchmark(name="aime", sources=("aime24", "aime25"), group_size=16),
+)
+
 # One number of tokens for screening, training and evaluation: a cap that differed between them would confound them.
 # It and the lesson's group size are what lets the whole study end within a quarter of an hour on two H200s.
 QWEN_1_5B = Profile(
@@ -157,6 +183,7 @@ QWEN_1_5B = Profile(
     training=LearnerConfig(steps=60, groups_per_step=8, group_size=16, learning_rate=5e-5, lora_rank=32, lora_alpha=32),
     evaluation=Draw(sampling=Sampling(max_tokens=640, seed=3), group_size=2),
     final=Draw(sampling=Sampling(max_tokens=640, seed=3), group_size=8),
+    benchmarks=BENCHMARKS,
     hardware=Hardware(
         device="cuda",
         max_model_len=2048,

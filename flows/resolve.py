@@ -9,13 +9,13 @@ import difflib
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from flows.matrix import PROFILES
-from flows.profiles import Profile
+from flows.profiles import BENCHMARKS, Benchmark, Profile
 from storage.errors import UserError
 from storage.fingerprint import file_digest
 from tasks.domain.arms import ARMS
@@ -29,13 +29,15 @@ SHIPPED = {"demo": REPO / "models" / "demo"}
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A profile whose inputs were found. `places`: digest → where it lies on this machine."""
+    """A profile whose inputs were found. `places`: digest → where it lies on this machine. `benchmarks`: sources of
+    each, by its name."""
 
     profile: Profile
     model: BaseModel
     sources: dict[str, tuple[SourceSpec, ...]]  # of the profile's own pool under "", of each lesson's under its name
     encoder_sha256: str
     places: dict[str, Path]
+    benchmarks: dict[str, tuple[SourceSpec, ...]] = field(default_factory=dict)
 
 
 def profile_named(name: str) -> Profile:
@@ -48,7 +50,8 @@ def profile_named(name: str) -> Profile:
 
 
 def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
-    """Apply `path.to.field=value` settings. Errors: UserError naming the field that is unknown or of another type.
+    """Apply `path.to.field=value` settings; benchmarks are chosen by name, `benchmarks=[]` means none.
+    Errors: UserError naming the field that is unknown or of another type.
 
     >>> overridden(PROFILES["demo"], ["screening.group_size=16"]).screening.group_size
     16
@@ -77,7 +80,17 @@ def _replaced(record: Any, path: list[str], text: str, whole: str) -> Any:
         if not dataclasses.is_dataclass(old):
             raise UserError(f"--set {whole}: '{path[0]}' has no fields of its own")
         return dataclasses.replace(record, **{path[0]: _replaced(old, path[1:], text, whole)})
-    return dataclasses.replace(record, **{path[0]: _read_as(old, text, whole)})
+    read = _benchmarks(old, text) if whole == "benchmarks" else _read_as(old, text, whole)
+    return dataclasses.replace(record, **{path[0]: read})
+
+
+def _benchmarks(old: tuple[Benchmark, ...], text: str) -> tuple[Benchmark, ...]:
+    """The named ones: as the profile has them, else as they were published."""
+    known = {b.name: b for b in (*BENCHMARKS, *old)}
+    names = [name.strip() for name in text.strip("[]()").split(",") if name.strip()]
+    if unknown := [name for name in names if name not in known]:
+        raise UserError(f"--set benchmarks: unknown benchmark '{unknown[0]}' (known: {', '.join(known)})")
+    return tuple(known[name] for name in dict.fromkeys(names))
 
 
 def _read_as(old: object, text: str, whole: str) -> object:
@@ -112,10 +125,14 @@ def resolve(profile: Profile, *, model: Path | None, encoder: Path | None, data:
     for lesson in profile.lessons:
         if set(lesson.arms) & set(profile.arms):
             sources[lesson.name] = _sources(lesson.pool.sources, data, (), places)
+    try:
+        benchmarks = {b.name: _sources(b.sources, data, (), places) for b in profile.benchmarks}
+    except UserError as error:
+        raise UserError(f"{error}; a benchmark asks it, and --set benchmarks=[] leaves benchmarks out") from None
     encoder_folder = encoder or _encoder_folder(profile.encoder.name)
     encoder_sha256 = model_digest(encoder_folder)
     places[encoder_sha256] = encoder_folder
-    return Study(profile, base, sources, encoder_sha256, places)
+    return Study(profile, base, sources, encoder_sha256, places, benchmarks)
 
 
 def _sources(

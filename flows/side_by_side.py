@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from flows.arm import problems, rounds, run_arm
+from flows.arm import rounds, run_arm, shared_problems
 from flows.resolve import Study
 from flows.run import execute, plan, stopped_by_sigterm
 from storage.errors import Parked, UserError
@@ -57,7 +57,7 @@ def warm(
     for arms in rounds(study):
         errands = [Errand(study, store.root, a, run, budget, prices) for a in arms if _lacking(study, store, a)]
         if len(errands) > 1:
-            execute(study, store, hardware, listener, problems)
+            execute(study, store, hardware, listener, shared_problems)
             _Crew(errands, places, listener).work()
 
 

@@ -36,6 +36,17 @@ POOL_ISSUES = _schema(
     ("excluded", BOOL),  # what the profile's policy did with it
 )
 SPLITS = _schema(("problem_id", STR), ("source", STR), ("split", STR))  # train | heldout
+#: Every problem of a benchmark's pool: is it asked, and if not, why.
+BENCHMARK = _schema(
+    ("benchmark", STR),
+    ("problem_id", STR),
+    ("source", STR),
+    ("source_id", STR),
+    ("level", STR, NULL),
+    ("split", STR),  # benchmark | near_training | not_drawn | other_level
+    ("near", STR, NULL),  # source_id of the training problem that it is or nearly is
+    ("similarity", REAL, NULL),  # 1 = contained
+)
 
 VERDICT_FIELDS = (
     ("answer", STR, NULL),  # as extracted from the answer region
@@ -140,6 +151,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     "pool": POOL,
     "pool_issues": POOL_ISSUES,
     "splits": SPLITS,
+    "benchmark": BENCHMARK,
     "rollouts": ROLLOUTS,
     "bands": BANDS,
     "training": STEPS,

@@ -16,19 +16,25 @@ import pyarrow as pa
 
 from storage.artifacts import Ref
 from storage.errors import UserError
-from storage.schemas import BANDS, ROLLOUTS, STEPS
+from storage.schemas import BANDS, BENCHMARK, ROLLOUTS, STEPS
 from storage.sql import named
 from storage.store import DATA, Store
 
 WORD = re.compile(r"\w+")
 SMALL_BYTES = 8_000_000
+CONTRASTS = pa.schema([
+    *(pa.field(name, pa.string()) for name in ("question", "arm", "other", "source", "reason")),
+    *(pa.field(name, pa.int32()) for name in ("step", "other_step", "k", "n")),
+    *(pa.field(name, pa.float64()) for name in ("estimate", "low", "high", "p_value")),
+])  # fmt: skip
 #: Arguments of the report that may be empty, and what they would hold.
 MAY_BE_EMPTY = {
     "screenings": ROLLOUTS, "evaluations": ROLLOUTS, "final": ROLLOUTS, "bands": BANDS, "trainings": STEPS,
-    "contrasts": pa.schema([
-        *(pa.field(name, pa.string()) for name in ("question", "arm", "other", "source", "reason")),
-        *(pa.field(name, pa.int32()) for name in ("step", "other_step", "k", "n")),
-        *(pa.field(name, pa.float64()) for name in ("estimate", "low", "high", "p_value")),
+    "contrasts": CONTRASTS, "benchmarks": BENCHMARK, "sliced": ROLLOUTS, "slice_contrasts": CONTRASTS,
+    "slices": pa.schema([
+        *(pa.field(name, pa.string()) for name in ("metric", "arm", "source", "reason")),
+        *(pa.field(name, pa.int32()) for name in ("step", "k", "n", "rollouts")),
+        *(pa.field(name, pa.float64()) for name in ("estimate", "low_simultaneous", "high_simultaneous")),
     ]),
     "answers": pa.schema([
         pa.field("arm", pa.string()), pa.field("step", pa.int32()),
@@ -127,13 +133,17 @@ def inputs_of(store: Store, inputs: Mapping[str, Sequence[str]]) -> dict[str, li
 
 def helper_tables(inputs: Mapping[str, Sequence[str]], arms: Sequence[str]) -> dict[str, pa.Table]:
     """`arms`: in the order in which everything lists and colours them. `measured`: which final rollouts a diversity
-    is of. And a table without rows for each argument that this report has none of."""
+    is of. `sliced_by`: which benchmark pass@k and contrasts are of. And a table without rows for each argument that
+    this report has none of."""
     pairs = list(zip(inputs.get("final", ()), inputs.get("diversities", ()), strict=False))
     helpers = {
         "arms": pa.table({"arm": pa.array(arms, pa.string()), "place": pa.array(range(len(arms)), pa.int32())}),
         "measured": pa.table(
             {"final": pa.array([p[0] for p in pairs], pa.string()),
              "diversity": pa.array([p[1] for p in pairs], pa.string())}
+        ),
+        "sliced_by": pa.table(
+            {name: pa.array(inputs.get(name, ()), pa.string()) for name in ("benchmarks", "slices", "slice_contrasts")}
         ),
     }  # fmt: skip
     empty = {name: schema.append(pa.field("ref", pa.string())).empty_table() for name, schema in MAY_BE_EMPTY.items()}

@@ -85,7 +85,8 @@ def _counts(bands: pa.Table) -> list[dict[str, Any]]:
              tall as (select arm, source, band from bands union all select arm, 'all', band from bands)
         select 'count' as question, arm, source, band, count(tall.band) as count,
                count(tall.band) / nullif(sum(count(tall.band)) over (partition by arm, source), 0) as estimate,
-               sum(count(tall.band)) over (partition by arm, source)::bigint as n
+               sum(count(tall.band)) over (partition by arm, source)::bigint as n,
+               if(n = 0, arm || ' has no problem of ' || source, null) as reason
         from arms cross join sources cross join names left join tall using (arm, source, band)
         group by arm, source, band
         order by arm, source <> 'all', source, list_position(['all_zero', 'variance', 'all_one'], band)
@@ -134,7 +135,7 @@ def classify_bands(rollouts: Ref) -> pa.Table:
     return bands_of(store().read(rollouts, COLUMNS))
 
 
-@stage("band_crosstab", version=2)
+@stage("band_crosstab", version=3)
 def cross_bands(bands: tuple[Ref, ...], train_group_size: int) -> pa.Table:
     """What several arms' bands say together; expectations are for groups of `train_group_size` rollouts."""
     return crosstab_of(pa.concat_tables([store().read(ref) for ref in bands]), train_group_size)

@@ -97,10 +97,11 @@ def contrasts_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> 
     policies = list(dict.fromkeys((arm, step) for arm, step, _ in curves))
     rows = []
     for first, second in combinations(policies, 2):
-        for source in dict.fromkeys(s for arm, step, s in curves if (arm, step) == first):
+        for source in dict.fromkeys(s for arm, step, s in curves if (arm, step) in (first, second)):
             about = {"arm": first[0], "step": first[1], "other": second[0], "other_step": second[1], "source": source}
-            if (*second, source) not in curves:
-                rows.append(about | {"question": "gap", "n": 0, "reason": f"{second[0]} has no problem of {source}"})
+            lacking = [arm for arm, step in (first, second) if (arm, step, source) not in curves]
+            if lacking:
+                rows.append(about | {"question": "gap", "n": 0, "reason": f"{lacking[0]} has no problem of {source}"})
                 continue
             a, b = curves[(*first, source)], curves[(*second, source)]
             rows += [about | row for row in contrast_curves(a, b, ks, draws, seed)]
@@ -168,7 +169,7 @@ def estimate_pass_at_k(rollouts: tuple[Ref, ...], ks: tuple[int, ...], draws: in
     return passk_of(read_groups(rollouts), ks, draws, seed)
 
 
-@stage("passk_contrasts", version=2)
+@stage("passk_contrasts", version=3)
 def contrast_pass_at_k(rollouts: tuple[Ref, ...], ks: tuple[int, ...], draws: int = 10_000, seed: int = 0) -> pa.Table:
     """Gaps between every two (arm, step), and whether they close as k grows."""
     return contrasts_of(read_groups(rollouts), ks, draws, seed)

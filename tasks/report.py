@@ -26,7 +26,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 REFS_SHOWN = 6
 
 
-@stage("report", version=2)
+@stage("report", version=3)
 def render_report(
     profile: str,
     purpose: str,
@@ -53,16 +53,22 @@ def render_report(
     votes: Ref | None = None,
     ceilings: Ref | None = None,
     asymptotes: Ref | None = None,
+    benchmarks: tuple[Ref, ...] = (),
+    sliced: tuple[Ref, ...] = (),
+    slices: tuple[Ref, ...] = (),
+    slice_contrasts: tuple[Ref, ...] = (),
 ) -> Payload:
     """Rows: one per arm and seed (storage/queries/report_summary.sql). Files: report.html, report.md.
 
     evaluations: held-out rollouts of the curve; final: of the base and of the last adapter, with more rollouts each.
+    benchmarks: what each asks; sliced: all rollouts on them; slices, slice_contrasts: pass@k, one artifact a benchmark.
     """
     inputs = {
         "pool": [pool], "splits": [splits], "screenings": screenings, "bands": bands, "crosstab": [crosstab],
         "trainings": trainings, "evaluations": evaluations, "curves": [curves], "diversities": diversities,
         "diversity": [diversity], "passk": [passk], "tokens": [tokens], "hard": [hard], "final": final,
-        "audit": [audit], "answers": answers,
+        "audit": [audit], "answers": answers, "benchmarks": benchmarks, "sliced": sliced, "slices": slices,
+        "slice_contrasts": slice_contrasts,
         **{name: [ref] if ref else [] for name, ref in (
             ("contrasts", contrasts), ("votes", votes), ("ceilings", ceilings), ("asymptotes", asymptotes))},
     }  # fmt: skip
@@ -72,7 +78,7 @@ def render_report(
         sections = [
             {"id": s.id, "title": s.title, "lead": s.lead,
              "figures": [_figure(f, asked, named_refs, arms) for f in s.figures]}
-            for s in SECTIONS
+            for s in SECTIONS if s.only_with is None or s.only_with in named_refs
         ]  # fmt: skip
         said, warned = answer(asked.ask), caveats(asked.ask)
     page = {

@@ -22,7 +22,7 @@ def tokens_of(rollouts: pa.Table, draws: int, seed: int) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=COSTS)
 
 
-@stage("tokens", version=2)
+@stage("tokens", version=3)
 def measure_tokens(rollouts: tuple[Ref, ...], draws: int = 2_000, seed: int = 0) -> pa.Table:
     """Tokens per correct answer with truncation beside it, and paired lengths by who was correct."""
     return tokens_of(together([store().read(ref, COLUMNS) for ref in rollouts]), draws, seed)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import groupby
 
 import pyarrow as pa
 import streamlit as st
 
 from dashboards import charts
-from dashboards.pages.parts import chosen, figure
+from dashboards.pages.parts import chosen, figure, root, table
+from storage.looks import sources
 
 
 def page() -> None:
@@ -20,7 +22,15 @@ def page() -> None:
         return lambda rows: charts.lines(rows, x, y, report.arms, share=True, log_x=True, dash="step")
 
     figure("Every arm, before and after", "report_summary", ("final", "trainings", "bands"))
-    passk, diversity, cost, hard = st.tabs(["pass@k", "Diversity", "Cost", "Hard problems"])
+    extra = ["Benchmarks"] if sources(root(), report.ref, ("benchmarks",)) else []
+    passk, diversity, cost, hard, *benchmarks = st.tabs(["pass@k", "Diversity", "Cost", "Hard problems", *extra])
+    for tab in benchmarks:
+        with tab:
+            figure("What is asked", "report_benchmarks", ("benchmarks",))
+            figure("pass@k by benchmark", "report_slices", ("slices", "benchmarks"),
+                   write=lambda rows: _each(rows, curve("k", "pass_at_k")),
+                   caption="Bands hold for all k together (95 %).")  # fmt: skip
+            figure("Gaps and their closure by benchmark", "report_slice_gaps", ("slice_contrasts", "benchmarks"))
     with passk:
         figure("pass@k of the held-out problems", "report_passk", ("passk",),
                curve("k", "pass_at_k"), caption="Bands hold for all k together (95 %).")  # fmt: skip
@@ -41,10 +51,20 @@ def page() -> None:
         figure("Coverage at equal tokens", "report_equal_tokens", ("passk",), curve("tokens", "pass_at_k"))
         figure("Tokens per correct answer", "report_tokens", ("tokens",))
         figure("Lengths, pair by pair", "report_token_pairs", ("tokens",))
-        figure("Spending by purpose", "report_spending", ("screenings", "evaluations", "final", "trainings"))
+        figure("Spending by purpose", "report_spending",
+               ("screenings", "evaluations", "final", "sliced", "trainings"))  # fmt: skip
     with hard:
         figure("Who solves what", "report_hard", ("hard",))
         figure("Problems that divide the arms", "report_hard_problems", ("hard",))
+
+
+def _each(rows: pa.Table, chart: Callable[[pa.Table], charts.Spec]) -> None:
+    """One chart a benchmark, over the numbers of all of them."""
+    for name, some in groupby(rows.to_pylist(), key=lambda row: row["benchmark"]):
+        st.markdown(f"**{name}**")
+        st.vega_lite_chart(chart(pa.Table.from_pylist(list(some))), width="stretch")
+    with st.expander("Its numbers"):
+        table(rows)
 
 
 def _pairs(rows: pa.Table) -> charts.Spec | None:

@@ -1,15 +1,17 @@
--- Held-out problems by who solved them, every two policies. strict_subset: one solves nothing that the other does not.
+-- Held-out problems by who solved them, every two policies. sets: a strict subset solves nothing that the other does
+-- not. Null, with the reason, for two policies without a common problem.
 select
-    arm, step, other, other_step, count(*) as problems,
-    count(*) filter (solved_by = 'both') as "both", count(*) filter (solved_by = 'arm_only') as arm_only,
-    count(*) filter (solved_by = 'other_only') as other_only, count(*) filter (solved_by = 'neither') as neither,
+    arm, step, other, other_step, count(problem_id) as problems,
+    sum((solved_by = 'both')::int)::bigint as "both", sum((solved_by = 'arm_only')::int)::bigint as arm_only,
+    sum((solved_by = 'other_only')::int)::bigint as other_only, sum((solved_by = 'neither')::int)::bigint as neither,
     case
-        when count(*) filter (solved_by in ('arm_only', 'other_only')) = 0 then 'the same problems'
-        when count(*) filter (solved_by = 'arm_only') = 0 then 'arm solves a strict subset'
-        when count(*) filter (solved_by = 'other_only') = 0 then 'other solves a strict subset'
+        when count(problem_id) = 0 then null
+        when not bool_or(solved_by in ('arm_only', 'other_only')) then 'the same problems'
+        when not bool_or(solved_by = 'arm_only') then 'arm solves a strict subset'
+        when not bool_or(solved_by = 'other_only') then 'other solves a strict subset'
         else 'neither contains the other'
     end as sets,
-    bool_and(equal_n) as equal_n
+    bool_and(equal_n) as equal_n, any_value(reason) as reason
 from hard
 group by arm, step, other, other_step
 order by arm, step, other, other_step

@@ -6,6 +6,8 @@ used as (
     select 'held-out curve', arm, correct, num_tokens, num_prompt_tokens, finish from evaluations
     union all
     select 'before and after', arm, correct, num_tokens, num_prompt_tokens, finish from final
+    union all
+    select 'benchmarks', arm, correct, num_tokens, num_prompt_tokens, finish from sliced
 )
 select
     purpose, arm, count(*) as rollouts, sum(num_tokens)::bigint as completion_tokens,

@@ -111,7 +111,20 @@ def bucket_rows(rollouts: pa.Table, first: tuple[str, int], second: tuple[str, i
     )
     if pairs.num_rows == 0:
         return [names | {"question": "bucket", "n": 0, "reason": "no problem in common"}]
-    rows = []
+    alone = query(
+        """
+        select distinct source from rollouts
+        where (arm = $arm and step = $step or arm = $other and step = $other_step)
+              and source not in (select source from pairs) order by source
+        """,
+        names,
+        rollouts=rollouts,
+        pairs=pairs,
+    )
+    rows: list[dict[str, Any]] = [
+        names | {"question": "bucket", "source": source, "n": 0, "reason": "no problem in common"}
+        for source in alone["source"].to_pylist()
+    ]
     for pairing, unit, lists in (("rollout", "from tall", ""), ("problem", PER_PROBLEM, LISTS)):
         for row in query(SUMMARY.format(unit=unit, lists=lists), pairs=pairs).to_pylist():
             x, y = row.pop("xs", None), row.pop("ys", None)

@@ -38,6 +38,16 @@ def curve(x: str, y: str, x_name: str, y_name: str, *, share: bool = False, log_
     return draw
 
 
+def each(column: str, drawing: Callable[[Any], Draw]) -> Draw:
+    """One chart for every value of a column. `drawing`: how the rows of one value are drawn."""
+
+    def draw(rows: Rows, styles: Styles) -> str | None:
+        parts = [drawing(value)(list(some), styles) for value, some in groupby(rows, key=lambda row: row[column])]
+        return "".join(filter(None, parts)) or None
+
+    return draw
+
+
 def bars(label: Callable[[Row], str]) -> Draw:
     """One bar a row, from its counts by band."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tasks.domain.drawings import Draw, bars, curve, dots, heat
+from tasks.domain.drawings import Draw, bars, curve, dots, each, heat
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,13 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Section:
+    """only_with: argument of the report's stage without which a report does not have this section."""
+
     id: str
     title: str
     lead: str
     figures: tuple[Figure, ...]
+    only_with: str | None = None
 
 
 NO_TRAINING = "nothing was trained in this run."
@@ -117,6 +120,19 @@ SECTIONS = (
                curve("k", "pass_at_k", "k (log scale)", "pass@k", share=True, log_x=True),
                "not asked in this run (profile field asymptote)."),
     )),
+    Section("benchmarks", "pass@k on benchmarks", "Problems beside the held-out ones, asked before training and after"
+            " as those are.", (
+        Figure("benchmarks", "What is asked", "Problems of each benchmark's levels. near_training: left out, because"
+               " they stand or nearly stand among this study's training problems, of any arm and lesson; contained: of"
+               " these, word for word; not_drawn: of a level that had more than enough.", ("benchmarks",)),
+        Figure("slices", "pass@k by benchmark", "Shaded: bands that hold for all k together (95 %).",
+               ("slices", "benchmarks"), each("benchmark", lambda name: curve(
+                   "k", "pass_at_k", "k (log scale)", f"pass@k on {name}", share=True, log_x=True))),
+        Figure("slice_gaps", "Gaps and their closure by benchmark", "Arm minus other at the smallest k and at the"
+               " largest; closure: how much of the first gap is gone at the last; monotone: share of bootstrap draws in"
+               " which every step of k narrows it. Point-wise 95 % intervals over problems.",
+               ("slice_contrasts", "benchmarks"), None, ONE_ARM),
+    ), only_with="benchmarks"),
     Section("tokens", "Token efficiency", "Accuracy per rollout and cost per correct answer may order two arms"
             " differently; truncation stands beside every ratio.", (
         Figure("tokens", "Tokens per correct answer", "All completion tokens over all correct answers.", ("tokens",)),
@@ -131,7 +147,7 @@ SECTIONS = (
     )),
     Section("spending", "Spending", "", (
         Figure("spending", "Rollouts and tokens", "What each purpose used. Rollouts that two purposes share were paid"
-               " for once.", ("screenings", "evaluations", "final", "trainings")),
+               " for once.", ("screenings", "evaluations", "final", "sliced", "trainings")),
     )),
     Section("audit", "Audit", "", (
         Figure("audit", "Findings about the design", "What could make a comparison above mean less than it seems.",

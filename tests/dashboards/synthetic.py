@@ -14,7 +14,7 @@ from storage.artifacts import Ref
 from storage.fingerprint import fingerprint
 from storage.manifest import Recipe
 from storage.provenance import provenance
-from storage.schemas import EMBEDDINGS, EXPOSURE, POOL, ROLLOUTS, SPLITS, STEPS
+from storage.schemas import BENCHMARK, EMBEDDINGS, EXPOSURE, POOL, ROLLOUTS, SPLITS, STEPS
 from storage.store import Payload, Store
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Session, session
@@ -86,7 +86,7 @@ def steps_of(arm: str, seed: int, steps: int) -> pa.Table:
 
 
 def made_up_study(root: Path, *, arms: tuple[str, ...] = ("panel", "thinking"), seeds: tuple[int, ...] = (0,),
-                  problems: int = 40, steps: int = 10, hostile: bool = False) -> Ref:  # fmt: skip
+                  problems: int = 40, steps: int = 10, hostile: bool = False, benchmarks: bool = True) -> Ref:  # fmt: skip
     """The report of a study whose rollouts are made up. Deterministic."""
     from tasks.bands import classify_bands, cross_bands
     from tasks.report import render_report
@@ -109,6 +109,7 @@ def made_up_study(root: Path, *, arms: tuple[str, ...] = ("panel", "thinking"), 
     ]
     splits = put(store, "splits", pa.Table.from_pylist(split_rows, schema=SPLITS), inputs={"pool": [str(pool)]})
     screenings, bands, trainings, evaluations, final = [], [], [], [], []
+    policies: list[dict[str, Any]] = []
 
     def sampled(table: pa.Table, **about: object) -> Ref:
         return put(store, "rollouts", table, about=about, inputs={"pool": [str(pool)], "splits": [str(splits)]})
@@ -120,6 +121,7 @@ def made_up_study(root: Path, *, arms: tuple[str, ...] = ("panel", "thinking"), 
             screenings.append(screening)
             bands.append(classify_bands(screening))
             final.append(sampled(rollouts(held, arm, 8, skill, hostile=hostile), arm=arm, of="before"))
+            policies.append({"arm": arm, "skill": skill})
             for seed in seeds if steps else ():
                 folder = store.scratch / f"exposure-{arm}-{seed}"
                 folder.mkdir(parents=True, exist_ok=True)
@@ -138,12 +140,41 @@ def made_up_study(root: Path, *, arms: tuple[str, ...] = ("panel", "thinking"), 
                     evaluations.append(sampled(rows, arm=arm, seed=seed, step=step, of="curve"))
                 rows = rollouts(held, arm, 8, skill + 0.2, step=steps, adapter=str(training), seed=seed)
                 final.append(sampled(rows, arm=arm, seed=seed, of="after"))
+                policies.append(
+                    {"arm": arm, "skill": skill + 0.2, "step": steps, "adapter": str(training), "seed": seed}
+                )
         return render_report(
             profile="made-up", purpose="Rows made up for tests.", question="Does a wider search give more to climb?",
             model="none", arms=arms, pool=pool, splits=splits, screenings=tuple(screenings), bands=tuple(bands),
             crosstab=cross_bands(tuple(bands), 8), trainings=tuple(trainings), evaluations=tuple(evaluations),
             final=tuple(final), **_analysis(store, pool, splits, screenings, trainings, evaluations, final),
+            **(_benchmarks(store, pool_rows, pool, policies) if benchmarks else {}),
         )  # fmt: skip
+
+
+def _benchmarks(store: Store, pool_rows: list[dict[str, Any]], pool: Ref, policies: list[dict[str, Any]]) -> Any:
+    """Two benchmarks that share problems; of each the first problem nearly stands in training."""
+    from tasks.passk import contrast_pass_at_k, estimate_pass_at_k
+
+    found: dict[str, list[Ref]] = {name: [] for name in ("benchmarks", "sliced", "slices", "slice_contrasts")}
+    for name, problems in (("hard_ones", pool_rows[:6]), ("all_of_them", pool_rows[:12])):
+        rows = [
+            {"benchmark": name, "level": "5", **{c: row[c] for c in ("problem_id", "source", "source_id")},
+             "split": "benchmark" if i else "near_training", "near": None if i else "math-7", "similarity": None if i else 1.0}
+            for i, row in enumerate(problems)
+        ]  # fmt: skip
+        choice = put(store, "benchmark", pa.Table.from_pylist(rows, schema=BENCHMARK), about=name)
+        inputs = {"pool": [str(pool)], "splits": [str(choice)]}
+        drawn = tuple(
+            put(store, "rollouts", rollouts(problems[1:], p["arm"], 4, **{k: v for k, v in p.items() if k != "arm"}),
+                about=[name, i], inputs=inputs)
+            for i, p in enumerate(policies)
+        )  # fmt: skip
+        found["benchmarks"].append(choice)
+        found["sliced"] += drawn
+        found["slices"].append(estimate_pass_at_k(drawn, (1, 2, 4), 200, 0))
+        found["slice_contrasts"].append(contrast_pass_at_k(drawn, (1, 2, 4), 200, 0))
+    return {name: tuple(refs) for name, refs in found.items()}
 
 
 def embedded(table: pa.Table) -> pa.Table:

@@ -14,6 +14,7 @@ from storage.looks import ask, reports
 from storage.runs import Amounts, Run, now, write_run
 from storage.store import Store
 from tests.dashboards.conftest import REPO, Study
+from tests.dashboards.synthetic import made_up_study
 
 PAGES = ("overview", "bands", "training", "results", "traces", "claims", "compare")
 
@@ -41,6 +42,15 @@ def test_pages_show_the_run(opened, study: Study, page: str) -> None:
     assert not app.exception
     assert not app.warning, [w.value for w in app.warning]
     assert app.subheader or app.info
+
+
+def test_benchmarks_have_a_tab_where_the_run_has_some(opened, study: Study, tmp_path: Path) -> None:
+    app = opened(study.root, "results")
+    assert [tab.label for tab in app.tabs][-1] == "Benchmarks"
+    assert "pass@k by benchmark" in [s.value for s in app.tabs[-1].subheader]
+    assert {"**hard_ones**", "**all_of_them**"} <= {m.value for m in app.tabs[-1].markdown}
+    made_up_study(tmp_path, problems=16, steps=0, benchmarks=False)
+    assert "Benchmarks" not in [tab.label for tab in opened(tmp_path, "results").tabs]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from storage.artifacts import Ref
+from storage.looks import ask
 from storage.store import Store
 from tasks.domain.figures import FIGURES
 from tests.dashboards.conftest import Study
@@ -135,6 +136,37 @@ def test_nothing_trained_is_said(tmp_path: Path) -> None:
     html = untrained.page("report.html")
     assert "nothing was trained in this run" in html and "Not shown:" not in html
     assert Store(tmp_path).read(untrained.report)["seed"].to_pylist() == [None, None]
+
+
+def test_benchmarks_by_hand(study: Study) -> None:
+    """pass@4 of four rollouts is the share of problems that one of them solved; what was left out is named."""
+    store, title = Store(study.root), "pass@k on benchmarks"
+    assert title in study.page("report.md")
+    inputs = store.manifest(study.report).recipe.inputs
+    shown = {(r["benchmark"], r["arm"], r["step"]): r for r in ask(study.root, str(study.report), "report_slices").to_pylist()
+             if r["k"] == 4}  # fmt: skip
+    for place, text in enumerate(inputs["sliced"]):
+        rows = store.read(Ref.parse(text)).to_pylist()
+        benchmark = ("hard_ones", "all_of_them")[place // 4]
+        solved = {row["problem_id"] for row in rows if row["correct"]}
+        row = shown.pop((benchmark, rows[0]["arm"], rows[0]["step"]))
+        assert row["pass_at_k"] == pytest.approx(len(solved) / len({row["problem_id"] for row in rows}))
+        assert row["n"] == {"hard_ones": 5, "all_of_them": 11}[benchmark]
+    assert not shown
+    gaps = ask(study.root, str(study.report), "report_slice_gaps").to_pylist()
+    assert len(gaps) == 2 * 6 and {row["last_k"] for row in gaps} == {4}
+    for row in gaps:
+        sign = 1 if row["first_gap"] >= 0 else -1
+        assert row["closure"] == pytest.approx(sign * (row["first_gap"] - row["last_gap"]))
+    asked = ask(study.root, str(study.report), "report_benchmarks").to_pylist()
+    assert [(r["benchmark"], r["problems"], r["asked"], r["near_training"], r["left_out"]) for r in asked] == [
+        ("all_of_them", 12, 11, 1, "sums-0"), ("hard_ones", 6, 5, 1, "sums-0"),
+    ]  # fmt: skip
+
+
+def test_a_run_without_benchmarks_has_no_such_section(tmp_path: Path) -> None:
+    plain = Study(tmp_path, made_up_study(tmp_path, problems=16, steps=0, benchmarks=False))
+    assert "benchmark" not in plain.page("report.html").partition('<section id="provenance">')[0]
 
 
 def test_renders_on_a_phone_and_on_paper(study: Study, browser, tmp_path: Path) -> None:

@@ -78,3 +78,20 @@ def test_a_wall_stops_sampling_and_keeps_what_was_sampled_meanwhile() -> None:
         sample(WANTS, engine, graders, None, keep, wave=None, tally=Tally())
     graders.close()
     assert kept == [0, 1, 2, 3]
+
+
+def test_a_rollout_whose_log_probabilities_are_no_numbers_has_none() -> None:
+    class Odd(Scripted):
+        def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
+            for request in requests:
+                scores = np.array([-0.5, np.nan if request.key else -1.0], np.float32)
+                yield Completion(request.key, "<answer>4</answer>", [5, 6], scores, "stop")
+
+    sums: list[object] = []
+    graders = Graders()
+    sample(
+        WANTS[:2], Odd(), graders, None, lambda rows: sums.extend(row["logprob_sum"] for _, row in rows), wave=None,
+        tally=Tally(),
+    )  # fmt: skip
+    graders.close()
+    assert sums == [-1.5, None]

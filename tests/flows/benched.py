@@ -1,0 +1,24 @@
+"""The command line with one more profile: the demo, asked two benchmarks of a file that stands in $BENCHED."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from flows.matrix import PROFILES
+from flows.profiles import DEMO, Benchmark
+
+FILE = (os.environ.get("BENCHED", "benchmark.jsonl"),)
+PROFILES["benched"] = replace(
+    DEMO,
+    name="benched",
+    benchmarks=(
+        Benchmark(name="stratified", sources=FILE, levels=("1", "2", "3", "4", "5"), per_level=2, group_size=2),
+        Benchmark(name="level_5", sources=FILE, levels=("5",), group_size=4),
+    ),
+)
+
+if __name__ == "__main__":
+    from cli.main import main
+
+    main()

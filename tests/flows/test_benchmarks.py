@@ -1,0 +1,170 @@
+"""Benchmarks in a live run: the mini demo with two slices of a made-up file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage.artifacts import Ref
+from storage.ledger import Ledger
+from storage.looks import ask
+from storage.store import Store
+from tasks.domain.arithmetic import demo_problems
+from tasks.domain.duplicates import near_duplicates
+from tasks.domain.problems import pool_table
+from tasks.splits import draw_split
+from tests.mini import REPO, SETTINGS, environment
+
+Row = dict[str, Any]
+
+
+def in_training() -> list[str]:
+    """Texts of the mini demo's training problems."""
+    pool = pool_table(demo_problems(16, 7))[0]
+    train = {r["problem_id"] for r in draw_split(pool, 4, 0).to_pylist() if r["split"] == "train"}
+    return [r["problem"] for r in pool.to_pylist() if r["problem_id"] in train]
+
+
+def write_benchmark(path: Path) -> None:
+    """Problems of levels 1 to 5 that resemble no training problem; one that is one; one that is one in more words."""
+    known = in_training()
+    made = demo_problems(16, 8)
+    strangers = [
+        *(set(range(len(made))) - {pair.first for pair in near_duplicates([p["problem"] for p in made], known)})
+    ]
+    rows = [{"uid": f"b{i}", **{k: made[i][k] for k in ("problem", "gold", "level")}} for i in strangers]
+    rows += [
+        {"uid": "the_same", "problem": known[0], "gold": "1", "level": "1"},
+        {"uid": "nearly", "problem": f"Slowly now. {max(known, key=len)}", "gold": "1", "level": "5"},
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def varband(root: Path, verb: str, file: Path, *more: str) -> Row:
+    sets = [word for setting in SETTINGS for word in ("--set", setting)]
+    plain = ["--plain"] if verb == "run" else []
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.flows.benched", verb, "benched", *plain, "--json", "--root", str(root), *sets, *more],
+        capture_output=True, text=True, cwd=REPO, env=environment() | {"BENCHED": str(file)}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    write_benchmark(path := tmp_path_factory.mktemp("benchmark") / "made_up.jsonl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def planned(file: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Row]:
+    """The plan before anything is there, stage by title."""
+    return {row["title"]: row for row in varband(tmp_path_factory.mktemp("none"), "plan", file)["stages"]}
+
+
+@pytest.fixture(scope="module")
+def run(file: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Row]:
+    root = tmp_path_factory.mktemp("benched") / "store"
+    return Store(root), varband(root, "run", file)
+
+
+@pytest.fixture(scope="module")
+def chosen(run: tuple[Store, Row]) -> dict[str, list[Row]]:
+    tables = [run[0].read(ref).to_pylist() for ref in run[0].refs("benchmark")]
+    return {rows[0]["benchmark"]: rows for rows in tables}
+
+
+def asked(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if row["split"] == "benchmark"]
+
+
+def test_each_level_gives_its_first_two_by_hash(chosen: dict[str, list[Row]]) -> None:
+    rows = chosen["stratified"]
+    assert Counter(row["level"] for row in asked(rows)) == dict.fromkeys("12345", 2)
+    for level in "12345":
+        free = [r["problem_id"] for r in rows if r["level"] == level and r["split"] != "near_training"]
+        ranked = sorted(free, key=lambda p: hashlib.sha256(f"0:{p}".encode()).hexdigest())
+        assert {r["problem_id"] for r in asked(rows) if r["level"] == level} == set(ranked[:2])
+
+
+def test_training_problems_are_left_out_by_name(chosen: dict[str, list[Row]], run: tuple[Store, Row]) -> None:
+    dropped = {row["source_id"]: row for row in chosen["stratified"] if row["split"] == "near_training"}
+    assert set(dropped) == {"the_same", "nearly"}
+    assert all(row["near"] and row["similarity"] == 1.0 for row in dropped.values())
+    assert {r["source_id"] for r in chosen["level_5"] if r["split"] == "near_training"} == {"nearly"}
+    shown = {r["benchmark"]: r for r in ask(run[0].root, run[1]["report"], "report_benchmarks").to_pylist()}
+    assert shown["stratified"]["left_out"] == "nearly, the_same" and shown["level_5"]["left_out"] == "nearly"
+    assert shown["stratified"]["asked"] == 10
+
+
+def test_every_policy_answers_every_benchmark(run: tuple[Store, Row], chosen: dict[str, list[Row]]) -> None:
+    store, result = run
+    inputs = store.manifest(Ref.parse(result["report"])).recipe.inputs
+    seen: dict[tuple[str, int, int], dict[str, list[bool]]] = {}
+    for place, text in enumerate(inputs["sliced"]):
+        rows = store.read(Ref.parse(text)).to_pylist()
+        groups: dict[str, list[bool]] = defaultdict(list)
+        for row in rows:
+            groups[row["problem_id"]].append(row["correct"])
+        seen[rows[0]["arm"], rows[0]["step"], place % 2] = groups
+        name, n = (("stratified", 2), ("level_5", 4))[place % 2]
+        assert set(groups) == {r["problem_id"] for r in asked(chosen[name])}
+        assert {len(group) for group in groups.values()} == {n}
+    assert set(seen) == {(a, s, b) for a in ("panel", "thinking") for s in (0, 4) for b in (0, 1)}
+    figures = ask(store.root, result["report"], "report_slices").to_pylist()
+    for row in figures:
+        place, n = (0, 2) if row["benchmark"] == "stratified" else (1, 4)
+        groups = seen[row["arm"], row["step"], place]
+        if row["k"] == n:
+            assert row["pass_at_k"] == pytest.approx(sum(map(any, groups.values())) / len(groups))
+        if row["k"] == 1:
+            assert row["pass_at_k"] == pytest.approx(sum(map(sum, groups.values())) / len(groups) / n)
+    assert {(r["benchmark"], r["k"]) for r in figures} == {("stratified", 1), ("stratified", 2),
+                                                           ("level_5", 1), ("level_5", 2), ("level_5", 4)}  # fmt: skip
+    assert any(r["pass_at_k"] > 0 for r in figures)
+    assert "pass@k on benchmarks" in Path(result["html"]).read_text()
+
+
+def test_a_problem_of_two_benchmarks_is_paid_for_once(run: tuple[Store, Row], chosen: dict[str, list[Row]]) -> None:
+    store = run[0]
+    shared = {r["problem_id"] for r in asked(chosen["stratified"])} & {
+        r["problem_id"] for r in asked(chosen["level_5"])
+    }
+    notes = [
+        (m.rows, m.provenance.notes["reused_rollouts"])
+        for ref in store.refs("rollouts")
+        if (m := store.manifest(ref)).recipe.arguments.get("split") == "benchmark" and m.recipe.arguments["group_size"] == 4
+    ]  # fmt: skip
+    assert len(shared) == 2 and len(notes) == 4
+    assert {int(reused) for _, reused in notes} == {2 * len(shared)}
+    book = Ledger(store.root)
+    assert sum(book.duplicates(account) for account, _ in book.accounts()) == 0
+
+
+def test_the_plan_knew_what_they_cost(planned: dict[str, Row], chosen: dict[str, list[Row]]) -> None:
+    """An upper bound: 2 of each of five levels, 2 rollouts; all of level 5, the one that will be left out too."""
+    fives = len(asked(chosen["level_5"])) + 1
+    for arm in ("panel", "thinking"):
+        for step in (0, 4):
+            assert planned[f"stratified: {arm} at step {step}"]["rollouts"] == 20
+            assert planned[f"level_5: {arm} at step {step}"]["rollouts"] == 4 * fives
+    assert {"choose stratified", "choose level_5", "pass@k on level_5", "contrast on level_5"} <= set(planned)
+
+
+def test_the_second_run_makes_nothing(run: tuple[Store, Row], file: Path) -> None:
+    assert run[1]["made"] == run[1]["stages"]
+    assert varband(run[0].root, "run", file)["made"] == 0
+
+
+def test_without_benchmarks_only_the_report_is_another(run: tuple[Store, Row], file: Path) -> None:
+    stages = varband(run[0].root, "plan", file, "--set", "benchmarks=[]")["stages"]
+    assert [row["title"] for row in stages if not row["reused"]] == ["render report"]
+    assert not any("stratified" in row["title"] for row in stages)
