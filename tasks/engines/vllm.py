@@ -103,10 +103,11 @@ class VllmGenerator:
                 name = f"{self._calls}-{i}"
                 key = (request.decoding, request.seed)
                 params[key] = _sampling_params(request.decoding, request.seed)
-                prompt = {"prompt_token_ids": list(request.prompt_ids)}
+                prompt: Any = {"prompt_token_ids": list(request.prompt_ids)}
                 known = engine.add_request(name, prompt, params[key], lora_request=lora)
                 # it would spell every sampled token alone beside its log-prob: a third of what a CPU does for a token
-                engine.output_processor.request_states[known].logprobs_processor.tokenizer = None
+                speller: Any = engine.output_processor.request_states[known].logprobs_processor
+                speller.tokenizer = None
                 waiting[name] = request
             while waiting:
                 finished: list[Any] = engine.step()
