@@ -32,7 +32,8 @@ def experiment(study: Study) -> Ref:
     bands = tuple(arm.bands for arm in arms)
     screenings = tuple(arm.screening for arm in arms)
     trainings = tuple(dict.fromkeys(t.training for arm in arms for t in arm.trained))
-    curve = tuple(dict.fromkeys(ref for arm in arms for t in arm.trained for ref in t.curve))
+    starts = [arm.start.rollouts for arm in arms]
+    curve = tuple(dict.fromkeys(ref for arm in arms for t in arm.trained for ref in t.curve)) or tuple(starts)
     measured = tuple(m for arm in arms for m in arm.measured)
     final = tuple(m.rollouts for m in measured)
     diversities = tuple(m.diversity for m in measured)

@@ -170,19 +170,18 @@ BENCHMARKS = (
 )
 
 # One number of tokens for screening, training and evaluation: a cap that differed between them would confound them.
-# It and the lesson's group size are what lets the whole study end within a quarter of an hour on two H200s.
 QWEN_1_5B = Profile(
     name="qwen-1.5b",
     purpose="the study on one GPU: 877 olympiad problems, Qwen2.5-Coder-1.5B-Instruct",
     pool=Pool(sources=OLYMPIAD, split_seed=20260424),
     model="Qwen2.5-Coder-1.5B-Instruct",
     arms=("panel", "thinking"),
-    lessons=(replace(GSM8K_LESSON, training=replace(GSM8K_LESSON.training, group_size=8)),),
-    screening=Screening(sampling=Sampling(max_tokens=640, seed=1), group_size=8),
-    rollouts=Sampling(max_tokens=640, seed=2),
+    lessons=(GSM8K_LESSON,),
+    screening=Screening(sampling=Sampling(max_tokens=1024, seed=1), group_size=8),
+    rollouts=Sampling(max_tokens=1024, seed=2),
     training=LearnerConfig(steps=60, groups_per_step=8, group_size=16, learning_rate=5e-5, lora_rank=32, lora_alpha=32),
-    evaluation=Draw(sampling=Sampling(max_tokens=640, seed=3), group_size=2),
-    final=Draw(sampling=Sampling(max_tokens=640, seed=3), group_size=8),
+    evaluation=Draw(sampling=Sampling(max_tokens=1024, seed=3), group_size=2),
+    final=Draw(sampling=Sampling(max_tokens=1024, seed=3), group_size=8),
     benchmarks=BENCHMARKS,
     hardware=Hardware(
         device="cuda",

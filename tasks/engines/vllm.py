@@ -105,7 +105,7 @@ class VllmGenerator:
                 params[key] = _sampling_params(request.decoding, request.seed)
                 prompt: Any = {"prompt_token_ids": list(request.prompt_ids)}
                 known = engine.add_request(name, prompt, params[key], lora_request=lora)
-                # it would spell every sampled token alone beside its log-prob: a third of what a CPU does for a token
+                # it would spell every sampled token alone beside its log-prob, for nobody to read
                 speller: Any = engine.output_processor.request_states[known].logprobs_processor
                 speller.tokenizer = None
                 waiting[name] = request
