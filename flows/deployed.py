@@ -163,7 +163,7 @@ def arm(study: StudyForm, arm: ArmName, run: str, budget: BudgetForm = BudgetFor
     """
     chosen, store = _opened(study)
     hardware = chosen.profile.hardware
-    meter = Meter(Journal(store.root, run), budget.budget(), prices_of(chosen.profile.name), hardware.tensor_parallel)
+    meter = Meter(Journal(store.root, run), budget.budget(), prices_of(chosen.profile.name), hardware)
     try:
         with metered(meter):
             under_prefect(chosen, store, hardware, meter.listening(_telling()), lambda s: run_arm(s, arm))
@@ -220,7 +220,8 @@ def reeval(study: StudyForm = StudyForm(), pinned: list[str] = [], budget: Budge
 
     chosen, store = _opened(study)
     run = f"reeval-{chosen.profile.name.replace('/', '-')}"
-    meter = Meter(Journal(store.root, run), budget.budget(), prices_of(chosen.profile.name))
+    hardware, prices = chosen.profile.hardware, prices_of(chosen.profile.name)
+    meter = Meter(Journal(store.root, run), budget.budget(), prices, hardware)
     try:
         with metered(meter):
             notes = reevaluate(chosen, store, tuple(pinned), meter.listening(_telling()))

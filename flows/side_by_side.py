@@ -70,7 +70,7 @@ def gpus_apart(hardware: Hardware) -> list[str]:
 
     seen = os.environ.get("CUDA_VISIBLE_DEVICES")
     gpus = seen.split(",") if seen else [str(i) for i in range(torch.cuda.device_count())]
-    each = max(hardware.processes, hardware.tensor_parallel)
+    each = hardware.gpus
     apart = [",".join(gpus[i : i + each]) for i in range(0, len(gpus) - each + 1, each)]
     return apart[: hardware.arms_at_once] or [",".join(gpus)]
 
@@ -157,8 +157,7 @@ def _carry_out(errand: Errand, line: Connection) -> None:
             line.send(said)
 
     hardware = errand.study.profile.hardware
-    remote = hardware.engine == "openai"
-    meter = Meter(Journal(errand.root, errand.run), errand.budget, errand.prices, hardware.tensor_parallel, remote)
+    meter = Meter(Journal(errand.root, errand.run), errand.budget, errand.prices, hardware)
     try:
         with stopped_by_sigterm(), metered(meter):
             store = Store(errand.root)

@@ -19,6 +19,7 @@ from storage.runs import Amounts, now
 from storage.spending import Charge, Journal
 from tasks.domain.prices import Prices
 from tasks.engines.protocols import Request
+from tasks.engines.toolbox import Hardware
 from tasks.stage import Progress
 
 #: Kinds of artifacts whose making occupies an accelerator.
@@ -69,13 +70,13 @@ class Budget:
 
 @dataclass(slots=True)
 class Meter:
-    """Charges to one run's journal and stops it at its budget. `remote`: sampling happens elsewhere, by the token."""
+    """Charges to one run's journal and stops it at its budget. hardware: whose hours are charged; where another host
+    samples, that is paid by the token."""
 
     journal: Journal
     budget: Budget = field(default_factory=Budget)
     prices: Prices = field(default_factory=Prices)
-    devices: int = 1
-    remote: bool = False
+    hardware: Hardware = field(default_factory=Hardware)
     spent: Amounts = field(default_factory=Amounts)
     _step: Progress | None = None
     _last: float = 0.0
@@ -159,7 +160,8 @@ class Meter:
             return 0.0
         moment = time.monotonic()
         seconds, self._last = moment - self._last, moment
-        return 0.0 if self.remote and self._step.ref.kind == "rollouts" else seconds * self.devices / 3600
+        remote = self.hardware.engine == "openai" and self._step.ref.kind == "rollouts"
+        return 0.0 if remote else seconds * self.hardware.gpus / 3600
 
     def _entry(self, arm: str | None, hours: float, usd: float, **amounts: int) -> Charge:
         ref, title = (str(self._step.ref), self._step.title) if self._step else ("", "")

@@ -57,6 +57,11 @@ class Hardware:
     checkpoint_every: int = 1
     dtype: str = "float32"
 
+    @property
+    def gpus(self) -> int:
+        """GPUs that one arm occupies; the sampler keeps its share while the learner works, and the other way round."""
+        return max(self.processes, self.tensor_parallel)
+
 
 @dataclass(slots=True)
 class Toolbox:
