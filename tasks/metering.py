@@ -1,7 +1,9 @@
 """The meter of a run: what is made is charged as it is made, and nothing more is started that the budget cannot hold.
 
 Only the miss path meets it: reused artifacts and rollouts of the ledger cost nothing. Sampling asks before every wave
-with the most that the wave can take, so tokens never exceed the budget; time is looked at after every batch.
+with the most that the wave can take, so one worker's tokens never exceed the budget; time is looked at after every
+batch. Several workers of a run know of each other what was charged, not what is being sampled: together they may exceed
+it by the waves that the others have begun, or where sampling streams by what they sample in REREAD_SECONDS.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from tasks.stage import Progress
 OCCUPYING = frozenset({"rollouts", "training", "embeddings"})
 #: A chunk of fewer rollouts than this is not worth its stragglers; the run parks instead.
 SMALLEST_CHUNK = 8
-#: What other workers of the run spent is read again this often.
+#: What other workers of the run spent is read again before every wave, and while one is sampled this often.
 REREAD_SECONDS = 15.0
 
 
@@ -83,6 +85,10 @@ class Meter:
     _read: float = 0.0
 
     def __post_init__(self) -> None:
+        self._reread()
+
+    def _reread(self) -> None:
+        """What all workers of the run were charged."""
         self.spent, self._read = self.journal.spent(), time.monotonic()
 
     def listening(self, listener: Callable[[Progress], None]) -> Callable[[Progress], None]:
@@ -105,8 +111,10 @@ class Meter:
 
         whole: all or none. Errors: BudgetExceeded if none fit.
         """
-        self.check()
         limits, count = self.budget.limits(), 0
+        if limits:
+            self._reread()
+        self.check()
         tokens, usd = self.spent.tokens, self.spent.usd
         for request, arm in zip(requests, arms, strict=True):
             prompt, completion = len(request.prompt_ids), request.decoding.max_tokens
@@ -144,7 +152,7 @@ class Meter:
     def check(self) -> None:
         """Errors: BudgetExceeded if a limit is reached, by this process or by another worker of the run."""
         if self.budget.limits() and time.monotonic() - self._read > REREAD_SECONDS:
-            self.spent, self._read = self.journal.spent(), time.monotonic()
+            self._reread()
         for name, limit in self.budget.limits().items():
             if getattr(self.spent, name) >= limit:
                 raise BudgetExceeded(f"the budget of {limit:g} {_unit(name)} is spent ({self.words()})")
