@@ -29,7 +29,7 @@ from tasks.domain.findings import answer, caveats
 from tasks.domain.tables import shown
 from tasks.report import TEMPLATES
 
-MAX_ROWS, MAX_TEXT, EXAMPLES = 24, 1200, 2
+MAX_ROWS, MAX_TEXT = 24, 1200
 
 
 def main() -> None:
@@ -74,7 +74,7 @@ def collect(store: Store, folder: Path, wish: str | None) -> None:
     about = {"profile": recipe.arguments["profile"], "model": recipe.arguments["model"], "arms": arms,
              "purpose": recipe.arguments["purpose"], "question": recipe.arguments["question"], "report": str(report),
              "answer": said, "caveats": warned, "made": _made(store, report)}  # fmt: skip
-    (folder / "about.json").write_text(json.dumps(about, indent=1, ensure_ascii=False, default=str) + "\n")
+    (folder / "about.json").write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n")
     print(f"{folder}: {sum(f.stat().st_size for f in folder.iterdir()):,} bytes from {report}")
 
 
@@ -91,7 +91,7 @@ def _examples(store: Store, inputs: dict[str, list[str]]) -> pa.Table:
         from finals join problems using (problem_id)
         qualify step = max(step) over (partition by arm)
             and row_number() over (partition by arm, step, correct order by problem_id, rollout) = 1
-        order by arm, correct desc limit {EXAMPLES} * 8
+        order by arm, correct desc
         """,
         finals=finals, problems=problems,
     )  # fmt: skip
@@ -132,7 +132,7 @@ def page(folder: Path) -> Path:
     goes = pq.read_table(folder / "goes.parquet").to_pylist()
     lines = [f"# Results of the study {about['profile']} on the model {about['model']}", "", about["question"], "",
              f"_{about['purpose']}_. Made by `python -m benchmarks.results page` from the files beside this page.", "",
-             *_paragraphs(about["answer"]), *(f"> {w}\n" for w in _paragraphs(about["caveats"]) if w),
+             *(f"{said}\n" for said in about["answer"]), *(f"> {warned}\n" for warned in about["caveats"]),
              "## How it was made", "",
              f"{made['hours']:g} hours of stages between {made['from'][:16]} and {made['to'][:16]} UTC on"
              f" {', '.join(made['hardware'])}; {made['sampled_tokens']:,} tokens sampled by {', '.join(made['engines'])};"
@@ -158,7 +158,7 @@ def page(folder: Path) -> Path:
     for row in pq.read_table(folder / "examples.parquet").to_pylist():
         lines += [f"**{row['arm']}**, step {row['step']}: {row['problem']} (gold {row['gold']}) – {row['verdict']}", "",
                   "```text", row["completion"].replace("```", "'''"), "```", ""]  # fmt: skip
-    out = folder.with_suffix(".md") if folder.suffix == "" else folder.parent / f"{folder.name}.md"
+    out = folder.parent / f"{folder.name}.md"
     out.write_text("\n".join(lines).rstrip() + "\n")
     return out
 
@@ -173,11 +173,6 @@ def _interrupted(goes: list[dict[str, Any]]) -> str:
         f"It was interrupted {len(stops)} times and resumed by the same command; every go is listed below. What was made"
         " before an interruption was kept and used."
     )
-
-
-def _paragraphs(said: Any) -> list[str]:
-    parts = said if isinstance(said, list) else [said]
-    return [line for part in parts for line in (part if isinstance(part, str) else str(part), "")]
 
 
 def _table(table: pa.Table) -> list[str]:

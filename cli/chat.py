@@ -35,6 +35,7 @@ def chat(problem: str | None, arm: str, adapter: str | None, step: int | None, m
     """Ask PROBLEM, or, without it, one after another until an empty line. The reasoning streams, then the answer."""
     from storage.errors import UserError
     from tasks.domain.arms import ARMS
+    from tasks.engines.fit import positions
     from tasks.engines.protocols import Decoding
     from tasks.engines.toolbox import Hardware, Toolbox
 
@@ -42,7 +43,8 @@ def chat(problem: str | None, arm: str, adapter: str | None, step: int | None, m
         raise UserError(f"unknown arm '{arm}' (known: {', '.join(ARMS)})")
     base, folder, served, rank = _policy(root, adapter, step, model)
     scaffold = ARMS[arm].scaffold
-    hardware = Hardware(engine=engine, max_model_len=max(1024, 2 * max_tokens), max_num_seqs=1, wave=1)
+    room = max(1024, 2 * max_tokens)
+    hardware = Hardware(engine=engine, max_model_len=min(room, positions(folder) or room), max_num_seqs=1, wave=1)
     tools = Toolbox(hardware, {base.sha256: folder})
     decoding = Decoding(max_tokens=max_tokens, temperature=temperature, stop=scaffold.stop)
     try:

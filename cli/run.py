@@ -20,7 +20,7 @@ def _study_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--set", "settings", multiple=True, metavar="FIELD=VALUE",
                      help="Change a number of the profile, e.g. training.learning_rate=1e-3. May be repeated."),
         click.option("--arms", help="Arms to run, comma-separated."),
-        click.option("--seeds", help="Training seeds, comma-separated."),
+        click.option("--seeds", help="Training seeds, comma-separated; '' trains nothing."),
         click.option("--pool", "pools", type=path, multiple=True, help="A JSONL or Parquet file of problems."),
         click.option("--limit", type=click.IntRange(min=1), help="Use the first N problems only."),
         click.option("--data", type=path, envvar="VARBAND_DATA", help="Folder with the sources' files."),
@@ -41,6 +41,8 @@ def _request(profile: str, settings: tuple[str, ...], arms: str | None, seeds: s
         numbers = tuple(int(seed) for seed in (seeds or "").split(",") if seed.strip())
     except ValueError:
         raise UserError(f"--seeds {seeds}: write whole numbers, comma-separated") from None
+    if seeds is not None and not numbers:
+        settings = (*settings, "seeds=()")
     return Request(
         profile=profile, settings=settings, arms=tuple(a.strip() for a in (arms or "").split(",") if a.strip()),
         seeds=numbers, pools=tuple(map(str, pools)), limit=limit, data=_text(data), model=_text(model),

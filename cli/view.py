@@ -130,8 +130,9 @@ class Watch:
 
 def _summary(profile: str, rows: list[dict[str, Any]]) -> Table:
     """The report's first table, for 80 columns."""
+    trained = any(row["gain"] is not None for row in rows)
     table = Table(
-        title=f"{profile}: held-out pass rate before and after training",
+        title=f"{profile}: held-out pass rate" + " before and after training" * trained,
         caption="tokens: per correct answer",
         box=None,
         padding=(0, 1, 0, 0),

@@ -83,10 +83,7 @@ def accounted(
     Errors: Parked with how far it came, how much is missing and how to go on.
     """
     name = run_id(study.profile.name, planned[-1].step.ref)
-    hardware = study.profile.hardware
-    meter = Meter(
-        Journal(store.root, name), budget, prices, devices=hardware.tensor_parallel, remote=hardware.engine == "openai"
-    )
+    meter = Meter(Journal(store.root, name), budget, prices, study.profile.hardware)
     earlier = read_run(store.root, name) if run_path(store.root, name).exists() else None
     record = Record(store, _begun(earlier, name, study, planned, meter, request, flow_run), meter)
     record.update()

@@ -23,7 +23,7 @@ from flows.forms import ArmName, BudgetForm, StudyForm
 from flows.orchestration import PARKED, under_prefect
 from flows.prices import prices_of
 from flows.resolve import Study
-from flows.run import Planned, plan
+from flows.run import Planned, is_costly, plan
 from storage.errors import Parked, UserError
 from storage.roots import root_folder
 from storage.runs import run_id
@@ -112,14 +112,10 @@ def _run(
     flow_run = str(get_run_context().flow_run.id)  # type: ignore[union-attr]
     request, prices = form.request().as_json(), prices_of(study.profile.name)
     with accounted(study, store, planned, budget.budget(), prices, _telling(), request, flow_run) as hear:
-        if gpu_pool and _wants_gpu(planned):
+        if gpu_pool and is_costly(planned):
             under_prefect(study, store, study.profile.hardware, hear.own, shared_problems)
             _on_pool(study, store, form, budget, planned, flow_run)
         under_prefect(study, store, study.profile.hardware, hear.own, whole)
-
-
-def _wants_gpu(planned: list[Planned]) -> bool:
-    return any(not p.reused and p.step.ref.kind in OCCUPYING for p in planned)
 
 
 def _on_pool(
@@ -131,7 +127,7 @@ def _on_pool(
             Work(f"{run}:{arm}", f"{arm} · {study.profile.name}",
                  {"study": form.model_dump(), "arm": arm, "run": run, "budget": budget.model_dump()})
             for arm in arms
-            if _wants_gpu(plan(study, store, lambda s, arm=arm: run_arm(s, arm)))
+            if is_costly(plan(study, store, lambda s, arm=arm: run_arm(s, arm)))
         ]  # fmt: skip
         dispatch(ARM_DEPLOYMENT, works, logger.info, parent=flow_run)
 
@@ -163,7 +159,7 @@ def arm(study: StudyForm, arm: ArmName, run: str, budget: BudgetForm = BudgetFor
     """
     chosen, store = _opened(study)
     hardware = chosen.profile.hardware
-    meter = Meter(Journal(store.root, run), budget.budget(), prices_of(chosen.profile.name), hardware.tensor_parallel)
+    meter = Meter(Journal(store.root, run), budget.budget(), prices_of(chosen.profile.name), hardware)
     try:
         with metered(meter):
             under_prefect(chosen, store, hardware, meter.listening(_telling()), lambda s: run_arm(s, arm))
@@ -220,7 +216,8 @@ def reeval(study: StudyForm = StudyForm(), pinned: list[str] = [], budget: Budge
 
     chosen, store = _opened(study)
     run = f"reeval-{chosen.profile.name.replace('/', '-')}"
-    meter = Meter(Journal(store.root, run), budget.budget(), prices_of(chosen.profile.name))
+    hardware, prices = chosen.profile.hardware, prices_of(chosen.profile.name)
+    meter = Meter(Journal(store.root, run), budget.budget(), prices, hardware)
     try:
         with metered(meter):
             notes = reevaluate(chosen, store, tuple(pinned), meter.listening(_telling()))

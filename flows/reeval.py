@@ -27,7 +27,7 @@ from tasks.domain.intervals import Interval, bootstrap_mean
 from tasks.domain.policies import Policy
 from tasks.engines.toolbox import Toolbox, engine_now
 from tasks.grading_in_force import overrides_of
-from tasks.regrade import as_settled, regrade_rollouts
+from tasks.regrade import as_settled, in_force, regrade_rollouts
 from tasks.rollouts import account_of
 from tasks.sampling import sample_rollouts
 from tasks.stage import Progress, Session, session
@@ -156,20 +156,15 @@ def _engine_of(store: Store, kept: Kept) -> str:
 
 def regraded(study: Study, store: Store, listener: Callable[[Progress], None]) -> dict[str, int]:
     """Rollouts of the study that exist, judged by the grader in force: ref → verdicts that changed."""
-    changed, settled = {}, overrides_of(store.root)
+    changed = {}
     tools = Toolbox(study.profile.hardware, dict(study.places))
     try:
         with session(Session(store, tools, listener=listener)):
             for planned in plan(study, store):
-                recipe = planned.step.recipe
-                if recipe.stage == sample_rollouts.name and planned.reused:
-                    made = regrade_rollouts.titled(f"regrade: {planned.step.title}")(
-                        planned.step.ref,
-                        Ref.parse(recipe.inputs["pool"][0]),
-                        settled.version(GRADER_VERSION),
-                        as_settled(settled),
-                    )
-                    changed[str(planned.step.ref)] = graded_otherwise(store, planned.step.ref, made)
+                ref, recipe = planned.step.ref, planned.step.recipe
+                if planned.reused and ref.kind == "rollouts" and "policy" in recipe.arguments:  # sampled ones
+                    now = in_force(ref, Ref.parse(recipe.inputs["pool"][0]))
+                    changed[str(ref)] = graded_otherwise(store, ref, now)
     finally:
         tools.close()
     return changed

@@ -21,6 +21,7 @@ from storage.fingerprint import file_digest
 from tasks.domain.arms import ARMS
 from tasks.domain.policies import BaseModel
 from tasks.domain.sources import SourceSpec, source_spec
+from tasks.engines.fit import check_positions, read_config
 
 REPO = Path(__file__).resolve().parent.parent
 #: Model folders that come with the project.
@@ -121,6 +122,8 @@ def resolve(profile: Profile, *, model: Path | None, encoder: Path | None, data:
     folder = model or model_folder(profile.model)
     base = BaseModel(name=profile.model if model is None else folder.name, sha256=model_digest(folder))
     places[base.sha256] = folder
+    if profile.hardware.engine != "openai":
+        check_positions(folder, profile.hardware.max_model_len)
     sources = {"": () if profile.pool.synthetic and not pools else _sources(profile.pool.sources, data, pools, places)}
     for lesson in profile.lessons:
         if set(lesson.arms) & set(profile.arms):
@@ -174,27 +177,13 @@ def _encoder_folder(name: str) -> Path:
 def model_digest(folder: Path) -> str:
     """sha256 over the names and contents of a model folder's weights, config and tokenizer.
 
-    Errors: UserError if there is no such folder, no weights in safetensors, or a shard of the index is missing.
+    Errors: as read_config.
     """
-    if not folder.is_dir():
-        raise UserError(f"model folder {folder} does not exist")
-    if not (folder / "config.json").exists():
-        raise UserError(f"model folder {folder} has no config.json: it is not a model in Hugging Face format")
-    weights = sorted(folder.glob("*.safetensors"))
-    if not weights:
-        raise UserError(f"model folder {folder} has no weights (*.safetensors); other formats are not loaded")
-    index = folder / "model.safetensors.index.json"
-    if index.exists():
-        import json
-
-        shards = set(json.loads(index.read_text())["weight_map"].values())
-        missing = sorted(shards - {w.name for w in weights})
-        if missing:
-            raise UserError(
-                f"model folder {folder}: {len(missing)} of {len(shards)} shards are missing, first {missing[0]}"
-            )
+    read_config(folder)
     digest = hashlib.sha256()
-    for path in sorted([*weights, *folder.glob("*.json"), *folder.glob("*.jinja"), *folder.glob("*.txt")]):
+    for path in sorted(
+        [*folder.glob("*.safetensors"), *folder.glob("*.json"), *folder.glob("*.jinja"), *folder.glob("*.txt")]
+    ):
         digest.update(f"{path.name}:{_remembered_digest(path)}\n".encode())
     return digest.hexdigest()
 

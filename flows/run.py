@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -14,6 +14,7 @@ from flows.resolve import Study
 from storage.errors import Parked
 from storage.store import Store
 from tasks.engines.toolbox import Hardware, Toolbox
+from tasks.metering import OCCUPYING
 from tasks.stage import Progress, Session, Step, session
 
 T = TypeVar("T")
@@ -42,6 +43,11 @@ def plan(study: Study, store: Store, dag: Callable[[Study], object] = experiment
             remade.add(str(step.ref))
         planned.append(Planned(step, reused))
     return planned
+
+
+def is_costly(planned: Sequence[Planned]) -> bool:
+    """Whether something is to be made that occupies an accelerator."""
+    return any(not p.reused and p.step.ref.kind in OCCUPYING for p in planned)
 
 
 def execute(

@@ -19,13 +19,13 @@ from pathlib import Path
 
 from flows.arm import rounds, run_arm, shared_problems
 from flows.resolve import Study
-from flows.run import execute, plan, stopped_by_sigterm
+from flows.run import execute, is_costly, plan, stopped_by_sigterm
 from storage.errors import Parked, UserError
 from storage.spending import Journal
 from storage.store import Store
 from tasks.domain.prices import Prices
 from tasks.engines.toolbox import Hardware
-from tasks.metering import OCCUPYING, Budget, Meter, metered
+from tasks.metering import Budget, Meter, metered
 from tasks.stage import Progress
 
 #: A process that was told to stop finishes its wave, pack or checkpoint.
@@ -55,7 +55,8 @@ def warm(
     if hardware.arms_at_once == 1 or len(places := gpus_apart(hardware)) == 1:
         return
     for arms in rounds(study):
-        errands = [Errand(study, store.root, a, run, budget, prices) for a in arms if _lacking(study, store, a)]
+        lacking = [a for a in arms if is_costly(plan(study, store, lambda s, arm=a: run_arm(s, arm)))]
+        errands = [Errand(study, store.root, arm, run, budget, prices) for arm in lacking]
         if len(errands) > 1:
             execute(study, store, hardware, listener, shared_problems)
             _Crew(errands, places, listener).work()
@@ -70,7 +71,7 @@ def gpus_apart(hardware: Hardware) -> list[str]:
 
     seen = os.environ.get("CUDA_VISIBLE_DEVICES")
     gpus = seen.split(",") if seen else [str(i) for i in range(torch.cuda.device_count())]
-    each = max(hardware.processes, hardware.tensor_parallel)
+    each = hardware.gpus
     apart = [",".join(gpus[i : i + each]) for i in range(0, len(gpus) - each + 1, each)]
     return apart[: hardware.arms_at_once] or [",".join(gpus)]
 
@@ -88,11 +89,6 @@ def _seeing(gpus: str) -> Iterator[None]:
             os.environ.pop("CUDA_VISIBLE_DEVICES", None)
         else:
             os.environ["CUDA_VISIBLE_DEVICES"] = was
-
-
-def _lacking(study: Study, store: Store, arm: str) -> bool:
-    steps = plan(study, store, lambda s: run_arm(s, arm))
-    return any(not p.reused and p.step.ref.kind in OCCUPYING for p in steps)
 
 
 @dataclass(slots=True)
@@ -157,8 +153,7 @@ def _carry_out(errand: Errand, line: Connection) -> None:
             line.send(said)
 
     hardware = errand.study.profile.hardware
-    remote = hardware.engine == "openai"
-    meter = Meter(Journal(errand.root, errand.run), errand.budget, errand.prices, hardware.tensor_parallel, remote)
+    meter = Meter(Journal(errand.root, errand.run), errand.budget, errand.prices, hardware)
     try:
         with stopped_by_sigterm(), metered(meter):
             store = Store(errand.root)

@@ -147,13 +147,3 @@ EMBEDDINGS = pa.schema(
         pa.field("embedding", pa.list_(pa.float32()), nullable=False),
     ]
 )
-SCHEMAS: dict[str, pa.Schema] = {
-    "pool": POOL,
-    "pool_issues": POOL_ISSUES,
-    "splits": SPLITS,
-    "benchmark": BENCHMARK,
-    "rollouts": ROLLOUTS,
-    "bands": BANDS,
-    "training": STEPS,
-    "embeddings": EMBEDDINGS,
-}

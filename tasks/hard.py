@@ -18,12 +18,10 @@ HARD = pa.schema(
 
 
 def hard_problems_of(groups: pa.Table) -> pa.Table:
-    """One row per problem and pair of policies. solved_by: `both`, `arm_only`, `other_only`, `neither`, judged at
-    the smaller of the two group sizes where they differ: a policy that was sampled more often has more chances.
-
-    chance_of_arm, chance_of_other: chance that the smaller number of rollouts holds a correct one (pass@k at it);
-    `solved_by` is by all rollouts, as published, and `equal_n` says whether that was a fair count. Two policies without
-    a common problem have one row of nulls, with the reason.
+    """One row per problem and pair of policies. solved_by: `both`, `arm_only`, `other_only`, `neither`, by all
+    rollouts, as published; `equal_n` says whether that was a fair count, for a policy that was sampled more often has
+    more chances. chance_of_arm, chance_of_other: chance that the smaller of the two numbers of rollouts holds a correct
+    one (pass@k at it). Two policies without a common problem have one row of nulls, with the reason.
     """
     return query(
         """

@@ -1,7 +1,9 @@
 """The meter of a run: what is made is charged as it is made, and nothing more is started that the budget cannot hold.
 
 Only the miss path meets it: reused artifacts and rollouts of the ledger cost nothing. Sampling asks before every wave
-with the most that the wave can take, so tokens never exceed the budget; time is looked at after every batch.
+with the most that the wave can take, so one worker's tokens never exceed the budget; time is looked at after every
+batch. Several workers of a run know of each other what was charged, not what is being sampled: together they may exceed
+it by the waves that the others have begun, or where sampling streams by what they sample in REREAD_SECONDS.
 """
 
 from __future__ import annotations
@@ -19,13 +21,14 @@ from storage.runs import Amounts, now
 from storage.spending import Charge, Journal
 from tasks.domain.prices import Prices
 from tasks.engines.protocols import Request
+from tasks.engines.toolbox import Hardware
 from tasks.stage import Progress
 
 #: Kinds of artifacts whose making occupies an accelerator.
 OCCUPYING = frozenset({"rollouts", "training", "embeddings"})
 #: A chunk of fewer rollouts than this is not worth its stragglers; the run parks instead.
 SMALLEST_CHUNK = 8
-#: What other workers of the run spent is read again this often.
+#: What other workers of the run spent is read again before every wave, and while one is sampled this often.
 REREAD_SECONDS = 15.0
 
 
@@ -69,19 +72,23 @@ class Budget:
 
 @dataclass(slots=True)
 class Meter:
-    """Charges to one run's journal and stops it at its budget. `remote`: sampling happens elsewhere, by the token."""
+    """Charges to one run's journal and stops it at its budget. hardware: whose hours are charged; where another host
+    samples, that is paid by the token."""
 
     journal: Journal
     budget: Budget = field(default_factory=Budget)
     prices: Prices = field(default_factory=Prices)
-    devices: int = 1
-    remote: bool = False
+    hardware: Hardware = field(default_factory=Hardware)
     spent: Amounts = field(default_factory=Amounts)
     _step: Progress | None = None
     _last: float = 0.0
     _read: float = 0.0
 
     def __post_init__(self) -> None:
+        self._reread()
+
+    def _reread(self) -> None:
+        """What all workers of the run were charged."""
         self.spent, self._read = self.journal.spent(), time.monotonic()
 
     def listening(self, listener: Callable[[Progress], None]) -> Callable[[Progress], None]:
@@ -104,8 +111,10 @@ class Meter:
 
         whole: all or none. Errors: BudgetExceeded if none fit.
         """
-        self.check()
         limits, count = self.budget.limits(), 0
+        if limits:
+            self._reread()
+        self.check()
         tokens, usd = self.spent.tokens, self.spent.usd
         for request, arm in zip(requests, arms, strict=True):
             prompt, completion = len(request.prompt_ids), request.decoding.max_tokens
@@ -143,7 +152,7 @@ class Meter:
     def check(self) -> None:
         """Errors: BudgetExceeded if a limit is reached, by this process or by another worker of the run."""
         if self.budget.limits() and time.monotonic() - self._read > REREAD_SECONDS:
-            self.spent, self._read = self.journal.spent(), time.monotonic()
+            self._reread()
         for name, limit in self.budget.limits().items():
             if getattr(self.spent, name) >= limit:
                 raise BudgetExceeded(f"the budget of {limit:g} {_unit(name)} is spent ({self.words()})")
@@ -159,7 +168,8 @@ class Meter:
             return 0.0
         moment = time.monotonic()
         seconds, self._last = moment - self._last, moment
-        return 0.0 if self.remote and self._step.ref.kind == "rollouts" else seconds * self.devices / 3600
+        remote = self.hardware.engine == "openai" and self._step.ref.kind == "rollouts"
+        return 0.0 if remote else seconds * self.hardware.gpus / 3600
 
     def _entry(self, arm: str | None, hours: float, usd: float, **amounts: int) -> Charge:
         ref, title = (str(self._step.ref), self._step.title) if self._step else ("", "")

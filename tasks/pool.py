@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,22 +61,14 @@ def as_first_checked(sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> Poo
     return replace(policy, grader=min(made)[1]) if made else policy
 
 
-def graded_by(graders: Graders) -> _Grading:
-    """Grade probes in each scaffold's answer form, telling whoever watches how far it is."""
-    return _Grading(graders)
-
-
-class _Grading:
-    def __init__(self, graders: Graders) -> None:
-        self._graders = graders
-
-    def __call__(self, probes: Sequence[tuple[str, str, str]]) -> list[Verdict]:
-        items = [GradeItem(name, SCAFFOLDS[name].answer_in_form(answer), gold) for name, answer, gold in probes]
-        verdicts: list[Verdict] = []
-        for start in range(0, len(items), BATCH):
-            verdicts += self._graders.grade(items[start : start + BATCH])
-            progress(len(verdicts), len(items), "golds checked")
-        return verdicts
+def _graded(graders: Graders, probes: Sequence[tuple[str, str, str]]) -> list[Verdict]:
+    """Verdicts on (scaffold, answer, gold), each in its scaffold's answer form."""
+    items = [GradeItem(name, SCAFFOLDS[name].answer_in_form(answer), gold) for name, answer, gold in probes]
+    verdicts: list[Verdict] = []
+    for start in range(0, len(items), BATCH):
+        verdicts += graders.grade(items[start : start + BATCH])
+        progress(len(verdicts), len(items), "golds checked")
+    return verdicts
 
 
 def _limited(
@@ -84,7 +77,7 @@ def _limited(
     """A small pool of a large source checks no more golds than it takes."""
     taken = min(policy.limit or len(rows), len(rows))
     while True:
-        pool, issues = pool_table(rows[:taken], graded_by(graders), policy, kept_out)
+        pool, issues = pool_table(rows[:taken], partial(_graded, graders), policy, kept_out)
         if taken == len(rows) or pool.num_rows >= (policy.limit or len(rows)):
             return pool, issues
         taken = min(2 * taken, len(rows))

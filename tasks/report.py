@@ -26,7 +26,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 REFS_SHOWN = 6
 
 
-@stage("report", version=3)
+@stage("report", version=4)
 def render_report(
     profile: str,
     purpose: str,

@@ -68,6 +68,8 @@ def train_adapter(
 
     problems, held = store().read(pool), store().read(splits)
     chosen = trainable(problems, held, None if bands is None else store().read(bands))
+    if chosen.num_rows == 0 and bands is None:
+        raise UserError(f"{start.arm}: every problem of the pool is held out, so none is left to train on")
     if chosen.num_rows == 0:
         raise UserError(
             f"{start.arm}: no problem outside held-out is in the variance band, so no group would have a gradient;"
@@ -107,7 +109,7 @@ def train_adapter(
             token_budget=hardware.token_budget,
             checkpointing=hardware.checkpointing,
             checkpoint_every=hardware.checkpoint_every,
-            async_checkpoints=hardware.dtype == "bfloat16",
+            async_checkpoints=hardware.device == "cuda",
             processes=hardware.processes,
         ),
         workdir=folder,

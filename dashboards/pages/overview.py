@@ -66,4 +66,4 @@ def _spending(report: str) -> None:
         st.subheader("Spending", anchor="spending")
         table(spent)
     else:
-        figure("Spending", "report_spending", ("screenings", "evaluations", "final", "trainings"))
+        figure("Spending", "report_spending", ("screenings", "evaluations", "final", "sliced", "trainings"))

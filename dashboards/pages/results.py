@@ -21,7 +21,7 @@ def page() -> None:
     def curve(x: str, y: str) -> Callable[[pa.Table], charts.Spec]:
         return lambda rows: charts.lines(rows, x, y, report.arms, share=True, log_x=True, dash="step")
 
-    figure("Every arm, before and after", "report_summary", ("final", "trainings", "bands"))
+    figure("Every arm", "report_summary", ("final", "trainings", "bands"))
     extra = ["Benchmarks"] if sources(root(), report.ref, ("benchmarks",)) else []
     passk, diversity, cost, hard, *benchmarks = st.tabs(["pass@k", "Diversity", "Cost", "Hard problems", *extra])
     for tab in benchmarks:

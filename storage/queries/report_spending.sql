@@ -5,7 +5,7 @@ used as (
     union all
     select 'held-out curve', arm, correct, num_tokens, num_prompt_tokens, finish from evaluations
     union all
-    select 'before and after', arm, correct, num_tokens, num_prompt_tokens, finish from final
+    select 'measurement', arm, correct, num_tokens, num_prompt_tokens, finish from final
     union all
     select 'benchmarks', arm, correct, num_tokens, num_prompt_tokens, finish from sliced
 )

@@ -31,19 +31,18 @@ class Section:
     only_with: str | None = None
 
 
-NO_TRAINING = "nothing was trained in this run."
 ONE_ARM = "there is only one arm or one policy, so there is nothing to compare."
 
 
 def _by_step(name: str, column: str, title: str, caption: str, y_name: str, *, share: bool = False) -> Figure:
     draw = curve("step", column, "step", y_name, share=share)
-    return Figure(name, title, caption, ("trainings",), draw, NO_TRAINING)
+    return Figure(name, title, caption, ("trainings",), draw)
 
 
 SECTIONS = (
     Section("result", "Result", "", (
-        Figure("summary", "Every arm, before and after",
-               "Problems by band at screening; held-out accuracy at the start of training and under the last adapter,"
+        Figure("summary", "Every arm",
+               "Problems by band at screening; held-out accuracy at the start and under the last adapter,"
                " never the best one; diversity; tokens per correct answer of the last adapter, else of the start.",
                ("bands", "final", "trainings", "diversities", "contrasts")),
     )),
@@ -66,8 +65,7 @@ SECTIONS = (
     )),
     Section("training", "Training", "Held-out problems are never trained on and are the same for every arm and seed.", (
         Figure("curves", "Held-out accuracy by step", "Mean over problems; shaded: 95 % interval over problems and"
-               " seeds.", ("curves",), curve("step", "heldout_rate", "step", "held-out accuracy", share=True),
-               NO_TRAINING),
+               " seeds.", ("curves",), curve("step", "heldout_rate", "step", "held-out accuracy", share=True)),
         _by_step("reward", "correct_mean", "Correct rollouts in training", "Share of correct rollouts of each step.",
                  "correct", share=True),
         _by_step("live_groups", "live_groups", "Groups with a gradient", "Share of a step's groups whose advantages are"
@@ -77,10 +75,10 @@ SECTIONS = (
                  " completion length within a group, mean over groups: a cheap stand-in for diversity.", "length CV"),
         Figure("gains", "Gains by source, against exposure", "Last evaluated step minus the first, paired by problem,"
                " on the curve's rollouts; beside it the share of the training pool, and of the groups really trained"
-               " on, that came from the source.", ("curves", "trainings"), None, NO_TRAINING),
+               " on, that came from the source.", ("curves", "trainings")),
         Figure("curve_sources", "Held-out accuracy by source", "At the first and the last evaluated step.",
-               ("curves",), None, NO_TRAINING),
-    )),
+               ("curves",)),
+    ), only_with="trainings"),
     Section("diversity", "Diversity", "Mean pairwise cosine distance between the traces of one problem. The encoder"
             " reads only the first part of a long trace: coverage says how much.", (
         Figure("diversity_pairs", "Problem by problem", "One line a problem, wide bars are means.",
@@ -120,8 +118,8 @@ SECTIONS = (
                curve("k", "pass_at_k", "k (log scale)", "pass@k", share=True, log_x=True),
                "not asked in this run (profile field asymptote)."),
     )),
-    Section("benchmarks", "pass@k on benchmarks", "Problems beside the held-out ones, asked before training and after"
-            " as those are.", (
+    Section("benchmarks", "pass@k on benchmarks", "Problems beside the held-out ones, asked of the same policies in"
+            " the same way.", (
         Figure("benchmarks", "What is asked", "Problems of each benchmark's levels. near_training: left out, because"
                " they stand or nearly stand among this study's training problems, of any arm and lesson; contained: of"
                " these, word for word; not_drawn: of a level that had more than enough.", ("benchmarks",)),

@@ -24,7 +24,7 @@ def answer(ask: Ask) -> list[str]:
     return [
         _bands(summary, ask("report_band_tests").to_pylist()),
         _training(summary),
-        _width(ask("report_diversity").to_pylist(), ask("report_gaps").to_pylist()),
+        _width(summary, ask("report_diversity").to_pylist(), ask("report_gaps").to_pylist()),
     ]
 
 
@@ -61,7 +61,7 @@ def _training(summary: Sequence[Row]) -> str:
     return f"Training moved held-out accuracy of {listed(climbs)}." if climbs else "Nothing was trained in this run."
 
 
-def _width(compared: Sequence[Row], gaps: Sequence[Row]) -> str:
+def _width(summary: Sequence[Row], compared: Sequence[Row], gaps: Sequence[Row]) -> str:
     pairs = [
         r for r in compared if r["measure"] == "diversity" and r["arm"] != r["other"] and r["difference"] is not None
     ]
@@ -69,8 +69,9 @@ def _width(compared: Sequence[Row], gaps: Sequence[Row]) -> str:
     if not pairs:
         return "Two arms' diversity could not be compared in this run."
     row = min(pairs, key=lambda r: (r["step"], r["other_step"]))
-    said = (
-        f"At the start of training, traces of {row['arm']} lay {number(row['mean'])} apart and those of {row['other']}"
+    said = "At the start of training, traces" if any(r["gain"] is not None for r in summary) else "Traces"
+    said += (
+        f" of {row['arm']} lay {number(row['mean'])} apart and those of {row['other']}"
         f" {number(row['other_mean'])} (difference {signed(row['difference'], 3)}"
         f"{_interval(row['difference_low'], row['difference_high'], 1)}, {row['n']} problems)"
     )

@@ -60,5 +60,4 @@ COMPLETIONS: tuple[tuple[str, str, str, str, str], ...] = (
     ("panel", "<mutipersonaDebate>x</mutipersonaDebate> <answer>7</answer><answer>8</answer>", "8", "stop", "?"),
     ("no_panel", "<answer>8</answer> wait <answer>7</answer>", "7", "stop", "?"),
     ("panel", "<mutipersonaDebate>x</mutipersonaDebate> <answer>\n7\n</answer>\n", "7", "stop", "="),
-    ("panel", "<mutipersonaDebate>x</mutipersonaDebate> <answer>7", "7", "stop", "="),
 )

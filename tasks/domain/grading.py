@@ -72,7 +72,6 @@ def grade_region(
     gold: str,
     form: AnswerForm,
     finish: str = "stop",
-    answer_type: str | None = None,
     same: Same | None = None,
 ) -> Verdict:
     r"""Verdict on one final-answer region.

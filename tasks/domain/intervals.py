@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,19 +54,6 @@ def resample_classes(counts_C: np.ndarray, draws: int, seed: int) -> np.ndarray:
     counts_C = np.asarray(counts_C, np.int64)
     total = int(counts_C.sum())
     return np.random.default_rng(seed).multinomial(total, counts_C / total, size=draws) / total
-
-
-def resample_statistic(
-    values_PV: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray], draws: int, seed: int
-) -> np.ndarray:
-    """(draws, …) `statistic` of problems drawn with replacement. It gets (chunk, P, V) and reduces axis 1."""
-    rng, size = np.random.default_rng(seed), len(values_PV)
-    chunk = max(1, CHUNK // max(size, 1))
-    parts = []
-    for start in range(0, draws, chunk):
-        index = rng.integers(0, size, size=(min(chunk, draws - start), size), dtype=np.int32)
-        parts.append(statistic(values_PV[index]))
-    return np.concatenate(parts)
 
 
 def resample_means(values_PV: np.ndarray, draws: int, seed: int) -> np.ndarray:

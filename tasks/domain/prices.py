@@ -1,4 +1,4 @@
-"""What tokens and hours cost. Prices are no part of any recipe: they change what is spent, never what is found."""
+"""What tokens and hours cost. No part of any recipe: prices change what is spent, never what is found."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DevicePrice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """What things cost, per policy and per hardware. No part of any recipe.
+    """What things cost, per policy and per hardware.
 
     device, devices: what a profile is expected to run on, for estimates. Rates: tokens/s of the whole of them, used
     until this store has measured its own.

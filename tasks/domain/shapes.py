@@ -17,7 +17,6 @@ from tasks.domain.quantities import number
 from tasks.domain.spelling import matching, normalise
 
 Kind = Literal["scalar", "list", "choice", "set", "tuple", "interval", "union", "relation", "matrix"]
-_RELATIONS = (r"\ne", r"\le", r"\ge", r"\approx", r"\in", r"\equiv", r"\sim", "<=", ">=", "!=", "==", "=", "<", ">")
 _RELATION = re.compile(r"\\(?:ne|le|ge|approx|in|equiv|sim|simeq)(?![A-Za-z])|<=|>=|!=|==|=|<|>")
 _SPELLING = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne", "==": "=", r"\simeq": r"\approx", r"\sim": r"\approx"}
 _AND = re.compile(

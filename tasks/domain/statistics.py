@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -181,11 +180,6 @@ def hierarchical_bootstrap(values_SP: np.ndarray, draws: int, seed: int, level: 
         means_BS = np.stack([values_SP[s][index_BP].mean(axis=1) for s in range(seeds)], axis=1)
         drawn[start : start + rows] = (weight_BS * means_BS).sum(axis=1)
     return percentile(float(values_SP.mean()), drawn, level)
-
-
-def all_sign_patterns(n: int) -> np.ndarray:
-    """(2^n, n) of ±1: for checks of the exact test on small n."""
-    return np.array(list(product((1.0, -1.0), repeat=n)))
 
 
 def explained_difference(d_P: np.ndarray, covariates_PC: np.ndarray) -> tuple[float, float, float, float] | None:

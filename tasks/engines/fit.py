@@ -1,4 +1,4 @@
-"""How much memory training takes, known from the model's config before its weights are read."""
+"""Whether a model folder is one, and what fits it: memory and positions, known before its weights are read."""
 
 from __future__ import annotations
 
@@ -18,17 +18,20 @@ GIB = 1 << 30
 
 def read_config(base: Path) -> dict[str, Any]:
     """config.json of a model folder. Errors: UserError if config or weights are missing or shards are incomplete."""
+    if not base.is_dir():
+        raise UserError(f"model folder {base} does not exist")
     try:
         config = json.loads((base / "config.json").read_text())
+    except FileNotFoundError:
+        raise UserError(f"model folder {base} has no config.json: it is not a model in Hugging Face format") from None
     except (OSError, ValueError) as error:
-        raise UserError(f"{base}: no readable config.json ({error}); name a transformers model folder") from None
+        raise UserError(f"model folder {base}: config.json cannot be read ({error})") from None
     index = base / "model.safetensors.index.json"
-    wanted = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else set()
-    missing = sorted(name for name in wanted if not (base / name).is_file())
-    if missing:
-        raise UserError(f"{base}: {len(missing)} of {len(wanted)} weight files are missing, first {missing[0]}")
-    if not wanted and not any(base.glob("*.safetensors")):
-        raise UserError(f"{base}: no *.safetensors weights beside config.json")
+    shards = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else set()
+    if missing := sorted(shard for shard in shards if not (base / shard).is_file()):
+        raise UserError(f"model folder {base}: {len(missing)} of {len(shards)} shards are missing, first {missing[0]}")
+    if not any(base.glob("*.safetensors")):
+        raise UserError(f"model folder {base} has no weights (*.safetensors); other formats are not loaded")
     return config
 
 
@@ -97,6 +100,28 @@ def plan_memory(base: Path, learner: LearnerConfig, execution: Execution, bytes_
             " larger GPU"
         )
     return wanted
+
+
+def positions(base: Path) -> int | None:
+    """The longest sequence that a model reads; null if its config.json does not say.
+
+    YaRN and its like write the stretched number there, linear and dynamic scaling the one before it.
+    """
+    config = read_config(base)
+    scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    stretched = scaling.get("rope_type", scaling.get("type")) in ("linear", "dynamic")
+    known = config.get("max_position_embeddings")
+    return known and int(known * (scaling["factor"] if stretched else 1))
+
+
+def check_positions(base: Path, max_model_len: int) -> None:
+    """Errors: UserError if prompt and completion may be longer than the model has positions."""
+    known = positions(base)
+    if known and max_model_len > known:
+        raise UserError(
+            f"{base.name}: hardware.max_model_len is {max_model_len} and the model has {known} positions; lower it, and"
+            " max_tokens with it"
+        )
 
 
 def check_sampler_memory(base: Path, memory_fraction: float, gpus: int, total: int) -> None:

@@ -31,6 +31,7 @@ class Hardware:
     VARBAND_OPENAI_BASE_URL, with the key in VARBAND_OPENAI_API_KEY.
     wave: rollouts sampled and made durable together. On the CPU a wave starts from an empty prefix cache, so its
     results do not depend on what ran before; null streams, for throughput.
+    dtype: of the sampler's weights on a GPU; the learner's is bfloat16 there. On a CPU both are float32.
     processes: of the learner, one a GPU; tensor_parallel: GPUs that share one sampling engine.
     worker_process: vLLM's model runs in a process of its own, beside the scheduler and detokeniser in this one.
     threads: of the CPU engines; null leaves it to them. A model too small to share its matrices out runs best on one,
@@ -56,6 +57,11 @@ class Hardware:
     checkpointing: Literal["auto", "on", "off"] = "auto"
     checkpoint_every: int = 1
     dtype: str = "float32"
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that one arm occupies; the sampler keeps its share while the learner works, and the other way round."""
+        return max(self.processes, self.tensor_parallel)
 
 
 @dataclass(slots=True)

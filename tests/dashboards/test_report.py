@@ -134,7 +134,8 @@ def test_findings_of_the_audit_are_data(html: str) -> None:
 def test_nothing_trained_is_said(tmp_path: Path) -> None:
     untrained = Study(tmp_path, made_up_study(tmp_path, problems=16, steps=0))
     html = untrained.page("report.html")
-    assert "nothing was trained in this run" in html and "Not shown:" not in html
+    assert "Nothing was trained in this run." in html and "Not shown:" not in html
+    assert 'id="training"' not in html
     assert Store(tmp_path).read(untrained.report)["seed"].to_pylist() == [None, None]
 
 

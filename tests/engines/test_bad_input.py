@@ -100,13 +100,20 @@ def test_a_checkpoint_of_another_recipe(tiny_base: Path, tmp_path: Path) -> None
     assert "a checkpoint of another recipe" in last and "a folder of its own" in last
 
 
-def test_a_pool_with_an_empty_variance_band(tmp_path: Path) -> None:
-    """One problem outside held-out, never solved: no group would have a gradient."""
+@pytest.mark.parametrize(
+    ("split", "banded", "words"),
+    [
+        ("train", True, "panel: no problem outside held-out is in the variance band"),
+        ("heldout", False, "panel: every problem of the pool is held out, so none is left to train on"),
+    ],
+)
+def test_a_pool_with_nothing_to_train_on(tmp_path: Path, split: str, banded: bool, words: str) -> None:
+    """One problem: outside held-out and never solved, so no group would have a gradient; or held out itself."""
     store = Store(tmp_path)
     store.prepare()
     tables = {
         "pool": pa.table({"problem_id": ["p"]}),
-        "splits": pa.table({"problem_id": ["p"], "split": ["train"]}),
+        "splits": pa.table({"problem_id": ["p"], "split": [split]}),
         "bands": pa.table({"problem_id": ["p"], "band": ["all_zero"]}),
     }
     pool, splits, bands = refs = [Ref(kind, "0" * 16) for kind in tables]
@@ -115,8 +122,8 @@ def test_a_pool_with_an_empty_variance_band(tmp_path: Path) -> None:
         store.write(ref, Payload(table), recipe, provenance(0.0))
     start, draw = Policy(arm="panel", model=BaseModel(name="demo", sha256="0")), Sampling(max_tokens=8, seed=0)
     with session(Session(store, Toolbox())):
-        last = said(lambda: train_adapter(pool, splits, bands, start, CONFIG, draw, draw, 1))
-    assert last.startswith("panel: no problem outside held-out is in the variance band")
+        last = said(lambda: train_adapter(pool, splits, bands if banded else None, start, CONFIG, draw, draw, 1))
+    assert last.startswith(words)
 
 
 def test_memory_too_small_for_the_learner_is_said_with_the_estimate(

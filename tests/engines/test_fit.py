@@ -11,7 +11,7 @@ import pytest
 
 from storage.errors import UserError
 from tasks.domain.grpo import ATTENTION, LearnerConfig
-from tasks.engines.fit import activation_bytes, lora_parameters, plan_memory, read_config
+from tasks.engines.fit import activation_bytes, check_positions, lora_parameters, plan_memory, read_config
 from tasks.engines.policy import Execution
 
 LEARNER = LearnerConfig(steps=1, groups_per_step=1, group_size=2, learning_rate=1e-3, lora_rank=2, lora_alpha=2)
@@ -59,3 +59,20 @@ def test_recomputes_where_memory_asks_for_it_and_refuses_where_even_that_is_too_
         UserError, match=r"training needs about 0\.0 GiB with packs of 100 tokens and 0\.0 GiB are free"
     ):
         plan_memory(tmp_path, LEARNER, execution, 2, free=little)
+
+
+@pytest.mark.parametrize(
+    ("config", "positions"),
+    [
+        ({"max_position_embeddings": 100}, 100),
+        ({"max_position_embeddings": 100, "rope_scaling": {"type": "linear", "factor": 2.0}}, 200),
+        ({"max_position_embeddings": 400, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, 400),
+        ({"max_position_embeddings": 100, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}, 100),
+    ],
+)
+def test_no_sequence_is_longer_than_the_model(tmp_path: Path, config: dict[str, Any], positions: int) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "model.safetensors").touch()
+    check_positions(tmp_path, positions)
+    with pytest.raises(UserError, match=rf"max_model_len is {positions + 1} and the model has {positions} positions"):
+        check_positions(tmp_path, positions + 1)

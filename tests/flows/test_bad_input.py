@@ -27,6 +27,7 @@ WORDS = {
     "unknown arm": (("run", "demo", "--arms", "panel,choir"), "'choir'"),
     "unknown field": (("run", "demo", "--set", "training.stps=3"), "did you mean 'steps'"),
     "not a number": (("run", "demo", "--set", "training.steps=many"), "'many'"),
+    "longer than the model": (("run", "demo", "--set", "hardware.max_model_len=5000"), "the model has 1024 positions"),
     "impossible number": (("run", "demo", "--set", "training.steps=-3"), "-3"),
     "seeds": (("run", "demo", "--seeds", "1,x"), "1,x"),
     "no such pool": (("run", "demo", "--pool", "nowhere.jsonl"), "nowhere.jsonl"),

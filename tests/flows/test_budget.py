@@ -22,7 +22,7 @@ from tasks.engines.protocols import Completion, Request, ServedAdapter
 from tasks.engines.toolbox import Hardware, Toolbox
 from tasks.metering import Budget, BudgetExceeded, Meter, metered
 from tasks.rollouts import account_of, ensure_rollouts, entered, wanted
-from tasks.stage import Ref, Session, session, stage
+from tasks.stage import Progress, Ref, Session, session, stage
 
 MODEL = BaseModel(name="fake", sha256="f" * 64)
 POLICY = Policy(arm="panel", model=MODEL)
@@ -120,6 +120,23 @@ def test_money_is_tokens_by_arm_and_hours_by_device(tmp_path: Path) -> None:
     seconds = meter.spent.gpu_hours * 3600
     assert seconds > 0
     assert meter.spent.usd == pytest.approx(48 * (10 * 1 + 20 * 4) / 1e6 + seconds)
+
+
+def test_hours_are_those_of_every_gpu_of_the_arm_and_none_where_another_host_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half an hour of rollouts and of training under 2 GPUs for sampling and 3 for the learner: 1.5 GPU-hours each."""
+    moment = 0.0
+    monkeypatch.setattr("tasks.metering.time.monotonic", lambda: moment)
+    for engine, sampling in (("vllm", 1.5), ("openai", 0.0)):
+        hardware = Hardware(engine=engine, tensor_parallel=2, processes=3)
+        for kind, hours in (("rollouts", sampling), ("training", 1.5)):
+            meter = Meter(Journal(tmp_path, f"{engine}-{kind}"), hardware=hardware)
+            hear, ref = meter.listening(lambda _: None), Ref(kind, "0" * 16)
+            hear(Progress("started", kind, ref))
+            moment += 1800
+            hear(Progress("made", kind, ref))
+            assert meter.spent.gpu_hours == pytest.approx(hours)
 
 
 def test_a_limit_on_hours_parks_after_the_batch_that_reaches_it(tmp_path: Path) -> None:

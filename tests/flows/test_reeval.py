@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,16 +12,24 @@ from flows import reeval
 from flows.profiles import DEMO
 from flows.reeval import Kept, kept_adapters
 from flows.resolve import Study
+from flows.run import Planned
 from storage.artifacts import Ref
 from storage.drift import DriftNote, close_drift, drift_notes, note_drift
 from storage.errors import UserError
 from storage.ledger import Ledger
 from storage.manifest import Provenance, Recipe
 from storage.schemas import LEDGER, ROLLOUTS
+from storage.settled import settle
 from storage.store import Payload, Store
 from tasks.domain.grading import GRADER_VERSION
 from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.rollouts import account_of
+from tasks.sampling import sample_rollouts, screen_adaptively
+from tasks.stage import Session, session
+from tests.stages.test_sampling import DRAW, GROUP, Lab, lab
+from tests.stages.test_sampling import POLICY as LAB
+
+__all__ = ["lab"]  # the fixture
 
 MODEL = BaseModel(name="demo", sha256="a" * 64)
 TRAINING = Ref("training", "1" * 16)
@@ -136,6 +145,21 @@ def test_an_open_note_keeps_its_first_night(tmp_path: Path) -> None:
     close_drift(tmp_path, "p", "accuracy")
     later = note_drift(tmp_path, first.model_copy(update={"since": "2026-02-01"}))
     assert later.since == "2026-02-01", "a note that was closed opens anew"
+
+
+def test_regrading_reaches_every_kind_of_sampled_rollouts(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first problem is never solved, so an adaptive screening has its whole group too; now its answer counts."""
+    planning = Session(lab.store, lab.toolbox, planning=True)
+    for current in (Session(lab.store, lab.toolbox), planning):
+        with session(current):
+            made = [draw(lab.pool, lab.splits, LAB, DRAW, GROUP) for draw in (sample_rollouts, screen_adaptively)]
+    monkeypatch.setattr(reeval, "plan", lambda study, store: [Planned(step, True) for step in planning.steps])
+    assert reeval.regraded(STUDY, lab.store, lambda _: None) == {str(ref): 0 for ref in made}
+    first = lab.store.read(lab.pool).to_pylist()[0]
+    settle(lab.store.root, json.dumps(
+        {"answer": "-12345", "gold": first["gold"], "verdict": "correct", "reason": "a misprint in the gold"}
+    ))  # fmt: skip
+    assert reeval.regraded(STUDY, lab.store, lambda _: None) == {str(ref): GROUP for ref in made}
 
 
 @pytest.mark.parametrize(

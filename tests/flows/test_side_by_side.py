@@ -11,6 +11,8 @@ import psutil
 import pytest
 
 from flows.side_by_side import gpus_apart
+from storage.runs import all_runs
+from storage.spending import charges
 from tasks.engines.toolbox import Hardware
 from tests import mini
 
@@ -50,10 +52,15 @@ def test_one_that_dies_parks_the_run(tmp_path: Path) -> None:
 
 
 def test_the_budget_holds_for_all_of_them(tmp_path: Path) -> None:
-    run = mini.start(tmp_path / "store", "--budget", "tokens=30000")
+    """Both sample at once, in waves of 32 rollouts that take at most 32 × (60 + 128) tokens: the wall is crossed by the
+    wave that the other had begun, and by no more."""
+    run = mini.start(tmp_path / "store", "--budget", "tokens=30000", "--set", "hardware.wave=32")
     _, said = run.communicate(timeout=300)
     assert run.returncode == 75, said
     assert said.count("varband: parked") == 1 and "Traceback" not in said
+    [parked] = all_runs(tmp_path / "store")
+    assert parked.state == "parked" and 20_000 < parked.spent.tokens <= 30_000 + 32 * (60 + 128)
+    assert {c["arm"] for c in charges(tmp_path / "store", parked.id).to_pylist()} >= {"panel", "thinking"}
 
 
 def test_each_arm_has_gpus_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
