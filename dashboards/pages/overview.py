@@ -9,6 +9,7 @@ import streamlit as st
 
 from dashboards.dag import boxes, dot, state_of, told
 from dashboards.pages.parts import chosen, figure, root, table
+from storage.drift import drift_notes
 from storage.looks import artifacts, manifest
 from storage.runs import all_runs, runs_table
 from storage.spending import spending_by_arm
@@ -21,6 +22,7 @@ FEW = 8
 
 def page() -> None:
     _runs()
+    _drift()
     report = chosen()
     if report is None:
         return
@@ -37,6 +39,14 @@ def _runs() -> None:
         st.caption("No run has been recorded beside this store.")
     else:
         table(query(named("app_runs"), runs=runs))
+
+
+def _drift() -> None:
+    notes = drift_notes(root())
+    if notes.num_rows:
+        st.subheader("Drift", anchor="drift")
+        st.caption("Figures that a nightly re-evaluation found outside their interval, open ones first.")
+        table(notes)
 
 
 def _dag(report: str) -> None:

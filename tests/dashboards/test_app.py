@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from storage.drift import DriftNote, note_drift
 from storage.live import live_steps
 from storage.looks import ask, reports
 from storage.runs import Amounts, Run, now, write_run
@@ -51,6 +52,16 @@ def test_benchmarks_have_a_tab_where_the_run_has_some(opened, study: Study, tmp_
     assert {"**hard_ones**", "**all_of_them**"} <= {m.value for m in app.tabs[-1].markdown}
     made_up_study(tmp_path, problems=16, steps=0, benchmarks=False)
     assert "Benchmarks" not in [tab.label for tab in opened(tmp_path, "results").tabs]
+
+
+def test_a_drift_note_is_on_the_overview(opened, tmp_path: Path) -> None:
+    assert "Drift" not in [s.value for s in opened(tmp_path, "overview").subheader]
+    note_drift(tmp_path, DriftNote(policy="panel at step 40", metric="accuracy", reference=0.8, low=0.7, high=0.9, value=0.5,
+                                   rollouts=100, why="outside the interval", since="2026-01-01", last="2026-01-01"))  # fmt: skip
+    app = opened(tmp_path, "overview")
+    assert not app.exception
+    assert "Drift" in [s.value for s in app.subheader]
+    assert any("panel at step 40" in frame.value.to_string() for frame in app.dataframe)
 
 
 @pytest.mark.parametrize("page", PAGES)
