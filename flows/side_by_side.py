@@ -131,6 +131,8 @@ class _Crew:
             errand, gpus, process = self.running.pop(line)
             process.join()
             self.places.append(gpus)
+            if process.exitcode and process.exitcode > 0:
+                raise RuntimeError(f"{errand.arm}: its process failed; its own error is above") from None
             if process.exitcode:
                 raise Parked(
                     f"{errand.arm}: its process ended early (exit code {process.exitcode}); the same command goes on"

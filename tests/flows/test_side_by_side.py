@@ -10,10 +10,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows.side_by_side import gpus_apart
+from flows.resolve import profile_named, resolve
+from flows.side_by_side import Errand, _Crew, gpus_apart
 from storage.runs import all_runs
 from storage.spending import charges
+from tasks.domain.prices import Prices
 from tasks.engines.toolbox import Hardware
+from tasks.metering import Budget
 from tests import mini
 
 
@@ -61,6 +64,15 @@ def test_the_budget_holds_for_all_of_them(tmp_path: Path) -> None:
     [parked] = all_runs(tmp_path / "store")
     assert parked.state == "parked" and 20_000 < parked.spent.tokens <= 30_000 + 32 * (60 + 128)
     assert {c["arm"] for c in charges(tmp_path / "store", parked.id).to_pylist()} >= {"panel", "thinking"}
+
+
+def test_an_error_of_the_program_is_no_interruption(tmp_path: Path) -> None:
+    """A store under a file cannot be opened, today and tomorrow."""
+    (tmp_path / "file").touch()
+    study = resolve(profile_named("demo"), model=None, encoder=None, data=None)
+    errand = Errand(study, tmp_path / "file" / "store", "panel", "run", Budget(), Prices())
+    with pytest.raises(RuntimeError, match="panel: its process failed"):
+        _Crew([errand], [""], lambda _: None).work()
 
 
 def test_each_arm_has_gpus_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
