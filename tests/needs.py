@@ -4,16 +4,9 @@ the test fails instead. Packages that the lock has are never lacking: without th
 from __future__ import annotations
 
 import os
-import platform
-import sys
 from typing import NoReturn
 
 import pytest
-
-#: As pyproject.toml has it: on this platform an absent vLLM is a broken install, elsewhere it cannot be had.
-vllm = pytest.mark.skipif(
-    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="vLLM for the CPU is for Linux on x86-64"
-)
 
 
 def lacks(what: str, why: str) -> NoReturn:

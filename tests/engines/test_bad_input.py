@@ -23,7 +23,6 @@ from tasks.engines.learner import Execution
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Ref, Session, session
 from tasks.training import train_adapter
-from tests import needs
 from tests.engines.conftest import tiny
 from tests.engines.test_learner import CONFIG, run
 from tests.mini import SETTINGS
@@ -61,7 +60,6 @@ def test_no_gpu_where_the_profile_needs_one(
     assert not list(tmp_path.glob("rollouts/*"))
 
 
-@needs.vllm
 def test_a_rank_that_the_engine_does_not_serve(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

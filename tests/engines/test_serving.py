@@ -16,7 +16,6 @@ from tasks.domain.packing import PromptGroup, Trajectory, build_pack
 from tasks.engines.policy import Execution, Policy
 from tasks.engines.protocols import Completion, Decoding, Generator, Request, ServedAdapter
 from tasks.engines.toolbox import Hardware
-from tests import needs
 from tests.engines.conftest import tiny
 
 DEMO = Path(__file__).resolve().parents[2] / "models" / "demo"
@@ -70,7 +69,6 @@ def generator() -> Iterator[Generator]:
     made.close()
 
 
-@needs.vllm
 class TestVllm:
     def test_behaviour_logprobs_are_the_learners(self, generator: Generator, policy: Policy, tmp_path: Path) -> None:
         policy.lora.export(tmp_path, DEMO, torch.float32)
@@ -183,7 +181,6 @@ def test_a_mixture_of_experts_trains_and_is_served(targets: str, tmp_path: Path)
     assert any(".experts.0." in name for name in b) == (targets == "experts")
 
 
-@needs.vllm
 @pytest.mark.usefixtures("no_gpu")
 def test_vllm_on_a_cpu_says_that_it_serves_no_adapter_of_a_mixture(tmp_path: Path) -> None:
     from tasks.engines.vllm import VllmGenerator

@@ -26,7 +26,6 @@ from tasks.engines.openai import OpenAIGenerator
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampler import _durable_batches
 from tasks.engines.toolbox import Hardware
-from tests import needs
 from tests.tiny_model import write_tiny_model
 
 Answer = Callable[[int, dict[str, Any]], tuple[int, dict[str, Any]] | None]
@@ -212,7 +211,6 @@ def kill(process: subprocess.Popen[bytes], how: int = signal.SIGKILL) -> None:
 
 
 @pytest.mark.slow
-@needs.vllm
 def test_a_real_server_gives_log_probs_of_the_policy_and_may_be_killed(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
