@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from flows.resolve import Study
 from storage.artifacts import Ref
-from tasks.bands import classify_bands
+from tasks.bands import classify_bands, keep_joint
 from tasks.benchmarks import ASKED, choose_benchmark
 from tasks.demo_pool import make_synthetic_pool
 from tasks.diversity import measure_diversity
@@ -168,9 +168,12 @@ def _screened(study: Study, at: Problems, start: Start) -> tuple[Ref, Ref]:
 
 
 def _training(study: Study, at: Problems, arm: str, seed: int) -> Ref:
-    """The arm's adapter, trained on its own variance band minus held-out."""
+    """The arm's adapter, trained on what `train_on` names, minus held-out."""
     p, start = study.profile, _start(study, arm)
-    bands = _screened(study, at, start)[1] if p.train_on == "variance" else None
+    bands = None if p.train_on == "all" else _screened(study, at, start)[1]
+    if bands is not None and p.train_on == "joint":
+        others = [_start(study, other) for other in dict.fromkeys(ARMS[a].trained_as for a in p.arms) if other != arm]
+        bands = keep_joint.titled(f"joint band of {arm}")(bands, tuple(_screened(study, at, o)[1] for o in others))
     return train_adapter.titled(f"train {arm} seed {seed}")(
         at.pool, at.splits, bands, start.policy, replace(p.training, seed=seed), p.rollouts, p.evaluation.sampling,
         p.evaluation.group_size, init=start.training,

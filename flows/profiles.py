@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from storage.errors import UserError
 from tasks.domain.grpo import LearnerConfig
 from tasks.domain.policies import Sampling
 from tasks.engines.toolbox import Hardware
@@ -94,7 +95,8 @@ class Benchmark:
 class Profile:
     """One complete study, by name.
 
-    train_on: `variance`, the arm's own variance band; or `all`, for a model too weak to have one.
+    train_on: `variance`, the arm's own variance band; `joint`, of that what every trained arm has in its own; or `all`,
+    for a model too weak to have one.
     asymptote: rollouts of each held-out problem, before training and after, by which pass@k is followed to its end
     (64, 128); what the ledger holds of them is reused. 0: not asked.
     """
@@ -117,6 +119,10 @@ class Profile:
     encoder: Encoder = field(default_factory=Encoder)
     passk: PassK = field(default_factory=PassK)
     hardware: Hardware = field(default_factory=Hardware)
+
+    def __post_init__(self) -> None:
+        if self.train_on not in ("variance", "joint", "all"):
+            raise UserError(f"train_on is '{self.train_on}'; it must be variance, joint or all")
 
 
 OLYMPIAD = ("hmmt_feb_2024", "hmmt_feb_2025", "aime24", "aime25", "olympiadbench", "amc")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
@@ -133,6 +134,29 @@ def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, Any]]:
 def classify_bands(rollouts: Ref) -> pa.Table:
     """The bands of one arm's screening. Schema: storage.schemas.BANDS."""
     return bands_of(store().read(rollouts, COLUMNS))
+
+
+@stage("joint_bands", version=1)
+def keep_joint(own: Ref, others: tuple[Ref, ...]) -> pa.Table:
+    """One arm's bands, without the problems of its variance band that another arm does not have in its own: what is
+    left there all of them can train on. Schema: storage.schemas.BANDS."""
+    return joint_of(store().read(own), [store().read(ref) for ref in others])
+
+
+def joint_of(own: pa.Table, others: Sequence[pa.Table]) -> pa.Table:
+    """Schema: BANDS.
+
+    >>> rows = {"source": ["s"] * 2, "arm": ["a"] * 2, "group_size": [8] * 2, "num_correct": [4] * 2}
+    >>> own = pa.table({"problem_id": ["p", "q"], **rows, "band": ["variance"] * 2}).cast(BANDS)
+    >>> other = pa.table({"problem_id": ["p", "q"], **rows, "band": ["variance", "all_one"]}).cast(BANDS)
+    >>> joint_of(own, [other])["problem_id"].to_pylist()
+    ['p']
+    """
+    live = [
+        set(query("select problem_id from t where band = 'variance'", t=t)["problem_id"].to_pylist()) for t in others
+    ]
+    rows = zip(own["problem_id"].to_pylist(), own["band"].to_pylist(), strict=True)
+    return own.filter(pa.array([band != "variance" or all(problem in one for one in live) for problem, band in rows]))
 
 
 @stage("band_crosstab", version=3)
