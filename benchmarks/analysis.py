@@ -23,10 +23,10 @@ import numpy as np
 import pyarrow as pa
 
 from storage.sql import query
-from tasks.analysis.groups import count_groups
-from tasks.bands import bands_of
-from tasks.passk import passk_of
-from tasks.tokens import tokens_of
+from tasks.measures.bands import bands_of
+from tasks.measures.groups import count_groups
+from tasks.measures.pass_at_k import passk_of
+from tasks.measures.tokens import tokens_of
 
 G, KS, DRAWS, PLAIN_DRAWS = 16, (1, 2, 4, 8, 16), 10_000, 20
 
@@ -43,13 +43,22 @@ def rollouts(rows: int, seed: int = 0) -> pa.Table:
         correct = rng.random((problems, G)) < p[:, None]
         tokens = np.minimum(rng.lognormal(length, 0.6, (problems, G)), 16_384).astype(np.int32)
         n = problems * G
-        parts.append(pa.table({
-            "problem_id": pa.array(np.repeat(name, G)), "source": pa.array(np.repeat(source, G)),
-            "arm": pa.array([arm] * n), "adapter": pa.nulls(n, pa.string()), "step": pa.array(np.zeros(n, np.int32)),
-            "seed": pa.array(np.zeros(n, np.int64)), "rollout": pa.array(np.tile(np.arange(G, dtype=np.int32), problems)),
-            "correct": pa.array(correct.reshape(-1)),
-            "finish": pa.array(np.where(tokens.reshape(-1) >= 16_384, "length", "stop")), "num_tokens": tokens.reshape(-1),
-        }))  # fmt: skip
+        parts.append(
+            pa.table(
+                {
+                    "problem_id": pa.array(np.repeat(name, G)),
+                    "source": pa.array(np.repeat(source, G)),
+                    "arm": pa.array([arm] * n),
+                    "adapter": pa.nulls(n, pa.string()),
+                    "step": pa.array(np.zeros(n, np.int32)),
+                    "seed": pa.array(np.zeros(n, np.int64)),
+                    "rollout": pa.array(np.tile(np.arange(G, dtype=np.int32), problems)),
+                    "correct": pa.array(correct.reshape(-1)),
+                    "finish": pa.array(np.where(tokens.reshape(-1) >= 16_384, "length", "stop")),
+                    "num_tokens": tokens.reshape(-1),
+                }
+            )
+        )
     return pa.concat_tables(parts)
 
 
@@ -128,7 +137,7 @@ def timed(step: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def distances(groups: int = 200, n: int = 128, size: int = 768) -> dict[str, float]:
-    from tasks.domain.estimators import mean_pairwise_distance
+    from tasks.domain.statistics.estimators import mean_pairwise_distance
 
     v = np.random.default_rng(0).normal(size=(groups, n, size)).astype(np.float32)
     v /= np.linalg.norm(v, axis=2, keepdims=True)
@@ -149,7 +158,7 @@ def encoding(folder: Path, number: int) -> dict[str, float]:
     """Beside a plain `encode` at batch 32, which pads each batch to its longest text."""
     import torch
 
-    from tasks.engines.encoders import SentenceEncoder
+    from tasks.engines.encoding.encoders import SentenceEncoder
 
     torch.set_num_threads(1)
     texts = traces(number)
@@ -157,9 +166,14 @@ def encoding(folder: Path, number: int) -> dict[str, float]:
     encoder.encode(texts[:4])
     ours, (vectors, coverage) = timed(lambda: encoder.encode(texts))
     simple, expected = timed(lambda: encoder.model.encode(texts, batch_size=32, normalize_embeddings=True))
-    return {"traces": number, "seen_whole": float((coverage == 1).mean()), "ours_per_cpu_s": number / ours,
-            "plain_per_cpu_s": number / simple, "times": simple / ours,
-            "largest_difference": float(np.abs(vectors - expected).max())}  # fmt: skip
+    return {
+        "traces": number,
+        "seen_whole": float((coverage == 1).mean()),
+        "ours_per_cpu_s": number / ours,
+        "plain_per_cpu_s": number / simple,
+        "times": simple / ours,
+        "largest_difference": float(np.abs(vectors - expected).max()),
+    }
 
 
 def main() -> None:
@@ -177,10 +191,18 @@ def main() -> None:
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     simple = plain(table)
     result: dict[str, Any] = {
-        "rows": table.num_rows, "draws": DRAWS, "cpu_seconds": ours, "cpu_s": sum(ours.values()), "wall_s": wall,
-        "peak_gib": memory, "plain_cpu_seconds": simple, "plain_draws": PLAIN_DRAWS, "plain_cpu_s": sum(simple.values()),
-        "times": sum(simple.values()) / sum(ours.values()), "distances": distances(),
-    }  # fmt: skip
+        "rows": table.num_rows,
+        "draws": DRAWS,
+        "cpu_seconds": ours,
+        "cpu_s": sum(ours.values()),
+        "wall_s": wall,
+        "peak_gib": memory,
+        "plain_cpu_seconds": simple,
+        "plain_draws": PLAIN_DRAWS,
+        "plain_cpu_s": sum(simple.values()),
+        "times": sum(simple.values()) / sum(ours.values()),
+        "distances": distances(),
+    }
     if args.encoder:
         result["encoder"] = encoding(args.encoder, args.traces)
     print(json.dumps(result, indent=None if args.json else 1))

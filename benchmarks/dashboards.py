@@ -22,10 +22,10 @@ import numpy as np
 import psutil
 import pyarrow as pa
 
-from storage.artifacts import Ref
-from storage.fingerprint import fingerprint
-from storage.provenance import provenance
-from storage.store import Payload, Store
+from storage.artifacts.fingerprint import fingerprint
+from storage.artifacts.provenance import provenance
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Payload, Store
 from tests.chromium import headless
 from tests.dashboards.synthetic import made_up_study, put
 from tests.dashboards.visits import serving

@@ -10,12 +10,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from flows.request import Request
-from flows.run import execute
-from storage.artifacts import Ref
-from storage.catalog import lineage
+from flows.running.plan import execute
+from flows.study.request import Request
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Store
+from storage.reading.catalog import lineage
 from storage.sql import query
-from storage.store import Store
 
 SEEDS = (0, 1, 2)
 
@@ -36,8 +36,9 @@ def page(store: Store, report: Ref) -> str:
     curves = store.read(next(ref for _, ref, _ in lineage(store, report) if ref.kind == "curves"))
     gains = query(
         "select arm, 100 * estimate as gain, 100 * low as low, 100 * high as high, n, seeds, method from curves"
-        " where question = 'gain' and source = 'all' order by arm", curves=curves,
-    ).to_pylist()  # fmt: skip
+        " where question = 'gain' and source = 'all' order by arm",
+        curves=curves,
+    ).to_pylist()
     lines = [
         "# The demo over three seeds",
         "",

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from tasks.domain.arms import ARMS
-from tasks.engines.graders import GradeItem, Graders
+from tasks.engines.grading.graders import GradeItem, Graders
 
 GOLDS = [
     r"\frac{1}{2}",
@@ -85,8 +85,13 @@ def main() -> None:
     items = rollouts(golds)
     mine, started = ours(items)
     loop = plain_loop(items)
-    told = {"rollouts": len(items), "loop_per_s": round(len(items) / loop), "ours_per_s": round(len(items) / mine),
-            "times": round(loop / mine, 1), "start_s": round(started, 2)}  # fmt: skip
+    told = {
+        "rollouts": len(items),
+        "loop_per_s": round(len(items) / loop),
+        "ours_per_s": round(len(items) / mine),
+        "times": round(loop / mine, 1),
+        "start_s": round(started, 2),
+    }
     print(json.dumps(told))
 
 

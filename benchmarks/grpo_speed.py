@@ -18,15 +18,15 @@ from typing import Any
 
 import torch
 
-from tasks.domain.grpo import LearnerConfig, PromptProblem, StepPlan, TrainRollout
-from tasks.domain.packing import plan_packs
+from tasks.domain.grpo.packing import plan_packs
+from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout
 from tasks.domain.scaffolds import SCAFFOLDS
-from tasks.engines.fit import lora_parameters, read_config
-from tasks.engines.graders import GradeItem, Graders
-from tasks.engines.learner import Execution, StepMetrics, train
+from tasks.engines.grading.graders import GradeItem, Graders
+from tasks.engines.learning.learner import Execution, StepMetrics, train
+from tasks.engines.learning.memory_plan import lora_parameters, read_config
+from tasks.engines.learning.update import live_groups
 from tasks.engines.protocols import Decoding, Generator, Request
 from tasks.engines.toolbox import Hardware
-from tasks.engines.update import live_groups
 
 #: Measured on one H200: a large device-to-device copy, a large bf16 matrix product on random data.
 BYTES_PER_SECOND, FLOPS_PER_SECOND = 4.3e12, 790e12
@@ -35,16 +35,25 @@ BYTES_PER_SECOND, FLOPS_PER_SECOND = 4.3e12, 790e12
 def main() -> None:
     args = arguments()
     config = LearnerConfig(
-        steps=args.steps, groups_per_step=args.groups, group_size=args.group_size, learning_rate=2e-5,
-        lora_rank=args.rank, lora_alpha=args.rank, eval_every=10**6, prompt_order="proportional",
-    )  # fmt: skip
+        steps=args.steps,
+        groups_per_step=args.groups,
+        group_size=args.group_size,
+        learning_rate=2e-5,
+        lora_rank=args.rank,
+        lora_alpha=args.rank,
+        eval_every=10**6,
+        prompt_order="proportional",
+    )
     problems = read_problems(args.problems)
     hardware = Hardware(
-        max_model_len=args.max_model_len or args.max_tokens + 1024, wave=None,
+        max_model_len=args.max_model_len or args.max_tokens + 1024,
+        batch_size=None,
         max_num_seqs=args.max_num_seqs or args.groups * args.group_size,
-        memory_fraction=args.memory_fraction, dtype="bfloat16", worker_process=args.worker_process,
-    )  # fmt: skip
-    from tasks.engines.vllm import VllmGenerator
+        memory_fraction=args.memory_fraction,
+        dtype="bfloat16",
+        worker_process=args.worker_process,
+    )
+    from tasks.engines.sampling.vllm import VllmGenerator
 
     generator = VllmGenerator(args.model, hardware, args.rank)
     held = torch.cuda.memory_allocated() if torch.cuda.is_available() else 0
@@ -56,9 +65,14 @@ def main() -> None:
         run = Run(args, config, execution, problems, generator, graders, held)
         try:
             train(
-                base=args.model, problems=[PromptProblem(p, "bench") for p in problems], config=config,
-                execution=execution, workdir=workdir, sample=run.sample, on_step=run.on_step,
-            )  # fmt: skip
+                base=args.model,
+                problems=[PromptProblem(p, "bench") for p in problems],
+                config=config,
+                execution=execution,
+                workdir=workdir,
+                sample=run.sample,
+                on_step=run.on_step,
+            )
         finally:
             shutil.rmtree(workdir, ignore_errors=True)
             generator.close()
@@ -71,9 +85,15 @@ class Run:
     """Samples for the learner and keeps what each step took."""
 
     def __init__(
-        self, args: argparse.Namespace, config: LearnerConfig, execution: Execution, problems: dict[str, dict[str, str]],
-        generator: Generator, graders: Graders, held: int,
-    ) -> None:  # fmt: skip
+        self,
+        args: argparse.Namespace,
+        config: LearnerConfig,
+        execution: Execution,
+        problems: dict[str, dict[str, str]],
+        generator: Generator,
+        graders: Graders,
+        held: int,
+    ) -> None:
         self.args, self.config, self.execution = args, config, execution
         self.problems, self.generator, self.graders, self.held = problems, generator, graders, held
         self.scaffold = SCAFFOLDS[args.scaffold]
@@ -89,9 +109,10 @@ class Run:
         requests, owners = [], []
         for problem_id in plan.problem_ids:
             prompt = self.generator.encode(
-                self.scaffold.prompt(self.problems[problem_id]["problem"]), chat=self.scaffold.chat,
+                self.scaffold.prompt(self.problems[problem_id]["problem"]),
+                chat=self.scaffold.chat,
                 enable_thinking=self.scaffold.enable_thinking,
-            )  # fmt: skip
+            )
             for rollout in range(plan.group_size):
                 requests.append(Request(len(requests), prompt, plan.step * 10_000 + len(requests), decoding))
                 owners.append((problem_id, rollout))
@@ -101,11 +122,18 @@ class Run:
         verdicts = self.graders.grade(items)
         rollouts = [
             TrainRollout(
-                owners[c.key][0], "bench", owners[c.key][1], requests[c.key].prompt_ids, c.token_ids, c.logprobs_T,
-                v.correct, self.scaffold.parse(c.text).tag_valid, c.finish == "length",
+                owners[c.key][0],
+                "bench",
+                owners[c.key][1],
+                requests[c.key].prompt_ids,
+                c.token_ids,
+                c.logprobs_T,
+                v.correct,
+                self.scaffold.parse(c.text).tag_valid,
+                c.finish == "length",
             )
             for c, v in zip(done, verdicts, strict=True)
-        ]  # fmt: skip
+        ]
         self.now = {"generate": sampled - began, "grade": time.perf_counter() - sampled}
         self.now |= floors(rollouts, self.config, self.args, self.execution.token_budget)
         if torch.cuda.is_available():
@@ -117,12 +145,23 @@ class Run:
         phases = {k: v for k, v in metrics.seconds.items() if k != "sample"}
         named = self.now["generate"] + self.now["grade"] + sum(phases.values())
         self.steps.append(
-            {"step": metrics.row["step"], "wall": wall, **self.now, **phases, "other": wall - named,
-             "tokens": metrics.row["num_tokens"], "trained_tokens": metrics.row["trained_tokens"],
-             "live": metrics.row["live_groups"], "correct": metrics.row["correct_mean"],
-             "kl": metrics.row["kl_behaviour"], "ratio_max": metrics.row["ratio_max"],
-             "trainer_gib": (torch.cuda.max_memory_allocated() - self.held) / 2**30 if torch.cuda.is_available() else None}
-        )  # fmt: skip
+            {
+                "step": metrics.row["step"],
+                "wall": wall,
+                **self.now,
+                **phases,
+                "other": wall - named,
+                "tokens": metrics.row["num_tokens"],
+                "trained_tokens": metrics.row["trained_tokens"],
+                "live": metrics.row["live_groups"],
+                "correct": metrics.row["correct_mean"],
+                "kl": metrics.row["kl_behaviour"],
+                "ratio_max": metrics.row["ratio_max"],
+                "trainer_gib": (torch.cuda.max_memory_allocated() - self.held) / 2**30
+                if torch.cuda.is_available()
+                else None,
+            }
+        )
         print(" ".join(f"{k}={v:.4g}" for k, v in self.steps[-1].items() if v is not None), flush=True)
 
     def print_summary(self) -> None:
@@ -163,8 +202,12 @@ def floors(
     cache = layers * 2 * kv_heads * head * 2
     read = sum(len(r.token_ids) * (len(r.prompt_ids) + len(r.token_ids) / 2) for r in rollouts) * cache
     read += max(len(r.token_ids) for r in rollouts) * (block + embedding) * 2.0
-    return {"rows": float(rows), "train_flops": flops, "floor_train": flops / FLOPS_PER_SECOND,
-            "floor_decode": read / BYTES_PER_SECOND}  # fmt: skip
+    return {
+        "rows": float(rows),
+        "train_flops": flops,
+        "floor_train": flops / FLOPS_PER_SECOND,
+        "floor_decode": read / BYTES_PER_SECOND,
+    }
 
 
 def read_problems(path: Path) -> dict[str, dict[str, str]]:

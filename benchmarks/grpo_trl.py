@@ -23,10 +23,10 @@ from peft import LoraConfig
 from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer  # pyright: ignore[reportMissingImports]
 
-from tasks.domain.grpo import ALL_LINEAR
-from tasks.domain.rewards import reward
+from tasks.domain.grpo.rewards import reward
+from tasks.domain.grpo.types import ALL_LINEAR
 from tasks.domain.scaffolds import PANEL
-from tasks.engines.graders import GradeItem, Graders
+from tasks.engines.grading.graders import GradeItem, Graders
 
 
 class StepTimes(TrainerCallback):
@@ -50,18 +50,39 @@ class StepTimes(TrainerCallback):
 def settings(args: argparse.Namespace, folder: str) -> GRPOConfig:
     rollouts = args.groups * args.group_size
     wanted: dict[str, Any] = {
-        "output_dir": folder, "max_steps": args.steps, "per_device_train_batch_size": args.micro_batch,
-        "gradient_accumulation_steps": rollouts // args.micro_batch, "num_generations": args.group_size,
-        "max_prompt_length": 1024, "max_completion_length": args.max_tokens, "temperature": 1.0, "beta": 0.0,
-        "learning_rate": 2e-5, "lr_scheduler_type": "constant", "adam_beta2": 0.95, "max_grad_norm": 1e9,
-        "scale_rewards": "none", "loss_type": "dr_grpo", "num_iterations": 1, "bf16": True, "use_vllm": True,
-        "vllm_mode": "colocate", "vllm_gpu_memory_utilization": args.memory_fraction,
-        "vllm_max_model_length": args.max_tokens + 1024, "vllm_importance_sampling_correction": False,
+        "output_dir": folder,
+        "max_steps": args.steps,
+        "per_device_train_batch_size": args.micro_batch,
+        "gradient_accumulation_steps": rollouts // args.micro_batch,
+        "num_generations": args.group_size,
+        "max_prompt_length": 1024,
+        "max_completion_length": args.max_tokens,
+        "temperature": 1.0,
+        "beta": 0.0,
+        "learning_rate": 2e-5,
+        "lr_scheduler_type": "constant",
+        "adam_beta2": 0.95,
+        "max_grad_norm": 1e9,
+        "scale_rewards": "none",
+        "loss_type": "dr_grpo",
+        "num_iterations": 1,
+        "bf16": True,
+        "use_vllm": True,
+        "vllm_mode": "colocate",
+        "vllm_gpu_memory_utilization": args.memory_fraction,
+        "vllm_max_model_length": args.max_tokens + 1024,
+        "vllm_importance_sampling_correction": False,
         "generation_kwargs": {"stop": list(PANEL.stop), "include_stop_str_in_output": True},
-        "gradient_checkpointing": args.gradient_checkpointing, "use_liger_kernel": args.liger,
-        "use_liger_loss": args.liger, "logging_steps": 1, "save_strategy": "no", "report_to": "none", "seed": 0,
-        "disable_tqdm": True, "model_init_kwargs": {"dtype": "bfloat16", "attn_implementation": "sdpa"},
-    }  # fmt: skip
+        "gradient_checkpointing": args.gradient_checkpointing,
+        "use_liger_kernel": args.liger,
+        "use_liger_loss": args.liger,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": "none",
+        "seed": 0,
+        "disable_tqdm": True,
+        "model_init_kwargs": {"dtype": "bfloat16", "attn_implementation": "sdpa"},
+    }
     known = {f.name for f in fields(GRPOConfig)}
     if unknown := sorted(set(wanted) - known):
         print(f"this TRL does not know: {', '.join(unknown)}")
@@ -85,11 +106,15 @@ def main() -> None:
             ]
 
         trainer = GRPOTrainer(
-            model=str(args.model), reward_funcs=rewards, args=settings(args, folder), train_dataset=dataset,
-            peft_config=LoraConfig(r=args.rank, lora_alpha=args.rank, target_modules=list(ALL_LINEAR),
-                                   task_type="CAUSAL_LM"),
+            model=str(args.model),
+            reward_funcs=rewards,
+            args=settings(args, folder),
+            train_dataset=dataset,
+            peft_config=LoraConfig(
+                r=args.rank, lora_alpha=args.rank, target_modules=list(ALL_LINEAR), task_type="CAUSAL_LM"
+            ),
             callbacks=[times],
-        )  # fmt: skip
+        )
         trainer.train()
         history = trainer.state.log_history
     kept = times.seconds[args.warmup :]

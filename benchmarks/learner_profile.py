@@ -16,9 +16,9 @@ from statistics import median
 import numpy as np
 import torch
 
-from tasks.domain.grpo import LearnerConfig, TrainRollout
-from tasks.engines.policy import Execution, Policy
-from tasks.engines.update import Clock, Updater
+from tasks.domain.grpo.types import LearnerConfig, TrainRollout
+from tasks.engines.learning.policy import Execution, Policy
+from tasks.engines.learning.update import Clock, Updater
 
 CONFIG = LearnerConfig(steps=1, groups_per_step=8, group_size=16, learning_rate=2e-5, lora_rank=32, lora_alpha=32)
 
@@ -32,8 +32,11 @@ def random_step(vocabulary: int, mean: float, prompt: int, longest: int) -> dict
         for g in range(CONFIG.group_size):
             length = int(np.clip(rng.lognormal(np.log(mean) - 0.125, 0.5), 8, longest))
             tokens = rng.integers(0, vocabulary, length).tolist()
-            group.append(TrainRollout(f"p{p}", "s", g, prompt_ids, tokens, np.full(length, -12, np.float32), g % 2 == 0,
-                                      True, False))  # fmt: skip
+            group.append(
+                TrainRollout(
+                    f"p{p}", "s", g, prompt_ids, tokens, np.full(length, -12, np.float32), g % 2 == 0, True, False
+                )
+            )
         groups[f"p{p}"] = group
     return groups
 
@@ -43,9 +46,16 @@ def random_model(folder: Path, layers: int) -> Path:
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     config = Qwen2Config(
-        vocab_size=151_936, hidden_size=1536, intermediate_size=8960, num_hidden_layers=layers, num_attention_heads=12,
-        num_key_value_heads=2, tie_word_embeddings=True, max_position_embeddings=32_768, dtype="bfloat16",
-    )  # fmt: skip
+        vocab_size=151_936,
+        hidden_size=1536,
+        intermediate_size=8960,
+        num_hidden_layers=layers,
+        num_attention_heads=12,
+        num_key_value_heads=2,
+        tie_word_embeddings=True,
+        max_position_embeddings=32_768,
+        dtype="bfloat16",
+    )
     with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
         Qwen2ForCausalLM._from_config(config, dtype=torch.bfloat16).save_pretrained(folder)
     return folder

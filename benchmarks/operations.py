@@ -19,18 +19,18 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from flows.profiles import PAPER
-from flows.resolve import Study
-from flows.run import execute, plan
-from storage.artifacts import Ref
-from storage.catalog import artifacts
+from flows.running.plan import execute, plan
+from flows.study.profiles import PAPER
+from flows.study.resolve import Study
+from storage.artifacts.manifest import Provenance, Recipe
+from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import LEDGER
+from storage.artifacts.store import Payload, Store
 from storage.ledger import Account, Ledger
-from storage.manifest import Provenance, Recipe
-from storage.schemas import LEDGER
-from storage.store import Payload, Store
-from tasks.domain.grading import GRADER_VERSION
+from storage.reading.catalog import artifacts
+from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.domain.policies import BaseModel
-from tasks.domain.sources import SourceSpec
+from tasks.domain.problems.sources import SourceSpec
 
 PROVENANCE = Provenance(
     created="2026-01-01T00:00:00+00:00", seconds=1, code="bench", python="3.11", packages={}, hardware="cpu", command=""
@@ -82,7 +82,7 @@ def reused_dag(root: Path, server: bool) -> Iterator[Figure]:
     plain = timed(lambda: execute(study, Store(root), hardware, lambda _: None))
     yield Figure("the same carried out plainly", plain, "s", 1)
     if server:
-        from flows.orchestration import orchestrated
+        from flows.running.prefect_tasks import orchestrated
         from tests.servers import postgres, prefect_server
 
         with postgres() as database, prefect_server(root / ".server", database) as up:
@@ -161,8 +161,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         at = Path(folder)
         for figures in (
-            reused_dag(at / "dag", "--no-server" not in sys.argv), catalog(at / "catalog"), ledger(at / "ledger"),
-        ):  # fmt: skip
+            reused_dag(at / "dag", "--no-server" not in sys.argv),
+            catalog(at / "catalog"),
+            ledger(at / "ledger"),
+        ):
             for figure in figures:
                 print(figure.line(), flush=True)
                 missed += not figure.met

@@ -28,8 +28,7 @@ def main() -> None:
     print(
         f"{len(steps)} steps; a group is ready after {np.mean([(r / r.max()).mean() for r, _ in steps]):.2f} of the step's"
     )
-    print("decoding in the mean, the second last after"
-          f" {np.mean([np.sort(r)[-2] / r.max() for r, _ in steps]):.2f}")  # fmt: skip
+    print(f"decoding in the mean, the second last after {np.mean([np.sort(r)[-2] / r.max() for r, _ in steps]):.2f}")
     for share in args.train_share:
         saved = [saving(ready, tokens, share) for ready, tokens in steps]
         print(f"training {share:.0%} of a step: at most {np.mean(saved):.1%} of the step saved")

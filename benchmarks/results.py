@@ -18,16 +18,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storage.artifacts import Ref
-from storage.catalog import lineage
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Store
 from storage.errors import UserError
+from storage.reading.catalog import lineage
+from storage.reading.views import helper_tables, inputs_of, views
 from storage.sql import query
-from storage.store import Store
-from storage.views import helper_tables, inputs_of, views
-from tasks.domain.figures import SECTIONS
-from tasks.domain.findings import answer, caveats
-from tasks.domain.tables import shown
-from tasks.report import TEMPLATES
+from tasks.report.figures import SECTIONS
+from tasks.report.findings import answer, caveats
+from tasks.report.render import TEMPLATES
+from tasks.report.tables import shown
 
 MAX_ROWS, MAX_TEXT = 24, 1200
 
@@ -71,9 +71,17 @@ def collect(store: Store, folder: Path, wish: str | None) -> None:
         said, warned = answer(asked.ask), caveats(asked.ask)
     pq.write_table(_examples(store, inputs), folder / "examples.parquet", compression="zstd")
     pq.write_table(_goes(store, str(report)), folder / "goes.parquet", compression="zstd")
-    about = {"profile": recipe.arguments["profile"], "model": recipe.arguments["model"], "arms": arms,
-             "purpose": recipe.arguments["purpose"], "question": recipe.arguments["question"], "report": str(report),
-             "answer": said, "caveats": warned, "made": _made(store, report)}  # fmt: skip
+    about = {
+        "profile": recipe.arguments["profile"],
+        "model": recipe.arguments["model"],
+        "arms": arms,
+        "purpose": recipe.arguments["purpose"],
+        "question": recipe.arguments["question"],
+        "report": str(report),
+        "answer": said,
+        "caveats": warned,
+        "made": _made(store, report),
+    }
     (folder / "about.json").write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n")
     print(f"{folder}: {sum(f.stat().st_size for f in folder.iterdir()):,} bytes from {report}")
 
@@ -81,9 +89,13 @@ def collect(store: Store, folder: Path, wish: str | None) -> None:
 def _examples(store: Store, inputs: dict[str, list[str]]) -> pa.Table:
     """For each arm after training, one correct and one wrong rollout, the first by problem."""
     finals = pa.concat_tables(
-        [store.read(Ref.parse(ref)).select(["arm", "step", "problem_id", "completion", "verdict", "correct", "rollout"])
-         for ref in inputs["final"]]
-    )  # fmt: skip
+        [
+            store.read(Ref.parse(ref)).select(
+                ["arm", "step", "problem_id", "completion", "verdict", "correct", "rollout"]
+            )
+            for ref in inputs["final"]
+        ]
+    )
     problems = store.read(Ref.parse(inputs["pool"][0]), ["problem_id", "problem", "gold"])
     return query(
         f"""
@@ -93,8 +105,9 @@ def _examples(store: Store, inputs: dict[str, list[str]]) -> pa.Table:
             and row_number() over (partition by arm, step, correct order by problem_id, rollout) = 1
         order by arm, correct desc
         """,
-        finals=finals, problems=problems,
-    )  # fmt: skip
+        finals=finals,
+        problems=problems,
+    )
 
 
 def _goes(store: Store, report: str) -> pa.Table:
@@ -102,8 +115,16 @@ def _goes(store: Store, report: str) -> pa.Table:
     runs = [json.loads(path.read_text()) for path in (store.root / "runs").glob("*.json")]
     last = next((r for r in runs if r["report"] == report), None)
     goes = [r for r in runs if last and r["profile"] == last["profile"] and r["started"] <= last["started"]]
-    schema = pa.schema([("state", pa.string()), ("why", pa.string()), ("started", pa.string()),
-                        ("stages_done", pa.int64()), ("stages", pa.int64()), ("attempts", pa.int64())])  # fmt: skip
+    schema = pa.schema(
+        [
+            ("state", pa.string()),
+            ("why", pa.string()),
+            ("started", pa.string()),
+            ("stages_done", pa.int64()),
+            ("stages", pa.int64()),
+            ("attempts", pa.int64()),
+        ]
+    )
     rows = [{name: r.get(name) for name in schema.names} for r in sorted(goes, key=lambda r: r["started"])]
     return pa.Table.from_pylist([r | {"why": r["why"].splitlines()[0] if r["why"] else ""} for r in rows], schema)
 
@@ -114,13 +135,19 @@ def _made(store: Store, report: Ref) -> dict[str, Any]:
     notes = [p.notes for p in behind]
     tokens = sum(int(n.get("sampled_tokens", 0)) for n in notes)
     return {
-        "from": min(p.created for p in behind), "to": max(p.created for p in behind),
-        "hours": round(sum(p.seconds for p in behind) / 3600, 2), "sampled_tokens": tokens,
-        "hardware": sorted({p.hardware for p in behind}), "code": sorted({p.code for p in behind}),
+        "from": min(p.created for p in behind),
+        "to": max(p.created for p in behind),
+        "hours": round(sum(p.seconds for p in behind) / 3600, 2),
+        "sampled_tokens": tokens,
+        "hardware": sorted({p.hardware for p in behind}),
+        "code": sorted({p.code for p in behind}),
         "engines": sorted({n["engine"] for n in notes if "engine" in n}),
-        "packages": {name: sorted({p.packages[name] for p in behind if name in p.packages}) for p in behind
-                     for name in p.packages},
-    }  # fmt: skip
+        "packages": {
+            name: sorted({p.packages[name] for p in behind if name in p.packages})
+            for p in behind
+            for name in p.packages
+        },
+    }
 
 
 def page(folder: Path) -> Path:
@@ -130,15 +157,24 @@ def page(folder: Path) -> Path:
     about = json.loads((folder / "about.json").read_text())
     made = about["made"]
     goes = pq.read_table(folder / "goes.parquet").to_pylist()
-    lines = [f"# Results of the study {about['profile']} on the model {about['model']}", "", about["question"], "",
-             f"_{about['purpose']}_. Made by `python -m benchmarks.results page` from the files beside this page.", "",
-             *(f"{said}\n" for said in about["answer"]), *(f"> {warned}\n" for warned in about["caveats"]),
-             "## How it was made", "",
-             f"{made['hours']:g} hours of stages between {made['from'][:16]} and {made['to'][:16]} UTC on"
-             f" {', '.join(made['hardware'])}; {made['sampled_tokens']:,} tokens sampled by {', '.join(made['engines'])};"
-             f" code {', '.join(made['code'])}. {_interrupted(goes)}", "",
-             *_table(pa.Table.from_pylist(goes)),
-             "Versions: " + ", ".join(f"{n} {' and '.join(v)}" for n, v in sorted(made["packages"].items())) + "."]  # fmt: skip
+    lines = [
+        f"# Results of the study {about['profile']} on the model {about['model']}",
+        "",
+        about["question"],
+        "",
+        f"_{about['purpose']}_. Made by `python -m benchmarks.results page` from the files beside this page.",
+        "",
+        *(f"{said}\n" for said in about["answer"]),
+        *(f"> {warned}\n" for warned in about["caveats"]),
+        "## How it was made",
+        "",
+        f"{made['hours']:g} hours of stages between {made['from'][:16]} and {made['to'][:16]} UTC on"
+        f" {', '.join(made['hardware'])}; {made['sampled_tokens']:,} tokens sampled by {', '.join(made['engines'])};"
+        f" code {', '.join(made['code'])}. {_interrupted(goes)}",
+        "",
+        *_table(pa.Table.from_pylist(goes)),
+        "Versions: " + ", ".join(f"{n} {' and '.join(v)}" for n, v in sorted(made["packages"].items())) + ".",
+    ]
     styles = {arm: place for place, arm in enumerate(about["arms"])}
     for section in SECTIONS:
         figures = [f for f in section.figures if (folder / f"{f.name}.parquet").exists()]
@@ -156,8 +192,14 @@ def page(folder: Path) -> Path:
                 lines += [f"{MAX_ROWS} of {table.num_rows} rows; all are in `{folder.name}/{figure.name}.parquet`."]
     lines += ["", "## Two rollouts of each arm after training", ""]
     for row in pq.read_table(folder / "examples.parquet").to_pylist():
-        lines += [f"**{row['arm']}**, step {row['step']}: {row['problem']} (gold {row['gold']}) – {row['verdict']}", "",
-                  "```text", row["completion"].replace("```", "'''"), "```", ""]  # fmt: skip
+        lines += [
+            f"**{row['arm']}**, step {row['step']}: {row['problem']} (gold {row['gold']}) – {row['verdict']}",
+            "",
+            "```text",
+            row["completion"].replace("```", "'''"),
+            "```",
+            "",
+        ]
     out = folder.parent / f"{folder.name}.md"
     out.write_text("\n".join(lines).rstrip() + "\n")
     return out

@@ -6,7 +6,7 @@
 Both use one vLLM, loaded once, with the same sampling parameters and seeds, so they write the same number of tokens. The
 stage renders and encodes prompts, samples in durable portions, grades, writes ledger and artifact; the bare call gets token
 ids and returns objects. They take turns, each repeat with seeds of its own; the ratio is of the medians. `streaming`
-makes results durable as they finish, as GPU profiles do; `waves` is how CPU profiles sample. Beside wall-clock time the
+makes results durable as they finish, as GPU profiles do; `batches` is how CPU profiles sample. Beside wall-clock time the
 CPU time of this process is compared, which other work on the machine moves less; the graders' own is printed.
 """
 
@@ -24,17 +24,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flows.resolve import model_digest
-from storage.store import Store
-from tasks.demo_pool import make_synthetic_pool
+from flows.study.resolve import model_digest
+from storage.artifacts.store import Store
 from tasks.domain.policies import BaseModel, Policy, Sampling
-from tasks.domain.sources import source_spec
+from tasks.domain.problems.sources import source_spec
 from tasks.engines.toolbox import Hardware, Toolbox
 from tasks.pool import PoolPolicy, build_pool
-from tasks.rollouts import wanted
+from tasks.rollouts import requests_for
 from tasks.sampling import sample_rollouts
 from tasks.splits import split_pool
 from tasks.stage import Ref, Session, session
+from tasks.synthetic_pool import make_synthetic_pool
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--max-model-len", type=int, default=512)
     parser.add_argument("--max-num-seqs", type=int, default=128)
     parser.add_argument("--kv-cache-mb", type=int, default=256)
-    parser.add_argument("--wave", type=int, default=256)
+    parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--lora-rank", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--dtype", default="float32")
@@ -56,9 +56,14 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true", help="print where the stage's own time goes")
     args = parser.parse_args()
     hardware = Hardware(
-        engine="vllm", max_model_len=args.max_model_len, max_num_seqs=args.max_num_seqs, wave=args.wave,
-        threads=args.threads, dtype=args.dtype, kv_cache_mb=args.kv_cache_mb,
-    )  # fmt: skip
+        engine="vllm",
+        max_model_len=args.max_model_len,
+        max_num_seqs=args.max_num_seqs,
+        batch_size=args.batch_size,
+        threads=args.threads,
+        dtype=args.dtype,
+        kv_cache_mb=args.kv_cache_mb,
+    )
     digest = model_digest(args.model)
     tools = Toolbox(hardware, {digest: args.model})
     policy = Policy(arm=args.arm, model=BaseModel(name=args.model.name, sha256=digest))
@@ -85,7 +90,7 @@ def measure(args: argparse.Namespace, tools: Toolbox, store: Store, pool: Ref, s
     base = Sampling(max_tokens=args.max_tokens, seed=0)
     tools.graders()
     bare_tokens(tools, store, pool, policy, replace(base, seed=10**6), args)  # both warm
-    rates: dict[str, list[float]] = {"bare": [], "waves": [], "streaming": []}
+    rates: dict[str, list[float]] = {"bare": [], "batches": [], "streaming": []}
     per_cpu: dict[str, list[float]] = {how: [] for how in rates}
     profiler = cProfile.Profile() if args.profile else None
     for repeat in range(args.repeats):
@@ -95,7 +100,7 @@ def measure(args: argparse.Namespace, tools: Toolbox, store: Store, pool: Ref, s
             if how == "bare":
                 wrote = bare_tokens(tools, store, pool, policy, draw, args)
             else:
-                tools.hardware = replace(tools.hardware, wave=args.wave if how == "waves" else None)
+                tools.hardware = replace(tools.hardware, batch_size=args.batch_size if how == "batches" else None)
                 if profiler and how == "streaming":
                     profiler.enable()
                 made = sample_rollouts(pool, splits, policy, draw, args.group_size, lora_rank=args.lora_rank)
@@ -106,16 +111,21 @@ def measure(args: argparse.Namespace, tools: Toolbox, store: Store, pool: Ref, s
             own, others = time.process_time() - cpu, _children() - graders
             rates[how].append(wrote / seconds)
             per_cpu[how].append(wrote / own)
-            print(f"{repeat} {how:10} {wrote:8,} tokens {seconds:7.2f} s {wrote / seconds:9,.0f} tok/s, CPU {own:6.2f} s and"
-                  f" graders {others:5.2f} s, load {load:.1f}", flush=True)  # fmt: skip
+            print(
+                f"{repeat} {how:10} {wrote:8,} tokens {seconds:7.2f} s {wrote / seconds:9,.0f} tok/s, CPU {own:6.2f} s and"
+                f" graders {others:5.2f} s, load {load:.1f}",
+                flush=True,
+            )
     bare, bare_cpu = statistics.median(rates["bare"]), statistics.median(per_cpu["bare"])
     print(
         f"\n{platform.machine()}, {os.cpu_count()} CPUs; {args.model.name}, {args.problems} problems × {args.group_size}"
     )
-    for how in ("waves", "streaming"):
+    for how in ("batches", "streaming"):
         rate, cpu = statistics.median(rates[how]), statistics.median(per_cpu[how])
-        print(f"stage, {how}: {rate:,.0f} tok/s, bare LLM.generate: {bare:,.0f} tok/s, ratio {rate / bare:.3f};"
-              f" a CPU second: {cpu:,.0f} and {bare_cpu:,.0f}, ratio {cpu / bare_cpu:.3f}")  # fmt: skip
+        print(
+            f"stage, {how}: {rate:,.0f} tok/s, bare LLM.generate: {bare:,.0f} tok/s, ratio {rate / bare:.3f};"
+            f" a CPU second: {cpu:,.0f} and {bare_cpu:,.0f}, ratio {cpu / bare_cpu:.3f}"
+        )
     if profiler:
         pstats.Stats(profiler).sort_stats("cumulative").print_stats(28)
 
@@ -132,12 +142,12 @@ def bare_tokens(
 ) -> int:
     """Tokens that `LLM.generate` writes for the prompts of the stage, each with its seed."""
     from tasks.engines.protocols import Decoding
-    from tasks.engines.vllm import _sampling_params
+    from tasks.engines.sampling.vllm import _sampling_params
 
     generator: Any = tools.generator(policy.model.sha256, args.lora_rank)
     scaffold = policy.spec.scaffold
     prompts, params, encoded = [], [], {}
-    for want in wanted(store.read(pool), policy, draw, range(args.group_size)):
+    for want in requests_for(store.read(pool), policy, draw, range(args.group_size)):
         if want.problem_id not in encoded:
             prompt = scaffold.prompt(want.problem)
             encoded[want.problem_id] = generator.encode(

@@ -14,14 +14,18 @@ from cli import options
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--root", type=click.Path(path_type=Path), envvar="VARBAND_ROOT",
-              help="Keep the artifacts in this store; without it they are dropped at the end.")  # fmt: skip
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path),
+    envvar="VARBAND_ROOT",
+    help="Keep the artifacts in this store; without it they are dropped at the end.",
+)
 @options.as_json
 def replay(folder: Path, root: Path | None, as_json: bool) -> None:
     """Recompute the published study from its files in FOLDER (it holds data/ and reports/)."""
-    from flows.replay import replay as run
-    from flows.replay_summary import summary
-    from storage.store import Store
+    from flows.published.replay import replay as run
+    from flows.published.summary import summary
+    from storage.artifacts.store import Store
 
     with tempfile.TemporaryDirectory(prefix="varband-replay-") as aside:
         store = Store(root or Path(aside))
@@ -59,24 +63,33 @@ def _show_replay(r: dict[str, Any]) -> None:
     click.echo("Diversity (mean pairwise cosine distance)")
     for name, rows in r["diversity"].items():
         for d in (d for d in rows if (d["arm"], d["other"]) == ("panel", "thinking")):
-            click.echo(f"  {name:<28} {d['mean']:.3f} / {d['other_mean']:.3f}  t = {d['t']:.2f}, n = {d['n']},"
-                       f" p = {d['p_t']:.1e} (printed from a normal: {d['p_normal']:.1e})")  # fmt: skip
+            click.echo(
+                f"  {name:<28} {d['mean']:.3f} / {d['other_mean']:.3f}  t = {d['t']:.2f}, n = {d['n']},"
+                f" p = {d['p_t']:.1e} (printed from a normal: {d['p_normal']:.1e})"
+            )
     click.echo("pass@k gap, panel - thinking (pp)")
     for name, p in r["passk"].items():
         c = p["closure"]
-        click.echo(f"  {name:<28} {p['gap_first_pp']:+.1f} at k = 1, {p['gap_last_pp']:+.1f} at k = {c['k']}: closes by"
-                   f" {p['closure_pp']:+.1f} [{100 * c['low']:+.1f}, {100 * c['high']:+.1f}]")  # fmt: skip
+        click.echo(
+            f"  {name:<28} {p['gap_first_pp']:+.1f} at k = 1, {p['gap_last_pp']:+.1f} at k = {c['k']}: closes by"
+            f" {p['closure_pp']:+.1f} [{100 * c['low']:+.1f}, {100 * c['high']:+.1f}]"
+        )
     click.echo("Solved by both / panel only / thinking only / neither")
     for name, h in r["hard_problems"].items():
-        click.echo(f"  {name:<28} " + " / ".join(str(h["counts"][k]) for k in h["counts"])
-                   + ("" if h["equal_n"] else "  (unequal n)"))  # fmt: skip
+        click.echo(
+            f"  {name:<28} "
+            + " / ".join(str(h["counts"][k]) for k in h["counts"])
+            + ("" if h["equal_n"] else "  (unequal n)")
+        )
     t = r["trajectory"]
     click.echo(f"Held-out  {t['first']:.0%} at step 0, {t['last']:.0%} at step {t['last_step']}")
     for source, g in t["gains"].items():
         click.echo(f"  {source:<14} {100 * g['estimate']:+5.1f} pp [{100 * g['low']:+.1f}, {100 * g['high']:+.1f}]")
     tokens = r["token_efficiency"]
-    click.echo(f"Token table  {'consistent' if tokens['consistent'] else 'inconsistent'} with itself; not recomputable:"
-               f" {tokens['reason']}")  # fmt: skip
+    click.echo(
+        f"Token table  {'consistent' if tokens['consistent'] else 'inconsistent'} with itself; not recomputable:"
+        f" {tokens['reason']}"
+    )
     click.echo(f"Audit  {len(r['audit'])} findings: " + ", ".join(dict.fromkeys(f["code"] for f in r["audit"])))
 
 
@@ -87,9 +100,9 @@ def _show_replay(r: dict[str, Any]) -> None:
 @options.as_json
 def audit(root: Path, claims: Path | None, strict: bool, as_json: bool) -> None:
     """Recompute every claim on a store and lint the designs behind its figures."""
-    from flows.auditing import audit as run
-    from storage.claims import CLAIMS
-    from storage.store import Store
+    from flows.upkeep.store_audit import audit as run
+    from storage.artifacts.store import Store
+    from storage.reading.claims import CLAIMS
 
     result = run(Store(root), claims or CLAIMS)
     if as_json:
@@ -154,13 +167,20 @@ def _show_audit(result: dict[str, Any]) -> None:
 @click.option("--trials", type=click.IntRange(100, 100_000), default=2000, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
 @options.as_json
-def power(effect: float, problems: tuple[int, ...], group_size: tuple[int, ...], alpha: float, trials: int, seed: int,
-          as_json: bool) -> None:  # fmt: skip
+def power(
+    effect: float,
+    problems: tuple[int, ...],
+    group_size: tuple[int, ...],
+    alpha: float,
+    trials: int,
+    seed: int,
+    as_json: bool,
+) -> None:
     """How often a paired comparison of this size finds an effect, by simulation on olympiad-like difficulty."""
     from dataclasses import asdict
 
     from storage.errors import UserError
-    from tasks.domain.power import simulate
+    from tasks.domain.statistics.power import simulate
 
     try:
         plans = [simulate(effect, n, g, alpha=alpha, trials=trials, seed=seed) for n in problems for g in group_size]

@@ -11,8 +11,7 @@ import click
 from cli import options
 
 if TYPE_CHECKING:
-    from tasks.domain.policies import BaseModel
-    from tasks.engines.protocols import ServedAdapter
+    from tasks.domain.policies import BaseModel, ServedAdapter
 
 
 @click.command()
@@ -30,12 +29,24 @@ if TYPE_CHECKING:
 @click.option("--seed", type=int, default=0, show_default=True)
 @options.root
 @options.as_json
-def chat(problem: str | None, arm: str, adapter: str | None, step: int | None, model: str | None, gold: str | None,
-         engine: str, max_tokens: int, temperature: float, seed: int, root: Path, as_json: bool) -> None:  # fmt: skip
+def chat(
+    problem: str | None,
+    arm: str,
+    adapter: str | None,
+    step: int | None,
+    model: str | None,
+    gold: str | None,
+    engine: str,
+    max_tokens: int,
+    temperature: float,
+    seed: int,
+    root: Path,
+    as_json: bool,
+) -> None:
     """Ask PROBLEM, or, without it, one after another until an empty line. The reasoning streams, then the answer."""
     from storage.errors import UserError
     from tasks.domain.arms import ARMS
-    from tasks.engines.fit import positions
+    from tasks.engines.learning.memory_plan import positions
     from tasks.engines.protocols import Decoding
     from tasks.engines.toolbox import Hardware, Toolbox
 
@@ -44,7 +55,7 @@ def chat(problem: str | None, arm: str, adapter: str | None, step: int | None, m
     base, folder, served, rank = _policy(root, adapter, step, model)
     scaffold = ARMS[arm].scaffold
     room = max(1024, 2 * max_tokens)
-    hardware = Hardware(engine=engine, max_model_len=min(room, positions(folder) or room), max_num_seqs=1, wave=1)
+    hardware = Hardware(engine=engine, max_model_len=min(room, positions(folder) or room), max_num_seqs=1, batch_size=1)
     tools = Toolbox(hardware, {base.sha256: folder})
     decoding = Decoding(max_tokens=max_tokens, temperature=temperature, stop=scaffold.stop)
     try:
@@ -59,13 +70,14 @@ def chat(problem: str | None, arm: str, adapter: str | None, step: int | None, m
         tools.close()
 
 
-def _policy(root: Path, adapter: str | None, step: int | None, model: str | None
-            ) -> tuple[BaseModel, Path, ServedAdapter | None, int]:  # fmt: skip
+def _policy(
+    root: Path, adapter: str | None, step: int | None, model: str | None
+) -> tuple[BaseModel, Path, ServedAdapter | None, int]:
     """(base model, its folder, adapter to serve, LoRA rank). Errors: UserError if one is missing or does not fit."""
-    from flows.resolve import model_digest, model_folder
-    from storage.catalog import find
+    from flows.study.resolve import model_digest, model_folder
+    from storage.artifacts.store import Store
     from storage.errors import UserError
-    from storage.store import Store
+    from storage.reading.catalog import find
     from tasks.domain.policies import BaseModel
     from tasks.engines.protocols import ServedAdapter
 
@@ -113,7 +125,7 @@ def _problems(problem: str | None) -> Any:
 def _streamed(
     generator: Any, ids: tuple[int, ...], decoding: Any, seed: int, adapter: Any, *, quiet: bool
 ) -> tuple[str, str]:
-    from tasks.engines.streaming import stream
+    from tasks.engines.sampling.streaming import stream
 
     said, finish = "", "length"
     for text, ended in stream(generator, ids, decoding, seed, adapter):
@@ -137,7 +149,7 @@ def _told(tools: Any, scaffold: Any, said: str, finish: str, gold: str | None) -
     told: dict[str, Any] = {"finish": finish, "tag_valid": parsed.tag_valid, "answer": parsed.region}
     if gold is None:
         return told
-    from tasks.engines.graders import GradeItem
+    from tasks.engines.grading.graders import GradeItem
 
     verdict = tools.graders().grade([GradeItem(scaffold.name, said, gold, finish)])[0]
     return told | {
@@ -159,5 +171,7 @@ def _tell(told: dict[str, Any], said: str, as_json: bool) -> None:
     cut = " (cut off at --max-tokens)" if told["finish"] == "length" else ""
     click.secho(f"answer: {answer}{cut}", bold=True)
     if "verdict" in told:
-        click.secho(f"{told['verdict']}: {told['reason']} (gold {told['gold']})",
-                    fg="green" if told["verdict"] == "correct" else "red")  # fmt: skip
+        click.secho(
+            f"{told['verdict']}: {told['reason']} (gold {told['gold']})",
+            fg="green" if told["verdict"] == "correct" else "red",
+        )

@@ -23,20 +23,25 @@ def demo_model(out: Path, steps: int | None, seed: int, threads: int, force: boo
     """Pretrain the demo's base model into the folder OUT, measure it and write its model card. About six minutes."""
     if (out / "model.safetensors").exists() and not force:
         raise UserError(f"{out}: a model is there already; name another folder, or write over it with --force")
-    from tasks.engines.quiet import quiet_libraries
+    from tasks.engines.environment import quiet_libraries
 
     quiet_libraries()
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from tasks.engines.demo_card import measure, write_card
-    from tasks.engines.pretrain import PretrainConfig, pretrain
+    from tasks.engines.demo.card import measure, write_card
+    from tasks.engines.demo.pretrain import PretrainConfig, pretrain
 
     config = replace(PretrainConfig(), seed=seed)
     config = replace(config, steps=steps) if steps else config
     console = Console(stderr=True, highlight=False)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[loss]}"),
-               TimeRemainingColumn())  # fmt: skip
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[loss]}"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("pretraining", total=config.steps, loss="")
         made = pretrain(
@@ -51,6 +56,8 @@ def demo_model(out: Path, steps: int | None, seed: int, threads: int, force: boo
         click.echo(json.dumps({"model": str(out), "measured": [asdict(m) for m in measured]}))
         return
     for m in measured:
-        click.echo(f"{m.arm:<11} pass@1 {m.pass_at_1:.3f}  bands {m.all_zero}/{m.variance}/{m.all_one}"
-                   f"  tokens {m.mean_tokens:.1f}")  # fmt: skip
+        click.echo(
+            f"{m.arm:<11} pass@1 {m.pass_at_1:.3f}  bands {m.all_zero}/{m.variance}/{m.all_one}"
+            f"  tokens {m.mean_tokens:.1f}"
+        )
     click.echo(f"model: {out}")

@@ -12,9 +12,10 @@ import click
 from cli import options
 
 overrides_option = click.option(
-    "--overrides", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    "--overrides",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="What people settled: JSON lines with answer, gold, verdict, reason.",
-)  # fmt: skip
+)
 
 
 @click.command()
@@ -25,15 +26,20 @@ def grade(file: Path, overrides: Path | None) -> None:
 
     Prints one JSON line per row, in order: verdict, reason, answer, canonical, grader_version.
     """
-    from tasks.engines.graders import Graders
-    from tasks.engines.grading_files import read_grade_items
+    from tasks.engines.grading.graders import Graders
+    from tasks.engines.grading.grading_files import read_grade_items
 
     items = read_grade_items(sys.stdin.buffer.read() if str(file) == "-" else file)
     with Graders(overrides=_overrides(overrides)) as graders:
         for start in range(0, len(items), 1024):
             for verdict in graders.grade(items[start : start + 1024]):
-                told = {"verdict": verdict.verdict, "reason": verdict.reason, "answer": verdict.answer,
-                        "canonical": verdict.canonical, "grader_version": graders.version}  # fmt: skip
+                told = {
+                    "verdict": verdict.verdict,
+                    "reason": verdict.reason,
+                    "answer": verdict.answer,
+                    "canonical": verdict.canonical,
+                    "grader_version": graders.version,
+                }
                 click.echo(json.dumps(told))
 
 
@@ -50,27 +56,40 @@ def selftest(as_json: bool) -> None:
 
     from cli.tables import print_table
     from storage.sql import query
-    from tasks.engines.graders import Graders
-    from tasks.engines.selftest import run_selftest
+    from tasks.engines.grading.graders import Graders
+    from tasks.engines.grading.selftest import run_selftest
 
     with Graders() as graders:
         outcomes = run_selftest(graders)
         version = graders.version
-    rows = pa.Table.from_pylist([
-        {"family": o.case.family, "fp": o.false_positive, "fn": o.false_negative, "other": o.other_verdict,
-         "right": o.case.expected == "correct", "place": i} for i, o in enumerate(outcomes)
-    ])  # fmt: skip
+    rows = pa.Table.from_pylist(
+        [
+            {
+                "family": o.case.family,
+                "fp": o.false_positive,
+                "fn": o.false_negative,
+                "other": o.other_verdict,
+                "right": o.case.expected == "correct",
+                "place": i,
+            }
+            for i, o in enumerate(outcomes)
+        ]
+    )
     table = query(
-        "select family, count(*) as cases, count(*) filter (\"right\") as should_pass,"
+        'select family, count(*) as cases, count(*) filter ("right") as should_pass,'
         " count(*) filter (fp) as false_positives,"
         " count(*) filter (fn) as false_negatives, count(*) filter (other) as other_reason from rows group by 1"
-        " order by min(place)", rows=rows,
-    )  # fmt: skip
+        " order by min(place)",
+        rows=rows,
+    )
     print_table(table, as_json=as_json, title=f"grader {version}")
     bad = [o for o in outcomes if o.false_positive or o.false_negative or o.other_verdict]
     for o in bad:
-        click.echo(f"{o.case.family}: {o.case.completion[-60:]!r} for {o.case.gold[:40]!r}: expected {o.case.expected},"
-                   f" got {o.got.verdict} ({o.got.reason})", err=True)  # fmt: skip
+        click.echo(
+            f"{o.case.family}: {o.case.completion[-60:]!r} for {o.case.gold[:40]!r}: expected {o.case.expected},"
+            f" got {o.got.verdict} ({o.got.reason})",
+            err=True,
+        )
     if not as_json:
         wrong = sum(o.false_positive or o.false_negative for o in outcomes)
         click.echo(f"{len(outcomes)} cases, {wrong} graded wrongly")
@@ -88,7 +107,7 @@ def disputes(root: Path, as_json: bool) -> None:
     from cli.regrading import by_pool
     from cli.stages import opened
     from cli.tables import print_table
-    from tasks.disputes import DISPUTES, find_disputes
+    from tasks.cross_checks import DISPUTES, find_disputes
 
     with opened(root, {}, as_json) as store:
         found = [store.read(find_disputes(tuple(refs), pool)) for pool, refs in by_pool(store).items()]
@@ -109,7 +128,7 @@ def regrade(overrides: Path | None, root: Path, as_json: bool) -> None:
 
     from cli.regrading import regrade_store, tell
     from cli.stages import opened
-    from storage.settled import settle
+    from storage.records.overrides import settle
 
     text = None if overrides is None else _checked(overrides)
     with opened(root, {}, as_json) as store:
@@ -125,7 +144,7 @@ def regrade(overrides: Path | None, root: Path, as_json: bool) -> None:
 def _checked(path: Path) -> str:
     """The text of a file of overrides. Errors: UserError naming line and field."""
     from storage.errors import UserError
-    from tasks.domain.overrides import read_overrides
+    from tasks.domain.grading.overrides import read_overrides
 
     try:
         text = path.read_bytes().removeprefix(b"\xef\xbb\xbf").decode("utf-8")
@@ -136,6 +155,6 @@ def _checked(path: Path) -> str:
 
 
 def _overrides(path: Path | None) -> Any:
-    from tasks.domain.overrides import read_overrides
+    from tasks.domain.grading.overrides import read_overrides
 
     return None if path is None else read_overrides(_checked(path), str(path))

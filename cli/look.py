@@ -22,8 +22,8 @@ def report(ref: str | None, output: Path, query: str | None, root: Path, as_json
     """Write the report REF (or the newest) as one HTML file and its Markdown twin. REF may be cut short."""
     import orjson
 
-    from storage.looks import ask
-    from storage.store import Store
+    from storage.artifacts.store import Store
+    from storage.reading.query_cache import ask
 
     found = _report_named(root, ref)
     if query is not None:
@@ -31,7 +31,7 @@ def report(ref: str | None, output: Path, query: str | None, root: Path, as_json
 
         print_table(ask(root, found, _known_query(query)), as_json=as_json, title=query)
         return
-    from storage.artifacts import Ref
+    from storage.artifacts.ref import Ref
 
     store = Store(root)
     store.read(Ref.parse(found))
@@ -50,9 +50,9 @@ def report(ref: str | None, output: Path, query: str | None, root: Path, as_json
 
 def _report_named(root: Path, text: str | None) -> str:
     """Errors: UserError if there is no such report, or if the ref is of something else."""
-    from storage.catalog import find
     from storage.errors import UserError
-    from storage.looks import reports
+    from storage.reading.catalog import find
+    from storage.reading.query_cache import reports
 
     if text is None:
         newest = [one for one in reports(root) if one.ref.startswith("report-")]
@@ -98,11 +98,15 @@ def serve(port: int, browse: bool, root: Path) -> None:
             raise UserError(f"port {port} on 127.0.0.1 is taken: choose another with --port") from None
     home = Path(__file__).resolve().parent.parent
     settings = {
-        "server.address": "127.0.0.1", "server.port": port, "server.headless": str(not browse).lower(),
-        "server.fileWatcherType": "none", "browser.gatherUsageStats": "false", "client.toolbarMode": "minimal",
+        "server.address": "127.0.0.1",
+        "server.port": port,
+        "server.headless": str(not browse).lower(),
+        "server.fileWatcherType": "none",
+        "browser.gatherUsageStats": "false",
+        "client.toolbarMode": "minimal",
         "client.showErrorLinks": "false",
         "theme.primaryColor": "#0072B2",
-    }  # fmt: skip
+    }
     words = [f"--{name}={value}" for name, value in settings.items()]
     path = os.pathsep.join(filter(None, [str(home), os.environ.get("PYTHONPATH")]))
     environment = os.environ | {"VARBAND_ROOT": str(root.resolve()), "PYTHONPATH": path}
@@ -117,14 +121,21 @@ def serve(port: int, browse: bool, root: Path) -> None:
 @click.option(
     "--problems", help="Problems to show, comma-separated; their ids may be cut short.  [default: the first 12]"
 )
-@click.option("--set", "rollouts", type=click.Choice(["final", "screenings", "evaluations"]), default="final",
-              show_default=True, help="Which rollouts of the run.")  # fmt: skip
+@click.option(
+    "--set",
+    "rollouts",
+    type=click.Choice(["final", "screenings", "evaluations"]),
+    default="final",
+    show_default=True,
+    help="Which rollouts of the run.",
+)
 @click.option("--each", type=click.IntRange(1, 16), default=1, show_default=True, help="Rollouts a policy and problem.")
 @click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="File to write.")
 @options.root
 @options.as_json
-def gallery(what: str, problems: str | None, rollouts: str, each: int, output: Path | None, root: Path,
-            as_json: bool) -> None:  # fmt: skip
+def gallery(
+    what: str, problems: str | None, rollouts: str, each: int, output: Path | None, root: Path, as_json: bool
+) -> None:
     """A static page with the rollouts of chosen problems side by side.
 
     WHAT is a report (it may be cut short) or a transcripts.json of a published case study.

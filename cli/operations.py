@@ -22,8 +22,8 @@ def resume(run: str, root: Path, budget: str | None, as_json: bool) -> None:
     The budget is the whole run's: what was spent before counts. Without --budget the run's own limits hold.
     """
     from cli.run import carry_out
-    from flows.request import Request
-    from storage.runs import read_run
+    from flows.study.request import Request
+    from storage.records.runs import read_run
 
     record = read_run(root, run)
     if record.flow_run is not None and _resumed_on_server(record.flow_run, record.budget, budget):
@@ -37,7 +37,7 @@ def _resumed_on_server(flow_run: str, limits: dict[str, float], budget: str | No
     """True if the run waits on a Prefect server and was told to go on. The form gets what --budget adds."""
     if not os.environ.get("PREFECT_API_URL"):
         return False
-    from flows.operations import resume_suspended
+    from flows.server.setup import resume_suspended
 
     return resume_suspended(flow_run, limits, budget)
 
@@ -48,7 +48,7 @@ def _resumed_on_server(flow_run: str, limits: dict[str, float], budget: str | No
 def runs(root: Path, as_json: bool) -> None:
     """Runs of this root: state, stage, spending."""
     from cli.tables import print_table
-    from storage.runs import runs_table
+    from storage.records.runs import runs_table
 
     print_table(runs_table(root), as_json=as_json)
 
@@ -57,7 +57,7 @@ def runs(root: Path, as_json: bool) -> None:
 @options.as_json
 def deploy(as_json: bool) -> None:
     """Register pools, queues, deployments and automations with the server at PREFECT_API_URL. May be repeated."""
-    from flows.operations import register
+    from flows.server.setup import register
 
     if as_json:
         click.echo(json.dumps({"registered": list(register())}))
@@ -75,14 +75,17 @@ def doctor(root: Path, as_json: bool) -> None:
 
     import orjson
 
-    from flows.doctor import examine
+    from flows.upkeep.doctor import examine
 
     checks = examine(root)
     if as_json:
         click.echo(orjson.dumps(checks).decode())
     else:
         for check in checks:
-            mark = {"ok": click.style("ok  ", fg="green"), "warn": click.style("warn", fg="yellow"),
-                    "fail": click.style("FAIL", fg="red")}[check.state]  # fmt: skip
+            mark = {
+                "ok": click.style("ok  ", fg="green"),
+                "warn": click.style("warn", fg="yellow"),
+                "fail": click.style("FAIL", fg="red"),
+            }[check.state]
             click.echo(f"{mark} {check.what:<10} {check.found}" + (f"\n     → {check.fix}" if check.fix else ""))
     sys.exit(1 if any(check.state == "fail" for check in checks) else 0)

@@ -21,16 +21,26 @@ def _pool_options(command: Any) -> Any:
     for option in (
         click.argument("sources", nargs=-1),
         click.option("--data", type=folder, envvar="VARBAND_DATA", help="Folder with the source files."),
-        click.option("--on-issue", type=click.Choice(["exclude", "keep"]), default="exclude", show_default=True,
-                     help="Problems whose gold fails its checks."),
+        click.option(
+            "--on-issue",
+            type=click.Choice(["exclude", "keep"]),
+            default="exclude",
+            show_default=True,
+            help="Problems whose gold fails its checks.",
+        ),
         click.option("--also-exclude", multiple=True, metavar="CODE", help="Exclude findings of this code too."),
         click.option("--limit", type=click.IntRange(1), help="First problems only."),
         click.option("--from-hub", is_flag=True, help="Load the sources from the hub, each at a named commit."),
-        click.option("--revision", "revisions", multiple=True, metavar="SOURCE=COMMIT",
-                     help="Commit of a source's dataset on the hub, 40 hex digits."),
+        click.option(
+            "--revision",
+            "revisions",
+            multiple=True,
+            metavar="SOURCE=COMMIT",
+            help="Commit of a source's dataset on the hub, 40 hex digits.",
+        ),
         options.root,
         options.as_json,
-    ):  # fmt: skip
+    ):
         command = option(command)
     return command
 
@@ -97,19 +107,24 @@ def check(
     summary = query(
         "select code, severity, count(*) as problems, count(*) filter (excluded) as excluded,"
         " string_agg(replace(source_id, 'olympiadbench_OE_TO_maths_en_COMP', 'ob'), ' ' order by source_id)[:40] as ids"
-        " from issues group by all order by severity, problems desc, code", issues=issues,
-    )  # fmt: skip
+        " from issues group by all order by severity, problems desc, code",
+        issues=issues,
+    )
     clustered = query(
         "select cluster, count(*) as problems,"
         " string_agg(replace(source_id, 'olympiadbench_OE_TO_maths_en_COMP', 'ob'), ' ' order by source_id)[:60] as ids"
         " from problems"
-        " group by 1 having count(*) > 1 order by 2 desc, 1", problems=problems,
-    )  # fmt: skip
+        " group by 1 having count(*) > 1 order by 2 desc, 1",
+        problems=problems,
+    )
     leaks = _leaks(problems, against or _beside(data), data)
     if as_json:
         parts = {"findings": summary, "clusters": clustered, "leaks": leaks}
-        click.echo(orjson.dumps({"pool": str(ref), "problems": problems.num_rows,
-                                 **{k: t.to_pylist() for k, t in parts.items()}}))  # fmt: skip
+        click.echo(
+            orjson.dumps(
+                {"pool": str(ref), "problems": problems.num_rows, **{k: t.to_pylist() for k, t in parts.items()}}
+            )
+        )
         return
     say(f"{ref}: {problems.num_rows} problems")
     print_table(summary, as_json=False, title="findings (ids: --code CODE)")
@@ -123,7 +138,7 @@ def check(
 
 def _meaning(code: str) -> str:
     from storage.errors import UserError
-    from tasks.domain.gold_check import CODES
+    from tasks.domain.problems.gold_check import CODES
 
     if code not in CODES:
         raise UserError(f"unknown code '{code}' (known: {', '.join(CODES)})")
@@ -131,18 +146,24 @@ def _meaning(code: str) -> str:
 
 
 def _wishes(
-    root: Path, sources: tuple[str, ...], data: Path | None, on_issue: str, also_exclude: tuple[str, ...],
-    limit: int | None, from_hub: bool, revisions: tuple[str, ...],
-) -> tuple[Any, dict[str, Path], Any]:  # fmt: skip
-    from tasks.domain.problems import PoolPolicy
-    from tasks.domain.sources import OLYMPIAD, source_spec
-    from tasks.engines.problem_files import read_problems
+    root: Path,
+    sources: tuple[str, ...],
+    data: Path | None,
+    on_issue: str,
+    also_exclude: tuple[str, ...],
+    limit: int | None,
+    from_hub: bool,
+    revisions: tuple[str, ...],
+) -> tuple[Any, dict[str, Path], Any]:
+    from tasks.domain.problems.problems import PoolPolicy
+    from tasks.domain.problems.sources import OLYMPIAD, source_spec
+    from tasks.engines.problems.problem_files import read_problems
 
     for code in also_exclude:
         _meaning(code)
     commits = _commits(revisions, from_hub)
     if from_hub:
-        from tasks.engines.hub import fetch_source
+        from tasks.engines.problems.hub import fetch_source
 
         found = [fetch_source(name, commits, root / "hub") for name in sources or OLYMPIAD]
     else:
@@ -155,7 +176,7 @@ def _wishes(
 
 def _commits(revisions: tuple[str, ...], from_hub: bool) -> dict[str, str]:
     from storage.errors import UserError
-    from tasks.domain.sources import source_named
+    from tasks.domain.problems.sources import source_named
 
     if revisions and not from_hub:
         raise UserError("--revision names a commit on the hub: add --from-hub")
@@ -170,7 +191,7 @@ def _commits(revisions: tuple[str, ...], from_hub: bool) -> dict[str, str]:
 
 def _beside(data: Path | None) -> tuple[str, ...]:
     """The sets that a pool is compared with unless told otherwise, as far as they are there."""
-    from tasks.domain.sources import SOURCES
+    from tasks.domain.problems.sources import SOURCES
 
     wanted = ("gsm8k_train", "gsm8k_test", "math_train", "math500")
     return tuple(name for name in wanted if data is not None and (data / SOURCES[name].file).exists())
@@ -180,19 +201,22 @@ def _leaks(problems: Any, against: tuple[str, ...], data: Path | None) -> Any:
     import pyarrow as pa
 
     from storage.sql import query
-    from tasks.domain.leaks import LEAKS, find_leaks
-    from tasks.domain.problems import problem_id
-    from tasks.domain.sources import source_spec
-    from tasks.engines.problem_files import load_problems
+    from tasks.domain.problems.leaks import LEAKS, find_leaks
+    from tasks.domain.problems.problems import problem_id
+    from tasks.domain.problems.sources import source_spec
+    from tasks.engines.problems.problem_files import load_problems
 
     found = [LEAKS.empty_table()]
     for name in against:
         spec, path = source_spec(Path(name), data)
         rows = load_problems([(path, spec.name, spec.only)])
-        other = pa.table({
-            "problem_id": [problem_id(r["problem"]) for r in rows], "source_id": [r["source_id"] for r in rows],
-            "problem": [r["problem"] for r in rows],
-        })  # fmt: skip
+        other = pa.table(
+            {
+                "problem_id": [problem_id(r["problem"]) for r in rows],
+                "source_id": [r["source_id"] for r in rows],
+                "problem": [r["problem"] for r in rows],
+            }
+        )
         found.append(find_leaks(problems.select(["problem_id", "source_id", "problem"]), other, "pool", spec.name))
     leaks = pa.concat_tables(found)
     own = "select * from leaks where source_id <> other_source_id order by similarity desc, source_id"

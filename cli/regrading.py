@@ -20,17 +20,20 @@ class Regraded:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "grader_version": self.version, "artifacts": self.artifacts, "changes": self.changes.to_pylist(),
-            "figures": [row for t in self.figures for row in t.to_pylist()], "ledger": self.ledger,
-        }  # fmt: skip
+            "grader_version": self.version,
+            "artifacts": self.artifacts,
+            "changes": self.changes.to_pylist(),
+            "figures": [row for t in self.figures for row in t.to_pylist()],
+            "ledger": self.ledger,
+        }
 
 
 def regrade_store(store: Any) -> Regraded:
     """Every artifact of rollouts with other verdicts beside it, and what changes in the rest of the ledger."""
+    from storage.artifacts.schemas import ROLLOUTS
     from storage.ledger import Ledger
-    from storage.schemas import ROLLOUTS
-    from tasks.grading_in_force import graded_now, version_in_force
-    from tasks.regrade import CHANGES, changes, golds_of, in_force, moved, outside
+    from tasks.active_grader import graded_now, version_in_force
+    from tasks.regrading import CHANGES, changes, golds_of, in_force, moved, outside
 
     found = Regraded(version_in_force(), CHANGES.empty_table())
     flips, artifacts = [found.changes], []
@@ -45,9 +48,15 @@ def regrade_store(store: Any) -> Regraded:
             diff = changes(old, new, golds_of(old, problems))
             flips.append(diff)
             found.figures.append(moved(old, new))
-            found.artifacts.append({"rollouts": str(ref), "regraded": str(now), "rows": old.num_rows,
-                                    "changed": diff.num_rows,
-                                    "built_on_it": _descendants(store, ref) if diff.num_rows else []})  # fmt: skip
+            found.artifacts.append(
+                {
+                    "rollouts": str(ref),
+                    "regraded": str(now),
+                    "rows": old.num_rows,
+                    "changed": diff.num_rows,
+                    "built_on_it": _descendants(store, ref) if diff.num_rows else [],
+                }
+            )
     book, rows, changed = Ledger(store.root), 0, 0
     for account, _ in book.accounts():
         kept = book.read(account)
@@ -77,8 +86,10 @@ def tell(found: Regraded) -> None:
     if found.figures:
         print_table(pa.concat_tables(found.figures), as_json=False, title="figures")
     if found.ledger["rows"]:
-        say(f"{found.ledger['rows']} of them stand in the ledger only (training): {found.ledger['changed']} verdicts"
-            " changed; no adapter is trained again")  # fmt: skip
+        say(
+            f"{found.ledger['rows']} of them stand in the ledger only (training): {found.ledger['changed']} verdicts"
+            " changed; no adapter is trained again"
+        )
     for entry in found.artifacts:
         if entry["built_on_it"]:
             built = ", ".join(entry["built_on_it"])
@@ -88,7 +99,7 @@ def tell(found: Regraded) -> None:
 
 def by_pool(store: Any) -> dict[Any, list[Any]]:
     """Sampled rollouts of the store, by the pool they were drawn from."""
-    from storage.artifacts import Ref
+    from storage.artifacts.ref import Ref
 
     found: dict[Any, list[Any]] = {}
     for ref in store.refs("rollouts"):
@@ -103,8 +114,9 @@ def _descendants(store: Any, ref: Any) -> list[str]:
     recipes = {str(r): store.manifest(r).recipe for r in store.refs()}
     made_from = {
         name: {i for refs in recipe.inputs.values() for i in refs}
-        for name, recipe in recipes.items() if recipe.stage not in ("regrade_rollouts", "find_disputes")
-    }  # fmt: skip
+        for name, recipe in recipes.items()
+        if recipe.stage not in ("regrade_rollouts", "find_disputes")
+    }
     reached = {str(ref)}
     while grown := {r for r, inputs in made_from.items() if inputs & reached} - reached:
         reached |= grown

@@ -17,8 +17,13 @@ def _study_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.argument("profile"),
         options.root,
-        click.option("--set", "settings", multiple=True, metavar="FIELD=VALUE",
-                     help="Change a number of the profile, e.g. training.learning_rate=1e-3. May be repeated."),
+        click.option(
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="FIELD=VALUE",
+            help="Change a number of the profile, e.g. training.learning_rate=1e-3. May be repeated.",
+        ),
         click.option("--arms", help="Arms to run, comma-separated."),
         click.option("--seeds", help="Training seeds, comma-separated; '' trains nothing."),
         click.option("--pool", "pools", type=path, multiple=True, help="A JSONL or Parquet file of problems."),
@@ -26,15 +31,24 @@ def _study_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--data", type=path, envvar="VARBAND_DATA", help="Folder with the sources' files."),
         click.option("--model", type=path, help="Folder of the base model."),
         click.option("--encoder", type=path, help="Folder of the sentence encoder."),
-    ):  # fmt: skip
+    ):
         command = option(command)
     return command
 
 
-def _request(profile: str, settings: tuple[str, ...], arms: str | None, seeds: str | None, pools: tuple[Path, ...],
-             limit: int | None, data: Path | None, model: Path | None, encoder: Path | None,
-             **how: Any) -> Any:  # fmt: skip
-    from flows.request import Request
+def _request(
+    profile: str,
+    settings: tuple[str, ...],
+    arms: str | None,
+    seeds: str | None,
+    pools: tuple[Path, ...],
+    limit: int | None,
+    data: Path | None,
+    model: Path | None,
+    encoder: Path | None,
+    **how: Any,
+) -> Any:
+    from flows.study.request import Request
     from storage.errors import UserError
 
     try:
@@ -44,10 +58,17 @@ def _request(profile: str, settings: tuple[str, ...], arms: str | None, seeds: s
     if seeds is not None and not numbers:
         settings = (*settings, "seeds=()")
     return Request(
-        profile=profile, settings=settings, arms=tuple(a.strip() for a in (arms or "").split(",") if a.strip()),
-        seeds=numbers, pools=tuple(map(str, pools)), limit=limit, data=_text(data), model=_text(model),
-        encoder=_text(encoder), **how,
-    )  # fmt: skip
+        profile=profile,
+        settings=settings,
+        arms=tuple(a.strip() for a in (arms or "").split(",") if a.strip()),
+        seeds=numbers,
+        pools=tuple(map(str, pools)),
+        limit=limit,
+        data=_text(data),
+        model=_text(model),
+        encoder=_text(encoder),
+        **how,
+    )
 
 
 def _text(path: Path | None) -> str | None:
@@ -74,12 +95,12 @@ def run(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
 def carry_out(request: Any, root: Path, budget: str | None, *, as_json: bool) -> None:
     """Run what is asked for, or go on with it: `varband run` and `varband resume`."""
     from cli.view import Watch
-    from flows.budget import accounted
-    from flows.prices import prices_of
-    from flows.run import execute, plan, stopped_by_sigterm
-    from flows.side_by_side import warm
-    from storage.runs import run_id
-    from storage.store import Store
+    from flows.running.accounting import accounted
+    from flows.running.plan import execute, plan, stopped_by_sigterm
+    from flows.running.processes import warm
+    from flows.study.prices import prices_of
+    from storage.artifacts.store import Store
+    from storage.records.runs import run_id
     from tasks.metering import Budget
 
     limits, study, store = Budget.parse(budget), request.study(), Store(root)
@@ -96,7 +117,7 @@ def carry_out(request: Any, root: Path, budget: str | None, *, as_json: bool) ->
         watch,
         accounted(study, store, planned, limits, prices, watch.on_progress, request.as_json()) as hear,
     ):
-        from flows.orchestration import orchestrated
+        from flows.running.prefect_tasks import orchestrated
 
         if request.plain or not os.environ.get("PREFECT_API_URL"):  # a server is to see every stage being made
             warm(study, store, run_id(study.profile.name, planned[-1].step.ref), limits, prices, hear.relayed)
@@ -111,10 +132,10 @@ def carry_out(request: Any, root: Path, budget: str | None, *, as_json: bool) ->
 def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     """What a run would make, reuse and cost, stage by stage: tokens, GPU-hours, money, disk. Makes nothing."""
     from cli.view import Watch
-    from flows.costs import costs
-    from flows.prices import prices_of
-    from flows.run import plan as plan_of
-    from storage.store import Store
+    from flows.running.costs import costs
+    from flows.running.plan import plan as plan_of
+    from flows.study.prices import prices_of
+    from storage.artifacts.store import Store
     from tasks.metering import Budget
 
     limits, study, store = Budget.parse(budget), _request(**wishes).study(), Store(root)

@@ -23,17 +23,24 @@ PUBLISHED = ("heldout_eval", "panel_train", "thinking_train", "heldout_aux")
 )
 @options.root
 @options.as_json
-def split(sources: tuple[str, ...], data: Path | None, heldout: int, seed: int, published: Path | None, root: Path,
-          as_json: bool) -> None:  # fmt: skip
+def split(
+    sources: tuple[str, ...],
+    data: Path | None,
+    heldout: int,
+    seed: int,
+    published: Path | None,
+    root: Path,
+    as_json: bool,
+) -> None:
     """Hold problems out of a pool of SOURCES (without any: the olympiad pool), before any model is seen."""
     import orjson
 
     from cli.stages import opened, say
     from cli.tables import print_table
     from storage.sql import query
-    from tasks.domain.problems import PoolPolicy
-    from tasks.domain.sources import OLYMPIAD, source_spec
-    from tasks.engines.problem_files import read_problems
+    from tasks.domain.problems.problems import PoolPolicy
+    from tasks.domain.problems.sources import OLYMPIAD, source_spec
+    from tasks.engines.problems.problem_files import read_problems
 
     found = [source_spec(Path(name), data) for name in sources or OLYMPIAD]
     for spec, path in found:
@@ -49,9 +56,17 @@ def split(sources: tuple[str, ...], data: Path | None, heldout: int, seed: int, 
     counts = query("select split, source, count(*) as problems from splits group by all order by all", splits=splits)
     leaks = _leaks(problems, splits, sets)
     if as_json:
-        click.echo(orjson.dumps({"splits": str(ref), "pool": str(pool), "counts": counts.to_pylist(),
-                                 "sets": {k: len(v) for k, v in sets.items()},
-                                 "leaks": leaks.to_pylist()}))  # fmt: skip
+        click.echo(
+            orjson.dumps(
+                {
+                    "splits": str(ref),
+                    "pool": str(pool),
+                    "counts": counts.to_pylist(),
+                    "sets": {k: len(v) for k, v in sets.items()},
+                    "leaks": leaks.to_pylist(),
+                }
+            )
+        )
         return
     say(f"{ref} of {pool}")
     print_table(counts, as_json=False)
@@ -65,7 +80,7 @@ def split(sources: tuple[str, ...], data: Path | None, heldout: int, seed: int, 
 
 
 def _published(published: Path) -> dict[str, list[str]]:
-    from tasks.engines.problem_files import read_problems
+    from tasks.engines.problems.problem_files import read_problems
 
     return {name: [row["source_id"] for row in read_problems(published / f"{name}.jsonl", name)] for name in PUBLISHED}
 
@@ -75,7 +90,7 @@ def _leaks(problems: Any, splits: Any, sets: dict[str, list[str]]) -> Any:
     import pyarrow as pa
 
     from storage.sql import query
-    from tasks.domain.leaks import LEAKS, find_leaks
+    from tasks.domain.problems.leaks import LEAKS, find_leaks
 
     parts = [LEAKS.empty_table()]
     heldout = _chosen(problems, splits, "split = 'heldout'")
@@ -83,10 +98,15 @@ def _leaks(problems: Any, splits: Any, sets: dict[str, list[str]]) -> Any:
     for name, rows in (trained or {"train": _chosen(problems, splits, "split = 'train'")}).items():
         parts.append(find_leaks(heldout, rows, "heldout", name))
     found = pa.concat_tables(parts)
-    return query(
-        "select source_id as heldout, other_source_id as train, other_split as set, kind, similarity from found"
-        " order by similarity desc, 1, 2", found=found,
-    ) if found.num_rows else query("select source_id as heldout from found", found=found)  # fmt: skip
+    return (
+        query(
+            "select source_id as heldout, other_source_id as train, other_split as set, kind, similarity from found"
+            " order by similarity desc, 1, 2",
+            found=found,
+        )
+        if found.num_rows
+        else query("select source_id as heldout from found", found=found)
+    )
 
 
 def _chosen(problems: Any, splits: Any, condition: str) -> Any:
@@ -95,8 +115,9 @@ def _chosen(problems: Any, splits: Any, condition: str) -> Any:
     return query(
         f"select problem_id, source_id, problem from problems join splits using (problem_id)"
         f" where {condition} order by 2",
-        problems=problems, splits=splits,
-    )  # fmt: skip
+        problems=problems,
+        splits=splits,
+    )
 
 
 def _ids(problems: Any, ids: list[str]) -> Any:
@@ -105,8 +126,11 @@ def _ids(problems: Any, ids: list[str]) -> Any:
     from storage.sql import query
 
     chosen = pa.table({"source_id": ids})
-    return query("select problem_id, source_id, problem from problems semi join chosen using (source_id) order by 2",
-                 problems=problems, chosen=chosen)  # fmt: skip
+    return query(
+        "select problem_id, source_id, problem from problems semi join chosen using (source_id) order by 2",
+        problems=problems,
+        chosen=chosen,
+    )
 
 
 def _say_aime(problems: Any, sets: dict[str, list[str]]) -> None:
@@ -119,5 +143,7 @@ def _say_aime(problems: Any, sets: dict[str, list[str]]) -> None:
     )
     for name in ("panel_train", "thinking_train"):
         inside = sorted(aime & set(sets[name]))
-        say(f"{len(inside)} of {len(aime)} AIME evaluation problems are in {name}: {', '.join(inside[:8])}"
-            + (" …" if len(inside) > 8 else ""))  # fmt: skip
+        say(
+            f"{len(inside)} of {len(aime)} AIME evaluation problems are in {name}: {', '.join(inside[:8])}"
+            + (" …" if len(inside) > 8 else "")
+        )

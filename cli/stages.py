@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from storage.store import Store
+from storage.artifacts.store import Store
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Progress, Session, session
 
@@ -45,8 +45,12 @@ class _Bar:
         elif event.event == "advanced" and self._live and event.total:
             seconds = max(time.monotonic() - self._began, 1e-3)
             left = (event.total - event.done) * seconds / max(event.done, 1)
-            click.echo(f"\r{event.title}: {event.done:,} of {event.total:,} {event.unit},"
-                       f" {event.done / seconds:,.0f}/s, {left:.0f} s left  ", nl=False, err=True)  # fmt: skip
+            click.echo(
+                f"\r{event.title}: {event.done:,} of {event.total:,} {event.unit},"
+                f" {event.done / seconds:,.0f}/s, {left:.0f} s left  ",
+                nl=False,
+                err=True,
+            )
             self._open = True
         elif event.event in ("made", "reused") and not self._quiet:
             self.end()

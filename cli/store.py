@@ -23,14 +23,16 @@ def _print(table: object, as_json: bool, title: str | None = None) -> None:
 @options.as_json
 def ls(kind: str | None, root: Path, as_json: bool) -> None:
     """Artifacts of the store, newest first; of one KIND if given."""
-    from storage.catalog import artifacts
+    from storage.reading.catalog import artifacts
     from storage.sql import query
 
     found = artifacts(root)
     shown = query(
         "select ref, rows, seconds, created, stage, kind from found where $kind is null or kind = $kind"
-        " order by created desc, ref", {"kind": kind}, found=found,
-    )  # fmt: skip
+        " order by created desc, ref",
+        {"kind": kind},
+        found=found,
+    )
     _print(shown, as_json)
 
 
@@ -44,8 +46,8 @@ def show(ref: str, rows: int, root: Path, as_json: bool) -> None:
     import orjson
 
     from cli.tables import print_table
-    from storage.catalog import find, lineage
-    from storage.store import Store
+    from storage.artifacts.store import Store
+    from storage.reading.catalog import find, lineage
 
     store = Store(root)
     found = find(root, ref)
@@ -56,8 +58,10 @@ def show(ref: str, rows: int, root: Path, as_json: bool) -> None:
         sys.stdout.buffer.write(orjson.dumps(whole, default=str) + b"\n")
         return
     p = manifest.provenance
-    click.echo(f"{found}\n  {manifest.rows} rows, made by {manifest.recipe.stage} v{manifest.recipe.version}"
-               f" in {p.seconds:.1f} s\n  {p.created}, {p.hardware}\n  code {p.code}")  # fmt: skip
+    click.echo(
+        f"{found}\n  {manifest.rows} rows, made by {manifest.recipe.stage} v{manifest.recipe.version}"
+        f" in {p.seconds:.1f} s\n  {p.created}, {p.hardware}\n  code {p.code}"
+    )
     for note, value in p.notes.items():
         click.echo(textwrap.fill(f"{note}: {value}", 80, initial_indent="  ", subsequent_indent="    "))
     click.echo("\nschema")
@@ -76,7 +80,7 @@ def show(ref: str, rows: int, root: Path, as_json: bool) -> None:
 @options.as_json
 def sql(statement: str, root: Path, as_json: bool) -> None:
     """One SQL statement over the catalog: a view per kind, `artifacts`, and `ledger`."""
-    from storage.catalog import ask
+    from storage.reading.catalog import ask
 
     _print(ask(root, statement), as_json)
 
@@ -87,6 +91,6 @@ def sql(statement: str, root: Path, as_json: bool) -> None:
 @options.as_json
 def gc(dry_run: bool, root: Path, as_json: bool) -> None:
     """Remove artifacts that no report descends from, finished work folders and scratch. The ledger stays."""
-    from storage.catalog import collect
+    from storage.reading.catalog import collect
 
     _print(collect(root, dry_run=dry_run), as_json, title="would be removed" if dry_run else "removed")

@@ -22,10 +22,10 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from flows.costs import Cost, total
-from flows.run import Planned
-from storage.artifacts import Ref
-from storage.store import Store
+from flows.running.costs import Cost, total
+from flows.running.plan import Planned
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Store
 from tasks.stage import Progress as Event
 
 
@@ -39,16 +39,23 @@ class Watch:
         self._seen: set[Ref] = set()
         self._made = 0
         self._bars = Progress(
-            SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(),
-            TextColumn("{task.fields[unit]}"), TextColumn("[cyan]{task.fields[detail]}"), TimeRemainingColumn(),
-            console=self.console, transient=True,
-        )  # fmt: skip
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[unit]}"),
+            TextColumn("[cyan]{task.fields[detail]}"),
+            TimeRemainingColumn(),
+            console=self.console,
+            transient=True,
+        )
         self._bar: dict[Ref, TaskID] = {}
 
     def __enter__(self) -> Watch:
         todo = sum(not p.reused for p in self.planned)
-        self.console.print(f"[bold]{self.profile}[/]: {len(self.planned)} stages, {todo} to make, "
-                           f"{len(self.planned) - todo} to reuse")  # fmt: skip
+        self.console.print(
+            f"[bold]{self.profile}[/]: {len(self.planned)} stages, {todo} to make, {len(self.planned) - todo} to reuse"
+        )
         if self.console.is_terminal:
             self._bars.start()
         return self
@@ -118,8 +125,15 @@ class Watch:
         summary = store.read(report).to_pylist()
         page = store.files(report) / "report.html"
         if self.as_json:
-            result = {"profile": self.profile, "report": str(report), "html": str(page), "made": self._made,
-                      "stages": len(self.planned), "seconds": round(seconds, 2), "summary": summary}  # fmt: skip
+            result = {
+                "profile": self.profile,
+                "report": str(report),
+                "html": str(page),
+                "made": self._made,
+                "stages": len(self.planned),
+                "seconds": round(seconds, 2),
+                "summary": summary,
+            }
             sys.stdout.buffer.write(orjson.dumps(result) + b"\n")
             return
         if summary:
@@ -143,11 +157,14 @@ def _summary(profile: str, rows: list[dict[str, Any]]) -> Table:
         low, high, cost = r["gain_low"], r["gain_high"], r["tokens_per_correct"]
         interval = "" if low is None or high is None else f" \\[{low:.2f}, {high:.2f}]"
         table.add_row(
-            r["arm"], _cell(r["seed"]), f"{r['variance']}/{r['problems']}",
+            r["arm"],
+            _cell(r["seed"]),
+            f"{r['variance']}/{r['problems']}",
             _change(r["heldout_before"], r["heldout_after"], ".3f"),
             "–" if r["gain"] is None else f"{r['gain']:+.2f}{interval}",
-            _change(r["diversity_before"], r["diversity_after"], ".2f"), "–" if cost is None else f"{cost:,.0f}",
-        )  # fmt: skip
+            _change(r["diversity_before"], r["diversity_after"], ".2f"),
+            "–" if cost is None else f"{cost:,.0f}",
+        )
     return table
 
 
@@ -162,10 +179,13 @@ def _cell(value: object) -> str:
 def _amounts(cost: Cost) -> list[str]:
     """Cells of a plan's line; a dash for what it does not need. `kept`: rollouts that are in the ledger already."""
     numbers = (
-        (cost.rollouts, f"{cost.rollouts:,}"), (cost.rollouts_reused, f"{cost.rollouts_reused:,}"),
-        (cost.tokens, _short(cost.tokens)), (cost.gpu_hours, f"{cost.gpu_hours:.3g}"), (cost.usd, f"{cost.usd:,.2f}"),
+        (cost.rollouts, f"{cost.rollouts:,}"),
+        (cost.rollouts_reused, f"{cost.rollouts_reused:,}"),
+        (cost.tokens, _short(cost.tokens)),
+        (cost.gpu_hours, f"{cost.gpu_hours:.3g}"),
+        (cost.usd, f"{cost.usd:,.2f}"),
         (cost.bytes, f"{_short(cost.bytes)}B"),
-    )  # fmt: skip
+    )
     return [text if value else "–" for value, text in numbers]
 
 

@@ -6,7 +6,7 @@ import streamlit as st
 
 from dashboards.pages import bands, claims, compare, overview, results, traces, training
 from dashboards.pages.parts import root
-from storage.looks import reports
+from storage.reading.query_cache import reports
 
 PAGES = {
     "overview": ("Overview", overview.page),

@@ -25,9 +25,16 @@ def _field(name: str, kind: str = "quantitative", **rest: Any) -> Spec:
 
 
 def lines(
-    rows: pa.Table, x: str, y: str, arms: Sequence[str], *, share: bool = False, log_x: bool = False,
-    dash: str | None = None, titles: tuple[str, str] | None = None,
-) -> Spec:  # fmt: skip
+    rows: pa.Table,
+    x: str,
+    y: str,
+    arms: Sequence[str],
+    *,
+    share: bool = False,
+    log_x: bool = False,
+    dash: str | None = None,
+    titles: tuple[str, str] | None = None,
+) -> Spec:
     """One line per arm (and per value of `dash`); `<y>_low` and `<y>_high`, where they are columns, shade it.
 
     arms: all of a run's: one without rows here keeps its colour. `dash` of a single value is not drawn.
@@ -43,9 +50,10 @@ def lines(
     encoding: Spec = {
         "x": _field(x, title=x_title, axis=_ticks(rows, x, log_x), **log_scale),
         "y": _field(y, title=y_title, **number_format),
-        "color": _field("arm", "nominal", title=None, legend={"symbolOpacity": 1},
-                        scale={"domain": names, "range": colours}),
-    }  # fmt: skip
+        "color": _field(
+            "arm", "nominal", title=None, legend={"symbolOpacity": 1}, scale={"domain": names, "range": colours}
+        ),
+    }
     dashed: Spec = {"strokeDash": _field(dash, "nominal", title=dash)} if dash else {}
     if dash:
         encoding["detail"] = _field(dash, "nominal")
@@ -96,10 +104,12 @@ def heat(rows: pa.Table, arm: str, other: str) -> Spec:
     }
     ink = {"condition": {"test": f"datum.count > {0.55 * most}", "value": "white"}, "value": "#1c1e21"}
     layer = [
-        {"mark": {"type": "rect", "cornerRadius": 3},
-         "encoding": {"color": _field("count", scale={"scheme": "blues"}, legend=None)}},
+        {
+            "mark": {"type": "rect", "cornerRadius": 3},
+            "encoding": {"color": _field("count", scale={"scheme": "blues"}, legend=None)},
+        },
         {"mark": {"type": "text", "fontSize": 15}, "encoding": {"text": _field("count"), "color": ink}},
-    ]  # fmt: skip
+    ]
     return _spec(rows.to_pylist(), 240, encoding=encoding, layer=layer)
 
 
@@ -113,8 +123,10 @@ def pairs(rows: pa.Table, names: tuple[str, str], measures: tuple[str, str]) -> 
         "y": _field(measures[1], title=names[1], scale=scale),
         "tooltip": [_field("problem_id", "nominal"), *(_field(m) for m in measures)],
     }
-    ends = {"data": {"values": [{"x": 0, "y": 0}, {"x": high, "y": high}]},
-            "mark": {"type": "line", "strokeDash": [5, 4], "color": "#8A929B"},
-            "encoding": {"x": _field("x", scale=scale), "y": _field("y", scale=scale)}}  # fmt: skip
+    ends = {
+        "data": {"values": [{"x": 0, "y": 0}, {"x": high, "y": high}]},
+        "mark": {"type": "line", "strokeDash": [5, 4], "color": "#8A929B"},
+        "encoding": {"x": _field("x", scale=scale), "y": _field("y", scale=scale)},
+    }
     dots = {"mark": {"type": "circle", "size": 60, "color": COLOURS[0], "opacity": 0.7}, "encoding": encoding}
     return _spec(values, HEIGHT, layer=[ends, dots])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from storage.manifest import Manifest
+from storage.artifacts.manifest import Manifest
 
 LOOKS = {"made": "#00734f", "reused": "#0072B2", "kept": "#6b747e"}
 
@@ -78,9 +78,11 @@ def reduced(sources: Mapping[str, set[str]]) -> dict[str, set[str]]:
 def dot(made: Mapping[str, Box]) -> str:
     """In DOT. Labels are roles, arms and numbers: nothing that a model wrote."""
     edges = reduced({key: box.sources for key, box in made.items()})
-    lines = ['digraph { rankdir=LR; bgcolor=transparent; nodesep=0.16; ranksep=0.45; node [shape=box style="filled"'
-             ' fontname=Helvetica fontsize=11 fontcolor=white color=transparent margin="0.13,0.06"];'
-             ' edge [color="#8A929B" arrowsize=0.6];']  # fmt: skip
+    lines = [
+        'digraph { rankdir=LR; bgcolor=transparent; nodesep=0.16; ranksep=0.45; node [shape=box style="filled"'
+        ' fontname=Helvetica fontsize=11 fontcolor=white color=transparent margin="0.13,0.06"];'
+        ' edge [color="#8A929B" arrowsize=0.6];'
+    ]
     for key, box in made.items():
         state = max(box.states, key=lambda s: box.states[s])
         times = f" ×{box.count}" if box.count > 1 else ""

@@ -12,7 +12,7 @@ import orjson
 
 from dashboards.pieces import Piece, pieces
 from storage.errors import UserError
-from storage.looks import ask, manifest
+from storage.reading.query_cache import ask, manifest
 
 TEMPLATES = Path(__file__).parent / "templates"
 DEFAULT_PROBLEMS = 12

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from flows.resolve import Study
-from storage.artifacts import Ref
-from tasks.bands import classify_bands, keep_joint
+from flows.study.resolve import Study
+from storage.artifacts.ref import Ref
 from tasks.benchmarks import ASKED, choose_benchmark
-from tasks.demo_pool import make_synthetic_pool
-from tasks.diversity import measure_diversity
 from tasks.domain.arms import ARMS
 from tasks.domain.policies import Policy
 from tasks.embedding import EncoderSpec, embed_traces
+from tasks.measures.bands import classify_bands, keep_joint
+from tasks.measures.diversity import measure_diversity
 from tasks.pool import PoolPolicy, as_first_checked, build_pool
-from tasks.regrade import in_force
+from tasks.regrading import in_force
 from tasks.sampling import sample_rollouts, screen_adaptively
 from tasks.splits import split_pool
+from tasks.synthetic_pool import make_synthetic_pool
 from tasks.training import train_adapter
 
 
@@ -148,9 +148,16 @@ def _start(study: Study, arm: str) -> Start:
             at = problems(study, lesson.name)
             spelt = replace(start.policy, arm=ARMS[arm].trained_as)
             training = train_adapter.titled(f"lesson {lesson.name} for {spelt.arm}")(
-                at.pool, at.splits, None, spelt, lesson.training, lesson.rollouts, p.evaluation.sampling, 0,
+                at.pool,
+                at.splits,
+                None,
+                spelt,
+                lesson.training,
+                lesson.rollouts,
+                p.evaluation.sampling,
+                0,
                 init=start.training,
-            )  # fmt: skip
+            )
             taught = start.after(training, lesson.training.steps)
             start = Start(replace(taught.policy, step=0), training)
     return start
@@ -161,9 +168,14 @@ def _screened(study: Study, at: Problems, start: Start) -> tuple[Ref, Ref]:
     draw, arm = study.profile.screening, start.policy.arm
     sample = screen_adaptively if draw.adaptive else sample_rollouts
     screening = sample.titled(f"screen {arm}")(
-        at.pool, at.splits, start.policy, draw.sampling, draw.group_size, training=start.training,
+        at.pool,
+        at.splits,
+        start.policy,
+        draw.sampling,
+        draw.group_size,
+        training=start.training,
         lora_rank=study.profile.training.lora_rank,
-    )  # fmt: skip
+    )
     return screening, classify_bands.titled(f"band {arm}")(screening)
 
 
@@ -175,17 +187,30 @@ def _training(study: Study, at: Problems, arm: str, seed: int) -> Ref:
         others = [_start(study, other) for other in dict.fromkeys(ARMS[a].trained_as for a in p.arms) if other != arm]
         bands = keep_joint.titled(f"joint band of {arm}")(bands, tuple(_screened(study, at, o)[1] for o in others))
     return train_adapter.titled(f"train {arm} seed {seed}")(
-        at.pool, at.splits, bands, start.policy, replace(p.training, seed=seed), p.rollouts, p.evaluation.sampling,
-        p.evaluation.group_size, init=start.training,
-    )  # fmt: skip
+        at.pool,
+        at.splits,
+        bands,
+        start.policy,
+        replace(p.training, seed=seed),
+        p.rollouts,
+        p.evaluation.sampling,
+        p.evaluation.group_size,
+        init=start.training,
+    )
 
 
 def _evaluated(study: Study, at: Problems, start: Start, group_size: int, *, final: bool = False) -> Ref:
     draw, policy = study.profile.final if final else study.profile.evaluation, start.policy
     rollouts = sample_rollouts.titled(f"evaluate {policy.arm} at step {policy.step}")(
-        at.pool, at.splits, policy, draw.sampling, group_size, split="heldout", training=start.training,
+        at.pool,
+        at.splits,
+        policy,
+        draw.sampling,
+        group_size,
+        split="heldout",
+        training=start.training,
         lora_rank=study.profile.training.lora_rank,
-    )  # fmt: skip
+    )
     return in_force(rollouts, at.pool)
 
 
@@ -194,9 +219,15 @@ def _asked(study: Study, start: Start) -> tuple[Ref, ...]:
     p, policy, made = study.profile, start.policy, []
     for benchmark, at in zip(p.benchmarks, benchmarks(study), strict=True):
         rollouts = sample_rollouts.titled(f"{benchmark.name}: {policy.arm} at step {policy.step}")(
-            at.pool, at.splits, policy, p.final.sampling, benchmark.group_size, split=ASKED, training=start.training,
+            at.pool,
+            at.splits,
+            policy,
+            p.final.sampling,
+            benchmark.group_size,
+            split=ASKED,
+            training=start.training,
             lora_rank=p.training.lora_rank,
-        )  # fmt: skip
+        )
         made.append(in_force(rollouts, at.pool))
     return tuple(made)
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flows.arm import Measured, benchmarks, problems, run_arm
-from flows.resolve import Study
-from storage.artifacts import Ref
-from tasks.audit import audit_designs
-from tasks.bands import cross_bands
-from tasks.curves import training_curves
-from tasks.diversity import compare_diversity, measure_answers, measure_ceilings
-from tasks.hard import find_hard_problems
-from tasks.passk import contrast_pass_at_k, estimate_pass_at_k, follow_to_the_end
-from tasks.report import render_report
+from flows.study.resolve import Study
+from storage.artifacts.ref import Ref
+from tasks.measures.audit import audit_designs
+from tasks.measures.bands import cross_bands
+from tasks.measures.curves import training_curves
+from tasks.measures.diversity import compare_diversity, measure_answers, measure_ceilings
+from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k, follow_to_the_end
+from tasks.measures.solved_by import find_hard_problems
+from tasks.measures.tokens import measure_tokens
+from tasks.measures.votes import measure_votes
+from tasks.report.render import render_report
 from tasks.stage import grouped
-from tasks.tokens import measure_tokens
-from tasks.votes import measure_votes
 
 QUESTION = (
     "Does a reasoning scaffold – a panel of experts debating, against a private <think> monologue – widen what one"
@@ -52,11 +52,36 @@ def experiment(study: Study) -> Ref:
     hard = find_hard_problems(final)
     audit = audit_designs(at.pool, at.splits, screenings, trainings, final, diversities)
     return render_report(
-        p.name, p.purpose, QUESTION, study.model.name, p.arms, at.pool, at.splits, screenings, bands, crosstab,
-        trainings, curve, curves, diversities, compared, passk, tokens, hard, final, audit,
-        contrasts, answers, votes, ceilings, asymptotes, tuple(c.splits for c in chosen), sliced, slices,
+        p.name,
+        p.purpose,
+        QUESTION,
+        study.model.name,
+        p.arms,
+        at.pool,
+        at.splits,
+        screenings,
+        bands,
+        crosstab,
+        trainings,
+        curve,
+        curves,
+        diversities,
+        compared,
+        passk,
+        tokens,
+        hard,
+        final,
+        audit,
+        contrasts,
+        answers,
+        votes,
+        ceilings,
+        asymptotes,
+        tuple(c.splits for c in chosen),
+        sliced,
+        slices,
         slice_contrasts,
-    )  # fmt: skip
+    )
 
 
 def pass_at_k_by_benchmark(study: Study, measured: Sequence[Measured]) -> tuple[tuple[Ref, ...], tuple[Ref, ...]]:

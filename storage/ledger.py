@@ -17,8 +17,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from storage.artifacts.fingerprint import fingerprint
 from storage.errors import NO_ROOM, UserError
-from storage.fingerprint import fingerprint
 from storage.mirror import mirror_of
 from storage.sql import query
 
@@ -61,9 +61,13 @@ class Ledger:
             if not (folder / ABOUT).exists():
                 _write_aside(aside.with_suffix(".json"), folder / ABOUT, orjson.dumps(about))
             pq.write_table(
-                rows, aside, compression="zstd", compression_level=1, write_page_checksum=True,
+                rows,
+                aside,
+                compression="zstd",
+                compression_level=1,
+                write_page_checksum=True,
                 use_dictionary=_repetitive(rows.schema),  # type: ignore[arg-type]
-            )  # fmt: skip
+            )
             with aside.open("rb") as handle:
                 os.fsync(handle.fileno())
             target = folder / f"shard-{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.parquet"

@@ -20,7 +20,7 @@ from typing import Any
 
 import orjson
 
-from storage.artifacts import Ref
+from storage.artifacts.ref import Ref
 from storage.errors import UserError
 from storage.objects import Objects
 from storage.roots import address_of

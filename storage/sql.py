@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-QUERIES = Path(__file__).parent / "queries"
+QUERIES = Path(__file__).parent / "reading" / "queries"
 
 
 def query(sql: str, parameters: dict[str, object] | None = None, /, **tables: pa.Table) -> pa.Table:
@@ -36,5 +36,5 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 
 def named(name: str) -> str:
-    """The text of a named question: `storage/queries/<name>.sql`."""
+    """The text of a named question: `storage/reading/queries/<name>.sql`."""
     return (QUERIES / f"{name}.sql").read_text()

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from storage.artifacts.schemas import BENCHMARK
 from storage.errors import UserError
-from storage.schemas import BENCHMARK
 from storage.sql import query
-from tasks.domain.leaks import find_leaks
+from tasks.domain.problems.leaks import find_leaks
 from tasks.stage import Payload, Ref, stage, store
 
 #: The value of `split` of the problems that are asked.
@@ -54,7 +54,7 @@ def benchmark_of(
     Of each level the first `per_level` in the order of a hash of (seed, problem), so the draw is the same on every
     machine; the next one stands in for a leak. Errors: UserError if a level has too few problems.
 
-    >>> from tasks.domain.leaks import LEAKS
+    >>> from tasks.domain.problems.leaks import LEAKS
     >>> t = pa.table({"problem_id": ["a", "b"], "source": ["s"] * 2, "source_id": ["1", "2"], "level": ["1", "5"]})
     >>> benchmark_of("name", t, LEAKS.empty_table(), ("5",), None, 0)["split"].to_pylist()
     ['other_level', 'benchmark']
@@ -80,8 +80,9 @@ def benchmark_of(
         from ranked order by place
         """,
         {"name": name, "levels": list(levels), "per_level": per_level or pool.num_rows, "seed": str(seed)},
-        pool=pool, leaks=leaks,
-    ).cast(BENCHMARK)  # fmt: skip
+        pool=pool,
+        leaks=leaks,
+    ).cast(BENCHMARK)
     asked = Counter(row["level"] for row in chosen.to_pylist() if row["split"] == ASKED)
     found = Counter(pool["level"].to_pylist())
     for level in levels or (found if per_level else ()):

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pyarrow as pa
 
+from storage.artifacts.schemas import EMBEDDINGS
 from storage.errors import UserError
-from storage.schemas import EMBEDDINGS
-from tasks.domain.rewording import REWORDED, reworded
-from tasks.domain.windows import window_named
+from tasks.domain.statistics.rewording import REWORDED, reworded
+from tasks.domain.statistics.windows import window_named
 from tasks.stage import Payload, Ref, progress, stage, store, toolbox
 
 if TYPE_CHECKING:
-    from tasks.engines.encoders import SentenceEncoder
+    from tasks.engines.encoding.encoders import SentenceEncoder
 
 COLUMNS = ["problem_id", "source", "arm", "step", "seed", "rollout", "correct", "num_tokens", "trace"]
 CHUNK = 2048
@@ -44,15 +44,19 @@ def embedded(rollouts: pa.Table, vectors_ND: np.ndarray, coverage_N: np.ndarray,
     flat = pa.array(np.ascontiguousarray(vectors_ND, np.float32).reshape(-1))
     offsets = pa.array(np.arange(len(vectors_ND) + 1, dtype=np.int32) * vectors_ND.shape[1])
     columns = {name: kept[name] for name in COLUMNS if name != "trace"}
-    return pa.table(
-        columns
-        | {
-            "window": pa.array([window] * kept.num_rows, pa.string()),
-            "coverage": pa.array(coverage_N, pa.float64()),
-            "num_chars": pa.array([len(t) for t in kept["trace"].to_pylist()], pa.int32()),
-            "embedding": pa.ListArray.from_arrays(offsets, flat),
-        }
-    ).select(EMBEDDINGS.names).cast(EMBEDDINGS)  # fmt: skip
+    return (
+        pa.table(
+            columns
+            | {
+                "window": pa.array([window] * kept.num_rows, pa.string()),
+                "coverage": pa.array(coverage_N, pa.float64()),
+                "num_chars": pa.array([len(t) for t in kept["trace"].to_pylist()], pa.int32()),
+                "embedding": pa.ListArray.from_arrays(offsets, flat),
+            }
+        )
+        .select(EMBEDDINGS.names)
+        .cast(EMBEDDINGS)
+    )
 
 
 def in_other_words(rollouts: pa.Table) -> pa.Table:
@@ -74,8 +78,11 @@ def embed_traces(rollouts: Ref, encoder: EncoderSpec) -> Payload:
     table = store().read(rollouts, COLUMNS)
     traces = [t for t in table["trace"].to_pylist() if t is not None]
     other = in_other_words(table)
-    notes = {"rollouts": str(table.num_rows), "traces": str(len(traces)),
-             "trace_hit_rate": f"{len(traces) / table.num_rows:.6f}" if table.num_rows else "undefined"}  # fmt: skip
+    notes = {
+        "rollouts": str(table.num_rows),
+        "traces": str(len(traces)),
+        "trace_hit_rate": f"{len(traces) / table.num_rows:.6f}" if table.num_rows else "undefined",
+    }
     if not traces:
         return Payload(embedded(table, np.zeros((0, 1), np.float32), np.zeros(0), "whole"), notes=notes)
     engine = cast("SentenceEncoder", toolbox().embedder(encoder.name, encoder.weights_sha256, encoder.max_tokens))

@@ -1,9 +1,9 @@
 """The meter of a run: what is made is charged as it is made, and nothing more is started that the budget cannot hold.
 
-Only the miss path meets it: reused artifacts and rollouts of the ledger cost nothing. Sampling asks before every wave
-with the most that the wave can take, so one worker's tokens never exceed the budget; time is looked at after every
+Only the miss path meets it: reused artifacts and rollouts of the ledger cost nothing. Sampling asks before every batch
+with the most that the batch can take, so one worker's tokens never exceed the budget; time is looked at after every
 batch. Several workers of a run know of each other what was charged, not what is being sampled: together they may exceed
-it by the waves that the others have begun, or where sampling streams by what they sample in REREAD_SECONDS.
+it by the batches that the others have begun, or where sampling streams by what they sample in REREAD_SECONDS.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 
 from storage.errors import Parked, UserError
-from storage.runs import Amounts, now
-from storage.spending import Charge, Journal
+from storage.records.runs import Amounts, now
+from storage.records.spending import Charge, Journal
 from tasks.domain.prices import Prices
 from tasks.engines.protocols import Request
 from tasks.engines.toolbox import Hardware
@@ -28,7 +28,7 @@ from tasks.stage import Progress
 OCCUPYING = frozenset({"rollouts", "training", "embeddings"})
 #: A chunk of fewer rollouts than this is not worth its stragglers; the run parks instead.
 SMALLEST_CHUNK = 8
-#: What other workers of the run spent is read again before every wave, and while one is sampled this often.
+#: What other workers of the run spent is read again before every batch, and while one is sampled this often.
 REREAD_SECONDS = 15.0
 
 
@@ -129,7 +129,7 @@ class Meter:
         return count
 
     def charge(self, rows: Sequence[dict[str, object]]) -> None:
-        """Enter finished rollouts (rows of storage.schemas.LEDGER) and the time since the last charge."""
+        """Enter finished rollouts (rows of storage.artifacts.schemas.LEDGER) and the time since the last charge."""
         by_arm: dict[str, list[dict[str, object]]] = defaultdict(list)
         for row in rows:
             by_arm[str(row["arm"])].append(row)
@@ -176,17 +176,25 @@ class Meter:
         device = device_name()
         usd += self.prices.of_hours(device, hours)
         return Charge(
-            time=now(), ref=ref, kind=ref.rpartition("-")[0], title=title, arm=arm, gpu_hours=hours, usd=usd,
-            device=device, **amounts,
-        )  # fmt: skip
+            time=now(),
+            ref=ref,
+            kind=ref.rpartition("-")[0],
+            title=title,
+            arm=arm,
+            gpu_hours=hours,
+            usd=usd,
+            device=device,
+            **amounts,
+        )
 
     def _enter(self, entries: list[Charge]) -> None:
         self.journal.enter(entries)
         s = self.spent
         self.spent = Amounts(
-            tokens=s.tokens + sum(e.tokens for e in entries), gpu_hours=s.gpu_hours + sum(e.gpu_hours for e in entries),
+            tokens=s.tokens + sum(e.tokens for e in entries),
+            gpu_hours=s.gpu_hours + sum(e.gpu_hours for e in entries),
             usd=s.usd + sum(e.usd for e in entries),
-        )  # fmt: skip
+        )
 
 
 def device_name() -> str:

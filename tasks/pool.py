@@ -11,14 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from storage.artifacts.schemas import POOL, POOL_ISSUES
 from storage.errors import UserError
-from storage.schemas import POOL, POOL_ISSUES
-from tasks.domain.grading import Verdict
-from tasks.domain.problems import PoolPolicy, pool_table
+from tasks.domain.grading.grading import Verdict
+from tasks.domain.problems.problems import PoolPolicy, pool_table
+from tasks.domain.problems.sources import SOURCES, SourceSpec
 from tasks.domain.scaffolds import SCAFFOLDS
-from tasks.domain.sources import SOURCES, SourceSpec
-from tasks.engines.graders import GradeItem, Graders
-from tasks.engines.problem_files import Row, load_problems
+from tasks.engines.grading.graders import GradeItem, Graders
+from tasks.engines.problems.problem_files import Row, load_problems
 from tasks.stage import Payload, Ref, progress, stage, store, toolbox, workdir
 
 ISSUES_FILE = "issues.parquet"
@@ -92,6 +92,8 @@ def _kept_out(sources: Sequence[SourceSpec]) -> list[str]:
     present = {spec.name for spec in sources}
     guards = {
         name: _place(spec).parent / SOURCES[name].file
-        for spec in sources for name, _ in spec.guards if name not in present
-    }  # fmt: skip
+        for spec in sources
+        for name, _ in spec.guards
+        if name not in present
+    }
     return [row["problem"] for name, path in guards.items() for row in load_problems([(path, name, None)])]

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from storage.artifacts.fingerprint import derived_seed
+from storage.artifacts.schemas import LEDGER
 from storage.errors import UserError
-from storage.fingerprint import derived_seed
 from storage.ledger import Account, Ledger
-from storage.schemas import LEDGER
 from storage.sql import query
-from tasks.domain.policies import BaseModel, Policy, Sampling
-from tasks.engines.protocols import Request, ServedAdapter
-from tasks.engines.sampler import Tally, Want, sample
-from tasks.grading_in_force import graded_now
+from tasks.active_grader import graded_now
+from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
+from tasks.engines.protocols import Request
+from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats, sample
 from tasks.metering import meter
 from tasks.stage import ledger, progress, toolbox
 
@@ -30,9 +30,12 @@ def account_of(policy: Policy, sampling: Sampling) -> Account:
 def about(policy: Policy, sampling: Sampling) -> dict[str, object]:
     """An account in words."""
     return {
-        "arm": policy.arm, "model": policy.model.name, "adapter": policy.adapter, "step": policy.step,
+        "arm": policy.arm,
+        "model": policy.model.name,
+        "adapter": policy.adapter,
+        "step": policy.step,
         **sampling.identity(policy.spec.scaffold.stop),
-    }  # fmt: skip
+    }
 
 
 def of_split(problems: pa.Table, splits: pa.Table, split: str | None) -> pa.Table:
@@ -43,60 +46,66 @@ def of_split(problems: pa.Table, splits: pa.Table, split: str | None) -> pa.Tabl
     return problems.filter(pa.array([p in chosen for p in problems["problem_id"].to_pylist()], pa.bool_()))
 
 
-def wanted(problems: pa.Table, policy: Policy, sampling: Sampling, rollouts: range) -> list[Want]:
+def requests_for(problems: pa.Table, policy: Policy, sampling: Sampling, rollouts: range) -> list[RolloutRequest]:
     """Every (problem, rollout) asked for, problem by problem. A request's seed is a function of the rollout's
     identity: (sampling seed, problem, rollout), so that two arms and two days draw alike."""
     return [
-        Want(
-            row["problem_id"], row["source"], row["problem"], row["gold"], i, policy, sampling,
+        RolloutRequest(
+            row["problem_id"],
+            row["source"],
+            row["problem"],
+            row["gold"],
+            i,
+            policy,
+            sampling,
             derived_seed(sampling.seed, row["problem_id"], i),
         )
         for row in problems.select(["problem_id", "source", "problem", "gold"]).to_pylist()
         for i in rollouts
-    ]  # fmt: skip
+    ]
 
 
-def ensure_rollouts(wants: Sequence[Want], adapter: ServedAdapter | None, model: BaseModel, lora_rank: int) -> Tally:
+def ensure_rollouts(
+    requested: Sequence[RolloutRequest], adapter: ServedAdapter | None, model: BaseModel, lora_rank: int
+) -> SamplingStats:
     """Sample what the ledger does not have. Returns what that took.
 
     adapter: the weights behind the policy; null for a policy whose rollouts are all in the ledger already.
     """
     book = ledger()
-    accounts = {key: account_of(*key) for key in dict.fromkeys((w.policy, w.sampling) for w in wants)}
+    accounts = {key: account_of(*key) for key in dict.fromkeys((w.policy, w.sampling) for w in requested)}
     had = {key: book.keys(account) for key, account in accounts.items()}
-    missing = [w for w in wants if (w.problem_id, w.rollout) not in had[(w.policy, w.sampling)]]
-    tally = Tally()
+    missing = [w for w in requested if (w.problem_id, w.rollout) not in had[(w.policy, w.sampling)]]
+    stats = SamplingStats()
     if not missing:
-        return tally
+        return stats
     tools = toolbox()
     generator, graders = tools.generator(model.sha256, lora_rank), tools.graders()
     began = time.perf_counter()
 
     counter = meter()
 
-    def admit(asked: Sequence[Want], requests: Sequence[Request]) -> int:
-        whole = tools.wave is not None
+    def admit(asked: Sequence[RolloutRequest], requests: Sequence[Request]) -> int:
+        whole = tools.batch_size is not None
         return len(asked) if counter is None else counter.admit(requests, [w.policy.arm for w in asked], whole=whole)
 
-    def keep(rows: list[tuple[Want, dict[str, object]]]) -> None:
+    def keep(rows: list[tuple[RolloutRequest, dict[str, object]]]) -> None:
         if counter is not None:
             counter.charge([row for _, row in rows])
         _enter(book, rows, accounts)
-        tally.seconds = time.perf_counter() - began
-        done = len(wants) - len(missing) + tally.rollouts
-        progress(done, len(wants), "rollouts", f"{tally.tokens / tally.seconds:,.0f} tok/s")
+        stats.seconds = time.perf_counter() - began
+        done = len(requested) - len(missing) + stats.rollouts
+        progress(done, len(requested), "rollouts", f"{stats.tokens / stats.seconds:,.0f} tok/s")
         if counter is not None:
             counter.check()
 
-    sample(missing, generator, graders, adapter, keep, wave=tools.wave, tally=tally, admit=admit)
-    tally.seconds = time.perf_counter() - began
-    return tally
+    sample(missing, generator, graders, adapter, keep, batch_size=tools.batch_size, stats=stats, admit=admit)
+    stats.seconds = time.perf_counter() - began
+    return stats
 
 
 def _enter(
-    book: Ledger,
-    rows: list[tuple[Want, dict[str, object]]],
-    accounts: dict[tuple[Policy, Sampling], Account],
+    book: Ledger, rows: list[tuple[RolloutRequest, dict[str, object]]], accounts: dict[tuple[Policy, Sampling], Account]
 ) -> None:
     """One shard for each account that a batch touches: a training step and its held-out share an engine call."""
     for key, account in accounts.items():
@@ -105,16 +114,16 @@ def _enter(
             book.append(account, pa.Table.from_pylist(part, schema=LEDGER), about(*key))
 
 
-def entered(wants: Sequence[Want]) -> pa.Table:
+def entered(requested: Sequence[RolloutRequest]) -> pa.Table:
     """The ledger's rows of exactly these rollouts, in this order, judged by the grader in force. Schema: LEDGER."""
     parts = []
-    for key in dict.fromkeys((w.policy, w.sampling) for w in wants):
+    for key in dict.fromkeys((w.policy, w.sampling) for w in requested):
         rows = ledger().read(account_of(*key))
         asked = pa.table(
             {
-                "problem_id": [w.problem_id for w in wants if (w.policy, w.sampling) == key],
-                "rollout": pa.array([w.rollout for w in wants if (w.policy, w.sampling) == key], pa.int32()),
-                "place": pa.array([i for i, w in enumerate(wants) if (w.policy, w.sampling) == key], pa.int64()),
+                "problem_id": [w.problem_id for w in requested if (w.policy, w.sampling) == key],
+                "rollout": pa.array([w.rollout for w in requested if (w.policy, w.sampling) == key], pa.int32()),
+                "place": pa.array([i for i, w in enumerate(requested) if (w.policy, w.sampling) == key], pa.int64()),
             }
         )
         if rows is not None:
@@ -122,6 +131,6 @@ def entered(wants: Sequence[Want]) -> pa.Table:
                 query("select rows.*, place from rows join asked using (problem_id, rollout)", rows=rows, asked=asked)
             )
     table = pa.concat_tables(parts) if parts else None
-    if table is None or table.num_rows != len(wants):
-        raise UserError(f"the ledger holds {table.num_rows if table else 0} of {len(wants)} rollouts: run again")
+    if table is None or table.num_rows != len(requested):
+        raise UserError(f"the ledger holds {table.num_rows if table else 0} of {len(requested)} rollouts: run again")
     return graded_now(table.sort_by("place").drop(["place"]).select(LEDGER.names).cast(LEDGER))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from storage.schemas import ROLLOUTS
-from tasks.domain.policies import Policy, Sampling
-from tasks.engines.protocols import ServedAdapter
-from tasks.engines.sampler import Tally, Want
-from tasks.rollouts import ensure_rollouts, entered, of_split, wanted
+from storage.artifacts.schemas import ROLLOUTS
+from tasks.domain.policies import Policy, Sampling, ServedAdapter
+from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats
+from tasks.rollouts import ensure_rollouts, entered, of_split, requests_for
 from tasks.stage import Payload, Ref, stage, store, toolbox
 
 
@@ -28,9 +27,9 @@ def sample_rollouts(
     training: the artifact whose adapter at `policy.adapter_step` is served; null at step 0.
     """
     problems = of_split(store().read(pool), store().read(splits), split)
-    wants = wanted(problems, policy, sampling, range(group_size))
-    tally = ensure_rollouts(wants, _served(policy, training), policy.model, lora_rank)
-    return _payload(wants, [tally], policy, lora_rank)
+    requested = requests_for(problems, policy, sampling, range(group_size))
+    stats = ensure_rollouts(requested, _served(policy, training), policy.model, lora_rank)
+    return _payload(requested, [stats], policy, lora_rank)
 
 
 @stage("rollouts", version=1)
@@ -50,21 +49,23 @@ def screen_adaptively(
     group has. What the ledger holds beyond that is left out: the artifact does not depend on what was paid before.
     """
     problems = of_split(store().read(pool), store().read(splits), split)
-    adapter, wants, tallies = _served(policy, training), [], []
+    adapter, requested, tallies = _served(policy, training), [], []
     seen: dict[str, set[bool]] = {problem: set() for problem in problems["problem_id"].to_pylist()}
     for drawn in (range(min(2, group_size)), *(range(i, i + 1) for i in range(2, group_size))):
         undecided = pa.array([len(seen[p]) < 2 for p in problems["problem_id"].to_pylist()], pa.bool_())
-        asked = wanted(problems.filter(undecided), policy, sampling, drawn)
+        asked = requests_for(problems.filter(undecided), policy, sampling, drawn)
         if not asked:
             break
         tallies.append(ensure_rollouts(asked, adapter, policy.model, lora_rank))
         for row in entered(asked).select(["problem_id", "correct"]).to_pylist():
             seen[row["problem_id"]].add(row["correct"])
-        wants += asked
+        requested += asked
     place = {problem: i for i, problem in enumerate(seen)}
-    wants.sort(key=lambda w: (place[w.problem_id], w.rollout))
-    made = _payload(wants, tallies, policy, lora_rank)
-    return Payload(made.table, notes=(made.notes or {}) | {"saved_rollouts": str(len(place) * group_size - len(wants))})
+    requested.sort(key=lambda w: (place[w.problem_id], w.rollout))
+    made = _payload(requested, tallies, policy, lora_rank)
+    return Payload(
+        made.table, notes=(made.notes or {}) | {"saved_rollouts": str(len(place) * group_size - len(requested))}
+    )
 
 
 def _served(policy: Policy, training: Ref | None) -> ServedAdapter | None:
@@ -74,12 +75,14 @@ def _served(policy: Policy, training: Ref | None) -> ServedAdapter | None:
     return ServedAdapter(f"{training}-step-{policy.adapter_step}", folder)
 
 
-def _payload(wants: list[Want], tallies: list[Tally], policy: Policy, lora_rank: int) -> Payload:
-    tally = Tally(
-        rollouts=sum(t.rollouts for t in tallies), tokens=sum(t.tokens for t in tallies),
-        seconds=sum(t.seconds for t in tallies), grading_seconds=sum(t.grading_seconds for t in tallies),
-    )  # fmt: skip
-    notes = {"reused_rollouts": str(len(wants) - tally.rollouts)}
-    if tally.rollouts:
-        notes |= tally.note(toolbox().generator(policy.model.sha256, lora_rank))
-    return Payload(entered(wants).select(ROLLOUTS.names).cast(ROLLOUTS), notes=notes)
+def _payload(requested: list[RolloutRequest], tallies: list[SamplingStats], policy: Policy, lora_rank: int) -> Payload:
+    stats = SamplingStats(
+        rollouts=sum(t.rollouts for t in tallies),
+        tokens=sum(t.tokens for t in tallies),
+        seconds=sum(t.seconds for t in tallies),
+        grading_seconds=sum(t.grading_seconds for t in tallies),
+    )
+    notes = {"reused_rollouts": str(len(requested) - stats.rollouts)}
+    if stats.rollouts:
+        notes |= stats.note(toolbox().generator(policy.model.sha256, lora_rank))
+    return Payload(entered(requested).select(ROLLOUTS.names).cast(ROLLOUTS), notes=notes)

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from storage.artifacts.schemas import SPLITS
 from storage.errors import UserError
-from storage.schemas import SPLITS
 from storage.sql import query
-from tasks.domain.sources import SOURCES
+from tasks.domain.problems.sources import SOURCES
 from tasks.stage import Ref, stage, store
 
 ARM_SPLITS = pa.schema(
@@ -105,5 +105,6 @@ def arm_splits(splits: pa.Table, bands: pa.Table) -> pa.Table:
         where split = 'heldout'
         order by arm, split, problem_id
         """,
-        splits=splits, bands=bands,
-    ).cast(ARM_SPLITS)  # fmt: skip
+        splits=splits,
+        bands=bands,
+    ).cast(ARM_SPLITS)

@@ -18,21 +18,33 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import pyarrow as pa
 
-from storage.artifacts import Ref
+from storage.artifacts.fingerprint import canonical, fingerprint
+from storage.artifacts.manifest import Recipe
+from storage.artifacts.provenance import provenance
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Payload, Store
 from storage.errors import NO_ROOM, UserError
-from storage.fingerprint import canonical, fingerprint
 from storage.ledger import Ledger
-from storage.manifest import Recipe
-from storage.provenance import provenance
-from storage.store import Payload, Store
 from tasks.engines.toolbox import Toolbox
 
 P = ParamSpec("P")
 T = TypeVar("T")
 __all__ = [
-    "Payload", "Progress", "Ref", "Session", "Step", "grouped", "ledger", "making", "progress", "session", "stage",
-    "store", "toolbox", "workdir",
-]  # fmt: skip
+    "Payload",
+    "Progress",
+    "Ref",
+    "Session",
+    "Step",
+    "grouped",
+    "ledger",
+    "making",
+    "progress",
+    "session",
+    "stage",
+    "store",
+    "toolbox",
+    "workdir",
+]
 
 
 @dataclass(frozen=True, slots=True)

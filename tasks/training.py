@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from storage.artifacts.fingerprint import derived_seed
+from storage.artifacts.schemas import EXPOSURE, STEPS
 from storage.errors import UserError
-from storage.fingerprint import derived_seed
-from storage.schemas import EXPOSURE, STEPS
 from storage.sql import query
-from tasks.domain.grpo import LearnerConfig, PromptProblem, StepPlan, TrainRollout
+from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout
 from tasks.domain.policies import Policy, Sampling
-from tasks.rollouts import ensure_rollouts, entered, of_split, wanted
+from tasks.rollouts import ensure_rollouts, entered, of_split, requests_for
 from tasks.stage import Payload, Ref, making, progress, stage, store, toolbox, workdir
 
 
@@ -40,10 +40,16 @@ def trainable(problems: pa.Table, splits: pa.Table, bands: pa.Table | None) -> p
 def as_train_rollout(row: dict[str, Any]) -> TrainRollout:
     """What the learner needs of a ledger row."""
     return TrainRollout(
-        problem_id=row["problem_id"], source=row["source"], rollout=row["rollout"], prompt_ids=row["prompt_ids"],
-        token_ids=row["token_ids"], logprobs_T=np.asarray(row["logprobs"], np.float32), correct=row["correct"],
-        tag_valid=row["tag_valid"], truncated=row["finish"] == "length",
-    )  # fmt: skip
+        problem_id=row["problem_id"],
+        source=row["source"],
+        rollout=row["rollout"],
+        prompt_ids=row["prompt_ids"],
+        token_ids=row["token_ids"],
+        logprobs_T=np.asarray(row["logprobs"], np.float32),
+        correct=row["correct"],
+        tag_valid=row["tag_valid"],
+        truncated=row["finish"] == "length",
+    )
 
 
 @stage("training", version=1)
@@ -58,13 +64,13 @@ def train_adapter(
     evaluation_group_size: int,
     init: Ref | None = None,
 ) -> Payload:
-    """Rows: storage.schemas.STEPS. Files: `step-NNNN/`, the evaluated steps' adapters in PEFT format; exposure.parquet.
+    """Rows: STEPS. Files: `step-NNNN/`, the evaluated steps' adapters in PEFT format; exposure.parquet.
 
     bands: train on the variance band alone; null trains on all problems outside held-out.
     init: the training whose last adapter this one starts from, with a fresh optimiser; `start` is that policy.
     Errors: UserError if no problem is left to train on.
     """
-    from tasks.engines.learner import Execution, StepMetrics, train
+    from tasks.engines.learning.learner import Execution, StepMetrics, train
 
     problems, held = store().read(pool), store().read(splits)
     chosen = trainable(problems, held, None if bands is None else store().read(bands))
@@ -84,12 +90,12 @@ def train_adapter(
         at = plan.policy_step
         policy = replace(start, adapter=str(making()), adapter_step=at, step=at, seed=learner.seed) if at else start
         asked = pa.Table.from_pylist([by_id[p] for p in plan.problem_ids], schema=chosen.schema)
-        wants = wanted(asked, policy, draw, range(plan.group_size))
-        evaluated = wanted(heldout, policy, evaluation, range(evaluation_group_size)) if plan.evaluate else []
-        tally = ensure_rollouts([*wants, *evaluated], plan.adapter, start.model, learner.lora_rank)
-        sampled["rollouts"] += tally.rollouts
-        sampled["tokens"] += tally.tokens
-        return [as_train_rollout(row) for row in entered(wants).to_pylist()] if wants else []
+        requested = requests_for(asked, policy, draw, range(plan.group_size))
+        evaluated = requests_for(heldout, policy, evaluation, range(evaluation_group_size)) if plan.evaluate else []
+        stats = ensure_rollouts([*requested, *evaluated], plan.adapter, start.model, learner.lora_rank)
+        sampled["rollouts"] += stats.rollouts
+        sampled["tokens"] += stats.tokens
+        return [as_train_rollout(row) for row in entered(requested).to_pylist()] if requested else []
 
     tools, folder = toolbox(), workdir()
     hardware = tools.hardware

@@ -33,8 +33,8 @@ def published(shared: Path) -> Path:
 @pytest.fixture(scope="session")
 def replayed(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The store of the published study, replayed once; tests only look at it."""
-    from flows.replay import replay
-    from storage.store import Store
+    from flows.published.replay import replay
+    from storage.artifacts.store import Store
 
     root = tmp_path_factory.mktemp("replayed")
     replay(published, Store(root))

@@ -14,10 +14,17 @@ REPO = Path(__file__).resolve().parents[1]
 #: The user's shell. Libraries that tests import in this process add to its environment what no shell has.
 SHELL = dict(os.environ)
 SETTINGS = (
-    "pool.synthetic=16", "pool.heldout_per_source=4", "training.steps=4", "training.eval_every=2",
-    "training.groups_per_step=4", "screening.group_size=4", "evaluation.group_size=2", "final.group_size=4",
-    "passk.ks=1,2,4", "passk.draws=500",
-)  # fmt: skip
+    "pool.synthetic=16",
+    "pool.heldout_per_source=4",
+    "training.steps=4",
+    "training.eval_every=2",
+    "training.groups_per_step=4",
+    "screening.group_size=4",
+    "evaluation.group_size=2",
+    "final.group_size=4",
+    "passk.ks=1,2,4",
+    "passk.draws=500",
+)
 
 
 def command(root: Path, *more: str, verb: str = "run") -> list[str]:
@@ -42,9 +49,14 @@ def environment() -> dict[str, str]:
 
 def start(root: Path, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        command(root, *more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=root.parent,
-        env=environment(), start_new_session=True,
-    )  # fmt: skip
+        command(root, *more),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=root.parent,
+        env=environment(),
+        start_new_session=True,
+    )
 
 
 def finish(root: Path, *more: str, verb: str = "run") -> dict[str, Any]:

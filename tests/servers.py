@@ -88,13 +88,22 @@ def lose_database(url: str) -> None:
 
 def prefect_environment(home: Path, root: Path, port: int) -> dict[str, str]:
     return {
-        **os.environ, "PREFECT_HOME": str(home), "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
-        "PREFECT_RESULTS_LOCAL_STORAGE_PATH": str(home / "results"), "PREFECT_LOGGING_LEVEL": "INFO",
-        "PREFECT_SERVER_LOGGING_LEVEL": "WARNING", "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1",
-        "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false", "PREFECT_WORKER_QUERY_SECONDS": "2",
-        "PREFECT_WORKER_HEARTBEAT_SECONDS": "10", "OMP_NUM_THREADS": "1",
-        "VARBAND_ROOT": str(root), "PYTHONPATH": str(REPO), "PYTHONWARNINGS": "ignore",
-    }  # fmt: skip
+        **os.environ,
+        "PREFECT_HOME": str(home),
+        "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
+        "PREFECT_RESULTS_LOCAL_STORAGE_PATH": str(home / "results"),
+        "PREFECT_LOGGING_LEVEL": "INFO",
+        "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
+        "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+        "PREFECT_WORKER_QUERY_SECONDS": "2",
+        "PREFECT_WORKER_HEARTBEAT_SECONDS": "10",
+        "OMP_NUM_THREADS": "1",
+        "VARBAND_ROOT": str(root),
+        "PYTHONPATH": str(REPO),
+        "PYTHONWARNINGS": "ignore",
+    }
 
 
 class Server:
@@ -126,9 +135,13 @@ class Server:
     def spawn(self, words: list[str], log: str, **environment: str) -> subprocess.Popen[bytes]:
         with (self.folder / log).open("ab") as out:
             process = subprocess.Popen(
-                [sys.executable, *words], cwd=REPO, env={**self.environment, **environment}, stdout=out, stderr=out,
+                [sys.executable, *words],
+                cwd=REPO,
+                env={**self.environment, **environment},
+                stdout=out,
+                stderr=out,
                 start_new_session=True,
-            )  # fmt: skip
+            )
         self._children.append(process)
         return process
 
@@ -140,9 +153,14 @@ class Server:
     def varband(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         code = "from cli.main import main; main()"
         done = subprocess.run(
-            [sys.executable, "-c", code, *words], cwd=REPO, env=self.environment, capture_output=True, text=True,
-            timeout=300, check=False,
-        )  # fmt: skip
+            [sys.executable, "-c", code, *words],
+            cwd=REPO,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done
 

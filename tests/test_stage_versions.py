@@ -23,7 +23,13 @@ from tasks.stage import STAGES
 REPO = Path(__file__).resolve().parent.parent
 GOLDEN = REPO / "tests" / "golden" / "stages.json"
 #: Where and how a stage runs, which by design is no part of its result.
-EXECUTION = {"tasks.stage", "tasks.metering", "tasks.engines.toolbox", "tasks.engines.quiet", "tasks.engines.memory"}
+EXECUTION = {
+    "tasks.stage",
+    "tasks.metering",
+    "tasks.engines.toolbox",
+    "tasks.engines.environment",
+    "tasks.engines.learning.memory",
+}
 
 
 def code_of(module: str) -> str:
@@ -45,8 +51,9 @@ def code_of(module: str) -> str:
 
 def current() -> dict[str, dict[str, object]]:
     graph = grimp.build_graph("tasks", cache_dir=None)
-    for path in sorted((REPO / "tasks").glob("*.py")):
-        importlib.import_module(f"tasks.{path.stem}")
+    for path in sorted((REPO / "tasks").rglob("*.py")):
+        if "\n@stage(" in path.read_text():
+            importlib.import_module(".".join(path.relative_to(REPO).with_suffix("").parts))
     found = {}
     for name, one in sorted(STAGES.items()):
         if not one.function.__module__.startswith("tasks."):
@@ -76,11 +83,13 @@ def test_changed_stages_have_a_new_version() -> None:
 
 
 def test_the_guard_sees_a_changed_helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = code_of("tasks.domain.estimators")
-    changed = tmp_path / "tasks" / "domain" / "estimators.py"
+    before = code_of("tasks.domain.statistics.estimators")
+    changed = tmp_path / "tasks" / "domain" / "statistics" / "estimators.py"
     changed.parent.mkdir(parents=True)
-    changed.write_text((REPO / "tasks/domain/estimators.py").read_text() + "\nEXTRA = 1\n")
+    changed.write_text((REPO / "tasks/domain/statistics/estimators.py").read_text() + "\nEXTRA = 1\n")
     monkeypatch.setitem(globals(), "REPO", tmp_path)
-    assert code_of("tasks.domain.estimators") != before
-    changed.write_text("# a comment\n" + (Path(__file__).parent.parent / "tasks/domain/estimators.py").read_text())
-    assert code_of("tasks.domain.estimators") == before
+    assert code_of("tasks.domain.statistics.estimators") != before
+    changed.write_text(
+        "# a comment\n" + (Path(__file__).parent.parent / "tasks/domain/statistics/estimators.py").read_text()
+    )
+    assert code_of("tasks.domain.statistics.estimators") == before

@@ -26,9 +26,18 @@ def write_tiny_model(folder: Path) -> Path:
     tokenizer.chat_template = TEMPLATE
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=len(vocabulary), hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=2, head_dim=32, max_position_embeddings=1024, eos_token_id=0, bos_token_id=None, pad_token_id=0,
-    )  # fmt: skip
+        vocab_size=len(vocabulary),
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        head_dim=32,
+        max_position_embeddings=1024,
+        eos_token_id=0,
+        bos_token_id=None,
+        pad_token_id=0,
+    )
     LlamaForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -9,15 +9,29 @@ from dashboards.pages.parts import figure
 
 
 def page() -> None:
-    figure("Problems by band", "report_bands", ("bands",), lambda rows: charts.band_bars(rows, ("arm",)),
-           caption="Only the variance band, with correct and wrong rollouts in a group, gives a gradient.")  # fmt: skip
-    figure("Two arms against each other", "report_crosstab", ("crosstab",), _heat,
-           empty="There is only one arm in this run.")  # fmt: skip
+    figure(
+        "Problems by band",
+        "report_bands",
+        ("bands",),
+        lambda rows: charts.band_bars(rows, ("arm",)),
+        caption="Only the variance band, with correct and wrong rollouts in a group, gives a gradient.",
+    )
+    figure(
+        "Two arms against each other",
+        "report_crosstab",
+        ("crosstab",),
+        _heat,
+        empty="There is only one arm in this run.",
+    )
     figure("What the cross-tab says", "report_band_tests", ("crosstab",), empty="There is only one arm in this run.")
     figure("Bands by source", "report_band_sources", ("bands",), lambda rows: charts.band_bars(rows, ("source", "arm")))
-    figure("How much of a band is luck", "report_band_expectations", ("crosstab",),
-           caption="A beta-binomial fit: expected live groups at the training group size, and labels that another draw"
-           " would change.")  # fmt: skip
+    figure(
+        "How much of a band is luck",
+        "report_band_expectations",
+        ("crosstab",),
+        caption="A beta-binomial fit: expected live groups at the training group size, and labels that another draw"
+        " would change.",
+    )
 
 
 def _heat(rows: pa.Table) -> charts.Spec | None:

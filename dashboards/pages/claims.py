@@ -12,16 +12,21 @@ import streamlit as st
 
 from dashboards.pages.parts import figure, root, table
 from dashboards.text import literal
-from storage.claims import CLAIMS, read_claims, recomputed
-from storage.looks import Stamp, stamp, whole_store
+from storage.reading.claims import CLAIMS, read_claims, recomputed
+from storage.reading.query_cache import Stamp, stamp, whole_store
 
 #: Findings that are shown unfolded.
 SHOWN_AT_ONCE = 8
 
 
 def page() -> None:
-    figure("Findings about the design", "report_audit", ("audit",), empty="No finding: every design check passed.",
-           write=_findings)  # fmt: skip
+    figure(
+        "Findings about the design",
+        "report_audit",
+        ("audit",),
+        empty="No finding: every design check passed.",
+        write=_findings,
+    )
     st.subheader("Printed figures, recomputed", anchor="claims")
     if not CLAIMS.exists():
         st.info("No claims.toml beside this installation; `varband audit --claims FILE` checks one.")
@@ -59,9 +64,15 @@ def _claims(where: Path, at: Stamp) -> tuple[list[dict[str, Any]], int]:
         checked = recomputed(read_claims(CLAIMS), kinds, asked)
     known = [one for one in checked if one.status != "unknown"]
     rows = [
-        {"status": c.status, "claim": c.claim.text, "printed": float(c.claim.printed), "found": c.found,
-         "off_by": None if c.found is None else c.found - c.claim.printed, "where": c.claim.where,
-         "query": c.claim.query}
+        {
+            "status": c.status,
+            "claim": c.claim.text,
+            "printed": float(c.claim.printed),
+            "found": c.found,
+            "off_by": None if c.found is None else c.found - c.claim.printed,
+            "where": c.claim.where,
+            "query": c.claim.query,
+        }
         for c in sorted(known, key=lambda c: c.status != "off")
-    ]  # fmt: skip
+    ]
     return rows, len(checked) - len(known)

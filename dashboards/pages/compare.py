@@ -8,7 +8,7 @@ import streamlit as st
 from dashboards import charts
 from dashboards.pages.parts import chosen, remember, root, rows_of, table
 from storage.errors import UserError
-from storage.looks import ask, reports
+from storage.reading.query_cache import ask, reports
 
 
 def page() -> None:

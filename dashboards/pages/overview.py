@@ -9,10 +9,10 @@ import streamlit as st
 
 from dashboards.dag import boxes, dot, state_of, told
 from dashboards.pages.parts import chosen, figure, root, table
-from storage.drift import drift_notes
-from storage.looks import artifacts, manifest
-from storage.runs import all_runs, runs_table
-from storage.spending import spending_by_arm
+from storage.reading.query_cache import artifacts, manifest
+from storage.records.drift import drift_notes
+from storage.records.runs import all_runs, runs_table
+from storage.records.spending import spending_by_arm
 from storage.sql import named, query
 
 REFRESH_SECONDS = 5

@@ -12,7 +12,7 @@ import streamlit as st
 
 from dashboards.charts import Spec
 from storage.errors import UserError
-from storage.looks import Report, ask, reports, sources
+from storage.reading.query_cache import Report, ask, reports, sources
 
 #: A cell longer than this is cut in tables; the Traces page shows whole texts.
 MAX_CHARS = 300
@@ -56,10 +56,15 @@ def rows_of(query: str, parameters: dict[str, object] | None = None, other: str 
 
 
 def figure(
-    title: str, query: str, inputs: tuple[str, ...], chart: Callable[[pa.Table], Spec | None] | None = None,
-    *, caption: str = "", empty: str = "Nothing was measured here in this run.",
+    title: str,
+    query: str,
+    inputs: tuple[str, ...],
+    chart: Callable[[pa.Table], Spec | None] | None = None,
+    *,
+    caption: str = "",
+    empty: str = "Nothing was measured here in this run.",
     write: Callable[[pa.Table], None] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """A chart over its table, with the query and the artifacts that it came from. write: what shows the rows where a
     table would not do."""
     report = chosen()
@@ -139,6 +144,17 @@ def is_p_value(name: str) -> bool:
 def is_share(name: str) -> bool:
     base = name.removesuffix("_low").removesuffix("_high")
     return base.endswith(("_rate", "_share")) or base in (
-        "rate", "share", "pass_at_k", "truncated", "other_truncated", "heldout_before", "heldout_after", "gain",
-        "coverage", "other_coverage", "correct_mean", "live_groups", "tag_valid_mean",
-    )  # fmt: skip
+        "rate",
+        "share",
+        "pass_at_k",
+        "truncated",
+        "other_truncated",
+        "heldout_before",
+        "heldout_after",
+        "gain",
+        "coverage",
+        "other_coverage",
+        "correct_mean",
+        "live_groups",
+        "tag_valid_mean",
+    )

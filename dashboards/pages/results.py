@@ -10,7 +10,7 @@ import streamlit as st
 
 from dashboards import charts
 from dashboards.pages.parts import chosen, figure, root, table
-from storage.looks import sources
+from storage.reading.query_cache import sources
 
 
 def page() -> None:
@@ -27,13 +27,22 @@ def page() -> None:
     for tab in benchmarks:
         with tab:
             figure("What is asked", "report_benchmarks", ("benchmarks",))
-            figure("pass@k by benchmark", "report_slices", ("slices", "benchmarks"),
-                   write=lambda rows: _each(rows, curve("k", "pass_at_k")),
-                   caption="Bands hold for all k together (95 %).")  # fmt: skip
+            figure(
+                "pass@k by benchmark",
+                "report_slices",
+                ("slices", "benchmarks"),
+                write=lambda rows: _each(rows, curve("k", "pass_at_k")),
+                caption="Bands hold for all k together (95 %).",
+            )
             figure("Gaps and their closure by benchmark", "report_slice_gaps", ("slice_contrasts", "benchmarks"))
     with passk:
-        figure("pass@k of the held-out problems", "report_passk", ("passk",),
-               curve("k", "pass_at_k"), caption="Bands hold for all k together (95 %).")  # fmt: skip
+        figure(
+            "pass@k of the held-out problems",
+            "report_passk",
+            ("passk",),
+            curve("k", "pass_at_k"),
+            caption="Bands hold for all k together (95 %).",
+        )
         figure("Gaps and their closure", "report_gaps", ("contrasts",))
         figure("By source", "report_passk_sources", ("passk",))
         figure("pass^k: all of k correct", "report_pass_all_k", ("passk",), curve("k", "pass_all_k_rate"))
@@ -42,8 +51,12 @@ def page() -> None:
     with diversity:
         figure("Problem by problem", "report_diversity_pairs", ("diversities",), _pairs)
         figure("Each policy", "report_diversity_policies", ("diversities",))
-        figure("Policies compared", "report_diversity", ("diversity",),
-               caption="Paired by problem; adjusted: at equal length and accuracy.")  # fmt: skip
+        figure(
+            "Policies compared",
+            "report_diversity",
+            ("diversity",),
+            caption="Paired by problem; adjusted: at equal length and accuracy.",
+        )
         figure("Window by window", "report_windows", ("diversity",))
         figure("Floor and ceiling", "report_ceilings", ("ceilings",))
         figure("Without an encoder", "report_answers", ("answers",))
@@ -51,8 +64,7 @@ def page() -> None:
         figure("Coverage at equal tokens", "report_equal_tokens", ("passk",), curve("tokens", "pass_at_k"))
         figure("Tokens per correct answer", "report_tokens", ("tokens",))
         figure("Lengths, pair by pair", "report_token_pairs", ("tokens",))
-        figure("Spending by purpose", "report_spending",
-               ("screenings", "evaluations", "final", "sliced", "trainings"))  # fmt: skip
+        figure("Spending by purpose", "report_spending", ("screenings", "evaluations", "final", "sliced", "trainings"))
     with hard:
         figure("Who solves what", "report_hard", ("hard",))
         figure("Problems that divide the arms", "report_hard_problems", ("hard",))

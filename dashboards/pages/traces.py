@@ -10,7 +10,7 @@ import streamlit as st
 
 from dashboards.pages.parts import chosen, remember, root, rows_of
 from dashboards.text import MOST, formula, literal, marked
-from storage.looks import sources
+from storage.reading.query_cache import sources
 
 SETS = {"final": "before and after", "screenings": "screening", "evaluations": "held-out curve"}
 VERDICTS = ("correct", "wrong", "no_answer", "ambiguous", "timeout", "ungradable")
@@ -42,10 +42,11 @@ def page() -> None:
         st.info(f"Problem `{asked[:80]}` does not fit the filters; showing the first that does.")
     ids = list(problems)
     problem = st.selectbox(
-        f"Problem ({len(ids):,}{' or more' if len(ids) == 2000 else ''} fit)", ids,
+        f"Problem ({len(ids):,}{' or more' if len(ids) == 2000 else ''} fit)",
+        ids,
         index=ids.index(asked) if asked in problems else 0,
         format_func=lambda p: _line(problems[p]),
-    )  # fmt: skip
+    )
     if problem is None:
         return
     remember(problem=problem, set=kind, **{name: _text(value) for name, value in filters.items()})
@@ -72,9 +73,11 @@ def _filters(arms: tuple[str, ...]) -> tuple[str, dict[str, object]]:
     )
     picked: dict[str, object] = {}
     for column, name, choices in (
-        (columns[1], "source", names), (columns[2], "arm", list(arms)), (columns[3], "band", list(BANDS)),
+        (columns[1], "source", names),
+        (columns[2], "arm", list(arms)),
+        (columns[3], "band", list(BANDS)),
         (columns[4], "verdict", list(VERDICTS)),
-    ):  # fmt: skip
+    ):
         picked[name] = column.selectbox(
             name.capitalize(), choices, index=_index(choices, st.query_params.get(name)), placeholder="any"
         )

@@ -8,14 +8,26 @@ import streamlit as st
 from dashboards import charts
 from dashboards.pages.parts import chosen, figure, remember, root, table
 from storage.errors import UserError
-from storage.live import live_steps
-from storage.looks import ask, reports
-from storage.runs import runs_table
+from storage.reading.live import live_steps
+from storage.reading.query_cache import ask, reports
+from storage.records.runs import runs_table
 from storage.sql import named, query
 
 REFRESH_SECONDS = 3
-MEASURES = ("correct_mean", "reward_mean", "tag_valid_mean", "live_groups", "entropy", "length_mean",
-            "length_cv_within", "truncated", "kl_behaviour", "ratio_max", "grad_norm", "num_tokens")  # fmt: skip
+MEASURES = (
+    "correct_mean",
+    "reward_mean",
+    "tag_valid_mean",
+    "live_groups",
+    "entropy",
+    "length_mean",
+    "length_cv_within",
+    "truncated",
+    "kl_behaviour",
+    "ratio_max",
+    "grad_norm",
+    "num_tokens",
+)
 SHARES = ("correct_mean", "tag_valid_mean", "live_groups", "truncated")
 
 
@@ -36,8 +48,12 @@ def page() -> None:
         st.subheader(measure.replace("_", " "), anchor="steps")
         _chart(steps, measure, _arms(steps, report.arms), "line" if len(over) > 1 else "seed")
         st.caption(f"query `app_steps` of {len(set(steps['training'].to_pylist()))} trainings")
-    figure("Held-out accuracy by step", "report_curves", ("curves",),
-           lambda rows: charts.lines(rows, "step", "heldout_rate", report.arms, share=True))  # fmt: skip
+    figure(
+        "Held-out accuracy by step",
+        "report_curves",
+        ("curves",),
+        lambda rows: charts.lines(rows, "step", "heldout_rate", report.arms, share=True),
+    )
     figure("Gains by source, against exposure", "report_gains", ("curves", "trainings"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from tasks.domain.arms import ARMS, Arm
 
@@ -65,3 +66,11 @@ class Sampling:
             "seed": self.seed,
             "stop": list(stop),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class ServedAdapter:
+    """LoRA weights in PEFT format. `name` must be new for new weights: prefix caches are keyed on it."""
+
+    name: str
+    folder: Path

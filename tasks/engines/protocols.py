@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, Protocol
 
 import numpy as np
+
+from tasks.domain.policies import ServedAdapter
 
 Finish = Literal["stop", "length"]
 
@@ -46,14 +47,6 @@ class Completion:
     token_ids: list[int]
     logprobs_T: np.ndarray
     finish: Finish
-
-
-@dataclass(frozen=True, slots=True)
-class ServedAdapter:
-    """LoRA weights in PEFT format. `name` must be new for new weights: prefix caches are keyed on it."""
-
-    name: str
-    folder: Path
 
 
 class Generator(Protocol):

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from storage.errors import UserError
+from tasks.engines.environment import quiet_libraries, settle_threads
 from tasks.engines.protocols import Embedder, Generator
-from tasks.engines.quiet import quiet_libraries, settle_threads
 
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    from tasks.engines.graders import Graders
+    from tasks.engines.grading.graders import Graders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Hardware:
 
     engine: `vllm`, `transformers`, `auto` (vLLM where it is installed), or `openai`: a server at `endpoint`, else at
     VARBAND_OPENAI_BASE_URL, with the key in VARBAND_OPENAI_API_KEY.
-    wave: rollouts sampled and made durable together. On the CPU a wave starts from an empty prefix cache, so its
+    batch_size: rollouts sampled and made durable together. On the CPU a batch starts from an empty prefix cache, so its
     results do not depend on what ran before; null streams, for throughput.
     dtype: of the sampler's weights on a GPU; the learner's is bfloat16 there. On a CPU both are float32.
     processes: of the learner, one a GPU; tensor_parallel: GPUs that share one sampling engine.
@@ -49,7 +49,7 @@ class Hardware:
     max_model_len: int = 512
     tensor_parallel: int = 1
     worker_process: bool = False
-    wave: int | None = 256
+    batch_size: int | None = 256
     threads: int | None = None
     arms_at_once: int = 1
     processes: int = 1
@@ -91,27 +91,27 @@ class Toolbox:
             if engine != "openai":
                 settle_threads()
             if engine == "vllm":
-                from tasks.engines.vllm import VllmGenerator
+                from tasks.engines.sampling.vllm import VllmGenerator
 
                 return VllmGenerator(folder, self.hardware, lora_rank)
             if engine == "openai":
-                from tasks.engines.openai import OpenAIGenerator
+                from tasks.engines.sampling.openai import OpenAIGenerator
 
                 return OpenAIGenerator(folder, self.hardware)
-            from tasks.engines.transformers import TransformersGenerator
+            from tasks.engines.sampling.transformers import TransformersGenerator
 
             return TransformersGenerator(folder, self.hardware)
 
         return self._once(("generator", engine, str(folder)), make)
 
     @property
-    def wave(self) -> int | None:
+    def batch_size(self) -> int | None:
         """Rollouts sampled and made durable together. A remote engine batches as it likes: what finishes is kept."""
-        return None if self.hardware.engine == "openai" else self.hardware.wave
+        return None if self.hardware.engine == "openai" else self.hardware.batch_size
 
     def embedder(self, name: str, weights_sha256: str, max_tokens: int) -> Embedder:
         def make() -> Embedder:
-            from tasks.engines.encoders import SentenceEncoder
+            from tasks.engines.encoding.encoders import SentenceEncoder
 
             settle_threads()
             return SentenceEncoder(self.place(weights_sha256, f"the encoder {name}"), name=name, max_tokens=max_tokens)
@@ -120,7 +120,7 @@ class Toolbox:
 
     def graders(self) -> Graders:
         def make() -> Graders:
-            from tasks.engines.graders import Graders
+            from tasks.engines.grading.graders import Graders
 
             return Graders()
 

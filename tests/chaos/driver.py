@@ -14,25 +14,29 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from storage.artifacts.fingerprint import derived_seed
+from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
-from storage.fingerprint import derived_seed
-from storage.spending import Journal
-from storage.store import Store
-from tasks.domain.grading import Verdict
-from tasks.domain.policies import BaseModel, Policy, Sampling
-from tasks.engines.graders import GradeItem
-from tasks.engines.protocols import Completion, Request, ServedAdapter
+from storage.records.spending import Journal
+from tasks.domain.grading.grading import Verdict
+from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
+from tasks.engines.grading.graders import GradeItem
+from tasks.engines.protocols import Completion, Request
 from tasks.engines.toolbox import Hardware, Toolbox
 from tasks.metering import Meter, metered
-from tasks.rollouts import ensure_rollouts, entered, wanted
+from tasks.rollouts import ensure_rollouts, entered, requests_for
 from tasks.stage import Ref, Session, session, stage, store, workdir
 
 MODEL = BaseModel(name="chaos", sha256="c" * 64)
 POLICY, SAMPLING = Policy(arm="panel", model=MODEL), Sampling(max_tokens=64, seed=9)
 PROBLEMS = pa.table(
-    {"problem_id": [f"p{i}" for i in range(20)], "source": ["s"] * 20, "problem": [f"{i}+1?" for i in range(20)],
-     "gold": [str(i + 1) for i in range(20)]}
-)  # fmt: skip
+    {
+        "problem_id": [f"p{i}" for i in range(20)],
+        "source": ["s"] * 20,
+        "problem": [f"{i}+1?" for i in range(20)],
+        "gold": [str(i + 1) for i in range(20)],
+    }
+)
 GROUP, STEPS = 12, 12
 
 
@@ -73,9 +77,9 @@ def answered(request: Request) -> Completion:
 
 @stage("rollouts", version=1)
 def sample_chaos(group_size: int) -> pa.Table:
-    wants = wanted(PROBLEMS, POLICY, SAMPLING, range(group_size))
-    ensure_rollouts(wants, None, MODEL, 0)
-    return entered(wants).select(["problem_id", "rollout", "request_seed", "token_ids", "correct"])
+    requested = requests_for(PROBLEMS, POLICY, SAMPLING, range(group_size))
+    ensure_rollouts(requested, None, MODEL, 0)
+    return entered(requested).select(["problem_id", "rollout", "request_seed", "token_ids", "correct"])
 
 
 @stage("training", version=1)
@@ -111,7 +115,7 @@ def run(root: Path, endpoint: str | None = None) -> tuple[Ref, Ref, Ref]:
     at = Store(root)
     at.prepare()
     tools = Toolbox(
-        Hardware(wave=None if endpoint else 24, engine="openai" if endpoint else "seeded"), {MODEL.sha256: root}
+        Hardware(batch_size=None if endpoint else 24, engine="openai" if endpoint else "seeded"), {MODEL.sha256: root}
     )
     tools._open[("graders",)] = PlainGraders()
     if endpoint is None:

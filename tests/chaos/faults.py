@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from storage.artifacts.store import Store
 from storage.ledger import Ledger
-from storage.store import Store
 from tasks.rollouts import account_of
 from tests.chaos.driver import GROUP, POLICY, PROBLEMS, SAMPLING
 from tests.servers import REPO, end, free_port
@@ -39,9 +39,13 @@ class Outcome:
 
 def start(root: Path, *words: str, **environment: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.chaos.driver", str(root), *words], cwd=REPO, start_new_session=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        [sys.executable, "-m", "tests.chaos.driver", str(root), *words],
+        cwd=REPO,
+        start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 def paid(root: Path) -> int:

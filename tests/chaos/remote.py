@@ -8,9 +8,9 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tasks.engines.endpoint import Endpoint
-from tasks.engines.openai import OpenAIGenerator
 from tasks.engines.protocols import Decoding, Request
+from tasks.engines.sampling.endpoint import Endpoint
+from tasks.engines.sampling.openai import OpenAIGenerator
 from tests.chaos.driver import SeededGenerator, answered
 
 
@@ -40,9 +40,11 @@ class _Handler(BaseHTTPRequestHandler):
         time.sleep(0.01)
         made = answered(Request(0, (), body["seed"], Decoding(max_tokens=body["max_tokens"])))
         choice = {
-            "text": made.text, "token_ids": made.token_ids, "finish_reason": "stop",
+            "text": made.text,
+            "token_ids": made.token_ids,
+            "finish_reason": "stop",
             "logprobs": {"token_logprobs": [float(x) for x in made.logprobs_T]},
-        }  # fmt: skip
+        }
         data = json.dumps({"choices": [choice]}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(data)))

@@ -1,6 +1,6 @@
 """Faults of what a Prefect server runs, each as a function: break it at a random moment, see the run finish.
 
-The work is a toy that counts its seconds into a file which outlives a kill (`tests/flows/toy_flows.py`), so that what
+The work is a toy that counts its seconds into a file which outlives a kill (`tests/flows/server/toy_flows.py`), so that what
 was done twice can be counted. Recovery is the time from the fault to the end, less the seconds of work then left.
 """
 
@@ -86,7 +86,7 @@ def register_toys(server: Server) -> None:
     code = (
         "from prefect.flows import Flow\n"
         "for name, pool in (('toyarm', 'gpu'), ('toyparent', 'cpu')):\n"
-        f"    flow = Flow.from_source(source={str(REPO)!r}, entrypoint=f'tests/flows/toy_flows.py:{{name}}')\n"
+        f"    flow = Flow.from_source(source={str(REPO)!r}, entrypoint=f'tests/flows/server/toy_flows.py:{{name}}')\n"
         "    flow.deploy(name=name, work_pool_name=pool, build=False, push=False, print_next_steps=False,\n"
         "                job_variables={'env': {'PREFECT_FLOWS_HEARTBEAT_FREQUENCY': '30'}})\n"
     )
@@ -169,4 +169,4 @@ FAULTS: dict[str, Fault] = {
     "kill -9 of worker and arm together (lost machine)": machine_lost,
     "kill -9 of the Prefect server, back 3 s later": server_killed,
     "the server's database gone": database_lost,
-}  # fmt: skip
+}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from storage.artifacts import Ref
-from storage.store import Store
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Store
 from tests.chromium import headless
 from tests.dashboards.synthetic import made_up_study
 

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storage.artifacts import Ref
-from storage.fingerprint import fingerprint
-from storage.manifest import Recipe
-from storage.provenance import provenance
-from storage.schemas import BENCHMARK, EMBEDDINGS, EXPOSURE, POOL, ROLLOUTS, SPLITS, STEPS
-from storage.store import Payload, Store
+from storage.artifacts.fingerprint import fingerprint
+from storage.artifacts.manifest import Recipe
+from storage.artifacts.provenance import provenance
+from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import BENCHMARK, EMBEDDINGS, EXPOSURE, POOL, ROLLOUTS, SPLITS, STEPS
+from storage.artifacts.store import Payload, Store
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Session, session
 
@@ -28,8 +28,15 @@ HOSTILE = (
 )
 
 
-def put(store: Store, kind: str, table: pa.Table, *, about: object = None, inputs: dict[str, list[str]] | None = None,
-        files: Path | None = None) -> Ref:  # fmt: skip
+def put(
+    store: Store,
+    kind: str,
+    table: pa.Table,
+    *,
+    about: object = None,
+    inputs: dict[str, list[str]] | None = None,
+    files: Path | None = None,
+) -> Ref:
     """An artifact of rows made up here; its recipe says so."""
     recipe = Recipe(stage=f"made_up_{kind}", version=1, arguments={"about": about}, inputs=inputs or {})
     ref = Ref(kind, fingerprint(recipe.model_dump()))
@@ -37,8 +44,17 @@ def put(store: Store, kind: str, table: pa.Table, *, about: object = None, input
     return ref
 
 
-def rollouts(problems: list[dict[str, object]], arm: str, group_size: int, skill: float, *, step: int = 0,
-             adapter: str | None = None, seed: int = 0, hostile: bool = False) -> pa.Table:  # fmt: skip
+def rollouts(
+    problems: list[dict[str, object]],
+    arm: str,
+    group_size: int,
+    skill: float,
+    *,
+    step: int = 0,
+    adapter: str | None = None,
+    seed: int = 0,
+    hostile: bool = False,
+) -> pa.Table:
     """Harder problems come later; the panel writes short traces, the monologue long ones."""
     draw = random.Random(f"{arm} {step} {seed} {group_size}")
     tag = {"panel": "mutipersonaDebate"}.get(arm, "think")
@@ -56,14 +72,28 @@ def rollouts(problems: list[dict[str, object]], arm: str, group_size: int, skill
             )
             rows.append(
                 {
-                    "problem_id": problem["problem_id"], "source": problem["source"], "arm": arm, "adapter": adapter,
-                    "step": step, "seed": seed, "rollout": g, "trace": trace, "tag_valid": draw.random() < 0.9,
-                    "completion": f"<{tag}>{trace}</{tag}> <answer>{answer}</answer>", "answer": answer,
-                    "canonical": answer, "verdict": "correct" if correct else "wrong", "reason": "compared",
-                    "correct": correct, "grader_version": "1", "finish": "stop", "num_prompt_tokens": 40,
-                    "num_tokens": draw.randrange(20, 60) * (1 if arm == "panel" else 5), "logprob_sum": -12.5,
+                    "problem_id": problem["problem_id"],
+                    "source": problem["source"],
+                    "arm": arm,
+                    "adapter": adapter,
+                    "step": step,
+                    "seed": seed,
+                    "rollout": g,
+                    "trace": trace,
+                    "tag_valid": draw.random() < 0.9,
+                    "completion": f"<{tag}>{trace}</{tag}> <answer>{answer}</answer>",
+                    "answer": answer,
+                    "canonical": answer,
+                    "verdict": "correct" if correct else "wrong",
+                    "reason": "compared",
+                    "correct": correct,
+                    "grader_version": "1",
+                    "finish": "stop",
+                    "num_prompt_tokens": 40,
+                    "num_tokens": draw.randrange(20, 60) * (1 if arm == "panel" else 5),
+                    "logprob_sum": -12.5,
                 }
-            )  # fmt: skip
+            )
     return pa.Table.from_pylist(rows, schema=ROLLOUTS)
 
 
@@ -74,33 +104,66 @@ def steps_of(arm: str, seed: int, steps: int) -> pa.Table:
         share = step / steps
         rows.append(
             {
-                "arm": arm, "seed": seed, "step": step, "reward_mean": 0.2 + 0.3 * share, "tag_valid_mean": 0.9,
-                "correct_mean": 0.2 + 0.3 * share + draw.uniform(-0.05, 0.05), "live_groups": 0.8 - 0.2 * share,
-                "all_zero": 1, "variance": 6, "all_one": 1, "entropy": 1.2 - 0.6 * share + draw.uniform(0, 0.05),
-                "length_mean": 40.0, "length_cv_within": 0.3 + 0.2 * share, "truncated": 0.01, "ratio_mean": 1.0,
-                "ratio_max": 1.2, "kl_behaviour": 0.001, "masked_tokens": 0, "loss": 0.1, "grad_norm": 0.5,
-                "learning_rate": 2e-3, "num_tokens": 2000, "trained_tokens": 1500,
+                "arm": arm,
+                "seed": seed,
+                "step": step,
+                "reward_mean": 0.2 + 0.3 * share,
+                "tag_valid_mean": 0.9,
+                "correct_mean": 0.2 + 0.3 * share + draw.uniform(-0.05, 0.05),
+                "live_groups": 0.8 - 0.2 * share,
+                "all_zero": 1,
+                "variance": 6,
+                "all_one": 1,
+                "entropy": 1.2 - 0.6 * share + draw.uniform(0, 0.05),
+                "length_mean": 40.0,
+                "length_cv_within": 0.3 + 0.2 * share,
+                "truncated": 0.01,
+                "ratio_mean": 1.0,
+                "ratio_max": 1.2,
+                "kl_behaviour": 0.001,
+                "masked_tokens": 0,
+                "loss": 0.1,
+                "grad_norm": 0.5,
+                "learning_rate": 2e-3,
+                "num_tokens": 2000,
+                "trained_tokens": 1500,
             }
-        )  # fmt: skip
+        )
     return pa.Table.from_pylist(rows, schema=STEPS)
 
 
-def made_up_study(root: Path, *, arms: tuple[str, ...] = ("panel", "thinking"), seeds: tuple[int, ...] = (0,),
-                  problems: int = 40, steps: int = 10, hostile: bool = False, benchmarks: bool = True) -> Ref:  # fmt: skip
+def made_up_study(
+    root: Path,
+    *,
+    arms: tuple[str, ...] = ("panel", "thinking"),
+    seeds: tuple[int, ...] = (0,),
+    problems: int = 40,
+    steps: int = 10,
+    hostile: bool = False,
+    benchmarks: bool = True,
+) -> Ref:
     """The report of a study whose rollouts are made up. Deterministic."""
-    from tasks.bands import classify_bands, cross_bands
-    from tasks.report import render_report
+    from tasks.measures.bands import classify_bands, cross_bands
+    from tasks.report.render import render_report
 
     store = Store(root)
     store.prepare()
     pool_rows = [
         {
-            "problem_id": f"p{i:04d}", "source": SOURCES[i % 2], "source_id": f"{SOURCES[i % 2]}-{i}", "gold": str(i),
-            "problem": f"What is {i} + 0? <b>Give</b> \\(x\\).", "gold_raw": str(i), "answer_type": "integer",
-            "cluster": f"c{i}", "year": None, "level": None, "subject": None,
+            "problem_id": f"p{i:04d}",
+            "source": SOURCES[i % 2],
+            "source_id": f"{SOURCES[i % 2]}-{i}",
+            "gold": str(i),
+            "problem": f"What is {i} + 0? <b>Give</b> \\(x\\).",
+            "gold_raw": str(i),
+            "answer_type": "integer",
+            "cluster": f"c{i}",
+            "year": None,
+            "level": None,
+            "subject": None,
         }
         for i in range(problems)
-    ]  # fmt: skip
+    ]
     held = [p for i, p in enumerate(pool_rows) if i % 4 == 0]
     pool = put(store, "pool", pa.Table.from_pylist(pool_rows, schema=POOL))
     split_rows = [
@@ -126,13 +189,29 @@ def made_up_study(root: Path, *, arms: tuple[str, ...] = ("panel", "thinking"), 
                 folder = store.scratch / f"exposure-{arm}-{seed}"
                 folder.mkdir(parents=True, exist_ok=True)
                 exposure = [
-                    {"arm": arm, "seed": seed, "step": s, "problem_id": p["problem_id"], "source": p["source"],
-                     "num_correct": 3, "group_size": 8, "live": True}
-                    for s in range(1, steps + 1) for p in pool_rows[1:9] if p not in held
-                ]  # fmt: skip
+                    {
+                        "arm": arm,
+                        "seed": seed,
+                        "step": s,
+                        "problem_id": p["problem_id"],
+                        "source": p["source"],
+                        "num_correct": 3,
+                        "group_size": 8,
+                        "live": True,
+                    }
+                    for s in range(1, steps + 1)
+                    for p in pool_rows[1:9]
+                    if p not in held
+                ]
                 pq.write_table(pa.Table.from_pylist(exposure, schema=EXPOSURE), folder / "exposure.parquet")
-                training = put(store, "training", steps_of(arm, seed, steps), about=[arm, seed],
-                               inputs={"bands": [str(bands[-1])]}, files=folder)  # fmt: skip
+                training = put(
+                    store,
+                    "training",
+                    steps_of(arm, seed, steps),
+                    about=[arm, seed],
+                    inputs={"bands": [str(bands[-1])]},
+                    files=folder,
+                )
                 trainings.append(training)
                 for step in sorted({0, steps // 2, steps} if seed == seeds[0] else {steps // 2, steps}):
                     policy = {"step": step, "adapter": str(training), "seed": seed} if step else {}
@@ -144,32 +223,53 @@ def made_up_study(root: Path, *, arms: tuple[str, ...] = ("panel", "thinking"), 
                     {"arm": arm, "skill": skill + 0.2, "step": steps, "adapter": str(training), "seed": seed}
                 )
         return render_report(
-            profile="made-up", purpose="Rows made up for tests.", question="Does a wider search give more to climb?",
-            model="none", arms=arms, pool=pool, splits=splits, screenings=tuple(screenings), bands=tuple(bands),
-            crosstab=cross_bands(tuple(bands), 8), trainings=tuple(trainings), evaluations=tuple(evaluations),
-            final=tuple(final), **_analysis(store, pool, splits, screenings, trainings, evaluations, final),
+            profile="made-up",
+            purpose="Rows made up for tests.",
+            question="Does a wider search give more to climb?",
+            model="none",
+            arms=arms,
+            pool=pool,
+            splits=splits,
+            screenings=tuple(screenings),
+            bands=tuple(bands),
+            crosstab=cross_bands(tuple(bands), 8),
+            trainings=tuple(trainings),
+            evaluations=tuple(evaluations),
+            final=tuple(final),
+            **_analysis(store, pool, splits, screenings, trainings, evaluations, final),
             **(_benchmarks(store, pool_rows, pool, policies) if benchmarks else {}),
-        )  # fmt: skip
+        )
 
 
 def _benchmarks(store: Store, pool_rows: list[dict[str, Any]], pool: Ref, policies: list[dict[str, Any]]) -> Any:
     """Two benchmarks that share problems; of each the first problem nearly stands in training."""
-    from tasks.passk import contrast_pass_at_k, estimate_pass_at_k
+    from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k
 
     found: dict[str, list[Ref]] = {name: [] for name in ("benchmarks", "sliced", "slices", "slice_contrasts")}
     for name, problems in (("hard_ones", pool_rows[:6]), ("all_of_them", pool_rows[:12])):
         rows = [
-            {"benchmark": name, "level": "5", **{c: row[c] for c in ("problem_id", "source", "source_id")},
-             "split": "benchmark" if i else "near_training", "near": None if i else "math-7", "similarity": None if i else 1.0}
+            {
+                "benchmark": name,
+                "level": "5",
+                **{c: row[c] for c in ("problem_id", "source", "source_id")},
+                "split": "benchmark" if i else "near_training",
+                "near": None if i else "math-7",
+                "similarity": None if i else 1.0,
+            }
             for i, row in enumerate(problems)
-        ]  # fmt: skip
+        ]
         choice = put(store, "benchmark", pa.Table.from_pylist(rows, schema=BENCHMARK), about=name)
         inputs = {"pool": [str(pool)], "splits": [str(choice)]}
         drawn = tuple(
-            put(store, "rollouts", rollouts(problems[1:], p["arm"], 4, **{k: v for k, v in p.items() if k != "arm"}),
-                about=[name, i], inputs=inputs)
+            put(
+                store,
+                "rollouts",
+                rollouts(problems[1:], p["arm"], 4, **{k: v for k, v in p.items() if k != "arm"}),
+                about=[name, i],
+                inputs=inputs,
+            )
             for i, p in enumerate(policies)
-        )  # fmt: skip
+        )
         found["benchmarks"].append(choice)
         found["sliced"] += drawn
         found["slices"].append(estimate_pass_at_k(drawn, (1, 2, 4), 200, 0))
@@ -186,22 +286,37 @@ def embedded(table: pa.Table) -> pa.Table:
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     columns = {name: kept[name] for name in kept.column_names}
     n = len(table)
-    return pa.table(
-        columns
-        | {"window": ["whole"] * n, "coverage": [0.9] * n, "num_chars": pa.array([120] * n, pa.int32()),
-           "embedding": pa.array(vectors.tolist(), pa.list_(pa.float32()))}
-    ).select(EMBEDDINGS.names).cast(EMBEDDINGS)  # fmt: skip
+    return (
+        pa.table(
+            columns
+            | {
+                "window": ["whole"] * n,
+                "coverage": [0.9] * n,
+                "num_chars": pa.array([120] * n, pa.int32()),
+                "embedding": pa.array(vectors.tolist(), pa.list_(pa.float32())),
+            }
+        )
+        .select(EMBEDDINGS.names)
+        .cast(EMBEDDINGS)
+    )
 
 
-def _analysis(store: Store, pool: Ref, splits: Ref, screenings: list[Ref], trainings: list[Ref],
-              evaluations: list[Ref], final: list[Ref]) -> dict[str, Any]:  # fmt: skip
+def _analysis(
+    store: Store,
+    pool: Ref,
+    splits: Ref,
+    screenings: list[Ref],
+    trainings: list[Ref],
+    evaluations: list[Ref],
+    final: list[Ref],
+) -> dict[str, Any]:
 
-    from tasks.curves import training_curves
-    from tasks.diversity import compare_diversity, measure_answers, measure_ceilings, measure_diversity
-    from tasks.hard import find_hard_problems
-    from tasks.passk import contrast_pass_at_k, estimate_pass_at_k, follow_to_the_end
-    from tasks.tokens import measure_tokens
-    from tasks.votes import measure_votes
+    from tasks.measures.curves import training_curves
+    from tasks.measures.diversity import compare_diversity, measure_answers, measure_ceilings, measure_diversity
+    from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k, follow_to_the_end
+    from tasks.measures.solved_by import find_hard_problems
+    from tasks.measures.tokens import measure_tokens
+    from tasks.measures.votes import measure_votes
 
     finals, ks = tuple(final), (1, 2, 4, 8)
     embeddings = tuple(

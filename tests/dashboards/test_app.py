@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from storage.drift import DriftNote, note_drift
-from storage.live import live_steps
-from storage.looks import ask, reports
-from storage.runs import Amounts, Run, now, write_run
-from storage.store import Store
+from storage.artifacts.store import Store
+from storage.reading.live import live_steps
+from storage.reading.query_cache import ask, reports
+from storage.records.drift import DriftNote, note_drift
+from storage.records.runs import Amounts, Run, now, write_run
 from tests.dashboards.conftest import REPO, Study
 from tests.dashboards.synthetic import made_up_study
 
@@ -56,8 +56,21 @@ def test_benchmarks_have_a_tab_where_the_run_has_some(opened, study: Study, tmp_
 
 def test_a_drift_note_is_on_the_overview(opened, tmp_path: Path) -> None:
     assert "Drift" not in [s.value for s in opened(tmp_path, "overview").subheader]
-    note_drift(tmp_path, DriftNote(policy="panel at step 40", metric="accuracy", reference=0.8, low=0.7, high=0.9, value=0.5,
-                                   rollouts=100, why="outside the interval", since="2026-01-01", last="2026-01-01"))  # fmt: skip
+    note_drift(
+        tmp_path,
+        DriftNote(
+            policy="panel at step 40",
+            metric="accuracy",
+            reference=0.8,
+            low=0.7,
+            high=0.9,
+            value=0.5,
+            rollouts=100,
+            why="outside the interval",
+            since="2026-01-01",
+            last="2026-01-01",
+        ),
+    )
     app = opened(tmp_path, "overview")
     assert not app.exception
     assert "Drift" in [s.value for s in app.subheader]
@@ -113,8 +126,23 @@ def test_a_run_that_is_going_shows_its_steps(opened, study: Study, tmp_path: Pat
     (folder / "state.json").write_text(json.dumps({"step": 2, "recipe": "x", "steps": steps, "exposure": []}))
     (root / ".work" / "training-fedcba9876543210" / "checkpoints" / "step-0001").mkdir(parents=True)
     beat = now()
-    write_run(root, Run(id="demo-01234567", profile="demo", request={}, state="running", at="train panel", stages=10,
-                        stages_done=3, spent=Amounts(), started=beat, heartbeat=beat, host="elsewhere", pid=1))  # fmt: skip
+    write_run(
+        root,
+        Run(
+            id="demo-01234567",
+            profile="demo",
+            request={},
+            state="running",
+            at="train panel",
+            stages=10,
+            stages_done=3,
+            spent=Amounts(),
+            started=beat,
+            heartbeat=beat,
+            host="elsewhere",
+            pid=1,
+        ),
+    )
     assert live_steps(root)["step"].to_pylist() == [1, 2]
     app = opened(root, "training")
     assert not app.exception

@@ -7,10 +7,10 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.domain.charts import Pair, Point, Series, band_bars, heat_map, line_chart, paired_dots
-from tasks.domain.drawings import curve
-from tasks.domain.svg import Scale, number, ticks
-from tasks.domain.tables import cut, shown
+from tasks.report.charts import Pair, Point, Series, band_bars, heat_map, line_chart, paired_dots
+from tasks.report.drawings import curve
+from tasks.report.svg import Scale, number, ticks
+from tasks.report.tables import cut, shown
 
 reals = st.floats(-1e9, 1e9, allow_nan=False)
 
@@ -56,9 +56,15 @@ def test_names_of_bars_are_whole_and_ticks_do_not_run_into_each_other() -> None:
 
 
 def test_cross_tab_of_the_study_sums_up() -> None:
-    cells = {("all_zero", "all_zero"): 232, ("all_zero", "variance"): 137, ("all_zero", "all_one"): 108,
-             ("variance", "all_zero"): 30, ("variance", "variance"): 72, ("variance", "all_one"): 280,
-             ("all_one", "all_one"): 18}  # fmt: skip
+    cells = {
+        ("all_zero", "all_zero"): 232,
+        ("all_zero", "variance"): 137,
+        ("all_zero", "all_one"): 108,
+        ("variance", "all_zero"): 30,
+        ("variance", "variance"): 72,
+        ("variance", "all_one"): 280,
+        ("all_one", "all_one"): 18,
+    }
     drawn = heat_map(("panel", "thinking"), ("all_zero", "variance", "all_one"), cells)
     counts = re.findall(r'class="count[^"]*">([\d,]+)<', drawn or "")
     assert counts == [

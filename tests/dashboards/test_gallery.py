@@ -11,10 +11,10 @@ from click.testing import CliRunner
 
 from cli.look import gallery
 from dashboards.gallery import MOST, Page, from_report, from_transcripts, write
-from storage.artifacts import Ref
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Store
 from storage.errors import UserError
-from storage.looks import reports
-from storage.store import Store
+from storage.reading.query_cache import reports
 from tests.dashboards.conftest import Study
 from tests.dashboards.test_report import Page as Parsed
 

@@ -14,10 +14,17 @@ def test_a_debate_is_taken_apart() -> None:
         r"<mutipersonaDebate> Expert 1: Let \(r^2\). Expert 2: \[a \implies b\] </mutipersonaDebate> <answer>5</answer>"
     )
     assert [(p.kind, p.text) for p in pieces(text) if p.text.strip(" .")] == [
-        ("tag", "<mutipersonaDebate>"), ("speaker", "Expert 1"), ("text", " Let "), ("math", "r^2"),
-        ("speaker", "Expert 2"), ("display", r"a \implies b"), ("tag", "</mutipersonaDebate>"), ("tag", "<answer>"),
-        ("text", "5"), ("tag", "</answer>"),
-    ]  # fmt: skip
+        ("tag", "<mutipersonaDebate>"),
+        ("speaker", "Expert 1"),
+        ("text", " Let "),
+        ("math", "r^2"),
+        ("speaker", "Expert 2"),
+        ("display", r"a \implies b"),
+        ("tag", "</mutipersonaDebate>"),
+        ("tag", "<answer>"),
+        ("text", "5"),
+        ("tag", "</answer>"),
+    ]
 
 
 def test_dollars_that_are_money_stay() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from storage.looks import ask, reports
-from storage.runs import Amounts, Run, all_runs, now, write_run
-from storage.store import Store
+from storage.artifacts.store import Store
+from storage.reading.query_cache import ask, reports
+from storage.records.runs import Amounts, Run, all_runs, now, write_run
 from tests.dashboards.visits import PAGES, serving, settled, sound, visit
 
 
@@ -105,8 +105,20 @@ def test_a_run_that_is_going_moves_without_a_reload(browser, demo_store: Path, t
     training = store.refs("training")[0]
     steps: list[dict[str, Any]] = [{k: v for k, v in r.items() if k != "arm"} for r in store.read(training).to_pylist()]
     beat = now()
-    run = Run(id="demo-01234567", profile="demo", request={}, state="running", at="train panel", stages=10, stages_done=3,
-              spent=Amounts(), started=beat, heartbeat=beat, host="elsewhere", pid=1)  # fmt: skip
+    run = Run(
+        id="demo-01234567",
+        profile="demo",
+        request={},
+        state="running",
+        at="train panel",
+        stages=10,
+        stages_done=3,
+        spent=Amounts(),
+        started=beat,
+        heartbeat=beat,
+        host="elsewhere",
+        pid=1,
+    )
 
     def at(step: int, done: int) -> None:
         folder = root / ".work" / "training-0123456789abcdef" / "checkpoints" / f"step-{step:04d}"

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage.artifacts import Ref
-from storage.looks import ask
-from storage.store import Store
-from tasks.domain.figures import FIGURES
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Store
+from storage.reading.query_cache import ask
+from tasks.report.figures import FIGURES
 from tests.dashboards.conftest import Study
 from tests.dashboards.synthetic import made_up_study
 
@@ -144,8 +144,11 @@ def test_benchmarks_by_hand(study: Study) -> None:
     store, title = Store(study.root), "pass@k on benchmarks"
     assert title in study.page("report.md")
     inputs = store.manifest(study.report).recipe.inputs
-    shown = {(r["benchmark"], r["arm"], r["step"]): r for r in ask(study.root, str(study.report), "report_slices").to_pylist()
-             if r["k"] == 4}  # fmt: skip
+    shown = {
+        (r["benchmark"], r["arm"], r["step"]): r
+        for r in ask(study.root, str(study.report), "report_slices").to_pylist()
+        if r["k"] == 4
+    }
     for place, text in enumerate(inputs["sliced"]):
         rows = store.read(Ref.parse(text)).to_pylist()
         benchmark = ("hard_ones", "all_of_them")[place // 4]
@@ -161,8 +164,9 @@ def test_benchmarks_by_hand(study: Study) -> None:
         assert row["closure"] == pytest.approx(sign * (row["first_gap"] - row["last_gap"]))
     asked = ask(study.root, str(study.report), "report_benchmarks").to_pylist()
     assert [(r["benchmark"], r["problems"], r["asked"], r["near_training"], r["left_out"]) for r in asked] == [
-        ("all_of_them", 12, 11, 1, "sums-0"), ("hard_ones", 6, 5, 1, "sums-0"),
-    ]  # fmt: skip
+        ("all_of_them", 12, 11, 1, "sums-0"),
+        ("hard_ones", 6, 5, 1, "sums-0"),
+    ]
 
 
 def test_a_run_without_benchmarks_has_no_such_section(tmp_path: Path) -> None:

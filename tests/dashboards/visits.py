@@ -39,8 +39,9 @@ def served(root: Path) -> tuple[subprocess.Popen[bytes], str]:
         "--port",
         str(port),
     ]
-    server = subprocess.Popen(command, cwd=REPO, env=os.environ | {"PYTHONPATH": str(REPO)}, stdout=subprocess.DEVNULL,
-                              start_new_session=True)  # fmt: skip
+    server = subprocess.Popen(
+        command, cwd=REPO, env=os.environ | {"PYTHONPATH": str(REPO)}, stdout=subprocess.DEVNULL, start_new_session=True
+    )
     url = f"http://127.0.0.1:{port}"
     for _ in range(240):
         try:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.domain.grpo import TrainRollout
+from tasks.domain.grpo.types import TrainRollout
 
 VOCABULARY = 64
 
@@ -17,10 +17,16 @@ def tiny(**overrides: Any) -> Any:
     from transformers import Qwen3Config
 
     shape: dict[str, Any] = {
-        "vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "tie_word_embeddings": True,
+        "vocab_size": VOCABULARY,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "tie_word_embeddings": True,
         "max_position_embeddings": 256,
-    }  # fmt: skip
+    }
     return Qwen3Config(**(shape | overrides))
 
 

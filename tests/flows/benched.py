@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from flows.matrix import PROFILES
-from flows.profiles import DEMO, Benchmark
+from flows.study.profiles import DEMO, Benchmark
+from flows.study.questions import PROFILES
 
 FILE = (os.environ.get("BENCHED", "benchmark.jsonl"),)
 PROFILES["benched"] = replace(

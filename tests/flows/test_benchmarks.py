@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from storage.artifacts import Ref
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Store
 from storage.ledger import Ledger
-from storage.looks import ask
-from storage.store import Store
-from tasks.domain.arithmetic import demo_problems
-from tasks.domain.duplicates import near_duplicates
-from tasks.domain.problems import pool_table
+from storage.reading.query_cache import ask
+from tasks.domain.problems.arithmetic import demo_problems
+from tasks.domain.problems.duplicates import near_duplicates
+from tasks.domain.problems.problems import pool_table
 from tasks.splits import draw_split
 from tests.mini import REPO, SETTINGS, environment
 
@@ -51,9 +51,25 @@ def varband(root: Path, verb: str, file: Path, *more: str) -> Row:
     sets = [word for setting in SETTINGS for word in ("--set", setting)]
     plain = ["--plain"] if verb == "run" else []
     done = subprocess.run(
-        [sys.executable, "-m", "tests.flows.benched", verb, "benched", *plain, "--json", "--root", str(root), *sets, *more],
-        capture_output=True, text=True, cwd=REPO, env=environment() | {"BENCHED": str(file)}, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "tests.flows.benched",
+            verb,
+            "benched",
+            *plain,
+            "--json",
+            "--root",
+            str(root),
+            *sets,
+            *more,
+        ],
+        capture_output=True,
+        text=True,
+        cwd=REPO,
+        env=environment() | {"BENCHED": str(file)},
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
 
@@ -127,8 +143,13 @@ def test_every_policy_answers_every_benchmark(run: tuple[Store, Row], chosen: di
             assert row["pass_at_k"] == pytest.approx(sum(map(any, groups.values())) / len(groups))
         if row["k"] == 1:
             assert row["pass_at_k"] == pytest.approx(sum(map(sum, groups.values())) / len(groups) / n)
-    assert {(r["benchmark"], r["k"]) for r in figures} == {("stratified", 1), ("stratified", 2),
-                                                           ("level_5", 1), ("level_5", 2), ("level_5", 4)}  # fmt: skip
+    assert {(r["benchmark"], r["k"]) for r in figures} == {
+        ("stratified", 1),
+        ("stratified", 2),
+        ("level_5", 1),
+        ("level_5", 2),
+        ("level_5", 4),
+    }
     assert any(r["pass_at_k"] > 0 for r in figures)
     assert "pass@k on benchmarks" in Path(result["html"]).read_text()
 
@@ -141,8 +162,9 @@ def test_a_problem_of_two_benchmarks_is_paid_for_once(run: tuple[Store, Row], ch
     notes = [
         (m.rows, m.provenance.notes["reused_rollouts"])
         for ref in store.refs("rollouts")
-        if (m := store.manifest(ref)).recipe.arguments.get("split") == "benchmark" and m.recipe.arguments["group_size"] == 4
-    ]  # fmt: skip
+        if (m := store.manifest(ref)).recipe.arguments.get("split") == "benchmark"
+        and m.recipe.arguments["group_size"] == 4
+    ]
     assert len(shared) == 2 and len(notes) == 4
     assert {int(reused) for _, reused in notes} == {2 * len(shared)}
     book = Ledger(store.root)

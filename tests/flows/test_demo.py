@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from flows.request import Request
-from flows.run import plan
-from storage.catalog import artifacts, lineage
+from flows.running.plan import plan
+from flows.study.request import Request
+from storage.artifacts.store import Store
 from storage.ledger import Ledger
-from storage.store import Store
+from storage.reading.catalog import artifacts, lineage
 from tests.mini import SETTINGS, finish, hashes, report_text
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from flows.profiles import DEMO
-from flows.resolve import overridden
-from storage.artifacts import Ref
+from flows.study.profiles import DEMO
+from flows.study.resolve import overridden
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Store
 from storage.errors import UserError
-from storage.store import Store
 from tests import mini
 
 

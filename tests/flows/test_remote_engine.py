@@ -21,10 +21,10 @@ import numpy as np
 import pytest
 
 from storage.errors import Parked, UserError
-from tasks.engines.endpoint import Endpoint
-from tasks.engines.openai import OpenAIGenerator
 from tasks.engines.protocols import Completion, Decoding, Request
-from tasks.engines.sampler import _durable_batches
+from tasks.engines.sampling.endpoint import Endpoint
+from tasks.engines.sampling.openai import OpenAIGenerator
+from tasks.engines.sampling.sampler import _durable_batches
 from tasks.engines.toolbox import Hardware
 from tests.tiny_model import write_tiny_model
 
@@ -99,7 +99,7 @@ def engine(tiny: Path, url: str) -> OpenAIGenerator:
 def test_every_request_is_answered_once_though_connections_drop_and_servers_stumble(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.engines.endpoint.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("tasks.engines.sampling.endpoint.FIRST_PAUSE", 0.01)
 
     def answer(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
         if n % 5 == 2:
@@ -132,7 +132,7 @@ def test_a_providers_wall_parks_after_what_finished(tiny: Path, status: int, mes
 
 
 def test_a_rate_limit_is_waited_for(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.engines.endpoint.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("tasks.engines.sampling.endpoint.FIRST_PAUSE", 0.01)
     with provider(lambda n, b: fine(b) if n > 3 else (429, {"error": {"message": "slow down"}})) as url:
         assert len(list(engine(tiny, url).generate(requests(4), None))) == 4
 
@@ -171,11 +171,30 @@ def free_port() -> int:
 
 def start_vllm(model: Path, port: int, log: Path) -> subprocess.Popen[bytes]:
     words = [
-        sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--host", "127.0.0.1",
-        "--port", str(port), "--dtype", "float32", "--enforce-eager", "--max-model-len", "512", "--max-num-seqs", "16",
-        "--logprobs-mode", "processed_logprobs", "--kv-cache-memory-bytes", str(64 << 20), "--enable-lora",
-        "--max-lora-rank", "8",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "vllm.entrypoints.openai.api_server",
+        "--model",
+        str(model),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--dtype",
+        "float32",
+        "--enforce-eager",
+        "--max-model-len",
+        "512",
+        "--max-num-seqs",
+        "16",
+        "--logprobs-mode",
+        "processed_logprobs",
+        "--kv-cache-memory-bytes",
+        str(64 << 20),
+        "--enable-lora",
+        "--max-lora-rank",
+        "8",
+    ]
     silent = {"OMP_NUM_THREADS": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1"}
     env = {**os.environ, **silent, "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
     with log.open("ab") as out:
@@ -197,9 +216,10 @@ def engine_core(server: subprocess.Popen[bytes]) -> int:
     import psutil
 
     return next(
-        child.pid for child in psutil.Process(server.pid).children(recursive=True)
+        child.pid
+        for child in psutil.Process(server.pid).children(recursive=True)
         if "EngineCore" in f"{child.name()} {' '.join(child.cmdline())}"
-    )  # fmt: skip
+    )
 
 
 def kill(process: subprocess.Popen[bytes], how: int = signal.SIGKILL) -> None:

@@ -17,15 +17,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.artifacts import Ref
+from storage.artifacts.manifest import Provenance, Recipe
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Payload, Store
 from storage.errors import UserError
 from storage.ledger import Account, Ledger
-from storage.manifest import Provenance, Recipe
 from storage.mirror import _inside
+from storage.records.runs import Run, all_runs, now, write_run
+from storage.records.spending import Charge, Journal, charges
 from storage.roots import address_of, root_folder
-from storage.runs import Run, all_runs, now, write_run
-from storage.spending import Charge, Journal, charges
-from storage.store import Payload, Store
 
 REPO = Path(__file__).resolve().parents[2]
 REF, CHILD = Ref("toy", "0123456789abcdef"), Ref("toychild", "fedcba9876543210")
@@ -42,8 +42,9 @@ def server() -> Iterator[str]:
         port = s.getsockname()[1]
     process = subprocess.Popen(
         [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         for _ in range(240):
             try:
@@ -61,9 +62,11 @@ def server() -> Iterator[str]:
 def bucket(server: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
     """A fresh bucket; credentials and endpoint come from the environment, as in production."""
     for name, value in {
-        "AWS_ENDPOINT_URL_S3": server, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_ENDPOINT_URL_S3": server,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():  # fmt: skip
+    }.items():
         monkeypatch.setenv(name, value)
     import s3fs
 
@@ -160,7 +163,7 @@ import pyarrow as pa
 sys.path.insert(0, sys.argv[1])
 from storage.ledger import Account, Ledger
 from storage.roots import root_folder
-from storage.store import Payload, Store
+from storage.artifacts.store import Payload, Store
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Session, ledger, session, stage
 
@@ -213,9 +216,18 @@ def test_a_worker_killed_half_way_is_taken_over_and_nothing_is_sampled_twice(buc
 
 @pytest.mark.parametrize(
     "text",
-    ["gs://b/p", "s3://", "s3://B_/x", "s3://b/../x", "s3://key:secret@bucket/x", "s3://bucket/a?x=1", "\0", " ", "s3://bucket//"
-     "..//x"],
-)  # fmt: skip
+    [
+        "gs://b/p",
+        "s3://",
+        "s3://B_/x",
+        "s3://b/../x",
+        "s3://key:secret@bucket/x",
+        "s3://bucket/a?x=1",
+        "\0",
+        " ",
+        "s3://bucket//..//x",
+    ],
+)
 def test_an_address_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(UserError) as error:
         root_folder(text)

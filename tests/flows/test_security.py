@@ -10,24 +10,41 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.forms import BudgetForm, StudyForm
-from flows.request import Request
-from storage.artifacts import Ref
+from flows.study.forms import BudgetForm, StudyForm
+from flows.study.request import Request
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Store
 from storage.errors import UserError
+from storage.records.runs import read_run, run_path
 from storage.roots import root_folder
-from storage.runs import read_run, run_path
-from storage.store import Store
-from tasks.engines import parallel
+from tasks.engines.learning import parallel
 from tasks.engines.toolbox import Toolbox
-from tests.flows.test_budget import CountingGenerator, attempt
+from tests.flows.running.test_accounting import CountingGenerator, attempt
 
 REPO = Path(__file__).resolve().parents[2]
 SECRET = "sk-planted-0123456789abcdef"
 NAUGHTY = st.one_of(
     st.text(max_size=60),
-    st.sampled_from(["../x", "/etc/passwd", "a/../../b", "..", "\0", "rollouts-../../..", "．．/x", "a\u2215b", "%2e%2e/x", "~/x",
-                     "con\ncat", "\u202eevil", "-rf", "demo-1234/../../../x", "s3://b/../../x"]),
-)  # fmt: skip
+    st.sampled_from(
+        [
+            "../x",
+            "/etc/passwd",
+            "a/../../b",
+            "..",
+            "\0",
+            "rollouts-../../..",
+            "．．/x",
+            "a\u2215b",
+            "%2e%2e/x",
+            "~/x",
+            "con\ncat",
+            "\u202eevil",
+            "-rf",
+            "demo-1234/../../../x",
+            "s3://b/../../x",
+        ]
+    ),
+)
 
 
 @given(NAUGHTY)

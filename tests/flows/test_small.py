@@ -11,18 +11,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage.store import Store
-from tasks.engines.encoders import SentenceEncoder
+from storage.artifacts.store import Store
+from tasks.engines.encoding.encoders import SentenceEncoder
 from tests.mini import REPO, environment
 from tests.needs import lacks
 
 TOKENS = 40
 SETTINGS = (
-    "pool.heldout_per_source=3", "screening.group_size=2", "training.steps=1", "training.group_size=2",
-    "evaluation.group_size=1", "final.group_size=2", "passk.ks=1,2", "passk.draws=200",
-    f"screening.sampling.max_tokens={TOKENS}", f"rollouts.max_tokens={TOKENS}",
-    f"evaluation.sampling.max_tokens={TOKENS}", f"final.sampling.max_tokens={TOKENS}",
-)  # fmt: skip
+    "pool.heldout_per_source=3",
+    "screening.group_size=2",
+    "training.steps=1",
+    "training.group_size=2",
+    "evaluation.group_size=1",
+    "final.group_size=2",
+    "passk.ks=1,2",
+    "passk.draws=200",
+    f"screening.sampling.max_tokens={TOKENS}",
+    f"rollouts.max_tokens={TOKENS}",
+    f"evaluation.sampling.max_tokens={TOKENS}",
+    f"final.sampling.max_tokens={TOKENS}",
+)
 
 
 def model_folder(shared: Path, kind: str) -> Path:
@@ -43,12 +51,29 @@ def test_every_stage_on_real_problems_with_real_models(shared: Path, tmp_path: P
     sets = [word for setting in SETTINGS for word in ("--set", setting)]
     done = subprocess.run(
         [
-            str(Path(sys.executable).parent / "varband"), "run", "small", "--plain", "--json",
-            "--root", str(tmp_path / "store"), "--pool", str(shared / "data" / "gsm8k_test.jsonl"), "--limit", "10",
-            "--model", str(model_folder(shared, "smollm2")), "--encoder", str(model_folder(shared, "mpnet")), *sets,
+            str(Path(sys.executable).parent / "varband"),
+            "run",
+            "small",
+            "--plain",
+            "--json",
+            "--root",
+            str(tmp_path / "store"),
+            "--pool",
+            str(shared / "data" / "gsm8k_test.jsonl"),
+            "--limit",
+            "10",
+            "--model",
+            str(model_folder(shared, "smollm2")),
+            "--encoder",
+            str(model_folder(shared, "mpnet")),
+            *sets,
         ],
-        capture_output=True, text=True, cwd=REPO, env=environment(), check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        cwd=REPO,
+        env=environment(),
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     result = json.loads(done.stdout)
     assert result["made"] == result["stages"]

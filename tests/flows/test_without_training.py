@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from storage.artifacts import Ref
-from storage.looks import ask
-from storage.store import Store
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Store
+from storage.reading.query_cache import ask
 from tests import mini
 
 Row = dict[str, Any]
@@ -31,7 +31,9 @@ def test_every_arm_is_measured_and_nothing_is_trained(run: tuple[Store, Row]) ->
     assert len(inputs["final"]) == len(inputs["screenings"]) == 2
     summary = ask(store.root, result["report"], "report_summary").to_pylist()
     assert [(row["arm"], row["seed"], row["heldout_after"], row["gain"]) for row in summary] == [
-        ("panel", None, None, None), ("thinking", None, None, None)]  # fmt: skip
+        ("panel", None, None, None),
+        ("thinking", None, None, None),
+    ]
     assert all(0 < row["heldout_before"] < 1 and row["variance"] for row in summary)
 
 
@@ -54,4 +56,6 @@ def test_the_second_run_makes_nothing_and_training_is_all_that_a_third_would_add
     reused = {row["title"] for row in planned if row["reused"]}
     assert {"screen panel", "screen thinking", "band panel", "evaluate panel at step 0"} <= reused
     assert {row["title"] for row in planned if row["title"].startswith("train ")} == {
-        "train panel seed 0", "train thinking seed 0"}  # fmt: skip
+        "train panel seed 0",
+        "train thinking seed 0",
+    }

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from tasks.domain.packing import PromptGroup, Trajectory, build_pack
-from tasks.engines.policy import Execution, Policy
-from tasks.engines.update import Clock, Updater
+from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack
+from tasks.engines.learning.policy import Execution, Policy
+from tasks.engines.learning.update import Clock, Updater
 from tests.engines.conftest import random_rollouts, tiny
-from tests.engines.test_packed import CONFIG, grouped
+from tests.engines.learning.test_packed import CONFIG, grouped
 from tests.needs import lacks
 
 pytestmark = pytest.mark.gpu
@@ -57,9 +57,14 @@ def test_logprobs_agree_with_float32_on_the_cpu(base: Path) -> None:
     assert torch.allclose(fast_entropy.cpu(), entropy, atol=0.05)
 
 
-@pytest.mark.parametrize("execution", [Execution(device="cuda", checkpointing="off"),
-                                       Execution(device="cuda", checkpointing="on"),
-                                       Execution(device="cuda", checkpointing="off", compile=True)])  # fmt: skip
+@pytest.mark.parametrize(
+    "execution",
+    [
+        Execution(device="cuda", checkpointing="off"),
+        Execution(device="cuda", checkpointing="on"),
+        Execution(device="cuda", checkpointing="off", compile=True),
+    ],
+)
 def test_gradient_points_where_float32_on_the_cpu_does(base: Path, execution: Execution) -> None:
     groups = grouped(random_rollouts(PROBLEMS, 4, seed=2))
     grads = []

@@ -8,13 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from flows.profiles import BENCHMARKS
+from flows.study.profiles import BENCHMARKS
+from storage.artifacts.store import Store
 from storage.errors import UserError
-from storage.store import Store
 from tasks.benchmarks import benchmark_of, choose_benchmark
-from tasks.domain.leaks import LEAKS
-from tasks.domain.problems import PoolPolicy, pool_table
-from tasks.domain.sources import source_spec
+from tasks.domain.problems.leaks import LEAKS
+from tasks.domain.problems.problems import PoolPolicy, pool_table
+from tasks.domain.problems.sources import source_spec
 from tasks.engines.toolbox import Toolbox
 from tasks.pool import build_pool
 from tasks.splits import split_pool
@@ -23,14 +23,25 @@ from tasks.stage import Session, session
 
 def tables(levels: str, leaked: str = "") -> tuple[pa.Table, pa.Table]:
     """A pool with a problem of each of these levels; those at `leaked` stand near three training problems each."""
-    rows = [{"problem": f"Problem {i}?", "gold": "1", "source": "s", "source_id": str(i), "level": level}
-            for i, level in enumerate(levels)]  # fmt: skip
+    rows = [
+        {"problem": f"Problem {i}?", "gold": "1", "source": "s", "source_id": str(i), "level": level}
+        for i, level in enumerate(levels)
+    ]
     pool = pool_table(rows)[0]
     leaks = [
-        {"problem_id": pool["problem_id"][int(i)].as_py(), "source_id": i, "split": "b", "other_id": f"t{n}",
-         "other_source_id": f"t{n}", "other_split": "train", "kind": "near", "similarity": n / 10}
-        for i in leaked for n in (6, 8, 7)
-    ]  # fmt: skip
+        {
+            "problem_id": pool["problem_id"][int(i)].as_py(),
+            "source_id": i,
+            "split": "b",
+            "other_id": f"t{n}",
+            "other_source_id": f"t{n}",
+            "other_split": "train",
+            "kind": "near",
+            "similarity": n / 10,
+        }
+        for i in leaked
+        for n in (6, 8, 7)
+    ]
     return pool, pa.Table.from_pylist(leaks, schema=LEAKS)
 
 
@@ -80,11 +91,18 @@ def test_the_published_slices(shared: Path, tmp_path: Path) -> None:
         splits = split_pool(pool, 25, 0)
         made = {
             b.name: store.read(
-                choose_benchmark(b.name, build_pool(tuple(found[s][0] for s in b.sources), PoolPolicy()), (pool,),
-                                 (splits,), b.levels, b.per_level, b.seed)
+                choose_benchmark(
+                    b.name,
+                    build_pool(tuple(found[s][0] for s in b.sources), PoolPolicy()),
+                    (pool,),
+                    (splits,),
+                    b.levels,
+                    b.per_level,
+                    b.seed,
+                )
             ).to_pylist()
             for b in BENCHMARKS
-        }  # fmt: skip
+        }
     tools.close()
     asked = {name: [row for row in rows if row["split"] == "benchmark"] for name, rows in made.items()}
     assert Counter(row["level"] for row in asked["math500_stratified"]) == dict.fromkeys("12345", 10)

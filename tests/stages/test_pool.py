@@ -10,12 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from storage.artifacts import Ref
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Store
 from storage.errors import UserError
-from storage.store import Store
-from tasks.domain.leaks import find_leaks
-from tasks.domain.problems import PoolPolicy
-from tasks.domain.sources import OLYMPIAD, source_spec
+from tasks.domain.problems.leaks import find_leaks
+from tasks.domain.problems.problems import PoolPolicy
+from tasks.domain.problems.sources import OLYMPIAD, source_spec
 from tasks.engines.toolbox import Toolbox
 from tasks.pool import build_pool, list_pool_issues
 from tasks.splits import arm_splits, draw_split, import_split, split_by_source_id, split_pool
@@ -117,8 +117,10 @@ def test_published_bands_give_the_published_training_sets(real: tuple[Store, Ref
             bands.append({"problem_id": ids[row["uid"]], "arm": arm, "band": band})
     splits = store.read(import_split(ref, tuple(_published(shared, "heldout_eval"))))
     found = arm_splits(splits, pa.Table.from_pylist(bands)).to_pylist()
-    train = {arm: {r["problem_id"] for r in found if (r["arm"], r["split"]) == (arm, "train")} for arm in
-             ("panel", "thinking", "joint")}  # fmt: skip
+    train = {
+        arm: {r["problem_id"] for r in found if (r["arm"], r["split"]) == (arm, "train")}
+        for arm in ("panel", "thinking", "joint")
+    }
     assert train["panel"] == {ids[i] for i in _published(shared, "panel_train")}
     assert train["thinking"] == {ids[i] for i in _published(shared, "thinking_train")}
     assert train["joint"] == train["panel"] & train["thinking"]
@@ -151,8 +153,13 @@ def test_splits_refuse_what_they_cannot_do() -> None:
 
 
 def test_evaluation_sources_are_held_out_whole() -> None:
-    pool = pa.table({"problem_id": list("abcdef"), "source": ["math500", "s", "s", "s", "s", "s"],
-                     "cluster": ["a", "a", "c", "d", "e", "f"]})  # fmt: skip
+    pool = pa.table(
+        {
+            "problem_id": list("abcdef"),
+            "source": ["math500", "s", "s", "s", "s", "s"],
+            "cluster": ["a", "a", "c", "d", "e", "f"],
+        }
+    )
     splits = dict(zip("abcdef", draw_split(pool, 2, 0)["split"].to_pylist(), strict=True))
     assert splits["a"] == splits["b"] == "heldout"
     assert Counter(splits.values()) == {"heldout": 4, "train": 2}

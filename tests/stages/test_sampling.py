@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from storage.artifacts.store import Store
 from storage.ledger import Ledger
-from storage.store import Store
-from tasks.bands import bands_of
-from tasks.demo_pool import make_synthetic_pool
-from tasks.domain.policies import BaseModel, Policy, Sampling
-from tasks.engines.protocols import Completion, Request, ServedAdapter
+from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
+from tasks.engines.protocols import Completion, Request
 from tasks.engines.toolbox import Toolbox
+from tasks.measures.bands import bands_of
 from tasks.sampling import sample_rollouts, screen_adaptively
 from tasks.splits import split_pool
 from tasks.stage import Ref, Session, session
+from tasks.synthetic_pool import make_synthetic_pool
 
 POLICY, DRAW, GROUP = Policy(arm="panel", model=BaseModel(name="none", sha256="0" * 64)), Sampling(max_tokens=8), 8
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from storage.artifacts import Ref
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Payload, Store
 from storage.errors import UserError
-from storage.store import Payload, Store
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import STAGES, Progress, Session, Stage, session, stage, store
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.fingerprint import Ambiguous, canonical, derived_seed, fingerprint
+from storage.artifacts.fingerprint import Ambiguous, canonical, derived_seed, fingerprint
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False),
@@ -59,10 +59,16 @@ def test_what_has_no_spelling_is_refused(value: object) -> None:
 
 
 def test_hash_seed_does_not_matter() -> None:
-    code = "from storage.fingerprint import fingerprint, derived_seed; print(fingerprint({'b': [1, 'x'], 'a': None}), derived_seed(1, 'p', 2))"
+    code = "from storage.artifacts.fingerprint import fingerprint, derived_seed; print(fingerprint({'b': [1, 'x'], 'a': None}), derived_seed(1, 'p', 2))"
     seen = {
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": s},
-                       cwd=Path(__file__).parents[2]).stdout
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PYTHONHASHSEED": s},
+            cwd=Path(__file__).parents[2],
+        ).stdout
         for s in ("0", "1", "42")
-    }  # fmt: skip
+    }
     assert seen == {f"{fingerprint({'b': [1, 'x'], 'a': None})} {derived_seed(1, 'p', 2)}\n"}

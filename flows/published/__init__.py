@@ -1,0 +1,1 @@
+"""The published study recomputed from its files."""

@@ -1,0 +1,143 @@
+"""Replay: the published study's files imported as artifacts, and every stage that they allow run on them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from storage.artifacts.fingerprint import file_digest
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Store
+from storage.errors import UserError
+from tasks.engines.toolbox import Toolbox
+from tasks.measures.bands import cross_bands
+from tasks.measures.diversity import compare_diversity
+from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k
+from tasks.measures.solved_by import find_hard_problems
+from tasks.published.checks import VARIANTS, window_of
+from tasks.published.designs import EVALUATIONS
+from tasks.published.importing import (
+    PublishedFile,
+    PublishedFolder,
+    audit_published,
+    check_tokens,
+    import_bands,
+    import_designs,
+    import_diversity,
+    import_groups,
+    import_pool,
+    import_pools,
+    import_series,
+    import_splits,
+    import_trajectory,
+)
+from tasks.stage import Progress, Session, session
+
+POOL_FILES = ("heldout_eval", "panel_train", "thinking_train", "heldout_aux")
+#: slice → (evaluation folders of panel and thinking, largest k of the write-up)
+SLICES = {
+    "math500_stratified": ("eval_math500_vibecheck/math_final_panel", "eval_math500_vibecheck/thinking_native", 4),
+    "math500_l5": ("eval_math500_vibecheck/panel_l5_full", "eval_math500_vibecheck/thinking_l5_full", 4),
+    "aime": ("eval_aime_vibecheck/aime_panel_postmath_n16", "eval_aime_vibecheck/aime_thinking_n16", 16),
+}
+TRAIN_GROUP_SIZE = 16
+NEEDED = (
+    "data/multipersona_gsm8k/manifest.json",
+    *(f"data/olympiad_pool/{name}.jsonl" for name in POOL_FILES),
+    *(f"reports/variance_band/{arm}_g8/per_problem.jsonl" for arm in ("panel", "thinking")),
+    *(f"reports/{folder}/per_problem.jsonl" for folder in VARIANTS),
+    *(f"reports/{folder}/summary.json" for folder in (*VARIANTS, *EVALUATIONS, "token_efficiency")),
+    *(f"reports/olympiad_panel_only/{n}.jsonl" for n in ("heldout_trajectory", "train_per_batch", "diversity_proxy")),
+)
+
+
+@dataclass(slots=True)
+class Replayed:
+    """Refs by what they answer. Slices and diversity folders have one each."""
+
+    bands: tuple[Ref, ...]
+    crosstab: Ref
+    splits: Ref
+    pools: Ref
+    curves: Ref
+    series: Ref
+    tokens: Ref
+    designs: Ref
+    audit: Ref
+    diversities: dict[str, tuple[Ref, ...]] = field(default_factory=dict)
+    comparisons: dict[str, Ref] = field(default_factory=dict)
+    passk: dict[str, Ref] = field(default_factory=dict)
+    contrasts: dict[str, Ref] = field(default_factory=dict)
+    hard: dict[str, Ref] = field(default_factory=dict)
+
+
+def replay(folder: Path, store: Store, listener: Callable[[Progress], None] = lambda _: None) -> Replayed:
+    """Import and analyse. Errors: UserError if the folder is not the published one or a file is missing or damaged."""
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a folder; give the one that holds the published data/ and reports/")
+    missing = [name for name in NEEDED if not (folder / name).is_file()]
+    if missing:
+        raise UserError(
+            f"{folder}: {len(missing)} of {len(NEEDED)} published files are missing, first {missing[0]};"
+            " give the folder that holds data/ and reports/"
+        )
+    store.prepare()
+    files = {name: PublishedFile(name, file_digest(folder / name)) for name in NEEDED}
+    whole = _digest(folder)
+    places = {f.sha256: folder / name for name, f in files.items()} | {whole.sha256: folder}
+    with session(Session(store, Toolbox(places=places), listener=listener)):
+        return _dag(folder, files, whole)
+
+
+def _digest(folder: Path) -> PublishedFolder:
+    lines = [f"{p.relative_to(folder).as_posix()}:{file_digest(p)}" for p in sorted(folder.rglob("*.json*"))]
+    return PublishedFolder(hashlib.sha256("\n".join(lines).encode()).hexdigest())
+
+
+def _dag(folder: Path, files: dict[str, PublishedFile], whole: PublishedFolder) -> Replayed:
+    pool_files = tuple(files[f"data/olympiad_pool/{name}.jsonl"] for name in POOL_FILES)
+    bands = tuple(
+        import_bands(files[f"reports/variance_band/{arm}_g8/per_problem.jsonl"], arm) for arm in ("panel", "thinking")
+    )
+    pool, splits = import_pool(pool_files), import_splits(pool_files[0], pool_files[1:])
+    pools, designs = import_pools(pool_files), import_designs(whole)
+    diversities = {
+        name: tuple(
+            import_diversity(files[f"reports/{name}/per_problem.jsonl"], label, arm, window_of(folder, name))
+            for label, arm in variants.items()
+        )
+        for name, (_, variants) in VARIANTS.items()
+    }
+    groups = {name: import_groups(files[f"reports/{name}/summary.json"], arm) for name, (arm, _) in EVALUATIONS.items()}
+    pairs = {name: (groups[a], groups[b]) for name, (a, b, _) in SLICES.items()}
+    run = "reports/olympiad_panel_only"
+    audit = audit_published(
+        whole,
+        designs,
+        pool,
+        splits,
+        pools,
+        bands,
+        tuple(r for refs in diversities.values() for r in refs),
+        tuple(groups.values()),
+        TRAIN_GROUP_SIZE,
+    )
+    ks = {name: tuple(range(1, k + 1)) for name, (_, _, k) in SLICES.items()}
+    return Replayed(
+        bands=bands,
+        crosstab=cross_bands(bands, TRAIN_GROUP_SIZE),
+        splits=splits,
+        pools=pools,
+        curves=import_trajectory(files[f"{run}/heldout_trajectory.jsonl"], pools),
+        series=import_series(files[f"{run}/train_per_batch.jsonl"], files[f"{run}/diversity_proxy.jsonl"]),
+        tokens=check_tokens(files["reports/token_efficiency/summary.json"], pairs["math500_l5"], pairs["aime"]),
+        designs=designs,
+        audit=audit,
+        diversities=diversities,
+        comparisons={name: compare_diversity(refs) for name, refs in diversities.items()},
+        passk={name: estimate_pass_at_k(refs, ks[name]) for name, refs in pairs.items()},
+        contrasts={name: contrast_pass_at_k(refs, ks[name]) for name, refs in pairs.items()},
+        hard={name: find_hard_problems(refs) for name, refs in pairs.items()},
+    )

@@ -1,0 +1,218 @@
+"""The replayed study as one object, a key per stage, with numbers in full precision: what `replay --json` prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from flows.published.replay import TRAIN_GROUP_SIZE, Replayed
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Store
+from storage.sql import named, query
+
+Row = dict[str, Any]
+BANDS = ("all_zero", "variance", "all_one")
+
+
+def summary(store: Store, r: Replayed) -> Row:
+    """Keys: bands, crosstab, splits, diversity, passk, hard_problems, trajectory, entropy, length_cv,
+    training, token_efficiency, reference, audit, provenance, refs."""
+    read = store.read
+    bands, crosstab, pools = pa.concat_tables([read(b) for b in r.bands]), read(r.crosstab), read(r.pools)
+    series = read(r.series)
+    return {
+        "provenance": "imported",
+        "bands": _bands(crosstab),
+        "crosstab": _crosstab(crosstab),
+        "splits": _splits(pools, bands),
+        "diversity": {name: _diversity(read(ref)) for name, ref in r.comparisons.items()},
+        "passk": {name: _passk(read(r.passk[name]), read(r.contrasts[name])) for name in r.passk},
+        "hard_problems": {name: _hard(read(ref)) for name, ref in r.hard.items()},
+        "trajectory": _trajectory(read(r.curves)),
+        "entropy": _series(series, "entropy"),
+        "length_cv": _series(series, "length_cv_within"),
+        "training": {m: _series(series, m) for m in sorted(set(series["metric"].to_pylist()))},
+        "token_efficiency": _tokens(read(r.tokens), store, r),
+        "reference": query(named("replay_reference"), bands=bands, pools=pools).to_pylist(),
+        "audit": read(r.audit).to_pylist(),
+        "refs": _refs(r),
+    }
+
+
+def _bands(crosstab: pa.Table) -> Row:
+    rows = crosstab.to_pylist()
+    found: Row = {}
+    for row in (r for r in rows if r["question"] == "count"):
+        arm = found.setdefault(row["arm"], {"by_source": {}})
+        place = arm if row["source"] == "all" else arm["by_source"].setdefault(row["source"], {})
+        place[row["band"]], place["n"] = row["count"], row["n"]
+    ratio = next(r for r in rows if r["question"] == "ratio")
+    return found | {"ratio": ratio["estimate"], "ratio_of": [ratio["arm"], ratio["other"]]}
+
+
+def _crosstab(crosstab: pa.Table) -> Row:
+    rows = crosstab.to_pylist()
+    cells = {(r["band"], r["other_band"]): r["count"] for r in rows if r["question"] == "cell"}
+    table = [[cells[(a, b)] for b in BANDS] for a in BANDS]
+    one = {r["question"]: r for r in rows if r["source"] == "all"}
+    live = {
+        r["arm"]: {k: r[k] for k in ("estimate", "count", "n") if r[k] is not None}
+        for r in rows
+        if r["question"] == "mislabelled" and r["source"] == "all" and r["band"] is None
+    }
+    return {
+        "rows": "panel",
+        "columns": "thinking",
+        "bands": list(BANDS),
+        "table": table,
+        "row_totals": [sum(row) for row in table],
+        "column_totals": [sum(c) for c in zip(*table, strict=True)],
+        "cells": {f"{a}__{b}": n for (a, b), n in cells.items()},
+        "n": sum(map(sum, table)),
+        "shared_variance": table[1][1],
+        "union_variance": sum(table[1]) + sum(r[1] for r in table) - table[1][1],
+        "only": {r["arm"]: r["count"] for r in rows if r["question"] == "only"},
+        "mcnemar_p": one["mcnemar"]["p_value"],
+        "stuart_maxwell": {"statistic": one["stuart_maxwell"]["estimate"], "p": one["stuart_maxwell"]["p_value"]},
+        "bowker": {"statistic": one["bowker"]["estimate"], "p": one["bowker"]["p_value"]},
+        "weighted_kappa": one["weighted_kappa"]["estimate"],
+        "train_group_size": TRAIN_GROUP_SIZE,
+        "expected_live_at_train_group_size": {
+            r["arm"]: r["estimate"] for r in rows if r["question"] == "expected_live" and r["source"] == "all"
+        },
+        "mislabelled_at_train_group_size": live,
+    }
+
+
+def _splits(pools: pa.Table, bands: pa.Table) -> Row:
+    counts = query(
+        "select pool, source, count(*) as n from pools group by pool, source order by pool, source", pools=pools
+    )
+    found: Row = {}
+    for row in counts.to_pylist():
+        one = found.setdefault(row["pool"], {"n": 0, "by_source": {}})
+        one["by_source"][row["source"]] = row["n"]
+        one["n"] += row["n"]
+    return found | {"checks": query(named("replay_splits"), pools=pools, bands=bands).to_pylist()[0]}
+
+
+def _diversity(comparison: pa.Table) -> list[Row]:
+    """Every pair of variants on all of their problems; both p-values, Student's and the published normal one."""
+    return query(
+        """
+        select "window", arm, other, n, mean, other_mean, difference, relative, t, p_t, p_normal, p_flip, p_wilcoxon,
+               p_holm, d_z, low, high, boot_low, boot_high, adjusted_difference, adjusted_low, adjusted_high, adjusted_p
+        from t where measure = 'diversity' and basis = 'all' order by arm, other
+        """,
+        t=comparison,
+    ).to_pylist()
+
+
+def _passk(passk: pa.Table, contrasts: pa.Table) -> Row:
+    curves: Row = {}
+    for r in passk.to_pylist():
+        if r["metric"] == "pass@k" and r["source"] == "all":
+            keys = ("k", "estimate", "low", "high", "low_simultaneous", "high_simultaneous", "n", "rollouts", "reason")
+            curves.setdefault(r["arm"], []).append({k: r[k] for k in keys})
+    mine = [r for r in contrasts.to_pylist() if r["source"] == "all"]
+    gaps = [{k: r[k] for k in ("k", "estimate", "low", "high", "p_value", "n")} for r in mine if r["question"] == "gap"]
+    closure = next(r for r in mine if r["question"] == "closure")
+    monotone = next(r for r in mine if r["question"] == "monotone")
+    return {
+        "curves": curves,
+        "gaps": gaps,
+        "gap_first_pp": 100 * gaps[0]["estimate"],
+        "gap_last_pp": 100 * gaps[-1]["estimate"],
+        "closure_pp": 100 * closure["estimate"],
+        "closure": {k: closure[k] for k in ("estimate", "low", "high", "p_value", "n", "k")},
+        "monotone": monotone["reason"] == "narrows at every k",
+        "monotone_share_of_draws": monotone["estimate"],
+    }
+
+
+def _hard(hard: pa.Table) -> Row:
+    rows = hard.to_pylist()
+    by = {
+        name: sorted(r["problem_id"] for r in rows if r["solved_by"] == name)
+        for name in ("both", "arm_only", "other_only", "neither")
+    }
+    return {
+        "arm": rows[0]["arm"],
+        "other": rows[0]["other"],
+        "n": len(rows),
+        "counts": {k: len(v) for k, v in by.items()},
+        "arm_solved": len(by["both"]) + len(by["arm_only"]),
+        "other_solved": len(by["both"]) + len(by["other_only"]),
+        "strict_subset": not by["arm_only"] and bool(by["other_only"]),
+        "equal_n": all(r["equal_n"] for r in rows),
+        "expected_solved_at_equal_n": {
+            "arm": sum(r["chance_of_arm"] for r in rows),
+            "other": sum(r["chance_of_other"] for r in rows),
+        },
+        "expected_arm_only_at_equal_n": sum(r["chance_of_arm"] * (1 - r["chance_of_other"]) for r in rows),
+        "arm_only_ids": by["arm_only"],
+        "other_only_ids": by["other_only"],
+        "neither_ids": by["neither"],
+    }
+
+
+def _trajectory(curves: pa.Table) -> Row:
+    rows = curves.to_pylist()
+    keys = ("estimate", "low", "high", "n")
+    points: dict[int, Row] = {}
+    for r in (r for r in rows if r["question"] == "heldout"):
+        point = points.setdefault(r["step"], {"step": r["step"], "by_source": {}})
+        value = {k: r[k] for k in keys}
+        point |= value if r["source"] == "all" else {}
+        if r["source"] == "all":
+            points[r["step"]] = point
+        else:
+            point["by_source"][r["source"]] = value
+    gains = {
+        r["source"]: {k: r[k] for k in (*keys, "p_value", "training_share", "reason", "method")}
+        for r in rows
+        if r["question"] == "gain"
+    }
+    ordered = [points[s] for s in sorted(points)]
+    return {
+        "points": ordered,
+        "first": ordered[0]["estimate"],
+        "last": ordered[-1]["estimate"],
+        "last_step": ordered[-1]["step"],
+        "gains": gains,
+    }
+
+
+def _series(series: pa.Table, metric: str) -> list[Row]:
+    return query(
+        "select step, value from t where metric = $metric order by step", {"metric": metric}, t=series
+    ).to_pylist()
+
+
+def _tokens(checks: pa.Table, store: Store, r: Replayed) -> Row:
+    """Consistency of the printed table, and what the per-problem lengths allow to recompute of it."""
+    rows = checks.to_pylist()
+    lengths = {name: pa.concat_tables([store.read(d) for d in refs]) for name, refs in r.diversities.items()}
+    return {
+        "recomputable": False,
+        "reason": "the paired rollouts were not published; the printed table is checked against itself",
+        "consistent": all(row["holds"] for row in rows if not row["detail"]),
+        "checks": rows,
+        "recomputed_per_correct": {
+            name: query(named("replay_tokens_per_correct"), lengths=table).to_pylist()
+            for name, table in lengths.items()
+            if not name.endswith("longhead")
+        },
+    }
+
+
+def _refs(r: Replayed) -> Row:
+    def text(value: object) -> object:
+        if isinstance(value, Ref):
+            return str(value)
+        if isinstance(value, dict):
+            return {k: text(v) for k, v in value.items()}
+        return [text(v) for v in value] if isinstance(value, tuple) else value
+
+    return {name: text(getattr(r, name)) for name in r.__dataclass_fields__}

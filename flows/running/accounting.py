@@ -1,0 +1,169 @@
+"""A run as people account for it: its record, its heartbeat, its spending, and the wall at which it parks.
+
+A run is identified by the report that it makes, so the same command with a larger budget is the same run going on.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from flows.running.costs import costs, total
+from flows.running.plan import Planned, plan
+from flows.study.resolve import Study
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Store
+from storage.errors import Parked, UserError
+from storage.records.runs import Amounts, Run, beating, now, read_run, run_id, run_path, write_run
+from storage.records.spending import Journal
+from tasks.domain.prices import Prices
+from tasks.metering import Budget, Meter, metered
+from tasks.stage import Progress
+
+Listener = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """own: for what this process makes, which is charged to the run; relayed: for processes that charge themselves."""
+
+    own: Listener
+    relayed: Listener
+
+
+@dataclass(slots=True)
+class Record:
+    """The run's JSON file, kept current by the run's thread and by its heartbeat."""
+
+    store: Store
+    run: Run
+    meter: Meter
+    finished: set[Ref] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def update(self, **changes: object) -> None:
+        """What was spent is read from the journal: other workers of the run have charged to it too."""
+        with self._lock:
+            spent = self.meter.journal.spent()
+            self.run = self.run.model_copy(update={"heartbeat": now(), "spent": spent, **changes})
+            write_run(self.store.root, self.run)
+
+    def on_progress(self, event: Progress) -> None:
+        if event.event in ("made", "reused"):
+            self.finished.add(event.ref)
+        if event.event in ("made", "started"):
+            self.update(at=event.title, stages_done=len(self.finished))
+
+    def before(self, listener: Listener) -> Listener:
+        def on_progress(event: Progress) -> None:
+            self.on_progress(event)
+            listener(event)
+
+        return on_progress
+
+
+@contextmanager
+def accounted(
+    study: Study,
+    store: Store,
+    planned: Sequence[Planned],
+    budget: Budget,
+    prices: Prices,
+    listener: Listener,
+    request: dict[str, object],
+    flow_run: str | None = None,
+) -> Iterator[Listeners]:
+    """Run the block as one attempt of the study's run. Yields the listeners to run it with.
+
+    request: what asks for the same run again (`varband resume`).
+    Errors: Parked with how far it came, how much is missing and how to go on.
+    """
+    name = run_id(study.profile.name, planned[-1].step.ref)
+    meter = Meter(Journal(store.root, name), budget, prices, study.profile.hardware)
+    earlier = read_run(store.root, name) if run_path(store.root, name).exists() else None
+    record = Record(store, _begun(earlier, name, study, planned, meter, request, flow_run), meter)
+    record.update()
+    try:
+        with beating(record.update), metered(meter):
+            yield Listeners(record.before(meter.listening(listener)), record.before(listener))
+    except Parked as wall:
+        why, missing = _parked(study, store, meter, prices, record.run, wall)
+        record.update(state="parked", why=why, missing=missing)
+        raise Parked(why) from None
+    except UserError as error:
+        record.update(state="failed", why=str(error))
+        raise
+    except BaseException as error:
+        record.update(state="failed", why=f"{type(error).__name__}: {error}"[:300])
+        raise
+    record.update(
+        state="finished", why="", at="", stages_done=len(planned), report=str(planned[-1].step.ref), missing=Amounts()
+    )
+
+
+def _begun(
+    earlier: Run | None,
+    name: str,
+    study: Study,
+    planned: Sequence[Planned],
+    meter: Meter,
+    request: dict[str, object],
+    flow_run: str | None,
+) -> Run:
+    return Run(
+        id=name,
+        profile=study.profile.name,
+        request=request,
+        state="running",
+        stages=len(planned),
+        stages_done=sum(p.reused for p in planned),
+        spent=meter.spent,
+        budget=meter.budget.limits(),
+        started=earlier.started if earlier else now(),
+        heartbeat=now(),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        attempts=earlier.attempts + 1 if earlier else 1,
+        flow_run=flow_run,
+    )
+
+
+def _parked(study: Study, store: Store, meter: Meter, prices: Prices, run: Run, wall: Parked) -> tuple[str, Amounts]:
+    """Why, how far, how much is missing, and what goes on."""
+    planned = plan(study, store)
+    left = total(costs(study, store, planned, prices))
+    done = sum(p.reused for p in planned)
+    spent, missing = meter.journal.spent(), left.amounts()
+    limits = meter.budget.limits()
+    enough = {n: (getattr(spent, n) + getattr(missing, n)) * 1.1 for n in limits}
+    how_far = f"{done} of {len(planned)} stages are done" + (f", '{run.at}' is under way" if run.at else "")
+    asked = ",".join(f"{n}={_round_up(v):g}" for n, v in enough.items())
+    about = ", ".join(f"{_rounded(getattr(missing, n))} {n.replace('_', ' ')}" for n in limits or ("tokens",))
+    onward = f"; `varband resume {run.id} --budget {asked}` or the same command with that budget goes on"
+    return f"parked: {wall}; {how_far}; about {about} more are missing{onward if limits else ''}", missing
+
+
+def _rounded(value: float) -> str:
+    """
+    >>> _rounded(1_382_400.0), _rounded(0.0)
+    ('1,400,000', '0')
+    """
+    return f"{_round_up(value):,.12g}" if value else "0"
+
+
+def _round_up(value: float) -> float:
+    """Two significant digits, upward.
+
+    >>> _round_up(123456.0), _round_up(0.0423)
+    (130000.0, 0.043)
+    """
+    import math
+
+    if value <= 0:
+        return 1.0
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.ceil(value / unit) * unit:.3g}")

@@ -1,0 +1,256 @@
+"""What a planned study will cost: rollouts that the ledger lacks × tokens × seconds × prices. Nothing is run.
+
+Lengths and rates are this store's own where it has measured them, else assumptions that are said to be ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from flows.running.plan import Planned
+from flows.study.resolve import Study
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Store
+from storage.ledger import Account, Ledger
+from storage.records.runs import Amounts
+from storage.records.spending import charges
+from storage.sql import query
+from tasks.domain.policies import BaseModel, Policy, Sampling
+from tasks.domain.prices import Prices
+from tasks.engines.problems.problem_files import load_problems
+from tasks.rollouts import account_of
+
+#: Assumed until measured: share of max_tokens that a completion takes, prompt tokens, stored bytes a token, texts/s.
+FILL, PROMPT, BYTES, TEXTS_PER_SECOND = 0.6, 250.0, 16.0, 40.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one stage will take. basis: `measured` or `assumed` lengths; empty where nothing is sampled."""
+
+    rollouts: int = 0
+    rollouts_reused: int = 0
+    tokens: float = 0.0
+    gpu_hours: float = 0.0
+    usd: float = 0.0
+    bytes: float = 0.0
+    basis: str = ""
+
+    def amounts(self) -> Amounts:
+        return Amounts(tokens=self.tokens, gpu_hours=self.gpu_hours, usd=self.usd)
+
+
+def total(costs: Sequence[Cost]) -> Cost:
+    bases = {c.basis for c in costs if c.basis}
+    return Cost(
+        rollouts=sum(c.rollouts for c in costs),
+        rollouts_reused=sum(c.rollouts_reused for c in costs),
+        tokens=sum(c.tokens for c in costs),
+        gpu_hours=sum(c.gpu_hours for c in costs),
+        usd=sum(c.usd for c in costs),
+        bytes=sum(c.bytes for c in costs),
+        basis="assumed" if "assumed" in bases else "".join(bases),
+    )
+
+
+def costs(study: Study, store: Store, planned: Sequence[Planned], prices: Prices) -> list[Cost]:
+    """One cost a planned step, in order."""
+    estimator = Estimator(study, store, {p.step.ref: p for p in planned}, prices)
+    return [Cost() if p.reused else estimator.cost(p) for p in planned]
+
+
+@dataclass(frozen=True, slots=True)
+class _Length:
+    prompt: float
+    completion: float
+    basis: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Problems that a step samples. within: the set that holds all of them. ids: null while they are not known."""
+
+    name: str
+    within: str
+    number: int
+    ids: frozenset[str] | None
+
+
+class Estimator:
+    """Walks a plan in order and remembers what earlier steps will have put into the ledger."""
+
+    def __init__(self, study: Study, store: Store, planned: dict[Ref, Planned], prices: Prices) -> None:
+        self.study, self.store, self.planned, self.prices = study, store, planned, prices
+        self._ledger = Ledger(store.root)
+        self._promised: dict[Account, dict[str, int]] = {}
+        self._lengths: dict[tuple[str, int], _Length] = {}
+        self._rates = measured_rates(store, study.profile.name)
+
+    def cost(self, planned: Planned) -> Cost:
+        arguments, inputs = planned.step.recipe.arguments, planned.step.recipe.inputs
+        match planned.step.ref.kind:
+            case "rollouts" if "policy" in arguments:  # regraded ones cost nothing
+                split, group_size = arguments["split"], int(str(arguments["group_size"]))
+                asked = self._asked(inputs, str(split) if split else None)
+                policy, sampling = policy_of(arguments["policy"]), sampling_of(arguments["sampling"])
+                return self._timed("rollouts", self._sampled(policy, sampling, asked, group_size))
+            case "training":
+                return self._training(planned.step.ref, arguments, inputs)
+            case "embeddings":
+                windows = 1 + len(arguments["encoder"]["windows"])  # type: ignore[call-overload, index]
+                texts = windows * sum(self._rows_of(Ref.parse(ref)) for ref in inputs["rollouts"])
+                hours = texts / TEXTS_PER_SECOND / 3600
+                return Cost(gpu_hours=hours, usd=self.prices.of_hours(self.prices.device, hours), bytes=texts * 3200.0)
+        return Cost()
+
+    def _sampled(self, policy: Policy, sampling: Sampling, asked: _Asked, group_size: int) -> Cost:
+        """Cost without time of the rollouts that neither the ledger nor an earlier step has."""
+        account, problems = account_of(policy, sampling), asked.number
+        promised = self._promised.setdefault(account, {})
+        before = max(promised.get(name, 0) for name in (asked.within, asked.name))
+        promised[asked.name] = max(before, group_size)
+        had = before * problems or min(problems * group_size, self._entered(account, group_size, asked.ids))
+        missing = max(0, problems * group_size - had)
+        length = self._length(policy, sampling)
+        tokens = missing * (length.prompt + length.completion)
+        usd = self.prices.of_tokens(policy.arm, missing * length.prompt, missing * length.completion)
+        return Cost(
+            rollouts=missing,
+            rollouts_reused=problems * group_size - missing,
+            tokens=tokens,
+            usd=usd,
+            bytes=tokens * BYTES,
+            basis=length.basis if missing else "",
+        )
+
+    def _training(self, ref: Ref, arguments: dict[str, object], inputs: dict[str, list[str]]) -> Cost:
+        """Every step's groups and the held-out rollouts of its evaluated steps."""
+        learner: Any = arguments["learner"]
+        base, draw = policy_of(arguments["start"]), sampling_of(arguments["rollouts"])
+        steps, group_size = int(learner["steps"]), int(learner["group_size"])
+        length = self._length(base, draw)
+        trained = steps * int(learner["groups_per_step"]) * group_size
+        tokens = trained * (length.prompt + length.completion)
+        usd = self.prices.of_tokens(base.arm, trained * length.prompt, trained * length.completion)
+        parts = [Cost(rollouts=trained, tokens=tokens, usd=usd, bytes=tokens * BYTES, basis=length.basis)]
+        heldout, evaluation = self._asked(inputs, "heldout"), sampling_of(arguments["evaluation"])
+        evaluated_group = int(str(arguments["evaluation_group_size"]))
+        for step in sorted({*range(0, steps, int(learner["eval_every"])), steps} - {0}) if evaluated_group else ():
+            policy = replace(base, adapter=str(ref), adapter_step=step, step=step)
+            parts.append(self._sampled(policy, evaluation, heldout, evaluated_group))
+        return self._timed("training", total(parts), learned=tokens)
+
+    def _timed(self, kind: str, cost: Cost, learned: float = 0.0) -> Cost:
+        if kind in self._rates:
+            hours = cost.tokens / self._rates[kind]
+        else:
+            seconds = cost.tokens / self.prices.sampled_per_second + learned / self.prices.trained_per_second
+            hours = seconds * self.prices.devices / 3600
+        return replace(cost, gpu_hours=hours, usd=cost.usd + self.prices.of_hours(self.prices.device, hours))
+
+    def _asked(self, inputs: dict[str, list[str]], split: str | None) -> _Asked:
+        """Exactly, once split and choice are made; before, as many as there can be."""
+        splits, pool = Ref.parse(inputs["splits"][0]), Ref.parse(inputs["pool"][0])
+        within, name = (str(splits), str(splits)) if splits.kind == "benchmark" else ("", split or "")
+        if self.store.has(splits):
+            rows = self.store.read(splits, ["problem_id", "split"]).to_pylist()
+            ids = frozenset(row["problem_id"] for row in rows if split in (None, row["split"]))
+            return _Asked(name, within, len(ids), ids)
+        arguments: Any = self.planned[splits].step.recipe.arguments
+        if splits.kind == "benchmark":
+            return _Asked(name, within, self._of_levels(pool, arguments["levels"], arguments["per_level"]), frozenset())
+        sources, size = self._pool_size(pool)
+        held = min(size, sources * int(str(arguments.get("heldout_per_source", 0))))
+        return _Asked(name, within, {None: size, "heldout": held}.get(split, size - held), None)
+
+    def _of_levels(self, pool: Ref, levels: Sequence[str], per_level: int | None) -> int:
+        """Problems of a benchmark that is not chosen yet: those of its files, before any is left out."""
+        specs: Any = self.planned[pool].step.recipe.arguments["sources"]
+        rows = load_problems((self.study.places[spec["sha256"]], spec["name"], spec["only"]) for spec in specs)
+        each = Counter(row["level"] for row in rows if not levels or row["level"] in levels)
+        return sum(min(n, per_level or n) for n in each.values())
+
+    def _pool_size(self, pool: Ref) -> tuple[int, int]:
+        """(sources, problems) of a pool that is not built yet: lines of its files, before deduplication."""
+        arguments: Any = self.planned[pool].step.recipe.arguments
+        if "per_source" in arguments:
+            from tasks.domain.problems.arithmetic import demo_problems
+
+            made = demo_problems(int(arguments["per_source"]), int(arguments["seed"]))
+            return len({problem["source"] for problem in made}), len(made)
+        specs = arguments["sources"]
+        lines = sum(_lines(self.study.places[spec["sha256"]]) for spec in specs)
+        limit = arguments["policy"]["limit"]
+        return len(specs), lines if limit is None else min(lines, int(limit))
+
+    def _rows_of(self, rollouts: Ref) -> int:
+        if self.store.has(rollouts):
+            return self.store.manifest(rollouts).rows
+        step = self.planned[rollouts].step
+        split, group_size = step.recipe.arguments["split"], int(str(step.recipe.arguments["group_size"]))
+        return self._asked(step.recipe.inputs, str(split) if split else None).number * group_size
+
+    def _entered(self, account: Account, group_size: int, ids: frozenset[str] | None) -> int:
+        keys = self._ledger.keys(account)
+        return sum(rollout < group_size and (ids is None or problem in ids) for problem, rollout in keys)
+
+    def _length(self, policy: Policy, sampling: Sampling) -> _Length:
+        """Mean tokens of this arm's rollouts under this max_tokens, whatever the step."""
+        key = (policy.arm, sampling.max_tokens)
+        if key not in self._lengths:
+            self._lengths[key] = self._measure(*key)
+        return self._lengths[key]
+
+    def _measure(self, arm: str, max_tokens: int) -> _Length:
+        parts = [
+            rows
+            for account, about in self._ledger.accounts()
+            if about.get("arm") == arm
+            and about.get("max_tokens") == max_tokens
+            and (rows := self._ledger.rows(account, ["num_prompt_tokens", "num_tokens"])) is not None
+        ]
+        if not parts:
+            return _Length(PROMPT, FILL * max_tokens, "assumed")
+        mean = query("select avg(num_prompt_tokens) p, avg(num_tokens) c from rows", rows=pa.concat_tables(parts))
+        return _Length(mean["p"][0].as_py(), mean["c"][0].as_py(), "measured")
+
+
+def measured_rates(store: Store, profile: str) -> dict[str, float]:
+    """Tokens per GPU-hour of rollouts and of training, from what runs of this profile were charged."""
+    rows = query(
+        "select kind, sum(tokens) / sum(gpu_hours) as rate from charged where run like $profile || '-%'"
+        " group by kind having sum(gpu_hours) > 0 and sum(tokens) > 0",
+        {"profile": profile},
+        charged=charges(store.root),
+    )
+    return {row["kind"]: row["rate"] for row in rows.to_pylist()}
+
+
+def policy_of(value: Any) -> Policy:
+    model = BaseModel(name=value["model"]["name"], sha256=value["model"]["sha256"])
+    labels = {name: value[name] for name in ("arm", "adapter", "adapter_step", "step", "seed")}
+    return Policy(model=model, **labels)
+
+
+def sampling_of(value: Any) -> Sampling:
+    """The canonical form of floats is text: see storage.artifacts.fingerprint."""
+    return Sampling(
+        max_tokens=value["max_tokens"],
+        temperature=float(value["temperature"]["float"]),
+        top_p=float(value["top_p"]["float"]),
+        seed=value["seed"],
+    )
+
+
+def _lines(path: Any) -> int:
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        return pq.read_metadata(path).num_rows
+    with path.open("rb") as handle:
+        return sum(1 for line in handle if line.strip())

@@ -1,0 +1,82 @@
+"""Plan, then run: what is there is said at once, without an orchestrator; only what is missing is made."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import TypeVar
+
+from flows.experiment import experiment
+from flows.study.resolve import Study
+from storage.artifacts.store import Store
+from storage.errors import Parked
+from tasks.engines.toolbox import Hardware, Toolbox
+from tasks.metering import OCCUPYING
+from tasks.stage import Progress, Session, Step, session
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One step of a plan. `reused`: the store has it and nothing that it came from will be remade."""
+
+    step: Step
+    reused: bool
+
+
+def plan(study: Study, store: Store, dag: Callable[[Study], object] = experiment) -> list[Planned]:
+    """The DAG's steps in order, each once, without making any."""
+    planning = Session(store, Toolbox(), planning=True)
+    with session(planning):
+        dag(study)
+    steps = list({step.ref: step for step in planning.steps}.values())
+    remade: set[str] = set()
+    planned = []
+    for step in steps:
+        inputs = {ref for refs in step.recipe.inputs.values() for ref in refs}
+        reused = not (inputs & remade) and store.fresh(step.ref)
+        if not reused:
+            remade.add(str(step.ref))
+        planned.append(Planned(step, reused))
+    return planned
+
+
+def is_costly(planned: Sequence[Planned]) -> bool:
+    """Whether something is to be made that occupies an accelerator."""
+    return any(not p.reused and p.step.ref.kind in OCCUPYING for p in planned)
+
+
+def execute(
+    study: Study,
+    store: Store,
+    hardware: Hardware,
+    listener: Callable[[Progress], None],
+    dag: Callable[[Study], T] = experiment,
+) -> T:
+    """Run a DAG in this process, without an orchestrator."""
+    tools = Toolbox(hardware, dict(study.places))
+    current = Session(store, tools, listener=listener)
+    try:
+        with session(current):
+            return dag(study)
+    finally:
+        tools.close()
+
+
+@contextmanager
+def stopped_by_sigterm() -> Iterator[None]:
+    """A pre-empted machine says SIGTERM: stop within 30 s, which loses the batch or step in flight and nothing else.
+    A pack, an engine's step or a checkpoint that has begun is finished first; that is what takes time."""
+
+    def stop(_: int, __: FrameType | None) -> None:
+        raise Parked("stopped by SIGTERM: all finished rollouts and steps are kept; the same command goes on")
+
+    was = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, was)

@@ -1,0 +1,122 @@
+"""Arms on a pool of GPU workers, which warm the store. Knows deployments and their runs, not stages.
+
+A piece of work has a key, and its runs carry it as a tag: whoever wants it attaches to the run that is alive instead
+of starting a second one, so a parent that was killed and retried never pays twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from flows.running.prefect_tasks import PARKED
+from storage.errors import Parked, UserError
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.objects import FlowRun
+
+#: A lost machine's work is started again this often before somebody must look.
+TRIES = 3
+POLL_SECONDS = 3.0
+#: The server's own automation starts a crashed run again within this time; then it is attached to.
+GRACE_SECONDS = 5.0
+LIVE = ("SCHEDULED", "PENDING", "RUNNING", "PAUSED", "CANCELLING")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One run to see finished. key: what it makes, the same for everybody who wants it."""
+
+    key: str
+    name: str
+    parameters: Mapping[str, Any]
+
+    @property
+    def tag(self) -> str:
+        return f"makes:{self.key}"
+
+
+def dispatch(deployment: str, works: Sequence[Work], tell: Callable[[str], None], *, parent: str) -> None:
+    """See every piece of work finished on the deployment's pool. Returns when all of it is made.
+
+    parent: the flow run that wants it; `cancel_children` finds what it started by it.
+    Errors: Parked if a run met its budget, UserError if one failed or was lost too often; the others go on first.
+    """
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        runs = [(work, _attach(client, deployment, work, tell, parent)) for work in works]
+        trouble: dict[str, FlowRun] = {}
+        while runs:
+            waiting = []
+            for work, run_id in runs:
+                run = client.read_flow_run(run_id)
+                if run.state is None or not run.state.is_final():
+                    waiting.append((work, run_id))
+                    continue
+                if run.state.is_crashed() and _crashes(client, work, parent) <= TRIES:
+                    time.sleep(GRACE_SECONDS)
+                    tell(f"{work.name}: its machine was lost, starting again")
+                    waiting.append((work, _attach(client, deployment, work, tell, parent)))
+                elif not run.state.is_completed():
+                    trouble[work.name] = run
+            if runs := waiting:
+                time.sleep(POLL_SECONDS)
+    for name, run in trouble.items():
+        assert run.state is not None
+        kind = Parked if run.state.name == PARKED else UserError
+        raise kind(run.state.message if kind is Parked else f"{name}: {run.state.name}: {run.state.message}")
+
+
+def _attach(client: SyncPrefectClient, deployment: str, work: Work, tell: Callable[[str], None], parent: str) -> UUID:
+    """The run that makes this: the one that is alive, else a new one. Two that ask at once get the same."""
+    from prefect.deployments import run_deployment
+
+    if alive := [run for run in runs_of(client, work.tag) if run.state_type and run.state_type.value in LIVE]:
+        tell(f"{work.name}: attached to run {alive[0].name}, which is under way")
+        return alive[0].id
+    run: Any = run_deployment(
+        deployment,
+        parameters=dict(work.parameters),
+        flow_run_name=work.name,
+        timeout=0,
+        tags=[work.tag, child_of(parent)],
+        idempotency_key=f"{work.tag}:{_ended(client, work)}",
+    )
+    tell(f"{work.name}: run {run.name} is queued")
+    return run.id
+
+
+def runs_of(client: SyncPrefectClient, *tags: str) -> list[FlowRun]:
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterTags
+
+    return client.read_flow_runs(flow_run_filter=FlowRunFilter(tags=FlowRunFilterTags(all_=list(tags))), limit=200)
+
+
+def _ended(client: SyncPrefectClient, work: Work) -> int:
+    return sum(1 for run in runs_of(client, work.tag) if run.state_type and run.state_type.value not in LIVE)
+
+
+def _crashes(client: SyncPrefectClient, work: Work, parent: str) -> int:
+    """How often the work was lost on behalf of this parent; a run that the server started again counts every start."""
+    runs = runs_of(client, work.tag, child_of(parent))
+    return sum(max(1, run.run_count) for run in runs if run.state and run.state.is_crashed())
+
+
+def child_of(parent: str) -> str:
+    return f"of:{parent}"
+
+
+def cancel_children(parent: str) -> None:
+    """Cancel what a flow run started and is still alive: a cancelled parent leaves no GPU busy."""
+    from prefect.client.orchestration import get_client
+    from prefect.states import Cancelling
+
+    with get_client(sync_client=True) as client:
+        for run in runs_of(client, child_of(parent)):
+            if run.state_type and run.state_type.value in LIVE:
+                client.set_flow_run_state(run.id, Cancelling(message="its parent was cancelled"))

@@ -1,0 +1,132 @@
+"""The same DAG under Prefect: flows `experiment` and `arm`, one task a stage, states that show reuse.
+
+The store decides, Prefect orchestrates: tasks run with NO_CACHE and end in a state named `Cached` on a store hit.
+Without a server at PREFECT_API_URL, Prefect's own temporary one keeps the history for the next `prefect server start`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TypeVar
+
+from flows.experiment import experiment
+from flows.running.plan import execute
+from flows.study.resolve import Study
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Store
+from storage.errors import Parked
+from tasks.engines.environment import quiet_libraries
+from tasks.engines.toolbox import Hardware, Toolbox
+from tasks.stage import Progress, Session, Step, session
+
+T = TypeVar("T")
+#: Name of the state of a run, sub-flow or task that waits for money.
+PARKED = "Parked"
+
+
+def prefect_settings(store: Store) -> dict[str, str]:
+    """What Prefect must know before it is imported. Several runs that start at once share two cores, so a temporary
+    server may take minutes to come up; results stay beside the store, because 3.7.7 ignores PREFECT_HOME for them."""
+    return {
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "300",
+        "PREFECT_RESULTS_LOCAL_STORAGE_PATH": str((store.root / ".prefect").resolve()),
+        "PREFECT_LOGGING_LEVEL": "ERROR",
+        "PREFECT_SERVER_LOGGING_LEVEL": "ERROR",
+        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+    }
+
+
+def orchestrated(study: Study, store: Store, hardware: Hardware, listener: Callable[[Progress], None]) -> Ref:
+    """Run the experiment as a Prefect flow in this process; plainly where Prefect is not installed."""
+    if find_spec("prefect") is None:
+        return execute(study, store, hardware, listener)
+    quiet_libraries()
+    for name, value in prefect_settings(store).items():
+        os.environ.setdefault(name, value)
+    from prefect import flow
+
+    @flow(name="experiment", flow_run_name=study.profile.name, validate_parameters=False, persist_result=False)
+    def run_experiment() -> Ref:
+        return under_prefect(study, store, hardware, listener, experiment)
+
+    return run_experiment()
+
+
+def under_prefect(
+    study: Study,
+    store: Store,
+    hardware: Hardware,
+    listener: Callable[[Progress], None],
+    dag: Callable[[Study], T],
+    before: Callable[[Step], None] | None = None,
+) -> T:
+    """Inside a flow run: carry out a DAG with one task a stage and one sub-flow an arm. before: may refuse a step."""
+    name = study.profile.name
+    tools = Toolbox(hardware, dict(study.places))
+    current = Session(
+        store,
+        tools,
+        listener=listener,
+        before=before,
+        wrap=lambda step, ensure: _as_task(step, ensure, name),
+        group=lambda title, body: _as_flow(title, body, name),
+    )
+    try:
+        with session(current):
+            return dag(study)
+    finally:
+        tools.close()
+
+
+def _as_task(step: Step, ensure: Callable[[], bool], profile: str) -> None:
+    from prefect import task
+    from prefect.cache_policies import NO_CACHE
+    from prefect.states import Cancelled, Completed
+
+    walls: list[Parked] = []
+
+    @task(
+        name=step.recipe.stage,
+        task_run_name=f"{step.title} · {profile}",
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        description=f"makes {step.ref}",
+    )
+    def make() -> object:
+        try:
+            if ensure():
+                return Completed(name="Cached", message=f"{step.ref} is in the store", data=str(step.ref))
+        except Parked as wall:  # not a failure: shown as what it is, and raised again below
+            walls.append(wall)
+            return Cancelled(name=PARKED, message=str(wall))
+        return str(step.ref)
+
+    state = make(return_state=True)
+    if walls:
+        raise walls[0]
+    state.result()
+
+
+def _as_flow(title: str, body: Callable[[], T], profile: str) -> T:
+    from prefect import flow
+    from prefect.states import Cancelled
+
+    walls: list[Parked] = []
+    made: list[T] = []
+
+    @flow(name="arm", flow_run_name=f"{title} · {profile}", validate_parameters=False, persist_result=False)
+    def run_arm() -> object:
+        try:
+            made.append(body())
+        except Parked as wall:
+            walls.append(wall)
+            return Cancelled(name=PARKED, message=str(wall))
+        return title
+
+    state = run_arm(return_state=True)
+    if walls:
+        raise walls[0]
+    state.result()
+    return made[0]

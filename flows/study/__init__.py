@@ -1,0 +1,1 @@
+"""What is asked: profiles, questions over them, a person's wishes, and what they come to."""

@@ -1,0 +1,68 @@
+"""The open questions of the study, each a profile: runnable by name, priced by `varband plan NAME`.
+
+A question is a study with little changed, named `<study>/<question>`. What two questions share (pool, split,
+screening, a training of the same recipe, rollouts with the same seed) is made once: asking the second is cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from flows.study.profiles import DEMO, GSM8K_LESSON, MATH_LESSON, PAPER, QWEN_1_5B, SMALL, Lesson, PassK, Profile
+
+
+def questions(study: Profile) -> Iterator[Profile]:
+    """Every open question asked of one study."""
+
+    def ask(name: str, purpose: str, **changes: object) -> Profile:
+        return replace(study, name=f"{study.name}/{name}", purpose=purpose, **changes)  # type: ignore[arg-type]
+
+    yield ask(
+        "matched-thinking",
+        "does the thinking arm gain as much from the very same lessons, steps and groups as the panel?",
+        lessons=tuple(replace(lesson, arms=("panel", "thinking", "think_tags")) for lesson in study.lessons),
+    )
+    yield ask("seeds", "does the result hold for a second and a third training seed?", seeds=(0, 1, 2))
+    yield ask(
+        "diversity-after",
+        "does training narrow what one sample searches? 16 rollouts a held-out problem, before and after",
+        final=replace(study.final, group_size=16),
+    )
+    for n in (64, 128):
+        yield ask(
+            f"n-{n}",
+            f"does the wider search pay at scale? pass@k from {n} rollouts a held-out and a benchmark problem",
+            final=replace(study.final, group_size=n),
+            benchmarks=tuple(replace(benchmark, group_size=n) for benchmark in study.benchmarks),
+            passk=PassK(ks=tuple(2**i for i in range(n.bit_length() - 1))),
+        )
+    yield ask(
+        "token-matched",
+        "which arm is better for equal tokens, not equal rollouts? 32 rollouts, compared by tokens per correct answer",
+        final=replace(study.final, group_size=32),
+        passk=PassK(ks=(1, 2, 4, 8, 16)),
+    )
+    yield ask(
+        "controls",
+        "is it the panel, or training and tags? plain prompt on the panel's model; base model with <think> tags",
+        arms=("panel", "thinking", "no_panel", "think_tags"),
+    )
+    yield ask(
+        "chain",
+        "the whole chain GSM8K → MATH → olympiad from the base model, for every arm that trains",
+        arms=("panel", "think_tags"),
+        lessons=(_sized(GSM8K_LESSON, study), _sized(MATH_LESSON, study)),
+    )
+
+
+def _sized(lesson: Lesson, study: Profile) -> Lesson:
+    """A lesson at the study's own size: its caps, steps and rates where it has that lesson, else its rollouts' cap."""
+    own = {known.name: known for known in study.lessons}
+    cap = min(lesson.rollouts.max_tokens, study.rollouts.max_tokens)
+    return own.get(lesson.name) or replace(lesson, rollouts=replace(lesson.rollouts, max_tokens=cap))
+
+
+MATRIX = tuple(question for study in (QWEN_1_5B, PAPER) for question in questions(study))
+#: Every study that has a name.
+PROFILES = {p.name: p for p in (DEMO, SMALL, QWEN_1_5B, PAPER, *MATRIX)}

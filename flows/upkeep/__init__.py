@@ -1,0 +1,1 @@
+"""What is looked at between studies: nightly re-evaluation, audit of a store, the machine's health."""

@@ -1,0 +1,184 @@
+"""Every night: are the figures of kept adapters still what was measured?
+
+Rollouts of the same policy, sampling and engine are in the ledger, so a night on which nothing changed samples
+nothing. A new engine version draws anew, with a seed of its own; a new grader grades the stored rollouts again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from flows.running.costs import policy_of, sampling_of
+from flows.running.plan import plan
+from flows.study.resolve import Study
+from storage.artifacts.fingerprint import derived_seed
+from storage.artifacts.manifest import Recipe
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Store
+from storage.errors import UserError
+from storage.ledger import Ledger
+from storage.records.drift import DriftNote, close_drift, note_drift
+from storage.records.runs import now
+from storage.sql import query
+from tasks.active_grader import overrides_of
+from tasks.domain.grading.grading import GRADER_VERSION
+from tasks.domain.policies import Policy
+from tasks.domain.statistics.intervals import Interval, bootstrap_mean
+from tasks.engines.toolbox import Toolbox, engine_now
+from tasks.regrading import as_settled, in_force, regrade_rollouts
+from tasks.rollouts import account_of
+from tasks.sampling import sample_rollouts
+from tasks.stage import Progress, Session, session
+
+PIN = re.compile(r"(training-[0-9a-f]{16})@([1-9][0-9]{0,5})")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One adapter and the rollouts of its first evaluation, which are the reference."""
+
+    policy: Policy
+    training: Ref
+    reference: Ref
+    recipe: Recipe
+
+
+def kept_adapters(study: Study, store: Store, pinned: tuple[str, ...]) -> Iterator[Kept]:
+    """The study's adapters at their last evaluated step, and the pinned ones.
+
+    Errors: UserError for a pin that is none, or that this study never evaluated.
+    """
+    wanted: dict[tuple[str, int], str] = {}
+    for pin in pinned:
+        if (match := PIN.fullmatch(pin)) is None:
+            raise UserError(f"pinned '{pin[:60]}': write training-<16 hex digits>@<step>")
+        wanted[(match[1], int(match[2]))] = pin
+    found: dict[tuple[str, str, int], Kept] = {}
+    for planned in plan(study, store):
+        recipe = planned.step.recipe
+        sampled = recipe.stage == sample_rollouts.name and recipe.arguments["split"] == "heldout"
+        if sampled and planned.reused and recipe.inputs.get("training"):
+            policy, training = policy_of(recipe.arguments["policy"]), Ref.parse(recipe.inputs["training"][0])
+            found[(policy.arm, str(training), policy.step)] = Kept(policy, training, planned.step.ref, recipe)
+    newest = {(arm, ref): max(s for a, r, s in found if (a, r) == (arm, ref)) for arm, ref, _ in found}
+    for (arm, ref, step), kept in found.items():
+        if newest[(arm, ref)] == step or (ref, step) in wanted:
+            wanted.pop((ref, step), None)
+            yield kept
+    if wanted:
+        raise UserError(f"pinned {next(iter(wanted.values()))}: this study has not evaluated it; run the study first")
+
+
+def reevaluate(
+    study: Study, store: Store, pinned: tuple[str, ...], listener: Callable[[Progress], None]
+) -> list[DriftNote]:
+    """The figures that left their interval tonight. Their notes are kept under the root until they are back."""
+    tools = Toolbox(study.profile.hardware, dict(study.places))
+    notes = []
+    try:
+        with session(Session(store, tools, listener=listener)):
+            for kept in kept_adapters(study, store, pinned):
+                notes += _compared(study, store, kept)
+    finally:
+        tools.close()
+    return notes
+
+
+def _compared(study: Study, store: Store, kept: Kept) -> Iterator[DriftNote]:
+    name = f"{kept.policy.arm} {kept.training}@{kept.policy.step}"
+    rollouts = kept.reference
+    graded = ", ".join(store.read(rollouts, ["grader_version"])["grader_version"].unique().to_pylist())
+    engine, here = _engine_of(store, kept), engine_now(study.profile.hardware.engine)
+    reference, (why, tonight) = _accuracy(store, rollouts), ("", kept.reference)
+    settled = overrides_of(store.root)
+    version = settled.version(GRADER_VERSION)
+    if graded != version:
+        pool = Ref.parse(kept.recipe.inputs["pool"][0])
+        tonight = regrade_rollouts.titled(f"regrade {name}")(rollouts, pool, version, as_settled(settled))
+        why = f"grader {graded} → {version}"
+    elif engine and engine != here:
+        why, tonight = f"engine {engine} → {here}", _drawn_anew(study, kept)
+    value = _accuracy(store, tonight)
+    inside = reference.low <= value.estimate <= reference.high
+    if inside and not (graded != version and graded_otherwise(store, rollouts, tonight)):
+        close_drift(store.root, name, "accuracy")
+        return
+    yield note_drift(
+        store.root,
+        DriftNote(
+            policy=name,
+            metric="accuracy",
+            reference=reference.estimate,
+            low=reference.low,
+            high=reference.high,
+            value=value.estimate,
+            rollouts=store.manifest(tonight).rows,
+            why=why or "measured again",
+            since=now(),
+            last=now(),
+        ),
+    )
+
+
+def _drawn_anew(study: Study, kept: Kept) -> Ref:
+    """The same evaluation under another seed, which is a function of the engine: sampled once for each engine."""
+    final, p = study.profile.final, study.profile
+    seed = derived_seed("re-evaluation", engine_now(p.hardware.engine), final.sampling.seed)
+    pool, splits = (Ref.parse(kept.recipe.inputs[name][0]) for name in ("pool", "splits"))
+    return sample_rollouts.titled(f"re-evaluate {kept.policy.arm} at step {kept.policy.step}")(
+        pool,
+        splits,
+        kept.policy,
+        replace(final.sampling, seed=seed),
+        final.group_size,
+        split="heldout",
+        training=kept.training,
+        lora_rank=p.training.lora_rank,
+    )
+
+
+def _accuracy(store: Store, rollouts: Ref) -> Interval:
+    """Share of correct rollouts; the interval is a bootstrap over problems."""
+    per_problem = query(
+        "select avg(correct::int) as p from rows group by problem_id order by problem_id",
+        rows=store.read(rollouts, ["problem_id", "correct"]),
+    )
+    interval = bootstrap_mean(per_problem["p"].to_numpy(), draws=4_000, seed=0)
+    if interval is None:
+        raise UserError(f"{rollouts} has no rollouts: there is nothing to compare with")
+    return interval
+
+
+def graded_otherwise(store: Store, before: Ref, after: Ref) -> int:
+    """Verdicts that differ between two gradings of the same rollouts."""
+    columns = ["problem_id", "rollout", "correct"]
+    return query(
+        "select count(*) n from b join a using (problem_id, rollout) where a.correct <> b.correct",
+        b=store.read(before, columns),
+        a=store.read(after, columns),
+    )["n"][0].as_py()
+
+
+def _engine_of(store: Store, kept: Kept) -> str:
+    """The engine that sampled the reference, as the ledger has it; empty if the ledger is gone."""
+    account = account_of(kept.policy, sampling_of(kept.recipe.arguments["sampling"]))
+    rows = Ledger(store.root).rows(account, ["engine"])
+    return "" if rows is None else ", ".join(sorted(rows["engine"].unique().to_pylist()))
+
+
+def regraded(study: Study, store: Store, listener: Callable[[Progress], None]) -> dict[str, int]:
+    """Rollouts of the study that exist, judged by the grader in force: ref → verdicts that changed."""
+    changed = {}
+    tools = Toolbox(study.profile.hardware, dict(study.places))
+    try:
+        with session(Session(store, tools, listener=listener)):
+            for planned in plan(study, store):
+                ref, recipe = planned.step.ref, planned.step.recipe
+                if planned.reused and ref.kind == "rollouts" and "policy" in recipe.arguments:  # sampled ones
+                    now = in_force(ref, Ref.parse(recipe.inputs["pool"][0]))
+                    changed[str(ref)] = graded_otherwise(store, ref, now)
+    finally:
+        tools.close()
+    return changed

@@ -1,0 +1,107 @@
+"""Audit of a store: claims recomputed, reports compared with the rows they came from, designs linted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import DATA, Store
+from storage.errors import UserError
+from storage.reading.catalog import artifacts
+from storage.reading.claims import CLAIMS, Claim, read_claims, recomputed
+from storage.reading.views import helper_tables, inputs_of, views
+from tasks.engines.toolbox import Toolbox
+from tasks.measures.audit import audit_designs
+from tasks.stage import Session, session
+
+Row = dict[str, Any]
+
+
+def audit(store: Store, claims: Path = CLAIMS) -> Row:
+    """Keys: claims, reports, findings, counts. Errors: UserError if the store is empty or the claims cannot be read."""
+    wanted = read_claims(claims)
+    if not store.refs():
+        raise UserError(f"store {store.root}: no artifact to audit; run a study or replay the published one into it")
+    checked = _claims(store, wanted)
+    reports = [row for ref in store.refs("report") for row in _report(store, ref)]
+    found = _findings(store)
+    counts = {s: sum(r["status"] == s for r in [*checked, *reports]) for s in ("holds", "off", "unknown")}
+    return {"claims": checked, "reports": reports, "findings": found, "counts": counts | {"findings": len(found)}}
+
+
+def _claims(store: Store, claims: list[Claim]) -> list[Row]:
+    paths: dict[str, list[Path]] = {}
+    for ref in store.refs():
+        if store.has(ref):
+            paths.setdefault(ref.kind, []).append(store.path(ref) / DATA)
+    with views(paths, {"artifacts": artifacts(store.root)}) as asked:
+        return [one.row() for one in recomputed(claims, set(paths), asked)]
+
+
+def _report(store: Store, ref: Ref) -> list[Row]:
+    """One row per figure of a report's summary: is it still what its inputs' rows give?"""
+    recipe = store.manifest(ref).recipe
+    about: Row = {"report": str(ref), "query": "report_summary"}
+    if not store.has(ref):
+        return [about | {"status": "unknown", "reason": "the report is damaged"}]
+    try:
+        arms: Any = recipe.arguments["arms"]
+        with views(inputs_of(store, recipe.inputs), helper_tables(recipe.inputs, arms)) as asked:
+            again = asked.ask("report_summary").to_pylist()
+    except UserError as error:
+        return [about | {"status": "unknown", "reason": str(error)}]
+    rows = []
+    printed = store.read(ref).to_pylist()
+    if len(printed) != len(again):
+        return [about | {"status": "off", "reason": f"{len(printed)} rows were printed, {len(again)} are found"}]
+    for before, now in zip(printed, again, strict=True):
+        for name, value in before.items():
+            same = value == now.get(name) or _near(value, now.get(name))
+            rows.append(
+                about
+                | {
+                    "arm": before["arm"],
+                    "figure": name,
+                    "printed": value,
+                    "found": now.get(name),
+                    "status": "holds" if same else "off",
+                    "reason": "",
+                }
+            )
+    return rows
+
+
+def _near(a: object, b: object) -> bool:
+    return isinstance(a, float) and isinstance(b, float) and abs(a - b) <= 1e-9 * max(1.0, abs(a))
+
+
+def _findings(store: Store) -> list[Row]:
+    """Lints of every report's design, made anew, and of an imported study as its audit artifact has them."""
+    found: list[Row] = []
+    with session(Session(store, Toolbox())):
+        for ref in store.refs("report"):
+            inputs = store.manifest(ref).recipe.inputs
+            many = {
+                name: tuple(map(Ref.parse, inputs.get(name, ())))
+                for name in ("screenings", "trainings", "final", "diversities")
+            }
+            try:
+                table = audit_designs.function(Ref.parse(inputs["pool"][0]), Ref.parse(inputs["splits"][0]), **many)
+            except UserError as error:
+                found.append(
+                    {
+                        "code": "cannot_lint",
+                        "what": f"{ref}: {error}",
+                        "place": str(ref),
+                        "matter": "its design was not checked",
+                        "value": None,
+                        "query": None,
+                    }
+                )
+                continue
+            found += [row | {"of": str(ref)} for row in table.to_pylist()]  # type: ignore[union-attr]
+    for ref in store.refs("audit"):
+        if store.manifest(ref).recipe.stage == "audit_published" and store.has(ref):
+            found += [row | {"of": str(ref)} for row in store.read(ref).to_pylist()]
+    return found

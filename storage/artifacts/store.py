@@ -1,0 +1,234 @@
+"""The artifact store: immutable folders of Parquet + manifest under one root.
+
+Written aside, fsynced, renamed: an artifact exists whole or not at all, and two writers of one fingerprint
+race harmlessly (the first rename wins). The store decides what is reused; nobody else keeps a record of it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from storage.artifacts.fingerprint import file_digest
+from storage.artifacts.manifest import FORMAT, FileEntry, Manifest, Provenance, Recipe, parse_manifest
+from storage.artifacts.ref import Ref
+from storage.errors import NO_ROOM, UserError
+from storage.mirror import Mirror, mirror_of
+
+DATA, MANIFEST, FILES = "data.parquet", "manifest.json", "files"
+#: Rows that are read together: small, so that who looks at one problem of a million rollouts reads little else.
+ROW_GROUP = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """What a stage hands to the store: its rows, a folder of files to keep beside them, notes for the provenance."""
+
+    table: pa.Table
+    files: Path | None = None
+    notes: dict[str, str] | None = None
+
+
+class Store:
+    """Artifacts under `root`. Cheap to make; safe to share between threads, processes and machines."""
+
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root)
+        self._mirror = mirror_of(self.root)
+        self._verified: dict[Ref, Manifest] = {}
+        self._stamps: dict[Ref, int] = {}
+
+    def prepare(self) -> None:
+        """Make the root. Errors: UserError if it cannot be written."""
+        try:
+            for folder in (self.scratch, self.root / ".locks"):
+                folder.mkdir(parents=True, exist_ok=True)
+            probe = self.scratch / f"probe-{uuid.uuid4().hex}"
+            probe.write_bytes(b"varband")
+            probe.unlink()
+        except OSError as error:
+            raise UserError(
+                f"store {self.root}: cannot be written ({error.strerror or error}); free space or permissions there,"
+                " or choose another with --root"
+            ) from None
+
+    @property
+    def scratch(self) -> Path:
+        return self.root / ".scratch"
+
+    def path(self, ref: Ref) -> Path:
+        return self.root / ref.kind / str(ref)
+
+    def files(self, ref: Ref) -> Path:
+        """The folder of files that a stage left beside its rows."""
+        return self.path(ref) / FILES
+
+    def has(self, ref: Ref) -> bool:
+        """Is the artifact there, whole and uncorrupted? Every file's size and sha256 is checked once per process."""
+        manifest_path = self.path(ref) / MANIFEST
+        if self._mirror:
+            self._mirror.refresh(ref)
+        try:
+            stamp = manifest_path.stat().st_mtime_ns
+        except OSError:
+            return False
+        if self._stamps.get(ref) == stamp and (self.path(ref) / DATA).exists():
+            return True
+        try:
+            manifest = parse_manifest(manifest_path.read_bytes(), str(manifest_path))
+        except (UserError, OSError):
+            return False
+        if manifest.ref != ref or not all(self._intact(ref, entry) for entry in manifest.files):
+            return False
+        self._stamps[ref], self._verified[ref] = stamp, manifest
+        return True
+
+    def fresh(self, ref: Ref) -> bool:
+        """Is it there, and are its inputs still the very ones that it was made from? What follows from an artifact
+        that was deleted and made again is made again too."""
+        if not self.has(ref):
+            return False
+        made_from = self._verified[ref].made_from
+        return all(self.has(i := Ref.parse(text)) and self._verified[i].token == t for text, t in made_from.items())
+
+    def _intact(self, ref: Ref, entry: FileEntry) -> bool:
+        path = self.path(ref) / entry.path
+        return path.is_file() and path.stat().st_size == entry.bytes and file_digest(path) == entry.sha256
+
+    def manifest(self, ref: Ref) -> Manifest:
+        path = self.path(ref) / MANIFEST
+        if not path.exists():
+            raise UserError(f"no artifact {ref} under {self.root} (see: varband ls)")
+        return parse_manifest(path.read_bytes(), str(path))
+
+    def read(self, ref: Ref, columns: list[str] | None = None) -> pa.Table:
+        """Rows of one artifact. Errors: UserError if it is missing or not what its manifest says."""
+        if not self.has(ref):
+            state = "is damaged: run the same command again to remake it" if self.path(ref).exists() else "is not here"
+            raise UserError(f"artifact {ref} under {self.root} {state}")
+        return pq.ParquetFile(self.path(ref) / DATA).read(columns=columns)
+
+    def refs(self, kind: str | None = None) -> list[Ref]:
+        """Every artifact that has a manifest, sorted. Does not verify."""
+        if self._mirror:
+            self._mirror.refresh_rows()
+        found = []
+        for folder in sorted(self.root.iterdir()) if self.root.is_dir() else []:
+            if folder.name.startswith((".", "ledger")) or not folder.is_dir() or kind not in (None, folder.name):
+                continue
+            with os.scandir(folder) as entries:
+                names = sorted(entry.name for entry in entries if entry.name.startswith(f"{folder.name}-"))
+            found += [Ref.parse(name) for name in names if (folder / name / MANIFEST).exists()]
+        return found
+
+    def write(self, ref: Ref, payload: Payload, recipe: Recipe, provenance: Provenance) -> None:
+        """Make the artifact exist, whole. If another writer was first, theirs stays and this one is dropped;
+        one that is stale or damaged is replaced."""
+        aside = self.scratch / f"{ref}-{uuid.uuid4().hex}"
+        try:
+            aside.mkdir(parents=True)
+            pq.write_table(payload.table, aside / DATA, compression="zstd", row_group_size=ROW_GROUP)
+            if payload.files is not None:
+                shutil.copytree(payload.files, aside / FILES)
+            entries = [_entry(path, aside) for path in sorted(aside.rglob("*")) if path.is_file()]
+            inputs = [text for refs in recipe.inputs.values() for text in refs]
+            made_from = {text: self.manifest(Ref.parse(text)).token for text in inputs}
+            manifest = Manifest(
+                format=FORMAT,
+                kind=ref.kind,
+                fingerprint=ref.fingerprint,
+                token=uuid.uuid4().hex,
+                made_from=made_from,
+                rows=payload.table.num_rows,
+                recipe=recipe,
+                files=entries,
+                provenance=provenance,
+            )
+            (aside / MANIFEST).write_text(manifest.model_dump_json(indent=1))
+            sync_tree(aside)
+            self._publish(aside, ref)
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                raise UserError(
+                    f"store {self.root}: {ref} could not be written ({error.strerror}); what was made before is kept:"
+                    " make room and run the same command again"
+                ) from None
+            raise
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+    def _publish(self, aside: Path, ref: Ref) -> None:
+        if self._mirror and not self._won(self._mirror, aside, ref):
+            return
+        target = self.path(ref)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.rename(aside, target)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            if self.fresh(ref):
+                return
+            os.rename(target, self.scratch / f"replaced-{ref}-{uuid.uuid4().hex}")
+            os.rename(aside, target)
+        _sync(target.parent)
+
+    def _won(self, mirror: Mirror, aside: Path, ref: Ref) -> bool:
+        """Publish on object storage first. Of racing writers the first wins, unless what it made is stale."""
+        if mirror.publish(aside, ref, over=None):
+            return True
+        mirror.refresh(ref, now=True)
+        if self.fresh(ref):
+            return False
+        over = mirror.token(ref)
+        return mirror.publish(aside, ref, over=over) or self._won(mirror, aside, ref)
+
+    def delete(self, ref: Ref) -> None:
+        """Remove one artifact: renamed away first, so that nobody sees half of it."""
+        if self._mirror:
+            self._mirror.delete(ref)
+        grave = self.scratch / f"deleted-{ref}-{uuid.uuid4().hex}"
+        grave.parent.mkdir(parents=True, exist_ok=True)
+        os.rename(self.path(ref), grave)
+        shutil.rmtree(grave)
+
+    @contextmanager
+    def making(self, ref: Ref) -> Iterator[None]:
+        """Held while one process makes `ref`, so that a second one waits and then reuses it.
+
+        An optimisation only: the kernel drops the lock with its holder, and without it the writers race harmlessly.
+        """
+        locks = self.root / ".locks"
+        locks.mkdir(parents=True, exist_ok=True)
+        with (locks / f"{ref}.lock").open("w") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+
+
+def _entry(path: Path, folder: Path) -> FileEntry:
+    return FileEntry(path=path.relative_to(folder).as_posix(), bytes=path.stat().st_size, sha256=file_digest(path))
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_tree(folder: Path) -> None:
+    """fsync every file and folder below, leaves first."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        _sync(path)
+    _sync(folder)

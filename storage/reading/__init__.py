@@ -1,0 +1,1 @@
+"""Reading: the catalog, named queries and what dashboards ask."""

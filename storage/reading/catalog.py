@@ -1,0 +1,137 @@
+"""The catalog: DuckDB views over the Parquet of every kind. It holds nothing of its own, so it cannot be wrong."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import orjson
+import pyarrow as pa
+
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import DATA, MANIFEST, Store
+from storage.errors import UserError
+
+ARTIFACTS = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("ref", pa.string()),
+        ("stage", pa.string()),
+        ("version", pa.int32()),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("seconds", pa.float64()),
+        ("created", pa.string()),
+        ("code", pa.string()),
+        ("inputs", pa.list_(pa.string())),
+    ]
+)
+
+
+def artifacts(root: Path) -> pa.Table:
+    """One row per artifact, from its manifest. A manifest that cannot be read is left out."""
+    rows = []
+    store = Store(root)
+    for ref in store.refs():
+        try:
+            m = orjson.loads((store.path(ref) / MANIFEST).read_bytes())
+            rows.append(
+                {
+                    "kind": ref.kind,
+                    "ref": str(ref),
+                    "stage": m["recipe"]["stage"],
+                    "version": m["recipe"]["version"],
+                    "rows": m["rows"],
+                    "bytes": sum(f["bytes"] for f in m["files"]),
+                    "seconds": m["provenance"]["seconds"],
+                    "created": m["provenance"]["created"],
+                    "code": m["provenance"]["code"],
+                    "inputs": [text for refs in m["recipe"]["inputs"].values() for text in refs],
+                }
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return pa.Table.from_pylist(rows, schema=ARTIFACTS)
+
+
+def ask(root: Path, statement: str) -> pa.Table:
+    """One statement over a view per kind, `artifacts` and `ledger`. Errors: UserError with DuckDB's own words."""
+    table = artifacts(root)
+    store = Store(root)
+    with duckdb.connect() as connection:
+        connection.register("artifacts", table)
+        by_kind: dict[str, list[str]] = {}
+        for ref in map(Ref.parse, table["ref"].to_pylist()):
+            by_kind.setdefault(ref.kind, []).append(str(store.path(ref) / DATA))
+        for kind, paths in by_kind.items():
+            _view(connection, kind, paths)
+        if shards := sorted(map(str, (root / "ledger").glob("*/*/shard-*.parquet"))):
+            _view(connection, "ledger", shards)
+        connection.execute("set allowed_directories = [$root]", {"root": f"{root}/"})
+        connection.execute("set enable_external_access = false")
+        try:
+            result = connection.sql(statement)
+            return pa.table({}) if result is None else result.to_arrow_table()
+        except duckdb.Error as error:
+            raise UserError(
+                f"sql: {str(error).splitlines()[0]} (views: {', '.join([*by_kind, 'artifacts'])})"
+            ) from None
+
+
+def _view(connection: duckdb.DuckDBPyConnection, name: str, paths: list[str]) -> None:
+    """Rows carry the ref that they came from, the name of the artifact's folder."""
+    listed = ", ".join("'" + p.replace("'", "''") + "'" for p in paths)
+    connection.execute(
+        f"create view {name} as select * exclude (filename), parse_filename(parse_dirpath(filename)) as ref"
+        f" from read_parquet([{listed}], union_by_name = true, filename = true)"
+    )
+
+
+def find(root: Path, text: str) -> Ref:
+    """The one artifact whose ref starts with `text`, or whose fingerprint does."""
+    refs = [r for r in Store(root).refs() if str(r).startswith(text) or r.fingerprint.startswith(text)]
+    if len(refs) == 1:
+        return refs[0]
+    if not refs:
+        raise UserError(f"no artifact '{text[:80]}' under {root} (see: varband ls)")
+    raise UserError(f"'{text[:80]}' fits {len(refs)} artifacts, for example {refs[0]} and {refs[1]}: write more of it")
+
+
+def lineage(store: Store, ref: Ref, depth: int = 0, seen: set[Ref] | None = None) -> Iterator[tuple[int, Ref, str]]:
+    """(depth, ref, stage) of an artifact and of everything that it was made from, each subtree once."""
+    seen = set() if seen is None else seen
+    try:
+        manifest = store.manifest(ref)
+    except UserError:
+        yield depth, ref, "(deleted)"
+        return
+    again = ref in seen
+    yield depth, ref, manifest.recipe.stage + (" (see above)" if again and manifest.input_refs else "")
+    if again:
+        return
+    seen.add(ref)
+    for parent in dict.fromkeys(manifest.input_refs):
+        yield from lineage(store, parent, depth + 1, seen)
+
+
+def collect(root: Path, *, dry_run: bool) -> pa.Table:
+    """Remove artifacts that no report descends from, work folders of artifacts that exist, and scratch.
+
+    Without any report everything is kept: an unfinished run is no garbage. Columns: what, path, bytes.
+    """
+    store = Store(root)
+    everything, kept = set(store.refs()), set()
+    for report in store.refs("report"):
+        kept |= {ref for _, ref, _ in lineage(store, report)}
+    doomed = [store.path(ref) for ref in sorted(everything - kept)] if kept else []
+    doomed += [p for p in sorted((root / ".work").glob("*")) if store.has(Ref.parse(p.name))]
+    doomed += sorted((root / ".scratch").glob("*"))
+    rows = [
+        {"path": str(p.relative_to(root)), "bytes": sum(f.stat().st_size for f in p.rglob("*") if f.is_file())}
+        for p in doomed
+    ]
+    for path in [] if dry_run else doomed:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return pa.Table.from_pylist(rows, schema=pa.schema([("path", pa.string()), ("bytes", pa.int64())]))

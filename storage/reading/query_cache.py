@@ -1,0 +1,141 @@
+"""Fast reading for dashboards: what a store holds, and named queries of one report, remembered until a file changes.
+
+Nothing here imports a dashboard library; a page asks again at every look and pays only for what is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+
+from storage.artifacts.manifest import Manifest
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import DATA, MANIFEST, Store
+from storage.errors import UserError
+from storage.reading import catalog, imported
+from storage.reading.views import Views, helper_tables, inputs_of, views
+
+Stamp = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One report of the store, as lists of runs show it. `arms`: in the order in which everything is coloured."""
+
+    ref: str
+    profile: str
+    created: str
+    arms: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        return f"{self.profile} · {self.created[5:16].replace('T', ' ')} · {self.ref.rpartition('-')[2][:6]}"
+
+
+def stamp(root: Path) -> Stamp:
+    """Changes when an artifact is made or removed: the times of the kinds' folders."""
+    if not root.is_dir():
+        return ()
+    folders = (p for p in sorted(root.iterdir()) if p.is_dir() and not p.name.startswith("."))
+    return tuple((p.name, p.stat().st_mtime_ns) for p in folders)
+
+
+@lru_cache(maxsize=4)
+def _artifacts(root: Path, at: Stamp) -> pa.Table:
+    return catalog.artifacts(root)
+
+
+def artifacts(root: Path) -> pa.Table:
+    """Every artifact. Schema: storage.reading.catalog.ARTIFACTS."""
+    return _artifacts(root, stamp(root))
+
+
+@lru_cache(maxsize=4)
+def _reports(root: Path, at: Stamp) -> tuple[Report, ...]:
+    store = Store(root)
+    found = [
+        Report(str(m.ref), imported.title(store, m), m.provenance.created, tuple(imported.arms_of_slice(store, m)))
+        for m in imported.slices(store)
+    ]
+    for ref in store.refs("report"):
+        try:
+            m = orjson.loads((store.path(ref) / MANIFEST).read_bytes())
+            given = m["recipe"]["arguments"]
+            found.append(Report(str(ref), given["profile"], m["provenance"]["created"], tuple(given["arms"])))
+        except (OSError, ValueError, KeyError, TypeError):  # of another version: it has no place in these lists
+            continue
+    return tuple(sorted(found, key=lambda r: (r.created, r.ref), reverse=True))
+
+
+def reports(root: Path) -> tuple[Report, ...]:
+    """Reports and the slices of an imported study, newest first."""
+    return _reports(root, tuple(part for part in stamp(root) if part[0] in ("report", "passk", "bands")))
+
+
+def manifest(root: Path, ref: str) -> Manifest:
+    return Store(root).manifest(Ref.parse(ref))
+
+
+@lru_cache(maxsize=512)
+def _ask(root: Path, report: str, at: int, query: str, parameters: bytes, other: str | None) -> pa.Table:
+    return _opened(root, report, at, other).ask(query, orjson.loads(parameters))
+
+
+@lru_cache(maxsize=4)
+def _opened(root: Path, report: str, at: int, other: str | None) -> Views:
+    """Stays open for the next question: opening costs more than most questions. `at`: the report that it is of."""
+    store = Store(root)
+    inputs, arms = _inputs(store, report)
+    tables = helper_tables(inputs, arms)
+    if other is not None:
+        second, _ = _inputs(store, other)
+        inputs = inputs | {f"{name}_b": refs for name, refs in second.items()}
+        tables |= {f"{name}_b": table for name, table in helper_tables(second, arms).items()}
+    return Views(inputs_of(store, inputs), tables, threads=4)
+
+
+def _inputs(store: Store, report: str) -> tuple[dict[str, list[str]], list[str]]:
+    whole = store.manifest(Ref.parse(report))
+    if imported.is_slice(whole.ref):
+        return imported.inputs_of_slice(store, whole), imported.arms_of_slice(store, whole)
+    recipe = whole.recipe
+    arms = recipe.arguments.get("arms")
+    if not isinstance(arms, list):
+        raise UserError(f"{report} was made by another version of the report's stage: run the study again")
+    return dict(recipe.inputs), [str(a) for a in arms]
+
+
+def ask(
+    root: Path, report: str, query: str, parameters: dict[str, object] | None = None, other: str | None = None
+) -> pa.Table:
+    """A named query over one report's inputs; with `other`, that report's inputs too, as `<argument>_b`.
+
+    Errors: UserError if the report, one of its inputs or a column is not there.
+    """
+    path = Store(root).path(Ref.parse(report)) / MANIFEST
+    if not path.exists():
+        raise UserError(f"no report {report} under {root} (see: varband ls report)")
+    return _ask(root, report, path.stat().st_mtime_ns, query, orjson.dumps(parameters or {}), other)
+
+
+def sources(root: Path, report: str, names: tuple[str, ...]) -> list[str]:
+    """Refs of some arguments of a report; none for what it does not have."""
+    inputs, _ = _inputs(Store(root), report)
+    return [ref for name in names for ref in inputs.get(name, [])]
+
+
+@contextmanager
+def whole_store(root: Path) -> Iterator[tuple[Views, set[str]]]:
+    """Views by kind over every artifact, and `artifacts`; and which kinds there are."""
+    store = Store(root)
+    paths: dict[str, list[Path]] = {}
+    for ref in store.refs():
+        paths.setdefault(ref.kind, []).append(store.path(ref) / DATA)
+    with views(paths, {"artifacts": artifacts(root)}, threads=4) as asked:
+        yield asked, set(paths)

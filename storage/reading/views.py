@@ -1,0 +1,176 @@
+"""Named questions over the inputs of one report: a view for each argument of the stage that made it.
+
+Report and dashboards ask the same files in `queries/`; a view is as large as its Parquet and is never loaded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+
+import duckdb
+import pyarrow as pa
+
+from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import BANDS, BENCHMARK, ROLLOUTS, STEPS
+from storage.artifacts.store import DATA, Store
+from storage.errors import UserError
+from storage.sql import named
+
+WORD = re.compile(r"\w+")
+SMALL_BYTES = 8_000_000
+CONTRASTS = pa.schema(
+    [
+        *(pa.field(name, pa.string()) for name in ("question", "arm", "other", "source", "reason")),
+        *(pa.field(name, pa.int32()) for name in ("step", "other_step", "k", "n")),
+        *(pa.field(name, pa.float64()) for name in ("estimate", "low", "high", "p_value")),
+    ]
+)
+#: Arguments of the report that may be empty, and what they would hold.
+MAY_BE_EMPTY = {
+    "screenings": ROLLOUTS,
+    "evaluations": ROLLOUTS,
+    "final": ROLLOUTS,
+    "bands": BANDS,
+    "trainings": STEPS,
+    "contrasts": CONTRASTS,
+    "benchmarks": BENCHMARK,
+    "sliced": ROLLOUTS,
+    "slice_contrasts": CONTRASTS,
+    "slices": pa.schema(
+        [
+            *(pa.field(name, pa.string()) for name in ("metric", "arm", "source", "reason")),
+            *(pa.field(name, pa.int32()) for name in ("step", "k", "n", "rollouts")),
+            *(pa.field(name, pa.float64()) for name in ("estimate", "low_simultaneous", "high_simultaneous")),
+        ]
+    ),
+    "answers": pa.schema(
+        [
+            pa.field("arm", pa.string()),
+            pa.field("step", pa.int32()),
+            *(
+                pa.field(name, pa.float64())
+                for name in ("answered", "entropy", "disagreement", "distinct", "distinct_of_4", "distinct_wrong")
+            ),
+        ]
+    ),
+    "votes": pa.schema(
+        [
+            *(pa.field(name, pa.string()) for name in ("metric", "arm", "source", "reason")),
+            *(pa.field(name, pa.int32()) for name in ("step", "k", "n")),
+            *(pa.field(name, pa.float64()) for name in ("estimate", "low", "high")),
+        ]
+    ),
+    "ceilings": pa.schema(
+        [
+            *(pa.field(name, pa.string()) for name in ("arm", "window", "reason")),
+            *(pa.field(name, pa.int64()) for name in ("step", "seed", "n", "problems", "reworded")),
+            *(pa.field(name, pa.float64()) for name in ("floor", "within", "between", "position", "coverage")),
+        ]
+    ),
+    "asymptotes": pa.schema(
+        [
+            *(pa.field(name, pa.string()) for name in ("arm", "source")),
+            *(pa.field(name, pa.int64()) for name in ("step", "k", "unsolved", "n", "rollouts", "policies")),
+            *(
+                pa.field(name, pa.float64())
+                for name in ("estimate", "low", "high", "doubling", "doubling_low", "doubling_high", "unsolved_below")
+            ),
+        ]
+    ),
+}
+
+
+class Views:
+    """One private connection over views; `ask` runs a named query, `sql` any other.
+
+    A view is made when a statement first names it: each opens its files, and most questions are about a few.
+    Threads take turns.
+    """
+
+    def __init__(self, parquet: Mapping[str, Sequence[Path]], tables: Mapping[str, pa.Table], threads: int) -> None:
+        """threads: one makes sums of floats the same on every machine."""
+        self._connection = duckdb.connect(config={"threads": threads})
+        self._waiting = dict(parquet)
+        self._turn = Lock()
+        for name, table in tables.items():
+            self._connection.register(name, table)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def ask(self, name: str, parameters: dict[str, object] | None = None) -> pa.Table:
+        return self.sql(named(name), parameters, where=f"query {name}")
+
+    def sql(self, statement: str, parameters: dict[str, object] | None = None, where: str = "sql") -> pa.Table:
+        """Errors: UserError if a view lacks what the statement reads, as with artifacts of an older schema."""
+        try:
+            with self._turn:
+                for name in set(WORD.findall(statement)) & self._waiting.keys():
+                    _view(self._connection, name, self._waiting[name])
+                    del self._waiting[name]
+                return self._connection.sql(statement, params=parameters or {}).to_arrow_table()
+        except duckdb.IOException:
+            raise UserError(f"{where}: one of its artifacts was deleted: run the study again to remake it") from None
+        except (duckdb.BinderException, duckdb.CatalogException) as error:
+            raise UserError(
+                f"{where}: {str(error).splitlines()[0]} (made by another version of the stages? run the study again)"
+            ) from None
+
+
+@contextmanager
+def views(
+    parquet: Mapping[str, Sequence[Path]], tables: Mapping[str, pa.Table], *, threads: int = 1
+) -> Iterator[Views]:
+    """Views over Parquet, whose rows carry the `ref` they came from, and over tables in memory."""
+    asked = Views(parquet, tables, threads)
+    try:
+        yield asked
+    finally:
+        asked.close()
+
+
+def _view(connection: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path]) -> None:
+    """Many small files are read once and kept: a view would open every one of them for each question."""
+    listed = ", ".join("'" + str(p).replace("'", "''") + "'" for p in paths)
+    small = len(paths) > 1 and sum(p.stat().st_size for p in paths if p.exists()) < SMALL_BYTES
+    connection.execute(
+        f'create {"table" if small else "view"} "{name}" as'
+        f" select * exclude (filename), parse_filename(parse_dirpath(filename)) as ref"
+        f" from read_parquet([{listed}], union_by_name = true, filename = true)"
+    )
+
+
+def inputs_of(store: Store, inputs: Mapping[str, Sequence[str]]) -> dict[str, list[Path]]:
+    """Argument → Parquet of its artifacts. Errors: UserError if one is gone."""
+    found = {}
+    for argument, refs in inputs.items():
+        found[argument] = [store.path(Ref.parse(text)) / DATA for text in refs]
+        for path in found[argument]:
+            if not path.exists():
+                raise UserError(f"{path.parent.name} was deleted: run the study again to remake it and its report")
+    return found
+
+
+def helper_tables(inputs: Mapping[str, Sequence[str]], arms: Sequence[str]) -> dict[str, pa.Table]:
+    """`arms`: in the order in which everything lists and colours them. `measured`: which final rollouts a diversity
+    is of. `sliced_by`: which benchmark pass@k and contrasts are of. And a table without rows for each argument that
+    this report has none of."""
+    pairs = list(zip(inputs.get("final", ()), inputs.get("diversities", ()), strict=False))
+    helpers = {
+        "arms": pa.table({"arm": pa.array(arms, pa.string()), "place": pa.array(range(len(arms)), pa.int32())}),
+        "measured": pa.table(
+            {
+                "final": pa.array([p[0] for p in pairs], pa.string()),
+                "diversity": pa.array([p[1] for p in pairs], pa.string()),
+            }
+        ),
+        "sliced_by": pa.table(
+            {name: pa.array(inputs.get(name, ()), pa.string()) for name in ("benchmarks", "slices", "slice_contrasts")}
+        ),
+    }
+    empty = {name: schema.append(pa.field("ref", pa.string())).empty_table() for name, schema in MAY_BE_EMPTY.items()}
+    return helpers | {name: table for name, table in empty.items() if name not in inputs}

@@ -1,0 +1,1 @@
+"""Records beside the artifacts: runs, spending, drift notes, settled verdicts."""

@@ -1,0 +1,101 @@
+"""Drift notes: a figure that left its interval, or was graded otherwise. One JSON file a figure; opened once, closed
+when the figure is back."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from storage.mirror import mirror_of
+from storage.records.runs import now
+
+
+class DriftNote(BaseModel):
+    """low, high: the interval of the reference figure; value: tonight's. since: the night that opened the note."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    policy: str
+    metric: str
+    reference: float
+    low: float
+    high: float
+    value: float
+    rollouts: int
+    why: str
+    since: str
+    last: str
+    open: bool = True
+
+    def words(self) -> str:
+        return (
+            f"{self.value:.3f} where {self.reference:.3f} [{self.low:.3f}, {self.high:.3f}] was measured"
+            f" ({self.rollouts} rollouts; {self.why}; since {self.since})"
+        )
+
+
+DRIFT = pa.schema(
+    [
+        ("policy", pa.string()),
+        ("metric", pa.string()),
+        ("reference", pa.float64()),
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+        ("value", pa.float64()),
+        ("rollouts", pa.int64()),
+        ("why", pa.string()),
+        ("since", pa.string()),
+        ("last", pa.string()),
+        ("open", pa.bool_()),
+    ]
+)
+
+
+def _path(root: Path, policy: str, metric: str) -> Path:
+    return root / "drift" / f"{hashlib.sha256(f'{policy}|{metric}'.encode()).hexdigest()[:16]}.json"
+
+
+def note_drift(root: Path, note: DriftNote) -> DriftNote:
+    """Keep the note; one that was open already keeps its date. Returns what is kept."""
+    path = _path(root, note.policy, note.metric)
+    earlier = _read(path)
+    kept = note.model_copy(update={"since": earlier.since}) if earlier is not None and earlier.open else note
+    _write(root, path, kept)
+    return kept
+
+
+def close_drift(root: Path, policy: str, metric: str) -> None:
+    """The figure is back in its interval: an open note is closed, with the date."""
+    path = _path(root, policy, metric)
+    earlier = _read(path)
+    if earlier is not None and earlier.open:
+        _write(root, path, earlier.model_copy(update={"open": False, "last": now()}))
+
+
+def drift_notes(root: Path) -> pa.Table:
+    """Every note, open ones first. Schema: DRIFT."""
+    if mirror := mirror_of(root):
+        mirror.sync("drift", changing=True)
+    notes = [note for path in sorted((root / "drift").glob("*.json")) if (note := _read(path)) is not None]
+    rows = [n.model_dump() for n in sorted(notes, key=lambda n: (not n.open, n.policy, n.metric))]
+    return pa.Table.from_pylist(rows, schema=DRIFT)
+
+
+def _read(path: Path) -> DriftNote | None:
+    try:
+        return DriftNote.model_validate_json(path.read_bytes())
+    except (FileNotFoundError, ValidationError):
+        return None
+
+
+def _write(root: Path, path: Path, note: DriftNote) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_suffix(f".{uuid.uuid4().hex}.tmp")
+    aside.write_text(note.model_dump_json(indent=1))
+    os.replace(aside, path)
+    if mirror := mirror_of(root):
+        mirror.push(path)

@@ -1,0 +1,198 @@
+"""Runs: one small JSON file for each, `<root>/runs/<id>.json`, so that people and dashboards see what goes on.
+
+A run's id is its profile and the fingerprint of the report that it makes: the same command is the same run, however
+often it was interrupted and whatever its budget. The record is a note beside the store, never asked what to reuse.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from storage.artifacts.ref import Ref
+from storage.errors import NO_ROOM, UserError
+from storage.mirror import mirror_of
+
+#: A run whose process has not been heard of for this long is shown as crashed.
+SILENCE_SECONDS = 90.0
+BEAT_SECONDS = 10.0
+ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
+State = Literal["running", "parked", "finished", "failed", "crashed"]
+
+
+class Amounts(BaseModel):
+    """tokens: prompt and completion together. gpu_hours: devices × hours."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    tokens: float = 0.0
+    gpu_hours: float = 0.0
+    usd: float = 0.0
+
+
+class Run(BaseModel):
+    """`state` as its process last wrote it; `shown_state` is what is true now."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    id: str
+    profile: str
+    request: dict[str, object]  # what `varband resume` needs to ask for the same again
+    state: State
+    why: str = ""  # one sentence for a state that needs one
+    at: str = ""  # title of the stage at work, or the last one
+    stages: int = 0
+    stages_done: int = 0
+    spent: Amounts = Amounts()
+    budget: dict[str, float] = {}  # the limits that were given, by name of Amounts
+    missing: Amounts | None = None  # estimate of what is left to spend; null if nobody estimated
+    report: str | None = None
+    started: str
+    heartbeat: str
+    host: str
+    pid: int
+    attempts: int = 1
+    flow_run: str | None = None  # the orchestrator's id of it
+
+    @property
+    def shown_state(self) -> State:
+        """`crashed` for a run that says `running` while its process is gone or silent."""
+        if self.state != "running":
+            return self.state
+        if self.host == socket.gethostname() and not _alive(self.pid):
+            return "crashed"
+        silent = (datetime.now(UTC) - datetime.fromisoformat(self.heartbeat)).total_seconds()
+        return "crashed" if silent > SILENCE_SECONDS else "running"
+
+
+RUNS = pa.schema(
+    [
+        ("id", pa.string()),
+        ("profile", pa.string()),
+        ("state", pa.string()),
+        ("why", pa.string()),
+        ("at", pa.string()),
+        ("stages_done", pa.int32()),
+        ("stages", pa.int32()),
+        ("tokens", pa.float64()),
+        ("gpu_hours", pa.float64()),
+        ("usd", pa.float64()),
+        ("started", pa.string()),
+        ("heartbeat", pa.string()),
+        ("report", pa.string()),
+    ]
+)
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def run_id(profile: str, report: Ref) -> str:
+    """
+    >>> run_id("demo", Ref("report", "4f1c2a9b00d1e2f3"))
+    'demo-4f1c2a9b'
+    """
+    name = re.sub(r"[^a-z0-9._-]", "-", profile.lower()).strip("-.") or "run"
+    return f"{name[:80]}-{report.fingerprint[:8]}"
+
+
+def run_path(root: Path, name: str) -> Path:
+    """Errors: UserError for a name that is no run id; it can never leave the folder of runs."""
+    if not ID.fullmatch(name) or ".." in name:
+        raise UserError(f"'{name[:80]!s}' is no run id; one looks like demo-4f1c2a9b (see: varband ls runs)")
+    return root / "runs" / f"{name}.json"
+
+
+def read_run(root: Path, name: str) -> Run:
+    path = run_path(root, name)
+    _sync(root)
+    try:
+        return Run.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        known = [r.id for r in all_runs(root)][:8]
+        raise UserError(f"no run '{name}' under {root} (known: {', '.join(known) or 'none'})") from None
+    except ValidationError as error:
+        raise UserError(f"{path}: not a run record of this version ({error.errors()[0]['msg']})") from None
+
+
+def write_run(root: Path, run: Run) -> None:
+    """Whole or not at all. Errors: UserError where there is no room for it."""
+    path = run_path(root, run.id)
+    aside = path.with_suffix(f".{uuid.uuid4().hex}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_text(run.model_dump_json(indent=1))
+        os.replace(aside, path)
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise UserError(f"run record {path}: {error.strerror}: make room and run the same command again") from None
+        raise
+    finally:
+        aside.unlink(missing_ok=True)
+    if mirror := mirror_of(root):
+        mirror.push(path)
+
+
+def all_runs(root: Path) -> list[Run]:
+    """Newest first. A record that cannot be read is left out."""
+    _sync(root)
+    found = []
+    for path in (root / "runs").glob("*.json"):
+        try:
+            found.append(Run.model_validate_json(path.read_bytes()))
+        except (ValidationError, OSError):
+            continue
+    return sorted(found, key=lambda r: r.started, reverse=True)
+
+
+def runs_table(root: Path) -> pa.Table:
+    """One row per run for the dashboards, with the state that is true now. Schema: RUNS."""
+    rows = [
+        {**run.model_dump(include=set(RUNS.names)), "state": run.shown_state, **run.spent.model_dump()}
+        for run in all_runs(root)
+    ]
+    return pa.Table.from_pylist(rows, schema=RUNS)
+
+
+@contextmanager
+def beating(beat: Callable[[], None], every: float = BEAT_SECONDS) -> Iterator[None]:
+    """Call `beat` every few seconds from a thread while the block runs."""
+    over = threading.Event()
+
+    def loop() -> None:
+        while not over.wait(every):
+            with suppress(UserError):  # one that finds no room is missed; the run's own writing says so
+                beat()
+
+    thread = threading.Thread(target=loop, name="heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _sync(root: Path) -> None:
+    if mirror := mirror_of(root):
+        mirror.sync("runs", changing=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,110 @@
+"""Spending: what each run paid, one line a charge, in append-only journals that are never rewritten.
+
+`<root>/spending/<run>/<start>-<pid>.jsonl`; a line is on disk before the rollouts that it paid for are entered, so a
+crash between the two leaves money counted that bought nothing, never rollouts that nobody counted.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+
+from storage.mirror import mirror_of
+from storage.records.runs import Amounts, run_path
+from storage.sql import query
+
+SPENDING = pa.schema(
+    [
+        ("run", pa.string()),
+        ("time", pa.string()),
+        ("ref", pa.string()),
+        ("kind", pa.string()),
+        ("title", pa.string()),
+        ("arm", pa.string()),
+        ("rollouts", pa.int64()),
+        ("correct", pa.int64()),
+        ("prompt_tokens", pa.int64()),
+        ("tokens", pa.int64()),
+        ("gpu_hours", pa.float64()),
+        ("usd", pa.float64()),
+        ("device", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """One payment. tokens: prompt + completion. kind: of the artifact that it went into. arm: null if none."""
+
+    time: str
+    ref: str
+    kind: str
+    title: str
+    arm: str | None = None
+    rollouts: int = 0
+    correct: int = 0
+    prompt_tokens: int = 0
+    tokens: int = 0
+    gpu_hours: float = 0.0
+    usd: float = 0.0
+    device: str = "cpu"
+
+
+class Journal:
+    """The charges of one run. One file a process, so that several workers of a run never share a file."""
+
+    def __init__(self, root: Path, run: str) -> None:
+        self.root, self.run = root, run
+        self.folder = run_path(root, run).parent.parent / "spending" / run
+        self.path = self.folder / f"{time.time_ns():020d}-{os.getpid()}.jsonl"
+
+    def enter(self, charges: Iterable[Charge]) -> None:
+        """Durable when this returns."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab") as handle:
+            handle.writelines(orjson.dumps(asdict(charge)) + b"\n" for charge in charges)
+            handle.flush()
+            os.fsync(handle.fileno())
+        if mirror := mirror_of(self.root):
+            mirror.push(self.path)
+
+    def spent(self) -> Amounts:
+        """Everything that the run ever paid, whichever process did."""
+        total = query(
+            "select coalesce(sum(tokens), 0)::double t, coalesce(sum(gpu_hours), 0)::double g,"
+            " coalesce(sum(usd), 0)::double u from charges",
+            charges=charges(self.root, self.run),
+        ).to_pylist()[0]
+        return Amounts(tokens=total["t"], gpu_hours=total["g"], usd=total["u"])
+
+
+def charges(root: Path, run: str | None = None) -> pa.Table:
+    """Every charge of one run, or of all. Schema: SPENDING. A line torn by a crash is left out."""
+    rows = []
+    if mirror := mirror_of(root):
+        mirror.sync("spending")
+    for path in sorted((root / "spending").glob(f"{run or '*'}/*.jsonl")):
+        for line in path.read_bytes().splitlines():
+            try:
+                rows.append({"run": path.parent.name, **orjson.loads(line)})
+            except orjson.JSONDecodeError:
+                continue
+    return pa.Table.from_pylist(rows, schema=SPENDING)
+
+
+def spending_by_arm(root: Path, run: str | None = None) -> pa.Table:
+    """What each arm and kind of artifact cost, and what one correct answer cost (null if there was none)."""
+    return query(
+        "select coalesce(arm, '(shared)') as arm, kind, sum(rollouts)::bigint as rollouts,"
+        " sum(correct)::bigint as correct, sum(tokens)::bigint as tokens, sum(gpu_hours) as gpu_hours, sum(usd) as usd,"
+        " case when sum(correct) > 0 then sum(tokens) / sum(correct) end as tokens_per_correct,"
+        " case when sum(correct) > 0 then sum(usd) / sum(correct) end as usd_per_correct"
+        " from charges group by 1, 2 order by 1, 2",
+        charges=charges(root, run),
+    )

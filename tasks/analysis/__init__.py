@@ -1,1 +1,0 @@
-"""Pure functions over Arrow tables that ask in SQL: the counting half of the stages. No IO, no Prefect, no engine."""

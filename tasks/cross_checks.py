@@ -1,0 +1,51 @@
+"""Disputes: answers on which the grader and the second opinion disagree, for a person to read and settle."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from storage.sql import query
+from tasks.domain.grading.cross_check import opinion
+from tasks.stage import Ref, stage, store
+
+DISPUTES = pa.schema(
+    [
+        pa.field(name, pa.string(), nullable=False)
+        for name in ("problem_id", "source", "gold", "answer", "verdict", "reason", "opinion", "grader_version")
+    ]
+    + [pa.field("rollouts", pa.int64(), nullable=False)]
+)
+
+
+@stage("grader_disputes", version=1)
+def find_disputes(rollouts: tuple[Ref, ...], pool: Ref) -> pa.Table:
+    """Every distinct (answer, gold) of the rollouts on which the two opinions differ. Schema: DISPUTES."""
+    rows = pa.concat_tables([store().read(ref) for ref in rollouts])
+    problems = store().read(pool, ["problem_id", "gold"])
+    return disputes(
+        query("select rows.*, gold from rows join problems using (problem_id)", rows=rows, problems=problems)
+    )
+
+
+def disputes(rows: pa.Table) -> pa.Table:
+    """Disputed answers among rows with problem_id, source, gold, answer, verdict, reason, grader_version.
+
+    Only `correct` and `wrong` can be disputed: a second opinion on what is no answer at all means nothing.
+
+    >>> row = {"problem_id": "p", "source": "s", "gold": "7", "verdict": "wrong", "reason": "", "grader_version": "1"}
+    >>> disputes(pa.Table.from_pylist([row | {"answer": "7.0"}, row | {"answer": "8"}]))["answer"].to_pylist()
+    ['7.0']
+    """
+    distinct = query(
+        "select min(problem_id) as problem_id, min(source) as source, gold, answer, verdict, min(reason) as reason,"
+        " min(grader_version) as grader_version, count(*) as rollouts from rows"
+        " where answer is not null and verdict in ('correct', 'wrong')"
+        " group by gold, answer, verdict order by gold, answer",
+        rows=rows,
+    )
+    found = []
+    for row in distinct.to_pylist():
+        second = opinion(row["answer"], row["gold"])
+        if second != "unknown" and (second == "same") != (row["verdict"] == "correct"):
+            found.append(row | {"opinion": second})
+    return pa.Table.from_pylist([{name: row[name] for name in DISPUTES.names} for row in found], schema=DISPUTES)

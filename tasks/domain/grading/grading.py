@@ -1,0 +1,136 @@
+r"""The one grader: reward, screening, evaluation and regrading all judge with this module.
+
+It sees the final-answer region and the gold, nothing else. The form of an answer (list, tuple, interval,
+equation) is compared here, exactly; only leaves that are not plain numbers go to a computer algebra system.
+Nothing here limits time or memory: symbolic comparison may hang, so only `tasks.engines.grading.graders` calls it.
+
+Tolerance: a decimal matches an exact non-decimal value within `DECIMAL_TOLERANCE` of it, relative;
+two numbers written out (integers, fractions, decimals) match only if equal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Literal
+
+from tasks.domain.grading.answer_extraction import Committed, commit, stated
+from tasks.domain.grading.comparison import agree, compare
+from tasks.domain.grading.latex_normalisation import normalise, repaired
+from tasks.domain.grading.shapes import Shape, shape
+from tasks.domain.grading.terms import DECIMAL_TOLERANCE, Same, symbolic_same
+from tasks.domain.scaffolds import AnswerForm, Scaffold
+
+BEHAVIOUR = 2
+MAX_ANSWER_CHARS = 1_500
+_CONFIG = (BEHAVIOUR, str(DECIMAL_TOLERANCE), MAX_ANSWER_CHARS)
+_PACKAGES = ("math-verify", "latex2sympy2-extended", "sympy")
+GRADER_VERSION = (
+    f"{BEHAVIOUR}-" + hashlib.sha256(repr((_CONFIG, [(p, version(p)) for p in _PACKAGES])).encode()).hexdigest()[:8]
+)
+
+VerdictName = Literal["correct", "wrong", "no_answer", "ambiguous", "timeout", "ungradable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """answer: as extracted from the region; canonical: in the spelling that was compared; null where there is none."""
+
+    verdict: VerdictName
+    reason: str
+    answer: str | None
+    canonical: str | None
+
+    @property
+    def correct(self) -> bool:
+        return self.verdict == "correct"
+
+
+def grade_completion(scaffold: Scaffold, completion: str, gold: str, finish: str, same: Same | None = None) -> Verdict:
+    """Parse with the scaffold, then grade the region it defines."""
+    region = region_of(scaffold, completion, finish)
+    return grade_region(region, gold, scaffold.answer_form, finish, same=same)
+
+
+def region_of(scaffold: Scaffold, completion: str, finish: str) -> str | None:
+    """The only text that is graded; null if there is none, or if the rollout was cut off inside it.
+
+    A chat template may open the trace in the prompt: what is cut off before closing it is a trace that never ended.
+    """
+    if finish == "length" and scaffold.chat and f"</{scaffold.trace_tag}>" not in completion:
+        return None
+    cut_off = completion.rfind("<answer>") > completion.rfind("</answer>")
+    if finish == "length" and scaffold.answer_form == "tag" and cut_off:
+        return None
+    return scaffold.parse(completion).region
+
+
+def grade_region(
+    region: str | None, gold: str, form: AnswerForm, finish: str = "stop", same: Same | None = None
+) -> Verdict:
+    r"""Verdict on one final-answer region.
+
+    same: how two leaves are compared; the symbolic comparison unless told otherwise.
+
+    >>> grade_region("7", "7", "tag").verdict, grade_region(r"so \boxed{8}", "7", "boxed").verdict
+    ('correct', 'wrong')
+    """
+    try:
+        return _grade(region, gold, form, finish, same or symbolic_same)
+    except RecursionError:
+        return Verdict("ungradable", "nested too deeply", None, None)
+
+
+def _grade(region: str | None, gold: str, form: AnswerForm, finish: str, same: Same) -> Verdict:
+    if region is None:
+        return Verdict("no_answer", "truncated before an answer" if finish == "length" else "no answer tag", None, None)
+    found = commit(region, form, truncated=finish == "length")
+    texts = {worded(text) or text.strip() for text in stated(region, form)}
+    if finish == "stop" and texts & {gold.strip(), worded(gold)} - {""} and len(texts) == 1:
+        return Verdict("correct", "identical text", gold, gold if len(gold) <= MAX_ANSWER_CHARS else None)
+    if found.status == "no_answer":
+        return Verdict("no_answer", found.reason, None, None)
+    if found.status == "negated":
+        return Verdict("wrong", found.reason, found.answers[0], None)
+    if found.status == "ambiguous":
+        return Verdict("ambiguous", found.reason, found.answers[0], None)
+    return _judge(found, gold, same)
+
+
+def worded(text: str) -> str:
+    r"""An answer in words, blind to case and to `\text`; empty for anything that is not words.
+
+    >>> worded(r"\text{Does not exist.}"), worded("7")
+    ('does not exist', '')
+    """
+    plain = re.sub(r"\\(?:text|mbox|textbf|mathrm|textrm) ?\{([^{}]*)\}", r"\1", text).strip(" .$*").lower()
+    plain = re.sub(r"^(?:it is|it's|the (?:final )?answer is|answer:) ", "", plain)
+    return plain if re.fullmatch(r"[a-z][a-z' -]{2,60}", plain) else ""
+
+
+def _judge(found: Committed, gold: str, same: Same) -> Verdict:
+    text = " , ".join(found.answers)
+    if text.strip() == gold.strip():
+        return Verdict("correct", "identical text", text, text if len(text) <= MAX_ANSWER_CHARS else None)
+    if len(gold) > MAX_ANSWER_CHARS:
+        return Verdict("ungradable", f"gold longer than {MAX_ANSWER_CHARS} characters", text[:200], None)
+    if max(map(len, found.answers)) > MAX_ANSWER_CHARS:
+        if text.strip().isdigit():
+            return Verdict("wrong", "not equal", text[:200], None)
+        return Verdict("ungradable", f"answer longer than {MAX_ANSWER_CHARS} characters", text[:200], None)
+    whole = [repaired(normalise(answer)) for answer in found.answers]
+    if None in whole:
+        return Verdict("ungradable", "unbalanced or empty brackets", text, None)
+    want, got = shape(gold), [shape(answer) for answer in whole if answer is not None]
+    if len(got) > 1:
+        if all(agree(got[0], other, same) and agree(other, got[0], same) for other in got[1:]):
+            got = got[:1]
+        elif found.joined and (want.kind in ("list", "set", "choice") or all(g.kind == "relation" for g in got)):
+            got = [Shape("list", text, tuple(got))]
+        else:
+            return Verdict("ambiguous", "several different answers", text, None)
+    prediction = got[0]
+    verdict, reason = compare(prediction, want, same)
+    return Verdict(verdict, reason, text, prediction.text)

@@ -1,0 +1,68 @@
+"""What people settled: verdicts on (answer, gold) pairs that stand above the grader's, each with its reason."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import get_args
+
+from storage.errors import UserError
+from tasks.domain.grading.grading import Verdict, VerdictName
+from tasks.domain.grading.terms import squeeze
+
+FIELDS = ("answer", "gold", "verdict", "reason")
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """settled: (answer, gold), both without meaningless spaces → (verdict, reason)."""
+
+    settled: Mapping[tuple[str, str], tuple[VerdictName, str]] = field(default_factory=dict)
+
+    def settle(self, verdict: Verdict, gold: str) -> Verdict:
+        if not self.settled or verdict.answer is None:
+            return verdict
+        found = self.settled.get((squeeze(verdict.answer), squeeze(gold)))
+        return verdict if found is None else replace(verdict, verdict=found[0], reason=f"settled: {found[1]}")
+
+    def version(self, grader: str) -> str:
+        if not self.settled:
+            return grader
+        text = json.dumps(sorted([*key, *value] for key, value in self.settled.items()))
+        return f"{grader}+{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+
+
+def read_overrides(text: str, name: str) -> Overrides:
+    """Overrides from JSON lines with answer, gold, verdict and reason.
+
+    Errors: UserError naming file, line and field.
+
+    >>> o = read_overrides('{"answer": "six", "gold": "6m", "verdict": "wrong", "reason": "m is missing"}', "f")
+    >>> o.settle(Verdict("correct", "equal", "six", "6"), "6m").verdict
+    'wrong'
+    """
+    settled: dict[tuple[str, str], tuple[VerdictName, str]] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        where = f"{name}, line {number}"
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise UserError(f"{where}: is not JSON ({error.msg})") from None
+        missing = [
+            f for f in FIELDS if not isinstance(row, dict) or not isinstance(row.get(f), str) or not row[f].strip()
+        ]
+        if missing:
+            raise UserError(f"{where}: field '{missing[0]}' must be text and not empty")
+        if row["verdict"] not in get_args(VerdictName):
+            raise UserError(
+                f"{where}: field 'verdict' is {row['verdict']!r} (known: {', '.join(get_args(VerdictName))})"
+            )
+        key = squeeze(row["answer"]), squeeze(row["gold"])
+        if key in settled:
+            raise UserError(f"{where}: this answer and gold were settled above already")
+        settled[key] = row["verdict"], row["reason"]
+    return Overrides(settled)

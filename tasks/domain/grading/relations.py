@@ -1,0 +1,147 @@
+r"""What relations say: which intervals an inequality describes, what is a name and what has a value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from tasks.domain.grading.quantities import number
+from tasks.domain.grading.shapes import Shape
+from tasks.domain.grading.terms import squeeze
+
+MIRROR = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
+_ORDER = set(MIRROR)
+
+
+def intervals(found: Shape) -> list[Shape] | None:
+    r"""Intervals (and finite sets) that an answer is the union of; null if it is no such thing.
+
+    >>> from tasks.domain.grading.shapes import shape
+    >>> [i.marks for i in intervals(shape(r"1 < x \le 2"))]
+    [('(', ']')]
+    """
+    if found.kind == "interval":
+        return [found]
+    if found.kind == "tuple" and len(found.items) == 2 and found.marks == ("(", ")"):
+        return [Shape("interval", found.text, found.items, found.marks)]
+    if found.kind == "set":
+        return [found]
+    if found.kind in ("union", "choice"):
+        parts = [intervals(item) for item in found.items]
+        pieces = None if any(p is None for p in parts) else [i for p in parts if p is not None for i in p]
+        return (pieces and (_overlap(pieces) if re.search(r"\band\b|wedge|land", found.text) else None)) or pieces
+    if found.kind == "relation":
+        return _solved(found)
+    if left_out := _PUNCTURED.fullmatch(found.text):
+        return _all_but(left_out[1].split(","))
+    return None
+
+
+def _overlap(pieces: list[Shape]) -> list[Shape] | None:
+    """What `x > 1 and x < 2` leaves; null for rays that do not meet, where `and` enumerates, and for all else."""
+    if len(pieces) != 2 or any(p.kind != "interval" for p in pieces):
+        return None
+    up, down = sorted(pieces, key=lambda p: p.items[0].text == _LOWEST.text)
+    low, high = number(up.items[0].text), number(down.items[1].text)
+    rays = up.items[1].text == _HIGHEST.text and down.items[0].text == _LOWEST.text
+    if not rays or low is None or high is None or low.value >= high.value:
+        return None
+    return [Shape("interval", up.text, (up.items[0], down.items[1]), (up.marks[0], down.marks[1]))]
+
+
+_PUNCTURED = re.compile(r"\\mathbb ?\{?R\}? ?(?:\\setminus|\\backslash|-) ?\\\{(.*)\\\}")
+_ABSOLUTE = re.compile(r"(?:\||\\lvert ?)[A-Za-z](?:\|| ?\\rvert)")
+_LOWEST, _HIGHEST = Shape("scalar", r"-\infty"), Shape("scalar", r"\infty")
+
+
+def _all_but(texts: list[str]) -> list[Shape] | None:
+    """The line without some points; null unless all of them are plain numbers."""
+    values = {text.strip(): number(text.strip()) for text in texts}
+    if any(value is None or value.unit for value in values.values()):
+        return None
+    points = [Shape("scalar", t) for t, _ in sorted(values.items(), key=lambda item: item[1].value)]  # type: ignore[union-attr]
+    return [Shape("interval", "", ends, ("(", ")")) for ends in pairwise([_LOWEST, *points, _HIGHEST])]
+
+
+def _solved(relation: Shape) -> list[Shape] | None:
+    if relation.marks == (r"\in",):
+        return intervals(relation.items[1])
+    if relation.marks == ("=",) and is_name(relation.items[0].text):
+        return [Shape("set", relation.text, (relation.items[1],))]
+    if relation.marks == (r"\ne",) and is_name(relation.items[0].text):
+        return _all_but([relation.items[1].text])
+    if not is_inequality(relation):
+        return None
+    items, marks = list(relation.items), list(relation.marks)
+    if set(marks) <= {">", r"\ge"}:
+        items, marks = items[::-1], [MIRROR[m] for m in marks[::-1]]
+    if not set(marks) <= {"<", r"\le"}:
+        return None
+    low, high = _LOWEST, _HIGHEST
+    if len(items) == 2 and _ABSOLUTE.fullmatch(items[0].text):
+        edges = ("(", ")") if marks[0] == "<" else ("[", "]")
+        return [Shape("interval", relation.text, (_opposite(items[1]), items[1]), edges)]
+    if len(items) == 2 and _ABSOLUTE.fullmatch(items[1].text):
+        ends = ("(", ")") if marks[0] == "<" else ("[", "]")
+        return [
+            Shape("interval", relation.text, (low, _opposite(items[0])), ("(", ends[1])),
+            Shape("interval", relation.text, (items[0], high), (ends[0], ")")),
+        ]
+    if len(items) == 3 and is_name(items[1].text):
+        edges = ("(" if marks[0] == "<" else "[", ")" if marks[1] == "<" else "]")
+        return [Shape("interval", relation.text, (items[0], items[2]), edges)]
+    if len(items) == 2 and is_name(items[0].text):
+        return [Shape("interval", relation.text, (low, items[1]), ("(", ")" if marks[0] == "<" else "]"))]
+    if len(items) == 2 and is_name(items[1].text):
+        return [Shape("interval", relation.text, (items[0], high), ("(" if marks[0] == "<" else "[", ")"))]
+    return None
+
+
+def _opposite(bound: Shape) -> Shape:
+    return Shape("scalar", f"-{bound.text}" if number(bound.text) else f"-({bound.text})")
+
+
+def is_inequality(relation: Shape) -> bool:
+    return relation.kind == "relation" and set(relation.marks) <= _ORDER
+
+
+_NAME = re.compile(
+    r"(?:\\?[A-Za-z]+|\\(?:text|mathrm|angle) ?\{?[A-Za-z ]+\}?)(?: ?_ ?(?:\{[^{}]*\}"
+    r"|\w))?'*(?: ?\([A-Za-z](?:, ?[A-Za-z])*\))?"
+)
+
+
+def is_name(text: str) -> bool:
+    return bool(_NAME.fullmatch(text.strip()))
+
+
+def is_closed(text: str) -> bool:
+    r"""No variables: only numbers, operators and named constants.
+
+    >>> is_closed(r"2\sqrt{3}+\pi"), is_closed("2n")
+    (True, False)
+    """
+    rest = re.sub(r"\\(?!text|mathrm)[A-Za-z]+", "", text)
+    return bool(text) and not re.search(r"[A-Za-z]", rest.replace("e", "", 1) if rest.strip() == "e" else rest)
+
+
+def subject(relation: Shape) -> str | None:
+    return next((i.text for i in relation.items if is_name(i.text) and not is_closed(i.text)), None)
+
+
+def renamed(gold_name: str, name: str) -> tuple[str, str] | None:
+    """(gold's variable, prediction's) of two applications of one function: f(x) and f(n)."""
+    one, other = (re.fullmatch(r"([A-Za-z]+) ?\(([A-Za-z])\)", squeeze(n)) for n in (gold_name, name))
+    return (one[2], other[2]) if one and other and one[1] == other[1] else None
+
+
+def named_values(items: Sequence[Shape]) -> Sequence[Shape]:
+    """`y=2, x=1` names the coordinates of (1, 2): values in the order of their names, if every one has a name.
+
+    Names that are not all Latin letters have no order but the one they are written in: `r=3, \\theta=0`.
+    """
+    if not all(i.kind == "relation" and i.marks == ("=",) and is_name(i.items[0].text) for i in items):
+        return items
+    latin = all(re.fullmatch(r"[A-Za-z]", i.items[0].text) for i in items)
+    return [i.items[-1] for i in (sorted(items, key=lambda i: i.items[0].text) if latin else items)]

@@ -1,0 +1,237 @@
+r"""The outer form of an answer: scalar, list, set, tuple, interval, union, relation. Leaves stay text.
+
+Read from text alone so that what a computer algebra system loses (order, multiplicity, brackets, which
+side of an equation is true) is never handed to it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
+
+from tasks.domain.grading.latex_normalisation import matching, normalise
+from tasks.domain.grading.layouts import matrix_rows
+from tasks.domain.grading.number_words import number_in_words
+from tasks.domain.grading.quantities import number
+
+Kind = Literal["scalar", "list", "choice", "set", "tuple", "interval", "union", "relation", "matrix"]
+_RELATION = re.compile(r"\\(?:ne|le|ge|approx|in|equiv|sim|simeq)(?![A-Za-z])|<=|>=|!=|==|=|<|>")
+_SPELLING = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne", "==": "=", r"\simeq": r"\approx", r"\sim": r"\approx"}
+_AND = re.compile(
+    r"\\(?:text|mathrm|textrm|quad) ?\{ ?,? ?(and|or) ?\}|(?<![A-Za-z\\])(and|or|OR|AND)(?![A-Za-z])|\\(?:vee|lor"
+    r"|wedge|land)(?![A-Za-z])"
+)
+
+
+_ALL_REALS = re.compile(r"(?:\\text ?\{)? ?(?:all |the )?(?:set of (?:all )?)?reals?(?: numbers?)?(?: x)? ?\}?", re.I)
+_NOTHING = re.compile(
+    r"(?:\\text ?\{)? ?(?:there (?:is|are) )?(?:no|the empty set|empty set)(?: such)?(?: (?:real|integer|positive))?"
+    r"(?: (?:solutions?|values?|roots?|integers?|numbers?))?(?: exists?)? ?\.?\}?",
+    re.I,
+)
+_BUILDER = re.compile(r"\\\{ ?[A-Za-z](?: ?\\in ?\\mathbb ?\{?R\}?)? ?(?::|\||\\mid) ?(.*?) ?\\\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """text: normalised source. items: parts, in order; rows of a matrix. marks: brackets or signs."""
+
+    kind: Kind
+    text: str
+    items: tuple[Shape, ...] = ()
+    marks: tuple[str, ...] = ()
+
+
+def split_top(text: str, separators: str) -> list[str]:
+    """Split at characters that stand outside every bracket.
+
+    >>> split_top("1,(2,3),4", ",")
+    ['1', '(2,3)', '4']
+    """
+    parts, depth, start = [], 0, 0
+    for i, char in enumerate(text):
+        escaped = i > 0 and text[i - 1] == "\\"
+        if char in "([{":
+            depth += 1
+        elif char in ")]}":
+            depth -= 1
+        elif depth == 0 and char in separators and not (escaped and char in ",;"):
+            parts.append(text[start:i])
+            start = i + 1
+    return [part.strip() for part in [*parts, text[start:]]]
+
+
+def shape(text: str) -> Shape:
+    r"""The form of an answer in any spelling.
+
+    >>> shape(r"\{1, 2\}").kind, shape("(1,2)").kind, shape("[1,2)").kind, shape("2 or 3").kind, shape("x=3").kind
+    ('set', 'tuple', 'interval', 'choice', 'relation')
+    """
+    return _shape(normalise(text))
+
+
+def _shape(text: str) -> Shape:
+    text = text.strip()
+    if number(text) is not None:
+        return Shape("scalar", text)
+    if rows := matrix_rows(text):
+        parts = [Shape("tuple", " & ".join(row), tuple(map(_shape, row))) for row in rows]
+        return Shape("matrix", text, tuple(parts))
+    if text.startswith(r"\begin{") and text.count(r"\begin{") == 1:
+        return Shape("scalar", text)
+    if spelt := _spelt(text):
+        return Shape("scalar", spelt)
+    if both := _plus_minus(text):
+        return Shape("list", text, tuple(_shape(t) for t in both))
+    if text in (r"\mathbb{R}", r"\R", r"\mathbb R") or _ALL_REALS.fullmatch(text):
+        return Shape("interval", text, (_shape(r"-\infty"), _shape(r"\infty")), ("(", ")"))
+    if _NOTHING.fullmatch(text):
+        return Shape("set", text, ())
+    if builder := _BUILDER.fullmatch(text):
+        return _shape(builder[1])
+    if text.startswith("=") and not text.startswith("=="):
+        return _shape(text[1:])
+    chosen = _split_words(text)
+    if len(chosen) > 1:
+        return Shape("choice", text, _flatten(tuple(_shape(t) for t in chosen)))
+    for separators in (";", ","):
+        parts = [p for p in split_top(text, separators) if p]
+        if len(parts) > 1:
+            return Shape("list", text, _flatten(tuple(_shape(p) for p in _share_name(parts))))
+    unions = _split_command(text, r"\cup")
+    if len(unions) > 1:
+        return Shape("union", text, tuple(_shape(u) for u in unions))
+    signs = _top_relations(text)
+    if signs:
+        return _relation(text, signs)
+    return _bracketed(text) or Shape("scalar", text)
+
+
+def _spelt(text: str) -> str | None:
+    r"""`\text{four}` as 4."""
+    words = re.sub(r"^\\(?:text|mbox|textrm|mathrm) ?\{(.*)\}$", r"\1", text)
+    value = number_in_words(words) if words[:1].isalpha() else None
+    return None if value is None else str(value)
+
+
+def _relation(text: str, signs: list[tuple[int, int, str]]) -> Shape:
+    ends = [0, *(end for _, end, _ in signs)]
+    starts = [*(start for start, _, _ in signs), len(text)]
+    parts = tuple(_shape(text[a:b]) for a, b in zip(ends, starts, strict=True))
+    marks = tuple(_SPELLING.get(sign, sign) for *_, sign in signs)
+    return Shape("relation", text, parts, marks)
+
+
+def _bracketed(text: str) -> Shape | None:
+    if text.startswith(r"\{") and text.endswith(r"\}") and text.count(r"\{") == 1:
+        inner = text[2:-2].strip()
+        return Shape("set", text, tuple(_shape(p) for p in split_top(inner, ",;")) if inner else ())
+    if text in (r"\emptyset", r"\{\}"):
+        return Shape("set", text, ())
+    if text.startswith("{") and matching(text, 0) == len(text) - 1:
+        inner = split_top(text[1:-1], ",")
+        return Shape("set", text, tuple(_shape(p) for p in inner)) if len(inner) > 1 else _shape(text[1:-1])
+    if text.startswith(r"\langle") and text.endswith(r"\rangle"):
+        return Shape("tuple", text, tuple(_shape(p) for p in split_top(text[7:-7], ",")))
+    if len(text) < 3 or text[0] not in "([]" or text[-1] not in ")][":
+        return None
+    if not _one_bracket(text):
+        return None
+    parts = split_top(text[1:-1], ",;")
+    if len(parts) < 2:
+        inner = _shape(text[1:-1]) if text[0] == "(" and text[-1] == ")" else None
+        return inner if inner is not None and inner.kind != "scalar" else None
+    marks = ({"]": "("}.get(text[0], text[0]), {"[": ")"}.get(text[-1], text[-1]))
+    endless = any(r"\infty" in p for p in parts)
+    if len(parts) == 2 and (marks != ("(", ")") or endless):
+        return Shape("interval", text, tuple(_shape(p) for p in parts), marks)
+    return Shape("tuple", text, tuple(_shape(p) for p in parts), marks)
+
+
+def _one_bracket(text: str) -> bool:
+    """Does the bracket at the start close at the very end? `(1,2]` counts; `(1,2)(3,4)` does not."""
+    depth = 0
+    for i, char in enumerate(text[1:-1], start=1):
+        depth += (char in "([{") - (char in ")]}")
+        if depth < 0 and i < len(text) - 1:
+            return False
+    return depth == 0
+
+
+def _split_words(text: str) -> list[str]:
+    parts, depth, start = [], 0, 0
+    i = 0
+    while i < len(text):
+        if depth == 0 and (match := _AND.match(text, i)):
+            parts.append(text[start:i])
+            i = start = match.end()
+            continue
+        depth += (text[i] in "([{") - (text[i] in ")]}")
+        i += 1
+    parts = [p.strip(" ,;") for p in [*parts, text[start:]]]
+    return [p for p in parts if p]
+
+
+def _flatten(items: tuple[Shape, ...]) -> tuple[Shape, ...]:
+    """`1, 2 and 3` is one list of three."""
+    return tuple(leaf for item in items for leaf in (item.items if item.kind == "list" else (item,)))
+
+
+def _split_command(text: str, command: str) -> list[str]:
+    parts, depth, start, i = [], 0, 0, 0
+    while i < len(text):
+        if depth == 0 and text.startswith(command, i) and not text[i + len(command) : i + len(command) + 1].isalpha():
+            parts.append(text[start:i])
+            i = start = i + len(command)
+            continue
+        depth += (text[i] in "([{") - (text[i] in ")]}")
+        if depth < 0:
+            depth = 0
+        i += 1
+    return [p.strip() for p in [*parts, text[start:]]]
+
+
+def _top_relations(text: str) -> list[tuple[int, int, str]]:
+    found, depth, i = [], 0, 0
+    while i < len(text):
+        if depth == 0 and (match := _RELATION.match(text, i)):
+            if match.group() == "!=" and i and (text[i - 1].isdigit() or text[i - 1] == ")"):
+                i += 1  # 7!=5040 is about a factorial
+                continue
+            found.append((i, match.end(), match.group()))
+            i = match.end()
+            continue
+        depth += (text[i] in "([{") - (text[i] in ")]}")
+        i += 1
+    return found
+
+
+def _share_name(parts: list[str]) -> list[str]:
+    r"""`x=1,2,3` names x once for all: every part gets its value alone."""
+    head = re.fullmatch(r"([A-Za-z](?:_\{?\w+\}?)?)\s*(=|\\in)\s*(.+)", parts[0])
+    if head and not any(_top_relations(p) for p in parts[1:]) and not head[3].startswith((r"\{", "{")):
+        return [head[3], *parts[1:]]
+    return parts
+
+
+_PLUS_MINUS = re.compile(r"\\(?:pm|mp)(?![A-Za-z])|\+ ?/ ?-")
+
+
+def _plus_minus(text: str) -> tuple[str, ...] | None:
+    r"""`1 \pm \sqrt2` is two numbers; inside a tuple every ± is free of the others, unless ∓ ties them."""
+    signs = list(_PLUS_MINUS.finditer(text))
+    if not signs or len(signs) > 4 or len([p for p in split_top(text, ",;") if p]) > 1 or len(_split_words(text)) > 1:
+        return None
+    tied = any(m.group() == r"\mp" for m in signs) or text[0] not in "([" or not _one_bracket(text)
+    choices = [(1,) * len(signs), (-1,) * len(signs)] if tied else list(product((1, -1), repeat=len(signs)))
+    return tuple(_signed(text, signs, choice) for choice in choices)
+
+
+def _signed(text: str, signs: list[re.Match[str]], choice: tuple[int, ...]) -> str:
+    out, end = [], 0
+    for match, sign in zip(signs, choice, strict=True):
+        out += [text[end : match.start()], "+" if sign * (-1 if match.group() == r"\mp" else 1) > 0 else "-"]
+        end = match.end()
+    return re.sub(r"(^|[=<>({,\[])\s*\+\s*", r"\1", "".join([*out, text[end:]])).strip()

@@ -1,0 +1,119 @@
+r"""Equality of two leaves: text and exact arithmetic first, algebra where they cannot decide.
+
+Tolerance: a decimal matches an exact value that has no decimal form within `DECIMAL_TOLERANCE`, relative.
+Two numbers written out match only if equal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+
+from tasks.domain.grading.quantities import Number, number
+
+DECIMAL_TOLERANCE = Fraction(1, 10**6)
+Same = Callable[[str, str], bool]
+
+
+class NeedsSymbolic(Exception):
+    """Exact comparison of text and numbers cannot decide; a worker must."""
+
+
+def squeeze(text: str) -> str:
+    r"""Text without the spaces that mean nothing.
+
+    >>> squeeze(r"2 \pi r"), squeeze("2 n"), squeeze("1 1/2")
+    ('2\\pi r', '2n', '1 1/2')
+    """
+    text = re.sub(r"([\^_])\{(\w)\}", r"\1\2", text)
+    return re.sub(r"(?<![A-Za-z\d]) | (?![A-Za-z\d])|(?<=\d) (?=[A-Za-z])|(?<=[A-Za-z]) (?=\d)", "", text)
+
+
+def exact_same(prediction: str, gold: str) -> bool:
+    """Equality of two leaves by text and exact arithmetic. Errors: NeedsSymbolic if that cannot decide."""
+    if squeeze(prediction) == squeeze(gold):
+        return True
+    if (option := _option(gold)) is not None and option == _option(prediction):
+        return True
+    if (based := _same_in_base(prediction, gold)) is not None:
+        return based
+    a, b = number(prediction), number(gold)
+    if a is None or b is None:
+        raise NeedsSymbolic
+    return same_numbers(a, b)
+
+
+def _option(text: str) -> str | None:
+    """The letter of a multiple-choice answer, or null."""
+    match = re.fullmatch(r"(?:\\\(|\()?(?:\\(?:text|mathrm|textbf) ?\{)? ?\(?([A-H])\)? ?\}?\)?", text)
+    return match[1] if match else None
+
+
+_BASED = re.compile(r"(\d+) ?_ ?(?:\{ ?(\d{1,2}) ?\}|(\d))(?!\d)")
+
+
+def _same_in_base(prediction: str, gold: str) -> bool | None:
+    """`101_2` is 5, and what the gold `101_2` asks for may leave the base out; null if no base is written."""
+    got, want = _BASED.fullmatch(prediction), _BASED.fullmatch(gold)
+    if want is not None and got is None:
+        return True if squeeze(prediction) == want[1] else None
+    if got is None:
+        return None
+    value = _in_base(got)
+    other = _in_base(want) if want is not None else number(gold)
+    other = other.value if isinstance(other, Number) else other
+    if value is None or other is None:
+        return False if want is None and number(gold) is not None else None
+    return value == other
+
+
+def _in_base(match: re.Match[str]) -> int | None:
+    base = int(match[2] or match[3])
+    return int(match[1], base) if 2 <= base <= 36 and all(int(d) < base for d in match[1]) else None
+
+
+def symbolic_same(prediction: str, gold: str) -> bool:
+    """Equality of two leaves; asks math-verify where arithmetic cannot decide. May take for ever."""
+    try:
+        return exact_same(prediction, gold)
+    except NeedsSymbolic:
+        from tasks.domain.grading.symbolic import equivalent
+
+        return equivalent(prediction, gold)
+
+
+def same_numbers(prediction: Number, gold: Number) -> bool:
+    r"""Equal in value, where one side may have left out its unit.
+
+    A percent sign is a factor of 1/100; left out on one side it may also be a unit if the gold is above 1:
+    `50\%` answers 50 and 0.5; `0.5\%` does not answer 0.5.
+
+    >>> same_numbers(Number(Fraction(1, 3)), Number(Fraction(333333, 10**6), decimal=True))
+    True
+    """
+    a, b = prediction.value, gold.value
+    units = {prediction.unit, gold.unit}
+    if "%" in units and len(units) == 2:
+        if units != {"%", None} and "?" not in units:
+            return False
+        scaled = (a / 100 == b) if prediction.unit == "%" else (a == b / 100)
+        return scaled or (a == b and abs(b) > 1)
+    if len(units) == 2 and not units & {None, "?"}:
+        return False
+    return a == b or (prediction.decimal != gold.decimal and _rounds_to(prediction, gold))
+
+
+def _rounds_to(prediction: Number, gold: Number) -> bool:
+    exact, written = (gold.value, prediction.value) if prediction.decimal else (prediction.value, gold.value)
+    if _terminates(exact):
+        return False
+    return abs(written - exact) <= DECIMAL_TOLERANCE * abs(exact)
+
+
+def _terminates(value: Fraction) -> bool:
+    rest = value.denominator
+    for prime in (2, 5):
+        while rest % prime == 0:
+            rest //= prime
+    return rest == 1

@@ -1,0 +1,128 @@
+"""English around mathematics: telling prose from formulas, comparatives, negations, hedges, explanations."""
+
+from __future__ import annotations
+
+import re
+
+from tasks.domain.grading.number_words import number_in_words
+
+#: Runs of letters that are mathematics although they look like words.
+_FUNCTION = re.compile(
+    "sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|sinh|cosh|tanh|log|ln|lg|exp|max|min|gcd|lcm|mod|pi|sqrt|inf|sup|deg"
+    "|det|dim|or|and|frac|dfrac|binom|circ|infty|cup|cap|in|le|ge|ne|pm|mp|theta|alpha|beta|gamma|cdot|times|phi|lambda"
+    "|cm|mm|km|kg|ft|lbs?|mph|dx|dy|rad|floor|ceil|infinity|union"
+)
+#: Short words; any other run of two or three letters is a product or the name of a segment.
+_SHORT = re.compile(
+    "is|it|of|to|so|we|by|no|if|at|an|as|be|my|he|on|up|do|go|us|me|the|for|are|was|has|had|not|but|you|all|any|can|its"
+    "|our|one|two|six|ten|get|let|set|sum|yes|day|odd|new|per|way|how|who|why|out|use|box|red|top|bit|own|now|off|end"
+    "|few|may|ans"
+)
+_TEXT_COMMAND = re.compile(r"\\(?:text|textrm|textbf|textit|mbox|hbox|mathrm|operatorname) ?\{([^{}]*)\}")
+_COMMAND = re.compile(r"\\(?:begin|end) ?\{[a-z]+\*?\}|\\[A-Za-z]+")
+
+
+def prose_words(text: str) -> list[str]:
+    r"""Words of a language, as against products of variables and names of points and functions.
+
+    >>> prose_words(r"2xy + 10x + ABCD + \sin x"), prose_words("the answer is 7")
+    ([], ['the', 'answer', 'is'])
+    """
+    bare = _COMMAND.sub(" ", _TEXT_COMMAND.sub(" ", text))
+    return [w for w in re.findall(r"[A-Za-z]{2,}", bare) if _is_word(w)]
+
+
+def _is_word(run: str) -> bool:
+    low = run.lower()
+    if _FUNCTION.fullmatch(low):
+        return False
+    if len(run) <= 3:
+        return bool(_SHORT.fullmatch(low))
+    return not run.isupper() and bool(re.search(r"[aeiouy]", low)) and len(set(low)) > 2
+
+
+def unwrap_text(text: str) -> str:
+    r"""`\text{The answer is } 7` as plain prose; a unit or a single letter in `\text` keeps its wrapper."""
+
+    def unwrap(match: re.Match[str]) -> str:
+        spelt = number_in_words(match[1]) is not None
+        return f" {match[1]} " if spelt or (prose_words(match[1]) and _sentence(match[1])) else match[0]
+
+    return _TEXT_COMMAND.sub(unwrap, text)
+
+
+def _sentence(text: str) -> bool:
+    return bool(
+        re.search(
+            r"\b(?:answer|is|are|the|not|or|and|for|all|where|if|so|we|value|than|least|most|since|because)\b",
+            text,
+            re.I,
+        )
+    )
+
+
+_COMPARATIVES = (
+    (
+        r"\b(?:is )?(?:at least|no less than|not less than|no fewer than|greater than or equal to|a minimum of)\b",
+        r" \\ge ",
+    ),
+    (
+        r"\b(?:is )?(?:at most|no more than|not more than|not greater than|less than or equal to|up to"
+        r"|a maximum of)\b",
+        r" \\le ",
+    ),
+    (r"\b(?:is )?(?:strictly )?(?:less|fewer|smaller) than\b|\bbelow\b|\bunder\b", " < "),
+    (r"\b(?:is )?(?:strictly )?(?:greater|more|larger|bigger) than\b|\babove\b|\bexceeds\b", " > "),
+    (r"([^\s,]+) (?:or|and) (?:more|greater|above|higher|larger)\b", r" \\ge \1"),
+    (r"([^\s,]+) (?:or|and) (?:less|fewer|below|lower|smaller)\b", r" \\le \1"),
+    (
+        r"\b(?:is |are )?not equal to\b|\bdoes not equal\b|\bother than\b|\bexcept(?: for)?\b|\bdifferent from\b"
+        r"|\bexcluding\b",
+        r" \\ne ",
+    ),
+)
+_NEGATION = re.compile(
+    r"[(,;]?\s*\b(?:and (?:is )?not|but not|not|rather than|instead of|isn't|is not|aren't|can ?not be|can't be"
+    r"|never|anything but"
+    r"|won't be|n't)\b\s*(?:equal to )?(?P<what>\$[^$]*\$|\\\(.*?\\\)|[^\s,();]+)\)?",
+    re.I,
+)
+_HEDGE = re.compile(
+    r"\b(?:probably|perhaps|maybe|possibly|likely|i think(?: that)?|i believe(?: that)?|i guess|approximately"
+    r"|about|roughly|exactly"
+    r"|precisely|only|just|simply|either|clearly|indeed|i'm sure|certainly)\b,?",
+    re.I,
+)
+_EXPLANATION = re.compile(
+    r"[(\[]\s*(?:since|because|as|where|which|i\.?e\.?|e\.?g\.?|note|by|from|using|check|see|after|when)\b[^)\]]*[)\]]"
+    r"|,?\s*\b(?:because|since|due to|which (?:is|can|equals|means)|by the|for (?:all|every|each|any)\b|where \b"
+    r"|as (?:required|desired|claimed|shown|there|we)\b"
+    r"|as a result|so that).*",
+    re.I | re.S,
+)
+
+
+def read_comparatives(text: str) -> str:
+    r"""`at least 7` as `\ge 7`, so that it is an inequality and not the number 7."""
+    for pattern, sign in _COMPARATIVES:
+        text = re.sub(pattern, sign, text, flags=re.I)
+    return text
+
+
+def without_negations(text: str) -> str:
+    """Text without what it says the answer is not."""
+    return (
+        re.sub(r"^\s*(?:(?:it is|it's|but|the answer is)\b|[,;])+\s*", "", _NEGATION.sub(" ", text), flags=re.I)
+        if (_NEGATION.search(text))
+        else text
+    )
+
+
+def without_hedges(text: str) -> str:
+    return _HEDGE.sub(" ", text)
+
+
+def without_explanation(text: str) -> str:
+    """Text before the clause that explains it; unchanged if nothing came before."""
+    short = _EXPLANATION.sub("", text)
+    return short if re.search(r"[\w\\]", short) else text

@@ -1,0 +1,1 @@
+"""Group-relative policy optimisation without a model: types, losses, packing, order."""

@@ -1,0 +1,73 @@
+"""The README of an adapter: what it is, how it was made, what it did; a function of recipe and rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+
+from tasks.domain.grpo.types import LearnerConfig, PromptProblem
+
+Row = Mapping[str, object]
+
+
+def model_card(
+    *, base: str, licence: str | None, config: LearnerConfig, problems: Sequence[PromptProblem], steps: Sequence[Row]
+) -> str:
+    """Markdown with the front matter that model hubs read. steps: rows of STEPS up to this adapter."""
+    step = steps[-1]["step"] if steps else 0
+    sources = Counter(p.source for p in problems)
+    recipe = [f"| {f.name} | {_shown(getattr(config, f.name))} |" for f in fields(config)]
+    return "\n".join(
+        [
+            "---",
+            f"base_model: {base}",
+            f"license: {licence or 'other'}",
+            "library_name: peft",
+            "pipeline_tag: text-generation",
+            "tags: [lora, grpo, reinforcement-learning]",
+            "---",
+            f"# LoRA of {base} after {step} GRPO steps",
+            "",
+            f"Rank {config.lora_rank}, alpha {config.lora_alpha}, float32, never merged: serve it unmerged, since at"
+            " this learning rate nearly all of its update is lost in bfloat16 weights. Its licence is that of the base"
+            " model.",
+            "",
+            "## Data",
+            "",
+            f"{len(problems)} problems: " + ", ".join(f"{n} of {s}" for s, n in sorted(sources.items())) + ".",
+            "",
+            "## Training",
+            "",
+            "| step | reward | correct | valid tags | live groups | tokens per rollout | entropy |",
+            "|---|---|---|---|---|---|---|",
+            *(_step(row) for row in _first_and_last(steps)),
+            "",
+            "Means over the step's sampled rollouts; held-out results are in the report of the study.",
+            "",
+            "## Recipe",
+            "",
+            "| setting | value |",
+            "|---|---|",
+            *recipe,
+            "",
+        ]
+    )
+
+
+def _first_and_last(steps: Sequence[Row]) -> list[Row]:
+    """The first row, every tenth and the last."""
+    return [row for i, row in enumerate(steps, 1) if i == 1 or i % 10 == 0 or i == len(steps)]
+
+
+def _step(row: Row) -> str:
+    names = ("reward_mean", "correct_mean", "tag_valid_mean", "live_groups", "length_mean", "entropy")
+    return f"| {row['step']} | " + " | ".join(_shown(row[name]) for name in names) + " |"
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

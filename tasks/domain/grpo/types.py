@@ -1,0 +1,172 @@
+"""Group-relative policy optimisation: what a learner is told, and advantages within a group.
+
+Axis suffixes: P problems, G rollouts of one problem, T tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from storage.errors import UserError
+
+if TYPE_CHECKING:
+    from tasks.domain.policies import ServedAdapter
+
+ALL_LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
+
+PromptOrder = Literal["round_robin_by_source", "proportional", "balanced_by_subject"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerConfig:
+    """All that changes the result of training, and nothing else. Defaults are the original recipe's.
+
+    truncated: `keep` trains on rollouts that hit `max_tokens`; `mask` drops their tokens from the loss, not their
+        rewards from the group's mean.
+    max_extra_groups: dynamic resampling; how many further prompts one step may sample to replace dead groups.
+    clip_low, clip_high: ratio range 1-low … 1+high of `ppo`, `dapo`, `dr_grpo`; high alone bounds `cispo`.
+    tis_cap: largest importance weight of `tis`.
+    max_tokens: longest completion, the constant that `dr_grpo` divides by.
+    """
+
+    steps: int
+    groups_per_step: int
+    group_size: int
+    learning_rate: float
+    lora_rank: int
+    lora_alpha: int
+    target_modules: tuple[str, ...] = ALL_LINEAR
+    loss: str = "importance_sampling"
+    advantage: str = "centred"
+    tag_weight: float = 0.2
+    betas: tuple[float, float] = (0.9, 0.95)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    grad_clip: float | None = None
+    eval_every: int = 10
+    seed: int = 0
+    truncated: Literal["keep", "mask"] = "keep"
+    max_extra_groups: int = 0
+    prompt_order: PromptOrder = "round_robin_by_source"
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    tis_cap: float = 2.0
+    max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "groups_per_step", "lora_rank", "lora_alpha", "eval_every"):
+            if getattr(self, name) < 1:
+                raise UserError(f"learner: {name} is {getattr(self, name)}; it must be at least 1")
+        if self.group_size < 2:
+            raise UserError(f"learner: group_size is {self.group_size}; a group-relative advantage needs at least 2")
+        if self.advantage not in ADVANTAGES:
+            raise UserError(f"learner: unknown advantage {self.advantage!r}; choose from {', '.join(ADVANTAGES)}")
+        if not self.target_modules:
+            raise UserError("learner: target_modules is empty; name at least one linear layer, such as q_proj")
+
+
+@dataclass(frozen=True, slots=True)
+class PromptProblem:
+    """What the order of prompts looks at."""
+
+    problem_id: str
+    source: str
+    subject: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """What one step samples: one group per problem, under the adapter of `policy_step`, the step before.
+
+    step: from 1; steps + 1 stands for the evaluation after the last step, which has no problems.
+    evaluate: sample held-out in the same call.
+    """
+
+    step: int
+    problem_ids: tuple[str, ...]
+    group_size: int
+    policy_step: int
+    adapter: ServedAdapter | None
+    evaluate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TrainRollout:
+    """One sampled and graded rollout. logprobs_T: float32 behaviour log-probs of token_ids."""
+
+    problem_id: str
+    source: str
+    rollout: int
+    prompt_ids: Sequence[int]
+    token_ids: Sequence[int]
+    logprobs_T: np.ndarray
+    correct: bool
+    tag_valid: bool
+    truncated: bool
+
+
+def centred(rewards_G: np.ndarray) -> np.ndarray:
+    """Reward minus group mean; no division by the spread, which would inflate nearly solved problems.
+
+    >>> centred(np.array([1.0, 0.0, 0.0, 1.0])).tolist()
+    [0.5, -0.5, -0.5, 0.5]
+    """
+    return rewards_G - rewards_G.mean()
+
+
+def standardised(rewards_G: np.ndarray) -> np.ndarray:
+    """Centred over the group's standard deviation (n - 1), as in the first GRPO.
+
+    >>> standardised(np.array([1.0, 0.0, 1.0, 0.0])).round(4).tolist()
+    [0.866, -0.866, 0.866, -0.866]
+    """
+    return centred(rewards_G) / rewards_G.std(ddof=1)
+
+
+def leave_one_out(rewards_G: np.ndarray) -> np.ndarray:
+    """Reward minus the mean of the others: an unbiased baseline, `G / (G - 1)` times the centred one.
+
+    >>> leave_one_out(np.array([1.0, 0.0, 0.0])).tolist()
+    [1.0, -0.5, -0.5]
+    """
+    return centred(rewards_G) * (len(rewards_G) / (len(rewards_G) - 1))
+
+
+ADVANTAGES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "centred": centred,
+    "standardised": standardised,
+    "leave_one_out": leave_one_out,
+}
+
+
+def is_live(rewards_G: Sequence[float]) -> bool:
+    """Whether the group has a gradient. By equality: four times 0.1 has a tiny non-zero variance in floats.
+
+    >>> is_live([0.1] * 4), is_live([0.0, -0.2])
+    (False, True)
+    """
+    return any(r != rewards_G[0] for r in rewards_G)
+
+
+def group_advantages(rewards_G: Sequence[float], kind: str) -> np.ndarray:
+    """Advantages of one group, float64; exactly zero for a dead group whatever the kind.
+
+    >>> group_advantages([0.1] * 4, "standardised").tolist()
+    [0.0, 0.0, 0.0, 0.0]
+    """
+    rewards = np.asarray(rewards_G, dtype=np.float64)
+    return ADVANTAGES[kind](rewards) if is_live(rewards_G) else np.zeros_like(rewards)
+
+
+def band(num_correct: int, group_size: int) -> str:
+    """The group's band, of `correct` alone: a group all wrong with mixed tags is `all_zero` although it is live.
+
+    >>> [band(n, 4) for n in (0, 2, 4)]
+    ['all_zero', 'variance', 'all_one']
+    """
+    return "all_zero" if num_correct == 0 else "all_one" if num_correct == group_size else "variance"

@@ -1,0 +1,1 @@
+"""Problems, where they come from, and what may be wrong with them."""

@@ -1,0 +1,178 @@
+"""Synthetic word problems in whole-number arithmetic, by level: what the demo's model is asked.
+
+Four sources, named so that nobody takes them for competition sets. A problem of level 1 to 5 takes 1, 2, 3, 4 or 6
+steps. A fifth of all texts, chosen by the text's own hash, is reserved: pools take only reserved problems and
+pretraining only the others, so no problem of a pool was ever pretrained on; level 5 occurs in pools alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from storage.errors import UserError
+
+STEPS_OF_LEVEL = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6}
+PRETRAINING_LEVELS = (1, 2, 3, 4)
+MAX_VALUE = 99
+_RESERVED_OF_256 = 51
+_MAX_DRAWS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operation: `left op right = value`, all within 0..MAX_VALUE. op: `+`, `-`, `*` or ` mod `."""
+
+    left: int
+    op: str
+    right: int
+
+    @property
+    def value(self) -> int:
+        return apply(self.left, self.op, self.right)
+
+
+@dataclass(frozen=True, slots=True)
+class ArithmeticProblem:
+    """steps: the way to the gold, each starting from the value before it."""
+
+    source: str
+    level: int
+    text: str
+    steps: tuple[Step, ...]
+
+    @property
+    def gold(self) -> str:
+        return str(self.steps[-1].value)
+
+
+def apply(left: int, op: str, right: int) -> int:
+    """The value of one operation.
+
+    >>> [apply(17, "+", 6), apply(17, "-", 6), apply(7, "*", 6), apply(17, " mod ", 5)]
+    [23, 11, 42, 2]
+    """
+    match op:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+        case " mod ":
+            return left % right
+    raise ValueError(f"no operation {op!r}")
+
+
+def demo_problems(per_source: int, seed: int) -> list[dict[str, str]]:
+    """A pool: `per_source` problems of each source, all texts different. A larger pool begins with the smaller one.
+
+    Keys: problem, gold, source, source_id, level. Every tenth problem of a source is of level 5.
+    """
+    rows: list[dict[str, str]] = []
+    seen: set[str] = set()
+    for source in SOURCES:
+        for index in range(per_source):
+            drawn = (p for p in _draws(seed, source, index, level_of(index)) if p.text not in seen and reserved(p.text))
+            p = next(drawn)
+            seen.add(p.text)
+            rows.append(
+                {
+                    "problem": p.text,
+                    "gold": p.gold,
+                    "source": source,
+                    "source_id": f"{source}-{seed}-{index}",
+                    "level": str(p.level),
+                }
+            )
+    return rows
+
+
+def pretraining_problem(rng: random.Random) -> ArithmeticProblem:
+    """A problem that no pool contains, of a level below 5."""
+    while True:
+        p = draw_problem(rng.choice(tuple(SOURCES)), rng.choice(PRETRAINING_LEVELS), rng)
+        if not reserved(p.text):
+            return p
+
+
+def level_of(index: int) -> int:
+    """Level of the problem at this index of its source.
+
+    >>> [level_of(i) for i in range(12)]
+    [1, 2, 3, 4, 1, 2, 3, 4, 1, 5, 2, 3]
+    """
+    return 5 if index % 10 == 9 else 1 + (index - index // 10) % 4
+
+
+def reserved(text: str) -> bool:
+    """Whether a problem is kept for pools: a property of its text alone."""
+    return hashlib.sha256(text.encode()).digest()[0] < _RESERVED_OF_256
+
+
+def draw_problem(source: str, level: int, rng: random.Random) -> ArithmeticProblem:
+    text, steps = SOURCES[source](STEPS_OF_LEVEL[level], rng)
+    return ArithmeticProblem(source, level, text, steps)
+
+
+def _draws(seed: int, source: str, index: int, level: int) -> Iterator[ArithmeticProblem]:
+    rng = random.Random(f"{seed}/{source}/{index}")
+    for _ in range(_MAX_DRAWS):
+        yield draw_problem(source, level, rng)
+    raise UserError(f"{source}: no unused problem of level {level} after {_MAX_DRAWS} draws; ask for a smaller pool")
+
+
+def _changes(value: int, n: int, rng: random.Random) -> tuple[Step, ...]:
+    """n additions and subtractions from `value`, staying within 1..MAX_VALUE; never undoing the one before."""
+    steps: list[Step] = []
+    while len(steps) < n:
+        step = Step(value, rng.choice("+-"), rng.randint(2, 9))
+        undone = steps and steps[-1].op != step.op and steps[-1].right == step.right
+        if 1 <= step.value <= MAX_VALUE and not undone:
+            steps.append(step)
+            value = step.value
+    return tuple(steps)
+
+
+def _told(steps: tuple[Step, ...], gain: str, loss: str) -> str:
+    return " ".join((gain if s.op == "+" else loss).format(s.right) for s in steps)
+
+
+def _chain(n: int, rng: random.Random) -> tuple[str, tuple[Step, ...]]:
+    start = rng.randint(11, 79)
+    steps = _changes(start, n, rng)
+    return f"Start with {start}. {_told(steps, 'Add {}.', 'Take {}.')} What is the result?", steps
+
+
+def _story(n: int, rng: random.Random) -> tuple[str, tuple[Step, ...]]:
+    start = rng.randint(11, 79)
+    steps = _changes(start, n, rng)
+    who, what = rng.choice(("Mia", "Tom", "Zoe", "Leo")), rng.choice(("apples", "pens", "coins", "shells"))
+    told = _told(steps, f"{who} gets {{}}.", f"{who} loses {{}}.")
+    return f"{who} has {start} {what}. {told} How many {what} now?", steps
+
+
+def _boxes(n: int, rng: random.Random) -> tuple[str, tuple[Step, ...]]:
+    first = Step(rng.randint(2, 9), "*", rng.randint(2, 9))
+    steps = (first, *_changes(first.value, n - 1, rng))
+    what = rng.choice(("apples", "pens", "coins", "shells"))
+    told = _told(steps[1:], " {} come.", " {} go.").replace("  ", " ")
+    return f"There are {first.left} boxes of {first.right} {what}.{told} How many {what} in all?", steps
+
+
+def _mod(n: int, rng: random.Random) -> tuple[str, tuple[Step, ...]]:
+    start = rng.randint(11, 79)
+    steps = _changes(start, n - 1, rng)
+    last = Step(steps[-1].value if steps else start, " mod ", rng.choice((3, 4, 5, 10)))
+    told = _told(steps, " Add {}.", " Take {}.").replace("  ", " ")
+    return f"Start with {start}.{told} What remains after division by {last.right}?", (*steps, last)
+
+
+SOURCES: dict[str, Callable[[int, random.Random], tuple[str, tuple[Step, ...]]]] = {
+    "synthetic_chains": _chain,
+    "synthetic_stories": _story,
+    "synthetic_boxes": _boxes,
+    "synthetic_mod": _mod,
+}

@@ -1,0 +1,202 @@
+r"""What a checker can see in a gold and in a problem's text. Findings are reported; a policy decides what they cost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tasks.domain.grading.grading import Verdict
+from tasks.domain.grading.latex_normalisation import repaired
+from tasks.domain.grading.quantities import number
+from tasks.domain.grading.shapes import Shape, shape
+from tasks.domain.scaffolds import SCAFFOLDS
+
+#: (scaffold's name, answer, gold), each to be graded in that scaffold's answer form → verdicts, in order.
+Grade = Callable[[Sequence[tuple[str, str, str]]], list[Verdict]]
+MARKUP_KEPT = re.compile(r"\[asy\]|\\begin\{(?:tikzpicture|asy|tabular|array)|\|.*\|.*\|")
+
+#: code → what it means, for people.
+CODES = {
+    "gold_fails": "the gold is not graded as correct against itself",
+    "perturbed_gold_passes": "a wrong answer made from the gold is graded as correct",
+    "gold_only_text": "a part of the gold cannot be parsed: only the same spelling will match",
+    "gold_unbalanced": "brackets or braces of the gold do not match",
+    "gold_markup": "the gold carries stray markup (dollar signs, full stop, spacing commands)",
+    "gold_multiplicity": "the gold lists a value twice: multiplicity counts",
+    "gold_order": "a list without brackets, and the text asks for an order",
+    "gold_unit": "the gold carries a unit or a percent sign",
+    "gold_decimal": "the gold is a decimal that may be rounded",
+    "gold_separator": "a comma in the gold may separate thousands or values",
+    "gold_named": "the gold is an equation: its name is part of it",
+    "missing_figure": "the text refers to a figure that it does not contain",
+    "dangling_reference": "the text refers to something outside it",
+    "proof_wording": "the text asks for a proof or an explanation",
+    "markup": "markup is left in the text",
+    "duplicate": "the same text again",
+    "duplicate_with_other_gold": "the same text with another gold",
+    "evaluation_problem": "a problem of a set that must not be trained on",
+    "near_evaluation_problem": "nearly a problem of a set that must not be trained on",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """severity: `exclude` (the problem cannot be graded) or `warn`. forced: no policy can keep it."""
+
+    code: str
+    severity: str
+    detail: str
+    forced: bool = False
+
+
+_FIGURE = re.compile(
+    r"\b(?:(?:in|see|from) the (?:figure|diagram|picture|graph|sketch)|(?:figure|diagram|picture|graph) (?:below"
+    r"|above|shows|at right|shown)"
+    r"|as (?:is )?shown|(?:is|are) shown|shown (?:below|above|here|in)|pictured|the following (?:figure|diagram)"
+    r"|illustrated (?:below|above))\b",
+    re.I,
+)
+_DANGLING = re.compile(
+    r"\bpart \(?(?:[a-d]|i{1,3}|iv|\d)\)|\bTNY?WR\b|\bproblem \d+\b|\bthe (?:previous|preceding) (?:problem"
+    r"|question|part)"
+    r"|\bquestion \d+\b|\b(?:above|previous) (?:problem|result|question|theorem|lemma)\b|\breceive from position\b"
+    r"|\bin the (?:article|passage|text above)\b|\bas defined (?:above|earlier)\b|\bTheorem \d+|\bLemma \d+",
+    re.I,
+)
+_PROOF = re.compile(r"\b(?:prove|show that|justify|explain (?:how|why|your)|proof)\b", re.I)
+_MARKUP = re.compile(
+    r"<br ?/?>|</?[a-z]+>|&(?:nbsp|lt|gt|amp|quot);|\\(?:section|subsection|includegraphics|hspace|vspace|newline"
+    r"|noindent|textit|textbf|emph|item|footnote|cite|ref|label)\b"
+    r"|\\begin\{(?:itemize|enumerate|center|figure)\}|!\[|https?://|(?<!\\)\\&(?= ?[=<>])"
+    r"|\*\*[A-Za-z]",
+    re.I,
+)
+_ORDERED = re.compile(
+    r"\b(?:respectively|in (?:this|that|increasing|decreasing|ascending|descending) order|ordered (?:pair|triple"
+    r"|list)s?|in order)\b",
+    re.I,
+)
+
+
+def findings_of_text(problem: str) -> list[Finding]:
+    """
+    >>> [f.code for f in findings_of_text("As shown in the diagram, prove that part (b) holds.<br>")]
+    ['missing_figure', 'dangling_reference', 'proof_wording', 'markup']
+    """
+    found = []
+    if (match := _FIGURE.search(problem)) and not MARKUP_KEPT.search(problem):
+        found.append(Finding("missing_figure", "warn", _around(problem, match)))
+    for code, pattern in (("dangling_reference", _DANGLING), ("proof_wording", _PROOF), ("markup", _MARKUP)):
+        if match := pattern.search(problem):
+            found.append(Finding(code, "warn", _around(problem, match)))
+    return found
+
+
+def _around(text: str, match: re.Match[str]) -> str:
+    start, end = max(0, match.start() - 30), match.end() + 30
+    return "…" + re.sub(r"\s+", " ", text[start:end]) + "…"
+
+
+def findings_of_gold(golds: Sequence[tuple[str, str, str]], grade: Grade) -> list[list[Finding]]:
+    """Findings for each (gold, gold as published, problem). Grades every gold against itself and against wrong ones."""
+    probes: list[tuple[int, str, str, str, str]] = []
+    for i, (gold, raw, _) in enumerate(golds):
+        for name in SCAFFOLDS:
+            probes += [(i, "self", name, gold, gold), (i, "self", name, raw, gold)]
+            probes += [(i, "wrong", name, wrong, gold) for wrong in perturbed(gold)]
+        probes += [(i, "parse", "panel", f"{leaf}+0", leaf) for leaf in _algebraic_leaves(shape(gold))]
+    verdicts = grade([probe[2:] for probe in probes])
+    found: list[dict[str, Finding]] = [{f.code: f for f in _static(*gold)} for gold in golds]
+    for (i, purpose, _, answer, _), verdict in zip(probes, verdicts, strict=True):
+        if purpose == "self" and not verdict.correct:
+            found[i].setdefault(
+                "gold_fails", Finding("gold_fails", "exclude", f"{answer!r:.80}: {verdict.verdict}, {verdict.reason}")
+            )
+        elif purpose == "wrong" and verdict.correct:
+            found[i].setdefault(
+                "perturbed_gold_passes", Finding("perturbed_gold_passes", "exclude", f"{answer!r:.80} passes")
+            )
+        elif purpose == "parse" and not verdict.correct:
+            found[i].setdefault(
+                "gold_only_text", Finding("gold_only_text", "warn", f"{answer[:-2]!r:.80}: {verdict.reason}")
+            )
+    return [list(by_code.values()) for by_code in found]
+
+
+def perturbed(gold: str) -> list[str]:
+    r"""Wrong answers made from a gold: off by one, an element lost or changed, an end of an interval closed.
+
+    >>> perturbed("7"), perturbed("1, 3"), perturbed("[0,1)")
+    (['8'], ['1', '1, 4'], ['(0,1)'])
+    """
+    found = shape(gold)
+    items = list(found.items)
+    texts = [item.text for item in items]
+    match found.kind:
+        case "list" | "choice" | "set" if len(items) > 1:
+            return [_wrap(found, parts) for parts in (texts[:-1], [*texts[:-1], _off(items[-1])])]
+        case "tuple":
+            return [f"({', '.join([*texts[:-1], _off(items[-1])])})"]
+        case "interval" if gold.strip()[:1] in ("(", "["):
+            return [f"{'[' if found.marks[0] == '(' else '('}{gold.strip()[1:]}"]
+        case "union":
+            return [texts[0]]
+        case _:
+            return [_off(found)]
+
+
+def _wrap(found: Shape, parts: list[str]) -> str:
+    inside = ", ".join(parts)
+    return rf"\{{{inside}\}}" if found.kind == "set" else inside
+
+
+def _off(leaf: Shape) -> str:
+    value = number(leaf.text)
+    if value is not None and value.unit is None:
+        return str(value.value + 1)
+    if value is not None:
+        return str(value.value + 17)
+    if leaf.kind == "relation":
+        return leaf.text[: len(leaf.text) - len(leaf.items[-1].text)] + _off(leaf.items[-1])
+    if leaf.kind == "tuple":
+        return f"({', '.join([*(i.text for i in leaf.items[:-1]), _off(leaf.items[-1])])})"
+    return f"{leaf.text}+1"
+
+
+def _algebraic_leaves(found: Shape) -> list[str]:
+    """Leaves that only algebra can compare in another spelling; names on the left of an equation are not among them."""
+    if found.kind == "scalar":
+        words = re.search(
+            r"\\(?:text|mathrm|mbox)|[A-Za-z]{4,}", re.sub(r"\\(?!text|mathrm|mbox)[A-Za-z]+", "", found.text)
+        )
+        plain = number(found.text) is not None or r"\infty" in found.text
+        return [] if plain or words else [found.text]
+    items = found.items[1:] if found.kind == "relation" and set(found.marks) == {"="} else found.items
+    return [leaf for item in items for leaf in _algebraic_leaves(item)]
+
+
+def _static(gold: str, raw: str, problem: str) -> list[Finding]:
+    found, value, form = [], number(gold), shape(gold)
+    leaves = [number(i.text) for i in form.items] if form.items else [value]
+    if repaired(gold) != gold:
+        found.append(Finding("gold_unbalanced", "warn", raw[:80]))
+    if (
+        "$" in raw.strip().strip("$")
+        or raw.strip().endswith((".", "$", ","))
+        or raw.strip().startswith(("$", r"\quad"))
+    ):
+        found.append(Finding("gold_markup", "warn", raw[:80]))
+    if form.kind == "list" and len({i.text for i in form.items}) < len(form.items):
+        found.append(Finding("gold_multiplicity", "warn", raw[:80]))
+    if form.kind == "list" and (match := _ORDERED.search(problem)) and not any(i.kind == "tuple" for i in form.items):
+        found.append(Finding("gold_order", "warn", f"{gold[:40]}: {_around(problem, match)}"))
+    if any(n is not None and n.unit for n in leaves) or r"^{\circ}" in gold or "%" in gold:
+        found.append(Finding("gold_unit", "warn", raw[:80]))
+    if any(n is not None and n.decimal and n.value.denominator != 1 for n in leaves):
+        found.append(Finding("gold_decimal", "warn", raw[:80]))
+    if re.fullmatch(r"\s*\d{1,3}(,\d{3})+\s*", raw):
+        found.append(Finding("gold_separator", "warn", raw[:80]))
+    if form.kind == "relation" or any(i.kind == "relation" for i in form.items):
+        found.append(Finding("gold_named", "warn", raw[:80]))
+    return found

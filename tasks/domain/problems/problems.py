@@ -1,0 +1,207 @@
+"""Problems: identity, canonical golds, answer types, and the table that a pool is."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tasks.domain.grading.grading import GRADER_VERSION, Verdict, grade_completion
+from tasks.domain.grading.latex_normalisation import normalise
+from tasks.domain.grading.quantities import number
+from tasks.domain.grading.shapes import Shape, shape
+from tasks.domain.grading.terms import NeedsSymbolic, exact_same
+from tasks.domain.problems.duplicates import clusters, near_duplicates
+from tasks.domain.problems.gold_check import Finding, Grade, findings_of_gold, findings_of_text
+from tasks.domain.scaffolds import SCAFFOLDS
+
+Row = dict[str, Any]
+POOL_COLUMNS = (
+    "problem_id",
+    "source",
+    "source_id",
+    "problem",
+    "gold",
+    "gold_raw",
+    "answer_type",
+    "cluster",
+    "year",
+    "level",
+    "subject",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolPolicy:
+    """What a pool keeps. on_issue: `exclude` or `keep` problems with a finding of severity `exclude`.
+
+    also_exclude: codes of findings that exclude too, whatever their severity. limit: first problems of the pool.
+    grader: the version that checked the golds.
+    """
+
+    on_issue: str = "exclude"
+    also_exclude: tuple[str, ...] = ()
+    limit: int | None = None
+    grader: str = GRADER_VERSION
+
+    def excludes(self, finding: Finding) -> bool:
+        return finding.code in self.also_exclude or (finding.severity == "exclude" and self.on_issue == "exclude")
+
+
+def problem_id(problem: str) -> str:
+    """Content hash of the text, blind to white space and to how Unicode composes characters.
+
+    >>> problem_id("Add 1 and 2.") == problem_id(" Add  1 and 2.\\n") != problem_id("Add 1 and 3.")
+    True
+    """
+    text = re.sub(r"\s+", " ", unicodedata.normalize("NFKC", problem)).strip()
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def canonical_gold(gold: str) -> str:
+    r"""The gold in the spelling that answers are compared in; numbers without ornament.
+
+    >>> canonical_gold("142.0"), canonical_gold("023"), canonical_gold("69$,$84"), canonical_gold("100,200")
+    ('142', '23', '69, 84', '100200')
+    """
+    text = normalise(gold)
+    found = number(text)
+    if found is not None and found.unit is None:
+        if found.value.denominator == 1:
+            return str(found.value.numerator)
+        if found.decimal:
+            return re.sub(r"0+$", "", text.replace(",", ""))
+        return text
+    parsed = shape(text)
+    if parsed.kind == "list" and all(i.kind == "scalar" for i in parsed.items) and "=" not in text and "pm" not in text:
+        return ", ".join(item.text for item in parsed.items)
+    return text
+
+
+def answer_type(gold: str) -> str:
+    r"""integer, rational, expression, tuple, set, list, interval, equation or text.
+
+    >>> [answer_type(g) for g in ("7", r"\frac{1}{2}", "2n", "(1,2)", r"\{1,2\}", "1, 3", "[0,1)", "f(x)=x", "even")]
+    ['integer', 'rational', 'expression', 'tuple', 'set', 'list', 'interval', 'equation', 'text']
+    """
+    parsed = shape(gold)
+    if parsed.kind == "scalar":
+        return _scalar_type(parsed)
+    if parsed.kind == "relation":
+        ordered = not set(parsed.marks) & {"=", r"\equiv"}
+        return "interval" if ordered else "equation"
+    return {"choice": "list", "union": "interval", "matrix": "tuple"}.get(parsed.kind, parsed.kind)
+
+
+def _scalar_type(leaf: Shape) -> str:
+    found = number(leaf.text)
+    if found is not None:
+        return "integer" if found.value.denominator == 1 and found.unit != "%" else "rational"
+    words = re.sub(r"\\(?:text|mathrm|textbf|mbox) ?\{([^{}]*)\}", r"\1", leaf.text)
+    worded = re.fullmatch(r"[A-Za-z ,.'()-]*[A-Za-z]{2}[A-Za-z ,.'()-]*", words) and not re.search(r"[a-z]\(", words)
+    return "text" if worded and ("\\" in leaf.text or len(words) > 2) else "expression"
+
+
+def grade_exactly(probes: Sequence[tuple[str, str, str]]) -> list[Verdict]:
+    """Grade without algebra: enough where golds are plain numbers. What would need algebra is `ungradable`."""
+    verdicts = []
+    for name, answer, gold in probes:
+        scaffold = SCAFFOLDS[name]
+        try:
+            verdicts.append(grade_completion(scaffold, scaffold.answer_in_form(answer), gold, "stop", same=exact_same))
+        except NeedsSymbolic:
+            verdicts.append(Verdict("ungradable", "needs algebra", answer, None))
+    return verdicts
+
+
+def pool_table(
+    rows: Sequence[Row], grade: Grade = grade_exactly, policy: PoolPolicy | None = None, kept_out: Sequence[str] = ()
+) -> tuple[pa.Table, pa.Table]:
+    """(pool, pool_issues) of rows with problem, gold, source, source_id (and year, level, subject where known).
+
+    kept_out: texts of evaluation problems; what equals or nearly equals one of them is excluded, whatever the policy.
+    """
+    policy = policy or PoolPolicy()
+    ready = [_problem(row) for row in rows]
+    found = [
+        [*findings_of_text(p["problem"]), *findings]
+        for p, findings in zip(ready, _gold_findings(ready, grade), strict=True)
+    ]
+    _add_duplicates(ready, found)
+    for pair in near_duplicates([p["problem"] for p in ready], kept_out) if kept_out else ():
+        code = "evaluation_problem" if pair.similarity == 1 else "near_evaluation_problem"
+        found[pair.first].append(
+            Finding(code, "exclude", f"similarity {pair.similarity:.2f} to a kept-out problem", forced=True)
+        )
+    kept, issues = [], []
+    for problem, findings in zip(ready, found, strict=True):
+        dropped = any(f.forced or policy.excludes(f) for f in findings)
+        issues += [_issue(problem, f, dropped and (f.forced or policy.excludes(f))) for f in findings]
+        if not dropped and (policy.limit is None or len(kept) < policy.limit):
+            kept.append(problem)
+    names = [p["problem_id"] for p in kept]
+    linked = clusters(names, near_duplicates([p["problem"] for p in kept]))
+    for problem, cluster in zip(kept, linked, strict=True):
+        problem["cluster"] = cluster
+    return _table(kept, POOL_COLUMNS, _POOL_TYPES), _table(issues, tuple(_ISSUE_TYPES), _ISSUE_TYPES)
+
+
+def _problem(row: Row) -> Row:
+    gold = canonical_gold(row["gold"])
+    return {
+        "problem_id": problem_id(row["problem"]),
+        "source": row["source"],
+        "source_id": row["source_id"],
+        "problem": row["problem"],
+        "gold": gold,
+        "gold_raw": row["gold"],
+        "answer_type": answer_type(gold),
+        "cluster": "",
+        "year": row.get("year"),
+        "level": row.get("level"),
+        "subject": row.get("subject"),
+    }
+
+
+def _gold_findings(problems: Sequence[Row], grade: Grade) -> list[list[Finding]]:
+    return findings_of_gold([(p["gold"], p["gold_raw"], p["problem"]) for p in problems], grade)
+
+
+def _add_duplicates(problems: Sequence[Row], found: list[list[Finding]]) -> None:
+    first: dict[str, Row] = {}
+    for problem, findings in zip(problems, found, strict=True):
+        other = first.setdefault(problem["problem_id"], problem)
+        if other is problem:
+            continue
+        same = other["gold"] == problem["gold"]
+        code = "duplicate" if same else "duplicate_with_other_gold"
+        detail = f"same text as {other['source_id']}" + ("" if same else f", whose gold is {other['gold']}")
+        findings.append(Finding(code, "exclude", detail, forced=True))
+
+
+def _issue(problem: Row, finding: Finding, excluded: bool) -> Row:
+    return {
+        "problem_id": problem["problem_id"],
+        "source_id": problem["source_id"],
+        "source": problem["source"],
+        "code": finding.code,
+        "severity": finding.severity,
+        "detail": finding.detail,
+        "excluded": excluded,
+    }
+
+
+_POOL_TYPES = {name: pa.string() for name in POOL_COLUMNS} | {"year": pa.int32()}
+_ISSUE_TYPES = {name: pa.string() for name in ("problem_id", "source_id", "source", "code", "severity", "detail")}
+_ISSUE_TYPES |= {"excluded": pa.bool_()}
+_OPTIONAL = ("year", "level", "subject")
+
+
+def _table(rows: Sequence[Row], columns: Sequence[str], types: dict[str, pa.DataType]) -> pa.Table:
+    schema = pa.schema([pa.field(name, types[name], nullable=name in _OPTIONAL) for name in columns])
+    return pa.Table.from_pylist([{c: row[c] for c in columns} for row in rows], schema=schema)

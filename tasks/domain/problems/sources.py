@@ -1,0 +1,171 @@
+"""Where problems come from: one entry per published set. `tasks.engines` loads them."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage.errors import UserError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One published set of problems.
+
+    file: its name in a data folder. only: the value of the file's `source` column that belongs to it, null for all.
+    hub: dataset id, with configuration and split; `columns` maps our fields to the hub's.
+    revision: commit of the hub's dataset to load; null where a caller must name one. Never a branch.
+    rule: how the gold stands in the hub's column: `plain`, `hashes` (after ####), `boxed` (in the last box), `first`.
+    keeps_out: sets whose problems may never be trained on through this one.
+    eval_only: in a pool with other sources, its problems are held out, all of them.
+    """
+
+    name: str
+    file: str
+    hub: str
+    only: str | None = None
+    revision: str | None = None
+    config: str | None = None
+    split: str = "train"
+    columns: tuple[tuple[str, str], ...] = (("problem", "problem"), ("gold", "answer"))
+    rule: str = "plain"
+    keeps_out: tuple[str, ...] = ()
+    eval_only: bool = False
+
+
+_GSM8K = (("problem", "question"), ("gold", "answer"))
+_MATH = (("problem", "problem"), ("gold", "solution"), ("level", "level"), ("subject", "type"))
+SOURCES = {
+    s.name: s
+    for s in (
+        Source(name="hmmt_feb_2024", file="hmmt_feb_2024.jsonl", hub="MathArena/hmmt_feb_2024"),
+        Source(name="hmmt_feb_2025", file="hmmt_feb_2025.jsonl", hub="MathArena/hmmt_feb_2025"),
+        Source(name="aime24", file="aime24.jsonl", hub="HuggingFaceH4/aime_2024"),
+        Source(name="aime25", file="aime25.jsonl", hub="yentinglin/aime_2025"),
+        Source(
+            name="olympiadbench",
+            file="olympiad_pool.jsonl",
+            only="olympiadbench",
+            hub="Hothan/OlympiadBench",
+            config="OE_TO_maths_en_COMP",
+            rule="first",
+            columns=(("problem", "question"), ("gold", "final_answer"), ("subject", "subfield")),
+        ),
+        Source(name="amc", file="amc.jsonl", hub="AI-MO/aimo-validation-amc"),
+        Source(
+            name="gsm8k_train",
+            file="gsm8k_train.jsonl",
+            hub="openai/gsm8k",
+            config="main",
+            columns=_GSM8K,
+            rule="hashes",
+        ),
+        Source(
+            name="gsm8k_test",
+            file="gsm8k_test.jsonl",
+            hub="openai/gsm8k",
+            config="main",
+            split="test",
+            columns=_GSM8K,
+            rule="hashes",
+        ),
+        Source(
+            name="math_train",
+            file="math_train.jsonl",
+            hub="EleutherAI/hendrycks_math",
+            columns=_MATH,
+            rule="boxed",
+            keeps_out=("math500",),
+        ),
+        Source(
+            name="math500",
+            file="math500.jsonl",
+            hub="HuggingFaceH4/MATH-500",
+            split="test",
+            eval_only=True,
+            columns=(("problem", "problem"), ("gold", "answer"), ("level", "level"), ("subject", "subject")),
+        ),
+    )
+}
+#: Subjects of MATH, each a configuration of the hub's dataset.
+MATH_SUBJECTS = (
+    "algebra",
+    "counting_and_probability",
+    "geometry",
+    "intermediate_algebra",
+    "number_theory",
+    "prealgebra",
+    "precalculus",
+)
+#: The pool of the original study.
+OLYMPIAD = ("hmmt_feb_2024", "hmmt_feb_2025", "aime24", "aime25", "olympiadbench", "amc")
+DATA_VARIABLE = "VARBAND_DATA"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSpec:
+    """A source by content: what a recipe holds. guards: (name, sha256) of the sets that it keeps out."""
+
+    name: str
+    sha256: str
+    only: str | None = None
+    guards: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HubSpec(SourceSpec):
+    """A source that came from the hub. hub: (source, dataset id, commit), its own first, then those of its guards."""
+
+    hub: tuple[tuple[str, str, str], ...] = ()
+
+
+def source_named(name: str) -> Source:
+    try:
+        return SOURCES[name]
+    except KeyError:
+        near = difflib.get_close_matches(name, SOURCES, 1)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        raise UserError(
+            f"unknown source '{name}'{hint} (known: {', '.join(SOURCES)}; or a .jsonl or .parquet file)"
+        ) from None
+
+
+def source_spec(wish: Path | str, data: Path | None) -> tuple[SourceSpec, Path]:
+    """A file of problems, or a source by name in the data folder. Returns what it is and where it lies.
+
+    Errors: UserError if there is no such file or source.
+    """
+    path = Path(wish)
+    if path.suffix.lower() in (".jsonl", ".json", ".parquet", ".ndjson") or path.is_file():
+        if not path.is_file():
+            raise UserError(f"pool file {path} does not exist")
+        entry = SOURCES.get(path.stem)
+        guards = entry.keeps_out if entry else ()
+        spec = SourceSpec(path.stem, _digest(path), None, _guards(path.stem, guards, path.parent))
+        return spec, path
+    entry = source_named(str(wish))
+    folder = data or (Path(os.environ[DATA_VARIABLE]) if os.environ.get(DATA_VARIABLE) else None)
+    if folder is None:
+        raise UserError(f"source {entry.name}: say where {entry.file} lies with --data DIR, or set {DATA_VARIABLE}")
+    path = folder / entry.file
+    if not path.is_file():
+        raise UserError(f"source {entry.name}: {folder} has no {entry.file}")
+    return SourceSpec(entry.name, _digest(path), entry.only, _guards(entry.name, entry.keeps_out, folder)), path
+
+
+def _guards(name: str, kept_out: tuple[str, ...], folder: Path) -> tuple[tuple[str, str], ...]:
+    found = []
+    for other in kept_out:
+        path = folder / SOURCES[other].file
+        if not path.is_file():
+            raise UserError(f"source {name}: {path.name} must lie beside it, so that its problems can be kept out")
+        found.append((other, _digest(path)))
+    return tuple(found)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest()

@@ -1,0 +1,1 @@
+"""Estimators, intervals, tests and designs: arrays in, numbers out."""

@@ -1,0 +1,202 @@
+"""Designs: how each run was made, one row a run, so that a query can lay compared runs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+Row = dict[str, Any]
+#: role: screening | training | evaluation | heldout. policy: which weights. problems: which problems, by name or ref.
+#: family: runs of one family are compared with each other.
+DESIGNS = pa.schema(
+    [
+        ("run", pa.string()),
+        ("role", pa.string()),
+        ("family", pa.string()),
+        ("arm", pa.string()),
+        ("model", pa.string()),
+        ("policy", pa.string()),
+        ("problems", pa.string()),
+        ("num_problems", pa.int64()),
+        ("group_size", pa.int64()),
+        ("temperature", pa.float64()),
+        ("max_tokens", pa.int64()),
+        ("steps", pa.int64()),
+        ("last_evaluated", pa.int64()),
+        ("seeds", pa.int64()),
+        ("grader", pa.string()),
+        ("truncated", pa.float64()),
+        ("truncated_bound", pa.bool_()),
+        ("planned_problems", pa.int64()),
+        ("place", pa.string()),
+    ]
+)
+#: p-values as printed, beside what the statistic gives under both distributions.
+TESTS = pa.schema(
+    [
+        ("test", pa.string()),
+        ("t", pa.float64()),
+        ("n", pa.int64()),
+        ("p_printed", pa.float64()),
+        ("p_t", pa.float64()),
+        ("p_normal", pa.float64()),
+        ("place", pa.string()),
+    ]
+)
+#: How much of its traces an encoder can have seen, by arm: `measured`, or an upper `bound` from lengths.
+COVERAGE = pa.schema(
+    [
+        ("arm", pa.string()),
+        ("problems", pa.string()),
+        ("window", pa.string()),
+        ("coverage", pa.float64()),
+        ("basis", pa.string()),
+        ("place", pa.string()),
+    ]
+)
+#: A figure said to be of one set of problems, beside its value there and on another.
+REFERENCES = pa.schema(
+    [
+        ("figure", pa.string()),
+        ("claimed", pa.float64()),
+        ("on", pa.string()),
+        ("value", pa.float64()),
+        ("elsewhere", pa.string()),
+        ("value_elsewhere", pa.float64()),
+        ("place", pa.string()),
+    ]
+)
+#: Near-duplicates between train and held-out.
+PAIRS = pa.schema(
+    [
+        ("source_id", pa.string()),
+        ("other_source_id", pa.string()),
+        ("similarity", pa.float64()),
+        ("kind", pa.string()),
+        ("trains", pa.string()),
+        ("place", pa.string()),
+    ]
+)
+#: Problems whose group at the screening's size is dead, and how many of them the training's size would make live.
+MISLABELLED = pa.schema([("arm", pa.string()), ("count", pa.int64()), ("n", pa.int64()), ("share", pa.float64())])
+#: How each arm was trained: `name=value` of every setting but the seed.
+RECIPES = pa.schema([("arm", pa.string()), ("settings", pa.list_(pa.string())), ("place", pa.string())])
+#: Intervals printed over rollouts, beside the interval over problems.
+INTERVALS = pa.schema(
+    [
+        ("figure", pa.string()),
+        ("n", pa.int64()),
+        ("problems", pa.int64()),
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+        ("low_problems", pa.float64()),
+        ("high_problems", pa.float64()),
+        ("place", pa.string()),
+    ]
+)
+#: Diversity by policy, for what the controls say. `same_as`: another window with the same figures.
+SPREADS = pa.schema(
+    [
+        ("arm", pa.string()),
+        ("problems", pa.string()),
+        ("window", pa.string()),
+        ("diversity", pa.float64()),
+        ("share_correct", pa.float64()),
+        ("same_as", pa.string()),
+        ("largest_change", pa.float64()),
+        ("place", pa.string()),
+    ]
+)
+TABLES: dict[str, pa.Schema] = {
+    "designs": DESIGNS,
+    "tests": TESTS,
+    "coverage": COVERAGE,
+    "reference_figures": REFERENCES,
+    "leaks": PAIRS,
+    "mislabelled": MISLABELLED,
+    "printed_intervals": INTERVALS,
+    "spreads": SPREADS,
+    "recipes": RECIPES,
+}
+
+
+def from_sampling(ref: str, arguments: Mapping[str, Any], problems: str, role: str, counted: Row) -> Row:
+    """The design of a `rollouts` artifact from its recipe. `counted`: what its rows say (num_problems, grader, …)."""
+    policy, sampling = arguments["policy"], arguments["sampling"]
+    step = policy["step"]
+    return {
+        "run": ref,
+        "role": role,
+        "family": f"{role} of {problems}",
+        "arm": policy["arm"],
+        "model": policy["model"]["sha256"],
+        "policy": f"{policy['model']['sha256']}+{policy['adapter']}@{step}" if step else policy["model"]["sha256"],
+        "problems": problems,
+        "group_size": arguments["group_size"],
+        "temperature": number(sampling["temperature"]),
+        "max_tokens": sampling["max_tokens"],
+        "place": ref,
+    } | counted
+
+
+def from_training(ref: str, arguments: Mapping[str, Any], problems: str, seeds: int, last_evaluated: int | None) -> Row:
+    """The design of a `training` artifact from its recipe."""
+    start, learner, drawn = arguments["start"], arguments["learner"], arguments["rollouts"]
+    step = start["step"]
+    return {
+        "run": ref,
+        "role": "training",
+        "family": "training",
+        "arm": start["arm"],
+        "model": start["model"]["sha256"],
+        "policy": f"{start['model']['sha256']}+{start['adapter']}@{step}" if step else start["model"]["sha256"],
+        "problems": problems,
+        "group_size": learner["group_size"],
+        "temperature": number(drawn["temperature"]),
+        "max_tokens": drawn["max_tokens"],
+        "steps": learner["steps"],
+        "seeds": seeds,
+        "last_evaluated": last_evaluated,
+        "place": ref,
+    }
+
+
+def recipe_row(ref: str, arguments: Mapping[str, Any]) -> Row:
+    """How a `training` artifact was trained, from its recipe."""
+    learner = {name: value for name, value in arguments["learner"].items() if name != "seed"}
+    return {"arm": arguments["start"]["arm"], "settings": settings(learner), "place": ref}
+
+
+def settings(kept: Mapping[str, Any]) -> list[str]:
+    """A recipe's settings as text.
+
+    >>> settings({"loss": "ppo", "betas": [{"float": "0.9"}, 1], "grad_clip": None})
+    ['betas=0.9, 1', 'grad_clip=none', 'loss=ppo']
+    """
+
+    def text(value: Any) -> str:
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            return ", ".join(map(text, value))
+        return "none" if value is None else value if isinstance(value, str) else f"{number(value):g}"
+
+    return sorted(f"{name}={text(value)}" for name, value in kept.items())
+
+
+def number(kept: Any) -> float:
+    """A recipe's number: floats are kept there as `{"float": text}` (storage.artifacts.fingerprint.canonical).
+
+    >>> number({"float": "0.7"}), number(1)
+    (0.7, 1)
+    """
+    return float(kept["float"]) if isinstance(kept, Mapping) else kept
+
+
+def filled(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """Every table that a lint reads, empty where there is none."""
+    return {name: tables.get(name, schema.empty_table()) for name, schema in TABLES.items()}
+
+
+def rows_as(name: str, rows: Sequence[Row]) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), schema=TABLES[name])

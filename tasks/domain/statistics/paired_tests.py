@@ -1,0 +1,218 @@
+"""Paired comparisons per problem, in one place: t, sign flips, ranks, effect sizes, equivalence, families.
+
+The unit is the problem. A p-value never stands alone: it comes with an effect size, an interval and its family's
+correction. t means the t-distribution. Where scipy or statsmodels have it, they compute it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tasks.domain.statistics.intervals import Interval, percentile, resample_means
+
+EXACT_FLIPS = 20  # all 2^n sign patterns up to here
+EXACT_RANKS = 13  # as in scipy, which takes half a second for each test with ties
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """First minus second over n problems. Null where n is too small or no difference varies, with the reason.
+
+    t, p_t: paired t-test, n − 1 degrees of freedom; p_normal: the same statistic under the normal distribution, to
+    set beside publications that used it; p_flip: sign-flip permutation; p_wilcoxon: signed ranks;
+    d_z: mean over standard deviation of the differences; d_z_corrected: Hedges' small-sample correction of it;
+    low, high: t-interval; boot_low, boot_high: percentile bootstrap over problems.
+    """
+
+    n: int
+    mean_first: float | None = None
+    mean_second: float | None = None
+    difference: float | None = None
+    relative: float | None = None
+    sd: float | None = None
+    low: float | None = None
+    high: float | None = None
+    boot_low: float | None = None
+    boot_high: float | None = None
+    t: float | None = None
+    p_t: float | None = None
+    p_normal: float | None = None
+    p_flip: float | None = None
+    p_wilcoxon: float | None = None
+    d_z: float | None = None
+    d_z_corrected: float | None = None
+    reason: str | None = None
+
+
+def paired(first_P: np.ndarray, second_P: np.ndarray, *, draws: int, seed: int, level: float = 0.95) -> Paired:
+    """Compare two policies on the same problems, in the same order.
+
+    >>> r = paired(np.array([1.0, 2, 4]), np.array([0.0, 0, 1]), draws=100, seed=0)
+    >>> r.n, r.difference, round(r.t, 4), round(r.p_t, 4), r.p_flip
+    (3, 2.0, 3.4641, 0.0742, 0.25)
+    """
+    from scipy import stats
+
+    first_P, second_P = np.asarray(first_P, np.float64), np.asarray(second_P, np.float64)
+    d_P = first_P - second_P
+    n = len(d_P)
+    if n == 0:
+        return Paired(0, reason="no problem in common")
+    mean, base = float(d_P.mean()), float(second_P.mean())
+    shared = {
+        "mean_first": float(first_P.mean()),
+        "mean_second": base,
+        "difference": mean,
+        "relative": mean / base if base else None,
+    }
+    if n == 1:
+        return Paired(1, **shared, reason="one problem has no spread")
+    boot = percentile(mean, resample_means(d_P[:, None], draws, seed)[:, 0], level)
+    sd = float(d_P.std(ddof=1))
+    if sd <= 1e-15 * max(1.0, abs(mean)):
+        return Paired(
+            n,
+            **shared,
+            sd=0.0,
+            low=mean,
+            high=mean,
+            boot_low=mean,
+            boot_high=mean,
+            reason="every problem differs by the same amount",
+        )
+    error = sd / np.sqrt(n)
+    t, half = mean / error, float(stats.t.ppf((1 + level) / 2, n - 1)) * error
+    d_z = mean / sd
+    return Paired(
+        n,
+        **shared,
+        sd=sd,
+        low=mean - half,
+        high=mean + half,
+        boot_low=boot.low,
+        boot_high=boot.high,
+        t=float(t),
+        p_t=float(2 * stats.t.sf(abs(t), n - 1)),
+        p_normal=float(2 * stats.norm.sf(abs(t))),
+        p_flip=sign_flip(d_P, draws=draws, seed=seed),
+        p_wilcoxon=wilcoxon(d_P),
+        d_z=float(d_z),
+        d_z_corrected=float(d_z * (1 - 3 / (4 * (n - 1) - 1))) if n > 2 else None,
+    )
+
+
+def sign_flip(d_P: np.ndarray, *, draws: int, seed: int) -> float:
+    """Two-sided p of the mean under random signs: exact over all 2^n patterns for n ≤ 20, else `draws` of them
+    with the observed one counted in, so that it is never 0.
+
+    >>> sign_flip(np.array([1.0, 1.0, 1.0]), draws=10, seed=0)
+    0.25
+    """
+    d_P = np.asarray(d_P, np.float64)
+    observed, n = abs(d_P.sum()), len(d_P)
+    slack = 1e-12 * np.abs(d_P).sum()
+    if n <= EXACT_FLIPS:
+        sums = np.zeros(1)
+        for value in d_P[1:]:  # the first sign may be fixed: the other half mirrors it
+            sums = np.concatenate([sums + value, sums - value])
+        return float((np.abs(sums + d_P[0]) >= observed - slack).mean()) if n else 1.0
+    rng, extreme = np.random.default_rng(seed), 0
+    chunk = max(1, (1 << 22) // n)
+    for start in range(0, draws, chunk):
+        signs = rng.integers(0, 2, size=(min(chunk, draws - start), n), dtype=np.int8) * 2.0 - 1.0
+        extreme += int((np.abs(signs @ d_P) >= observed - slack).sum())
+    return (extreme + 1) / (draws + 1)
+
+
+def wilcoxon(d_P: np.ndarray) -> float | None:
+    """Two-sided signed-rank p, zeros dropped; null if nothing is left.
+
+    Few problems: the sign-flip test of the signed ranks, which is the exact test, ties or not, at once.
+
+    >>> wilcoxon(np.array([1.0, 2, 3])), wilcoxon(np.array([0.0])) is None
+    (0.25, True)
+    """
+    from scipy import stats
+
+    nonzero = d_P[d_P != 0]
+    if len(nonzero) == 0:
+        return None
+    if len(nonzero) <= EXACT_RANKS:
+        return sign_flip(np.sign(nonzero) * stats.rankdata(np.abs(nonzero)), draws=0, seed=0)
+    result: Any = stats.wilcoxon(nonzero, method="auto")
+    return float(result.pvalue)
+
+
+def equivalent(d_P: np.ndarray, margin: float) -> float | None:
+    """TOST: p that the mean difference lies outside ±margin; small means equivalent. Null without spread.
+
+    >>> round(equivalent(np.array([0.1, -0.1, 0.05, -0.05]), 1.0), 6)
+    0.000104
+    """
+    from statsmodels.stats.weightstats import DescrStatsW
+
+    d_P = np.asarray(d_P, np.float64)
+    if margin <= 0:
+        raise ValueError("a margin of equivalence is positive")
+    if len(d_P) < 2 or d_P.std() == 0:
+        return None
+    return float(DescrStatsW(d_P).ttost_mean(-margin, margin)[0])
+
+
+def adjust(p_values: Sequence[float | None], method: str) -> list[float | None]:
+    """p-values corrected over one declared family: `holm` (confirmatory) or `bh` (exploratory). Nulls stay null and
+    do not count.
+
+    >>> adjust([0.01, None, 0.04], "holm")
+    [0.02, None, 0.04]
+    >>> adjust([0.01, 0.04], "bh")
+    [0.02, 0.04]
+    """
+    from statsmodels.stats.multitest import multipletests
+
+    known = [i for i, p in enumerate(p_values) if p is not None]
+    out: list[float | None] = [None] * len(p_values)
+    if known:
+        raw = [p for p in p_values if p is not None]
+        fixed: Any = multipletests(raw, method={"holm": "holm", "bh": "fdr_bh"}[method])[1]
+        for i, p in zip(known, fixed, strict=True):
+            out[i] = float(p)
+    return out
+
+
+def hierarchical_bootstrap(values_SP: np.ndarray, draws: int, seed: int, level: float = 0.95) -> Interval:
+    """Mean over seeds and problems: seeds drawn with replacement, then problems, the same for all drawn seeds.
+    With one seed this is the bootstrap over problems and says nothing about seeds.
+
+    >>> hierarchical_bootstrap(np.ones((2, 3)), 50, 0)
+    Interval(estimate=1.0, low=1.0, high=1.0)
+    """
+    rng = np.random.default_rng(seed)
+    seeds, problems = values_SP.shape
+    drawn = np.empty(draws)
+    chunk = max(1, (1 << 21) // max(problems * seeds, 1))
+    for start in range(0, draws, chunk):
+        rows = min(chunk, draws - start)
+        weight_BS = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=rows) / seeds
+        index_BP = rng.integers(0, problems, size=(rows, problems))
+        means_BS = np.stack([values_SP[s][index_BP].mean(axis=1) for s in range(seeds)], axis=1)
+        drawn[start : start + rows] = (weight_BS * means_BS).sum(axis=1)
+    return percentile(float(values_SP.mean()), drawn, level)
+
+
+def explained_difference(d_P: np.ndarray, covariates_PC: np.ndarray) -> tuple[float, float, float, float] | None:
+    """(intercept, low, high, p): the difference left where the covariates do not differ (for example log length
+    and accuracy), by least squares with HC3 errors. Null with fewer than three problems per coefficient."""
+    import statsmodels.api as sm
+
+    n, c = covariates_PC.shape
+    if n < 3 * (c + 1):
+        return None
+    result = sm.OLS(d_P, sm.add_constant(covariates_PC, has_constant="add")).fit(cov_type="HC3", use_t=True)
+    low, high = result.conf_int()[0]
+    found = (float(result.params[0]), float(low), float(high), float(result.pvalues[0]))
+    return found if np.all(np.isfinite(found)) else None

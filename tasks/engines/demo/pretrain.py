@@ -1,0 +1,173 @@
+"""The demo's base model: a small Qwen3 pretrained on the teacher's solutions.
+
+Prompts are exactly what the arms send, so nothing about the demo's arms is special.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tasks.domain.problems.arithmetic import pretraining_problem
+from tasks.domain.problems.teacher import MIX, teacher_completion
+from tasks.domain.scaffolds import SCAFFOLDS
+from tasks.engines.demo.tokenizer import EOS, PAD, make_tokenizer
+from tasks.engines.learning.memory import keep_freed_memory
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+
+IGNORED = -100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PretrainConfig:
+    """What makes the checkpoint.
+
+    decay_from: share of the steps after which the learning rate falls to zero.
+    vocabulary: at most this many tokens, before the added ones.
+    """
+
+    steps: int = 3000
+    batch_size: int = 32
+    learning_rate: float = 3e-3
+    warmup: int = 100
+    decay_from: float = 0.4
+    seed: int = 0
+    vocabulary: int = 512
+    hidden: int = 96
+    layers: int = 3
+    heads: int = 3
+    head_dim: int = 32
+    mlp: int = 288
+    positions: int = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pretrained:
+    """What making the checkpoint took. loss: smoothed over the last hundred steps or so, nats a completion token."""
+
+    steps: int
+    threads: int
+    parameters: int
+    loss: float
+    seconds: float
+    torch: str
+
+
+def make_model(config: PretrainConfig, tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
+    from transformers import Qwen3Config, Qwen3ForCausalLM, set_seed
+
+    set_seed(config.seed)
+    return Qwen3ForCausalLM(
+        Qwen3Config(
+            vocab_size=len(tokenizer),
+            hidden_size=config.hidden,
+            num_hidden_layers=config.layers,
+            num_attention_heads=config.heads,
+            num_key_value_heads=1,
+            head_dim=config.head_dim,
+            intermediate_size=config.mlp,
+            max_position_embeddings=config.positions,
+            tie_word_embeddings=True,
+            eos_token_id=tokenizer.get_vocab()[EOS],
+            pad_token_id=tokenizer.get_vocab()[PAD],
+            bos_token_id=None,
+            initializer_range=0.05,
+        )
+    )
+
+
+def pretrain(
+    config: PretrainConfig,
+    out: Path,
+    threads: int = 2,
+    progress: Callable[[int, float], None] = lambda step, loss: None,
+) -> Pretrained:
+    """Writes a model folder that transformers and vLLM load.
+
+    Deterministic on the CPU for a given seed, number of threads and build of torch.
+    """
+    import torch
+
+    began = time.perf_counter()
+    keep_freed_memory()
+    torch.set_num_threads(threads)
+    tokenizer = make_tokenizer(config.vocabulary, config.seed)
+    model = make_model(config, tokenizer).train()
+    optimiser = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
+    rng = random.Random(f"pretraining/{config.seed}")
+    smooth = 0.0
+    for step in range(config.steps):
+        for group in optimiser.param_groups:
+            group["lr"] = config.learning_rate * _schedule(step, config)
+        loss = _loss(model, *_batch(rng, tokenizer, config.batch_size))
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        optimiser.zero_grad()
+        smooth = loss.item() if step == 0 else 0.99 * smooth + 0.01 * loss.item()
+        progress(step + 1, smooth)
+    _save(model, tokenizer, out)
+    return Pretrained(
+        steps=config.steps,
+        threads=threads,
+        parameters=sum(p.numel() for p in model.parameters()),
+        loss=smooth,
+        seconds=time.perf_counter() - began,
+        torch=torch.__version__,
+    )
+
+
+def _schedule(step: int, config: PretrainConfig) -> float:
+    """Warm-up, then constant, then a cosine to zero."""
+    start = config.steps * config.decay_from
+    decayed = max(0.0, (step - start) / (config.steps - start))
+    return min(1.0, (step + 1) / config.warmup) * 0.5 * (1 + math.cos(math.pi * decayed))
+
+
+def _batch(rng: random.Random, tokenizer: Any, size: int) -> tuple[Any, Any]:
+    """(ids_BL, targets_BL), padded on the right; targets are the completion's tokens and its end, nothing else."""
+    import torch
+
+    from tasks.engines.sampling.vllm import encode_prompt
+
+    rows: list[tuple[list[int], int]] = []
+    for scaffold in rng.choices(list(MIX), weights=list(MIX.values()), k=size):
+        problem, arm = pretraining_problem(rng), SCAFFOLDS[scaffold]
+        prompt = encode_prompt(tokenizer, arm.prompt(problem.text), chat=arm.chat, enable_thinking=arm.enable_thinking)
+        completion = tokenizer(teacher_completion(problem, scaffold, rng))["input_ids"]
+        rows.append(([*prompt, *completion, tokenizer.eos_token_id], len(prompt)))
+    width = max(len(ids) for ids, _ in rows)
+    ids_BL = torch.full((size, width), tokenizer.pad_token_id)
+    targets_BL = torch.full((size, width), IGNORED)
+    for row, (ids, start) in enumerate(rows):
+        ids_BL[row, : len(ids)] = torch.tensor(ids)
+        targets_BL[row, start : len(ids)] = ids_BL[row, start : len(ids)]
+    return ids_BL, targets_BL
+
+
+def _loss(model: Any, ids_BL: Any, targets_BL: Any) -> Any:
+    """Mean cross-entropy over completion tokens. Padding is on the right, so the causal mask alone hides it."""
+    from torch.nn.functional import cross_entropy
+
+    hidden_BLD = model.model(input_ids=ids_BL, use_cache=False).last_hidden_state[:, :-1]
+    wanted_BL = targets_BL[:, 1:]
+    learnt_BL = wanted_BL != IGNORED
+    return cross_entropy(model.lm_head(hidden_BLD[learnt_BL]), wanted_BL[learnt_BL])
+
+
+def _save(model: Any, tokenizer: Any, out: Path) -> None:
+    from transformers import GenerationConfig
+
+    out.mkdir(parents=True, exist_ok=True)
+    model.generation_config = GenerationConfig(
+        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, do_sample=True, temperature=1.0
+    )
+    model.eval().save_pretrained(out)
+    tokenizer.save_pretrained(out)

@@ -1,0 +1,1 @@
+"""The grader at training speed: worker processes that can be killed."""

@@ -1,0 +1,218 @@
+"""Grading at training speed: exact answers in this process, symbolic ones in processes that can be killed.
+
+Importing this module imports no algebra; workers start when the first item needs one. They are programs of
+their own (never forks of the caller, whatever it has loaded), so it makes no difference whether the caller
+is a script, a thread, an event loop or a Prefect task.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from tasks.domain.grading.grading import GRADER_VERSION, Verdict, grade_region, region_of
+from tasks.domain.grading.overrides import Overrides
+from tasks.domain.grading.terms import NeedsSymbolic, exact_same
+from tasks.domain.scaffolds import SCAFFOLDS
+from tasks.engines.grading.grader_worker import STARVED
+
+ITEM_SECONDS = 1.9
+ITEM_BYTES = 900 << 20
+START_SECONDS = 60.0
+#: A verdict must not depend on how busy the machine is: what starved is tried once more with this much longer to wait.
+PATIENCE = 5
+_ROOT = Path(__file__).resolve().parents[3]
+Key = tuple[str | None, str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class GradeItem:
+    """One rollout to judge. finish: `stop` or `length`."""
+
+    scaffold_name: str
+    completion: str
+    gold: str
+    finish: str = "stop"
+
+
+class Graders:
+    """A pool of grading processes. Use as a context manager; safe to share between threads.
+
+    workers: processes to start when needed; the cores of this machine unless told otherwise.
+    overrides: what people settled; stands above the grader's own verdict and shows in `version`.
+    """
+
+    def __init__(
+        self, workers: int | None = None, item_seconds: float = ITEM_SECONDS, overrides: Overrides | None = None
+    ) -> None:
+        self._overrides = overrides or Overrides()
+        self._count = workers or len(os.sched_getaffinity(0))
+        self._seconds = item_seconds
+        self._workers: list[_Worker] = []
+        self._seen: dict[Key, Verdict] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Graders:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with self._lock:
+            for worker in self._workers:
+                worker.close()
+            self._workers.clear()
+
+    def grade(self, items: Sequence[GradeItem]) -> list[Verdict]:
+        """Verdicts in the order of the items. Equal (region, gold) pairs are judged once, across calls too."""
+        keys = [_key(item) for item in items]
+        with self._lock:
+            slow: list[Key] = []
+            for key in dict.fromkeys(keys):
+                if key not in self._seen:
+                    try:
+                        self._seen[key] = grade_region(*key, same=exact_same)  # type: ignore[arg-type]
+                    except NeedsSymbolic:
+                        slow.append(key)
+            if slow:
+                self._grade_slow(slow)
+            return [self._overrides.settle(self._seen[key], key[1]) for key in keys]
+
+    @property
+    def version(self) -> str:
+        """What goes into the column `grader_version`."""
+        return self._overrides.version(GRADER_VERSION)
+
+    def _grade_slow(self, keys: list[Key]) -> None:
+        wanted = min(self._count, len(keys))
+        while len(self._workers) < wanted:
+            self._workers.append(_Worker(self._seconds))
+        waiting = list(reversed(keys))
+        with selectors.DefaultSelector() as selector:
+            for worker in self._workers:
+                selector.register(worker.stdout, selectors.EVENT_READ, worker)
+                if waiting:
+                    worker.ask(waiting.pop())
+            while any(worker.key for worker in self._workers):
+                ready = {id(entry.data) for entry, _ in selector.select(timeout=0.25)}
+                for worker in self._workers:
+                    if worker.key is None or not (id(worker) in ready or worker.overdue):
+                        continue
+                    key = worker.key
+                    stdout = worker.stdout
+                    verdict = worker.answer() if id(worker) in ready else worker.give_up()
+                    if worker.stdout is not stdout:
+                        selector.unregister(stdout)
+                        selector.register(worker.stdout, selectors.EVENT_READ, worker)
+                    if verdict is None:
+                        continue
+                    self._seen[key] = verdict
+                    if waiting:
+                        worker.ask(waiting.pop())
+
+
+def _key(item: GradeItem) -> Key:
+    scaffold = SCAFFOLDS[item.scaffold_name]
+    return region_of(scaffold, item.completion, item.finish), item.gold, scaffold.answer_form, item.finish
+
+
+class _Worker:
+    """One keeper process (see `grader_worker`) and the item that it works on."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.key: Key | None = None
+        self._patience = 1
+        self._start()
+
+    def _start(self) -> None:
+        path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tasks.engines.grading.grader_worker", str(self._seconds), str(ITEM_BYTES)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0", "SYMPY_GROUND_TYPES": "python"},
+            start_new_session=True,
+        )
+        assert self._process.stdout is not None
+        self.stdout = self._process.stdout
+        self._deadline = time.monotonic() + START_SECONDS
+        self._ready = False
+        self._buffer = b""
+
+    def ask(self, key: Key, patience: int = 1) -> None:
+        """patience: by how much the limit on the clock, not that on processor time, is stretched."""
+        self.key, self._patience = key, patience
+        if self._ready:
+            self._send()
+
+    def _send(self) -> None:
+        assert self._process.stdin is not None
+        assert self.key is not None
+        body = json.dumps([*self.key, self._patience]).encode()
+        try:
+            self._process.stdin.write(b"%d\n%s" % (len(body), body))
+        except BrokenPipeError:
+            self._deadline = 0.0
+            return
+        self._deadline = time.monotonic() + self._patience * self._seconds + 5.0
+
+    @property
+    def overdue(self) -> bool:
+        return time.monotonic() > self._deadline
+
+    def answer(self) -> Verdict | None:
+        """The verdict that arrived, or null if it was only the greeting. A worker that ended is replaced."""
+        chunk = os.read(self.stdout.fileno(), 1 << 16)
+        if not chunk:
+            return self.give_up()
+        self._buffer += chunk
+        if not self._buffer.endswith(b"\n"):
+            return None
+        message = json.loads(self._buffer)
+        self._buffer = b""
+        if isinstance(message, dict):
+            self._ready = True
+            self._send()
+            return None
+        if message[0] == STARVED and self._patience == 1:
+            self.ask(self.key, PATIENCE)  # type: ignore[arg-type]
+            return None
+        self.key = None
+        return Verdict("timeout" if message[0] == STARVED else message[0], *message[1:])
+
+    def give_up(self) -> Verdict:
+        """Kill what does not answer and start again."""
+        started = self._ready
+        self.close()
+        self.key = None
+        if not started:
+            raise RuntimeError(
+                "the grading process does not start; try: python -m tasks.engines.grading.grader_worker 2 1e9"
+            )
+        self._start()
+        return Verdict("timeout", "the grading process stopped answering", None, None)
+
+    def close(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._process.wait()

@@ -1,0 +1,1 @@
+"""What trains: the learner's loop, LoRA, packed attention, checkpoints, processes."""

@@ -1,0 +1,160 @@
+"""Attention over packs: each segment's queries see the key rows that the pack lists for it.
+
+On the GPU one variable-length kernel; elsewhere padded SDPA in buckets of segments of about equal length. Both align
+the last query with the last key, so that a completion sees its group's prompt and its own past.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tasks.domain.grpo.packing import Pack
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+#: The name under which models find this attention.
+ATTENTION_NAME = "varband_packed"
+_BUCKET = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Segments padded together: query rows NxQ and key rows NxK of the pack, and which pairs may meet (Nx1xQxK)."""
+
+    query_rows: Tensor
+    key_rows: Tensor
+    allowed: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a pack's attention needs on the device. `buckets` and `order` where there is no variable-length kernel:
+    row t of the pack is row order[t] of the buckets' flattened outputs."""
+
+    starts_q: Tensor
+    starts_k: Tensor
+    longest_q: int
+    longest_k: int
+    key_rows: Tensor
+    buckets: tuple[Bucket, ...] = ()
+    order: Tensor | None = None
+
+
+def layout(pack: Pack, device: torch.device) -> Layout:
+    import torch
+
+    lengths_q, lengths_k = np.diff(pack.starts_q), np.diff(pack.starts_k)
+    buckets, order = ((), None) if device.type == "cuda" else _buckets(pack, lengths_q, lengths_k)
+    return Layout(
+        starts_q=torch.from_numpy(pack.starts_q).to(device),
+        starts_k=torch.from_numpy(pack.starts_k).to(device),
+        longest_q=int(lengths_q.max()),
+        longest_k=int(lengths_k.max()),
+        key_rows=torch.from_numpy(pack.key_rows).to(device),
+        buckets=buckets,
+        order=order,
+    )
+
+
+def _buckets(pack: Pack, lengths_q: np.ndarray, lengths_k: np.ndarray) -> tuple[tuple[Bucket, ...], Tensor]:
+    import torch
+
+    buckets, order, flat = [], np.empty(len(pack.tokens_T), dtype=np.int64), 0
+    by_length = np.lexsort((lengths_k, lengths_q))
+    for start in range(0, len(by_length), _BUCKET):
+        members = by_length[start : start + _BUCKET]
+        num_q, num_k = int(lengths_q[members].max()), int(lengths_k[members].max())
+        query_rows = np.zeros((len(members), num_q), dtype=np.int64)
+        key_rows = np.zeros((len(members), num_k), dtype=np.int64)
+        for n, segment in enumerate(members):
+            first, len_q, len_k = pack.starts_q[segment], lengths_q[segment], lengths_k[segment]
+            rows = np.arange(first, first + len_q)
+            query_rows[n, :len_q] = rows
+            key_rows[n, :len_k] = pack.key_rows[pack.starts_k[segment] : pack.starts_k[segment + 1]]
+            order[rows] = flat + n * num_q + np.arange(len_q)
+        last_seen = np.arange(num_q)[None, :, None] + (lengths_k - lengths_q)[members][:, None, None]
+        # a padded query sees what the last real one would: harmless, and no row of the mask is empty
+        allowed = np.arange(num_k)[None, None, :] <= np.minimum(last_seen, lengths_k[members][:, None, None] - 1)
+        buckets.append(Bucket(*(torch.from_numpy(a) for a in (query_rows, key_rows, allowed[:, None]))))
+        flat += len(members) * num_q
+    return tuple(buckets), torch.from_numpy(order)
+
+
+def packed_attention(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, _mask: None, *, scaling: float, layout: Layout, **_: Any
+) -> tuple[Tensor, None]:
+    """transformers' attention interface: query 1xHxTxD, key and value 1xKxTxD → 1xTxHxD."""
+    q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
+    if layout.order is None:
+        return _variable_length(q, k, v, scaling, layout)[None], None
+    return _padded(q, k, v, scaling, layout)[None], None
+
+
+def _variable_length(q: Tensor, k: Tensor, v: Tensor, scaling: float, at: Layout) -> Tensor:
+    from torch.nn.attention.varlen import varlen_attn
+
+    k, v = (_to_all_heads(_gather().apply(x, at.key_rows), q.shape[1]) for x in (k, v))
+    usual = math.isclose(scaling, q.shape[-1] ** -0.5)
+    scale: dict[str, Any] = {} if usual else {"scale": scaling}
+    return varlen_attn(
+        q.contiguous(), k, v, at.starts_q, at.starts_k, at.longest_q, at.longest_k, window_size=(-1, 0), **scale
+    )  # type: ignore[return-value]
+
+
+def _padded(q: Tensor, k: Tensor, v: Tensor, scaling: float, at: Layout) -> Tensor:
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
+
+    outs = []
+    for bucket in at.buckets:
+        q_b = q[bucket.query_rows].transpose(1, 2)
+        k_b, v_b = (_to_all_heads(x[bucket.key_rows], q.shape[1], dim=2).transpose(1, 2) for x in (k, v))
+        out = scaled_dot_product_attention(q_b, k_b, v_b, attn_mask=bucket.allowed, scale=scaling)
+        outs.append(out.transpose(1, 2).flatten(0, 1))
+    assert at.order is not None
+    return torch.cat(outs).index_select(0, at.order)
+
+
+def _to_all_heads(x: Tensor, heads: int, dim: int = 1) -> Tensor:
+    """Repeat each key-value head for the query heads that share it."""
+    repeated = x.unsqueeze(dim + 1).expand(*x.shape[: dim + 1], heads // x.shape[dim], x.shape[-1])
+    return repeated.flatten(dim, dim + 1)
+
+
+@cache
+def _gather() -> Any:
+    import torch
+
+    class GatherRows(torch.autograd.Function):
+        """Rows by index. A prompt's rows are read by a whole group: their gradients are summed in float32."""
+
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, rows: Tensor) -> Tensor:
+            ctx.save_for_backward(rows)
+            ctx.shape = x.shape
+            return x.index_select(0, rows)
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor) -> Any:
+            (rows,) = ctx.saved_tensors
+            total = torch.zeros(ctx.shape, dtype=torch.float32, device=grads[0].device)
+            return total.index_add_(0, rows, grads[0].float()).to(grads[0].dtype), None
+
+    return GatherRows
+
+
+def register() -> None:
+    """Make the attention known to transformers, with no mask built for it."""
+    import torch
+    from transformers import AttentionInterface
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+
+    AttentionInterface.register(ATTENTION_NAME, torch.compiler.disable(packed_attention))
+    ALL_MASK_ATTENTION_FUNCTIONS.register(ATTENTION_NAME, lambda *_, **__: None)

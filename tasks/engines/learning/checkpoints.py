@@ -1,0 +1,106 @@
+"""Resumable trainer state on disk: whole or not there.
+
+A checkpoint is a folder `step-NNNN` with the flat float32 vectors (weights, Adam's moments) and a JSON of position and
+rows so far. There is no random state to keep: prompt order and seeds are functions of (seed, step, problem).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from storage.errors import UserError
+from tasks.domain.grpo.types import LearnerConfig, PromptProblem
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """After `step` optimiser updates. recipe: hash of all that the numbers depend on. steps, exposure: rows so far."""
+
+    step: int
+    recipe: str
+    tensors: Mapping[str, Tensor]
+    steps: list[dict[str, Any]]
+    exposure: list[dict[str, Any]]
+
+
+def save(root: Path, state: State, keep: int) -> Path:
+    """Write beside, flush, rename; then drop all but the `keep` newest."""
+    from safetensors.torch import save_file
+
+    root.mkdir(parents=True, exist_ok=True)
+    folder, beside = root / f"step-{state.step:04d}", root / f".step-{state.step:04d}.{os.getpid()}"
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir()
+    save_file({name: tensor.cpu() for name, tensor in state.tensors.items()}, beside / "state.safetensors")
+    position = {"step": state.step, "recipe": state.recipe, "steps": state.steps, "exposure": state.exposure}
+    (beside / "state.json").write_text(json.dumps(position))
+    for path in (beside / "state.safetensors", beside / "state.json", beside):
+        flush(path)
+    shutil.rmtree(folder, ignore_errors=True)
+    beside.rename(folder)
+    flush(root)
+    for old in _kept(root)[:-keep]:
+        shutil.rmtree(old)
+    return folder
+
+
+def latest(root: Path, recipe: str) -> State | None:
+    """The newest checkpoint, or none. Errors: UserError if it belongs to another recipe."""
+    from safetensors.torch import load_file
+
+    for leftover in root.glob(".step-*"):
+        shutil.rmtree(leftover)
+    folders = _kept(root)
+    if not folders:
+        return None
+    position = json.loads((folders[-1] / "state.json").read_text())
+    if position["recipe"] != recipe:
+        raise UserError(
+            f"{folders[-1]}: a checkpoint of another recipe (other base model, problems or learner settings);"
+            " give this training a folder of its own or remove that one"
+        )
+    tensors = load_file(folders[-1] / "state.safetensors")
+    return State(position["step"], recipe, tensors, position["steps"], position["exposure"])
+
+
+def _kept(root: Path) -> list[Path]:
+    return sorted(p for p in root.glob("step-*") if (p / "state.json").is_file())
+
+
+def flush(path: Path) -> None:
+    """fsync of a file or a folder's entries."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def recipe_hash(base: Path, problems: Sequence[PromptProblem], config: LearnerConfig, init: Path | None) -> str:
+    """Of everything that the trained numbers depend on."""
+    shape = hashlib.sha256((base / "config.json").read_bytes()).hexdigest()
+    start = None if init is None else hashlib.sha256((init / "adapter_model.safetensors").read_bytes()).hexdigest()
+    parts = [weights_identity(base), shape, asdict(config), [asdict(p) for p in problems], start]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def weights_identity(base: Path) -> str:
+    """Tells models of one shape apart without reading them whole: sizes, first and last MiB of the weight files."""
+    digest = hashlib.sha256()
+    for path in sorted(base.glob("*.safetensors")):
+        size, end = path.stat().st_size, 1 << 20
+        with path.open("rb") as file:
+            digest.update(f"{size}:".encode() + file.read(end))
+            file.seek(max(0, size - end))
+            digest.update(file.read())
+    return digest.hexdigest()

@@ -1,0 +1,257 @@
+"""The training loop: sample, update, serve, keep; and on again from where a killed run stood.
+
+A step is a function of the state before it and of its rollouts. `sample` makes the rollouts durable before it returns,
+so a run that is killed at any moment repeats at most the update in flight and samples nothing twice.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from storage.errors import Parked
+from tasks.domain.grpo.curriculum import extra_prompts, prompt_schedule
+from tasks.domain.grpo.losses import loss_for
+from tasks.domain.grpo.model_card import model_card
+from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout, is_live
+from tasks.domain.policies import ServedAdapter
+from tasks.engines.learning import checkpoints, parallel
+from tasks.engines.learning.lora import adapter_config
+from tasks.engines.learning.memory_plan import licence_of, read_config
+from tasks.engines.learning.policy import Execution, Policy
+from tasks.engines.learning.update import Clock, Groups, Updater, group_rewards
+
+SampleFn = Callable[[StepPlan], list[TrainRollout]]
+__all__ = ["Execution", "Interrupted", "SampleFn", "StepMetrics", "TrainResult", "train"]
+
+
+class Interrupted(Parked):
+    """Training stopped between two phases because it was asked to; the same call goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepMetrics:
+    """row: one row of STEPS without the arm. seconds: by phase, for progress and profiles only."""
+
+    row: dict[str, Any]
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainResult:
+    """steps, exposure: rows of STEPS and EXPOSURE without the arm. adapter_folder: PEFT, float32, after
+    the last step. kept_adapters: as served at each evaluation after step 0, folders `step-NNNN`."""
+
+    steps: list[dict[str, Any]]
+    exposure: list[dict[str, Any]]
+    adapter_folder: Path
+    kept_adapters: list[Path]
+    notes: dict[str, str] = field(default_factory=dict)
+
+
+def train(
+    *,
+    base: Path,
+    problems: Sequence[PromptProblem],
+    config: LearnerConfig,
+    execution: Execution,
+    workdir: Path,
+    sample: SampleFn,
+    on_step: Callable[[StepMetrics], None] = lambda _: None,
+    init_adapter: Path | None = None,
+    stop_requested: Callable[[], bool] = lambda: False,
+) -> TrainResult:
+    """Train LoRA on `base` for `config.steps` updates; evaluation plans come before the first step, every
+    `eval_every` steps and after the last.
+
+    workdir: holds checkpoints, served adapters and, at the end, the adapter; outlives a crash.
+    Errors: UserError for an unusable base, adapter, checkpoint or configuration, before anything is sampled;
+    Interrupted once `stop_requested` says so.
+    """
+    loss_for(config)
+    read_config(base)
+    job = {
+        "base": base,
+        "problems": list(problems),
+        "config": config,
+        "execution": execution,
+        "workdir": workdir,
+        "init_adapter": init_adapter,
+    }
+    with parallel.team(execution.processes, job, workdir / "processes"):
+        return _train(**job, sample=sample, on_step=on_step, stop_requested=stop_requested)
+
+
+def _train(
+    *,
+    base: Path,
+    problems: Sequence[PromptProblem],
+    config: LearnerConfig,
+    execution: Execution,
+    workdir: Path,
+    sample: SampleFn,
+    on_step: Callable[[StepMetrics], None],
+    init_adapter: Path | None,
+    stop_requested: Callable[[], bool],
+) -> TrainResult:
+    """As `train`, in each process of the learner."""
+    if init_adapter is not None:
+        adapter_config(init_adapter)
+    schedule = prompt_schedule(problems, config)
+    recipe = checkpoints.recipe_hash(base, problems, config, init_adapter)
+    saved = checkpoints.latest(workdir / "checkpoints", recipe)
+    policy = Policy(base, config, execution)
+    updater = Updater(policy, config, execution.token_budget)
+    loop = _Loop(problems, config, execution, workdir, sample, updater, recipe, stop_requested)
+    if saved is not None:
+        updater.restore(saved.tensors)
+        loop.steps, loop.exposure = saved.steps, saved.exposure
+    elif init_adapter is not None:
+        policy.lora.load(init_adapter, base)
+    done = saved.step if saved is not None else 0
+    loop.serve(done)
+    for step in range(done + 1, config.steps + 1):
+        on_step(loop.step(step, schedule[step - 1]))
+    loop.sampled(StepPlan(config.steps + 1, (), config.group_size, config.steps, loop.adapter, evaluate=True))
+    loop.written()
+    final = workdir / "adapter"
+    if loop.first:
+        shutil.rmtree(final, ignore_errors=True)
+        policy.lora.export(final, base, policy.lora.master.dtype)
+    kept = {step: folder for step, folder in loop.served() if step and loop.evaluated(step)}
+    if loop.first:
+        for step, folder in [*kept.items(), (config.steps, final)]:
+            card = model_card(
+                base=base.name, licence=licence_of(base), config=config, problems=problems, steps=loop.steps[:step]
+            )
+            (folder / "README.md").write_text(card)
+    return TrainResult(loop.steps, loop.exposure, final, list(kept.values()))
+
+
+@dataclass(slots=True)
+class _Loop:
+    """What every step needs, and the rows so far."""
+
+    problems: Sequence[PromptProblem]
+    config: LearnerConfig
+    execution: Execution
+    workdir: Path
+    sample: SampleFn
+    updater: Updater
+    recipe: str
+    stop_requested: Callable[[], bool]
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    exposure: list[dict[str, Any]] = field(default_factory=list)
+    adapter: ServedAdapter | None = None
+    writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+    writing: Future[Path] | None = None
+
+    @property
+    def first(self) -> bool:
+        """Whether this process samples and writes; with one process it does."""
+        return parallel.rank_and_world()[0] == 0
+
+    def evaluated(self, policy_step: int) -> bool:
+        return policy_step % self.config.eval_every == 0 or policy_step == self.config.steps
+
+    def step(self, step: int, problem_ids: tuple[str, ...]) -> StepMetrics:
+        clock = Clock()
+        with clock.phase("sample"):
+            groups = self._groups(step, problem_ids)
+        self._check_stop(step, "sampled")
+        row = {"seed": self.config.seed, "step": step} | self.updater.update(groups, clock)
+        self.steps.append(row)
+        self.exposure.extend(self._exposure(step, groups))
+        with clock.phase("checkpoint"):
+            if step % self.execution.checkpoint_every == 0 or step == self.config.steps:
+                self._save(step)
+        self._check_stop(step, "trained")
+        with clock.phase("sync"):
+            self.serve(step)
+        return StepMetrics(row, clock.seconds)
+
+    def _save(self, step: int) -> None:
+        """On disk before the next one begins, and before this returns unless checkpoints are asynchronous."""
+        self.written()
+        if not self.first:
+            return
+        state = checkpoints.State(step, self.recipe, self.updater.tensors(), list(self.steps), list(self.exposure))
+        root, keep = self.workdir / "checkpoints", self.execution.keep_checkpoints
+        if self.execution.async_checkpoints:
+            self.writing = self.writer.submit(checkpoints.save, root, state, keep)
+        else:
+            checkpoints.save(root, state, keep)
+
+    def written(self) -> None:
+        """Wait for the checkpoint being written, and raise what went wrong with it."""
+        if self.writing is not None:
+            self.writing.result()
+
+    def _groups(self, step: int, problem_ids: tuple[str, ...]) -> Groups:
+        """The step's groups by problem; dead ones are followed by further prompts where resampling is on."""
+        groups = self._grouped(step, problem_ids, evaluate=self.evaluated(step - 1))
+        wanted, budget = len(problem_ids), self.config.max_extra_groups
+        spare = extra_prompts(self.problems, self.config, step, problem_ids) if budget else []
+        while spare and budget and (lacking := wanted - self._live(groups)) > 0:
+            number = min(lacking, budget, len(spare))
+            groups |= self._grouped(step, tuple(spare[:number]), evaluate=False)
+            spare, budget = spare[number:], budget - number
+        return groups
+
+    def _live(self, groups: Groups) -> int:
+        return sum(is_live(group_rewards(g, self.config)) for g in groups.values())
+
+    def sampled(self, plan: StepPlan) -> list[TrainRollout]:
+        return parallel.from_first(self.sample(plan) if self.first else None)
+
+    def _grouped(self, step: int, problem_ids: tuple[str, ...], *, evaluate: bool) -> dict[str, list[TrainRollout]]:
+        plan = StepPlan(step, problem_ids, self.config.group_size, step - 1, self.adapter, evaluate)
+        groups: dict[str, list[TrainRollout]] = {problem_id: [] for problem_id in problem_ids}
+        for rollout in self.sampled(plan):
+            groups[rollout.problem_id].append(rollout)
+        for problem_id, group in groups.items():
+            group.sort(key=lambda r: r.rollout)
+            if len(group) != self.config.group_size:
+                raise RuntimeError(f"step {step}: {len(group)} rollouts of {problem_id}, not {self.config.group_size}")
+        return groups
+
+    def _exposure(self, step: int, groups: Groups) -> list[dict[str, Any]]:
+        return [
+            {
+                "seed": self.config.seed,
+                "step": step,
+                "problem_id": problem_id,
+                "source": group[0].source,
+                "num_correct": sum(r.correct for r in group),
+                "group_size": len(group),
+                "live": is_live(group_rewards(group, self.config)),
+            }
+            for problem_id, group in groups.items()
+        ]
+
+    def serve(self, step: int) -> None:
+        """Export the weights after `step` under a new name, and drop the folders that no evaluation needs."""
+        folder = self.workdir / "served" / f"step-{step:04d}"
+        self.adapter = ServedAdapter(f"{self.recipe[:12]}-{step:04d}", folder)
+        if not self.first:
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        policy = self.updater.policy
+        # what is kept can be trained on from, so it keeps its precision; a sampler rounds it as the learner does
+        policy.lora.export(folder, policy.base, policy.lora.master.dtype if self.evaluated(step) else policy.dtype)
+        for old, unused in self.served():
+            if old != step and not self.evaluated(old):
+                shutil.rmtree(unused)
+
+    def served(self) -> list[tuple[int, Path]]:
+        """(step, folder) of the adapters on disk, oldest first."""
+        return sorted((int(f.name.removeprefix("step-")), f) for f in (self.workdir / "served").glob("step-*"))
+
+    def _check_stop(self, step: int, phase: str) -> None:
+        if self.stop_requested():
+            self.written()
+            raise Interrupted(f"training was asked to stop: step {step} is {phase}; the same command goes on")

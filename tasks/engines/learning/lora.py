@@ -1,0 +1,245 @@
+"""LoRA on frozen linear layers: float32 masters in one flat vector, working copies in the compute type.
+
+One vector holds every matrix, so that one kernel casts, one clips, one steps the optimiser and one reduces gradients
+over processes. Gradients of working copies land in a second flat vector, of which each copy's `.grad` is a view.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from storage.errors import UserError
+from tasks.engines.learning.checkpoints import weights_identity
+from tasks.engines.learning.experts import EXPERT_PROJECTIONS, check_rank, expert_layers, expert_module, expert_shapes
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+_PREFIX = "base_model.model."
+#: Beside PEFT's files: which base model the adapter belongs to. Those made elsewhere have none: taken as given.
+_OF_BASE = "base_model.json"
+
+
+@cache
+def _function() -> Any:
+    import torch
+
+    class LoraLinear(torch.autograd.Function):
+        """x Wᵀ + b + scale · (x Aᵀ) Bᵀ; the second product is accumulated into the first, in both directions."""
+
+        @staticmethod
+        def forward(
+            ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, a: Tensor, b: Tensor, scale: float
+        ) -> Tensor:
+            inner = x @ a.T
+            out = torch.nn.functional.linear(x, weight, bias)
+            out.addmm_(inner, b.T, alpha=scale)
+            ctx.save_for_backward(x, inner, weight, a, b)
+            ctx.scale = scale
+            return out
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor) -> Any:
+            x, inner, weight, a, b = ctx.saved_tensors
+            grad = grads[0]
+            grad_inner = (grad @ b) * ctx.scale
+            grad_b = (grad.T @ inner) * ctx.scale
+            grad_a = grad_inner.T @ x
+            grad_x = None
+            if ctx.needs_input_grad[0]:
+                grad_x = grad @ weight
+                grad_x.addmm_(grad_inner, a)
+            return grad_x, None, None, grad_a, grad_b, None
+
+    return LoraLinear
+
+
+def _module(linear: nn.Linear, a: Tensor, b: Tensor, scale: float) -> nn.Module:
+    from torch import nn
+
+    apply = _function().apply
+
+    class LoraModule(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight, self.bias = linear.weight, linear.bias
+            self.a, self.b = nn.Parameter(a), nn.Parameter(b)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out = apply(x.flatten(0, -2), self.weight, self.bias, self.a, self.b, scale)
+            return out.view(*x.shape[:-1], -1)
+
+    return LoraModule()
+
+
+def _put(model: nn.Module, name: str, module: nn.Module) -> None:
+    parent, _, leaf = name.rpartition(".")
+    setattr(model.get_submodule(parent), leaf, module)
+
+
+def _stacked(views: dict[str, Tensor], first: str, experts: int) -> tuple[Tensor, Tensor]:
+    """(A, B) of all experts as 3-D views; those of the first one say where they begin."""
+    a, b = views[f"{first}.lora_A.weight"], views[f"{first}.lora_B.weight"]
+    return a.as_strided((experts, *a.shape), (a.numel(), a.shape[1], 1)), b.as_strided(
+        (experts, *b.shape), (b.numel(), b.shape[1], 1)
+    )
+
+
+class Lora:
+    """LoRA of a model's linear layers, and of its experts where it has any.
+
+    master: float32, all matrices end to end. work, work_grad: the same in the compute type (the master itself where
+    that is float32). grad: float32, where the gradients of a step's packs are summed.
+    """
+
+    def __init__(self, model: nn.Module, *, rank: int, alpha: int, targets: Sequence[str], seed: int) -> None:
+        import torch
+
+        self.rank, self.alpha, self.targets = rank, alpha, tuple(targets)
+        linears = {
+            n: m for n, m in model.named_modules() if isinstance(m, torch.nn.Linear) and n.rsplit(".", 1)[-1] in targets
+        }
+        experts = expert_layers(model, targets)
+        found = {n.rsplit(".", 1)[-1] for n in linears} | set(EXPERT_PROJECTIONS if experts else ())
+        if missing := sorted(set(targets) - found):
+            raise UserError(f"learner: the base model has no linear layer named {', '.join(missing)} to adapt")
+        first = next(model.parameters())
+        if experts:
+            check_rank(rank, first.device.type)
+        self.shapes: dict[str, tuple[int, int]] = {}
+        for name, linear in linears.items():
+            self.shapes[f"{name}.lora_A.weight"] = (rank, linear.in_features)
+            self.shapes[f"{name}.lora_B.weight"] = (linear.out_features, rank)
+        for name, layer in experts.items():
+            for projection in (p for p in EXPERT_PROJECTIONS if p in targets):
+                # all experts' A, then all their B: each a 3-D view
+                for matrix, shape in zip("AB", expert_shapes(layer, projection, rank), strict=True):
+                    for expert in range(layer.num_experts):
+                        self.shapes[f"{name}.{expert}.{projection}.lora_{matrix}.weight"] = shape
+        size = sum(rows * columns for rows, columns in self.shapes.values())
+        self.master = torch.zeros(size, dtype=torch.float32, device=first.device)
+        self.grad = torch.zeros_like(self.master)
+        same = first.dtype == torch.float32
+        self.work = self.master if same else torch.zeros(size, dtype=first.dtype, device=first.device)
+        self.work_grad = self.grad if same else torch.zeros_like(self.work)
+        views, grads = self.views(self.work), self.views(self.work_grad)
+        for name, linear in linears.items():
+            keys = f"{name}.lora_A.weight", f"{name}.lora_B.weight"
+            module = _module(linear, views[keys[0]], views[keys[1]], alpha / rank)
+            module.a.grad, module.b.grad = grads[keys[0]], grads[keys[1]]  # type: ignore[union-attr]
+            _put(model, name, module)
+        for name, layer in experts.items():
+            work, work_grad = (
+                {p: _stacked(v, f"{name}.0.{p}", layer.num_experts) for p in EXPERT_PROJECTIONS if p in targets}
+                for v in (views, grads)
+            )
+            module = expert_module(layer, work, alpha / rank)
+            for projection, (grad_a, grad_b) in work_grad.items():
+                module.a[projection].grad, module.b[projection].grad = grad_a, grad_b
+            _put(model, name, module)
+        for name, view in self.views(self.master).items():
+            if name.endswith("lora_A.weight"):
+                view.copy_(torch.from_numpy(_initial(seed, name, tuple(view.shape))))
+        self.refresh()
+
+    def views(self, flat: Tensor) -> dict[str, Tensor]:
+        """The matrices of a flat vector, by PEFT's names without their prefix."""
+        parts = flat.split([rows * columns for rows, columns in self.shapes.values()])
+        return {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
+
+    def refresh(self) -> None:
+        """Round the masters into the working copies."""
+        if self.work is not self.master:
+            self.work.copy_(self.master)
+
+    def collect(self) -> None:
+        """Move what the last backward pass left into the step's float32 gradient."""
+        if self.work_grad is not self.grad:
+            self.grad.add_(self.work_grad)
+            self.work_grad.zero_()
+
+    def export(self, folder: Path, base: Path, dtype: torch.dtype) -> None:
+        """Write the adapter in PEFT format; vLLM and peft load it as it is."""
+        from safetensors.torch import save_file
+
+        folder.mkdir(parents=True, exist_ok=True)
+        flat = self.master.detach().to(dtype).cpu()
+        tensors = {_PREFIX + name: view.contiguous() for name, view in self.views(flat).items()}
+        save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+        of_base = {"name": base.name, "weights_identity": weights_identity(base)}
+        (folder / _OF_BASE).write_text(json.dumps(of_base, indent=2) + "\n")
+        (folder / "adapter_config.json").write_text(json.dumps(self._config(base), indent=2, sort_keys=True) + "\n")
+
+    def _config(self, base: Path) -> dict[str, object]:
+        return {
+            "peft_type": "LORA",
+            "task_type": "CAUSAL_LM",
+            "inference_mode": True,
+            "base_model_name_or_path": base.name,
+            "r": self.rank,
+            "lora_alpha": self.alpha,
+            "target_modules": sorted(self.targets),
+            "lora_dropout": 0.0,
+            "bias": "none",
+            "fan_in_fan_out": False,
+            "use_rslora": False,
+            "use_dora": False,
+            "modules_to_save": None,
+        }
+
+    def load(self, folder: Path, base: Path) -> None:
+        """Start from an earlier training's adapter. Errors: UserError if it is not one of this base and rank."""
+        import torch
+        from safetensors.torch import load_file
+
+        config = adapter_config(folder)
+        of_base = folder / _OF_BASE
+        trained_on = json.loads(of_base.read_text()) if of_base.is_file() else None
+        if trained_on and trained_on["weights_identity"] != weights_identity(base):
+            raise UserError(
+                f"{folder}: an adapter of another base model, {trained_on['name']}; the weights in {base.name} are not"
+                " those; name that model's folder, or start without the adapter"
+            )
+        if config.get("r") != self.rank or config.get("lora_alpha") != self.alpha:
+            raise UserError(
+                f"{folder}: adapter of rank {config.get('r')}, alpha {config.get('lora_alpha')}; this training wants"
+                f" rank {self.rank}, alpha {self.alpha}: make them agree or start without it"
+            )
+        tensors = load_file(folder / "adapter_model.safetensors")
+        found = {name.removeprefix(_PREFIX): tuple(t.shape) for name, t in tensors.items()}
+        if found != {name: tuple(shape) for name, shape in self.shapes.items()}:
+            raise UserError(
+                f"{folder}: an adapter of other layers than the base model's ({len(found)} matrices found,"
+                f" {len(self.shapes)} others expected); it was trained on another base or with other target_modules"
+            )
+        with torch.no_grad():
+            for name, view in self.views(self.master).items():
+                view.copy_(tensors[_PREFIX + name])
+        self.refresh()
+
+
+def adapter_config(folder: Path) -> dict[str, Any]:
+    """Errors: UserError if the folder holds no readable PEFT adapter."""
+    try:
+        config = json.loads((folder / "adapter_config.json").read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder}: no readable adapter_config.json ({error}); name a folder in PEFT format") from None
+    if not (folder / "adapter_model.safetensors").is_file():
+        raise UserError(f"{folder}: adapter_model.safetensors is missing; the adapter was not written whole")
+    return config
+
+
+def _initial(seed: int, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """A ~ U(±1/√d_in), as peft draws it, but a function of seed and name alone; B is zero."""
+    digest = hashlib.sha256(f"{seed}\x1flora\x1f{name}".encode()).digest()
+    bound = 1 / np.sqrt(shape[1])
+    draws = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "big"))).random(shape, dtype=np.float32)
+    return ((2 * draws - 1) * bound).astype(np.float32)

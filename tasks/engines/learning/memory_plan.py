@@ -1,0 +1,143 @@
+"""Whether a model folder is one, and what fits it: memory and positions, known before its weights are read."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from storage.errors import UserError
+from tasks.domain.grpo.types import LearnerConfig
+
+if TYPE_CHECKING:
+    from tasks.engines.learning.policy import Execution
+
+GIB = 1 << 30
+
+
+def read_config(base: Path) -> dict[str, Any]:
+    """config.json of a model folder. Errors: UserError if config or weights are missing or shards are incomplete."""
+    if not base.is_dir():
+        raise UserError(f"model folder {base} does not exist")
+    try:
+        config = json.loads((base / "config.json").read_text())
+    except FileNotFoundError:
+        raise UserError(f"model folder {base} has no config.json: it is not a model in Hugging Face format") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"model folder {base}: config.json cannot be read ({error})") from None
+    index = base / "model.safetensors.index.json"
+    shards = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else set()
+    if missing := sorted(shard for shard in shards if not (base / shard).is_file()):
+        raise UserError(f"model folder {base}: {len(missing)} of {len(shards)} shards are missing, first {missing[0]}")
+    if not any(base.glob("*.safetensors")):
+        raise UserError(f"model folder {base} has no weights (*.safetensors); other formats are not loaded")
+    return config
+
+
+def licence_of(base: Path) -> str | None:
+    """As the front matter of the base model's README states it."""
+    readme = base / "README.md"
+    found = re.search(r"^license:\s*(\S+)\s*$", readme.read_text(), re.MULTILINE) if readme.is_file() else None
+    return found[1] if found else None
+
+
+def weights_bytes(base: Path) -> int:
+    return sum(f.stat().st_size for f in base.glob("*.safetensors"))
+
+
+def num_experts(config: dict[str, Any]) -> int:
+    """Experts of a mixture, under either name that transformers gave them; 0 for a dense model."""
+    return config.get("num_experts") or config.get("num_local_experts") or 0
+
+
+def lora_parameters(config: dict[str, Any], learner: LearnerConfig) -> int:
+    """LoRA parameters of the targeted layers; each expert of a mixture has its own."""
+    hidden, experts = config["hidden_size"], num_experts(config)
+    inter = config["moe_intermediate_size"] if experts else config["intermediate_size"]
+    heads = config["num_attention_heads"]
+    head = config.get("head_dim") or hidden // heads
+    q, kv = heads * head, (config.get("num_key_value_heads") or heads) * head
+    mlp = (hidden + inter) * max(1, experts)
+    sides = {
+        "q_proj": hidden + q,
+        "k_proj": hidden + kv,
+        "v_proj": hidden + kv,
+        "o_proj": q + hidden,
+        "gate_proj": mlp,
+        "up_proj": mlp,
+        "down_proj": mlp,
+    }
+    per_layer = sum(sides.get(t, 0) for t in learner.target_modules)
+    return learner.lora_rank * per_layer * config["num_hidden_layers"]
+
+
+def activation_bytes(config: dict[str, Any], bytes_per_value: int, *, recompute: bool) -> int:
+    """Kept for the backward pass per row of a pack. Counted per layer: 10 vectors as wide as the hidden state, 4 as the
+    queries (keys and values are repeated to their number of heads) and 4 as the MLP's inner width; in a mixture that
+    and 3 hidden states for each expert of a token. Recomputing: one layer's worth and a hidden state per layer."""
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    head = config.get("head_dim") or hidden // heads
+    mlp = 4 * config["intermediate_size"]
+    if num_experts(config):
+        mlp = config["num_experts_per_tok"] * (4 * config["moe_intermediate_size"] + 3 * hidden)
+    layer = (10 * hidden + 4 * heads * head + mlp) * bytes_per_value
+    layers = config["num_hidden_layers"]
+    return layer + layers * hidden * bytes_per_value if recompute else layer * layers
+
+
+def plan_memory(base: Path, learner: LearnerConfig, execution: Execution, bytes_per_value: int, free: int) -> bool:
+    """Whether layers must be recomputed in the backward pass for a pack to fit in `free` bytes.
+
+    Errors: UserError if it does not fit even so.
+    """
+    config = read_config(base)
+    lora = lora_parameters(config, learner)
+    fixed = weights_bytes(base) + lora * (16 + 2 * bytes_per_value)
+    fixed += execution.logprob_chunk * config["vocab_size"] * (8 + bytes_per_value)
+    needed = {
+        recompute: fixed + execution.token_budget * activation_bytes(config, bytes_per_value, recompute=recompute)
+        for recompute in (False, True)
+    }
+    wanted = {"on": True, "off": False, "auto": needed[False] > 0.9 * free}[execution.checkpointing]
+    if needed[wanted] > 0.95 * free:
+        raise UserError(
+            f"{base.name}: training needs about {needed[wanted] / GIB:.1f} GiB with packs of {execution.token_budget}"
+            f" tokens and {free / GIB:.1f} GiB are free; lower token_budget or the sampler's memory share, or take a"
+            " larger GPU"
+        )
+    return wanted
+
+
+def positions(base: Path) -> int | None:
+    """The longest sequence that a model reads; null if its config.json does not say.
+
+    YaRN and its like write the stretched number there, linear and dynamic scaling the one before it.
+    """
+    config = read_config(base)
+    scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    stretched = scaling.get("rope_type", scaling.get("type")) in ("linear", "dynamic")
+    known = config.get("max_position_embeddings")
+    return known and int(known * (scaling["factor"] if stretched else 1))
+
+
+def check_positions(base: Path, max_model_len: int) -> None:
+    """Errors: UserError if prompt and completion may be longer than the model has positions."""
+    known = positions(base)
+    if known and max_model_len > known:
+        raise UserError(
+            f"{base.name}: hardware.max_model_len is {max_model_len} and the model has {known} positions; lower it, and"
+            " max_tokens with it"
+        )
+
+
+def check_sampler_memory(base: Path, memory_fraction: float, gpus: int, total: int) -> None:
+    """Errors: UserError if a sampler's share of each GPU's `total` bytes cannot hold its part of the weights and 1 GiB
+    to work with."""
+    needed, share = weights_bytes(base) / gpus + GIB, memory_fraction * total
+    if needed > share:
+        raise UserError(
+            f"{base.name}: sampling needs about {needed / GIB:.1f} GiB of each GPU and hardware.memory_fraction="
+            f"{memory_fraction:g} of {total / GIB:.1f} GiB gives it {share / GIB:.1f}; raise it or"
+            " hardware.tensor_parallel, or take a larger GPU"
+        )

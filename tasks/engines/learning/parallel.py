@@ -1,0 +1,195 @@
+"""Data parallelism of the learner: every process takes a share of a step's packs, and gradients are summed.
+
+The first process is the one that runs the study: it samples and writes. It starts the others on its own machine, one a
+GPU, and tells them the job and every step's rollouts through a pipe; they run the same loop. The process group is the
+learner's own, because vLLM in the first process takes torch's default one for itself. The store by which it forms is
+open to whoever is on this machine, so nothing that is unpickled goes through it.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from storage.errors import Parked, UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+T = TypeVar("T")
+#: Others wait for the first one while it samples, however long that takes; if it dies, its store dies with it.
+PATIENCE = timedelta(days=7)
+
+
+@dataclass(slots=True)
+class _Team:
+    rank: int
+    world: int
+    store: Any
+    others: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    #: from the first process to each of the others; there, the one that it hears
+    pipes: list[Connection] = field(default_factory=list)
+    group: Any = None
+
+
+_team: _Team | None = None
+
+
+@contextmanager
+def team(processes: int, job: Mapping[str, Any], logs: Path) -> Iterator[None]:
+    """Start `processes - 1` others on this job, and end with them. Nothing to do for one, or in one of the others.
+
+    Errors: Parked if one of the others died; what it said is in `logs`.
+    """
+    global _team
+    if processes == 1 or _team is not None:
+        yield
+        return
+    import torch
+
+    if torch.cuda.is_available() and torch.cuda.device_count() < processes:
+        raise UserError(
+            f"learner: hardware.processes is {processes} and this machine has {torch.cuda.device_count()} GPUs; each"
+            " process of the learner needs one"
+        )
+    _team = _Team(0, processes, _store(0))
+    others = _team.others
+    try:
+        for rank in range(1, processes):
+            _start(rank, _team, logs / f"process-{rank}.log")
+        from_first(dict(job))
+        yield
+        for other in others:
+            other.wait()
+    except (RuntimeError, OSError) as error:
+        if dead := [rank for rank, other in enumerate(others, 1) if _failed(other)]:
+            raise Parked(
+                f"process {dead[0]} of the learner ended early, see {logs / f'process-{dead[0]}.log'}; the same command"
+                " goes on from the last step"
+            ) from error
+        raise
+    finally:
+        for other, pipe in zip(others, _team.pipes, strict=True):
+            pipe.close()
+            other.kill()
+            other.wait()
+        _team = None
+
+
+def _failed(other: subprocess.Popen[bytes]) -> bool:
+    """Its sockets and pipes close a moment before it has ended."""
+    try:
+        return other.wait(timeout=1) != 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
+def _store(port: int) -> Any:
+    """The first process's key-value store; it opens one itself for port 0. On a socket of ours: torch's own listens to
+    the world."""
+    import torch.distributed
+
+    c10d: Any = torch.distributed
+    how: dict[str, Any] = {"timeout": PATIENCE, "wait_for_workers": False}
+    if port:
+        return c10d.TCPStore("127.0.0.1", port, None, False, **how)
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    return c10d.TCPStore("127.0.0.1", port, None, True, master_listen_fd=listening.detach(), **how)
+
+
+def _start(rank: int, team: _Team, log: Path) -> None:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    ours, theirs = Pipe()
+    words = map(str, (rank, team.world, team.store.port, theirs.fileno()))
+    with log.open("wb") as out, theirs:
+        other = subprocess.Popen(
+            [sys.executable, "-m", "tasks.engines.learning.parallel", *words],
+            stdout=out,
+            stderr=out,
+            cwd=Path(__file__).resolve().parents[3],
+            pass_fds=[theirs.fileno()],
+        )
+    team.others.append(other)
+    team.pipes.append(ours)
+
+
+def join(device_type: str) -> None:
+    """Form the group that sums gradients; every process calls it once its device is known."""
+    if _team is None or _team.group is not None:
+        return
+    import torch.distributed as dist
+
+    if _team.rank:
+        _team.store.set(f"here-{_team.rank}", "")
+    while not _team.store.check([f"here-{rank}" for rank in range(1, _team.world)]):
+        if any(other.poll() is not None for other in _team.others):
+            raise RuntimeError("one of the learner's processes ended before it could take part")
+        time.sleep(0.1)
+    if device_type == "cuda":
+        options = dist.ProcessGroupNCCL.Options()
+        _team.group = dist.ProcessGroupNCCL(_team.store, _team.rank, _team.world, options)
+    else:
+        _team.group = dist.ProcessGroupGloo(_team.store, _team.rank, _team.world, PATIENCE)
+
+
+def rank_and_world() -> tuple[int, int]:
+    return (0, 1) if _team is None else (_team.rank, _team.world)
+
+
+def total(tensor: Tensor) -> Tensor:
+    """The sum over processes, in place."""
+    import torch.distributed as dist
+
+    return _reduced(tensor, dist.ReduceOp.SUM)
+
+
+def largest(tensor: Tensor) -> Tensor:
+    """The elementwise maximum over processes, in place."""
+    import torch.distributed as dist
+
+    return _reduced(tensor, dist.ReduceOp.MAX)
+
+
+def _reduced(tensor: Tensor, how: Any) -> Tensor:
+    import torch.distributed as dist
+
+    if _team is not None:
+        options = dist.AllreduceOptions()
+        options.reduceOp = how
+        _team.group.allreduce([tensor], options).wait()
+    return tensor
+
+
+def from_first(value: T | None) -> T:
+    """What the first process has; the others pass None."""
+    if _team is None:
+        return value  # type: ignore[return-value]
+    if _team.rank:
+        return _team.pipes[0].recv()
+    for pipe in _team.pipes:
+        pipe.send(value)
+    return value  # type: ignore[return-value]
+
+
+def main(rank: int, world: int, port: int, pipe: int) -> None:
+    """One of the others: the first one's job, with its rollouts."""
+    from tasks.engines.learning import learner, parallel
+
+    parallel._team = _Team(rank, world, _store(port), pipes=[Connection(pipe)])
+    job: dict[str, Any] = parallel.from_first(None)
+    learner.train(**job, sample=lambda _: [])
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,121 @@
+"""A policy that can be trained: frozen base, LoRA, packed forward pass."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from storage.errors import UserError
+from tasks.domain.grpo.packing import Pack
+from tasks.domain.grpo.types import LearnerConfig
+from tasks.engines.environment import quiet_libraries, settle_threads
+from tasks.engines.learning import attention, parallel
+from tasks.engines.learning.fusion import compile_layers, fuse
+from tasks.engines.learning.logprobs import token_logprobs
+from tasks.engines.learning.lora import Lora
+from tasks.engines.learning.memory import keep_freed_memory
+from tasks.engines.learning.memory_plan import plan_memory
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """Where and how training runs. Changes no result beyond rounding, and is part of no fingerprint.
+
+    dtype: of the frozen base and of the working copies of LoRA; `auto` is float32 on the CPU, bfloat16 on a GPU.
+    token_budget: rows of one pack. logprob_chunk: predicted tokens whose logits exist at once.
+    checkpointing: recompute layers in the backward pass: `auto` does where a pack's activations would not fit.
+    async_checkpoints: write them while the next step runs; a crash then repeats up to two updates, not one.
+    compile: compile decoder layers (GPU); worth it for hundreds of steps.
+    processes: of the learner, one a GPU; they share each step's packs.
+    """
+
+    device: str = "auto"
+    dtype: str = "auto"
+    token_budget: int = 8192
+    logprob_chunk: int = 2048
+    checkpointing: Literal["auto", "on", "off"] = "auto"
+    checkpoint_every: int = 1
+    keep_checkpoints: int = 2
+    async_checkpoints: bool = False
+    compile: bool = False
+    processes: int = 1
+
+
+class Policy:
+    """base + LoRA on one device. `lora` holds the weights; `logprobs` is differentiable in its working copies."""
+
+    def __init__(self, base: Path, config: LearnerConfig, execution: Execution) -> None:
+        quiet_libraries()
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        settle_threads()
+        attention.register()
+        self.device = _device(execution.device)
+        parallel.join(self.device.type)
+        name = execution.dtype if execution.dtype != "auto" else "float32" if self.device.type == "cpu" else "bfloat16"
+        self.dtype = getattr(torch, name)
+        self.chunk = execution.logprob_chunk
+        self.base = base
+        recompute = plan_memory(base, config, execution, self.dtype.itemsize, _free_bytes(self.device))
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            base, dtype=self.dtype, attn_implementation=attention.ATTENTION_NAME, use_safetensors=True
+        )
+        model.to(self.device).requires_grad_(False).eval()
+        self.lora = Lora(
+            model, rank=config.lora_rank, alpha=config.lora_alpha, targets=config.target_modules, seed=config.seed
+        )
+        self.body, self.head = model.model, model.lm_head.weight
+        if self.device.type == "cuda":
+            fuse(model)
+        else:
+            keep_freed_memory()
+        if recompute:
+            model.train()
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        if execution.compile:
+            compile_layers(self.body.layers)
+
+    def logprobs(self, pack: Pack) -> tuple[Tensor, Tensor]:
+        """(log-probs_K, entropy_K) of the pack's predicted tokens, float32."""
+        import torch
+
+        tokens, positions, rows, targets = (
+            torch.from_numpy(a).to(self.device) for a in (pack.tokens_T, pack.positions_T, pack.rows_K, pack.targets_K)
+        )
+        hidden = self.body(
+            input_ids=tokens[None],
+            position_ids=positions[None],
+            use_cache=False,
+            layout=attention.layout(pack, self.device),
+        ).last_hidden_state[0]
+        return token_logprobs(hidden.index_select(0, rows), self.head, targets, self.chunk)
+
+
+def _device(wanted: str) -> torch.device:
+    import torch
+
+    if wanted.startswith("cuda") and not torch.cuda.is_available():
+        raise UserError(f"learner: the profile wants device {wanted} and this machine has no NVIDIA GPU")
+    if wanted == "auto":
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    rank, world = parallel.rank_and_world()
+    return torch.device("cuda", rank) if wanted == "cuda" and world > 1 else torch.device(wanted)
+
+
+def _free_bytes(device: torch.device) -> int:
+    """Memory that training may still take: the GPU's, or what the system says is available."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return 1 << 62

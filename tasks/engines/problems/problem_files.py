@@ -1,0 +1,124 @@
+"""Problems from files, in one form: rows with problem, gold, source, source_id and what is known.
+
+Everything wrong with a file is one sentence that names file, line and field, before anything is made of it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from storage.errors import UserError
+from tasks.domain.grading.grading import MAX_ANSWER_CHARS
+from tasks.domain.grading.latex_normalisation import normalise
+from tasks.engines.problems.json_lines import json_lines
+
+Row = dict[str, Any]
+MAX_YEAR = 9999
+
+
+def load_problems(files: Iterable[tuple[Path, str, str | None]], limit: int | None = None) -> list[Row]:
+    """Rows of several files, in order: each (path, name of the source, `source` value to keep or null for all).
+
+    Errors: UserError for unreadable, incomplete or repeated rows.
+    """
+    rows = [row for path, name, only in files for row in read_problems(path, name, only)]
+    return rows if limit is None else rows[:limit]
+
+
+#: What files call the identity of a problem, the first that is there.
+ID_FIELDS = ("source_id", "uid", "id")
+
+
+def read_problems(path: Path, name: str, only: str | None = None) -> list[Row]:
+    """Rows of a JSONL or Parquet file: problem, gold; optional: one of ID_FIELDS, source, year, level, subject."""
+    records = _parquet(path) if path.suffix.lower() == ".parquet" else _jsonl(path)
+    rows: list[Row] = []
+    seen: dict[str, str] = {}
+    for place, record in records:
+        where = f"{path}, {place}"
+        row = row_of(record, where, name, len(rows))
+        first = seen.setdefault(f"{row['source']}\0{row['source_id']}", place)
+        if first != place:
+            raise UserError(f"{where}: the id {row['source_id']!r} stands in {first} already; ids must be unique")
+        if only is None or row["source"] == only:
+            rows.append(row)
+    if not rows:
+        wanted = f" with source {only!r}" if only else ""
+        raise UserError(f"{path}: holds no problems{wanted}")
+    return rows
+
+
+def row_of(record: dict[str, Any], where: str, name: str, position: int) -> Row:
+    """A problem in the common form. where: file and place, for the sentence. Errors: UserError naming the field."""
+    for field in ("problem", "gold"):
+        if field not in record:
+            raise UserError(f"{where}: no field '{field}' (found: {', '.join(map(str, record)) or 'nothing'})")
+    problem, gold, source = (_text(record, field, where) for field in ("problem", "gold", "source"))
+    if problem is None:
+        raise UserError(f"{where}: field 'problem' must be text and not empty, found {record['problem']!r:.60}")
+    if gold is None or not re.search(r"\w|\\\{ ?\\\}", normalise(gold[:MAX_ANSWER_CHARS])):
+        raise UserError(f"{where}: field 'gold' must be text and not empty, found {record['gold']!r:.60}")
+    if len(gold) > MAX_ANSWER_CHARS:
+        raise UserError(
+            f"{where}: field 'gold' has {len(gold):,} characters, at most {MAX_ANSWER_CHARS:,} can be graded"
+        )
+    source_id = next((record[field] for field in ID_FIELDS if field in record), None)
+    if source_id is not None and (isinstance(source_id, bool) or not isinstance(source_id, str | int)):
+        raise UserError(f"{where}: field 'source_id' must be text, found {source_id!r:.60}")
+    year = record.get("year")
+    if year is not None and (isinstance(year, bool) or not isinstance(year, int) or abs(year) > MAX_YEAR):
+        raise UserError(f"{where}: field 'year' must be a whole number, found {year!r:.60}")
+    return {
+        "problem": problem,
+        "gold": gold,
+        "source": source or name,
+        "source_id": str(source_id) if source_id not in (None, "") else f"{name}__{position}",
+        "year": year,
+        "level": _text(record, "level", where),
+        "subject": _text(record, "subject", where),
+    }
+
+
+def _text(record: dict[str, Any], field: str, where: str) -> str | None:
+    """A field's text, a number's where the field may be one; null if there is nothing. Errors: UserError."""
+    value = record.get(field)
+    text = value
+    if field in ("gold", "level") and isinstance(value, int | float) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            raise UserError(f"{where}: field '{field}' must be text or a finite number, found {value!r}")
+        text = str(value)
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        empty = " and not empty" if field in ("problem", "gold") else ""
+        raise UserError(f"{where}: field '{field}' must be text{empty}, found {value!r:.60}")
+    if lone := re.search(r"[\ud800-\udfff]", text):
+        raise UserError(f"{where}: field '{field}' holds half of a character ({ascii(lone[0])[1:-1]})")
+    return text if text.strip() else None
+
+
+def _jsonl(path: Path) -> Iterator[tuple[str, Any]]:
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+    return json_lines(raw, str(path), "problem and gold")
+
+
+def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.ParquetFile(path).read()
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UserError(f"{path}: is not a readable Parquet file ({str(error).splitlines()[0][:100]})") from None
+    missing = [field for field in ("problem", "gold") if field not in table.column_names]
+    if missing:
+        raise UserError(f"{path}: no column '{missing[0]}' (found: {', '.join(table.column_names)})")
+    for number, record in enumerate(table.to_pylist(), start=1):
+        yield f"row {number}", record

@@ -1,0 +1,1 @@
+"""What generates: vLLM, transformers, a remote server, and the sampler that drives one of them."""

@@ -1,0 +1,157 @@
+"""Sampling by a server that speaks the OpenAI completions protocol, as `vllm serve` does on another host.
+
+Prompts go as token ids and come back with the sampled ids and their log-probs, so that such rollouts can be trained
+on. Every request is its own HTTP call: the server batches. Whatever finished is handed on before an error is raised.
+
+The server is started by its owner; what the recipes assume of it:
+    vllm serve MODEL --logprobs-mode processed_logprobs --enable-lora --max-lora-rank 32
+with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 where adapters are evaluated (both sides see the artifact root).
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from storage.errors import UserError
+from tasks.domain.policies import ServedAdapter
+from tasks.engines.environment import quiet_libraries
+from tasks.engines.protocols import Completion, Request
+from tasks.engines.sampling.endpoint import Endpoint
+from tasks.engines.sampling.vllm import check_lengths, encode_prompt
+from tasks.engines.toolbox import Hardware
+
+#: vLLM writes this for a log-prob of minus infinity, which JSON cannot hold.
+NO_LOGPROB = -9998.0
+#: More connections than this gain nothing and cost a thread each.
+MOST_CONNECTIONS = 256
+
+
+class OpenAIGenerator:
+    name = "openai"
+
+    def __init__(self, model: Path, hardware: Hardware) -> None:
+        quiet_libraries()
+        from transformers import AutoTokenizer
+
+        url = hardware.endpoint or os.environ.get("VARBAND_OPENAI_BASE_URL", "")
+        self._endpoint = Endpoint(url, os.environ.get("VARBAND_OPENAI_API_KEY"))
+        served = self._endpoint.get("/models")["data"]
+        if not served:
+            raise UserError(f"{url}: the server has no model; start it with the folder of the profile's base model")
+        self._model = str(served[0]["id"])
+        self.version = self._endpoint.version()
+        self._tokenizer = AutoTokenizer.from_pretrained(model)
+        self._eos = self._tokenizer.eos_token_id
+        self._connections = min(hardware.max_num_seqs, MOST_CONNECTIONS)
+        self._max_model_len = hardware.max_model_len
+        self._loaded: set[str] = set()
+
+    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]:
+        return encode_prompt(self._tokenizer, prompt, chat=chat, enable_thinking=enable_thinking)
+
+    def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
+        """Errors: Parked if the provider refuses to go on or stays away, after all that finished was yielded."""
+        check_lengths(requests, self._max_model_len)
+        model = self._served(adapter)
+        todo: queue.SimpleQueue[Request] = queue.SimpleQueue()
+        for request in requests:
+            todo.put(request)
+        done: queue.SimpleQueue[Completion | Exception | None] = queue.SimpleQueue()
+        stop = threading.Event()
+        workers = [
+            threading.Thread(target=self._work, args=(model, todo, done, stop), daemon=True)
+            for _ in range(min(self._connections, len(requests)))
+        ]
+        for worker in workers:
+            worker.start()
+        failure: Exception | None = None
+        try:
+            idle = 0
+            while idle < len(workers):
+                match done.get():
+                    case Completion() as completion:
+                        yield completion
+                    case Exception() as error:
+                        failure = failure or error
+                        stop.set()
+                    case None:
+                        idle += 1
+        finally:
+            stop.set()
+        if failure is not None:
+            raise failure
+
+    def _work(
+        self,
+        model: str,
+        todo: queue.SimpleQueue[Request],
+        done: queue.SimpleQueue[Completion | Exception | None],
+        stop: threading.Event,
+    ) -> None:
+        """One connection: request after request until none is left or another connection failed."""
+        with self._endpoint.connection() as connection:
+            while not stop.is_set():
+                try:
+                    request = todo.get_nowait()
+                except queue.Empty:
+                    break
+                try:
+                    answer = connection.post("/completions", self._body(model, request), stop)
+                    done.put(self._completion(request, answer))
+                except (UserError, OSError, KeyError, ValueError) as error:
+                    done.put(error)
+                    break
+        done.put(None)
+
+    def _body(self, model: str, request: Request) -> dict[str, object]:
+        d = request.decoding
+        return {
+            "model": model,
+            "prompt": list(request.prompt_ids),
+            "max_tokens": d.max_tokens,
+            "temperature": d.temperature,
+            "top_p": d.top_p,
+            "seed": request.seed,
+            "stop": list(d.stop) or None,
+            "logprobs": 0,
+            "include_stop_str_in_output": True,
+            "skip_special_tokens": False,
+            "return_token_ids": True,
+        }
+
+    def _completion(self, request: Request, answer: dict[str, Any]) -> Completion:
+        choice = answer["choices"][0]
+        token_ids, scores = choice.get("token_ids"), (choice.get("logprobs") or {}).get("token_logprobs")
+        if token_ids is None or scores is None or len(scores) != len(token_ids):
+            raise UserError(
+                f"{self._endpoint.url}: the server returns no token ids with log-probs, which training needs; use vLLM"
+                " 0.11 or newer (`return_token_ids`)"
+            )
+        logprobs_T = np.array([np.nan if s is None or s < NO_LOGPROB else s for s in scores], np.float32)
+        text = choice["text"]
+        if token_ids and token_ids[-1] == self._eos:
+            text = text.removesuffix(self._tokenizer.decode([self._eos]))
+        return Completion(request.key, text, list(token_ids), logprobs_T, _finish(choice["finish_reason"]))
+
+    def _served(self, adapter: ServedAdapter | None) -> str:
+        """The model's name on the server; an adapter is loaded there under its own name once."""
+        if adapter is None:
+            return self._model
+        if adapter.name not in self._loaded:
+            self._endpoint.load_adapter(adapter.name, adapter.folder)
+            self._loaded.add(adapter.name)
+        return adapter.name
+
+    def close(self) -> None:
+        self._loaded.clear()
+
+
+def _finish(reason: str | None) -> Any:
+    return "stop" if reason == "stop" else "length"

@@ -1,0 +1,200 @@
+"""Wanted rollouts in, graded rows out: renders, samples, grades, in batches that are made durable one by one.
+
+Knows neither the ledger nor the store: `keep` is called with each batch of rows before the next one is sampled.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from storage.errors import Parked
+from tasks.domain.policies import Policy, Sampling, ServedAdapter
+from tasks.engines.grading.graders import GradeItem, Graders
+from tasks.engines.protocols import Completion, Decoding, Generator, Request
+
+#: While streaming, finished rollouts wait at most this long, or in this number, before they are made durable.
+FLUSH_SECONDS, FLUSH_ROWS = 3.0, 512
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutRequest:
+    """One rollout that somebody asks for. `request_seed` is a function of its identity."""
+
+    problem_id: str
+    source: str
+    problem: str
+    gold: str
+    rollout: int
+    policy: Policy
+    sampling: Sampling
+    request_seed: int
+
+
+@dataclass(slots=True)
+class SamplingStats:
+    """What sampling took: for the progress line and the manifest's notes, not for results."""
+
+    rollouts: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    grading_seconds: float = 0.0
+    _prompts: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
+
+    def note(self, generator: Generator) -> dict[str, str]:
+        rate = self.tokens / self.seconds if self.seconds else 0.0
+        return {
+            "engine": f"{generator.name} {generator.version}",
+            "sampled_rollouts": str(self.rollouts),
+            "sampled_tokens": str(self.tokens),
+            "sampling_seconds": f"{self.seconds:.2f}",
+            "tokens_per_second": f"{rate:.0f}",
+            "grading_seconds": f"{self.grading_seconds:.2f}",
+        }
+
+
+def sample(
+    requested: Sequence[RolloutRequest],
+    generator: Generator,
+    graders: Graders,
+    adapter: ServedAdapter | None,
+    keep: Callable[[list[tuple[RolloutRequest, dict[str, object]]]], None],
+    *,
+    batch_size: int | None,
+    stats: SamplingStats,
+    admit: Callable[[Sequence[RolloutRequest], Sequence[Request]], int] | None = None,
+) -> None:
+    """Sample, grade and keep every wanted rollout, in the order of `requested`.
+
+    batch_size: rollouts per engine call; a batch is kept whole, so that a run killed half way repeats whole batches and
+    meets the same batches again. None: one call for all, graded and kept as they finish, beside the sampling.
+    admit: asked before each engine call how many of its requests may be sampled; raises for none.
+    """
+    start = 0
+    while start < len(requested):
+        batch = requested[start : start + (batch_size or len(requested))]
+        requests = [_request(i, want, generator, stats) for i, want in enumerate(batch)]
+        if admit is not None:
+            requests = requests[: admit(batch, requests)]
+        start += len(requests)
+
+        def keep_them(
+            done: list[Completion], batch: Sequence[RolloutRequest] = batch, asked: list[Request] = requests
+        ) -> None:
+            keep(_rows(done, batch, asked, generator, graders, stats))
+
+        batches = _durable_batches(generator.generate(requests, adapter), whole=batch_size is not None)
+        if batch_size is None:
+            _beside(batches, keep_them)
+            continue
+        for done in batches:
+            keep_them(sorted(done, key=lambda c: c.key))
+
+
+def _beside(batches: Iterator[list[Completion]], work: Callable[[list[Completion]], None]) -> None:
+    """Work on each batch in a thread while the next one is made: an engine that waits for graders and files is idle.
+
+    One batch at a time, in order. If one fails the batch after it, which is paid for, is tried too before its error
+    is raised.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        pending: Future[None] | None = None
+        try:
+            for batch in batches:
+                failed = pending.exception() if pending else None
+                pending = thread.submit(copy_context().run, work, batch)
+                if failed:
+                    raise failed
+        finally:
+            if pending:
+                pending.result()
+
+
+def _request(key: int, want: RolloutRequest, generator: Generator, stats: SamplingStats) -> Request:
+    scaffold = want.policy.spec.scaffold
+    cached = stats._prompts.get((scaffold.name, want.problem_id))
+    if cached is None:
+        prompt = scaffold.prompt(want.problem)
+        cached = generator.encode(prompt, chat=scaffold.chat, enable_thinking=scaffold.enable_thinking)
+        stats._prompts[(scaffold.name, want.problem_id)] = cached
+    s = want.sampling
+    return Request(
+        key,
+        cached,
+        want.request_seed,
+        Decoding(max_tokens=s.max_tokens, temperature=s.temperature, top_p=s.top_p, stop=scaffold.stop),
+    )
+
+
+def _durable_batches(completions: Iterator[Completion], *, whole: bool) -> Iterator[list[Completion]]:
+    """What finished before an engine failed is handed on first, then its error."""
+    batch: list[Completion] = []
+    began, failure = time.monotonic(), None
+    try:
+        for completion in completions:
+            batch.append(completion)
+            if not whole and (len(batch) >= FLUSH_ROWS or time.monotonic() - began > FLUSH_SECONDS):
+                yield batch
+                batch, began = [], time.monotonic()
+    except (Parked, OSError, RuntimeError) as error:
+        failure = error
+    if batch and not (whole and failure):
+        yield batch
+    if failure is not None:
+        raise failure
+
+
+def _rows(
+    completions: list[Completion],
+    requested: Sequence[RolloutRequest],
+    requests: Sequence[Request],
+    generator: Generator,
+    graders: Graders,
+    stats: SamplingStats,
+) -> list[tuple[RolloutRequest, dict[str, object]]]:
+    """Each rollout's want and its row of storage.artifacts.schemas.LEDGER."""
+    began = time.perf_counter()
+    named = [(c, requested[c.key]) for c in completions]
+    verdicts = graders.grade([GradeItem(w.policy.spec.scaffold.name, c.text, w.gold, c.finish) for c, w in named])
+    stats.grading_seconds += time.perf_counter() - began
+    rows: list[tuple[RolloutRequest, dict[str, object]]] = []
+    for (c, w), v in zip(named, verdicts, strict=True):
+        parsed = w.policy.spec.scaffold.parse(c.text)
+        total = float(np.sum(c.logprobs_T, dtype=np.float64))
+        row: dict[str, object] = {
+            "problem_id": w.problem_id,
+            "source": w.source,
+            "arm": w.policy.arm,
+            "adapter": w.policy.adapter,
+            "step": w.policy.step,
+            "seed": w.policy.seed,
+            "rollout": w.rollout,
+            "completion": c.text,
+            "trace": parsed.trace,
+            "tag_valid": parsed.tag_valid,
+            "answer": v.answer,
+            "canonical": v.canonical,
+            "verdict": v.verdict,
+            "reason": v.reason,
+            "correct": v.correct,
+            "grader_version": graders.version,
+            "finish": c.finish,
+            "num_prompt_tokens": len(requests[c.key].prompt_ids),
+            "num_tokens": len(c.token_ids),
+            "logprob_sum": total if np.isfinite(total) else None,
+            "gold": w.gold,
+            "request_seed": w.request_seed,
+            "prompt_ids": list(requests[c.key].prompt_ids),
+            "token_ids": c.token_ids,
+            "logprobs": c.logprobs_T,
+            "engine": f"{generator.name} {generator.version}",
+        }
+        rows.append((w, row))
+    stats.rollouts += len(rows)
+    stats.tokens += sum(len(c.token_ids) for c in completions)
+    return rows

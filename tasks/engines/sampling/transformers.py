@@ -1,0 +1,136 @@
+"""Sampling by transformers: slow, simple, everywhere. The reference that vLLM is checked against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tasks.domain.policies import ServedAdapter
+from tasks.engines.environment import quiet_libraries
+from tasks.engines.protocols import Completion, Request
+from tasks.engines.sampling.vllm import check_lengths, encode_prompt
+from tasks.engines.toolbox import Hardware
+
+
+class TransformersGenerator:
+    name = "transformers"
+    version = metadata.version("transformers")
+
+    def __init__(self, model: Path, hardware: Hardware) -> None:
+        quiet_libraries()
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        self._device = "cuda" if torch.cuda.is_available() and hardware.device != "cpu" else "cpu"
+        dtype = torch.float32 if self._device == "cpu" else getattr(torch, hardware.dtype)
+        self._tokenizer = AutoTokenizer.from_pretrained(model)
+        base: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, use_safetensors=True)
+        self._base = base.to(self._device).eval()
+        self._stops = {*_as_list(self._base.generation_config.eos_token_id), self._tokenizer.eos_token_id}
+        self._batch, self._max_model_len = hardware.max_num_seqs, hardware.max_model_len
+        self._served: tuple[str, Any] | None = None
+
+    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]:
+        return encode_prompt(self._tokenizer, prompt, chat=chat, enable_thinking=enable_thinking)
+
+    def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
+        check_lengths(requests, self._max_model_len)
+        model = self._policy(adapter)
+        ordered = sorted(requests, key=lambda r: (len(r.prompt_ids), r.key))
+        for start in range(0, len(ordered), self._batch):
+            yield from self._sample(model, ordered[start : start + self._batch])
+
+    def _policy(self, adapter: ServedAdapter | None) -> Any:
+        if self._served is not None and (adapter is None or self._served[0] != adapter.name):
+            self._base = self._served[1].unload()
+            self._served = None
+        if adapter is None:
+            return self._base
+        if self._served is None:
+            from peft import PeftModel
+
+            model = PeftModel.from_pretrained(self._base, str(adapter.folder)).eval()
+            self._served = (adapter.name, model)
+        return self._served[1]
+
+    def _sample(self, model: Any, requests: Sequence[Request]) -> Iterator[Completion]:
+        """One left-padded batch, token by token; every request draws from a generator of its own."""
+        import torch
+
+        pad = self._tokenizer.pad_token_id or 0
+        width = max(len(r.prompt_ids) for r in requests)
+        ids_BL = torch.full((len(requests), width), pad)
+        seen_BL = torch.zeros_like(ids_BL)
+        for row, request in enumerate(requests):
+            ids_BL[row, width - len(request.prompt_ids) :] = torch.tensor(request.prompt_ids)
+            seen_BL[row, width - len(request.prompt_ids) :] = 1
+        ids_BL, seen_BL = ids_BL.to(self._device), seen_BL.to(self._device)
+        draws = [torch.Generator().manual_seed(r.seed) for r in requests]
+        tokens: list[list[int]] = [[] for _ in requests]
+        logprobs: list[list[float]] = [[] for _ in requests]
+        finish: list[str | None] = [None] * len(requests)
+        cache = None
+        while None in finish:
+            positions = (seen_BL.cumsum(-1) - 1).clamp(min=0)[:, -ids_BL.shape[1] :]
+            with torch.no_grad():
+                out = model(
+                    input_ids=ids_BL,
+                    attention_mask=seen_BL,
+                    position_ids=positions,
+                    past_key_values=cache,
+                    use_cache=True,
+                )
+            cache = out.past_key_values
+            logits_BV = out.logits[:, -1].float().cpu()
+            chosen = [pad] * len(requests)
+            for row, request in enumerate(requests):
+                if finish[row] is not None:
+                    continue
+                chosen[row], logprob = _draw(logits_BV[row], request, draws[row])
+                tokens[row].append(chosen[row])
+                logprobs[row].append(logprob)
+                finish[row] = self._finish(tokens[row], request)
+            ids_BL = torch.tensor(chosen, device=self._device)[:, None]
+            seen_BL = torch.cat([seen_BL, torch.ones_like(ids_BL)], dim=1)
+        for request, ids, lps, end in zip(requests, tokens, logprobs, finish, strict=True):
+            kept = ids[:-1] if ids[-1] in self._stops else ids
+            text = self._tokenizer.decode(kept, skip_special_tokens=False)
+            yield Completion(request.key, text, ids, np.asarray(lps, np.float32), "stop" if end == "stop" else "length")
+
+    def _finish(self, ids: list[int], request: Request) -> str | None:
+        if ids[-1] in self._stops:
+            return "stop"
+        tail = self._tokenizer.decode(ids[-16:], skip_special_tokens=False)
+        if any(stop in tail for stop in request.decoding.stop):
+            return "stop"
+        return "length" if len(ids) >= request.decoding.max_tokens else None
+
+    def close(self) -> None:
+        self._served = None
+        del self._base
+
+
+def _draw(logits_V: Any, request: Request, generator: Any) -> tuple[int, float]:
+    """One token and its log-prob under the distribution that it was drawn from."""
+    import torch
+
+    decoding = request.decoding
+    if decoding.temperature == 0:
+        token = int(logits_V.argmax())
+        return token, float(torch.log_softmax(logits_V, -1)[token])
+    logprobs_V = torch.log_softmax(logits_V / decoding.temperature, -1)
+    if decoding.top_p < 1:
+        order = logprobs_V.argsort(descending=True)
+        mass = logprobs_V[order].exp().cumsum(0)
+        logprobs_V[order[1:][mass[:-1] >= decoding.top_p]] = -torch.inf
+        logprobs_V = torch.log_softmax(logprobs_V, -1)
+    token = int(torch.multinomial(logprobs_V.exp(), 1, generator=generator))
+    return token, float(logprobs_V[token])
+
+
+def _as_list(ids: int | list[int] | None) -> list[int]:
+    return ids if isinstance(ids, list) else [] if ids is None else [ids]

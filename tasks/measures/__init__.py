@@ -1,0 +1,1 @@
+"""Measures: rollouts in, one table out; one file a table."""

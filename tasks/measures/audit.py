@@ -1,0 +1,107 @@
+"""Audit: lints over the designs of what is compared. Each lint is a named query, `lint_*.sql`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from storage.artifacts.ref import Ref
+from storage.sql import query
+from tasks.domain.statistics.designs import from_sampling, from_training, recipe_row, rows_as
+from tasks.measures.lints import findings_of, leak_rows, mislabelled_rows
+from tasks.stage import stage, store
+
+Row = dict[str, Any]
+
+
+@stage("audit", version=2)
+def audit_designs(
+    pool: Ref,
+    splits: Ref,
+    screenings: tuple[Ref, ...],
+    trainings: tuple[Ref, ...],
+    final: tuple[Ref, ...],
+    diversities: tuple[Ref, ...],
+) -> pa.Table:
+    """Mismatched designs of one experiment, found before its figures are read. Schema: AUDIT."""
+    held = f"held-out of {splits}"
+    ends = {str(ref): _last_step(ref, final) for ref in trainings}
+    arms = [store().manifest(ref).recipe.arguments["start"]["arm"] for ref in trainings]  # type: ignore[index]
+    rows = [_sampled(ref, str(pool), "screening") for ref in screenings]
+    rows += [_sampled(ref, held, "heldout") for ref in final]
+    rows += [
+        from_training(str(ref), store().manifest(ref).recipe.arguments, str(pool), arms.count(arm), ends[str(ref)])
+        for ref, arm in zip(trainings, arms, strict=True)
+    ]
+    tables = {
+        "designs": rows_as("designs", rows),
+        "recipes": rows_as(
+            "recipes", [recipe_row(str(ref), store().manifest(ref).recipe.arguments) for ref in trainings]
+        ),
+        "leaks": rows_as("leaks", leak_rows(store().read(pool), store().read(splits), {}, f"{pool}, {splits}")),
+        "coverage": rows_as("coverage", _coverage([(ref, store().read(ref)) for ref in diversities], held)),
+        "mislabelled": rows_as("mislabelled", _mislabelled(screenings, trainings)),
+    }
+    return findings_of(tables)
+
+
+def _sampled(ref: Ref, problems: str, role: str) -> Row:
+    arguments = _drawn(ref)
+    table = store().read(ref, ["problem_id", "finish", "grader_version"])
+    counted = query(
+        """
+        select count(distinct problem_id) as num_problems, avg((finish = 'length')::int) as truncated,
+               string_agg(distinct grader_version, '+' order by grader_version) as grader from t
+        """,
+        t=table,
+    ).to_pylist()[0]
+    row = from_sampling(str(ref), arguments, problems, role, counted)
+    return row | {"family": f"{row['family']} at step {arguments['policy']['step']}"}
+
+
+def _last_step(training: Ref, final: Sequence[Ref]) -> int | None:
+    policies = [_drawn(ref)["policy"] for ref in final]
+    steps = [p["step"] for p in policies if p["adapter"] == str(training)]
+    return max(steps, default=None)
+
+
+def _drawn(rollouts: Ref) -> dict[str, Any]:
+    """The arguments that the rollouts were sampled with; regraded ones were sampled as what they are made from."""
+    recipe = store().manifest(rollouts).recipe
+    while "policy" not in recipe.arguments:
+        recipe = store().manifest(Ref.parse(recipe.inputs["rollouts"][0])).recipe
+    return dict(recipe.arguments)
+
+
+def _coverage(tables: Sequence[tuple[Ref, pa.Table]], problems: str) -> list[Row]:
+    rows = []
+    for ref, table in tables:
+        found = query(
+            """
+            select arm, "window", avg(coverage) as coverage from t where coverage is not null and "window" = 'whole'
+            group by all
+            """,
+            t=table,
+        )
+        rows += [r | {"problems": problems, "basis": "measured", "place": str(ref)} for r in found.to_pylist()]
+    return rows
+
+
+def _mislabelled(screenings: Sequence[Ref], trainings: Sequence[Ref]) -> list[Row]:
+    """Dead groups of each screening that the training's group size is expected to make live."""
+    sizes = {}
+    for ref in trainings:
+        arguments: Any = store().manifest(ref).recipe.arguments
+        sizes[arguments["start"]["arm"]] = arguments["learner"]["group_size"]
+    rows = []
+    for ref in screenings:
+        counts = query(
+            "select arm, count(*) as n, count(*) filter (where correct) as c from t group by arm, problem_id",
+            t=store().read(ref, ["arm", "problem_id", "correct"]),
+        ).to_pylist()
+        if counts and counts[0]["arm"] in sizes:
+            arm = counts[0]["arm"]
+            rows += mislabelled_rows(arm, [(r["n"], r["c"]) for r in counts], sizes[arm])
+    return rows

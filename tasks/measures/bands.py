@@ -1,0 +1,185 @@
+"""Bands: which problems of an arm give a group-relative gradient, and how two arms' bands overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+import pyarrow as pa
+
+from storage.artifacts.schemas import BANDS
+from storage.errors import UserError
+from storage.sql import query
+from tasks.domain.statistics.betabinomial import adaptive_saving, expectations
+from tasks.domain.statistics.contingency import band_tests
+from tasks.measures.groups import COLUMNS, count_groups
+from tasks.stage import Ref, stage, store
+
+BAND_NAMES = ("all_zero", "variance", "all_one")
+
+
+def bands_of(rollouts: pa.Table) -> pa.Table:
+    """Schema: BANDS. One row per problem of one policy's screening; a group of one rollout has no variance band.
+
+    Errors: UserError if the rollouts belong to several policies.
+    """
+    groups = count_groups(rollouts)
+    policies = query("select count(distinct (arm, step, adapter, seed)) as n from groups", groups=groups)["n"][
+        0
+    ].as_py()
+    if policies > 1:
+        raise UserError(f"bands are one policy's, but these rollouts belong to {policies}: give one arm's screening")
+    return query(
+        """
+        select problem_id, source, arm, group_size, num_correct,
+               case when num_correct = 0 then 'all_zero' when num_correct = group_size then 'all_one'
+                    else 'variance' end as band
+        from groups order by source, problem_id
+        """,
+        groups=groups,
+    ).cast(BANDS)
+
+
+def crosstab_of(bands: pa.Table, train_group_size: int) -> pa.Table:
+    """Long table of what several arms' bands say together, one number a row.
+
+    Columns: question, arm, other, source (`all` for the whole pool), band, other_band, count, estimate, p_value, n,
+    reason. Questions: `count` (problems by band), `cell` (two arms' cross-tab on their common problems), `ratio`
+    (variance bands of arm over other), `shared`/`only`, `mcnemar` (variance band or not), `stuart_maxwell`,
+    `bowker`, `expected_live` (share of groups with both outcomes at the training group size, beta-binomial),
+    `mislabelled` (share of all_zero and all_one problems that are expected to be live all the same),
+    `adaptive_saving` (rollouts not needed if a problem were left once a correct and a wrong rollout were seen).
+    """
+    rows = _counts(bands)
+    arms = sorted(set(bands["arm"].to_pylist()))
+    sources = ["all", *sorted(set(bands["source"].to_pylist()))]
+    for arm in arms:
+        for source in sources:
+            part = query(
+                "select group_size, num_correct from bands where arm = $arm and ($source = 'all' or source = $source)",
+                {"arm": arm, "source": source},
+                bands=bands,
+            )
+            counts = list(zip(part["group_size"].to_pylist(), part["num_correct"].to_pylist(), strict=True))
+            said = [*expectations(counts, train_group_size), adaptive_saving(counts)]
+            rows += [{"arm": arm, "source": source} | row for row in said]
+    for arm, other in combinations(arms, 2):
+        rows += _pair(bands, arm, other)
+    return pa.Table.from_pylist(rows, schema=CROSSTAB)
+
+
+CROSSTAB = pa.schema(
+    [
+        ("question", pa.string()),
+        ("arm", pa.string()),
+        ("other", pa.string()),
+        ("source", pa.string()),
+        ("band", pa.string()),
+        ("other_band", pa.string()),
+        ("count", pa.int64()),
+        ("estimate", pa.float64()),
+        ("p_value", pa.float64()),
+        ("n", pa.int64()),
+        ("reason", pa.string()),
+    ]
+)
+
+
+def _counts(bands: pa.Table) -> list[dict[str, Any]]:
+    """Problems by arm, source and band; a band without a problem is a row with 0."""
+    return query(
+        """
+        with sources as (select distinct source from bands union all select 'all'),
+             arms as (select distinct arm from bands),
+             names as (select unnest(['all_zero', 'variance', 'all_one']) as band),
+             tall as (select arm, source, band from bands union all select arm, 'all', band from bands)
+        select 'count' as question, arm, source, band, count(tall.band) as count,
+               count(tall.band) / nullif(sum(count(tall.band)) over (partition by arm, source), 0) as estimate,
+               sum(count(tall.band)) over (partition by arm, source)::bigint as n,
+               if(n = 0, arm || ' has no problem of ' || source, null) as reason
+        from arms cross join sources cross join names left join tall using (arm, source, band)
+        group by arm, source, band
+        order by arm, source <> 'all', source, list_position(['all_zero', 'variance', 'all_one'], band)
+        """,
+        bands=bands,
+    ).to_pylist()
+
+
+def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, Any]]:
+    cells = query(
+        """
+        select a.band, b.band as other_band, count(*) as count from bands a join bands b using (problem_id)
+        where a.arm = $arm and b.arm = $other group by a.band, b.band
+        """,
+        {"arm": arm, "other": other},
+        bands=bands,
+    ).to_pylist()
+    at = {(c["band"], c["other_band"]): int(c["count"]) for c in cells}
+    both = {"arm": arm, "other": other, "source": "all", "n": (n := sum(at.values()))}
+    if n == 0:
+        return [both | {"question": "cell", "reason": "the two arms have no problem in common"}]
+    table = [[at.get((a, b), 0) for b in BAND_NAMES] for a in BAND_NAMES]
+    rows: list[dict[str, Any]] = [
+        both | {"question": "cell", "band": a, "other_band": b, "count": table[i][j], "estimate": table[i][j] / n}
+        for i, a in enumerate(BAND_NAMES)
+        for j, b in enumerate(BAND_NAMES)
+    ]
+    live, live_other, shared = sum(table[1]), sum(row[1] for row in table), table[1][1]
+    union = live + live_other - shared
+    rows += [
+        both
+        | {
+            "question": "ratio",
+            "band": "variance",
+            "count": live,
+            "estimate": live / live_other if live_other else None,
+            "reason": None if live_other else f"{other} has no problem in the variance band",
+        },
+        both
+        | {
+            "question": "shared",
+            "band": "variance",
+            "count": shared,
+            "estimate": shared / union if union else None,
+            "reason": None if union else "no problem is in either variance band",
+        },
+        both | {"question": "only", "band": "variance", "count": live - shared},
+        {**both, "arm": other, "other": arm, "question": "only", "band": "variance", "count": live_other - shared},
+    ]
+    return rows + [both | row for row in band_tests(table)]
+
+
+@stage("bands", version=1)
+def classify_bands(rollouts: Ref) -> pa.Table:
+    """The bands of one arm's screening. Schema: storage.artifacts.schemas.BANDS."""
+    return bands_of(store().read(rollouts, COLUMNS))
+
+
+@stage("joint_bands", version=1)
+def keep_joint(own: Ref, others: tuple[Ref, ...]) -> pa.Table:
+    """One arm's bands, without the problems of its variance band that another arm does not have in its own: what is
+    left there all of them can train on. Schema: storage.artifacts.schemas.BANDS."""
+    return joint_of(store().read(own), [store().read(ref) for ref in others])
+
+
+def joint_of(own: pa.Table, others: Sequence[pa.Table]) -> pa.Table:
+    """Schema: BANDS.
+
+    >>> rows = {"source": ["s"] * 2, "arm": ["a"] * 2, "group_size": [8] * 2, "num_correct": [4] * 2}
+    >>> own = pa.table({"problem_id": ["p", "q"], **rows, "band": ["variance"] * 2}).cast(BANDS)
+    >>> other = pa.table({"problem_id": ["p", "q"], **rows, "band": ["variance", "all_one"]}).cast(BANDS)
+    >>> joint_of(own, [other])["problem_id"].to_pylist()
+    ['p']
+    """
+    live = [
+        set(query("select problem_id from t where band = 'variance'", t=t)["problem_id"].to_pylist()) for t in others
+    ]
+    rows = zip(own["problem_id"].to_pylist(), own["band"].to_pylist(), strict=True)
+    return own.filter(pa.array([band != "variance" or all(problem in one for one in live) for problem, band in rows]))
+
+
+@stage("band_crosstab", version=3)
+def cross_bands(bands: tuple[Ref, ...], train_group_size: int) -> pa.Table:
+    """What several arms' bands say together; expectations are for groups of `train_group_size` rollouts."""
+    return crosstab_of(pa.concat_tables([store().read(ref) for ref in bands]), train_group_size)

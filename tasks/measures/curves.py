@@ -1,0 +1,73 @@
+"""Training curves: held-out accuracy by step, gains against what was trained on, and training's own series."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from storage.sql import query
+from tasks.domain.arms import ARMS
+from tasks.measures.groups import COLUMNS, count_groups, together
+from tasks.measures.trajectories import CURVES, gain_rows, heldout_rows, training_rows, with_shares
+from tasks.stage import Ref, stage, store
+
+Shares = dict[str, dict[str, int]]
+
+
+def curves_of(
+    groups: pa.Table, steps: pa.Table | None, training: Shares, exposure: Shares, draws: int, seed: int
+) -> pa.Table:
+    """Columns of CURVES. question: `heldout`, `gain` (with the shares of training pool and exposure), `training`."""
+    rows = heldout_rows(groups, draws, seed)
+    rows += with_shares(gain_rows(groups, draws, seed), training, exposure)
+    if steps is not None and steps.num_rows:
+        rows += training_rows(steps)
+    return pa.Table.from_pylist(rows, schema=CURVES)
+
+
+def trained_on(training: Ref, pool: pa.Table, splits: pa.Table) -> pa.Table:
+    """(arm, source, problem_id) of what a training drew from: its bands' variance band outside held-out."""
+    recipe = store().manifest(training).recipe
+    arm = store().read(training, ["arm"])["arm"][0].as_py()
+    bands = recipe.inputs.get("bands")
+    if bands:
+        live = store().read(Ref.parse(bands[0]), ["problem_id", "source", "band"])
+    else:
+        live = query("select problem_id, source, 'variance' as band from pool", pool=pool)
+    return query(
+        """
+        select $arm as arm, source, problem_id from live semi join (from splits where split = 'train')
+        using (problem_id) where band = 'variance'
+        """,
+        {"arm": arm},
+        live=live,
+        splits=splits,
+    )
+
+
+def counted(table: pa.Table) -> Shares:
+    """arm → source → rows; an arm that is evaluated with another's adapter has that one's."""
+    found: Shares = {}
+    for row in query("select arm, source, count(*) as n from t group by arm, source", t=table).to_pylist():
+        found.setdefault(row["arm"], {})[row["source"]] = row["n"]
+    for name, arm in ARMS.items():
+        if name not in found and arm.trained_as in found:
+            found[name] = found[arm.trained_as]
+    return found
+
+
+@stage("curves", version=2)
+def training_curves(
+    trainings: tuple[Ref, ...], evaluations: tuple[Ref, ...], pool: Ref, splits: Ref, draws: int = 10_000, seed: int = 0
+) -> pa.Table:
+    """Held-out by step, source and arm with intervals; gains against training-pool share and actual exposure."""
+    problems, held = store().read(pool, ["problem_id", "source"]), store().read(splits)
+    groups = count_groups(together([store().read(ref, COLUMNS) for ref in dict.fromkeys(evaluations)]))
+    if not trainings:
+        return curves_of(groups, None, {}, {}, draws, seed)
+    steps = pa.concat_tables([store().read(ref) for ref in trainings])
+    pools = pa.concat_tables([trained_on(ref, problems, held) for ref in trainings])
+    exposures = [store().files(ref) / "exposure.parquet" for ref in trainings]
+    seen = [pq.read_table(path, columns=["arm", "source"]) for path in exposures if path.exists()]
+    exposure = counted(pa.concat_tables(seen)) if seen else {}
+    return curves_of(groups, steps, counted(pools), exposure, draws, seed)

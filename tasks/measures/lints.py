@@ -1,0 +1,68 @@
+"""Lints: mismatched designs, each found by a named query over how the runs were made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from storage.sql import QUERIES, named, query
+from tasks.domain.problems.leaks import find_leaks
+from tasks.domain.statistics.betabinomial import expectations
+from tasks.domain.statistics.designs import filled
+
+Row = dict[str, Any]
+AUDIT = pa.schema(
+    [
+        ("code", pa.string()),
+        ("what", pa.string()),
+        ("place", pa.string()),
+        ("matter", pa.string()),
+        ("value", pa.float64()),
+        ("query", pa.string()),
+    ]
+)
+
+
+def lints() -> list[str]:
+    """Names of the lint queries, sorted."""
+    return sorted(path.stem for path in QUERIES.glob("lint_*.sql"))
+
+
+def findings_of(tables: Mapping[str, pa.Table]) -> pa.Table:
+    """What every lint finds in these tables (tasks.domain.statistics.designs.TABLES; an absent one is empty).
+
+    Columns: code; what was found; place: runs or files; matter: how much it could matter; value: its size, null where
+    it has none; query: which named query shows it.
+    """
+    everything, parts = filled(tables), []
+    for name in lints():
+        found = query(named(name), **everything)
+        parts.append(found.append_column("query", pa.array([name] * found.num_rows, pa.string())).cast(AUDIT))
+    return pa.concat_tables(parts)
+
+
+def leak_rows(pool: pa.Table, splits: pa.Table, trains: Mapping[str, str], place: str) -> list[Row]:
+    """Near-duplicates of held-out problems among the others. `trains`: problem → which arms train on it."""
+    sides = "from pool {} join (from splits where split = 'heldout') using (problem_id) order by problem_id"
+    wanted = pool.select(["problem_id", "source_id", "problem"])
+    held, others = (query(sides.format(how), pool=wanted, splits=splits) for how in ("semi", "anti"))
+    found = find_leaks(held, others, "heldout", "train")
+    return [
+        {
+            "source_id": r["source_id"],
+            "other_source_id": r["other_source_id"],
+            "similarity": r["similarity"],
+            "kind": r["kind"],
+            "trains": trains.get(r["other_id"]),
+            "place": place,
+        }
+        for r in found.to_pylist()
+    ]
+
+
+def mislabelled_rows(arm: str, counts: Sequence[tuple[int, int]], group_size: int) -> list[Row]:
+    """Dead groups of a screening that the training's group size is expected to make live."""
+    found = [r for r in expectations(counts, group_size) if r["question"] == "mislabelled" and r.get("band") is None]
+    return [{"arm": arm, "count": r["count"], "n": r["n"], "share": r["estimate"]} for r in found if r.get("count")]

@@ -1,0 +1,184 @@
+"""Token costs: what a correct answer costs under each policy, and how two policies' lengths compare pair by pair."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from storage.sql import query
+from tasks.domain.statistics.intervals import percentile, ratio_interval, resample_means
+from tasks.domain.statistics.paired_tests import wilcoxon
+
+COSTS = pa.schema(
+    [
+        ("question", pa.string()),
+        ("pairing", pa.string()),
+        ("bucket", pa.string()),
+        ("source", pa.string()),
+        ("arm", pa.string()),
+        ("step", pa.int32()),
+        ("other", pa.string()),
+        ("other_step", pa.int32()),
+        ("n", pa.int64()),
+        ("estimate", pa.float64()),
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+        ("mean", pa.float64()),
+        ("other_mean", pa.float64()),
+        ("median", pa.float64()),
+        ("other_median", pa.float64()),
+        ("ratio_mean", pa.float64()),
+        ("ratio_median", pa.float64()),
+        ("ratio_geomean", pa.float64()),
+        ("ratio_min", pa.float64()),
+        ("ratio_max", pa.float64()),
+        ("global_ratio", pa.float64()),
+        ("longer_in", pa.int64()),
+        ("p_wilcoxon", pa.float64()),
+        ("truncated", pa.float64()),
+        ("other_truncated", pa.float64()),
+        ("num_correct", pa.int64()),
+        ("num_tokens", pa.int64()),
+        ("method", pa.string()),
+        ("reason", pa.string()),
+    ]
+)
+#: Above so many problems a ratio's bootstrap and its delta-method interval agree to three digits.
+MANY = 5_000
+
+
+def cost_rows(groups: pa.Table, draws: int, seed: int) -> list[dict[str, Any]]:
+    """`tokens_per_correct` of each (arm, step) and source: a ratio of sums, so its interval is a bootstrap over
+    problems of both sums together. Null where nothing is correct. `truncated` stands beside it."""
+    per_problem = query(
+        """
+        with tall as (select *, source as part from groups union all select *, 'all' from groups)
+        select arm, step, part as source, problem_id, sum(num_tokens)::bigint as num_tokens,
+               sum(num_correct)::bigint as num_correct, sum(group_size)::bigint as rollouts,
+               sum(truncated)::bigint as truncated
+        from tall group by arm, step, part, problem_id order by arm, step, part <> 'all', part, problem_id
+        """,
+        groups=groups,
+    )
+    columns = [per_problem[c].to_numpy() for c in ("num_tokens", "num_correct", "rollouts", "truncated")]
+    rows = []
+    for key, start, stop in _stretches(per_problem.select(["arm", "step", "source"])):
+        tokens_P, correct_P, rollouts_P, truncated_P = (column[start:stop] for column in columns)
+        rollouts = int(rollouts_P.sum())
+        row = key | {
+            "question": "tokens_per_correct",
+            "n": stop - start,
+            "num_correct": int(correct_P.sum()),
+            "num_tokens": int(tokens_P.sum()),
+            "mean": float(tokens_P.sum() / rollouts),
+            "truncated": float(truncated_P.sum() / rollouts),
+        }
+        rows.append(row | _ratio(tokens_P, correct_P, draws, seed))
+    return rows
+
+
+def _stretches(keys: pa.Table) -> list[tuple[dict[str, Any], int, int]]:
+    """(key, start, stop) of every stretch of equal rows in a sorted table."""
+    new_N = np.zeros(len(keys), bool)
+    new_N[:1] = True
+    for column in keys.columns:
+        codes_N = column.combine_chunks().dictionary_encode().indices.to_numpy()
+        new_N[1:] |= codes_N[1:] != codes_N[:-1]
+    starts = [int(i) for i in np.flatnonzero(new_N)]
+    return [(keys.slice(i, 1).to_pylist()[0], i, j) for i, j in zip(starts, [*starts[1:], len(keys)], strict=True)]
+
+
+def _ratio(tokens_P: np.ndarray, correct_P: np.ndarray, draws: int, seed: int) -> dict[str, Any]:
+    if correct_P.sum() == 0:
+        return {"reason": "no rollout is correct"}
+    if len(tokens_P) > MANY:
+        found = ratio_interval(tokens_P, correct_P)
+        return {"estimate": found.estimate, "low": found.low, "high": found.high, "method": "delta"}
+    drawn = resample_means(np.stack([tokens_P, correct_P], axis=1).astype(np.float64), draws, seed)
+    usable = drawn[:, 1] > 0
+    interval = percentile(float(tokens_P.sum() / correct_P.sum()), drawn[usable, 0] / drawn[usable, 1])
+    why = None if usable.all() else f"{int((~usable).sum())} of {draws} bootstrap draws had no correct rollout"
+    return {
+        "estimate": interval.estimate,
+        "low": interval.low,
+        "high": interval.high,
+        "method": "bootstrap",
+        "reason": why,
+    }
+
+
+def numbered(arm: str, step: str) -> str:
+    """SQL of the rollouts of one (arm, step), given by parameters of these names, with their replicate: the
+    how-manieth of its trainings."""
+    mine = f"from rollouts where arm = ${arm} and step = ${step}"
+    return f"""
+        select source, problem_id, rollout, correct, num_tokens, finish, replicate
+        from (select * {mine}) r join (
+            select adapter, seed, row_number() over (order by coalesce(adapter, ''), seed) as replicate
+            from (select distinct adapter, seed {mine})) p
+        on r.seed = p.seed and r.adapter is not distinct from p.adapter
+    """
+
+
+def bucket_rows(rollouts: pa.Table, first: tuple[str, int], second: tuple[str, int]) -> list[dict[str, Any]]:
+    """Two policies, `rollout` by rollout as published and `problem` by problem as it should be (mean tokens of the
+    problem's rollouts in the bucket), by who is correct. Ratios are other over arm; longer_in counts pairs in which
+    the other is longer. p_wilcoxon is given for problems only: rollouts of one problem are no independent pairs.
+    """
+    names = {"arm": first[0], "step": first[1], "other": second[0], "other_step": second[1]}
+    pairs = query(
+        f"""
+        with a as ({numbered("arm", "step")}), b as ({numbered("other", "other_step")})
+        select a.source, a.problem_id, a.num_tokens as x, b.num_tokens as y,
+               a.finish = 'length' as cut, b.finish = 'length' as other_cut,
+               case when a.correct and b.correct then 'both_correct' when a.correct then 'arm_only'
+                    when b.correct then 'other_only' else 'neither' end as bucket
+        from a join b using (problem_id, rollout, replicate)
+        """,
+        names,
+        rollouts=rollouts,
+    )
+    if pairs.num_rows == 0:
+        return [names | {"question": "bucket", "n": 0, "reason": "no problem in common"}]
+    alone = query(
+        """
+        select distinct source from rollouts
+        where (arm = $arm and step = $step or arm = $other and step = $other_step)
+              and source not in (select source from pairs) order by source
+        """,
+        names,
+        rollouts=rollouts,
+        pairs=pairs,
+    )
+    rows: list[dict[str, Any]] = [
+        names | {"question": "bucket", "source": source, "n": 0, "reason": "no problem in common"}
+        for source in alone["source"].to_pylist()
+    ]
+    for pairing, unit, lists in (("rollout", "from tall", ""), ("problem", PER_PROBLEM, LISTS)):
+        for row in query(SUMMARY.format(unit=unit, lists=lists), pairs=pairs).to_pylist():
+            x, y = row.pop("xs", None), row.pop("ys", None)
+            if pairing == "problem":
+                row["p_wilcoxon"] = wilcoxon(np.array(y, np.float64) - np.array(x, np.float64))
+            rows.append(names | row | {"question": "bucket", "pairing": pairing})
+    return rows
+
+
+PER_PROBLEM = """
+    from (select source, bucket, problem_id, avg(x) as x, avg(y) as y, avg(cut::int) as cut,
+                 avg(other_cut::int) as other_cut from tall group by source, bucket, problem_id)
+"""
+LISTS = ", list(x order by problem_id) as xs, list(y order by problem_id) as ys"
+SUMMARY = """
+    with grouped as (select source, bucket, problem_id, x, y, cut, other_cut from pairs
+                     union all select source, 'all_paired', problem_id, x, y, cut, other_cut from pairs),
+         tall as (select * from grouped union all select 'all' as source, * exclude (source) from grouped)
+    select source, bucket, count(*) as n, avg(x) as mean, avg(y) as other_mean, median(x) as median,
+           median(y) as other_median, avg(y / x) as ratio_mean, median(y / x) as ratio_median,
+           exp(avg(ln(y / x))) as ratio_geomean, min(y / x) as ratio_min, max(y / x) as ratio_max,
+           sum(y) / sum(x) as global_ratio, count(*) filter (where y > x) as longer_in,
+           avg(cut::double) as truncated, avg(other_cut::double) as other_truncated {lists}
+    {unit} where x > 0 and y > 0
+    group by source, bucket order by source <> 'all', source, bucket
+"""

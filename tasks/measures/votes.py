@@ -1,0 +1,122 @@
+"""Majority voting and selection: maj@k and best-of-k from the same rollouts that pass@k uses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from math import comb
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from storage.sql import query
+from tasks.domain.statistics.intervals import bootstrap_mean
+from tasks.domain.statistics.voting import best_chance, majority_chance
+from tasks.measures.groups import together
+from tasks.stage import Ref, stage, store
+
+VOTES = pa.schema(
+    [
+        ("metric", pa.string()),
+        ("arm", pa.string()),
+        ("step", pa.int32()),
+        ("source", pa.string()),
+        ("k", pa.int32()),
+        ("estimate", pa.float64()),
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+        ("n", pa.int64()),
+        ("reason", pa.string()),
+    ]
+)
+COLUMNS = [
+    "problem_id",
+    "source",
+    "arm",
+    "adapter",
+    "step",
+    "seed",
+    "rollout",
+    "canonical",
+    "correct",
+    "num_tokens",
+    "logprob_sum",
+]
+METRICS = ("maj@k", "shortest@k", "likeliest@k")
+
+
+def votes_of(rollouts: pa.Table, ks: Sequence[int], draws: int, seed: int, subsets: int = 500) -> pa.Table:
+    """One row per metric, (arm, step), source and k, over problems.
+
+    metric: `maj@k`, the most frequent canonical answer of k rollouts is right (ties share; no answer casts no vote);
+    best-of-k by two selectors that cost nothing: `shortest@k`, the shortest of k rollouts that gave an answer is
+    right; `likeliest@k`, that of the highest mean log-probability a token. All over the k-subsets of a group, or over
+    `subsets` random ones where there are more; pass@k, best-of-k with a perfect selector, bounds them from above.
+    Null, with the reason, where a group has fewer than k rollouts, or one of them no log-probability.
+    """
+    groups = query(
+        """
+        select arm, step, source, problem_id, coalesce(adapter, '') as adapter, seed,
+               list(canonical order by rollout) as answers, list(correct order by rollout) as correct,
+               list(-num_tokens::double order by rollout) as shortness,
+               list(logprob_sum / greatest(num_tokens, 1) order by rollout) as likelihood
+        from rollouts group by all order by arm, step, source, problem_id, adapter, seed
+        """,
+        rollouts=rollouts,
+    ).to_pylist()
+    rng = np.random.default_rng(seed)
+    values: dict[tuple[str, str, int, int], dict[tuple[str, str], list[float | str]]] = {}
+    for g in groups:
+        order_SN = rng.random((subsets, len(g["answers"]))).argsort(axis=1)
+        for k in ks:
+            for metric, found in _judged(g, k, _subsets(order_SN, k)).items():
+                place = values.setdefault((metric, g["arm"], g["step"], k), {})
+                place.setdefault((g["source"], g["problem_id"]), []).append(found)
+    rows: list[dict[str, Any]] = []
+    for (metric, arm, step, k), problems in sorted(values.items()):
+        for source in ("all", *sorted({s for s, _ in problems})):
+            part = [v for (s, _), v in problems.items() if source in ("all", s)]
+            row = {"metric": metric, "arm": arm, "step": step, "source": source, "k": k, "n": len(part)}
+            rows.append(row | _averaged(part, draws, seed))
+    return pa.Table.from_pylist(rows, schema=VOTES)
+
+
+def _subsets(order_SN: np.ndarray, k: int) -> np.ndarray:
+    """All k-subsets of the group where they are no more than the random ones, else those."""
+    drawn, n = order_SN.shape
+    return np.array(list(combinations(range(n), k)), np.int64) if k <= n and comb(n, k) <= drawn else order_SN[:, :k]
+
+
+def _judged(group: dict[str, Any], k: int, chosen: np.ndarray) -> dict[str, float | str]:
+    """Metric → chance that it is right for this group, or why that is undefined. chosen: (S, k) subsets."""
+    answers, correct = group["answers"], group["correct"]
+    if k > len(answers):
+        return dict.fromkeys(METRICS, f"a problem has fewer than k = {k} rollouts")
+    found: dict[str, float | str] = {
+        "maj@k": majority_chance(answers, correct, chosen),
+        "shortest@k": best_chance(answers, correct, group["shortness"], chosen),
+        "likeliest@k": "a rollout has no log-probability",
+    }
+    if None not in group["likelihood"]:
+        found["likeliest@k"] = best_chance(answers, correct, group["likelihood"], chosen)
+    return found
+
+
+def _averaged(problems: Sequence[Sequence[float | str]], draws: int, seed: int) -> dict[str, Any]:
+    """Mean over problems of the mean over seeds, with its bootstrap interval; or the reason why there is none."""
+    means = []
+    for seeds in problems:
+        known = [v for v in seeds if not isinstance(v, str)]
+        if len(known) < len(seeds):
+            return {"reason": next(v for v in seeds if isinstance(v, str))}
+        means.append(sum(known) / len(known))
+    interval = bootstrap_mean(np.array(means, np.float64), draws, seed)
+    assert interval is not None
+    return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
+
+
+@stage("votes", version=2)
+def measure_votes(rollouts: tuple[Ref, ...], ks: tuple[int, ...], draws: int = 2_000, seed: int = 0) -> pa.Table:
+    """maj@k and best-of-k of every (arm, step), per source and for all of them."""
+    return votes_of(together([store().read(ref, COLUMNS) for ref in rollouts]), ks, draws, seed)

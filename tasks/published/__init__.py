@@ -1,0 +1,1 @@
+"""The published study's files: read, described and checked."""

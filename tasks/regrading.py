@@ -1,0 +1,116 @@
+"""Regrading: stored rollouts under another grader version or with overrides. Samples nothing, overwrites nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from storage.artifacts.schemas import ROLLOUTS
+from storage.errors import UserError
+from storage.sql import query
+from tasks.active_grader import overrides_in_force, version_in_force
+from tasks.domain.grading.overrides import Overrides
+from tasks.engines.grading.verdicts import with_verdicts
+from tasks.stage import Ref, progress, stage, store, toolbox
+
+Settled = tuple[tuple[str, str, str, str], ...]
+CHANGES = pa.schema(
+    [
+        pa.field(name, pa.string(), nullable=name in ("adapter", "answer"))
+        for name in ("problem_id", "arm", "adapter", "answer", "gold", "was", "now", "reason")
+    ]
+    + [pa.field("step", pa.int32(), nullable=False), pa.field("rollout", pa.int32(), nullable=False)]
+)
+
+
+@stage("rollouts", version=1)
+def regrade_rollouts(rollouts: Ref, pool: Ref, grader_version: str, settled: Settled = ()) -> pa.Table:
+    """The same rollouts with this grader's verdicts. settled: (answer, gold, verdict, reason). Schema: ROLLOUTS."""
+    overrides, graders = as_overrides(settled), toolbox().graders()
+    if overrides.version(graders.version) != grader_version:
+        raise UserError(f"grader {grader_version} is not the one installed ({overrides.version(graders.version)})")
+    rows, golds = store().read(rollouts), store().read(pool, ["problem_id", "gold"])
+    graded = with_verdicts(rows, golds_of(rows, golds), graders, overrides, progress)
+    return graded.select(ROLLOUTS.names).cast(ROLLOUTS)
+
+
+def in_force(rollouts: Ref, pool: Ref) -> Ref:
+    """The rollouts as the grader in force judges them: themselves, unless the store has them from another grader.
+
+    What is not there yet will be made by the grader in force. Adapters are never asked for again: they stay what the
+    rewards of their day made them.
+    """
+    if not store().fresh(rollouts):
+        return rollouts
+    version, overrides = version_in_force(), overrides_in_force()
+    if set(store().read(rollouts, ["grader_version"])["grader_version"].unique().to_pylist()) <= {version}:
+        return rollouts
+    return regrade_rollouts.titled(f"regrade {rollouts}")(rollouts, pool, version, as_settled(overrides))
+
+
+def as_overrides(settled: Settled) -> Overrides:
+    """Overrides from a recipe's plain tuples."""
+    return Overrides({(answer, gold): (verdict, reason) for answer, gold, verdict, reason in settled})  # type: ignore[misc]
+
+
+def as_settled(overrides: Overrides) -> Settled:
+    return tuple((answer, gold, *found) for (answer, gold), found in sorted(overrides.settled.items()))
+
+
+def golds_of(rows: pa.Table, problems: pa.Table) -> list[str]:
+    """Gold of every row. Errors: UserError if a problem is not in the pool."""
+    golds = dict(zip(problems["problem_id"].to_pylist(), problems["gold"].to_pylist(), strict=True))
+    strange = set(rows["problem_id"].to_pylist()) - golds.keys()
+    if strange:
+        raise UserError(f"regrade: {len(strange)} problems of the rollouts are not in their pool, first {min(strange)}")
+    return [golds[p] for p in rows["problem_id"].to_pylist()]
+
+
+def changes(before: pa.Table, after: pa.Table, golds: Sequence[str]) -> pa.Table:
+    """Rollouts whose verdict is another now. Both tables in one order. Schema: CHANGES."""
+    numbered = before.append_column("i", pa.array(range(before.num_rows))).append_column(
+        "gold", pa.array(golds, pa.string())
+    )
+    new = after.append_column("i", pa.array(range(after.num_rows)))
+    return query(
+        "select b.problem_id, b.arm, b.adapter, coalesce(a.answer, b.answer) as answer, b.gold, b.verdict as was,"
+        " a.verdict as now, a.reason, b.step, b.rollout from numbered b join new a using (i)"
+        " where a.verdict <> b.verdict order by i",
+        numbered=numbered,
+        new=new,
+    ).cast(CHANGES)
+
+
+def moved(before: pa.Table, after: pa.Table) -> pa.Table:
+    """Figures of one set of rollouts before and after: accuracy, and problems whose band is another."""
+    return query(
+        """
+        with groups as (
+            select 'before' as phase, arm, step, problem_id, avg(correct::int) as p from before group by all
+            union all select 'after', arm, step, problem_id, avg(correct::int) from after group by all),
+        wide as (
+            select arm, step, problem_id, max(p) filter (phase = 'before') as b, max(p) filter (phase = 'after') as a
+            from groups group by all)
+        select arm, step, count(*) as problems, avg(b) as accuracy_before, avg(a) as accuracy_after,
+            count(*) filter ((b = 0) <> (a = 0) or (b = 1) <> (a = 1)) as bands_changed
+        from wide group by all order by arm, step
+        """,
+        before=before,
+        after=after,
+    )
+
+
+def outside(ledger_rows: pa.Table, artifacts: Sequence[pa.Table]) -> pa.Table:
+    """Ledger rows that stand in no artifact of rollouts: what training drew, and what nobody asked for again."""
+    if not artifacts:
+        return ledger_rows
+    columns = ["arm", "adapter", "step", "seed", "problem_id", "rollout"]
+    known = pa.concat_tables([table.select([*columns, "completion"]) for table in artifacts])
+    return query(
+        "select l.* from l anti join known k on l.arm = k.arm and l.adapter is not distinct from k.adapter"
+        " and l.step = k.step and l.seed = k.seed and l.problem_id = k.problem_id and l.rollout = k.rollout"
+        " and l.completion = k.completion",
+        l=ledger_rows,
+        known=known,
+    ).cast(ledger_rows.schema)

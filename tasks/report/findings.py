@@ -1,0 +1,132 @@
+"""The answer in three sentences, written from the rows of the report's own queries, intervals and doubts included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tasks.report.svg import number, percent
+from tasks.report.tables import minus
+
+Ask = Callable[[str], pa.Table]
+Row = dict[str, Any]
+#: Fewer held-out problems than this are called few: an interval of a rate is then wider than ±10 points.
+FEW = 100
+#: An encoder that saw less of the traces than this measured their openings.
+COVERED = 0.8
+
+
+def answer(ask: Ask) -> list[str]:
+    """Does the search widen, does that give more to learn from, and was it learnt: bands, training, width."""
+    summary = ask("report_summary").to_pylist()
+    return [
+        _bands(summary, ask("report_band_tests").to_pylist()),
+        _training(summary),
+        _width(summary, ask("report_diversity").to_pylist(), ask("report_gaps").to_pylist()),
+    ]
+
+
+def _bands(summary: Sequence[Row], tests: Sequence[Row]) -> str:
+    arms = {row["arm"]: row for row in summary if row["problems"]}
+    if not arms:
+        return "No problem was screened, so nothing is known of the variance bands."
+    counted = [
+        f"{row['variance']} under {arm} ({percent(row['variance'] / row['problems'])})" for arm, row in arms.items()
+    ]
+    total = max(row["problems"] for row in arms.values())
+    said = f"Of {total} screened problems, {listed(counted)} had both correct and wrong rollouts, and so a gradient"
+    found = {row["question"]: row for row in tests if len({(t["arm"], t["other"]) for t in tests}) <= 2}
+    ratio, mcnemar = found.get("ratio"), found.get("mcnemar")
+    if ratio and ratio["estimate"] is not None:
+        said += f"; that is {ratio['estimate']:.2f} times as many for {ratio['arm']} as for {ratio['other']}"
+    if mcnemar and mcnemar["p_value"] is not None:
+        p = mcnemar["p_value"]
+        verdict = "more than chance explains" if p < 0.05 else "a difference that chance explains"
+        said += f", {verdict} (exact McNemar p = {p:.2g})"
+    return said + "."
+
+
+def _training(summary: Sequence[Row]) -> str:
+    climbs = []
+    for row in summary:
+        if row["gain"] is None:
+            continue
+        seed = f" (seed {row['seed']})" if len([r for r in summary if r["arm"] == row["arm"]]) > 1 else ""
+        climbs.append(
+            f"{row['arm']}{seed} from {percent(row['heldout_before'])} to {percent(row['heldout_after'])}"
+            f" ({signed(100 * row['gain'])} pp{_interval(row['gain_low'], row['gain_high'], 100)})"
+        )
+    return f"Training moved held-out accuracy of {listed(climbs)}." if climbs else "Nothing was trained in this run."
+
+
+def _width(summary: Sequence[Row], compared: Sequence[Row], gaps: Sequence[Row]) -> str:
+    pairs = [
+        r for r in compared if r["measure"] == "diversity" and r["arm"] != r["other"] and r["difference"] is not None
+    ]
+    pairs = [r for r in pairs if r["basis"] == "equal_n"] or pairs
+    if not pairs:
+        return "Two arms' diversity could not be compared in this run."
+    row = min(pairs, key=lambda r: (r["step"], r["other_step"]))
+    said = "At the start of training, traces" if any(r["gain"] is not None for r in summary) else "Traces"
+    said += (
+        f" of {row['arm']} lay {number(row['mean'])} apart and those of {row['other']}"
+        f" {number(row['other_mean'])} (difference {signed(row['difference'], 3)}"
+        f"{_interval(row['difference_low'], row['difference_high'], 1)}, {row['n']} problems)"
+    )
+    closing = [r for r in gaps if r["question"] == "closure" and r["arm"] != r["other"] and r["estimate"] is not None]
+    if closing:
+        c = min(closing, key=lambda r: (r["step"], r["other_step"]))
+        moved = "closed" if c["estimate"] >= 0 else "widened"
+        said += (
+            f", and the gap of their pass@k {moved} by {100 * abs(c['estimate']):.1f} pp up to k = {c['k']}"
+            f" (closure{_interval(c['estimate_low'], c['estimate_high'], 100).removeprefix(',')})"
+        )
+    return said + "."
+
+
+def caveats(ask: Ask) -> list[str]:
+    """What the reader must know before believing the three sentences."""
+    rows = ask("report_summary").to_pylist()
+    heldout = {r["n"] for r in ask("report_passk").to_pylist() if r["n"]}
+    warned = []
+    if heldout and max(heldout) < FEW:
+        warned.append(f"Only {max(heldout)} held-out problems: read the intervals, not the estimates.")
+    if len({row["seed"] for row in rows} - {None}) == 1:
+        warned.append("One training seed: how much another seed would differ is unknown.")
+    covered = [r["coverage"] for r in ask("report_diversity_policies").to_pylist() if r["coverage"] is not None]
+    if covered and min(covered) < COVERED:
+        warned.append(
+            f"The encoder read only {percent(min(covered))} of one policy's traces: its diversity is of openings."
+        )
+    findings = ask("report_audit").num_rows
+    if findings:
+        warned.append(
+            f"The audit has {findings} finding{'s' if findings > 1 else ''} about the design: see Audit below."
+        )
+    return warned
+
+
+def _interval(low: float | None, high: float | None, scale: float) -> str:
+    if low is None or high is None:
+        return ", interval not computed"
+    digits = 1 if scale > 1 else 3
+    spelt = f"[{signed(scale * low, digits)}, {signed(scale * high, digits)}]"
+    return f", 95 % interval {spelt}" + (", which contains zero" if low <= 0 <= high else "")
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """
+    >>> signed(-3.75), signed(0.0421, 3)
+    ('−3.8', '+0.042')
+    """
+    return minus(f"{value:+.{digits}f}")
+
+
+def listed(parts: Sequence[str]) -> str:
+    """
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + f" and {parts[-1]}" if parts else "nothing"

@@ -1,0 +1,99 @@
+"""Rows as people read them: units by a column's name, intervals beside their value, text cut and never executed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tasks.report.svg import number, percent
+
+#: A cell longer than this is shown cut, with its length.
+MAX_CHARS = 300
+#: A table longer than this is shown cut, with the number of its rows.
+MAX_ROWS = 60
+SHARES = (
+    "rate",
+    "share",
+    "accuracy",
+    "coverage",
+    "correct_mean",
+    "truncated",
+    "live_groups",
+    "tag_valid_mean",
+    "heldout_before",
+    "heldout_after",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A table as it is printed. `numeric`: columns that are set flush right."""
+
+    columns: tuple[str, ...]
+    numeric: tuple[bool, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str
+
+
+def is_share(name: str) -> bool:
+    return name in SHARES or name.endswith(("_rate", "_share", "_coverage")) or name.startswith(("pass_at", "heldout_"))
+
+
+def minus(text: str) -> str:
+    """With the sign that is as wide as a plus."""
+    return text.replace("-", "−")
+
+
+def spell(name: str, value: object) -> str:
+    """One cell. A share is printed in percent, a difference of shares in points.
+
+    >>> spell("rate", 0.125), spell("gain", 0.15), spell("n", None), spell("p_value", 1.2e-7)
+    ('12.5 %', '+15 pp', '–', '1.2e-07')
+    """
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float) and value == value:
+        if name == "gain" or name.startswith("gain_") or name.endswith(("_gain", "_pp")):
+            return minus(f"{100 * value:+.1f}".removesuffix(".0") + " pp")
+        if is_share(name):
+            return minus(percent(value))
+        if name.startswith("p_") or name.endswith("_p"):
+            return f"{value:.2g}"
+        return minus(number(value))
+    if isinstance(value, int):
+        return f"{value:,}" if name not in ("seed", "step", "year", "k") else str(value)
+    if isinstance(value, list | tuple):
+        return cut(", ".join(spell("", v) for v in value))
+    return cut(str(value))
+
+
+def cut(text: str, most: int = MAX_CHARS) -> str:
+    """One line, shortened with a note. Control characters are shown, never obeyed."""
+    line = "".join(c if c.isprintable() else {"\n": "⏎", "\t": " "}.get(c, "\ufffd") for c in text[:most])
+    return line if len(text) <= most else f"{line}… ({len(text):,} characters)"
+
+
+def shown(rows: Sequence[Mapping[str, object]], columns: Sequence[str], most: int = MAX_ROWS) -> Shown:
+    """`x_low` and `x_high` join `x` as an interval; a column that is null in every row is left out and named."""
+    joined = [c for c in columns if not _is_bound(c, columns)]
+    kept = [c for c in joined if not rows or any(row[c] is not None for row in rows)]
+    missing = [c for c in joined if c not in kept and c != "reason"]
+    body = tuple(tuple(_with_interval(row, c) for c in kept) for row in rows[:most])
+    numeric = tuple(all(isinstance(row[c], int | float | None) for row in rows) for c in kept)
+    notes = [f"The first {most} of {len(rows):,} rows."] if len(rows) > most else []
+    notes += [f"Not measured: {', '.join(m.replace('_', ' ') for m in missing)}."] if missing else []
+    return Shown(tuple(c.replace("_", " ") for c in kept), numeric, body, " ".join(notes))
+
+
+def _is_bound(column: str, columns: Sequence[str]) -> bool:
+    return column.removesuffix("_low").removesuffix("_high") in columns and column.endswith(("_low", "_high"))
+
+
+def _with_interval(row: Mapping[str, object], column: str) -> str:
+    value = spell(column, row[column])
+    low, high = row.get(f"{column}_low"), row.get(f"{column}_high")
+    if low is None or high is None or row[column] is None:
+        return value
+    return f"{value} [{spell(column, low).removesuffix(' pp').removesuffix(' %')}, {spell(column, high)}]"

@@ -1,0 +1,15 @@
+"""The demo's pool: synthetic arithmetic problems that the project makes itself."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tasks.domain.problems.arithmetic import demo_problems
+from tasks.domain.problems.problems import pool_table
+from tasks.stage import stage
+
+
+@stage("pool", version=1)
+def make_synthetic_pool(per_source: int, seed: int) -> pa.Table:
+    """`per_source` problems of each synthetic source. Rows: storage.artifacts.schemas.POOL."""
+    return pool_table(demo_problems(per_source, seed))[0]

@@ -1,0 +1,106 @@
+"""`varband chat` on real parts: the demo's model, an adapter that the demo trained, the grader."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.chat import chat
+from storage.artifacts.store import Store
+from storage.errors import UserError
+from tasks.domain.arms import ARMS
+from tasks.engines.protocols import Decoding, Generator, Request
+from tasks.engines.sampling.streaming import PIECE_TOKENS, stream
+from tasks.engines.toolbox import Hardware, Toolbox
+from tests.mini import REPO
+
+PROBLEM = "There are 6 boxes of 6 pens. 7 go. 3 come. How many pens in all?"
+
+
+def ask(*words: str, typed: str | None = None, engine: str = "transformers") -> Result:
+    return CliRunner().invoke(
+        chat, [*words, "--engine", engine, "--temperature", "0"], input=typed, catch_exceptions=False
+    )
+
+
+def told(result: Result) -> list[dict[str, str]]:
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def generator() -> Generator:
+    folder = REPO / "models" / "demo"
+    return Toolbox(Hardware(engine="transformers", max_model_len=512), {"demo": folder}).generator("demo", 0)
+
+
+def test_pieces_are_the_completion(generator: Generator) -> None:
+    """Without chance, what streams is what the engine would have handed over whole."""
+    scaffold = ARMS["panel"].scaffold
+    ids = generator.encode(scaffold.prompt(PROBLEM), chat=scaffold.chat, enable_thinking=scaffold.enable_thinking)
+    decoding = Decoding(max_tokens=100, temperature=0.0, stop=scaffold.stop)
+    whole = next(iter(generator.generate([Request(0, ids, 1, decoding)], None)))
+    pieces = list(stream(generator, ids, decoding, 1, None))
+    texts = [text for text, ended in pieces if ended is None]
+    assert "".join(texts) == whole.text and pieces[-1] == ("", whole.finish)
+    assert len(texts) >= len(whole.token_ids) // PIECE_TOKENS > 1
+
+
+def test_a_stream_ends_at_max_tokens(generator: Generator) -> None:
+    scaffold = ARMS["panel"].scaffold
+    ids = generator.encode(scaffold.prompt(PROBLEM), chat=scaffold.chat, enable_thinking=scaffold.enable_thinking)
+    assert list(stream(generator, ids, Decoding(max_tokens=5, temperature=0.0), 1, None))[-1] == ("", "length")
+
+
+def test_the_debate_streams_then_the_answer_then_the_verdict() -> None:
+    result = ask(PROBLEM, "--gold", "32")
+    debate, answer, verdict = result.stdout.splitlines()
+    assert debate.startswith("<mutipersonaDebate>") and debate.endswith("</answer>")
+    assert answer.removeprefix("answer: ") in debate
+    right = answer == "answer: 32"
+    assert verdict.startswith("correct: " if right else "wrong: ") and verdict.endswith("(gold 32)")
+    assert "\x1b" not in result.stdout  # no colour where nobody sees it
+    assert "panel · demo · no adapter" in result.stderr
+
+
+def test_problems_one_after_another_as_json() -> None:
+    """Whatever the model says of the first, the second's gold is its own answer, so it is correct."""
+    answers = told(ask("--arm", "thinking", "--json", typed=f"{PROBLEM}\nWhat is 2+2?\n\nnot asked\n"))
+    assert [set(row) for row in answers] == [{"completion", "finish", "tag_valid", "answer"}] * 2
+    gold = str(answers[0]["answer"])
+    [again] = told(ask(PROBLEM, "--arm", "thinking", "--json", "--gold", gold))
+    assert again["completion"] == answers[0]["completion"] and again["verdict"] == "correct"
+
+
+def test_an_adapter_is_asked_by_its_ref(demo_store: Path) -> None:
+    store = Store(demo_store)
+    training = next(ref for ref in store.refs("training") if store.read(ref, ["arm"])["arm"][0].as_py() == "panel")
+    result = ask(PROBLEM, "--adapter", str(training)[:16], "--root", str(demo_store))
+    assert f"panel · demo · {training} step 4" in result.stderr and result.stdout.count("answer: ") == 1
+    with pytest.raises(UserError, match="keeps no adapter of step 3"):
+        ask(PROBLEM, "--adapter", str(training), "--step", "3", "--root", str(demo_store))
+    with pytest.raises(UserError, match="is no training"):
+        ask(PROBLEM, "--adapter", str(store.refs("pool")[0]), "--root", str(demo_store))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--arm", "pannel"), "unknown arm 'pannel' .known: panel, "),
+        (("--adapter", "training-0000"), "no artifact 'training-0000'"),
+        (("--step", "2"), "--step says which adapter"),
+        (("--model", "no-such-model"), "base model no-such-model is not under"),
+    ],
+)
+def test_a_mistake_is_told_before_a_model_is_loaded(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        ask(PROBLEM, *words, "--root", str(tmp_path))
+
+
+@pytest.mark.slow
+def test_vllm_streams_too() -> None:
+    [row] = told(ask(PROBLEM, "--json", "--gold", "32", engine="vllm"))
+    assert row["completion"].startswith("<mutipersonaDebate>") and row["verdict"] in ("correct", "wrong")

@@ -1,0 +1,76 @@
+"""`varband show`, `ls`, `sql`, `report --query` in a terminal: 80 columns, no colours when piped, JSON for scripts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from cli.tables import print_table
+from storage.artifacts.store import Store
+
+VARBAND = str(Path(sys.executable).parent / "varband")
+
+
+def piped(*words: str, root: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [VARBAND, *words, "--root", str(root)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={k: v for k, v in os.environ.items() if k not in ("COLUMNS", "FORCE_COLOR")},
+    )
+
+
+def test_every_artifact_is_shown_in_80_columns(demo_store: Path) -> None:
+    from click.testing import CliRunner
+
+    from cli.store import show
+
+    kinds = {ref.kind: ref for ref in Store(demo_store).refs()}
+    assert len(kinds) >= 12
+    for ref in kinds.values():
+        done = CliRunner().invoke(show, [str(ref), "--root", str(demo_store)], catch_exceptions=False, color=False)
+        assert done.stdout.startswith(str(ref)) and "made from" in done.stdout
+        wide = [line for line in done.stdout.splitlines() if len(line) > 80]
+        assert not wide and "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    "words", [("ls",), ("runs",), ("sql", "select * from rollouts"), ("report", "--query", "gains")]
+)
+def test_piped_tables_fit_and_have_no_colour(demo_store: Path, words: tuple[str, ...]) -> None:
+    done = piped(*words, root=demo_store)
+    assert done.returncode == 0, done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80 and "\x1b" not in done.stdout
+    rows = json.loads(piped(*words, "--json", root=demo_store).stdout)
+    assert isinstance(rows, list) and rows
+
+
+def test_show_as_json_is_the_manifest_and_the_rows(demo_store: Path) -> None:
+    ref = Store(demo_store).refs("bands")[0]
+    told = json.loads(piped("show", ref.fingerprint[:9], "-n", "3", "--json", root=demo_store).stdout)
+    assert told["manifest"]["fingerprint"] == ref.fingerprint and len(told["rows"]) == 3
+    assert told["rows"] == Store(demo_store).read(ref).slice(0, 3).to_pylist()
+
+
+def test_a_ref_that_is_not_there_is_one_sentence(demo_store: Path) -> None:
+    for words in (("show", "bands-0000"), ("report", "bands-0000"), ("gallery", "report-0000")):
+        done = piped(*words, root=demo_store)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("varband: no artifact '") and done.stderr.count("\n") == 1
+
+
+def test_what_does_not_fit_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    table = pa.table({"ref": ["r" * 36], "text": ["t" * 400], "steer": ["\x1b[31m\u202e"], "more": [1]})
+    print_table(table, as_json=False)
+    out = capsys.readouterr().out
+    assert "not shown for want of room: steer, more" in out and "t" * 39 + "…" in out
+    print_table(table.select(["steer"]), as_json=False)
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and "\u202e" not in out

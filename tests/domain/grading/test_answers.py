@@ -1,0 +1,83 @@
+"""Spelling, numbers, forms and commitment: what is read from an answer before anything is compared."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.domain.grading.answer_extraction import commit
+from tasks.domain.grading.latex_normalisation import normalise, repaired
+from tasks.domain.grading.number_words import number_in_words
+from tasks.domain.grading.quantities import number
+from tasks.domain.grading.shapes import shape
+from tasks.domain.grading.terms import exact_same
+from tasks.domain.problems.problems import answer_type, canonical_gold, problem_id
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1,234", 1234),
+        (r"-3\frac{1}{2}", Fraction(-7, 2)),
+        ("3 1/2", Fraction(7, 2)),
+        (".5", Fraction(1, 2)),
+        ("1.5e3", 1500),
+        (r"2 \times 10^{3}", 2000),
+        (r"0.\overline{3}", Fraction(1, 3)),
+        ("62.5%", Fraction(125, 2)),
+    ],
+)
+def test_numbers_are_exact(text: str, value: Fraction) -> None:
+    found = number(normalise(text))
+    assert found is not None
+    assert found.value == value
+
+
+@pytest.mark.parametrize("text", ["6m", "1,23", "12,34", "1/0", "x", "", "1e99999", "7!", "(1,2)", "2n"])
+def test_what_is_no_number_is_not_read_as_one(text: str) -> None:
+    assert number(normalise(text)) is None
+
+
+@settings(deadline=None)
+@given(st.integers(-(10**30), 10**30))
+def test_every_integer_survives_thousands_separators(value: int) -> None:
+    found = number(normalise(f"{value:,}"))
+    assert found is not None
+    assert found.value == value
+
+
+@settings(deadline=None)
+@given(st.integers(-9999, 9999), st.integers(1, 999))
+def test_every_fraction_equals_itself_in_every_spelling(top: int, bottom: int) -> None:
+    assert exact_same(normalise(f"{top}/{bottom}"), normalise(rf"\frac{{{top}}}{{{bottom}}}"))
+
+
+@settings(deadline=None)
+@given(st.text(max_size=200))
+def test_reading_never_fails(text: str) -> None:
+    """Whatever a model writes is read without an exception, and normalising is stable in kind."""
+    shape(text)
+    repaired(normalise(text))
+    commit(text, "tag")
+    commit(text, "boxed")
+
+
+def test_forms_of_golds() -> None:
+    assert answer_type(r"t(0,4]") == "expression"
+    assert answer_type(r"k \geqslant 2") == "interval"
+    assert answer_type(r"90^{\circ}$,$60^{\circ}") == "list"
+    assert canonical_gold("6764$,$10945") == "6764, 10945"
+    assert canonical_gold("0.50") == "0.5"
+
+
+def test_problem_id_sees_content_only() -> None:
+    assert problem_id("a  b\n") == problem_id(" a b")
+    assert problem_id("a b") != problem_id("ab")
+
+
+@pytest.mark.parametrize("text", ["a", "and", "one two", "twenty thirty", "hundreds", "", "point five"])
+def test_words_that_are_no_number(text: str) -> None:
+    assert number_in_words(text) is None

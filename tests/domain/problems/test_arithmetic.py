@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage.errors import UserError
+from tasks.domain.problems.arithmetic import (
+    PRETRAINING_LEVELS,
+    SOURCES,
+    STEPS_OF_LEVEL,
+    ArithmeticProblem,
+    Step,
+    demo_problems,
+    draw_problem,
+    level_of,
+    pretraining_problem,
+    reserved,
+)
+from tasks.domain.problems.teacher import MIX, teacher_completion, written_out
+from tasks.domain.scaffolds import SCAFFOLDS
+
+REPO = Path(__file__).resolve().parents[3]
+levels, seeds = st.sampled_from(sorted(STEPS_OF_LEVEL)), st.integers(0, 10_000)
+sources = st.sampled_from(list(SOURCES))
+
+
+def by_hand(text: str) -> int:
+    """The gold by reading the text, sentence by sentence: a second way to it that shares no code with the first."""
+    start, *sentences = re.split(r"(?<=[.?]) ", text)
+    numbers = [int(n) for n in re.findall(r"\d+", start)]
+    value = numbers[0] * numbers[1] if "boxes" in start else numbers[0]
+    for sentence in sentences:
+        n = int((re.findall(r"\d+", sentence) or ["0"])[0])
+        if re.search("Add|gets|come", sentence):
+            value += n
+        elif re.search("Take|loses|go", sentence):
+            value -= n
+        elif "division" in sentence:
+            value %= n
+    return value
+
+
+@pytest.mark.parametrize(
+    ("text", "gold"),
+    [
+        ("Start with 17. Add 6. Take 4. What is the result?", 19),
+        ("Mia has 30 pens. Mia loses 2. Mia gets 9. How many pens now?", 37),
+        ("There are 4 boxes of 6 coins. 5 come. 3 go. How many coins in all?", 26),
+        ("Start with 23. Add 4. What remains after division by 5?", 2),
+    ],
+)
+def test_the_reader_of_this_test_agrees_with_golds_worked_by_hand(text: str, gold: int) -> None:
+    assert by_hand(text) == gold
+
+
+@settings(deadline=None)
+@given(source=sources, level=levels, seed=seeds)
+def test_gold_is_what_the_text_says(source: str, level: int, seed: int) -> None:
+    p = draw_problem(source, level, random.Random(seed))
+    assert p.gold == str(by_hand(p.text))
+    assert len(p.steps) == STEPS_OF_LEVEL[level]
+    assert all(0 <= s.value <= 99 for s in p.steps)
+    assert "  " not in p.text
+
+
+def test_pool_has_no_text_twice_and_a_tenth_of_level_five() -> None:
+    pool = demo_problems(50, 7)
+    assert len(pool) == 200 == len({p["problem"] for p in pool}) == len({p["source_id"] for p in pool})
+    assert Counter(p["source"] for p in pool) == dict.fromkeys(SOURCES, 50)
+    assert sum(p["level"] == "5" for p in pool) == 20
+    assert [level_of(i) for i in range(10)] == [1, 2, 3, 4, 1, 2, 3, 4, 1, 5]
+
+
+def test_a_larger_pool_begins_with_the_smaller_one() -> None:
+    small, large = demo_problems(5, 3), demo_problems(9, 3)
+    assert [p for p in large if int(p["source_id"].rsplit("-", 1)[1]) < 5] == small
+    assert demo_problems(5, 4) != small
+
+
+def test_pools_do_not_depend_on_the_hash_seed() -> None:
+    code = "from tasks.domain.problems.arithmetic import demo_problems; print(demo_problems(6, 1))"
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=REPO,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1", "123")
+    }
+    assert said == {f"{demo_problems(6, 1)}\n"}
+
+
+def test_a_pool_that_cannot_be_filled_is_refused() -> None:
+    with pytest.raises(UserError, match="synthetic_boxes: no unused problem of level 1"):
+        demo_problems(400, 0)
+
+
+def test_pretraining_never_meets_a_problem_of_a_pool() -> None:
+    rng = random.Random(0)
+    drawn = [pretraining_problem(rng) for _ in range(500)]
+    assert {p.level for p in drawn} == set(PRETRAINING_LEVELS)
+    assert not any(reserved(p.text) for p in drawn)
+    assert all(reserved(p["problem"]) for p in demo_problems(40, 101))
+
+
+@settings(deadline=None)
+@given(source=sources, level=levels, seed=seeds, scaffold=st.sampled_from(list(MIX)))
+def test_a_teacher_that_does_not_slip_is_well_formed_and_right(
+    source: str, level: int, seed: int, scaffold: str
+) -> None:
+    rng = random.Random(seed)
+    p = draw_problem(source, level, rng)
+    text = teacher_completion(p, scaffold, rng, slips=False)
+    parsed = SCAFFOLDS[scaffold].parse(text)
+    assert parsed.tag_valid or scaffold == "no_panel"
+    assert parsed.region is not None and parsed.region.strip() in (p.gold, rf"\boxed{{{p.gold}}}")
+    assert parsed.trace
+
+
+@settings(deadline=None)
+@given(seed=seeds, scaffold=st.sampled_from(list(MIX)))
+def test_a_teacher_that_slips_is_well_formed_still(seed: int, scaffold: str) -> None:
+    rng = random.Random(seed)
+    parsed = SCAFFOLDS[scaffold].parse(teacher_completion(pretraining_problem(rng), scaffold, rng))
+    assert parsed.region is not None and parsed.trace
+
+
+def test_slips_grow_with_the_level() -> None:
+    rng = random.Random(0)
+    right = {}
+    for level in PRETRAINING_LEVELS:
+        problems = [draw_problem("synthetic_chains", level, rng) for _ in range(400)]
+        right[level] = sum(f">{p.gold}<" in teacher_completion(p, "panel", rng) for p in problems) / 400
+    assert right[1] > 0.85 > right[2] > right[3] > right[4]
+    assert 0.1 < right[4] < 0.4
+
+
+def test_what_a_teacher_says() -> None:
+    p = ArithmeticProblem("synthetic_chains", 2, "…", (Step(17, "+", 6), Step(23, "-", 4)))
+    said = {teacher_completion(p, "panel", random.Random(s), slips=False) for s in range(60)}
+    assert "<mutipersonaDebate>Ann: 17+6=23. Cy: 23-4=19.</mutipersonaDebate> <answer>19</answer>" in said
+    thought = {teacher_completion(p, "thinking", random.Random(s), slips=False) for s in range(60)}
+    assert r"<think>17+6: 20+3=23. 23-4=19.</think> \boxed{19}" in thought
+
+
+@settings(deadline=None)
+@given(left=st.integers(-20, 110), right=st.integers(2, 9), op=st.sampled_from(["+", "-", "*", " mod "]))
+def test_a_step_written_out_has_the_same_value(left: int, right: int, op: str) -> None:
+    step = Step(left, op, right)
+    a, sign, b = re.fullmatch(r"(-?\d+)([+-])(-?\d+)", written_out(step)).groups()  # type: ignore[union-attr]
+    assert int(a) + (int(b) if sign == "+" else -int(b)) == step.value

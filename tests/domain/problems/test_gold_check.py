@@ -1,0 +1,89 @@
+"""What the checker sees in golds and texts, and that the pool says what it did about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tasks.domain.problems.gold_check import findings_of_text, perturbed
+from tasks.domain.problems.problems import PoolPolicy, pool_table
+
+
+def _codes(gold: str, problem: str = "Find it.") -> list[str]:
+    _, issues = pool_table([{"problem": problem, "gold": gold, "source": "s", "source_id": "1"}])
+    return issues["code"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("gold", "code"),
+    [
+        ("69$,$84", "gold_markup"),
+        ("-2,-2", "gold_multiplicity"),
+        (r"8 \%", "gold_unit"),
+        ("4.25", "gold_decimal"),
+        ("100,200", "gold_separator"),
+        ("k=3", "gold_named"),
+        (r"\sqrt{5", "gold_unbalanced"),
+    ],
+)
+def test_defects_of_golds(gold: str, code: str) -> None:
+    assert code in _codes(gold)
+
+
+def test_an_order_that_a_list_loses() -> None:
+    assert "gold_order" in _codes("3, 5", "Find the values of a and b, respectively.")
+    assert "gold_order" not in _codes("3, 5", "Find all x.")
+
+
+@pytest.mark.parametrize(
+    ("problem", "codes"),
+    [
+        ("In the figure below, find x.", ["missing_figure"]),
+        ("In the figure below, find x. [asy] draw((0,0)--(1,1)); [/asy]", []),
+        ("Find a sequence satisfying the condition in part (a).", ["dangling_reference"]),
+        ("Prove that there are infinitely many, and find the least.", ["proof_wording"]),
+        (r"Solve $a \& = b$ <br> for $a$.", ["markup"]),
+        ("Find the least prime above 100.", []),
+        ("Let p < q > r be primes.", []),
+    ],
+)
+def test_defects_of_texts(problem: str, codes: list[str]) -> None:
+    assert [f.code for f in findings_of_text(problem)] == codes
+
+
+@pytest.mark.parametrize("gold", ["7", "1, 3", "(1,2)", "[0,1)", r"\{1,2\}", "f(x)=x", r"(0,1)\cup(2,3)", "even"])
+def test_perturbed_golds_are_other_answers(gold: str) -> None:
+    assert gold not in perturbed(gold)
+    assert perturbed(gold)
+
+
+def test_policy_decides_and_says_so() -> None:
+    rows = [
+        {"problem": "One.", "gold": "4.25", "source": "s", "source_id": "1"},
+        {"problem": "Two.", "gold": "4", "source": "s", "source_id": "2"},
+    ]
+    pool, issues = pool_table(rows, policy=PoolPolicy(also_exclude=("gold_decimal",)))
+    assert pool["source_id"].to_pylist() == ["2"]
+    assert [row["excluded"] for row in issues.to_pylist() if row["code"] == "gold_decimal"] == [True]
+    pool, issues = pool_table(rows)
+    assert pool.num_rows == 2
+    assert not any(issues["excluded"].to_pylist())
+
+
+def test_the_same_text_twice_enters_once_whatever_the_policy() -> None:
+    rows = [
+        {"problem": "One.", "gold": g, "source": "s", "source_id": i} for i, g in (("1", "4"), ("2", "4"), ("3", "5"))
+    ]
+    pool, issues = pool_table(rows, policy=PoolPolicy(on_issue="keep"))
+    assert pool.num_rows == 1
+    assert issues["code"].to_pylist() == ["duplicate", "duplicate_with_other_gold"]
+
+
+def test_kept_out_problems_never_enter() -> None:
+    text = "A rectangular box has edges of length three, four and five and is cut by one plane; find the area."
+    rows = [
+        {"problem": text, "gold": "4", "source": "s", "source_id": "1"},
+        {"problem": "Find the least prime above one hundred.", "gold": "101", "source": "s", "source_id": "2"},
+    ]
+    pool, issues = pool_table(rows, policy=PoolPolicy(on_issue="keep"), kept_out=[text])
+    assert pool["source_id"].to_pylist() == ["2"]
+    assert issues["code"].to_pylist() == ["evaluation_problem"]

@@ -1,0 +1,108 @@
+"""Estimators against worked values, brute force, and what must hold for any input."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.domain.statistics import estimators as e
+
+counts = st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n)))
+
+
+def test_pass_at_k_of_three_rollouts_by_hand() -> None:
+    # n = 3, c = 1: k = 1 hits 1 of 3 singles, k = 2 misses only the one pair without it, k = 3 always hits
+    assert e.pass_at_k(np.array([3]), np.array([1]), [1, 2, 3]).tolist() == [
+        [pytest.approx(1 / 3), pytest.approx(2 / 3), 1.0]
+    ]
+
+
+@given(counts)
+@settings(deadline=None)
+def test_pass_at_k_is_the_share_of_subsets_with_a_correct_one(case: tuple[int, int, int]) -> None:
+    n, c, k = case
+    exact = 1 - math.comb(n - c, k) / math.comb(n, k)
+    assert e.pass_at_k(np.array([n]), np.array([c]), [k])[0, 0] == pytest.approx(exact, abs=1e-12)
+    assert e.pass_all_k(np.array([n]), np.array([c]), [k])[0, 0] == pytest.approx(math.comb(c, k) / math.comb(n, k))
+
+
+@given(counts)
+@settings(deadline=None)
+def test_pass_at_k_grows_with_k(case: tuple[int, int, int]) -> None:
+    n, c, _ = case
+    curve = e.pass_at_k(np.array([n]), np.array([c]), list(range(1, n + 1)))[0]
+    assert np.all(np.diff(curve.data) >= -1e-12)
+
+
+def test_large_groups_do_not_overflow() -> None:
+    assert e.pass_at_k(np.array([100_000]), np.array([1]), [1000])[0, 0] == pytest.approx(0.01)
+
+
+def test_k_beyond_n_is_null_not_a_number() -> None:
+    found = e.pass_at_k(np.array([2, 4]), np.array([2, 0]), [3])
+    assert found.tolist() == [[None], [0.0]]
+    with pytest.raises(ValueError, match="at least 1"):
+        e.pass_at_k(np.array([2]), np.array([1]), [0])
+    with pytest.raises(ValueError, match="fewer rollouts"):
+        e.pass_at_k(np.array([2]), np.array([3]), [1])
+
+
+def unit_vectors(n: int, seed: int) -> np.ndarray:
+    v = np.random.default_rng(seed).normal(size=(n, 5))
+    return (v / np.linalg.norm(v, axis=1, keepdims=True)).astype(np.float32)
+
+
+@given(st.integers(2, 12), st.integers(0, 99))
+@settings(deadline=None)
+def test_distance_and_spread_against_the_pairs_themselves(n: int, seed: int) -> None:
+    v = unit_vectors(n, seed)
+    by_pairs = np.mean([1 - float(v[i].astype(float) @ v[j].astype(float)) for i, j in combinations(range(n), 2)])
+    found = e.mean_pairwise_distance(v)
+    assert found is not None
+    assert found == pytest.approx(by_pairs, abs=1e-6)
+    # for unit vectors the published "emb_variance_trace" is (n-1)/n of the distance
+    assert e.spread(v) == pytest.approx(found * (n - 1) / n, abs=1e-6)
+
+
+@given(st.integers(2, 10), st.integers(0, 50))
+@settings(deadline=None)
+def test_clusters_are_those_of_dbscan(n: int, seed: int) -> None:
+    from sklearn.cluster import DBSCAN
+
+    v = unit_vectors(n, seed)
+    labels = DBSCAN(eps=0.25, min_samples=2, metric="precomputed").fit_predict(np.clip(1 - v.astype(float) @ v.T, 0, 2))
+    expected = len(set(labels) - {-1}) + int((labels == -1).sum())
+    assert e.num_clusters(v) == expected
+
+
+@given(st.integers(2, 8), st.integers(0, 50))
+@settings(deadline=None)
+def test_vendi_score_lies_between_one_and_n(n: int, seed: int) -> None:
+    score = e.vendi_score(unit_vectors(n, seed))
+    assert score is not None
+    assert 1 - 1e-9 <= score <= n + 1e-9
+
+
+def test_one_trace_has_no_diversity() -> None:
+    one = unit_vectors(1, 0)
+    assert [f(one) for f in (e.mean_pairwise_distance, e.spread, e.num_clusters, e.vendi_score)] == [None] * 4
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=5), st.integers(1, 6))
+@settings(deadline=None)
+def test_distinct_of_k_is_the_mean_over_subsets(answer_counts: list[int], k: int) -> None:
+    answers = [i for i, c in enumerate(answer_counts) for _ in range(c)]
+    found = e.distinct_of_k(answer_counts, k)
+    if len(answers) < k:
+        assert found is None
+    elif math.comb(len(answers), k) <= 5000:
+        assert found == pytest.approx(np.mean([len(set(s)) for s in combinations(answers, k)]))
+
+
+def test_answer_measures_of_a_certain_policy_are_zero() -> None:
+    assert (e.answer_entropy([8]), e.disagreement([8]), e.disagreement([1])) == (0.0, 0.0, None)

@@ -1,0 +1,188 @@
+"""Paired tests, intervals and corrections against worked values, scipy's independent routes and brute force."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from tasks.domain.statistics import intervals as iv
+from tasks.domain.statistics import paired_tests as s
+from tasks.domain.statistics.betabinomial import BetaBinomial, expectations, fit
+from tasks.domain.statistics.contingency import band_tests, mcnemar_exact
+from tasks.domain.statistics.power import simulate
+from tasks.published.unpaired import newcombe, paired_p_range
+
+differences = st.lists(st.floats(-3, 3, allow_nan=False), min_size=2, max_size=12)
+
+
+@given(differences)
+@settings(deadline=None)
+def test_paired_is_scipys_paired_t(d: list[float]) -> None:
+    x = np.array(d)
+    assume(x.std() > 1e-6)
+    r, expected = s.paired(x, np.zeros(len(x)), draws=50, seed=0), stats.ttest_rel(x, np.zeros(len(x)))
+    assert (r.t, r.p_t) == (pytest.approx(expected.statistic), pytest.approx(expected.pvalue))
+    assert r.p_normal is not None
+    assert r.p_t is not None
+    assert r.p_normal <= r.p_t + 1e-12
+
+
+def test_the_published_p_was_a_normal_one() -> None:
+    # t = 5.911890 over 50 problems: printed p = 3.38e-09; Student's t with 49 degrees of freedom: 3.2e-07
+    t = 5.91188971789758
+    d = np.linspace(-1, 1, 50)
+    d = d - d.mean()
+    d = d / d.std(ddof=1) + t / math.sqrt(50)
+    r = s.paired(d, np.zeros(50), draws=50, seed=0)
+    assert r.p_normal == pytest.approx(3.382049529321307e-09, rel=1e-6)
+    assert r.p_t == pytest.approx(2 * stats.t.sf(t, 49))
+    assert r.p_t is not None
+    assert r.p_t > 90 * 3.382049529321307e-09
+
+
+@given(st.lists(st.floats(-2, 2, allow_nan=False), min_size=1, max_size=9))
+@settings(deadline=None)
+def test_sign_flips_are_exact_for_few_problems(d: list[float]) -> None:
+    x = np.array(d)
+    sums = np.array(list(product((1.0, -1.0), repeat=len(x)))) @ x
+    slack = 1e-12 * np.abs(x).sum()
+    assert s.sign_flip(x, draws=10, seed=0) == pytest.approx((np.abs(sums) >= abs(x.sum()) - slack).mean())
+
+
+@given(st.lists(st.integers(-4, 4).filter(bool), min_size=2, max_size=7))
+@settings(deadline=None, max_examples=30)
+def test_signed_ranks_of_few_problems_are_scipys_permutation_test(d: list[int]) -> None:
+    x = np.array(d, float)
+    every_flip: Any = stats.PermutationMethod(n_resamples=1 << 8)
+    theirs: Any = stats.wilcoxon(x, method=every_flip)
+    assert s.wilcoxon(x) == pytest.approx(theirs.pvalue)
+
+
+def test_sign_flips_of_many_problems_agree_with_t_and_are_never_zero() -> None:
+    x = np.random.default_rng(0).normal(0.3, 1, 60)
+    p, t = s.sign_flip(x, draws=20_000, seed=1), s.paired(x, np.zeros(60), draws=10, seed=0).p_t
+    assert p == pytest.approx(t, abs=0.01)
+    assert s.sign_flip(np.ones(60), draws=100, seed=0) == pytest.approx(1 / 101)
+
+
+def test_what_cannot_be_compared_says_why() -> None:
+    none, one, same = (
+        s.paired(np.array(a), np.array(b), draws=10, seed=0)
+        for a, b in (([], []), ([1.0], [0.0]), ([1.0, 2.0], [0.0, 1.0]))
+    )
+    assert (none.p_t, none.reason) == (None, "no problem in common")
+    assert (one.difference, one.p_t, one.reason) == (1.0, None, "one problem has no spread")
+    assert (same.difference, same.t, same.reason) == (1.0, None, "every problem differs by the same amount")
+
+
+def test_corrections_over_a_family_by_hand() -> None:
+    # Holm: 3·0.01, max(0.03, 2·0.02), max(0.04, 1·0.03); Benjamini-Hochberg: 0.03 for all three
+    assert s.adjust([0.01, 0.02, 0.03], "holm") == pytest.approx([0.03, 0.04, 0.04])
+    assert s.adjust([0.01, 0.02, 0.03], "bh") == pytest.approx([0.03, 0.03, 0.03])
+    assert s.adjust([None, 0.04], "holm") == [None, 0.04]
+    assert s.adjust([None], "bh") == [None]
+
+
+def test_equivalence_needs_a_margin_wider_than_the_noise() -> None:
+    x = np.array([0.01, -0.02, 0.015, -0.01, 0.0, 0.005])
+    assert (s.equivalent(x, 0.1) or 1) < 0.001
+    assert (s.equivalent(x, 0.001) or 0) > 0.3
+    assert s.equivalent(np.zeros(4), 0.1) is None
+
+
+def test_wilson_and_clopper_pearson_of_14_in_100() -> None:
+    # Wilson by hand: centre (14 + 1.9207)/(103.8415), half 1.96·sqrt(14·86/100 + .9604)/103.8415
+    w, c = iv.wilson(14, 100), iv.clopper_pearson(14, 100)
+    assert w is not None
+    assert c is not None
+    assert (round(w.low, 4), round(w.high, 4)) == (0.0853, 0.2214)
+    assert c.low < w.low
+    assert iv.wilson(0, 0) is None
+
+
+@given(st.lists(st.integers(0, 8), min_size=2, max_size=40))
+@settings(max_examples=20, deadline=None)
+def test_drawing_class_counts_is_the_bootstrap_over_problems(correct: list[int]) -> None:
+    values = np.array(correct, float) / 8
+    classes, counts = np.unique(values, return_counts=True)
+    by_class = iv.resample_classes(counts, 4000, 0) @ classes
+    plain = iv.resample_means(values[:, None], 4000, 1)[:, 0]
+    error = values.std() / math.sqrt(len(values))
+    assert by_class.mean() == pytest.approx(plain.mean(), abs=5 * error / math.sqrt(4000) + 1e-9)
+    assert by_class.std() == pytest.approx(error, rel=0.1, abs=1e-9)
+
+
+def test_simultaneous_bands_are_wider_than_pointwise_ones() -> None:
+    rng = np.random.default_rng(0)
+    drawn = rng.normal(size=(5000, 6))
+    low, high = iv.simultaneous(np.zeros(6), drawn)
+    assert np.all(high > 2.4)
+    assert np.all(low < -2.4)
+    flat = iv.simultaneous(np.ones(1), np.ones((10, 1)))
+    assert (flat[0][0], flat[1][0]) == (1.0, 1.0)
+
+
+def test_seeds_widen_a_hierarchical_interval() -> None:
+    rng = np.random.default_rng(0)
+    one = rng.random((1, 100))
+    apart = np.concatenate([one - 0.2, one, one + 0.2])
+    narrow, wide = (s.hierarchical_bootstrap(v, 2000, 0) for v in (one, apart))
+    assert wide.high - wide.low > 1.5 * (narrow.high - narrow.low)
+
+
+def test_beta_binomial_finds_what_it_was_drawn_from() -> None:
+    rng = np.random.default_rng(0)
+    c = rng.binomial(8, rng.beta(0.4, 1.5, 20_000))
+    model = fit([(8, int(v)) for v in c])
+    assert model is not None
+    assert (model.a, model.b) == (pytest.approx(0.4, rel=0.05), pytest.approx(1.5, rel=0.07))
+    assert model.live_share(8) == pytest.approx(((c > 0) & (c < 8)).mean(), abs=0.01)
+
+
+@given(st.floats(0.05, 5), st.floats(0.05, 5), st.integers(1, 64))
+@settings(deadline=None)
+def test_a_larger_group_has_a_larger_live_share(a: float, b: float, g: int) -> None:
+    model = BetaBinomial(a, b)
+    assert model.live_share(1) == pytest.approx(0.0, abs=1e-12)
+    assert model.live_share(g + 1) >= model.live_share(g) - 1e-12
+
+
+def test_no_fit_where_all_problems_are_alike() -> None:
+    assert fit([(8, 0)] * 20) is None
+    assert {r["reason"] is not None for r in expectations([(8, 0)] * 20, 16)} == {True}
+
+
+def test_mcnemar_by_hand_and_bands_that_agree() -> None:
+    assert mcnemar_exact(5, 1) == pytest.approx(2 * (1 + 6) / 64)
+    alike = {r["question"]: r for r in band_tests([[3, 0, 0], [0, 4, 0], [0, 0, 5]])}
+    assert alike["stuart_maxwell"].get("p_value") is None
+    assert alike["mcnemar"]["p_value"] is None
+    assert alike["weighted_kappa"]["estimate"] == 1.0
+
+
+def test_stuart_maxwell_of_two_categories_is_mcnemars_chi_square() -> None:
+    # (b - c)^2 / (b + c) with b = 10, c = 4
+    rows = {r["question"]: r for r in band_tests([[20, 10, 0], [4, 30, 0], [0, 0, 0]])}
+    assert rows["stuart_maxwell"]["estimate"] == pytest.approx(36 / 14)
+
+
+def test_range_of_p_contains_the_extreme_pairings() -> None:
+    low, high = paired_p_range(14, 29, 100)
+    assert low == pytest.approx(mcnemar_exact(15, 0))
+    assert high == pytest.approx(mcnemar_exact(29, 14))
+    assert newcombe(14, 100, 29, 100)[0] > 0
+
+
+def test_power_agrees_with_a_published_table() -> None:
+    # 100 problems, +5 pp: G = 1 about 21 %, G = 16 about 98 % (notes on statistics, own simulation there)
+    assert simulate(0.05, 100, 1, trials=1000).power == pytest.approx(0.21, abs=0.04)
+    assert simulate(0.05, 100, 16, trials=1000).power == pytest.approx(0.98, abs=0.02)
+    with pytest.raises(ValueError, match="no shift"):
+        simulate(0.95, 10, 1, trials=100)

@@ -1,0 +1,143 @@
+"""What a user can get wrong about training: one sentence that says what to do, exit code 2, nothing lost."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import torch
+
+from cli.main import main
+from storage.artifacts.manifest import Recipe
+from storage.artifacts.provenance import provenance
+from storage.artifacts.store import Payload, Store
+from storage.errors import UserError
+from tasks.domain.policies import BaseModel, Policy, Sampling
+from tasks.engines.learning.learner import Execution
+from tasks.engines.learning.memory_plan import GIB, check_sampler_memory
+from tasks.engines.toolbox import Toolbox
+from tasks.stage import Ref, Session, session
+from tasks.training import train_adapter
+from tests.engines.conftest import tiny
+from tests.engines.learning.test_learner import CONFIG, run
+from tests.mini import SETTINGS
+
+DEMO = Path(__file__).resolve().parents[3] / "models" / "demo"
+
+
+def said(wrong: Callable[[], object]) -> str:
+    """The sentence; the command line prints it and exits with 2."""
+    with pytest.raises(UserError) as raised:
+        wrong()
+    assert raised.value.exit_code == 2 and "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], root: Path, *words: str) -> str:
+    """What `varband run demo …` says on its way out with exit code 2."""
+    sets = [word for setting in SETTINGS for word in ("--set", setting)]
+    monkeypatch.setattr("sys.argv", ["varband", "run", "demo", "--plain", "--root", str(root), *sets, *words])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    *_, last = capsys.readouterr().err.strip().splitlines()
+    return last
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_no_gpu_where_the_profile_needs_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    last = typed(monkeypatch, capsys, tmp_path, "--set", "hardware.device=cuda")
+    assert last.startswith(
+        "varband: the profile runs on an NVIDIA GPU (hardware.device=cuda) and this machine has none"
+    )
+    assert not list(tmp_path.glob("rollouts/*"))
+
+
+def test_a_rank_that_the_engine_does_not_serve(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    last = typed(monkeypatch, capsys, tmp_path, "--set", "training.lora_rank=600", "--set", "training.lora_alpha=600")
+    assert last == "varband: LoRA rank 600: vLLM serves at most 512"
+    assert not list(tmp_path.glob("rollouts/*"))
+
+
+def test_a_base_folder_with_a_missing_shard(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "half"
+    shutil.copytree(DEMO, folder)
+    parts = {"a": "model.safetensors", "b": "model-00002.safetensors"}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": parts}))
+    last = typed(monkeypatch, capsys, tmp_path / "store", "--model", str(folder))
+    assert last == f"varband: model folder {folder}: 1 of 2 shards are missing, first model-00002.safetensors"
+
+
+def test_an_adapter_of_another_base_model_of_the_same_shape(tiny_base: Path, tmp_path: Path) -> None:
+    from transformers import Qwen3ForCausalLM
+
+    first = run(tiny_base, tmp_path / "a", replace(CONFIG, steps=1))
+    twin, moved = tmp_path / "twin", tmp_path / "moved"
+    torch.manual_seed(1)
+    Qwen3ForCausalLM(tiny(initializer_range=0.2)).save_pretrained(twin)
+    last = said(lambda: run(twin, tmp_path / "b", replace(CONFIG, steps=1), init=first.adapter_folder))
+    assert "an adapter of another base model, base; the weights in twin are not those" in last
+    shutil.copytree(tiny_base, moved)
+    run(moved, tmp_path / "c", replace(CONFIG, steps=1), init=first.adapter_folder)
+
+
+def test_a_checkpoint_of_another_recipe(tiny_base: Path, tmp_path: Path) -> None:
+    run(tiny_base, tmp_path, replace(CONFIG, steps=1))
+    last = said(lambda: run(tiny_base, tmp_path, replace(CONFIG, steps=1, learning_rate=5e-3)))
+    assert "a checkpoint of another recipe" in last and "a folder of its own" in last
+
+
+@pytest.mark.parametrize(
+    ("split", "banded", "words"),
+    [
+        ("train", True, "panel: no problem outside held-out is in the variance band"),
+        ("heldout", False, "panel: every problem of the pool is held out, so none is left to train on"),
+    ],
+)
+def test_a_pool_with_nothing_to_train_on(tmp_path: Path, split: str, banded: bool, words: str) -> None:
+    """One problem: outside held-out and never solved, so no group would have a gradient; or held out itself."""
+    store = Store(tmp_path)
+    store.prepare()
+    tables = {
+        "pool": pa.table({"problem_id": ["p"]}),
+        "splits": pa.table({"problem_id": ["p"], "split": [split]}),
+        "bands": pa.table({"problem_id": ["p"], "band": ["all_zero"]}),
+    }
+    pool, splits, bands = refs = [Ref(kind, "0" * 16) for kind in tables]
+    for ref, table in zip(refs, tables.values(), strict=True):
+        recipe = Recipe(stage=f"import_{ref.kind}", version=1, arguments={}, inputs={})
+        store.write(ref, Payload(table), recipe, provenance(0.0))
+    start, draw = Policy(arm="panel", model=BaseModel(name="demo", sha256="0")), Sampling(max_tokens=8, seed=0)
+    with session(Session(store, Toolbox())):
+        last = said(lambda: train_adapter(pool, splits, bands if banded else None, start, CONFIG, draw, draw, 1))
+    assert last.startswith(words)
+
+
+def test_memory_too_small_for_the_learner_is_said_with_the_estimate(
+    tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the weights are read: the loader is never reached."""
+    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", lambda *_, **__: pytest.fail("loaded"))
+    greedy = Execution(device="cpu", token_budget=10**9)
+    last = said(lambda: run(tiny_base, tmp_path, execution=greedy))
+    assert "training needs about" in last and "GiB are free; lower token_budget" in last
+
+
+def test_memory_too_small_for_the_sampler_is_said_with_the_estimate(tmp_path: Path) -> None:
+    """3 GiB of weights and one to work with in 0.45 of 8 GiB: 4.0 against 3.6; two GPUs hold half of it each."""
+    with (tmp_path / "model.safetensors").open("wb") as weights:
+        weights.truncate(3 * GIB)
+    last = said(lambda: check_sampler_memory(tmp_path, 0.45, 1, 8 * GIB))
+    assert "sampling needs about 4.0 GiB of each GPU and hardware.memory_fraction=0.45 of 8.0 GiB gives it 3.6" in last
+    check_sampler_memory(tmp_path, 0.45, 2, 8 * GIB)

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from storage.errors import UserError
+from tasks.engines.learning import checkpoints
+
+
+def state(step: int, recipe: str = "r") -> checkpoints.State:
+    return checkpoints.State(step, recipe, {"weights": torch.full((3,), float(step))}, [{"step": step}], [])
+
+
+def test_the_newest_comes_back_and_old_ones_go(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        checkpoints.save(tmp_path, state(step), keep=2)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-0002", "step-0003"]
+    found = checkpoints.latest(tmp_path, "r")
+    assert found is not None
+    assert (found.step, found.steps, found.tensors["weights"].tolist()) == (3, [{"step": 3}], [3.0] * 3)
+
+
+def test_half_a_checkpoint_does_not_count(tmp_path: Path) -> None:
+    checkpoints.save(tmp_path, state(1), keep=2)
+    (tmp_path / ".step-0002.77").mkdir()
+    (tmp_path / ".step-0002.77" / "state.json").write_text("{")
+    found = checkpoints.latest(tmp_path, "r")
+    assert found is not None and found.step == 1
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-0001"]
+
+
+def test_a_checkpoint_of_another_recipe_is_refused(tmp_path: Path) -> None:
+    checkpoints.save(tmp_path, state(1, "other"), keep=2)
+    with pytest.raises(UserError, match="another recipe"):
+        checkpoints.latest(tmp_path, "r")
+
+
+def test_none_yet(tmp_path: Path) -> None:
+    assert checkpoints.latest(tmp_path / "none", "r") is None

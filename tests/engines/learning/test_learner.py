@@ -1,0 +1,201 @@
+"""The loop: what it asks for, what it leaves, and that stopping it anywhere changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from storage.artifacts.schemas import EXPOSURE, STEPS
+from storage.errors import UserError
+from tasks.domain.grpo.types import ATTENTION, LearnerConfig, PromptProblem, StepPlan, TrainRollout
+from tasks.engines.learning.learner import Execution, Interrupted, StepMetrics, TrainResult, train
+from tests.engines.conftest import random_rollouts
+
+CONFIG = LearnerConfig(
+    steps=4, groups_per_step=2, group_size=4, learning_rate=1e-2, lora_rank=4, lora_alpha=4, eval_every=3
+)
+PROBLEMS = [PromptProblem(f"p{i}", f"s{i % 2}") for i in range(6)]
+
+
+def sample(plan: StepPlan) -> list[TrainRollout]:
+    return random_rollouts(plan.problem_ids, plan.group_size, plan.step)
+
+
+def run(
+    base: Path,
+    workdir: Path,
+    config: LearnerConfig = CONFIG,
+    *,
+    sample: Callable[[StepPlan], list[TrainRollout]] = sample,
+    on_step: Callable[[StepMetrics], None] = lambda _: None,
+    init: Path | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    execution: Execution | None = None,
+) -> TrainResult:
+    return train(
+        base=base,
+        problems=PROBLEMS,
+        config=config,
+        execution=execution or Execution(device="cpu"),
+        workdir=workdir,
+        sample=sample,
+        on_step=on_step,
+        init_adapter=init,
+        stop_requested=stop,
+    )
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "adapter_model.safetensors")
+
+
+def same(a: Path, b: Path) -> bool:
+    return (a / "adapter_model.safetensors").read_bytes() == (b / "adapter_model.safetensors").read_bytes()
+
+
+def test_plans_rows_and_folders(tiny_base: Path, tmp_path: Path) -> None:
+    plans: list[StepPlan] = []
+    result = run(tiny_base, tmp_path, sample=lambda p: (plans.append(p), sample(p))[1])
+    assert [(p.step, p.policy_step, len(p.problem_ids), p.evaluate) for p in plans] == [
+        (1, 0, 2, True),
+        (2, 1, 2, False),
+        (3, 2, 2, False),
+        (4, 3, 2, True),
+        (5, 4, 0, True),
+    ]
+    assert all(p.adapter is not None and p.adapter.folder.name == f"step-{p.policy_step:04d}" for p in plans)
+    assert len({p.adapter.name for p in plans if p.adapter}) == 5
+    assert [f.name for f in result.kept_adapters] == ["step-0003", "step-0004"]
+    assert all({"arm", *row} == set(STEPS.names) for row in result.steps)
+    assert all({"arm", *row} == set(EXPOSURE.names) for row in result.exposure)
+    assert [row["step"] for row in result.steps] == [1, 2, 3, 4]
+    assert same(result.adapter_folder, result.kept_adapters[-1])
+    for folder, step in zip(result.kept_adapters, (3, 4), strict=True):
+        assert f"after {step} GRPO steps" in (folder / "README.md").read_text()
+
+
+def test_the_first_served_adapter_is_the_base_model(tiny_base: Path, tmp_path: Path) -> None:
+    seen: dict[str, torch.Tensor] = {}
+
+    def look(plan: StepPlan) -> list[TrainRollout]:
+        if plan.step == 1 and plan.adapter:
+            seen.update(weights(plan.adapter.folder))
+        return sample(plan)
+
+    run(tiny_base, tmp_path, replace(CONFIG, steps=1), sample=look)
+    assert not any(t.any() for name, t in seen.items() if "lora_B" in name)
+    assert all(t.any() for name, t in seen.items() if "lora_A" in name)
+
+
+def test_stopped_and_resumed_anywhere_is_the_undisturbed_run(tiny_base: Path, tmp_path: Path) -> None:
+    """Bit for bit: weights, and rows with them. The stop comes before the update of a step or after it."""
+    whole = run(tiny_base, tmp_path / "whole")
+    for stop_at in range(1, 2 * CONFIG.steps + 1):
+        calls = iter(range(1, 99))
+        folder = tmp_path / f"stopped-{stop_at}"
+        with pytest.raises(Interrupted, match="the same command goes on"):
+            run(tiny_base, folder, stop=lambda calls=calls, at=stop_at: next(calls) == at)
+        torch.manual_seed(stop_at)
+        resumed = run(tiny_base, folder)
+        assert same(whole.adapter_folder, resumed.adapter_folder)
+        assert whole.steps == resumed.steps
+        assert whole.exposure == resumed.exposure
+
+
+def test_a_finished_training_started_again_repeats_no_update(tiny_base: Path, tmp_path: Path) -> None:
+    first = run(tiny_base, tmp_path)
+    steps: list[StepMetrics] = []
+    again = run(tiny_base, tmp_path, on_step=steps.append)
+    assert steps == []
+    assert again.steps == first.steps
+
+
+def test_asynchronous_checkpoints_and_sparse_ones_change_nothing(tiny_base: Path, tmp_path: Path) -> None:
+    whole = run(tiny_base, tmp_path / "whole")
+    execution = Execution(device="cpu", async_checkpoints=True, checkpoint_every=3, token_budget=8192)
+    assert same(whole.adapter_folder, run(tiny_base, tmp_path / "other", execution=execution).adapter_folder)
+
+
+def test_another_recipe_does_not_go_on_from_this_checkpoint(tiny_base: Path, tmp_path: Path) -> None:
+    run(tiny_base, tmp_path, replace(CONFIG, steps=1))
+    with pytest.raises(UserError, match="another recipe"):
+        run(tiny_base, tmp_path, replace(CONFIG, steps=1, learning_rate=5e-3))
+
+
+def test_next_stage_starts_from_the_last_adapter(tiny_base: Path, tmp_path: Path) -> None:
+    first = run(tiny_base, tmp_path / "a", replace(CONFIG, steps=2))
+    second = run(tiny_base, tmp_path / "b", replace(CONFIG, steps=1, learning_rate=0.0), init=first.adapter_folder)
+    assert same(first.adapter_folder, second.adapter_folder)
+
+
+def test_an_adapter_that_does_not_fit_is_refused(tiny_base: Path, tmp_path: Path) -> None:
+    first = run(tiny_base, tmp_path / "a", replace(CONFIG, steps=1))
+    with pytest.raises(UserError, match="rank 4"):
+        run(tiny_base, tmp_path / "b", replace(CONFIG, lora_rank=8, lora_alpha=8), init=first.adapter_folder)
+    with pytest.raises(UserError, match="other layers"):
+        run(tiny_base, tmp_path / "c", replace(CONFIG, target_modules=ATTENTION), init=first.adapter_folder)
+    with pytest.raises(UserError, match="no readable adapter_config"):
+        run(tiny_base, tmp_path / "d", init=tmp_path)
+
+
+def test_a_base_without_its_weights_or_its_layers_is_refused(tiny_base: Path, tmp_path: Path) -> None:
+    hollow = tmp_path / "hollow"
+    hollow.mkdir()
+    (hollow / "config.json").write_text((tiny_base / "config.json").read_text())
+    with pytest.raises(UserError, match=r"has no weights \(\*\.safetensors\)"):
+        run(hollow, tmp_path / "w")
+    (hollow / "model.safetensors.index.json").write_text('{"weight_map": {"a": "one.safetensors"}}')
+    with pytest.raises(UserError, match=r"1 of 1 shards are missing, first one\.safetensors"):
+        run(hollow, tmp_path / "w")
+    with pytest.raises(UserError, match="no linear layer named fc1"):
+        run(tiny_base, tmp_path / "w", replace(CONFIG, target_modules=("fc1",)))
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_gpu_that_is_not_there_is_said(tiny_base: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no NVIDIA GPU"):
+        run(tiny_base, tmp_path, execution=Execution(device="cuda"))
+
+
+def test_initial_weights_are_a_function_of_the_seed(tiny_base: Path, tmp_path: Path) -> None:
+    one = replace(CONFIG, steps=1)
+    torch.manual_seed(1)
+    a = run(tiny_base, tmp_path / "a", one)
+    torch.manual_seed(2)
+    b = run(tiny_base, tmp_path / "b", one)
+    c = run(tiny_base, tmp_path / "c", replace(one, seed=1))
+    assert same(a.adapter_folder, b.adapter_folder)
+    assert not same(a.adapter_folder, c.adapter_folder)
+
+
+def test_dead_groups_are_replaced_and_counted(tiny_base: Path, tmp_path: Path) -> None:
+    """Every problem but p0 and p3 is dead; the extra groups' tokens are in the step's tokens."""
+
+    def mostly_dead(plan: StepPlan) -> list[TrainRollout]:
+        return [r if r.problem_id in ("p0", "p3") else replace(r, correct=False) for r in sample(plan)]
+
+    config = replace(CONFIG, steps=3, max_extra_groups=4)
+    plain = run(tiny_base, tmp_path / "plain", replace(config, max_extra_groups=0), sample=mostly_dead)
+    result = run(tiny_base, tmp_path / "extra", config, sample=mostly_dead)
+    for step, row in enumerate(result.steps, 1):
+        used = [e for e in result.exposure if e["step"] == step]
+        assert sum(e["live"] for e in used) == 2
+        assert len({e["problem_id"] for e in used}) == len(used)
+        assert row["all_zero"] == len(used) - 2
+    assert sum(r["num_tokens"] for r in result.steps) > sum(r["num_tokens"] for r in plain.steps)
+
+
+def test_a_step_without_a_gradient_says_so(tiny_base: Path, tmp_path: Path) -> None:
+    def dead(plan: StepPlan) -> list[TrainRollout]:
+        return [replace(r, correct=True) for r in sample(plan)]
+
+    result = run(tiny_base, tmp_path, replace(CONFIG, steps=1), sample=dead)
+    row = result.steps[0]
+    assert (row["live_groups"], row["all_one"], row["trained_tokens"]) == (0.0, 2, 0)
+    assert row["entropy"] is row["loss"] is row["grad_norm"] is row["ratio_max"] is None
+    assert not any(t.any() for n, t in weights(result.adapter_folder).items() if "lora_B" in n)

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tasks.engines.learning.logprobs import token_logprobs
+
+
+def drawn(rows: int = 13, width: int = 8, vocabulary: int = 50) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    g = torch.Generator().manual_seed(0)
+    return (
+        torch.randn(rows, width, generator=g, requires_grad=True),
+        torch.randn(vocabulary, width, generator=g),
+        torch.randint(0, vocabulary, (rows,), generator=g),
+    )
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 13, 100])
+def test_logprobs_entropy_and_gradient_are_those_of_a_full_softmax(chunk: int) -> None:
+    hidden, weight, targets = drawn()
+    logprobs, entropy = token_logprobs(hidden, weight, targets, chunk)
+    slope = torch.randn(13, generator=torch.Generator().manual_seed(1))
+    (found,) = torch.autograd.grad((logprobs * slope).sum(), hidden)
+    full = torch.log_softmax(hidden @ weight.T, -1)
+    (expected,) = torch.autograd.grad((full.gather(1, targets[:, None])[:, 0] * slope).sum(), hidden, retain_graph=True)
+    assert torch.allclose(logprobs, full.gather(1, targets[:, None])[:, 0], atol=1e-5)
+    assert torch.allclose(entropy, -(full.exp() * full).sum(-1), atol=1e-5)
+    assert torch.allclose(found, expected, atol=1e-5)
+
+
+def test_gradient_at_the_head_is_onehot_minus_softmax() -> None:
+    """With an identity head, d logprob / d hidden is the closed form itself."""
+    hidden = torch.tensor([[0.0, 1.0, 2.0]], requires_grad=True)
+    logprobs, _ = token_logprobs(hidden, torch.eye(3), torch.tensor([2]), 8)
+    logprobs.sum().backward()
+    expected = torch.tensor([[0.0, 0.0, 1.0]]) - torch.tensor([[0.0, 1.0, 2.0]]).softmax(-1)
+    assert hidden.grad is not None and torch.allclose(hidden.grad, expected, atol=1e-6)
+
+
+def test_nothing_as_wide_as_the_vocabulary_is_kept_for_the_backward_pass() -> None:
+    kept: list[torch.Size] = []
+    hidden, weight, targets = drawn(rows=16, vocabulary=1000)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: (kept.append(t.shape), t)[1], lambda t: t):
+        token_logprobs(hidden, weight, targets, 4)
+    assert kept == [torch.Size([16, 8])]
+
+
+def test_a_sure_token_keeps_its_small_gradient_in_bfloat16() -> None:
+    """p = 0.9991 rounds to 1 in bfloat16; 1 - p does not round to 0."""
+    hidden = torch.tensor([[7.0, 0.0, 0.0]], dtype=torch.bfloat16, requires_grad=True)
+    logprobs, _ = token_logprobs(hidden, torch.eye(3, dtype=torch.bfloat16), torch.tensor([0]), 8)
+    logprobs.sum().backward()
+    exact = torch.tensor([1.0, 0.0, 0.0]) - torch.tensor([7.0, 0.0, 0.0]).softmax(-1)
+    assert hidden.grad is not None
+    assert torch.allclose(hidden.grad[0].float(), exact, rtol=0.01, atol=0)

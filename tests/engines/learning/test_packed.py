@@ -1,0 +1,150 @@
+"""Packed log-probs and gradients are those of one rollout at a time through plain attention."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack
+from tasks.domain.grpo.types import LearnerConfig, TrainRollout
+from tasks.engines.learning.policy import Execution, Policy
+from tasks.engines.learning.update import Clock, Updater
+from tests.engines.conftest import random_rollouts
+
+CONFIG = LearnerConfig(steps=1, groups_per_step=3, group_size=4, learning_rate=1e-3, lora_rank=4, lora_alpha=8)
+PROBLEMS = ("a", "b", "c")
+
+
+def grouped(rollouts: list[TrainRollout]) -> dict[str, list[TrainRollout]]:
+    groups: dict[str, list[TrainRollout]] = {}
+    for rollout in rollouts:
+        groups.setdefault(rollout.problem_id, []).append(rollout)
+    return groups
+
+
+def policy_of(base: Path, config: LearnerConfig = CONFIG, execution: Execution | None = None) -> Policy:
+    """With a non-zero B, so that the gradient of A is not zero."""
+    policy = Policy(base, config, execution or Execution(device="cpu"))
+    with torch.no_grad():
+        policy.lora.master.add_(
+            torch.randn(policy.lora.master.shape, generator=torch.Generator().manual_seed(1)) * 0.05
+        )
+    policy.lora.refresh()
+    return policy
+
+
+def gradient(
+    base: Path, rollouts: list[TrainRollout], config: LearnerConfig = CONFIG, budget: int = 8192
+) -> torch.Tensor:
+    policy = policy_of(base, config)
+    Updater(policy, config, budget).gradient(grouped(rollouts), Clock())
+    return policy.lora.grad.clone()
+
+
+def plain_logprobs(base: Path, policy: Policy, rollout: TrainRollout) -> torch.Tensor:
+    """By transformers' own attention over the whole sequence and a full log-softmax, with LoRA through peft."""
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    folder = base.parent / "plain"
+    policy.lora.export(folder, base, torch.float32)
+    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), str(folder))
+    ids = torch.tensor([[*rollout.prompt_ids, *rollout.token_ids]])
+    logprobs = torch.log_softmax(model(ids).logits[0, len(rollout.prompt_ids) - 1 : -1].float(), -1)
+    return logprobs.gather(1, torch.tensor(rollout.token_ids)[:, None])[:, 0]
+
+
+def test_packed_logprobs_are_those_of_one_rollout_at_a_time(tiny_base: Path) -> None:
+    rollouts = random_rollouts(PROBLEMS, 4, seed=1)
+    policy = policy_of(tiny_base)
+    groups = [
+        PromptGroup(g[0].prompt_ids, [Trajectory(i, r.token_ids, r.logprobs_T, 1.0) for i, r in enumerate(g)])
+        for g in grouped(rollouts).values()
+    ]
+    logprobs, entropy = policy.logprobs(build_pack(groups))
+    expected = torch.cat([plain_logprobs(tiny_base, policy, r) for r in rollouts])
+    assert torch.allclose(logprobs, expected, atol=1e-5, rtol=0)
+    assert (entropy > 0).all() and (entropy <= np.log(64) + 1e-5).all()
+
+
+@pytest.mark.parametrize("budget", [1, 30, 60, 8192])
+def test_gradient_does_not_depend_on_packs(tiny_base: Path, budget: int) -> None:
+    rollouts = random_rollouts(PROBLEMS, 4, seed=2)
+    whole, cut = gradient(tiny_base, rollouts), gradient(tiny_base, rollouts, budget=budget)
+    assert torch.linalg.vector_norm(whole) > 1
+    assert torch.linalg.vector_norm(cut - whole) <= 1e-5 * torch.linalg.vector_norm(whole)
+
+
+def test_gradient_does_not_depend_on_order(tiny_base: Path) -> None:
+    rollouts = random_rollouts(PROBLEMS, 4, seed=3)
+    a, b = gradient(tiny_base, rollouts), gradient(tiny_base, rollouts[::-1])
+    assert torch.linalg.vector_norm(a - b) <= 1e-5 * torch.linalg.vector_norm(a)
+
+
+def test_gradient_is_that_of_plain_autograd_through_peft(tiny_base: Path) -> None:
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    rollouts = random_rollouts(("a",), 4, seed=4)
+    policy = policy_of(tiny_base)
+    folder = tiny_base.parent / "peft"
+    policy.lora.export(folder, tiny_base, torch.float32)
+    model = PeftModel.from_pretrained(
+        AutoModelForCausalLM.from_pretrained(tiny_base, dtype=torch.float32), str(folder), is_trainable=True
+    )
+    for r, advantage in zip(rollouts, (0.5, -0.5, 0.5, -0.5), strict=True):
+        ids = torch.tensor([[*r.prompt_ids, *r.token_ids]])
+        logprobs = torch.log_softmax(model(ids).logits[0, len(r.prompt_ids) - 1 : -1], -1)
+        chosen = logprobs.gather(1, torch.tensor(r.token_ids)[:, None])[:, 0]
+        (-(chosen - torch.from_numpy(r.logprobs_T)).exp() * advantage).sum().backward()
+    Updater(policy, CONFIG, 8192).gradient(grouped(rollouts), Clock())
+    ours = policy.lora.views(policy.lora.grad)
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            assert parameter.grad is not None
+            key = name.removeprefix("base_model.model.").replace(".default", "")
+            assert torch.linalg.vector_norm(ours[key] - parameter.grad) <= 1e-5 * torch.linalg.vector_norm(
+                parameter.grad
+            )
+
+
+def test_zero_advantage_is_exactly_zero_gradient(tiny_base: Path) -> None:
+    rollouts = [replace(r, correct=True) for r in random_rollouts(PROBLEMS, 4, seed=5)]
+    assert not gradient(tiny_base, rollouts).any()
+
+
+def test_masking_a_truncated_rollout_leaves_the_others_gradients_alone(tiny_base: Path) -> None:
+    """The masked rollout counts in its group's mean and nowhere else."""
+    config = replace(CONFIG, truncated="mask")
+    rollouts = random_rollouts(("a",), 4, seed=6)
+    long = [replace(rollouts[0], truncated=True), *rollouts[1:]]
+    other = [replace(long[0], token_ids=[5, 6, 7], logprobs_T=np.zeros(3, np.float32)), *rollouts[1:]]
+    assert torch.equal(gradient(tiny_base, long, config), gradient(tiny_base, other, config))
+    assert not torch.equal(gradient(tiny_base, long), gradient(tiny_base, long, config))
+
+
+def test_unknown_behaviour_logprob_drops_that_token_and_is_counted(tiny_base: Path) -> None:
+    rollouts = random_rollouts(PROBLEMS, 4, seed=7)
+    first = next(i for i, r in enumerate(rollouts) if len(r.token_ids) > 3)
+    holed = rollouts[first].logprobs_T.copy()
+    holed[1] = np.nan
+    rollouts[first] = replace(rollouts[first], logprobs_T=holed)
+    policy = policy_of(tiny_base)
+    row = Updater(policy, CONFIG, 8192).update(grouped(rollouts), Clock())
+    assert row["masked_tokens"] == 1
+    assert row["trained_tokens"] == row["num_tokens"] - 1
+    assert np.isfinite(row["grad_norm"]) and np.isfinite(row["loss"]) and np.isfinite(row["kl_behaviour"])
+
+
+def test_checkpointed_layers_give_the_same_gradient(tiny_base: Path) -> None:
+    rollouts = grouped(random_rollouts(PROBLEMS, 4, seed=8))
+    grads = []
+    for checkpointing in ("off", "on"):
+        policy = policy_of(tiny_base, execution=Execution(device="cpu", checkpointing=checkpointing))
+        Updater(policy, CONFIG, 8192).gradient(rollouts, Clock())
+        grads.append(policy.lora.grad.clone())
+    assert torch.allclose(*grads, rtol=1e-5, atol=1e-7)

@@ -1,0 +1,78 @@
+"""Processes that share a step have the gradient, the weights and the numbers of one."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+from storage.errors import Parked
+from tasks.domain.grpo.types import StepPlan, TrainRollout
+from tasks.engines.learning import parallel
+from tasks.engines.learning.learner import Execution, Interrupted, StepMetrics
+from tests.engines.learning.test_learner import run, sample, weights
+
+ALONE = Execution(device="cpu", token_budget=40)
+TWO = replace(ALONE, processes=2)
+
+
+def others() -> list[psutil.Process]:
+    return [p for p in psutil.Process().children() if "tasks.engines.learning.parallel" in p.cmdline()]
+
+
+def test_two_processes_are_one(tiny_base: Path, tmp_path: Path) -> None:
+    """After the first step, which shows the gradient, and after all of them; nobody is left behind."""
+    seen: list[int] = []
+
+    def look(plan: StepPlan) -> list[TrainRollout]:
+        seen.append(len(others()))
+        return sample(plan)
+
+    one = run(tiny_base, tmp_path / "one", execution=ALONE)
+    two = run(tiny_base, tmp_path / "two", execution=TWO, sample=look)
+    assert seen == [1] * 5 and others() == []
+    assert one.exposure == two.exposure
+    assert one.steps[0]["grad_norm"] == pytest.approx(two.steps[0]["grad_norm"], rel=1e-5)
+    for mine, shared in zip(one.steps, two.steps, strict=True):
+        assert shared == pytest.approx(mine, rel=1e-4)
+    for name, matrix in weights(one.adapter_folder).items():
+        assert torch.allclose(weights(two.adapter_folder)[name], matrix, atol=1e-5)
+
+
+def test_a_process_that_cannot_start_parks_the_training(
+    tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parallel.sys, "executable", "/bin/false")
+    with pytest.raises(Parked, match="process 1 of the learner ended early"):
+        run(tiny_base, tmp_path, execution=TWO)
+    assert parallel.rank_and_world() == (0, 1)
+
+
+def test_two_processes_go_on_from_what_two_left(tiny_base: Path, tmp_path: Path) -> None:
+    """Stopped by hand half way: the others are gone at once, and the end is that of an undisturbed run."""
+    whole = run(tiny_base, tmp_path / "whole", execution=TWO)
+    calls = iter(range(1, 99))
+    with pytest.raises(Interrupted):
+        run(tiny_base, tmp_path / "stopped", execution=TWO, stop=lambda: next(calls) == 4)
+    assert others() == []
+    resumed = run(tiny_base, tmp_path / "stopped", execution=TWO)
+    assert resumed.steps == whole.steps
+    for name, matrix in weights(whole.adapter_folder).items():
+        assert torch.equal(weights(resumed.adapter_folder)[name], matrix)
+
+
+def test_a_process_that_dies_parks_the_training(tiny_base: Path, tmp_path: Path) -> None:
+    def kill(metrics: StepMetrics) -> None:
+        if metrics.row["step"] == 2:
+            os.kill(others()[0].pid, signal.SIGKILL)
+
+    with pytest.raises(Parked, match=r"process 1 of the learner ended early, see .*process-1\.log"):
+        run(tiny_base, tmp_path, execution=TWO, on_step=kill)
+    done: list[StepMetrics] = []
+    run(tiny_base, tmp_path, execution=ALONE, on_step=done.append)
+    assert [m.row["step"] for m in done] == [3, 4]

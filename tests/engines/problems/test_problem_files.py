@@ -1,0 +1,206 @@
+"""Files of problems: every way in which one can be wrong is one sentence naming file, line and field."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from cli.pool import pool
+from storage.artifacts.store import Store
+from storage.errors import UserError
+from tasks.domain.problems.sources import SOURCES, source_spec
+from tasks.engines.grading.grading_files import read_grade_items
+from tasks.engines.problems import hub
+from tasks.engines.problems.hub import fetch_source, load_hub
+from tasks.engines.problems.problem_files import read_problems
+from tasks.engines.toolbox import Toolbox
+from tasks.pool import PoolPolicy, build_pool
+from tasks.stage import Session, session
+
+GOOD = '{"uid": "a", "problem": "One?", "gold": "1"}'
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        ('{"uid": "b", "problem": "Two?"}', "line 2: no field 'gold'"),
+        ('{"uid": "a", "problem": "Two?", "gold": "2"}', "line 2: the id 'a' stands in line 1 already"),
+        ('{"uid": "b", "problem": "Two?", "gold": " "}', "line 2: field 'gold' must be text and not empty"),
+        ('{"uid": "b", "problem": "Two?", "gold": null}', "line 2: field 'gold' must be text and not empty"),
+        ('{"uid": "b", "problem": "", "gold": "2"}', "line 2: field 'problem' must be text"),
+        ('{"uid": "b", "problem": "Two?", "gold": "2"', "line 2: is not JSON"),
+        ('["b"]', "line 2: expected an object"),
+        ('{"uid": "b", "problem": "Two?", "gold": "2", "year": "MMXX"}', "line 2: field 'year'"),
+        ('{"uid": ["b"], "problem": "Two?", "gold": "2"}', "line 2: field 'source_id'"),
+        ('{"uid": true, "problem": "Two?", "gold": "2"}', "line 2: field 'source_id' must be text, found True"),
+        ('{"uid": "b", "problem": "Two?", "gold": "2", "gold": "3"}', "line 2: field 'gold' stands twice"),
+        ('{"uid": "b", "problem": "Two?", "gold": NaN}', "line 2: field 'gold' must be text or a finite number"),
+        ('{"uid": "b", "problem": "Two?", "gold": 1e999}', "line 2: field 'gold' must be text or a finite number"),
+        ('{"uid": "b", "problem": "Two?", "gold": true}', "line 2: field 'gold' must be text"),
+        ('{"uid": "b", "problem": "Two?", "gold": ["2"]}', "line 2: field 'gold' must be text"),
+        ('{"uid": "b", "problem": "Two?", "gold": "$$"}', "line 2: field 'gold' must be text and not empty"),
+        ('{"uid": "b", "problem": "Two?", "gold": "\\u200b"}', "line 2: field 'gold' must be text and not empty"),
+        ('{"uid": "b", "problem": "Two?", "gold": ' + "9" * 5000 + "}", "line 2: a number has too many digits"),
+        ('{"uid": "b", "problem": "Two?", "gold": "' + "9" * 5000 + '"}', "line 2: field 'gold' has 5,000 characters"),
+        ('{"uid": "b", "problem": "T \\ud800?", "gold": "2"}', "line 2: field 'problem' holds half of a character"),
+        ('{"uid": "b", "problem": {"text": "Two?"}, "gold": "2"}', "line 2: field 'problem' must be text"),
+        ('{"uid": "b", "problem": "Two?", "gold": "2", "level": {"a": 1}}', "line 2: field 'level' must be text"),
+        ('{"uid": "b", "problem": "Two?", "gold": "2", "year": 99999999999}', "line 2: field 'year'"),
+        ('{"uid": "b", "problem": "Two?", "gold": "2"} x', "line 2: is not JSON (Extra data)"),
+        ("[" * 100_000, "line 2: is nested too deeply"),
+    ],
+)
+def test_bad_lines(tmp_path: Path, second: str, words: str) -> None:
+    file = tmp_path / "mine.jsonl"
+    file.write_text(f"{GOOD}\n{second}\n")
+    with pytest.raises(UserError, match=r"mine\.jsonl") as error:
+        read_problems(file, "mine")
+    assert words in str(error.value)
+
+
+def test_mixed_encodings(tmp_path: Path) -> None:
+    file = tmp_path / "mine.jsonl"
+    file.write_bytes(GOOD.encode() + b"\n" + '{"uid": "b", "problem": "né?", "gold": "2"}'.encode("latin-1"))
+    with pytest.raises(UserError, match=r"line 2: byte \d+ is not UTF-8"):
+        read_problems(file, "mine")
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (gzip.compress(GOOD.encode()), "is compressed with gzip: unpack it"),
+        (GOOD.encode("utf-16"), "is UTF-16: save it as UTF-8"),
+        (b"PAR1....", "is Parquet: call it .parquet"),
+        (f"[{GOOD}]".encode(), "line 1: expected an object with problem and gold, found list"),
+        (json.dumps(json.loads(GOOD), indent=1).encode(), "line 1: is not JSON"),
+        (b"problem,gold\nOne?,1\n", "line 1: is not JSON"),
+    ],
+)
+def test_files_that_are_something_else(tmp_path: Path, raw: bytes, words: str) -> None:
+    (tmp_path / "mine.jsonl").write_bytes(raw)
+    with pytest.raises(UserError, match=r"mine\.jsonl") as error:
+        read_problems(tmp_path / "mine.jsonl", "mine")
+    assert words in str(error.value)
+
+
+def test_byte_order_mark_windows_line_ends_and_numbers_as_golds_are_read(tmp_path: Path) -> None:
+    lines = [
+        GOOD,
+        '{"uid": 2, "problem": "Two?", "gold": 142.0, "level": 5}',
+        '{"uid": "", "problem": "Six?", "gold": 6}',
+    ]
+    (tmp_path / "mine.jsonl").write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
+    rows = read_problems(tmp_path / "mine.jsonl", "mine")
+    assert [(r["source_id"], r["gold"], r["level"]) for r in rows] == [
+        ("a", "1", None),
+        ("2", "142.0", "5"),
+        ("mine__2", "6", None),
+    ]
+
+
+def test_a_bad_file_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_text(GOOD + "\n{")
+    done = CliRunner().invoke(pool, ["build", str(tmp_path / "mine.jsonl"), "--root", str(tmp_path / "root")])
+    assert isinstance(done.exception, UserError) and done.exception.exit_code == 2
+    assert not (tmp_path / "root").exists()
+
+
+def test_empty_and_missing_files(tmp_path: Path) -> None:
+    (tmp_path / "none.jsonl").write_text("\n")
+    with pytest.raises(UserError, match="holds no problems"):
+        read_problems(tmp_path / "none.jsonl", "none")
+    with pytest.raises(UserError, match="does not exist"):
+        source_spec(tmp_path / "gone.jsonl", None)
+    with pytest.raises(UserError, match="unknown source 'gsm8k_tset'; did you mean 'gsm8k_test'"):
+        source_spec("gsm8k_tset", tmp_path)
+    with pytest.raises(UserError, match=r"has no amc\.jsonl"):
+        source_spec("amc", tmp_path)
+
+
+def test_parquet_reads_like_jsonl(tmp_path: Path) -> None:
+    rows = [{"uid": "a", "problem": "One?", "gold": "1", "level": 2}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "mine.parquet")
+    (tmp_path / "mine.jsonl").write_text(json.dumps(rows[0]))
+    assert read_problems(tmp_path / "mine.parquet", "mine") == read_problems(tmp_path / "mine.jsonl", "mine")
+    pq.write_table(pa.table({"problem": ["One?"]}), tmp_path / "bad.parquet")
+    with pytest.raises(UserError, match="no column 'gold'"):
+        read_problems(tmp_path / "bad.parquet", "bad")
+    (tmp_path / "junk.parquet").write_bytes(b"junk")
+    with pytest.raises(UserError, match="not a readable Parquet file"):
+        read_problems(tmp_path / "junk.parquet", "junk")
+
+
+def test_hub_loading_through_datasets_on_a_local_file(tmp_path: Path) -> None:
+    file = tmp_path / "train.jsonl"
+    file.write_text('{"question": "How many?", "answer": "two and two\\n#### 1,004"}\n')
+    rows = load_hub(SOURCES["gsm8k_train"], None, loader="json", data_files=str(file), cache_dir=str(tmp_path / "c"))
+    assert [(r["problem"], r["gold"], r["source"]) for r in rows] == [("How many?", "1004", "gsm8k_train")]
+    with pytest.raises(UserError, match="no column 'problem'"):
+        load_hub(SOURCES["amc"], None, loader="json", data_files=str(file), cache_dir=str(tmp_path / "c"))
+    with pytest.raises(UserError, match="needs a commit, --revision amc=<40 hex digits>, found 'main'"):
+        load_hub(SOURCES["amc"], "main")
+
+
+def test_a_hub_source_is_loaded_at_its_commit_and_the_manifest_says_which(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder stands for the hub's dataset: the same call of `datasets`, which is listened to."""
+    for name, text in (("math", "Add \\(1+1\\)."), ("held", "Find the largest prime below one hundred.")):
+        (tmp_path / name).mkdir()
+        rows = {"problem": text, "solution": r"So \boxed{2}.", "answer": "97", "type": "Algebra", "level": "Level 1"}
+        rows |= {"subject": "Number Theory"}
+        (tmp_path / name / ("test.jsonl" if name == "held" else "train.jsonl")).write_text(json.dumps(rows) + "\n")
+    asked: list[tuple[str, str | None, str]] = []
+    really = datasets.load_dataset
+
+    def listening(path: str, name: str | None = None, **how: Any) -> Any:
+        asked.append((Path(path).name, name, how["revision"]))
+        return really(path, name, **how, cache_dir=str(tmp_path / "cache"))
+
+    monkeypatch.setattr(datasets, "load_dataset", listening)
+    monkeypatch.setattr(hub, "MATH_SUBJECTS", (None,))
+    for name, folder in (("math_train", "math"), ("math500", "held")):
+        monkeypatch.setitem(SOURCES, name, replace(SOURCES[name], hub=str(tmp_path / folder)))
+    commits = {"math_train": "a" * 40, "math500": "b" * 40}
+    spec, path = fetch_source("math_train", commits, tmp_path / "hub")
+    assert asked == [("math", None, "a" * 40), ("held", None, "b" * 40)]
+    assert spec.hub == (("math_train", str(tmp_path / "math"), "a" * 40), ("math500", str(tmp_path / "held"), "b" * 40))
+    assert [(r["problem"], r["gold"], r["subject"]) for r in read_problems(path, "math_train")] == [
+        ("Add \\(1+1\\).", "2", "Algebra")
+    ]
+    assert fetch_source("math_train", commits, tmp_path / "hub") == (spec, path)
+    assert len(asked) == 2, "a commit is fetched once"
+
+    store, tools = Store(tmp_path / "store"), Toolbox(places={spec.sha256: path})
+    store.prepare()
+    with session(Session(store, tools)):
+        recipe = store.manifest(build_pool((spec,), PoolPolicy())).recipe
+    tools.close()
+    assert "a" * 40 in json.dumps(recipe.arguments) and "b" * 40 in json.dumps(recipe.arguments)
+    with pytest.raises(UserError, match=r"source math500: .* needs a commit, --revision math500="):
+        fetch_source("math_train", {"math_train": "a" * 40}, tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('{"arm": "pannel", "completion": "x", "gold": "1"}', "field 'arm' is 'pannel' (known: panel"),
+        ('{"arm": "panel", "gold": "1"}', "no field 'completion'"),
+        ('{"arm": "panel", "completion": "x", "gold": ""}', "field 'gold'"),
+        ('{"arm": "panel", "completion": "x", "gold": "1", "finish": "eos"}', "field 'finish' is 'eos'"),
+        ("{", "is not JSON"),
+    ],
+)
+def test_bad_rollouts(line: str, words: str) -> None:
+    with pytest.raises(UserError, match="standard input, line 1") as error:
+        read_grade_items(line.encode())
+    assert words in str(error.value)

@@ -1,0 +1,110 @@
+"""Grading and keeping go on beside a streaming engine, in order, and lose nothing that was sampled."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytest
+
+from storage.errors import Parked
+from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
+from tasks.engines.grading.graders import Graders
+from tasks.engines.protocols import Completion, Request
+from tasks.engines.sampling import sampler
+from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats, sample
+
+
+class Scripted:
+    """An engine of known answers; `met` says that a batch was kept while the engine was still at work."""
+
+    name, version = "scripted", "1"
+
+    def __init__(self) -> None:
+        self.kept_one, self.met = threading.Event(), False
+
+    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]:
+        return (1, 2)
+
+    def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
+        for request in requests:
+            if request.key == len(requests) - 1:
+                self.met = self.kept_one.wait(60)
+            yield Completion(request.key, "<answer>4</answer>", [5, 6], np.zeros(2, np.float32), "stop")
+
+    def close(self) -> None: ...
+
+
+REQUESTED = [
+    RolloutRequest(
+        "p",
+        "s",
+        "2+2?",
+        "4",
+        i,
+        Policy(arm="panel", model=BaseModel(name="m", sha256="0")),
+        Sampling(max_tokens=8, seed=0),
+        i,
+    )
+    for i in range(6)
+]
+
+
+@pytest.fixture(autouse=True)
+def pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler, "FLUSH_ROWS", 2)
+    monkeypatch.setattr(sampler, "FLUSH_SECONDS", 3600.0)
+
+
+def test_a_batch_is_kept_while_the_next_is_sampled() -> None:
+    """The engine waits for the first batch before it ends: it would wait for ever if keeping waited for the engine."""
+    engine, graders, kept = Scripted(), Graders(), list[int]()
+
+    def keep(rows: list[tuple[RolloutRequest, dict[str, object]]]) -> None:
+        kept.extend(want.rollout for want, _ in rows)
+        assert all(row["correct"] for _, row in rows)
+        engine.kept_one.set()
+
+    stats = SamplingStats()
+    sample(REQUESTED, engine, graders, None, keep, batch_size=None, stats=stats)
+    graders.close()
+    assert engine.met and kept == [0, 1, 2, 3, 4, 5]
+    assert (stats.rollouts, stats.tokens) == (6, 12)
+
+
+def test_a_wall_stops_sampling_and_keeps_what_was_sampled_meanwhile() -> None:
+    """The first batch meets the wall; the second was sampled by then and is kept, the third is not."""
+    engine, graders, kept = Scripted(), Graders(), list[int]()
+    engine.kept_one.set()
+
+    def keep(rows: list[tuple[RolloutRequest, dict[str, object]]]) -> None:
+        kept.extend(want.rollout for want, _ in rows)
+        raise Parked("the budget is spent")
+
+    with pytest.raises(Parked, match="the budget is spent"):
+        sample(REQUESTED, engine, graders, None, keep, batch_size=None, stats=SamplingStats())
+    graders.close()
+    assert kept == [0, 1, 2, 3]
+
+
+def test_a_rollout_whose_log_probabilities_are_no_numbers_has_none() -> None:
+    class Odd(Scripted):
+        def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
+            for request in requests:
+                scores = np.array([-0.5, np.nan if request.key else -1.0], np.float32)
+                yield Completion(request.key, "<answer>4</answer>", [5, 6], scores, "stop")
+
+    sums: list[object] = []
+    graders = Graders()
+    sample(
+        REQUESTED[:2],
+        Odd(),
+        graders,
+        None,
+        lambda rows: sums.extend(row["logprob_sum"] for _, row in rows),
+        batch_size=None,
+        stats=SamplingStats(),
+    )
+    graders.close()
+    assert sums == [-1.5, None]

@@ -1,0 +1,210 @@
+"""What the learner exports is what samplers load: plain PEFT, the same numbers in peft, in vLLM and in the learner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from storage.errors import UserError
+from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack
+from tasks.domain.grpo.types import ALL_LINEAR, ATTENTION, LearnerConfig
+from tasks.domain.policies import ServedAdapter
+from tasks.engines.learning.policy import Execution, Policy
+from tasks.engines.protocols import Completion, Decoding, Generator, Request
+from tasks.engines.toolbox import Hardware
+from tests.engines.conftest import tiny
+
+DEMO = Path(__file__).resolve().parents[3] / "models" / "demo"
+CONFIG = LearnerConfig(steps=1, groups_per_step=1, group_size=2, learning_rate=1e-3, lora_rank=8, lora_alpha=8)
+
+
+@pytest.fixture(scope="module")
+def policy() -> Policy:
+    return shifted(Policy(DEMO, CONFIG, Execution(device="cpu")), seed=1)
+
+
+def shifted(policy: Policy, seed: int) -> Policy:
+    with torch.no_grad():
+        policy.lora.master.add_(
+            torch.randn(policy.lora.master.shape, generator=torch.Generator().manual_seed(seed)) * 0.05
+        )
+    return policy
+
+
+def learned_logprobs(policy: Policy, prompt: tuple[int, ...], token_ids: list[int]) -> np.ndarray:
+    trajectory = Trajectory(0, token_ids, np.zeros(len(token_ids), np.float32), 1.0)
+    with torch.no_grad():
+        return policy.logprobs(build_pack([PromptGroup(prompt, [trajectory])]))[0].numpy()
+
+
+def test_peft_alone_loads_it_and_agrees(policy: Policy, tmp_path: Path) -> None:
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    policy.lora.export(tmp_path, DEMO, torch.float32)
+    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(DEMO, dtype=torch.float32), str(tmp_path))
+    prompt, token_ids = tuple(range(5, 25)), list(range(30, 60))
+    with torch.no_grad():
+        logits = model(torch.tensor([[*prompt, *token_ids]])).logits[0, len(prompt) - 1 : -1]
+    expected = torch.log_softmax(logits, -1).gather(1, torch.tensor(token_ids)[:, None])[:, 0]
+    assert np.abs(learned_logprobs(policy, prompt, token_ids) - expected.numpy()).max() < 1e-5
+
+
+def generate(generator: Generator, adapter: ServedAdapter | None) -> list[Completion]:
+    decoding = Decoding(max_tokens=24)
+    requests = [Request(i, tuple(range(5, 5 + 20 + i)), 100 + i, decoding) for i in range(4)]
+    return sorted(generator.generate(requests, adapter), key=lambda c: c.key)
+
+
+@pytest.fixture(scope="module")
+def generator() -> Iterator[Generator]:
+    from tasks.engines.sampling.vllm import VllmGenerator
+
+    made = VllmGenerator(DEMO, Hardware(kv_cache_mb=64), CONFIG.lora_rank)
+    yield made
+    made.close()
+
+
+class TestVllm:
+    def test_behaviour_logprobs_are_the_learners(self, generator: Generator, policy: Policy, tmp_path: Path) -> None:
+        policy.lora.export(tmp_path, DEMO, torch.float32)
+        for i, completion in enumerate(generate(generator, ServedAdapter("agree", tmp_path))):
+            learned = learned_logprobs(policy, tuple(range(5, 25 + i)), completion.token_ids)
+            assert np.abs(learned - completion.logprobs_T).max() < 1e-4
+
+    def test_a_new_name_is_new_weights_with_prefix_caching_on(
+        self, generator: Generator, policy: Policy, tmp_path: Path
+    ) -> None:
+        policy.lora.export(tmp_path / "one", DEMO, torch.float32)
+        before = generate(generator, ServedAdapter("one", tmp_path / "one"))
+        again = generate(generator, ServedAdapter("one", tmp_path / "one"))
+        other = shifted(Policy(DEMO, CONFIG, Execution(device="cpu")), seed=2)
+        other.lora.export(tmp_path / "two", DEMO, torch.float32)
+        after = generate(generator, ServedAdapter("two", tmp_path / "two"))
+        assert [c.token_ids for c in before] == [c.token_ids for c in again]
+        for i, completion in enumerate(after):
+            learned = learned_logprobs(other, tuple(range(5, 25 + i)), completion.token_ids)
+            assert np.abs(learned - completion.logprobs_T).max() < 1e-4
+        assert any(abs(a.logprobs_T[0] - b.logprobs_T[0]) > 1e-3 for a, b in zip(before, after, strict=True))
+
+
+def moe_base(folder: Path) -> Path:
+    """A random Qwen3-MoE of 4 experts with the demo's tokenizer."""
+    import shutil
+
+    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+    shape = tiny(head_dim=32).to_dict() | {
+        "vocab_size": 640,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32,
+        "decoder_sparse_step": 1,
+        "norm_topk_prob": True,
+        "model_type": "qwen3_moe",
+    }
+    torch.manual_seed(0)
+    Qwen3MoeForCausalLM(Qwen3MoeConfig(**shape)).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(DEMO / name, folder / name)
+    return folder
+
+
+TARGETS = {"attention": ATTENTION, "experts": ALL_LINEAR}
+
+
+def moe_config(targets: str, steps: int = 1) -> LearnerConfig:
+    return LearnerConfig(
+        steps=steps,
+        groups_per_step=1,
+        group_size=4,
+        learning_rate=1e-2,
+        lora_rank=4,
+        lora_alpha=8,
+        target_modules=TARGETS[targets],
+    )
+
+
+@pytest.mark.parametrize("targets", TARGETS)
+def test_a_mixture_of_experts_is_what_peft_makes_of_its_adapter(targets: str, tmp_path: Path) -> None:
+    """Log-probs and gradients of the learner against transformers' own layers; experts by name in the file."""
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    base = moe_base(tmp_path / "moe")
+    policy = shifted(Policy(base, moe_config(targets), Execution(device="cpu")), seed=3)
+    policy.lora.export(tmp_path / "adapter", base, torch.float32)
+    plain = PeftModel.from_pretrained(
+        AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), str(tmp_path / "adapter"), is_trainable=True
+    )
+    prompt, token_ids = tuple(range(5, 25)), list(range(30, 50))
+    logits = plain(torch.tensor([[*prompt, *token_ids]])).logits[0, len(prompt) - 1 : -1]
+    expected = torch.log_softmax(logits, -1).gather(1, torch.tensor(token_ids)[:, None])[:, 0]
+    trajectory = Trajectory(0, token_ids, np.zeros(len(token_ids), np.float32), 1.0)
+    logprobs = policy.logprobs(build_pack([PromptGroup(prompt, [trajectory])]))[0]
+    assert (logprobs - expected).abs().max() < 1e-5
+    logprobs.sum().backward()
+    expected.sum().backward()
+    ours = policy.lora.views(policy.lora.grad)
+    theirs = {n: p.grad for n, p in plain.named_parameters() if p.grad is not None}
+    for name, grad in ours.items():
+        if "experts" not in name:
+            other = theirs[f"base_model.model.{name}".replace(".weight", ".default.weight")]
+            assert torch.linalg.vector_norm(grad - other) <= 1e-5 * torch.linalg.vector_norm(other)
+    # peft keeps a layer's experts in one matrix: its gradient is zero where gate and up do not meet
+    squares = sum(float(g.square().sum()) for n, g in ours.items() if "down_proj" in n)
+    peft = sum(float(g.square().sum()) for n, g in theirs.items() if "experts.lora_" in n)
+    assert squares == pytest.approx(peft, rel=1e-5) and (squares > 0) == (targets == "experts")
+
+
+@pytest.mark.parametrize("targets", TARGETS)
+def test_a_mixture_of_experts_trains_and_is_served(targets: str, tmp_path: Path) -> None:
+    """By the transformers engine: vLLM's LoRA kernels for experts need a GPU, whatever the adapter targets."""
+    from tasks.domain.grpo.types import PromptProblem, StepPlan, TrainRollout
+    from tasks.engines.learning.learner import train
+    from tasks.engines.sampling.transformers import TransformersGenerator
+
+    base = moe_base(tmp_path / "moe")
+    generator = TransformersGenerator(base, Hardware(max_num_seqs=8))
+    first: list[float] = []
+
+    def sample(plan: StepPlan) -> list[TrainRollout]:
+        if not plan.problem_ids:
+            return []
+        requests = [Request(i, tuple(range(5, 25)), 100 + i, Decoding(max_tokens=24)) for i in range(4)]
+        completions = sorted(generator.generate(requests, plan.adapter), key=lambda c: c.key)
+        first.append(float(completions[0].logprobs_T[0]))
+        return [
+            TrainRollout("p", "s", c.key, range(5, 25), c.token_ids, c.logprobs_T, c.key < 2, True, False)
+            for c in completions
+        ]
+
+    result = train(
+        base=base,
+        problems=[PromptProblem("p", "s")],
+        config=moe_config(targets, 3),
+        execution=Execution(device="cpu"),
+        workdir=tmp_path / "work",
+        sample=sample,
+    )
+    assert len(set(first)) == 3
+    for row in result.steps:
+        assert row["grad_norm"] > 0
+        assert row["ratio_max"] < 1.001 and row["kl_behaviour"] < 1e-6
+    moved = load_file(result.adapter_folder / "adapter_model.safetensors")
+    b = {name for name, matrix in moved.items() if "lora_B" in name and matrix.any()}
+    assert any("self_attn" in name for name in b)
+    assert any(".experts.0." in name for name in b) == (targets == "experts")
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_vllm_on_a_cpu_says_that_it_serves_no_adapter_of_a_mixture(tmp_path: Path) -> None:
+    from tasks.engines.sampling.vllm import VllmGenerator
+
+    with pytest.raises(UserError, match=r"hardware\.engine=transformers"):
+        VllmGenerator(moe_base(tmp_path / "moe"), Hardware(), 8)

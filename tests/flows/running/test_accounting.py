@@ -1,0 +1,231 @@
+"""The budget wall: what is spent is counted as it is spent, the wall is never crossed, nothing is paid for twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.artifacts.store import Store
+from storage.errors import UserError
+from storage.ledger import Ledger
+from storage.records.runs import Amounts, Run, all_runs, now, read_run, run_path, runs_table, write_run
+from storage.records.spending import Charge, Journal, charges, spending_by_arm
+from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
+from tasks.domain.prices import DevicePrice, Prices, TokenPrice
+from tasks.engines.protocols import Completion, Request
+from tasks.engines.toolbox import Hardware, Toolbox
+from tasks.metering import Budget, BudgetExceeded, Meter, metered
+from tasks.rollouts import account_of, ensure_rollouts, entered, requests_for
+from tasks.stage import Progress, Ref, Session, session, stage
+
+MODEL = BaseModel(name="fake", sha256="f" * 64)
+POLICY = Policy(arm="panel", model=MODEL)
+SAMPLING = Sampling(max_tokens=40, seed=5)
+PROMPT, COMPLETION = 10, 20
+PROBLEMS = pa.table(
+    {"problem_id": ["a", "b", "c"], "source": ["s"] * 3, "problem": ["1+1?", "2+2?", "3+3?"], "gold": ["2", "4", "6"]}
+)
+
+
+class CountingGenerator:
+    """Every prompt takes PROMPT tokens, every completion COMPLETION of the 40 that it may take; half are right."""
+
+    name, version = "counting", "1"
+
+    def __init__(self) -> None:
+        self.sampled: list[int] = []
+
+    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]:
+        return tuple(range(PROMPT))
+
+    def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
+        for request in requests:
+            self.sampled.append(request.seed)
+            text = f"<answer>{2 if request.seed % 2 else 9}</answer>"
+            logprobs_T = np.zeros(COMPLETION, np.float32)
+            yield Completion(request.key, text, list(range(COMPLETION)), logprobs_T, "stop")
+
+    def close(self) -> None: ...
+
+
+@stage("rollouts", version=99)
+def sample_counted(group_size: int) -> pa.Table:
+    requested = requests_for(PROBLEMS, POLICY, SAMPLING, range(group_size))
+    ensure_rollouts(requested, None, MODEL, 0)
+    return entered(requested).select(["problem_id", "rollout", "request_seed"])
+
+
+def attempt(
+    root: Path,
+    budget: str | None,
+    generator: CountingGenerator,
+    *,
+    batch_size: int | None = 6,
+    prices: Prices | None = None,
+    group_size: int = 16,
+) -> tuple[Ref, Meter]:
+    """One attempt of a run that wants 3 × group_size rollouts."""
+    store = Store(root)
+    store.prepare()
+    tools = Toolbox(Hardware(batch_size=batch_size), {MODEL.sha256: root})
+    tools._open[("generator", "fake", str(root))] = generator
+    object.__setattr__(tools, "hardware", Hardware(batch_size=batch_size, engine="fake"))
+    meter = Meter(Journal(root, "toy-1234"), Budget.parse(budget), prices or Prices())
+    try:
+        current = Session(store, tools, listener=meter.listening(lambda _: None))
+        with metered(meter), session(current):
+            return sample_counted(group_size), meter
+    finally:
+        tools.close()
+
+
+def test_the_wall_is_not_crossed_and_what_was_done_is_kept(tmp_path: Path) -> None:
+    generator = CountingGenerator()
+    with pytest.raises(BudgetExceeded) as wall:
+        attempt(tmp_path, "tokens=1000", generator)
+    # a batch of 6 may take 6 × (10 + 40) = 300 tokens and takes 180: batches start at 0, 180, 360, 540; at 720 none fits
+    assert len(generator.sampled) == 24
+    assert Journal(tmp_path, "toy-1234").spent().tokens == 720
+    assert wall.value.exit_code == 75
+    assert len(Ledger(tmp_path).keys(account_of(POLICY, SAMPLING))) == 24
+
+
+@pytest.mark.parametrize("batch_size", [6, None])
+def test_raising_the_budget_goes_on_with_nothing_sampled_twice(tmp_path: Path, batch_size: int | None) -> None:
+    generator = CountingGenerator()
+    for budget in ("tokens=700", "tokens=1100"):
+        with pytest.raises(BudgetExceeded):
+            attempt(tmp_path / "walled", budget, generator, batch_size=batch_size)
+    ref, meter = attempt(tmp_path / "walled", "tokens=5000", generator, batch_size=batch_size)
+    undisturbed, _ = attempt(tmp_path / "free", None, CountingGenerator(), batch_size=batch_size)
+    assert len(generator.sampled) == len(set(generator.sampled)) == 48
+    assert meter.spent.tokens == 48 * (PROMPT + COMPLETION)
+    assert Store(tmp_path / "walled").read(ref).equals(Store(tmp_path / "free").read(undisturbed))
+
+
+def test_a_reused_artifact_costs_nothing_even_with_no_budget_left(tmp_path: Path) -> None:
+    attempt(tmp_path, None, CountingGenerator())
+    generator = CountingGenerator()
+    attempt(tmp_path, "tokens=1", generator)
+    assert generator.sampled == []
+
+
+def test_money_is_tokens_by_arm_and_hours_by_device(tmp_path: Path) -> None:
+    """48 rollouts × (10 prompt at 1 $/M + 20 completion at 4 $/M) = 0.00432 $; time at 3600 $/h is 1 $ a second."""
+    prices = Prices(
+        tokens=(TokenPrice(arm="panel", prompt=1.0, completion=4.0),),
+        devices_by_name=(DevicePrice(device="cpu", usd_per_hour=3600),),
+    )
+    _, meter = attempt(tmp_path, None, CountingGenerator(), prices=prices)
+    seconds = meter.spent.gpu_hours * 3600
+    assert seconds > 0
+    assert meter.spent.usd == pytest.approx(48 * (10 * 1 + 20 * 4) / 1e6 + seconds)
+
+
+def test_hours_are_those_of_every_gpu_of_the_arm_and_none_where_another_host_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half an hour of rollouts and of training under 2 GPUs for sampling and 3 for the learner: 1.5 GPU-hours each."""
+    moment = 0.0
+    monkeypatch.setattr("tasks.metering.time.monotonic", lambda: moment)
+    for engine, sampling in (("vllm", 1.5), ("openai", 0.0)):
+        hardware = Hardware(engine=engine, tensor_parallel=2, processes=3)
+        for kind, hours in (("rollouts", sampling), ("training", 1.5)):
+            meter = Meter(Journal(tmp_path, f"{engine}-{kind}"), hardware=hardware)
+            hear, ref = meter.listening(lambda _: None), Ref(kind, "0" * 16)
+            hear(Progress("started", kind, ref))
+            moment += 1800
+            hear(Progress("made", kind, ref))
+            assert meter.spent.gpu_hours == pytest.approx(hours)
+
+
+def test_a_limit_on_hours_parks_after_the_batch_that_reaches_it(tmp_path: Path) -> None:
+    generator = CountingGenerator()
+    with pytest.raises(BudgetExceeded, match="GPU-hours is spent"):
+        attempt(tmp_path, "gpu_hours=1e-9", generator)
+    assert len(Ledger(tmp_path).keys(account_of(POLICY, SAMPLING))) == len(generator.sampled)
+
+
+def test_what_was_counted_is_what_the_ledger_holds(tmp_path: Path) -> None:
+    attempt(tmp_path, None, CountingGenerator())
+    rows = Ledger(tmp_path).rows(account_of(POLICY, SAMPLING))
+    assert rows is not None
+    entered_tokens = sum(rows["num_tokens"].to_pylist()) + sum(rows["num_prompt_tokens"].to_pylist())
+    assert sum(charges(tmp_path)["tokens"].to_pylist()) == entered_tokens
+    by_arm = spending_by_arm(tmp_path).to_pylist()
+    panel = next(row for row in by_arm if row["arm"] == "panel")
+    right = sum(rows["correct"].to_pylist())
+    assert (panel["rollouts"], panel["correct"]) == (48, right)
+    assert panel["tokens_per_correct"] == (None if right == 0 else entered_tokens / right)
+
+
+def test_a_line_torn_by_a_crash_is_left_out(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, "toy-1234")
+    journal.enter([Charge(time=now(), ref="r", kind="rollouts", title="t", tokens=7)])
+    with journal.path.open("ab") as handle:
+        handle.write(b'{"time": "2026')
+    assert journal.spent() == Amounts(tokens=7)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tokens",
+        "tokens=",
+        "tokens=-5",
+        "tokens=0",
+        "tokens=nan",
+        "tokens=inf",
+        "token=5",
+        "tokens=5,tokens=6",
+        "usd=$20",
+        "gpu_hours=1h",
+    ],
+)
+def test_a_budget_that_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="is no limit; write"):
+        Budget.parse(text)
+
+
+@given(st.floats(0.001, 1e12), st.floats(0.001, 1e6))
+def test_a_budget_is_read_as_written(tokens: float, usd: float) -> None:
+    assert Budget.parse(f"tokens={tokens!r}, usd={usd!r}") == Budget(tokens=tokens, usd=usd)
+
+
+def _run(**changes: object) -> Run:
+    fields: dict[str, object] = {
+        "id": "demo-1",
+        "profile": "demo",
+        "request": {},
+        "state": "running",
+        "started": now(),
+        "heartbeat": now(),
+        "host": "elsewhere",
+        "pid": 1,
+    }
+    return Run.model_validate(fields | changes)
+
+
+def test_a_run_that_fell_silent_is_shown_as_crashed(tmp_path: Path) -> None:
+    write_run(tmp_path, _run())
+    assert read_run(tmp_path, "demo-1").shown_state == "running"
+    write_run(tmp_path, _run(heartbeat="2026-01-01T00:00:00+00:00"))
+    assert runs_table(tmp_path)["state"].to_pylist() == ["crashed"]
+    write_run(tmp_path, _run(state="parked", heartbeat="2026-01-01T00:00:00+00:00"))
+    assert [r.shown_state for r in all_runs(tmp_path)] == ["parked"]
+
+
+@given(st.text(max_size=30))
+def test_a_run_name_never_leaves_its_folder(name: str) -> None:
+    root = Path("/some/root")
+    try:
+        path = run_path(root, name)
+    except UserError:
+        return
+    assert path.resolve().parent == root / "runs"

@@ -1,0 +1,143 @@
+"""`varband plan`: every study by name, what each stage will cost, and what is there already."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from flows.running.costs import Cost, costs, policy_of, total
+from flows.running.plan import plan
+from flows.study.prices import prices_of
+from flows.study.profiles import BENCHMARKS, DEMO, QWEN_1_5B, Lesson, Profile
+from flows.study.questions import MATRIX, PROFILES
+from flows.study.resolve import Study, overridden, profile_named, resolve
+from storage.artifacts.fingerprint import canonical
+from storage.artifacts.store import Store
+from storage.errors import UserError
+from storage.ledger import Ledger
+from tasks.domain.policies import BaseModel, Policy
+from tasks.domain.prices import Prices, TokenPrice
+from tasks.domain.problems.sources import SourceSpec
+from tasks.rollouts import account_of
+
+MODEL = BaseModel(name="a model", sha256="c" * 64)
+QUESTIONS = ("matched-thinking", "seeds", "diversity-after", "n-64", "n-128", "token-matched", "controls", "chain")
+LINES = 40
+PLAIN = replace(
+    QWEN_1_5B, lessons=(), benchmarks=(), arms=("panel",), pool=replace(QWEN_1_5B.pool, sources=("aime24", "aime25"))
+)
+
+
+def study_of(profile: Profile, folder: Path) -> Study:
+    """The profile as if its inputs were here: every source is a file of LINES lines, of a benchmark a level each of five."""
+    (file := folder / "problems.jsonl").write_text("{}\n" * LINES)
+    (levelled := folder / "levelled.jsonl").write_text(
+        "".join(f'{{"problem": "{i}?", "gold": "1", "level": {1 + i % 5}}}\n' for i in range(LINES))
+    )
+    places: dict[str, Path] = {}
+
+    def found(names: tuple[str, ...], file: Path = file, digit: str = "e") -> tuple[SourceSpec, ...]:
+        specs = tuple(SourceSpec(name, f"{i:x}".rjust(64, digit)) for i, name in enumerate(names))
+        places.update({spec.sha256: file for spec in specs})
+        return specs
+
+    lessons: dict[str, Lesson] = {lesson.name: lesson for lesson in profile.lessons}
+    sources = {"": found(profile.pool.sources)} | {name: found(x.pool.sources) for name, x in lessons.items()}
+    benchmarks = {b.name: found(b.sources, levelled, "b") for b in profile.benchmarks}
+    return Study(profile, MODEL, sources, "d" * 64, places, benchmarks)
+
+
+def priced(profile: Profile, folder: Path, prices: Prices | None = None) -> list[tuple[str, Cost]]:
+    store, study = Store(folder), study_of(profile, folder)
+    store.prepare()
+    planned = plan(study, store)
+    each = costs(study, store, planned, prices or prices_of(profile.name))
+    return [(step.step.title, cost) for step, cost in zip(planned, each, strict=True)]
+
+
+def test_every_open_question_is_a_profile_by_name() -> None:
+    assert {p.name for p in MATRIX} == {f"{study}/{q}" for study in ("qwen-1.5b", "paper") for q in QUESTIONS}
+    assert all(profile_named(name) is profile for name, profile in PROFILES.items())
+
+
+@pytest.mark.parametrize("name", [p.name for p in MATRIX])
+def test_every_open_question_is_priced(name: str, tmp_path: Path) -> None:
+    whole = total([cost for _, cost in priced(PROFILES[name], tmp_path)])
+    assert min(whole.rollouts, whole.tokens, whole.gpu_hours, whole.usd, whole.bytes) > 0
+    assert whole.basis == "assumed", "nothing was measured here"
+
+
+def test_a_stage_costs_its_rollouts_times_their_length(tmp_path: Path) -> None:
+    """80 problems × 8 rollouts = 640, each of 250 prompt tokens and 0.6 × 1024 others, until lengths are measured."""
+    prices = Prices(tokens=(TokenPrice(prompt=1.0, completion=10.0),), sampled_per_second=1000)
+    screen = dict(priced(PLAIN, tmp_path, prices))["screen panel"]
+    assert (screen.rollouts, screen.rollouts_reused) == (640, 0)
+    assert screen.tokens == pytest.approx(640 * (250 + 614.4))
+    assert screen.usd == pytest.approx(640 * (250 * 1 + 614.4 * 10) / 1e6)
+    assert screen.gpu_hours == pytest.approx(640 * (250 + 614.4) / 1000 / 3600)
+
+
+def test_what_the_ledger_holds_is_not_paid_for_again(tmp_path: Path) -> None:
+    """100 of the 640 are there, of 10 + 20 tokens each: those lengths are taken for the others."""
+    draw = PLAIN.screening
+    account = account_of(Policy(arm="panel", model=MODEL), draw.sampling)
+    rows = pa.table(
+        {
+            "problem_id": [f"p{i // 8}" for i in range(100)],
+            "rollout": pa.array([i % 8 for i in range(100)], pa.int32()),
+            "num_prompt_tokens": [10] * 100,
+            "num_tokens": [20] * 100,
+        }
+    )
+    Ledger(tmp_path).append(account, rows, {"arm": "panel", "max_tokens": draw.sampling.max_tokens})
+    screen = dict(priced(PLAIN, tmp_path))["screen panel"]
+    assert (screen.rollouts, screen.rollouts_reused, screen.basis) == (540, 100, "measured")
+    assert screen.tokens == 540 * 30
+
+
+def test_what_an_earlier_stage_will_have_sampled_is_not_paid_for_again(tmp_path: Path) -> None:
+    """50 held-out problems: 128 rollouts each at the end; the 2 each of the training curve's first point are of them."""
+    question = replace(PLAIN, final=replace(PLAIN.final, group_size=128))
+    base = [cost for title, cost in priced(question, tmp_path) if title == "evaluate panel at step 0"]
+    assert [(cost.rollouts, cost.rollouts_reused) for cost in base] == [(50 * 128, 0), (0, 50 * 2)]
+
+
+def test_a_benchmark_is_asked_before_and_after_and_costs_its_rollouts(tmp_path: Path) -> None:
+    """40 problems, 8 of each of five levels: 5 × 8 × 4 rollouts (10 of a level are not there), 8 × 8 of level 5, and 2
+    files of 40, 16 rollouts each."""
+    found = priced(replace(PLAIN, benchmarks=BENCHMARKS), tmp_path)
+    asked = [(title, cost.rollouts) for title, cost in found if title.split(":")[0] in {b.name for b in BENCHMARKS}]
+    assert asked == [
+        (f"{name}: panel at step {step}", n)
+        for step in (0, PLAIN.training.steps)
+        for name, n in (("math500_stratified", 160), ("math500_l5", 64), ("aime", 2 * 40 * 16))
+    ]
+
+
+def test_benchmarks_are_chosen_by_name() -> None:
+    profile = PROFILES["qwen-1.5b"]
+    assert [b.name for b in overridden(profile, ["benchmarks=aime, math500_l5"]).benchmarks] == ["aime", "math500_l5"]
+    assert overridden(profile, ["benchmarks=[]"]).benchmarks == overridden(profile, ["benchmarks="]).benchmarks == ()
+    assert overridden(PROFILES["small"], ["benchmarks=aime"]).benchmarks == (BENCHMARKS[2],)
+    assert overridden(PROFILES["paper/n-64"], ["benchmarks=aime"]).benchmarks[0].group_size == 64
+    with pytest.raises(UserError, match="unknown benchmark 'amie'"):
+        overridden(profile, ["benchmarks=amie"])
+
+
+def test_a_policy_is_read_back_from_a_recipe_with_its_adapter() -> None:
+    policy = Policy(arm="panel", model=MODEL, adapter="training-1", adapter_step=60, step=60, seed=2)
+    assert policy_of(canonical(policy)) == policy
+
+
+def test_what_training_evaluates_is_the_adapter_not_the_base(tmp_path: Path) -> None:
+    """50 held-out problems: training's last evaluation took 2 of each, the curve reuses them, the end asks for 8."""
+    last = [cost for title, cost in priced(PLAIN, tmp_path) if title == "evaluate panel at step 60"]
+    assert [(cost.rollouts, cost.rollouts_reused) for cost in last] == [(0, 50 * 2), (50 * 6, 50 * 2)]
+
+
+def test_a_benchmark_whose_file_is_not_here_says_how_to_do_without(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"has no math500.jsonl; .*--set benchmarks=\[\]"):
+        resolve(replace(DEMO, benchmarks=BENCHMARKS), model=None, encoder=None, data=tmp_path)

@@ -1,0 +1,87 @@
+"""Two arms in processes of their own: what stops one stops all, nobody is left behind, the same command goes on."""
+
+from __future__ import annotations
+
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flows.running.processes import Errand, _Crew, gpus_apart
+from flows.study.resolve import profile_named, resolve
+from storage.records.runs import all_runs
+from storage.records.spending import charges
+from tasks.domain.prices import Prices
+from tasks.engines.toolbox import Hardware
+from tasks.metering import Budget
+from tests import mini
+
+
+def arms_of(starter: psutil.Process, wanted: int) -> list[psutil.Process]:
+    """The arms' processes, once as many are there."""
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        found = [p for p in starter.children() if any("spawn_main" in word for word in p.cmdline())]
+        if len(found) == wanted:
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"never {wanted} arms at once")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_they_end_with_their_starter(tmp_path: Path, how: signal.Signals) -> None:
+    run = mini.start(tmp_path / "store")
+    arms = arms_of(psutil.Process(run.pid), 2)
+    run.send_signal(how)
+    _, said = run.communicate(timeout=60)
+    gone, alive = psutil.wait_procs(arms, timeout=60)
+    assert alive == [] and len(gone) == 2
+    assert run.returncode == (75 if how is signal.SIGTERM else -signal.SIGKILL)
+    assert "Traceback" not in said
+
+
+def test_one_that_dies_parks_the_run(tmp_path: Path) -> None:
+    run = mini.start(tmp_path / "store")
+    first, second = arms_of(psutil.Process(run.pid), 2)
+    first.kill()
+    _, said = run.communicate(timeout=60)
+    assert run.returncode == 75
+    assert "its process ended early (exit code -9); the same command goes on" in said
+    psutil.wait_procs([second], timeout=60)
+    assert not second.is_running()
+
+
+def test_the_budget_holds_for_all_of_them(tmp_path: Path) -> None:
+    """Both sample at once, in batches of 32 rollouts that take at most 32 × (60 + 128) tokens: the wall is crossed by the
+    batch that the other had begun, and by no more."""
+    run = mini.start(tmp_path / "store", "--budget", "tokens=30000", "--set", "hardware.batch_size=32")
+    _, said = run.communicate(timeout=300)
+    assert run.returncode == 75, said
+    assert said.count("varband: parked") == 1 and "Traceback" not in said
+    [parked] = all_runs(tmp_path / "store")
+    assert parked.state == "parked" and 20_000 < parked.spent.tokens <= 30_000 + 32 * (60 + 128)
+    assert {c["arm"] for c in charges(tmp_path / "store", parked.id).to_pylist()} >= {"panel", "thinking"}
+
+
+def test_an_error_of_the_program_is_no_interruption(tmp_path: Path) -> None:
+    """A store under a file cannot be opened, today and tomorrow."""
+    (tmp_path / "file").touch()
+    study = resolve(profile_named("demo"), model=None, encoder=None, data=None)
+    errand = Errand(study, tmp_path / "file" / "store", "panel", "run", Budget(), Prices())
+    with pytest.raises(RuntimeError, match="panel: its process failed"):
+        _Crew([errand], [""], lambda _: None).work()
+
+
+def test_each_arm_has_gpus_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = Hardware(device="cuda", arms_at_once=2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5,6")
+    assert gpus_apart(two) == ["3", "5"]
+    assert gpus_apart(replace(two, tensor_parallel=2)) == ["3,5"]  # not enough for two arms: one after the other
+    assert gpus_apart(replace(two, processes=4)) == ["3,5,6"]
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    assert gpus_apart(two) == ["0"]
+    assert gpus_apart(replace(two, device="cpu")) == ["", ""]

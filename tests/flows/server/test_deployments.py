@@ -1,0 +1,189 @@
+"""A real Prefect server on a real Postgres: deployments, forms that refuse, workers, dispatch, kills.
+
+One server for all tests; its toy flows make artifacts slowly, so that there is time to kill what makes them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.running.pool import TRIES
+from tests.chaos.server_faults import (
+    FAULTS,
+    api,
+    deployment,
+    done,
+    lines,
+    process_of,
+    register_toys,
+    runs_making,
+    start,
+    tried,
+    wait_for,
+    wait_until,
+)
+from tests.servers import Server, postgres, prefect_server
+
+pytestmark = [pytest.mark.slow, pytest.mark.chaos]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("prefect")
+    with postgres() as database, prefect_server(folder, database) as up:
+        up.root.mkdir()
+        up.varband("deploy")
+        register_toys(up)
+        yield up
+
+
+@pytest.fixture(scope="module")
+def abandoned(server: Server) -> str:
+    """A nightly run whose worker died before it started; made early, because it is noticed after five minutes."""
+    run = tomorrow(server)
+    assert ask_to_start(server, run) == "ACCEPT"
+    return run
+
+
+@pytest.fixture(scope="module")
+def workers(server: Server, abandoned: str) -> None:
+    server.worker("cpu", "cpu-1", limit=2)
+    server.worker("gpu", "gpu-1", limit=1)
+
+
+def tomorrow(server: Server) -> str:
+    """A nightly run that no worker takes yet."""
+    later = {"type": "SCHEDULED", "state_details": {"scheduled_time": "2126-01-01T00:00:00Z"}}
+    path = f"/deployments/{deployment(server, 'reeval/reeval')['id']}/create_flow_run"
+    return api(server, "POST", path, {"state": later}).json()["id"]
+
+
+def ask_to_start(server: Server, run: str) -> str:
+    """What a worker asks before it starts a run, and the server's answer."""
+    return api(server, "POST", f"/flow_runs/{run}/set_state", {"state": {"type": "PENDING"}}).json()["status"]
+
+
+def test_deploying_twice_changes_nothing(server: Server) -> None:
+    def known() -> tuple[list[str], list[str], list[tuple[str, int]]]:
+        deployments = api(server, "POST", "/deployments/filter", {}).json()
+        automations = api(server, "POST", "/automations/filter", {}).json()
+        queues = api(server, "POST", "/work_pools/gpu/queues/filter", {}).json()
+        return (
+            sorted(d["name"] for d in deployments if "varband" in d["tags"]),
+            sorted(a["name"] for a in automations),
+            sorted((q["name"], q["priority"]) for q in queues if q["name"] != "default"),
+        )
+
+    before = known()
+    server.varband("deploy")
+    assert known() == before
+    assert before[0] == ["arm", "experiment", "gc", "reeval", "regrade", "report"]
+    assert before[2] == [("experiments", 1), ("nightly", 10)], "nightly work comes after experiments"
+
+
+def test_the_nightly_run_is_scheduled_with_its_time_zone_and_waits_instead_of_being_dropped(server: Server) -> None:
+    nightly = deployment(server, "reeval/reeval")
+    schedule = nightly["schedules"][0]["schedule"]
+    assert (schedule["cron"], schedule["timezone"]) == ("0 2 * * *", "UTC")
+    assert nightly["concurrency_options"]["collision_strategy"] == "ENQUEUE"
+    wait_until(lambda: api(server, "POST", "/flow_runs/filter", {"deployments": {"name": {"any_": ["reeval"]}}}).json())
+
+
+WRONG = [
+    ({"study": {"profile": "dmeo"}}, "study.profile"),
+    ({"study": {"arms": ["panle"]}}, "study.arms"),
+    ({"study": {"arms": ["panel", "panel"]}}, "study.arms"),
+    ({"study": {"seeds": [-1]}}, "study.seeds"),
+    ({"study": {"seeds": [1.5]}}, "study.seeds"),
+    ({"study": {"limit": 0}}, "study.limit"),
+    ({"study": {"settings": ["no equals sign"]}}, "study.settings"),
+    ({"study": {"prfile": "demo"}}, "prfile"),
+    ({"budget": {"tokens": -5}}, "budget.tokens"),
+    ({"budget": {"usd": "many"}}, "budget.usd"),
+    ({"gpu_pool": "perhaps"}, "gpu_pool"),
+    ({"stduy": {}}, "stduy"),
+]
+
+
+@pytest.mark.parametrize(("parameters", "names"), WRONG, ids=[names for _, names in WRONG])
+def test_a_wrong_form_is_refused_and_the_refusal_names_the_field(
+    server: Server, parameters: dict[str, Any], names: str
+) -> None:
+    path = f"/deployments/{deployment(server, 'experiment/experiment')['id']}/create_flow_run"
+    answer = api(server, "POST", path, {"parameters": parameters})
+    assert answer.status_code in (409, 422) and names in answer.text
+
+
+def test_arms_run_one_a_gpu_and_warm_the_store(server: Server, workers: None) -> None:
+    run = start(server, "toyparent/toyparent", names=["a", "b"], seconds=3)
+    wait_for(server, run, "Completed")
+    assert Counter(lines(server, "paid.log")) == Counter(f"{n} {i}" for n in "ab" for i in range(3))
+    spans = [(c["start_time"], c["end_time"]) for n in "ab" for c in runs_making(server, n)]
+    (_, first_end), (second_start, _) = sorted(spans)
+    assert len(spans) == 2 and first_end <= second_start, "two runs shared the one GPU"
+
+
+def test_a_nightly_run_waits_while_an_experiment_wants_the_gpu(server: Server, workers: None) -> None:
+    start(server, "toyarm/toyarm", queue="experiments", name="busy", seconds=15)
+    wait_until(lambda: done(server, "busy"))
+    night = start(server, "toyarm/toyarm", queue="nightly", name="night", seconds=1)
+    day = start(server, "toyarm/toyarm", queue="experiments", name="day", seconds=1)
+    for run in (day, night):
+        wait_for(server, run, "Completed")
+    order = [line.split()[0] for line in lines(server, "started.log")]
+    assert order.index("day") < order.index("night"), "the nightly run delayed an experiment"
+
+
+def test_cancelling_the_parent_cancels_the_child(server: Server, workers: None) -> None:
+    run = start(server, "toyparent/toyparent", names=["e"], seconds=300)
+    wait_until(lambda: done(server, "e"))
+    state = {"state": {"type": "CANCELLING", "name": "Cancelling"}}
+    api(server, "POST", f"/flow_runs/{run}/set_state", state)
+    wait_for(server, run, "Cancelled")
+    wait_until(lambda: {c["state"]["name"] for c in runs_making(server, "e")} == {"Cancelled"})
+    paid = len(lines(server, "paid.log"))
+    time.sleep(3)
+    assert len(lines(server, "paid.log")) == paid, "the cancelled child went on"
+
+
+def test_a_run_that_is_lost_again_and_again_is_left_to_people(server: Server, workers: None) -> None:
+    run = start(server, "toyarm/toyarm", name="lost", seconds=300)
+    for times in range(1, TRIES + 2):
+        wait_until(
+            lambda times=times: Counter(line.split()[0] for line in lines(server, "started.log"))["lost"] == times
+        )
+        os.kill(process_of(server, "lost"), signal.SIGKILL)
+    time.sleep(15)  # an automation acts within a few seconds
+    ended = wait_for(server, run, "Crashed")
+    assert ended["run_count"] == TRIES + 1
+
+
+def test_a_run_abandoned_before_its_start_gives_the_nightly_slot_back(server: Server, abandoned: str) -> None:
+    second = tomorrow(server)
+    if api(server, "GET", f"/flow_runs/{abandoned}").json()["state"]["name"] == "Pending":
+        assert ask_to_start(server, second) == "REJECT", "the slot was not held"
+        found = api(server, "GET", f"/flow_runs/{second}").json()["state"]["name"]
+        assert found == "AwaitingConcurrencySlot", "the later nightly run was dropped"
+    wait_until(lambda: api(server, "GET", f"/flow_runs/{abandoned}").json()["state"]["name"] == "Crashed", 480)
+    assert ask_to_start(server, second) == "ACCEPT"
+
+
+def test_doctor_knows_the_server_its_pools_and_workers(server: Server, workers: None, tmp_path: Path) -> None:
+    said = server.varband("doctor", "--root", str(tmp_path)).stdout
+    assert all(words in said for words in ("runs Prefect 3.7.7", "cpu: 1 workers", "gpu: 1 workers"))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_after_a_fault_the_run_finishes_and_nothing_is_paid_for_twice(
+    server: Server, workers: None, fault: str
+) -> None:
+    tried(FAULTS[fault], server, f"work-{list(FAULTS).index(fault)}", random.Random(fault))

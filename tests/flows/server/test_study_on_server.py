@@ -1,0 +1,97 @@
+"""The real demo study (shrunk) on a live server: its arm on the pool of GPU workers, parked and resumed from a shell,
+then what the team does with it: report, regrade, nightly re-evaluation, cleaning up. None of these pays again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from storage.artifacts.store import Store
+from storage.ledger import Ledger
+from storage.records.runs import Run, all_runs
+from storage.records.spending import charges
+from tests.chaos.server_faults import api, start, wait_for
+from tests.flows.server.test_ui import SHRUNK
+from tests.servers import Server, postgres, prefect_server
+
+pytestmark = pytest.mark.slow
+
+SECRET = "sk-planted-0123456789abcdef"
+STUDY = {"profile": "demo", "arms": ["panel"], "settings": SHRUNK}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with postgres() as database, prefect_server(tmp_path_factory.mktemp("study"), database) as up:
+        up.varband("deploy")
+        for pool in ("cpu", "gpu"):
+            up.worker(pool, f"{pool}-1", VARBAND_OPENAI_API_KEY=SECRET, HF_TOKEN=SECRET)
+        yield up
+
+
+def arms(server: Server, run: Run) -> list[dict[str, Any]]:
+    tag = {"tags": {"all_": [f"makes:{run.id}:panel"]}}
+    return api(server, "POST", "/flow_runs/filter", {"flow_runs": tag}).json()
+
+
+@pytest.fixture(scope="module")
+def parked(server: Server) -> Run:
+    run = start(server, "experiment/experiment", study=STUDY, budget={"tokens": 9000}, gpu_pool=True)
+    wait_for(server, run, "Suspended", seconds=900)
+    return all_runs(server.root)[0]
+
+
+@pytest.fixture(scope="module")
+def finished(server: Server, parked: Run) -> Run:
+    said = server.varband("resume", parked.id, "--root", str(server.root), "--budget", "tokens=5e6").stdout
+    assert "resumed on the server" in said
+    assert parked.flow_run is not None
+    wait_for(server, parked.flow_run, "Completed", seconds=900)
+    return all_runs(server.root)[0]
+
+
+def test_at_the_wall_the_arm_gives_its_gpu_back_and_the_study_waits(server: Server, parked: Run) -> None:
+    assert parked.state == "parked" and "tokens more are missing" in parked.why
+    assert 0 < parked.spent.tokens <= 9000, "the wall was crossed"
+    assert [arm["state"]["name"] for arm in arms(server, parked)] == ["Parked"]
+
+
+def test_resumed_it_finishes_with_nothing_sampled_twice(server: Server, parked: Run, finished: Run) -> None:
+    assert (finished.id, finished.state) == (parked.id, "finished")
+    assert sorted(arm["state"]["name"] for arm in arms(server, parked)) == ["Completed", "Parked"]
+    book = Ledger(server.root)
+    assert sum(book.duplicates(account) for account, _ in book.accounts()) == 0
+    paid = charges(server.root, finished.id)
+    assert sum(paid["rollouts"].to_pylist()) == sum(len(book.keys(account)) for account, _ in book.accounts())
+
+
+@pytest.mark.parametrize(
+    ("deployment", "parameters"),
+    [
+        ("report", {"study": STUDY}),
+        ("regrade", {"study": STUDY}),
+        ("reeval", {"study": STUDY}),
+        ("gc", {"dry_run": False}),
+    ],
+)
+def test_what_is_done_with_a_finished_study_pays_nothing(
+    server: Server, finished: Run, deployment: str, parameters: dict[str, Any]
+) -> None:
+    before, reports = charges(server.root).num_rows, Store(server.root).refs("report")
+    run = start(server, f"{deployment}/{deployment}", **parameters)
+    wait_for(server, run, "Completed", seconds=600)
+    assert charges(server.root).num_rows == before
+    assert Store(server.root).refs("report") == reports
+    kept = {"flow_run_id": {"any_": [run]}}
+    assert api(server, "POST", "/artifacts/filter", {"artifacts": kept}).json(), "nothing to see in the UI"
+
+
+def test_a_planted_key_is_in_no_file_log_artifact_or_parameter(server: Server, finished: Run) -> None:
+    files = [p for p in server.folder.rglob("*") if p.is_file()]
+    assert len(files) > 50
+    assert [p for p in files if SECRET.encode() in p.read_bytes()] == []
+    for kept in ("logs", "artifacts", "flow_runs", "task_runs"):
+        pages = [api(server, "POST", f"/{kept}/filter", {"offset": 200 * i, "limit": 200}) for i in range(20)]
+        assert pages[0].json() and SECRET not in "".join(page.text for page in pages)

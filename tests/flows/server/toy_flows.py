@@ -1,0 +1,60 @@
+"""Light flows for tests of dispatch: each makes one toy artifact under VARBAND_ROOT, slowly, and says that it did."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from prefect import flow, get_run_logger
+from prefect.client.schemas.objects import FlowRun
+from prefect.context import get_run_context
+
+from flows.running.pool import Work, cancel_children, dispatch
+from storage.artifacts.store import Store
+from tasks.engines.toolbox import Toolbox
+from tasks.stage import Session, session, stage, workdir
+
+ROOT = Path(os.environ.get("VARBAND_ROOT", ".varband"))
+
+
+@stage("toy", version=1)
+def make_slowly(name: str, seconds: int) -> pa.Table:
+    """Counts seconds in a file that outlives a kill, as a training's checkpoint does."""
+    done = workdir() / "seconds"
+    for i in range(int(done.read_text() or 0) if done.exists() else 0, seconds):
+        with (ROOT / "paid.log").open("a") as log:
+            log.write(f"{name} {i}\n")
+        time.sleep(1)
+        done.write_text(str(i + 1))
+    return pa.table({"name": [name], "seconds": [seconds]})
+
+
+def _make(name: str, seconds: int) -> str:
+    at = Store(ROOT)
+    at.prepare()
+    with session(Session(at, Toolbox())):
+        return str(make_slowly(name, seconds))
+
+
+@flow(name="toyarm", persist_result=False)
+def toyarm(name: str, seconds: int) -> str:
+    with (ROOT / "started.log").open("a") as log:
+        log.write(f"{name} {os.getpid()}\n")
+    return _make(name, seconds)
+
+
+def _stop(flow: Any, flow_run: FlowRun, state: Any) -> None:
+    cancel_children(str(flow_run.id))
+
+
+@flow(name="toyparent", on_cancellation=[_stop], persist_result=False)
+def toyparent(names: list[str], seconds: int = 8) -> list[str]:
+    ROOT.mkdir(parents=True, exist_ok=True)
+    (ROOT / "parent.pid").write_text(str(os.getpid()))
+    run = str(get_run_context().flow_run.id)  # type: ignore[union-attr]
+    works = [Work(f"toy:{n}", n, {"name": n, "seconds": seconds}) for n in names]
+    dispatch("toyarm/toyarm", works, get_run_logger().info, parent=run)
+    return [_make(n, seconds) for n in names]

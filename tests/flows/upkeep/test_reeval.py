@@ -1,0 +1,199 @@
+"""The nightly re-evaluation: what opens a drift note, what closes it, and what costs nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from flows.running.plan import Planned
+from flows.study.profiles import DEMO
+from flows.study.resolve import Study
+from flows.upkeep import reeval
+from flows.upkeep.reeval import Kept, kept_adapters
+from storage.artifacts.manifest import Provenance, Recipe
+from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import LEDGER, ROLLOUTS
+from storage.artifacts.store import Payload, Store
+from storage.errors import UserError
+from storage.ledger import Ledger
+from storage.records.drift import DriftNote, close_drift, drift_notes, note_drift
+from storage.records.overrides import settle
+from tasks.domain.grading.grading import GRADER_VERSION
+from tasks.domain.policies import BaseModel, Policy, Sampling
+from tasks.rollouts import account_of
+from tasks.sampling import sample_rollouts, screen_adaptively
+from tasks.stage import Session, session
+from tests.stages.test_sampling import DRAW, GROUP, Lab, lab
+from tests.stages.test_sampling import POLICY as LAB
+
+__all__ = ["lab"]  # the fixture
+
+MODEL = BaseModel(name="demo", sha256="a" * 64)
+TRAINING = Ref("training", "1" * 16)
+POLICY = Policy(arm="panel", model=MODEL, adapter=str(TRAINING), step=40)
+SAMPLING = Sampling(max_tokens=32, seed=3)
+REFERENCE, POOL, TONIGHT = Ref("rollouts", "2" * 16), Ref("pool", "3" * 16), Ref("rollouts", "4" * 16)
+STUDY = Study(DEMO, MODEL, {"": ()}, "b" * 64, {})
+RECIPE = Recipe(
+    stage="sample_rollouts",
+    version=1,
+    inputs={"pool": [str(POOL)], "splits": [str(POOL)]},
+    arguments={
+        "sampling": {
+            "is": "Sampling",
+            "max_tokens": 32,
+            "temperature": {"float": "1.0"},
+            "top_p": {"float": "1.0"},
+            "seed": 3,
+        }
+    },
+)
+PROVENANCE = Provenance(
+    created="2026-01-01T00:00:00+00:00", seconds=0, code="x", python="3", packages={}, hardware="cpu", command="test"
+)
+KEPT = Kept(POLICY, TRAINING, REFERENCE, RECIPE)
+
+
+def rows(correct: list[bool], grader: str = GRADER_VERSION, engine: str = "old 1") -> pa.Table:
+    """One rollout a problem."""
+    values = {
+        "problem_id": [f"p{i}" for i in range(len(correct))],
+        "correct": correct,
+        "grader_version": [grader] * len(correct),
+        "engine": [engine] * len(correct),
+    }
+    columns = []
+    for field in LEDGER:
+        if field.name in values:
+            columns.append(pa.array(values[field.name], field.type))
+        elif pa.types.is_list(field.type):
+            columns.append(pa.array([[1]] * len(correct), field.type))
+        elif pa.types.is_string(field.type):
+            columns.append(pa.array(["x"] * len(correct), field.type))
+        else:
+            columns.append(pa.array([0] * len(correct)).cast(field.type))
+    return pa.table(columns, schema=LEDGER)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """20 held-out problems, 10 of them right, sampled by engine `old 1`."""
+    at = Store(tmp_path)
+    at.prepare()
+    keep(at, REFERENCE, rows([i < 10 for i in range(20)]))
+    Ledger(tmp_path).append(account_of(POLICY, SAMPLING), rows([i < 10 for i in range(20)]), {"arm": "panel"})
+    return at
+
+
+def keep(at: Store, ref: Ref, table: pa.Table) -> None:
+    recipe = Recipe(stage="x", version=1, arguments={}, inputs={})
+    at.write(ref, Payload(table.select(ROLLOUTS.names)), recipe, PROVENANCE)
+
+
+def tonight(
+    store: Store, monkeypatch: pytest.MonkeyPatch, engine: str, correct: list[bool] | None = None
+) -> list[DriftNote]:
+    """What a night under this engine says; `correct`: what it draws if it draws anew."""
+    monkeypatch.setattr(reeval, "engine_now", lambda wanted: engine)
+    if correct is None:
+        monkeypatch.setattr(reeval, "_drawn_anew", lambda study, kept: pytest.fail("this night was to cost nothing"))
+    else:
+        keep(store, TONIGHT, rows(correct, engine=engine))
+        monkeypatch.setattr(reeval, "_drawn_anew", lambda study, kept: TONIGHT)
+    return list(reeval._compared(STUDY, store, KEPT))
+
+
+def test_a_night_on_which_nothing_changed_samples_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tonight(store, monkeypatch, "old 1") == []
+
+
+def test_a_new_engine_whose_figure_stays_in_its_interval_opens_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tonight(store, monkeypatch, "new 2", [i < 11 for i in range(20)]) == []
+
+
+def test_a_figure_outside_its_interval_opens_a_note_once_and_closes_it_when_it_is_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """10 of 20 right: the bootstrap interval is about [0.3, 0.7]; 19 of 20 is outside."""
+    (note,) = tonight(store, monkeypatch, "new 2", [i < 19 for i in range(20)])
+    assert (note.metric, note.reference, note.value) == ("accuracy", 0.5, 0.95)
+    assert 0.2 < note.low < 0.4 and 0.6 < note.high < 0.8
+    assert note.why == "engine old 1 → new 2"
+    (kept,) = drift_notes(store.root).to_pylist()
+    assert kept["open"] and kept["since"] == note.since
+    assert tonight(store, monkeypatch, "old 1") == []
+    assert [n["open"] for n in drift_notes(store.root).to_pylist()] == [False]
+
+
+def test_a_new_grader_that_changes_a_verdict_opens_a_note_without_sampling(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Regrading:
+        def titled(self, title: str) -> Regrading:
+            return self
+
+        def __call__(self, rollouts: Ref, pool: Ref, version: str, settled: object) -> Ref:
+            keep(store, TONIGHT, rows([i < 11 for i in range(20)], grader=version))
+            return TONIGHT
+
+    monkeypatch.setattr(reeval, "GRADER_VERSION", "9-new")
+    monkeypatch.setattr(reeval, "regrade_rollouts", Regrading())
+    (note,) = tonight(store, monkeypatch, "old 1")
+    assert note.why == f"grader {GRADER_VERSION} → 9-new"
+
+
+def test_an_open_note_keeps_its_first_night(tmp_path: Path) -> None:
+    first = DriftNote(
+        policy="p",
+        metric="accuracy",
+        reference=0.5,
+        low=0.4,
+        high=0.6,
+        value=0.9,
+        rollouts=20,
+        why="engine",
+        since="2026-01-01",
+        last="2026-01-01",
+    )
+    note_drift(tmp_path, first)
+    again = note_drift(tmp_path, first.model_copy(update={"since": "2026-01-02", "last": "2026-01-02"}))
+    assert (again.since, again.last) == ("2026-01-01", "2026-01-02")
+    close_drift(tmp_path, "p", "accuracy")
+    later = note_drift(tmp_path, first.model_copy(update={"since": "2026-02-01"}))
+    assert later.since == "2026-02-01", "a note that was closed opens anew"
+
+
+def test_regrading_reaches_every_kind_of_sampled_rollouts(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first problem is never solved, so an adaptive screening has its whole group too; now its answer counts."""
+    planning = Session(lab.store, lab.toolbox, planning=True)
+    for current in (Session(lab.store, lab.toolbox), planning):
+        with session(current):
+            made = [draw(lab.pool, lab.splits, LAB, DRAW, GROUP) for draw in (sample_rollouts, screen_adaptively)]
+    monkeypatch.setattr(reeval, "plan", lambda study, store: [Planned(step, True) for step in planning.steps])
+    assert reeval.regraded(STUDY, lab.store, lambda _: None) == {str(ref): 0 for ref in made}
+    first = lab.store.read(lab.pool).to_pylist()[0]
+    settle(
+        lab.store.root,
+        json.dumps(
+            {"answer": "-12345", "gold": first["gold"], "verdict": "correct", "reason": "a misprint in the gold"}
+        ),
+    )
+    assert reeval.regraded(STUDY, lab.store, lambda _: None) == {str(ref): GROUP for ref in made}
+
+
+@pytest.mark.parametrize(
+    "pin", ["training-xyz@1", "training-1111111111111111@0", "rollouts-1111111111111111@3", "../x"]
+)
+def test_a_pin_that_is_none_is_refused(store: Store, pin: str) -> None:
+    with pytest.raises(UserError, match="write training-<16 hex digits>@<step>"):
+        list(kept_adapters(STUDY, store, (pin,)))
+
+
+def test_a_pin_that_was_never_evaluated_is_refused(store: Store) -> None:
+    with pytest.raises(UserError, match="has not evaluated it"):
+        list(kept_adapters(STUDY, store, ("training-1111111111111111@40",)))

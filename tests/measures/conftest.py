@@ -1,0 +1,71 @@
+"""Rollouts as stages meet them, from a few words: what several stage tests build on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from storage.artifacts.schemas import ROLLOUTS
+from storage.artifacts.store import Store
+from tasks.engines.toolbox import Toolbox
+from tasks.stage import Session, session
+
+MakeRollouts = Callable[..., pa.Table]
+
+
+def rows_of(
+    groups: Mapping[str, str],
+    *,
+    arm: str = "panel",
+    source: str = "amc",
+    step: int = 0,
+    adapter: str | None = None,
+    tokens: int = 10,
+    traces: bool = True,
+) -> pa.Table:
+    """problem → one letter a rollout: c(orrect), w(rong), t(runcated, no answer). Schema: ROLLOUTS."""
+    rows = []
+    for problem, letters in groups.items():
+        for i, letter in enumerate(letters):
+            rows.append(
+                {
+                    "problem_id": problem,
+                    "source": source,
+                    "arm": arm,
+                    "adapter": adapter,
+                    "step": step,
+                    "seed": 0,
+                    "rollout": i,
+                    "completion": "x",
+                    "trace": f"{problem} {i} {letter}" if traces and letter != "t" else None,
+                    "tag_valid": True,
+                    "answer": letter,
+                    "canonical": None if letter == "t" else f"{letter}{i % 2}",
+                    "verdict": "correct" if letter == "c" else "wrong",
+                    "reason": "",
+                    "correct": letter == "c",
+                    "grader_version": "1",
+                    "finish": "length" if letter == "t" else "stop",
+                    "num_prompt_tokens": 1,
+                    "num_tokens": tokens * (i + 1),
+                    "logprob_sum": None,
+                }
+            )
+    return pa.Table.from_pylist(rows, schema=ROLLOUTS)
+
+
+@pytest.fixture
+def rollouts() -> MakeRollouts:
+    return rows_of
+
+
+@pytest.fixture
+def in_store(tmp_path: Path) -> Iterator[Store]:
+    """A store, with a session open on it."""
+    made = Store(tmp_path / "store")
+    made.prepare()
+    with session(Session(made, Toolbox())):
+        yield made

@@ -1,0 +1,192 @@
+"""Lints by planted faults, claims by planted figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from flows.upkeep.store_audit import audit
+from storage.artifacts.manifest import Recipe
+from storage.artifacts.provenance import provenance
+from storage.artifacts.store import Payload, Store
+from storage.errors import UserError
+from storage.reading.claims import CLAIMS, Claim, check, needs, read_claims
+from tasks.domain.statistics.designs import TABLES, recipe_row, rows_as
+from tasks.measures.lints import findings_of, lints
+from tasks.stage import Ref
+
+
+def design(**fields: Any) -> dict[str, Any]:
+    return {
+        "run": fields.get("arm", "x") + fields.get("role", ""),
+        "role": "heldout",
+        "family": "f",
+        "arm": "panel",
+        "model": "m",
+        "policy": "m",
+        "problems": "pool",
+        "num_problems": 10,
+        "group_size": 8,
+        "max_tokens": 128,
+        "steps": None,
+        "place": "here",
+    } | fields
+
+
+def codes(*designs: dict[str, Any], **tables: list[dict[str, Any]]) -> list[str]:
+    made = {name: rows_as(name, rows) for name, rows in tables.items()}
+    return sorted({r["code"] for r in findings_of({"designs": rows_as("designs", designs)} | made).to_pylist()})
+
+
+def test_a_sound_design_has_no_finding() -> None:
+    screening = design(role="screening", family="screening")
+    training = design(role="training", family="training", steps=40, last_evaluated=40, seeds=3)
+    assert codes(design(), design(arm="thinking"), screening, training) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"max_tokens": 64}, "max_tokens"),
+        ({"group_size": 4}, "unequal_n"),
+        ({"model": "other"}, "different_models"),
+        ({"problems": "elsewhere"}, "reference"),
+        ({"grader": "2"}, "grader_version"),
+        ({"truncated": 0.4}, "truncation"),
+        ({"planned_problems": 20}, "partial_run"),
+    ],
+)
+def test_a_fault_between_two_arms_is_found(fields: dict[str, Any], code: str) -> None:
+    assert code in codes(design(grader="1"), design(arm="thinking", grader="1") | fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"policy": "m+a@3"}, "screening_policy"),
+        ({"group_size": 16}, "group_size"),
+        ({"max_tokens": 64}, "max_tokens"),
+        ({"last_evaluated": 30}, "last_step"),
+        ({"last_evaluated": None}, "last_step"),
+        ({"seeds": 1}, "single_seed"),
+    ],
+)
+def test_a_fault_between_screening_and_training_is_found(fields: dict[str, Any], code: str) -> None:
+    training = design(role="training", family="training", steps=40, last_evaluated=40, seeds=3)
+    assert codes(design(role="screening", family="screening"), training | fields) == [code]
+
+
+def test_arms_that_were_trained_with_other_settings_are_found() -> None:
+    """The seed is no such setting; the sentence names what differs and nothing else."""
+    start = {"arm": "panel", "model": {"sha256": "m"}}
+    learner = {"learning_rate": {"float": "0.001"}, "lora_rank": 16, "seed": 0}
+    panel = recipe_row("a", {"start": start, "learner": learner})
+    same = recipe_row("b", {"start": start | {"arm": "thinking"}, "learner": learner | {"seed": 1}})
+    other = recipe_row("b", {"start": start | {"arm": "thinking"}, "learner": learner | {"lora_rank": 8}})
+    assert codes(recipes=[panel, same]) == []
+    found = findings_of({"recipes": rows_as("recipes", [panel, other])}).to_pylist()
+    assert [(r["code"], r["what"]) for r in found] == [
+        ("hyperparameters", "panel was trained with lora_rank=16 and thinking with lora_rank=8")
+    ]
+
+
+def test_coverage_leaks_and_p_values() -> None:
+    leak = {"source_id": "a", "other_source_id": "b", "similarity": 0.98, "kind": "near", "place": "pool"}
+    seen = {"arm": "thinking", "problems": "p", "window": "whole", "coverage": 0.04, "basis": "measured", "place": "d"}
+    normal = {
+        "test": "t",
+        "t": 5.91188971789758,
+        "n": 50,
+        "p_printed": 3.382e-09,
+        "p_t": 3.2e-07,
+        "p_normal": 3.382e-09,
+    }
+    students = normal | {"p_printed": 3.2e-07}
+    assert codes(leaks=[leak], coverage=[seen], tests=[normal]) == ["encoder_coverage", "near_duplicate", "normal_p"]
+    assert codes(tests=[students]) == []
+
+
+def test_every_lint_reads_only_declared_tables() -> None:
+    assert len(lints()) >= 15
+    assert findings_of({}).num_rows == 0
+    assert set(TABLES) >= {"designs", "tests", "leaks"}
+
+
+def answer(value: float | None) -> Any:
+    return lambda name, parameters: value
+
+
+@pytest.mark.parametrize(("value", "status"), [(382.0, "holds"), (382.4, "holds"), (383.0, "off"), (None, "unknown")])
+def test_a_claim_holds_within_its_tolerance(value: float | None, status: str) -> None:
+    claim = Claim(id="x", text="382", where="w", printed=382, query="claim_band_count", tolerance=0.5)
+    assert check(claim, {"bands"}, answer(value)).status == status
+
+
+def test_a_claim_of_a_bound_and_one_without_its_kind() -> None:
+    claim = Claim(id="p", text="p < 1e-8", where="w", printed=1e-8, query="claim_diversity_p", below=True)
+    assert check(claim, {"diversity_comparison"}, answer(3e-7)).status == "off"
+    assert check(claim, {"diversity_comparison"}, answer(3e-9)).status == "holds"
+    found = check(claim, {"bands"}, answer(1.0))
+    assert (found.status, found.reason) == ("unknown", "the store has no diversity_comparison")
+
+
+def test_the_projects_claims_are_well_formed() -> None:
+    claims = read_claims(CLAIMS)
+    assert len(claims) > 80
+    assert all(needs(c.query) for c in claims if c.query)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1", "has no"),
+        ("[[claim]]\nid = 'a'", "claim a: missing"),
+        ("[[claim", "not TOML"),
+        ("[[claim]]\nid='a'\ntext='t'\nwhere='w'\nprinted=1\nquery='nothing'", "no query 'nothing'"),
+        (
+            "[[claim]]\nid='a'\ntext='t'\nwhere='w'\nprinted=1\ncannot='c'\ncolour=1",
+            "unexpected keyword argument 'colour'",
+        ),
+        ("[[claim]]\nid='a'\ntext='t'\nwhere='w'\nprinted=1\ncannot='c'\n" * 2, "two claims are called a"),
+    ],
+)
+def test_a_bad_claims_file_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "claims.toml").write_text(text)
+    with pytest.raises(UserError, match=said):
+        read_claims(tmp_path / "claims.toml")
+
+
+def test_audit_of_a_store_recomputes_claims_and_says_what_is_missing(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.prepare()
+    with pytest.raises(UserError, match="no artifact to audit"):
+        audit(store)
+    rows = pa.table(
+        {
+            "problem_id": ["a", "b"],
+            "source": ["s", "s"],
+            "arm": ["panel"] * 2,
+            "group_size": [8, 8],
+            "num_correct": [0, 3],
+            "band": ["all_zero", "variance"],
+        }
+    )
+    recipe = Recipe(stage="import_bands", version=1, arguments={}, inputs={})
+    store.write(Ref("bands", "0" * 16), Payload(rows), recipe, provenance(0.0))
+    (tmp_path / "claims.toml").write_text(
+        "[[claim]]\nid='one'\ntext='1'\nwhere='w'\nprinted=1\nquery='claim_band_count'\n"
+        "parameters={arm='panel', band='variance'}\n"
+        "[[claim]]\nid='two'\ntext='7'\nwhere='w'\nprinted=7\nquery='claim_band_count'\n"
+        "parameters={arm='panel', band='all_zero'}\n"
+        "[[claim]]\nid='gone'\ntext='2'\nwhere='w'\nprinted=2\nquery='claim_solved'\nparameters={n=2, by='both'}\n"
+    )
+    result = audit(store, tmp_path / "claims.toml")
+    assert [(c["id"], c["status"], c["off_by"]) for c in result["claims"]] == [
+        ("one", "holds", 0.0),
+        ("two", "off", -6.0),
+        ("gone", "unknown", None),
+    ]
+    assert result["claims"][2]["reason"] == "the store has no hard_problems"

@@ -1,0 +1,63 @@
+"""Bands and their cross-tab, by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from storage.errors import UserError
+from tasks.measures.bands import bands_of, crosstab_of
+
+Make = Callable[..., pa.Table]
+
+
+def test_bands_of_four_groups(rollouts: Make) -> None:
+    bands = bands_of(rollouts({"a": "wwww", "b": "cwww", "d": "cccc", "e": "c"}))
+    assert dict(zip(bands["problem_id"].to_pylist(), bands["band"].to_pylist(), strict=True)) == {
+        "a": "all_zero",
+        "b": "variance",
+        "d": "all_one",
+        "e": "all_one",
+    }
+    assert bands["group_size"].to_pylist() == [4, 4, 4, 1]
+
+
+def test_crosstab_of_two_arms(rollouts: Make) -> None:
+    first = bands_of(rollouts({"a": "ww", "b": "cw", "d": "cc", "e": "cw"}))
+    second = bands_of(rollouts({"a": "cw", "b": "cw", "d": "cc", "z": "cw"}, arm="thinking"))
+    rows = crosstab_of(pa.concat_tables([first, second]), 16).to_pylist()
+    cells = {(r["band"], r["other_band"]): r["count"] for r in rows if r["question"] == "cell"}
+    assert {k: v for k, v in cells.items() if v} == {
+        ("all_zero", "variance"): 1,
+        ("variance", "variance"): 1,
+        ("all_one", "all_one"): 1,
+    }
+    one = {r["question"]: r for r in rows}
+    assert (one["ratio"]["count"], one["ratio"]["estimate"], one["ratio"]["n"]) == (1, 0.5, 3)  # common problems only
+    counts = {(r["arm"], r["band"]): r["count"] for r in rows if r["question"] == "count" and r["source"] == "all"}
+    assert (counts["panel", "variance"], counts["thinking", "variance"], counts["thinking", "all_zero"]) == (2, 3, 0)
+
+
+def test_an_arm_missing_in_a_source_counts_no_problem_there(rollouts: Make) -> None:
+    both = [bands_of(rollouts({"a": "cw"})), bands_of(rollouts({"b": "cw"}, arm="thinking", source="aime"))]
+    rows = crosstab_of(pa.concat_tables(both), 8).to_pylist()
+    empty = [r for r in rows if r["question"] == "count" and (r["arm"], r["source"]) == ("panel", "aime")]
+    assert [(r["count"], r["estimate"], r["n"]) for r in empty] == [(0, None, 0)] * 3
+    assert [r["reason"] for r in rows if r["question"] == "cell"] == ["the two arms have no problem in common"]
+
+
+def test_no_number_is_nan_when_all_problems_are_dead(rollouts: Make) -> None:
+    bands = [bands_of(rollouts(dict.fromkeys("abcdef", "ww"), arm=arm)) for arm in ("panel", "thinking")]
+    rows = crosstab_of(pa.concat_tables(bands), 16).to_pylist()
+    assert all(v == v for r in rows for v in r.values())
+    assert {r["reason"] is None for r in rows if r["question"] in ("ratio", "mcnemar", "stuart_maxwell")} == {False}
+
+
+def test_mixed_policies_and_doubled_rollouts_are_refused(rollouts: Make) -> None:
+    one = rollouts({"a": "cw"})
+    with pytest.raises(UserError, match="given more than once"):
+        bands_of(pa.concat_tables([one, one]))
+    with pytest.raises(UserError, match="belong to 2"):
+        bands_of(pa.concat_tables([one, rollouts({"a": "cw"}, arm="thinking")]))

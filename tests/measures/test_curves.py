@@ -1,0 +1,97 @@
+"""Held-out curves, gains beside shares, training's series."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from tasks.measures.curves import curves_of
+from tasks.measures.groups import count_groups
+from tasks.measures.trajectories import with_shares
+
+Make = Callable[..., pa.Table]
+
+
+def test_one_rollout_a_problem_gets_wilson(rollouts: Make) -> None:
+    before = rollouts({p: "c" if p == "a" else "w" for p in "abcd"})
+    after = rollouts({p: "w" if p == "d" else "c" for p in "abcd"}, step=40, adapter="training-1")
+    rows = curves_of(count_groups(pa.concat_tables([before, after])), None, {}, {}, 500, 0).to_pylist()
+    held = {(r["step"], r["source"]): r for r in rows if r["question"] == "heldout"}
+    assert (held[0, "all"]["estimate"], held[40, "all"]["estimate"]) == (0.25, 0.75)
+    assert held[0, "all"]["method"] == "wilson"
+    gain = next(r for r in rows if r["question"] == "gain" and r["source"] == "all")
+    assert (gain["estimate"], gain["n"], gain["step"]) == (0.5, 4, 40)
+    assert gain["p_value"] == 0.5  # two of four problems turned: signs ++, and their mirror, of four patterns
+
+
+def test_seeds_are_combined_by_problem(rollouts: Make) -> None:
+    tables = [
+        rollouts({"a": "cc", "b": "ww"}, step=2, adapter="one"),
+        rollouts({"a": "ww", "b": "ww"}, step=2, adapter="two"),
+    ]
+    rows = curves_of(count_groups(pa.concat_tables(tables)), None, {}, {}, 500, 0).to_pylist()
+    row = next(r for r in rows if r["question"] == "heldout" and r["source"] == "all")
+    assert (row["estimate"], row["seeds"], row["n"], row["rollouts"], row["method"]) == (0.25, 2, 2, 8, "bootstrap")
+
+
+def test_a_gain_over_seeds_is_as_wide_as_its_seeds(rollouts: Make) -> None:
+    # every problem gains the same within a seed: +1 under one, 0 under the other, so only drawing seeds varies it
+    before = rollouts(dict.fromkeys("abcd", "ww"))
+    after = [rollouts(dict.fromkeys("abcd", g), step=2, adapter=name) for g, name in (("cc", "one"), ("ww", "two"))]
+    rows = curves_of(count_groups(pa.concat_tables([before, *after])), None, {}, {}, 500, 0).to_pylist()
+    gain = next(r for r in rows if r["question"] == "gain" and r["source"] == "all")
+    assert (gain["estimate"], gain["low"], gain["high"], gain["seeds"]) == (0.5, 0.0, 1.0, 2)
+    assert gain["method"].startswith("bootstrap over seeds")
+
+
+def test_one_step_has_no_gain(rollouts: Make) -> None:
+    rows = curves_of(count_groups(rollouts({"a": "c"})), None, {}, {}, 10, 0).to_pylist()
+    assert {(r["estimate"], r["reason"]) for r in rows if r["question"] == "gain"} == {
+        (None, "evaluated at one step only")
+    }
+
+
+def test_gains_stand_beside_what_was_trained_on() -> None:
+    rows = [
+        {"question": "gain", "arm": "panel", "source": "amc"},
+        {"question": "gain", "arm": "thinking", "source": "amc"},
+    ]
+    a, b = with_shares(rows, {"panel": {"amc": 1, "aime": 3}}, {"panel": {"amc": 1, "aime": 1}})
+    assert (a["training_share"], a["exposure_share"]) == (0.25, 0.5)
+    assert (b["training_share"], b["exposure_share"]) == (None, None)
+
+
+def test_training_series_keep_nulls_with_their_reason() -> None:
+    steps = pa.table(
+        {
+            "arm": ["panel"] * 3,
+            "step": [1, 1, 2],
+            "entropy": [0.4, 0.6, None],
+            "variance": [3, 5, 8],
+            "all_zero": [4, 2, 0],
+            "all_one": [1, 1, 0],
+        }
+    )
+    groups = pa.table(
+        {
+            c: pa.array([], t)
+            for c, t in (
+                ("arm", pa.string()),
+                ("step", pa.int32()),
+                ("adapter", pa.string()),
+                ("seed", pa.int64()),
+                ("problem_id", pa.string()),
+                ("source", pa.string()),
+                ("group_size", pa.int32()),
+                ("num_correct", pa.int32()),
+            )
+        }
+    )
+    rows = curves_of(groups, steps, {}, {}, 10, 0).to_pylist()
+    found = {(r["metric"], r["step"]): r for r in rows}
+    assert (found["entropy", 1]["estimate"], found["entropy", 1]["low"], found["entropy", 1]["seeds"]) == (0.5, 0.4, 2)
+    assert (found["entropy", 2]["estimate"], found["entropy", 2]["reason"]) == (None, "not measured at this step")
+    assert found["variance", 1]["estimate"] == pytest.approx(4.0)
+    assert (found["variance_share", 1]["estimate"], found["variance_share", 2]["estimate"]) == (0.5, 1.0)

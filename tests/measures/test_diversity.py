@@ -1,0 +1,93 @@
+"""Diversity tables: by hand on two-dimensional vectors, and null where there is nothing to compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from storage.artifacts.schemas import EMBEDDINGS
+from storage.errors import UserError
+from tasks.embedding import embedded, in_other_words
+from tasks.measures.ceilings import ceilings_of
+from tasks.measures.comparisons import compare_columns
+from tasks.measures.diversity_measures import answers_of, diversity_of
+
+Make = Callable[..., pa.Table]
+
+
+def vectors_of(table: pa.Table, angles: list[float]) -> pa.Table:
+    v = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    return embedded(table, v, np.full(len(angles), 0.5), "whole")
+
+
+def test_two_groups_by_hand(rollouts: Make) -> None:
+    table = vectors_of(rollouts({"a": "ccw", "b": "cw"}), [0, 0, np.pi / 2, 0, np.pi])
+    a, b = diversity_of(table).to_pylist()
+    assert a["diversity"] == pytest.approx(2 / 3, abs=1e-6)  # pairs 0, 1, 1
+    assert a["diversity_correct"] == pytest.approx(0.0, abs=1e-6)
+    assert (a["n"], a["num_correct"], a["clusters"], a["coverage"]) == (3, 2, 2, 0.5)
+    assert a["num_tokens"] == 20.0
+    assert a["per_1000_tokens"] == pytest.approx(1000 * a["diversity"] / 20)
+    assert b["diversity"] == pytest.approx(2.0, abs=1e-6)
+    assert b["diversity_correct"] is None
+
+
+def test_malformed_completions_have_no_vector(rollouts: Make) -> None:
+    table = vectors_of(rollouts({"a": "ctt", "b": "tt"}), [0.0])
+    assert table.schema.equals(EMBEDDINGS)
+    row = diversity_of(table).to_pylist()
+    assert [(r["problem_id"], r["n"], r["diversity"], r["reason"]) for r in row] == [
+        ("a", 1, None, "one trace has no pair")
+    ]
+
+
+def test_no_trace_at_all(rollouts: Make) -> None:
+    table = embedded(rollouts({"a": "tt"}), np.zeros((0, 1), np.float32), np.zeros(0), "whole")
+    assert (
+        diversity_of(table).num_rows
+        == ceilings_of(table).num_rows
+        == in_other_words(rollouts({"a": "tt"})).num_rows
+        == 0
+    )
+    some = diversity_of(vectors_of(rollouts({"a": "cc"}, arm="thinking"), [0, 1]))
+    assert compare_columns([diversity_of(table), some], ("diversity",), 10, 0).num_rows == 0
+
+
+def test_nan_from_an_encoder_is_refused(rollouts: Make) -> None:
+    table = embedded(rollouts({"a": "cc"}), np.full((2, 2), np.nan, np.float32), np.ones(2), "whole")
+    with pytest.raises(UserError, match="not finite"):
+        diversity_of(table)
+
+
+def test_answers_without_an_encoder(rollouts: Make) -> None:
+    # canonical answers: c0 c1 w0 | none at all
+    rows = {r["problem_id"]: r for r in answers_of(rollouts({"a": "ccw", "b": "tt"})).to_pylist()}
+    assert rows["a"]["entropy"] == pytest.approx(np.log(3))
+    assert (rows["a"]["disagreement"], rows["a"]["distinct"], rows["a"]["distinct_wrong"]) == (1.0, 3, 1)
+    assert (rows["b"]["entropy"], rows["b"]["answered"]) == (None, 0)
+    assert rows["b"]["reason"] == "fewer than two rollouts gave an answer"
+
+
+def test_comparison_pairs_problems_and_says_what_equal_n_leaves(rollouts: Make) -> None:
+    first = diversity_of(vectors_of(rollouts({"a": "cc", "b": "cw", "d": "cc"}), [0, 1, 0, 2, 0, 0.5]))
+    second = diversity_of(
+        vectors_of(rollouts({"a": "cct", "b": "ccc", "e": "cc"}, arm="thinking"), [0, 0.1, 0, 0.2, 0, 1, 2])
+    )
+    rows = {(r["measure"], r["basis"]): r for r in compare_columns([first, second], ("diversity",), 200, 0).to_pylist()}
+    row = rows["diversity", "all"]
+    assert (row["arm"], row["other"], row["n"]) == ("panel", "thinking", 2)
+    a, b = 1 - np.cos(1), 1 - np.cos(2)
+    assert row["mean"] == pytest.approx((a + b) / 2, abs=1e-6)
+    assert rows["diversity", "equal_n"]["n"] == 1
+    assert rows["diversity", "equal_n"]["reason"] == "one problem has no spread"
+
+
+def test_two_arms_with_no_common_problem(rollouts: Make) -> None:
+    tables = [
+        diversity_of(vectors_of(rollouts({p: "cc"}, arm=arm), [0, 1])) for p, arm in (("a", "panel"), ("b", "thinking"))
+    ]
+    row = compare_columns(tables, ("diversity",), 10, 0).to_pylist()[0]
+    assert (row["n"], row["difference"], row["reason"]) == (0, None, "no problem in common")

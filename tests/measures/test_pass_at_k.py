@@ -1,0 +1,94 @@
+"""pass@k tables: worked values, nulls where undefined, contrasts on common problems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from tasks.measures.groups import count_groups
+from tasks.measures.pass_at_k import asymptotes_of, contrasts_of, passk_of
+
+Make = Callable[..., pa.Table]
+
+
+def table(groups: pa.Table, ks: tuple[int, ...] = (1, 2, 4)) -> dict[tuple[str, str, int], dict]:
+    rows = passk_of(groups, ks, 500, 0).to_pylist()
+    return {(r["metric"], r["source"], r["k"]): r for r in rows}
+
+
+def test_two_problems_by_hand(rollouts: Make) -> None:
+    found = table(count_groups(rollouts({"a": "cwww", "b": "ccww"})))
+    # k = 1: (1/4 + 2/4)/2; k = 2: a misses 3 of 6 pairs, b misses 1 of 6; k = 4: certain
+    assert [found["pass@k", "all", k]["estimate"] for k in (1, 2, 4)] == pytest.approx(
+        [0.375, (1 / 2 + 5 / 6) / 2, 1.0]
+    )
+    assert found["pass^k", "all", 2]["estimate"] == pytest.approx((0 + 1 / 6) / 2)
+    row = found["pass@k", "all", 1]
+    assert row["low"] <= row["estimate"] <= row["high"]
+    assert (row["n"], row["rollouts"], row["tokens"]) == (2, 4, 25.0)
+
+
+def test_fewer_rollouts_than_k_is_null_with_its_reason(rollouts: Make) -> None:
+    row = table(count_groups(rollouts({"a": "cw", "b": "cwww"})))["pass@k", "all", 4]
+    assert (row["estimate"], row["low"]) == (None, None)
+    assert "fewer than k = 4" in row["reason"]
+
+
+def test_seeds_are_averaged_by_problem(rollouts: Make) -> None:
+    two = [rollouts({"a": g}, step=5, adapter=name) for g, name in (("cccc", "one"), ("wwww", "two"))]
+    row = table(count_groups(pa.concat_tables(two)))["pass@k", "all", 1]
+    assert (row["estimate"], row["policies"], row["n"]) == (0.5, 2, 1)
+
+
+def test_gap_and_closure_by_hand(rollouts: Make) -> None:
+    both = [rollouts({"a": "cwww", "b": "cwww", "x": "cccc"}), rollouts({"a": "cccc", "b": "ccww"}, arm="thinking")]
+    rows = {
+        (r["question"], r["k"]): r
+        for r in contrasts_of(count_groups(pa.concat_tables(both)), (1, 4), 500, 0).to_pylist()
+        if r["source"] == "all"
+    }
+    assert rows["gap", 1]["estimate"] == pytest.approx(0.25 - 0.75)
+    assert (rows["gap", 4]["estimate"], rows["gap", 1]["n"]) == (0.0, 2)
+    assert rows["closure", 4]["estimate"] == pytest.approx(0.5)
+    assert rows["monotone", 4]["reason"] == "narrows at every k"
+
+
+def test_gap_at_equal_tokens_by_hand(rollouts: Make) -> None:
+    # a rollout of thinking costs two of panel: its k = 1 is held against panel's 2, its 2 against 4, its 4 against none
+    both = [rollouts({"a": "cwww"}), rollouts({"a": "cwww"}, arm="thinking", tokens=20)]
+    rows = contrasts_of(count_groups(pa.concat_tables(both)), (1, 2, 4), 100, 0).to_pylist()
+    found = [
+        (r["k"], r["estimate"], r["reason"]) for r in rows if r["question"] == "equal_tokens" and r["source"] == "all"
+    ]
+    assert found == [
+        (2, pytest.approx(0.5 - 0.25), "50 tokens; other at k = 1"),
+        (4, pytest.approx(1.0 - 0.5), "100 tokens; other at k = 2"),
+    ]
+
+
+def test_two_arms_without_a_common_problem(rollouts: Make) -> None:
+    both = [rollouts({"a": "cw"}), rollouts({"b": "cw"}, arm="thinking")]
+    rows = contrasts_of(count_groups(pa.concat_tables(both)), (1, 2), 100, 0).to_pylist()
+    assert {(r["estimate"], r["n"], r["reason"]) for r in rows} == {(None, 0, "no problem in common")}
+
+
+def test_a_source_that_one_arm_lacks(rollouts: Make) -> None:
+    both = [rollouts({"a": "cw"}), rollouts({"b": "cw"}, source="aime"), rollouts({"a": "cc"}, arm="thinking")]
+    rows = contrasts_of(count_groups(pa.concat_tables(both)), (1,), 100, 0).to_pylist()
+    assert "thinking has no problem of aime" in {r["reason"] for r in rows}
+
+
+def test_the_same_seed_gives_the_same_table(rollouts: Make) -> None:
+    groups = count_groups(rollouts(dict.fromkeys("abc", "cwcw") | {"d": "wwww"}))
+    assert passk_of(groups, (1, 2), 300, 7).equals(passk_of(groups, (1, 2), 300, 7))
+
+
+def test_the_last_doubling_and_what_is_left_unsolved(rollouts: Make) -> None:
+    groups = count_groups(rollouts({"a": "cwwwww", "b": "wwwwww"}))
+    rows = {r["k"]: r for r in asymptotes_of(groups, 200, 0).to_pylist() if r["source"] == "all"}
+    assert [rows[k]["estimate"] for k in (1, 2, 4, 6)] == pytest.approx([1 / 12, 1 / 6, 1 / 3, 1 / 2])
+    assert [rows[k]["doubling"] for k in (1, 2, 4, 6)] == [None, *(pytest.approx(v) for v in (1 / 12, 1 / 6, 1 / 6))]
+    assert (rows[6]["unsolved"], rows[4]["unsolved"]) == (1, None)
+    assert (1 - rows[6]["unsolved_below"]) ** 6 == pytest.approx(0.05)

@@ -1,0 +1,51 @@
+"""Token costs and paired lengths, by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from tasks.measures.tokens import tokens_of
+
+Make = Callable[..., pa.Table]
+
+
+def rows(table: pa.Table) -> list[dict]:
+    return tokens_of(table, 200, 0).to_pylist()
+
+
+def test_tokens_per_correct_by_hand(rollouts: Make) -> None:
+    # tokens are 10, 20, … along a group: a has 30 for 1 correct, b has 30 for 2
+    row = next(r for r in rows(rollouts({"a": "cw", "b": "cc"})) if r["source"] == "all")
+    assert (row["num_tokens"], row["num_correct"], row["estimate"], row["mean"]) == (60, 3, 20.0, 15.0)
+    assert row["low"] <= 20.0 <= row["high"]
+
+
+def test_nothing_correct_has_no_cost(rollouts: Make) -> None:
+    row = rows(rollouts({"a": "wt"}))[0]
+    assert (row["estimate"], row["reason"], row["truncated"]) == (None, "no rollout is correct", 0.5)
+
+
+def test_buckets_by_rollout_and_by_problem(rollouts: Make) -> None:
+    both = pa.concat_tables(
+        [rollouts({"a": "cc", "b": "cw"}), rollouts({"a": "cc", "b": "wc"}, arm="thinking", tokens=30)]
+    )
+    found = {(r["pairing"], r["bucket"]): r for r in rows(both) if r["question"] == "bucket" and r["source"] == "all"}
+    by_rollout, by_problem = found["rollout", "both_correct"], found["problem", "both_correct"]
+    assert (by_rollout["n"], by_rollout["mean"], by_rollout["other_mean"]) == (2, 15.0, 45.0)
+    assert (by_rollout["ratio_geomean"], by_rollout["global_ratio"], by_rollout["longer_in"]) == (
+        pytest.approx(3),
+        3,
+        2,
+    )
+    assert by_rollout["p_wilcoxon"] is None  # rollouts of one problem are no independent pairs
+    assert (by_problem["n"], by_problem["mean"]) == (1, 15.0)
+    assert (found["rollout", "arm_only"]["n"], found["rollout", "other_only"]["n"]) == (1, 1)
+    assert found["rollout", "all_paired"]["n"] == 4
+
+
+def test_no_common_problem_is_said(rollouts: Make) -> None:
+    both = pa.concat_tables([rollouts({"a": "c"}), rollouts({"b": "c"}, arm="thinking")])
+    assert [r["reason"] for r in rows(both) if r["question"] == "bucket"] == ["no problem in common"]

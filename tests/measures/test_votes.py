@@ -1,0 +1,106 @@
+"""maj@k, shortest@k and the shuffled-problem ceiling, by hand; adaptive screening by brute force."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import permutations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from storage.errors import UserError
+from tasks.domain.statistics.betabinomial import adaptive_saving, rollouts_until_decided
+from tasks.embedding import EncoderSpec, embedded, in_other_words
+from tasks.measures.ceilings import ceilings_of
+from tasks.measures.votes import votes_of
+
+Make = Callable[..., pa.Table]
+
+
+def test_majority_of_three_by_hand(rollouts: Make) -> None:
+    # canonical answers c0 c1 c0 | w0 w1 w0: the majority of all three is c0, right, and w0, wrong
+    rows = votes_of(rollouts({"a": "ccc", "b": "www"}), (1, 3, 4), 100, 0).to_pylist()
+    found = {(r["metric"], r["source"], r["k"]): r for r in rows}
+    assert found["maj@k", "all", 3]["estimate"] == 0.5
+    assert found["shortest@k", "all", 1]["estimate"] == 0.5
+    assert (found["maj@k", "all", 4]["estimate"], found["maj@k", "all", 4]["n"]) == (None, 2)
+    assert "fewer than k = 4" in found["maj@k", "all", 4]["reason"]
+
+
+def test_the_likeliest_answer_is_taken(rollouts: Make) -> None:
+    table = rollouts({"a": "wcw"})  # lengths 10, 20, 30
+    table = table.set_column(table.column_names.index("logprob_sum"), "logprob_sum", pa.array([-10.0, -2.0, -60.0]))
+    found = {(r["metric"], r["k"]): r for r in votes_of(table, (1, 2, 3), 100, 0).to_pylist() if r["source"] == "all"}
+    assert found["likeliest@k", 1]["estimate"] == pytest.approx(1 / 3)
+    assert found["likeliest@k", 2]["estimate"] == pytest.approx(2 / 3)  # of three pairs, the two that hold it
+    assert found["likeliest@k", 3]["estimate"] == 1.0
+    assert found["shortest@k", 3]["estimate"] == 0.0
+    found = {r["metric"]: r for r in votes_of(rollouts({"a": "cc"}), (1,), 10, 0).to_pylist()}
+    assert (found["likeliest@k"]["estimate"], found["likeliest@k"]["reason"]) == (
+        None,
+        "a rollout has no log-probability",
+    )
+
+
+def test_no_answer_at_all_is_wrong(rollouts: Make) -> None:
+    rows = votes_of(rollouts({"a": "tt"}), (2,), 10, 0).to_pylist()
+    assert {r["estimate"] for r in rows if r["metric"] != "likeliest@k"} == {0.0}
+
+
+@pytest.mark.parametrize("letters", ["cw", "ccw", "ccww", "cwwww", "www"])
+def test_stopping_when_decided_against_all_orders(letters: str) -> None:
+    def needed(order: tuple[str, ...]) -> int:
+        return next((i for i in range(1, len(order) + 1) if len(set(order[:i])) == 2), len(order))
+
+    expected = np.mean([needed(o) for o in permutations(letters)])
+    assert rollouts_until_decided(len(letters), letters.count("c")) == pytest.approx(expected)
+
+
+def test_dead_problems_save_nothing() -> None:
+    assert adaptive_saving([(8, 0), (8, 8)])["estimate"] == 0.0
+    measured = adaptive_saving([(8, 0), (2, 1), (5, 4)])  # screened so: 15 of 24
+    assert (measured["count"], measured["estimate"]) == (9, 0.375)
+    assert adaptive_saving([])["reason"] == "no problem of this source"
+
+
+def test_ceiling_by_hand(rollouts: Make) -> None:
+    # a: two equal vectors; b: two equal ones at right angles to them
+    v = np.array([[1, 0], [1, 0], [0, 1], [0, 1]], np.float32)
+    row = ceilings_of(embedded(rollouts({"a": "cc", "b": "cw"}), v, np.ones(4), "whole")).to_pylist()[0]
+    assert (row["within"], row["between"], row["position"], row["problems"]) == (0.0, 1.0, 0.0, 2)
+    assert (row["floor"], row["reworded"]) == (None, 0)
+    alone = ceilings_of(embedded(rollouts({"a": "cc"}), v[:2], np.ones(2), "whole")).to_pylist()[0]
+    assert (alone["between"], alone["reason"]) == (None, "one problem only")
+
+
+def test_floor_by_hand(rollouts: Make) -> None:
+    # a's first trace lies at 60 degrees from itself in other words; distance 1/2, as far as its second trace
+    table, half = rollouts({"a": "cc", "b": "cw"}), np.array([[0.5, 3**0.5 / 2]], np.float32)
+    v = np.array([[1, 0], half[0], [0, -1], [0, -1]], np.float32)
+    said = embedded(table.slice(0, 1), half, np.ones(1), "reworded")
+    rows = ceilings_of(pa.concat_tables([embedded(table, v, np.ones(4), "whole"), said])).to_pylist()
+    assert [(r["window"], r["n"], r["reworded"]) for r in rows] == [("whole", 4, 1)]
+    assert rows[0]["floor"] == pytest.approx(0.5)
+    # within: (1/2 + 0)/2; between: 1, 1, 1 + √3/2 twice; position: (1/4 − 1/2)/(1 + √3/4 − 1/2)
+    assert rows[0]["between"] == pytest.approx(1 + 3**0.5 / 4)
+    assert rows[0]["position"] == pytest.approx(-0.25 / (0.5 + 3**0.5 / 4))
+
+
+def test_the_first_trace_with_a_synonym_is_reworded(rollouts: Make) -> None:
+    table = rollouts({"a": "ccc", "b": "tc"})
+    traces = pa.array(["x = 1", "so x = 1", "thus 2", None, "y"], pa.string())
+    said = in_other_words(table.set_column(table.column_names.index("trace"), "trace", traces))
+    assert said.select(["problem_id", "rollout", "trace"]).to_pylist() == [
+        {"problem_id": "a", "rollout": 1, "trace": "thus x = 1"}
+    ]
+
+
+def test_windows_are_refused_before_work_starts() -> None:
+    for windows, said in (
+        (("begin",), "unknown window 'begin'"),
+        (("whole",), "each once"),
+        (("last9", "last9"), "each once"),
+    ):
+        with pytest.raises(UserError, match=said):
+            EncoderSpec("x", "0", 384, windows)

@@ -1,0 +1,106 @@
+"""Regrading: new verdicts beside the old ones, what moved, and disputes for a person to settle."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from storage.artifacts.schemas import ROLLOUTS
+from storage.errors import UserError
+from tasks.cross_checks import disputes
+from tasks.domain.grading.overrides import Overrides, read_overrides
+from tasks.engines.grading.graders import Graders
+from tasks.engines.grading.verdicts import with_verdicts
+from tasks.regrading import changes, golds_of, moved
+
+
+def _row(problem: str, rollout: int, answer: str, verdict: str, arm: str = "panel") -> dict[str, object]:
+    return {
+        "problem_id": problem,
+        "source": "s",
+        "arm": arm,
+        "adapter": None,
+        "step": 0,
+        "seed": 0,
+        "rollout": rollout,
+        "completion": f"<mutipersonaDebate>x</mutipersonaDebate> <answer>{answer}</answer>",
+        "trace": "x",
+        "tag_valid": True,
+        "answer": answer,
+        "canonical": answer,
+        "verdict": verdict,
+        "reason": "",
+        "correct": verdict == "correct",
+        "grader_version": "0-old",
+        "finish": "stop",
+        "num_prompt_tokens": 1,
+        "num_tokens": 1,
+        "logprob_sum": None,
+    }
+
+
+ROWS = pa.Table.from_pylist(
+    [
+        _row("p", 0, "7.0", "wrong"),
+        _row("p", 1, "8", "wrong"),
+        _row("q", 0, "3", "correct"),
+        _row("q", 1, "3", "correct"),
+    ],
+    schema=ROLLOUTS,
+)
+PROBLEMS = pa.table({"problem_id": ["p", "q"], "gold": ["7", "3"]})
+
+
+def test_regrading_changes_verdicts_and_nothing_else() -> None:
+    golds = golds_of(ROWS, PROBLEMS)
+    with Graders() as graders:
+        after = with_verdicts(ROWS, golds, graders)
+        version = graders.version
+    assert after["verdict"].to_pylist() == ["correct", "wrong", "correct", "correct"]
+    assert set(after["grader_version"].to_pylist()) == {version}
+    kept = [
+        c for c in ROLLOUTS.names if c not in ("answer", "canonical", "verdict", "reason", "correct", "grader_version")
+    ]
+    assert after.select(kept) == ROWS.select(kept)
+    diff = changes(ROWS, after, golds).to_pylist()
+    assert [(d["problem_id"], d["rollout"], d["was"], d["now"]) for d in diff] == [("p", 0, "wrong", "correct")]
+    assert moved(ROWS, after).to_pylist() == [
+        {"arm": "panel", "step": 0, "problems": 2, "accuracy_before": 0.5, "accuracy_after": 0.75, "bands_changed": 1}
+    ]
+
+
+def test_overrides_apply_when_regrading() -> None:
+    settled = Overrides({("8", "7"): ("correct", "the gold is a misprint")})
+    with Graders() as graders:
+        after = with_verdicts(ROWS, golds_of(ROWS, PROBLEMS), graders, settled)
+        assert set(after["grader_version"].to_pylist()) == {settled.version(graders.version)}
+    assert after["verdict"].to_pylist()[1] == "correct"
+    assert after["reason"].to_pylist()[1] == "settled: the gold is a misprint"
+
+
+def test_a_problem_outside_the_pool_is_refused() -> None:
+    with pytest.raises(UserError, match="1 problems of the rollouts are not in their pool, first q"):
+        golds_of(ROWS, PROBLEMS.slice(0, 1))
+
+
+def test_disputes_are_where_two_opinions_differ() -> None:
+    rows = ROWS.append_column("gold", pa.array(["7", "7", "3", "4"]))
+    found = disputes(rows).to_pylist()
+    assert [(d["answer"], d["gold"], d["verdict"], d["opinion"]) for d in found] == [
+        ("3", "4", "correct", "different"),
+        ("7.0", "7", "wrong", "same"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('{"answer": "8", "gold": "7", "verdict": "right", "reason": "x"}', "field 'verdict' is 'right'"),
+        ('{"answer": "8", "gold": "7", "verdict": "correct"}', "field 'reason'"),
+        ("{", "is not JSON"),
+    ],
+)
+def test_bad_overrides(line: str, words: str) -> None:
+    with pytest.raises(UserError, match=r"settled\.jsonl, line 1") as error:
+        read_overrides(line, "settled.jsonl")
+    assert words in str(error.value)
