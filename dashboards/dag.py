@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from storage.artifacts.manifest import Manifest
+from storage.reading.query_cache import Manifest
 
 LOOKS = {"made": "#00734f", "reused": "#0072B2", "kept": "#6b747e"}
 

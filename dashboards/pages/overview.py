@@ -9,11 +9,8 @@ import streamlit as st
 
 from dashboards.dag import boxes, dot, state_of, told
 from dashboards.pages.parts import chosen, figure, root, table
-from storage.reading.query_cache import artifacts, manifest
-from storage.records.drift import drift_notes
-from storage.records.runs import all_runs, runs_table
-from storage.records.spending import spending_by_arm
-from storage.sql import named, query
+from storage.reading.query_cache import descent, manifest
+from storage.reading.recorded import drift, listed_runs, run_of, spending_of
 
 REFRESH_SECONDS = 5
 #: Artifacts that are drawn at their own size: stretched over the page they would be huge.
@@ -33,16 +30,16 @@ def page() -> None:
 
 @st.fragment(run_every=REFRESH_SECONDS)
 def _runs() -> None:
-    runs = runs_table(root())
+    runs = listed_runs(root())
     st.subheader("Runs", anchor="runs")
     if runs.num_rows == 0:
         st.caption("No run has been recorded beside this store.")
     else:
-        table(query(named("app_runs"), runs=runs))
+        table(runs)
 
 
 def _drift() -> None:
-    notes = drift_notes(root())
+    notes = drift(root())
     if notes.num_rows:
         st.subheader("Drift", anchor="drift")
         st.caption("Figures that a nightly re-evaluation found outside their interval, open ones first.")
@@ -51,9 +48,8 @@ def _drift() -> None:
 
 def _dag(report: str) -> None:
     st.subheader("How it was made", anchor="dag")
-    rows = query(named("app_lineage"), {"report": report}, artifacts=artifacts(root()))
-    made_by = {run.report: run.started for run in all_runs(root())}.get(report)
-    states = {row["ref"]: state_of(row["created"], made_by) for row in rows.to_pylist()}
+    rows, run = descent(root(), report), run_of(root(), report)
+    states = {row["ref"]: state_of(row["created"], run.started if run else None) for row in rows.to_pylist()}
     size = sum(rows["bytes"].to_pylist()) / 1e6
     st.caption(f"{told(list(states.values()))} · {sum(rows['seconds'].to_pylist()):,.0f} s, {size:,.3g} MB")
     st.graphviz_chart(
@@ -70,9 +66,8 @@ def _drawn(where: Path, report: str, states: tuple[tuple[str, str], ...]) -> str
 
 
 def _spending(report: str) -> None:
-    run = next((run.id for run in all_runs(root()) if run.report == report), None)
-    spent = spending_by_arm(root(), run) if run else None
-    if spent is not None and spent.num_rows:
+    spent = spending_of(root(), report)
+    if spent is not None:
         st.subheader("Spending", anchor="spending")
         table(spent)
     else:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import streamlit as st
 
 from dashboards import charts
 from dashboards.pages.parts import chosen, figure, remember, root, table
 from storage.errors import UserError
-from storage.reading.live import live_steps
+from storage.reading.live import live_steps, standing
 from storage.reading.query_cache import ask, reports
-from storage.records.runs import runs_table
-from storage.sql import named, query
+from storage.reading.recorded import running
 
 REFRESH_SECONDS = 3
 MEASURES = (
@@ -62,7 +62,7 @@ def _arms(steps: pa.Table, order: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _chart(steps: pa.Table, measure: str, arms: tuple[str, ...], dash: str) -> None:
-    rows = query(f'select arm, step, "{dash}", "{measure}" from steps where "{measure}" is not null', steps=steps)
+    rows = steps.select(["arm", "step", dash, measure]).filter(pc.field(measure).is_valid())
     if rows.num_rows == 0:
         st.info(f"{measure.replace('_', ' ')} was not measured.")
         return
@@ -88,19 +88,16 @@ def _steps(refs: tuple[str, ...], labels: dict[str, str]) -> pa.Table:
 @st.fragment(run_every=REFRESH_SECONDS)
 def _now(measure: str) -> None:
     """Runs at work and their trainings so far; looks again every few seconds."""
-    going = query("select * from runs where state = 'running'", runs=runs_table(root()))
-    steps = live_steps(root())
-    if going.num_rows == 0 and steps.num_rows == 0:
+    going, steps = running(root()), live_steps(root())
+    if not going and steps.num_rows == 0:
         st.caption("No training is going on.")
         return
     st.subheader("Now", anchor="now")
-    for run in going.to_pylist():
-        share = run["stages_done"] / run["stages"] if run["stages"] else 0.0
-        st.progress(
-            min(1.0, share), f"{run['id']} · {run['at'] or 'starting'} · {run['stages_done']} of {run['stages']} stages"
-        )
+    for run in going:
+        share = run.stages_done / run.stages if run.stages else 0.0
+        st.progress(min(1.0, share), f"{run.id} · {run.at or 'starting'} · {run.stages_done} of {run.stages} stages")
     if steps.num_rows:
         _chart(steps, measure, _arms(steps, ()), "ref")
-        last = query(named("app_live"), steps=steps)
+        last = standing(steps)
         st.caption(" · ".join(f"{row['arm']} seed {row['seed']} at step {row['steps']}" for row in last.to_pylist()))
         table(last)

@@ -12,6 +12,7 @@ from storage.artifacts.schemas import STEPS
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import ABOUT
+from storage.sql import named, query
 
 LIVE = STEPS.append(pa.field("ref", pa.string()))
 
@@ -37,6 +38,11 @@ def live_steps(root: Path) -> pa.Table:
         known = {"arm": arms.get(str(ref), "?"), "ref": str(ref)}
         rows += [{name: known.get(name, step.get(name)) for name in LIVE.names} for step in steps]
     return pa.Table.from_pylist(rows, schema=LIVE)
+
+
+def standing(steps: pa.Table) -> pa.Table:
+    """Where every training of `live_steps` stands. Columns: those of query `app_live`."""
+    return query(named("app_live"), steps=steps)
 
 
 def _arms(root: Path) -> dict[str, str]:

@@ -20,6 +20,7 @@ from storage.artifacts.store import DATA, MANIFEST, Store
 from storage.errors import UserError
 from storage.reading import catalog, imported
 from storage.reading.views import Views, helper_tables, inputs_of, views
+from storage.sql import named, query
 
 Stamp = tuple[tuple[str, int], ...]
 
@@ -78,13 +79,18 @@ def reports(root: Path) -> tuple[Report, ...]:
     return _reports(root, tuple(part for part in stamp(root) if part[0] in ("report", "passk", "bands")))
 
 
+def descent(root: Path, ref: str) -> pa.Table:
+    """Rows of `artifacts` that an artifact descends from, itself included, oldest first."""
+    return query(named("app_lineage"), {"report": ref}, artifacts=artifacts(root))
+
+
 def manifest(root: Path, ref: str) -> Manifest:
     return Store(root).manifest(Ref.parse(ref))
 
 
 @lru_cache(maxsize=512)
-def _ask(root: Path, report: str, at: int, query: str, parameters: bytes, other: str | None) -> pa.Table:
-    return _opened(root, report, at, other).ask(query, orjson.loads(parameters))
+def _ask(root: Path, report: str, at: int, name: str, parameters: bytes, other: str | None) -> pa.Table:
+    return _opened(root, report, at, other).ask(name, orjson.loads(parameters))
 
 
 @lru_cache(maxsize=4)
@@ -112,7 +118,7 @@ def _inputs(store: Store, report: str) -> tuple[dict[str, list[str]], list[str]]
 
 
 def ask(
-    root: Path, report: str, query: str, parameters: dict[str, object] | None = None, other: str | None = None
+    root: Path, report: str, name: str, parameters: dict[str, object] | None = None, other: str | None = None
 ) -> pa.Table:
     """A named query over one report's inputs; with `other`, that report's inputs too, as `<argument>_b`.
 
@@ -121,7 +127,7 @@ def ask(
     path = Store(root).path(Ref.parse(report)) / MANIFEST
     if not path.exists():
         raise UserError(f"no report {report} under {root} (see: varband ls report)")
-    return _ask(root, report, path.stat().st_mtime_ns, query, orjson.dumps(parameters or {}), other)
+    return _ask(root, report, path.stat().st_mtime_ns, name, orjson.dumps(parameters or {}), other)
 
 
 def sources(root: Path, report: str, names: tuple[str, ...]) -> list[str]:

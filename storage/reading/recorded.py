@@ -1,0 +1,39 @@
+"""What is recorded beside the artifacts of a store, as rows for whoever looks: runs, their spending, drift."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from storage.records.drift import drift_notes
+from storage.records.runs import Run, all_runs, runs_table
+from storage.records.spending import spending_by_arm
+from storage.sql import named, query
+
+
+def listed_runs(root: Path) -> pa.Table:
+    """Every run, newest first. Columns: those of query `app_runs`."""
+    return query(named("app_runs"), runs=runs_table(root))
+
+
+def running(root: Path) -> list[Run]:
+    """Runs at work now."""
+    return [run for run in all_runs(root) if run.shown_state == "running"]
+
+
+def run_of(root: Path, report: str) -> Run | None:
+    """The run that made a report; null if none is recorded."""
+    return next((run for run in all_runs(root) if run.report == report), None)
+
+
+def spending_of(root: Path, report: str) -> pa.Table | None:
+    """What the run of a report was charged, by arm; null if no run, or no charge, is recorded."""
+    run = run_of(root, report)
+    spent = spending_by_arm(root, run.id) if run else None
+    return spent if spent is not None and spent.num_rows else None
+
+
+def drift(root: Path) -> pa.Table:
+    """Figures that a nightly re-evaluation found outside their interval, open ones first."""
+    return drift_notes(root)
