@@ -14,7 +14,7 @@ from cli import options
 overrides_option = click.option(
     "--overrides",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="What people settled: JSON lines with answer, gold, verdict, reason.",
+    help="Verdicts by people: JSON lines with answer, gold, verdict, reason.",
 )
 
 
@@ -45,7 +45,7 @@ def grade(file: Path, overrides: Path | None) -> None:
 
 @click.group()
 def grader() -> None:
-    """The grader's adversarial self-test, and answers on which two opinions differ."""
+    """The grader's adversarial self-test, and answers on which it and the cross check differ."""
 
 
 @grader.command()
@@ -101,7 +101,7 @@ def selftest(as_json: bool) -> None:
 @options.root
 @options.as_json
 def disputes(root: Path, as_json: bool) -> None:
-    """Stored answers on which grader and second opinion differ. Settle them in a file for --overrides."""
+    """Stored answers on which grader and cross check differ. Decide them in a file for --overrides."""
     import pyarrow as pa
 
     from cli.regrading import by_pool

@@ -1,25 +1,25 @@
-"""Disputes: answers on which the grader and the second opinion disagree, for a person to read and settle."""
+"""Disputes: answers on which the grader and the cross check disagree, for a person to decide."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
 from storage.sql import query
-from tasks.domain.grading.cross_check import opinion
+from tasks.domain.grading.cross_check import cross_check
 from tasks.stage import Ref, stage, store
 
 DISPUTES = pa.schema(
     [
         pa.field(name, pa.string(), nullable=False)
-        for name in ("problem_id", "source", "gold", "answer", "verdict", "reason", "opinion", "grader_version")
+        for name in ("problem_id", "source", "gold", "answer", "verdict", "reason", "cross_check", "grader_version")
     ]
     + [pa.field("rollouts", pa.int64(), nullable=False)]
 )
 
 
-@stage("grader_disputes", version=1)
+@stage("grader_disputes", version=2)
 def find_disputes(rollouts: tuple[Ref, ...], pool: Ref) -> pa.Table:
-    """Every distinct (answer, gold) of the rollouts on which the two opinions differ. Schema: DISPUTES."""
+    """Every distinct (answer, gold) of the rollouts on which the two differ. Schema: DISPUTES."""
     rows = pa.concat_tables([store().read(ref) for ref in rollouts])
     problems = store().read(pool, ["problem_id", "gold"])
     return disputes(
@@ -30,7 +30,7 @@ def find_disputes(rollouts: tuple[Ref, ...], pool: Ref) -> pa.Table:
 def disputes(rows: pa.Table) -> pa.Table:
     """Disputed answers among rows with problem_id, source, gold, answer, verdict, reason, grader_version.
 
-    Only `correct` and `wrong` can be disputed: a second opinion on what is no answer at all means nothing.
+    Only `correct` and `wrong` can be disputed: a cross check of what is no answer at all means nothing.
 
     >>> row = {"problem_id": "p", "source": "s", "gold": "7", "verdict": "wrong", "reason": "", "grader_version": "1"}
     >>> disputes(pa.Table.from_pylist([row | {"answer": "7.0"}, row | {"answer": "8"}]))["answer"].to_pylist()
@@ -45,7 +45,7 @@ def disputes(rows: pa.Table) -> pa.Table:
     )
     found = []
     for row in distinct.to_pylist():
-        second = opinion(row["answer"], row["gold"])
+        second = cross_check(row["answer"], row["gold"])
         if second != "unknown" and (second == "same") != (row["verdict"] == "correct"):
-            found.append(row | {"opinion": second})
+            found.append(row | {"cross_check": second})
     return pa.Table.from_pylist([{name: row[name] for name in DISPUTES.names} for row in found], schema=DISPUTES)

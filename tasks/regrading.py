@@ -55,7 +55,7 @@ def as_overrides(settled: Settled) -> Overrides:
 
 
 def as_settled(overrides: Overrides) -> Settled:
-    return tuple((answer, gold, *found) for (answer, gold), found in sorted(overrides.settled.items()))
+    return tuple((answer, gold, *found) for (answer, gold), found in sorted(overrides.verdicts.items()))
 
 
 def golds_of(rows: pa.Table, problems: pa.Table) -> list[str]:

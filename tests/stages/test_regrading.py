@@ -1,4 +1,4 @@
-"""Regrading: new verdicts beside the old ones, what moved, and disputes for a person to settle."""
+"""Regrading: new verdicts beside the old ones, what moved, and disputes for a person to decide."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_overrides_apply_when_regrading() -> None:
         after = with_verdicts(ROWS, golds_of(ROWS, PROBLEMS), graders, settled)
         assert set(after["grader_version"].to_pylist()) == {settled.version(graders.version)}
     assert after["verdict"].to_pylist()[1] == "correct"
-    assert after["reason"].to_pylist()[1] == "settled: the gold is a misprint"
+    assert after["reason"].to_pylist()[1] == "override: the gold is a misprint"
 
 
 def test_a_problem_outside_the_pool_is_refused() -> None:
@@ -83,10 +83,10 @@ def test_a_problem_outside_the_pool_is_refused() -> None:
         golds_of(ROWS, PROBLEMS.slice(0, 1))
 
 
-def test_disputes_are_where_two_opinions_differ() -> None:
+def test_disputes_are_where_grader_and_cross_check_differ() -> None:
     rows = ROWS.append_column("gold", pa.array(["7", "7", "3", "4"]))
     found = disputes(rows).to_pylist()
-    assert [(d["answer"], d["gold"], d["verdict"], d["opinion"]) for d in found] == [
+    assert [(d["answer"], d["gold"], d["verdict"], d["cross_check"]) for d in found] == [
         ("3", "4", "correct", "different"),
         ("7.0", "7", "wrong", "same"),
     ]

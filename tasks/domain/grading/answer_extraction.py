@@ -1,4 +1,4 @@
-r"""What a final-answer region commits to: boxes before prose, anchors before bare numbers, never a guess.
+r"""Answer extraction: what a final-answer region states. Boxes before prose, anchors before bare numbers, no guess.
 
 The same reading for every answer form: a box inside `<answer>` and prose inside a box are read alike.
 """
@@ -46,7 +46,7 @@ _INVISIBLE = re.compile(r"[\u200b-\u200f\u2060\ufeff\x00-\x08\x0b-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class Extraction:
     """answers: texts, more than one if the region states several. joined: they stand in one list (`a, b and c`)."""
 
     status: Literal["ok", "no_answer", "negated", "ambiguous"]
@@ -55,36 +55,36 @@ class Committed:
     joined: bool = False
 
 
-def commit(region: str, form: AnswerForm, truncated: bool = False) -> Committed:
+def extract_answers(region: str, form: AnswerForm, truncated: bool = False) -> Extraction:
     r"""Answers that a region states.
 
-    >>> commit(r"It is $\boxed{7}$.", "boxed").answers, commit("The answer is 12.", "tag").answers
+    >>> extract_answers(r"It is $\boxed{7}$.", "boxed").answers, extract_answers("The answer is 12.", "tag").answers
     (('7',), ('12.',))
-    >>> commit("7", "boxed").reason
+    >>> extract_answers("7", "boxed").reason
     'no \\boxed{} in the final answer'
     """
     blocks = _BLOCK.findall(region) if form == "tag" and "<answer>" in region else [region]
-    told: list[Committed] = []
+    told: list[Extraction] = []
     joined = False
     for block in blocks:
         boxes, joined, cut = boxed(block)
         if cut and truncated:
-            return Committed("no_answer", CUT_OFF)
+            return Extraction("no_answer", CUT_OFF)
         told += [read(text) for text in (boxes or ([block] if form == "tag" else []))]
     if form == "boxed" and not told:
-        return Committed("no_answer", NO_BOX)
+        return Extraction("no_answer", NO_BOX)
     stated = [t for t in told if t.status != "no_answer"]
     if not stated:
-        return Committed("no_answer", "empty answer")
+        return Extraction("no_answer", "empty answer")
     if len(stated) == 1:
         return stated[0]
     answers = tuple(dict.fromkeys(a for t in stated if t.status == "ok" for a in t.answers))
     if len(answers) == 1 or (joined and len(blocks) == 1 and answers):
-        return Committed("ok", "", answers, joined)
-    return Committed("ok", "", answers) if answers else stated[-1]
+        return Extraction("ok", "", answers, joined)
+    return Extraction("ok", "", answers) if answers else stated[-1]
 
 
-def stated(region: str, form: AnswerForm) -> list[str]:
+def answer_texts(region: str, form: AnswerForm) -> list[str]:
     """The texts of a region that are read: its boxes, else (in a tag) all of it."""
     blocks = _BLOCK.findall(region) if form == "tag" and "<answer>" in region else [region]
     return [text for block in blocks for text in (boxed(block)[0] or ([block] if form == "tag" else []))]
@@ -141,25 +141,25 @@ def _escaped(text: str, i: int) -> bool:
     return (i - len(text[:i].rstrip("\\"))) % 2 == 1
 
 
-def read(text: str) -> Committed:
+def read(text: str) -> Extraction:
     """What one text states, with the prose around it taken away."""
     text = _TRAILING.sub("", re.sub(r"\s+", " ", _INVISIBLE.sub("", text)).strip())
     text = re.sub(r"\b(\d+|[a-z]) choose (\d+|[a-z])\b", r"\\binom{\1}{\2}", text)
     text = re.sub(r"\b(?:minus|negative)\s+(?=[\d$\\])", "-", text, flags=re.I)
     if not _says_something(text):
-        return Committed("no_answer", "empty answer")
+        return Extraction("no_answer", "empty answer")
     if len(text) > MAX_PROSE_CHARS:
-        return Committed("ok", "", (text,))
+        return Extraction("ok", "", (text,))
     if _NOT_ONE.search(text):
-        return Committed("ambiguous", "depends on a case", (text,))
+        return Extraction("ambiguous", "depends on a case", (text,))
     if _DENIED.search(without_explanation(text)):
-        return Committed("negated", "states what the answer is not", (text,))
+        return Extraction("negated", "states what the answer is not", (text,))
     plain = read_comparatives(unwrap_text(text).replace("**", "" if text.startswith("**") or " **" in text else "**"))
     affirmed = without_negations(plain)
     if affirmed != plain and not re.search(r"[\d\\]|(?<![A-Za-z])[A-Za-z](?![A-Za-z])", affirmed):
-        return Committed("negated", "states what the answer is not", (text,))
+        return Extraction("negated", "states what the answer is not", (text,))
     affirmed = _labelled(_ASIDE.sub(_aside, without_hedges(affirmed)).strip(" ,;?"))
-    return _from_sentence(affirmed) if prose_words(affirmed) else Committed("ok", "", (affirmed,))
+    return _from_sentence(affirmed) if prose_words(affirmed) else Extraction("ok", "", (affirmed,))
 
 
 _NOT_ONE = re.compile(
@@ -203,14 +203,14 @@ _OPTION = re.compile(
 )
 
 
-def _from_sentence(text: str) -> Committed:
+def _from_sentence(text: str) -> Extraction:
     for candidate in _candidates(text):
         bare = candidate.strip(" .,;:!*")
         words, percent, _ = bare.partition(" percent")
-        if (spelt := number_in_words(words)) is not None:
-            return Committed("ok", "", (f"{spelt}{percent}",))
+        if (in_words := number_in_words(words)) is not None:
+            return Extraction("ok", "", (f"{in_words}{percent}",))
         if _says_something(bare) and (not prose_words(bare) or number(normalise(bare)) is not None):
-            return Committed("ok", "", (_labelled(candidate.strip()),))
+            return Extraction("ok", "", (_labelled(candidate.strip()),))
     return _spans(without_explanation(_after(_STRONG, text) or text))
 
 
@@ -236,15 +236,15 @@ def _after(pattern: re.Pattern[str], text: str) -> str | None:
     return text[ends[-1] :] if ends and _says_something(text[ends[-1] :]) else None
 
 
-def _spans(text: str) -> Committed:
+def _spans(text: str) -> Extraction:
     """A sentence: its formulas if it has any, its numbers if not, its words if neither."""
     formulas = [f.strip() for pair in re.findall(r"\$([^$]+)\$|\\\((.+?)\\\)", text) for f in pair if f.strip()]
     if formulas:
         gaps = re.split(r"\$[^$]+\$|\\\(.+?\\\)", text)[1:-1]
         joined = all(re.fullmatch(r"[\s,;]*(?:and|or)?[\s,;]*", gap) for gap in gaps)
-        return Committed("ok", "", tuple(dict.fromkeys(formulas)), joined)
+        return Extraction("ok", "", tuple(dict.fromkeys(formulas)), joined)
     numbers = re.findall(r"(?<![\w.\\{])-?\d[\d,]*(?:\.\d+)?(?:\s*/\s*\d+)?(?:\s*%)?(?![A-Za-z])", text)
     distinct = tuple(dict.fromkeys(n.rstrip(",") for n in numbers))
     if len(distinct) > 1 or (distinct and "\\" not in text and not CHANGES_VALUE.search(text)):
-        return Committed("ok", "", distinct)
-    return Committed("ok", "", (text,))
+        return Extraction("ok", "", distinct)
+    return Extraction("ok", "", (text,))

@@ -1,4 +1,4 @@
-"""Is one answer the other? Forms are compared exactly; leaves by a function that the caller chooses."""
+"""Is one answer the other? Forms are compared exactly; terms by a function that the caller chooses."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-r"""A second opinion, independent of the grader: its own reading of LaTeX, its own arithmetic, no algebra system.
+r"""Cross check, independent of the grader: its own reading of LaTeX, its own arithmetic, no algebra system.
 
 It evaluates both texts in complex floating point at fixed pseudo-random values of their variables and says `same`,
-`different`, or `unknown` where it cannot tell. Nothing here is shared with the first opinion, so that a mistake of
+`different`, or `unknown` where it cannot tell. Nothing here is shared with the grader, so that a mistake of
 either shows as a dispute. It cannot hang: numbers that overflow, long texts and deep nesting are `unknown`.
 """
 
@@ -13,7 +13,7 @@ from typing import Literal
 
 from tasks.domain.grading.numeric_evaluation import Reader, Unclear
 
-Opinion = Literal["same", "different", "unknown"]
+Agreement = Literal["same", "different", "unknown"]
 MAX_CHARS, POINTS = 400, 3
 CLOSE, CLOSE_TO_DECIMAL = 1e-11, 1e-6
 #: Words, units, powers of ten with an e, three dots: not a formula.
@@ -37,11 +37,13 @@ _PLAIN = {
 }
 
 
-def opinion(answer: str, gold: str) -> Opinion:
+def cross_check(answer: str, gold: str) -> Agreement:
     r"""Is the answer the gold?
 
-    >>> opinion(r"\frac{n^2+n}{2}", "n(n+1)/2"), opinion("7", "8"), opinion("even", "odd"), opinion("3, 1", "1,3")
-    ('same', 'different', 'unknown', 'same')
+    >>> cross_check(r"\frac{n^2+n}{2}", "n(n+1)/2"), cross_check("7", "8")
+    ('same', 'different')
+    >>> cross_check("even", "odd"), cross_check("3, 1", "1,3")
+    ('unknown', 'same')
     """
     if max(len(answer), len(gold)) > MAX_CHARS:
         return "unknown"

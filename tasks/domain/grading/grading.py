@@ -1,7 +1,7 @@
 r"""The one grader: reward, screening, evaluation and regrading all judge with this module.
 
 It sees the final-answer region and the gold, nothing else. The form of an answer (list, tuple, interval,
-equation) is compared here, exactly; only leaves that are not plain numbers go to a computer algebra system.
+equation) is compared here, exactly; only terms that are not plain numbers go to a computer algebra system.
 Nothing here limits time or memory: symbolic comparison may hang, so only `tasks.engines.grading.graders` calls it.
 
 Tolerance: a decimal matches an exact non-decimal value within `DECIMAL_TOLERANCE` of it, relative;
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Literal
 
-from tasks.domain.grading.answer_extraction import Committed, commit, stated
+from tasks.domain.grading.answer_extraction import Extraction, answer_texts, extract_answers
 from tasks.domain.grading.comparison import agree, compare
 from tasks.domain.grading.latex_normalisation import normalise, repaired
 from tasks.domain.grading.shapes import Shape, shape
@@ -36,7 +36,7 @@ VerdictName = Literal["correct", "wrong", "no_answer", "ambiguous", "timeout", "
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """answer: as extracted from the region; canonical: in the spelling that was compared; null where there is none."""
+    """answer: as extracted from the region; canonical: the normal form that was compared; null if there is none."""
 
     verdict: VerdictName
     reason: str
@@ -72,7 +72,7 @@ def grade_region(
 ) -> Verdict:
     r"""Verdict on one final-answer region.
 
-    same: how two leaves are compared; the symbolic comparison unless told otherwise.
+    same: how two terms are compared; the symbolic comparison unless told otherwise.
 
     >>> grade_region("7", "7", "tag").verdict, grade_region(r"so \boxed{8}", "7", "boxed").verdict
     ('correct', 'wrong')
@@ -86,8 +86,8 @@ def grade_region(
 def _grade(region: str | None, gold: str, form: AnswerForm, finish: str, same: Same) -> Verdict:
     if region is None:
         return Verdict("no_answer", "truncated before an answer" if finish == "length" else "no answer tag", None, None)
-    found = commit(region, form, truncated=finish == "length")
-    texts = {worded(text) or text.strip() for text in stated(region, form)}
+    found = extract_answers(region, form, truncated=finish == "length")
+    texts = {worded(text) or text.strip() for text in answer_texts(region, form)}
     if finish == "stop" and texts & {gold.strip(), worded(gold)} - {""} and len(texts) == 1:
         return Verdict("correct", "identical text", gold, gold if len(gold) <= MAX_ANSWER_CHARS else None)
     if found.status == "no_answer":
@@ -110,7 +110,7 @@ def worded(text: str) -> str:
     return plain if re.fullmatch(r"[a-z][a-z' -]{2,60}", plain) else ""
 
 
-def _judge(found: Committed, gold: str, same: Same) -> Verdict:
+def _judge(found: Extraction, gold: str, same: Same) -> Verdict:
     text = " , ".join(found.answers)
     if text.strip() == gold.strip():
         return Verdict("correct", "identical text", text, text if len(text) <= MAX_ANSWER_CHARS else None)

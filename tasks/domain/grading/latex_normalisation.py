@@ -1,11 +1,11 @@
-r"""One spelling for an answer: Unicode and the many dialects of LaTeX brought to one. Text in, text out."""
+r"""LaTeX normalisation: Unicode and the many variants of LaTeX brought to one form. Text in, text out."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 
-from tasks.domain.grading.latex_dialects import RENAMED, SYMBOLS
+from tasks.domain.grading.latex_variants import RENAMED, SYMBOLS
 from tasks.domain.grading.layouts import one_line
 
 MAX_DEPTH = 60
@@ -14,7 +14,7 @@ _BRACED_COMMA = re.compile(r"(?<=\d)\{,\}(?=\d{3})|(?<=\d)\\,(?=\d{3}(?!\d))")
 
 
 def normalise(text: str) -> str:
-    r"""One spelling: ASCII and LaTeX, no delimiters, no sizing or spacing commands.
+    r"""Normal form: ASCII and LaTeX, no delimiters, no sizing or spacing commands.
 
     >>> normalise("$x²−½$"), normalise(r"\left( \dfrac12,\, 3\right)")
     ('x^{2}-\\frac{1}{2}', '( \\frac{1}{2}, 3)')

@@ -1,4 +1,4 @@
-r"""Vectors and matrices against each other and against tuples: one spelling of a vector answers another."""
+r"""Vectors and matrices against each other and against tuples: one notation of a vector answers another."""
 
 from __future__ import annotations
 

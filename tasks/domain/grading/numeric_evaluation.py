@@ -1,4 +1,4 @@
-r"""The second opinion's calculator: reads one expression of LaTeX or plain text and evaluates it as it reads.
+r"""The cross check's calculator: reads one expression of LaTeX or plain text and evaluates it as it reads.
 
 Complex floating point, variables at fixed pseudo-random values. Shares nothing with the grader's own reading.
 """

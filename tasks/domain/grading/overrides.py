@@ -1,4 +1,4 @@
-"""What people settled: verdicts on (answer, gold) pairs that stand above the grader's, each with its reason."""
+"""Overrides: verdicts on (answer, gold) pairs by people, above the grader's, each with its reason."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ FIELDS = ("answer", "gold", "verdict", "reason")
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """settled: (answer, gold), both without meaningless spaces → (verdict, reason)."""
+    """verdicts: (answer, gold), both without meaningless spaces → (verdict, reason)."""
 
-    settled: Mapping[tuple[str, str], tuple[VerdictName, str]] = field(default_factory=dict)
+    verdicts: Mapping[tuple[str, str], tuple[VerdictName, str]] = field(default_factory=dict)
 
-    def settle(self, verdict: Verdict, gold: str) -> Verdict:
-        if not self.settled or verdict.answer is None:
+    def apply(self, verdict: Verdict, gold: str) -> Verdict:
+        if not self.verdicts or verdict.answer is None:
             return verdict
-        found = self.settled.get((squeeze(verdict.answer), squeeze(gold)))
-        return verdict if found is None else replace(verdict, verdict=found[0], reason=f"settled: {found[1]}")
+        found = self.verdicts.get((squeeze(verdict.answer), squeeze(gold)))
+        return verdict if found is None else replace(verdict, verdict=found[0], reason=f"override: {found[1]}")
 
     def version(self, grader: str) -> str:
-        if not self.settled:
+        if not self.verdicts:
             return grader
-        text = json.dumps(sorted([*key, *value] for key, value in self.settled.items()))
+        text = json.dumps(sorted([*key, *value] for key, value in self.verdicts.items()))
         return f"{grader}+{hashlib.sha256(text.encode()).hexdigest()[:6]}"
 
 
@@ -40,10 +40,10 @@ def read_overrides(text: str, name: str) -> Overrides:
     Errors: UserError naming file, line and field.
 
     >>> o = read_overrides('{"answer": "six", "gold": "6m", "verdict": "wrong", "reason": "m is missing"}', "f")
-    >>> o.settle(Verdict("correct", "equal", "six", "6"), "6m").verdict
+    >>> o.apply(Verdict("correct", "equal", "six", "6"), "6m").verdict
     'wrong'
     """
-    settled: dict[tuple[str, str], tuple[VerdictName, str]] = {}
+    verdicts: dict[tuple[str, str], tuple[VerdictName, str]] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
@@ -62,7 +62,7 @@ def read_overrides(text: str, name: str) -> Overrides:
                 f"{where}: field 'verdict' is {row['verdict']!r} (known: {', '.join(get_args(VerdictName))})"
             )
         key = squeeze(row["answer"]), squeeze(row["gold"])
-        if key in settled:
-            raise UserError(f"{where}: this answer and gold were settled above already")
-        settled[key] = row["verdict"], row["reason"]
-    return Overrides(settled)
+        if key in verdicts:
+            raise UserError(f"{where}: this answer and gold have a verdict above already")
+        verdicts[key] = row["verdict"], row["reason"]
+    return Overrides(verdicts)

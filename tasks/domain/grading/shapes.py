@@ -1,4 +1,4 @@
-r"""The outer form of an answer: scalar, list, set, tuple, interval, union, relation. Leaves stay text.
+r"""The outer form of an answer: scalar, list, set, tuple, interval, union, relation. Terms stay text.
 
 Read from text alone so that what a computer algebra system loses (order, multiplicity, brackets, which
 side of an equation is true) is never handed to it.
@@ -18,7 +18,7 @@ from tasks.domain.grading.quantities import number
 
 Kind = Literal["scalar", "list", "choice", "set", "tuple", "interval", "union", "relation", "matrix"]
 _RELATION = re.compile(r"\\(?:ne|le|ge|approx|in|equiv|sim|simeq)(?![A-Za-z])|<=|>=|!=|==|=|<|>")
-_SPELLING = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne", "==": "=", r"\simeq": r"\approx", r"\sim": r"\approx"}
+_CANONICAL = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne", "==": "=", r"\simeq": r"\approx", r"\sim": r"\approx"}
 _AND = re.compile(
     r"\\(?:text|mathrm|textrm|quad) ?\{ ?,? ?(and|or) ?\}|(?<![A-Za-z\\])(and|or|OR|AND)(?![A-Za-z])|\\(?:vee|lor"
     r"|wedge|land)(?![A-Za-z])"
@@ -64,7 +64,7 @@ def split_top(text: str, separators: str) -> list[str]:
 
 
 def shape(text: str) -> Shape:
-    r"""The form of an answer in any spelling.
+    r"""The form of an answer in any notation.
 
     >>> shape(r"\{1, 2\}").kind, shape("(1,2)").kind, shape("[1,2)").kind, shape("2 or 3").kind, shape("x=3").kind
     ('set', 'tuple', 'interval', 'choice', 'relation')
@@ -81,8 +81,8 @@ def _shape(text: str) -> Shape:
         return Shape("matrix", text, tuple(parts))
     if text.startswith(r"\begin{") and text.count(r"\begin{") == 1:
         return Shape("scalar", text)
-    if spelt := _spelt(text):
-        return Shape("scalar", spelt)
+    if value := _number_in_words(text):
+        return Shape("scalar", value)
     if both := _plus_minus(text):
         return Shape("list", text, tuple(_shape(t) for t in both))
     if text in (r"\mathbb{R}", r"\R", r"\mathbb R") or _ALL_REALS.fullmatch(text):
@@ -109,7 +109,7 @@ def _shape(text: str) -> Shape:
     return _bracketed(text) or Shape("scalar", text)
 
 
-def _spelt(text: str) -> str | None:
+def _number_in_words(text: str) -> str | None:
     r"""`\text{four}` as 4."""
     words = re.sub(r"^\\(?:text|mbox|textrm|mathrm) ?\{(.*)\}$", r"\1", text)
     value = number_in_words(words) if words[:1].isalpha() else None
@@ -120,7 +120,7 @@ def _relation(text: str, signs: list[tuple[int, int, str]]) -> Shape:
     ends = [0, *(end for _, end, _ in signs)]
     starts = [*(start for start, _, _ in signs), len(text)]
     parts = tuple(_shape(text[a:b]) for a, b in zip(ends, starts, strict=True))
-    marks = tuple(_SPELLING.get(sign, sign) for *_, sign in signs)
+    marks = tuple(_CANONICAL.get(sign, sign) for *_, sign in signs)
     return Shape("relation", text, parts, marks)
 
 
@@ -176,7 +176,7 @@ def _split_words(text: str) -> list[str]:
 
 def _flatten(items: tuple[Shape, ...]) -> tuple[Shape, ...]:
     """`1, 2 and 3` is one list of three."""
-    return tuple(leaf for item in items for leaf in (item.items if item.kind == "list" else (item,)))
+    return tuple(term for item in items for term in (item.items if item.kind == "list" else (item,)))
 
 
 def _split_command(text: str, command: str) -> list[str]:

@@ -1,4 +1,4 @@
-r"""Equality of two leaves by math-verify, fenced where it is known to be too kind. May hang: workers only."""
+r"""Equality of two terms by math-verify, fenced where it is known to be too kind. May hang: workers only."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def letters(text: str) -> frozenset[str]:
 
 
 def plain_words(text: str) -> str | None:
-    """A worded answer in one spelling, or null if the answer is not words."""
+    """A worded answer in normal form, or null if the answer is not words."""
     words = re.sub(r"\s+", " ", _TEXTUAL.sub(r"\1", text)).strip(" .()").lower()
     wordy = "\\" in text or prose_words(words)
     return words if re.fullmatch(r"[a-z][a-z' -]*", words) and wordy else None
 
 
 def equivalent(prediction: str, gold: str) -> bool:
-    """Is `prediction` the same value as `gold`? Both normalised leaves, units allowed."""
+    """Is `prediction` the same value as `gold`? Both normalised terms, units allowed."""
     one, other = plain_words(prediction), plain_words(gold)
     if one is not None and one == other:
         return True

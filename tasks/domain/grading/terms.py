@@ -1,4 +1,4 @@
-r"""Equality of two leaves: text and exact arithmetic first, algebra where they cannot decide.
+r"""Equality of two terms: text and exact arithmetic first, algebra where they cannot decide.
 
 Tolerance: a decimal matches an exact value that has no decimal form within `DECIMAL_TOLERANCE`, relative.
 Two numbers written out match only if equal.
@@ -31,7 +31,7 @@ def squeeze(text: str) -> str:
 
 
 def exact_same(prediction: str, gold: str) -> bool:
-    """Equality of two leaves by text and exact arithmetic. Errors: NeedsSymbolic if that cannot decide."""
+    """Equality of two terms by text and exact arithmetic. Errors: NeedsSymbolic if that cannot decide."""
     if squeeze(prediction) == squeeze(gold):
         return True
     if (option := _option(gold)) is not None and option == _option(prediction):
@@ -74,7 +74,7 @@ def _in_base(match: re.Match[str]) -> int | None:
 
 
 def symbolic_same(prediction: str, gold: str) -> bool:
-    """Equality of two leaves; asks math-verify where arithmetic cannot decide. May take for ever."""
+    """Equality of two terms; asks math-verify where arithmetic cannot decide. May take for ever."""
     try:
         return exact_same(prediction, gold)
     except NeedsSymbolic:

@@ -45,8 +45,8 @@ def unwrap_text(text: str) -> str:
     r"""`\text{The answer is } 7` as plain prose; a unit or a single letter in `\text` keeps its wrapper."""
 
     def unwrap(match: re.Match[str]) -> str:
-        spelt = number_in_words(match[1]) is not None
-        return f" {match[1]} " if spelt or (prose_words(match[1]) and _sentence(match[1])) else match[0]
+        is_number = number_in_words(match[1]) is not None
+        return f" {match[1]} " if is_number or (prose_words(match[1]) and _sentence(match[1])) else match[0]
 
     return _TEXT_COMMAND.sub(unwrap, text)
 

@@ -50,7 +50,7 @@ class Graders:
     """A pool of grading processes. Use as a context manager; safe to share between threads.
 
     workers: processes to start when needed; the cores of this machine unless told otherwise.
-    overrides: what people settled; stands above the grader's own verdict and shows in `version`.
+    overrides: verdicts by people; they stand above the grader's own and show in `version`.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Graders:
                         slow.append(key)
             if slow:
                 self._grade_slow(slow)
-            return [self._overrides.settle(self._seen[key], key[1]) for key in keys]
+            return [self._overrides.apply(self._seen[key], key[1]) for key in keys]
 
     @property
     def version(self) -> str:

@@ -1,22 +1,32 @@
-"""The grader's adversarial suite, run on the real thing: false positives and negatives by family."""
+"""The grader's adversarial suite, run on the real thing: false positives and negatives by family.
+
+Every case is a line of `cases/*.jsonl`, decided by hand: a family, an answer (or a whole completion of a scaffold), a
+gold, and the verdict that is expected. Texts that repeat themselves are lists of [text, times].
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
+from importlib.resources import files
+from typing import Any
 
 from tasks.domain.grading.grading import Verdict
-from tasks.domain.grading.selftest.answers_by_gold import BY_GOLD
-from tasks.domain.grading.selftest.cases import ANSWERS, VERDICTS
-from tasks.domain.grading.selftest.completions import COMPLETIONS
-from tasks.domain.grading.selftest.contest_forms import FORMS
-from tasks.domain.grading.selftest.contest_formulas import FORMULAS
 from tasks.domain.scaffolds import PANEL, THINKING
 from tasks.engines.grading.graders import GradeItem, Graders
 
-#: Families that are about the tag itself; every other family is judged in a box as well.
+FILES = ("answers", "contest_forms", "contest_formulas", "answers_by_gold", "completions")
 NOT_CORRECT = "not correct"
-TAG_ONLY = ("boxed inside the answer", "several boxes", "empty", "unbalanced LaTeX", "pathological")
+#: Families that are about the tag itself; every other family is judged in a box as well.
+TAG_ONLY = (
+    "boxed inside the answer",
+    "several boxes",
+    "empty",
+    "unbalanced LaTeX",
+    "pathological",
+    "many answers to one gold",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +60,30 @@ class Outcome:
         return not self.got.correct and self.case.expected not in ("correct", NOT_CORRECT, self.got.verdict)
 
 
+def read_cases(name: str) -> list[dict[str, Any]]:
+    """Rows of one file of cases, texts written out."""
+    lines = files("tasks.engines.grading").joinpath("cases", f"{name}.jsonl").read_text(encoding="utf-8").split("\n")
+    return [{field: _text(value) for field, value in json.loads(line).items()} for line in lines if line]
+
+
 def cases() -> list[Case]:
     """Every answer in `<answer>` and, where that makes sense, in a box; then whole completions."""
-    found = []
-    for family, pairs in chain(ANSWERS.items(), FORMS.items(), FORMULAS.items()):
-        for answer, gold, sign in pairs:
-            expected = VERDICTS[sign]
-            found.append(Case(family, "panel", PANEL.answer_in_form(answer), gold, "stop", expected))
-            if family not in TAG_ONLY and answer.count("{") == answer.count("}"):
-                found.append(Case(family, "thinking", THINKING.answer_in_form(answer), gold, "stop", expected))
-    for gold, answers in BY_GOLD.items():
-        for expected, some in zip(("correct", NOT_CORRECT), answers, strict=True):
-            found += [
-                Case("many answers to one gold", "panel", PANEL.answer_in_form(a), gold, "stop", expected) for a in some
-            ]
-    found += [Case("whole completions", *row[:4], VERDICTS[row[4]]) for row in COMPLETIONS]
-    return found
+    return [case for name in FILES for row in read_cases(name) for case in _cases(row)]
+
+
+def _cases(row: dict[str, str]) -> Iterator[Case]:
+    family, gold, expected = row["family"], row["gold"], row["expected"]
+    if "completion" in row:
+        yield Case(family, row["scaffold"], row["completion"], gold, row["finish"], expected)
+        return
+    answer = row["answer"]
+    yield Case(family, "panel", PANEL.answer_in_form(answer), gold, "stop", expected)
+    if family not in TAG_ONLY and answer.count("{") == answer.count("}"):
+        yield Case(family, "thinking", THINKING.answer_in_form(answer), gold, "stop", expected)
+
+
+def _text(value: str | list[tuple[str, int]]) -> str:
+    return value if isinstance(value, str) else "".join(text * times for text, times in value)
 
 
 def run_selftest(graders: Graders) -> list[Outcome]:

@@ -35,7 +35,7 @@ def with_verdicts(
             for row, gold in zip(part, some, strict=True)
         ]
         found = graders.grade(items)
-        verdicts += [overrides.settle(verdict, gold) for verdict, gold in zip(found, some, strict=True)]
+        verdicts += [overrides.apply(verdict, gold) for verdict, gold in zip(found, some, strict=True)]
         told(len(verdicts), rows.num_rows, "rollouts regraded")
     version = overrides.version(graders.version)
     columns = {

@@ -1,4 +1,4 @@
-"""Spelling, numbers, forms and commitment: what is read from an answer before anything is compared."""
+"""Normal forms, numbers, forms and answer extraction: what is read from an answer before anything is compared."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.domain.grading.answer_extraction import commit
+from tasks.domain.grading.answer_extraction import extract_answers
 from tasks.domain.grading.latex_normalisation import normalise, repaired
 from tasks.domain.grading.number_words import number_in_words
 from tasks.domain.grading.quantities import number
@@ -51,7 +51,7 @@ def test_every_integer_survives_thousands_separators(value: int) -> None:
 
 @settings(deadline=None)
 @given(st.integers(-9999, 9999), st.integers(1, 999))
-def test_every_fraction_equals_itself_in_every_spelling(top: int, bottom: int) -> None:
+def test_every_fraction_equals_itself_in_every_notation(top: int, bottom: int) -> None:
     assert exact_same(normalise(f"{top}/{bottom}"), normalise(rf"\frac{{{top}}}{{{bottom}}}"))
 
 
@@ -61,8 +61,8 @@ def test_reading_never_fails(text: str) -> None:
     """Whatever a model writes is read without an exception, and normalising is stable in kind."""
     shape(text)
     repaired(normalise(text))
-    commit(text, "tag")
-    commit(text, "boxed")
+    extract_answers(text, "tag")
+    extract_answers(text, "boxed")
 
 
 def test_forms_of_golds() -> None:

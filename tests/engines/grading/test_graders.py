@@ -151,8 +151,8 @@ def test_overrides_stand_above_the_grader_and_show_in_its_version() -> None:
     settled = Overrides({("six", "6m"): ("correct", "the text says that m = 1")})
     with Graders(workers=1, overrides=settled) as pool, Graders() as plain:
         assert pool.version.startswith(plain.version + "+")
-        # the answer is what the region commits to: words that spell a number become the number
+        # the answer is what the region states: words that spell a number become the number
         assert _grade(pool, "8", "7").verdict == "wrong"
     other = Overrides({("8", "7"): ("correct", "misprint in the gold")})
     with Graders(overrides=other) as pool:
-        assert _grade(pool, "8", "7").reason == "settled: misprint in the gold"
+        assert _grade(pool, "8", "7").reason == "override: misprint in the gold"

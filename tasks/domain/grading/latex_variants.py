@@ -1,4 +1,4 @@
-r"""The dialects of LaTeX, Unicode, HTML and Markdown that answers are written in: what each is spelt as here."""
+r"""Variants of LaTeX, Unicode, HTML and Markdown that answers are written in, each with its normal form."""
 
 from __future__ import annotations
 

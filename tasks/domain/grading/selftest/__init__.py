@@ -1,1 +1,0 @@
-"""The grader's adversarial suite: facts with the verdict that each must get."""
