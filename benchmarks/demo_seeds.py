@@ -36,7 +36,7 @@ def page(store: Store, report: Ref) -> str:
     curves = store.read(next(ref for _, ref, _ in lineage(store, report) if ref.kind == "curves"))
     gains = query(
         "select arm, 100 * estimate as gain, 100 * low as low, 100 * high as high, n, seeds, method from curves"
-        " where question = 'gain' and source = 'all' order by arm",
+        " where series = 'gain' and source = 'all' order by arm",
         curves=curves,
     ).to_pylist()
     lines = [

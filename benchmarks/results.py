@@ -70,7 +70,7 @@ def collect(store: Store, folder: Path, wish: str | None) -> None:
                 pq.write_table(table, folder / f"{figure.name}.parquet", compression="zstd")
         said, warned = answer(asked.ask), caveats(asked.ask)
     pq.write_table(_examples(store, inputs), folder / "examples.parquet", compression="zstd")
-    pq.write_table(_goes(store, str(report)), folder / "goes.parquet", compression="zstd")
+    pq.write_table(_attempts(store, str(report)), folder / "attempts.parquet", compression="zstd")
     about = {
         "profile": recipe.arguments["profile"],
         "model": recipe.arguments["model"],
@@ -110,11 +110,11 @@ def _examples(store: Store, inputs: dict[str, list[str]]) -> pa.Table:
     )
 
 
-def _goes(store: Store, report: str) -> pa.Table:
+def _attempts(store: Store, report: str) -> pa.Table:
     """The recorded runs of this study up to the one that made the report, oldest first."""
     runs = [json.loads(path.read_text()) for path in (store.root / "runs").glob("*.json")]
     last = next((r for r in runs if r["report"] == report), None)
-    goes = [r for r in runs if last and r["profile"] == last["profile"] and r["started"] <= last["started"]]
+    attempts = [r for r in runs if last and r["profile"] == last["profile"] and r["started"] <= last["started"]]
     schema = pa.schema(
         [
             ("state", pa.string()),
@@ -125,7 +125,7 @@ def _goes(store: Store, report: str) -> pa.Table:
             ("attempts", pa.int64()),
         ]
     )
-    rows = [{name: r.get(name) for name in schema.names} for r in sorted(goes, key=lambda r: r["started"])]
+    rows = [{name: r.get(name) for name in schema.names} for r in sorted(attempts, key=lambda r: r["started"])]
     return pa.Table.from_pylist([r | {"why": r["why"].splitlines()[0] if r["why"] else ""} for r in rows], schema)
 
 
@@ -156,7 +156,7 @@ def page(folder: Path) -> Path:
         raise UserError(f"{folder} holds no about.json: collect a run into it first")
     about = json.loads((folder / "about.json").read_text())
     made = about["made"]
-    goes = pq.read_table(folder / "goes.parquet").to_pylist()
+    attempts = pq.read_table(folder / "attempts.parquet").to_pylist()
     lines = [
         f"# Results of the study {about['profile']} on the model {about['model']}",
         "",
@@ -170,9 +170,9 @@ def page(folder: Path) -> Path:
         "",
         f"{made['hours']:g} hours of stages between {made['from'][:16]} and {made['to'][:16]} UTC on"
         f" {', '.join(made['hardware'])}; {made['sampled_tokens']:,} tokens sampled by {', '.join(made['engines'])};"
-        f" code {', '.join(made['code'])}. {_interrupted(goes)}",
+        f" code {', '.join(made['code'])}. {_interrupted(attempts)}",
         "",
-        *_table(pa.Table.from_pylist(goes)),
+        *_table(pa.Table.from_pylist(attempts)),
         "Versions: " + ", ".join(f"{n} {' and '.join(v)}" for n, v in sorted(made["packages"].items())) + ".",
     ]
     styles = {arm: place for place, arm in enumerate(about["arms"])}
@@ -205,14 +205,14 @@ def page(folder: Path) -> Path:
     return out
 
 
-def _interrupted(goes: list[dict[str, Any]]) -> str:
-    if not goes:
+def _interrupted(attempts: list[dict[str, Any]]) -> str:
+    if not attempts:
         return "How often it was interrupted was not recorded."
-    stops = [g for g in goes if g["state"] != "finished"]
-    if not stops and all(g["attempts"] == 1 for g in goes):
+    stops = [a for a in attempts if a["state"] != "finished"]
+    if not stops and all(a["attempts"] == 1 for a in attempts):
         return "It ran without interruption."
     return (
-        f"It was interrupted {len(stops)} times and resumed by the same command; every go is listed below. What was made"
+        f"It was interrupted {len(stops)} times and resumed by the same command; every attempt is listed below. What was made"
         " before an interruption was kept and used."
     )
 

@@ -14,7 +14,7 @@ from storage.reading.query_cache import ask, reports
 from storage.reading.recorded import running
 
 REFRESH_SECONDS = 3
-MEASURES = (
+METRICS = (
     "correct_mean",
     "reward_mean",
     "tag_valid_mean",
@@ -32,10 +32,10 @@ SHARES = ("correct_mean", "tag_valid_mean", "live_groups", "truncated")
 
 
 def page() -> None:
-    index = MEASURES.index(asked) if (asked := st.query_params.get("measure")) in MEASURES else 0
-    measure = st.selectbox("Measure", MEASURES, index=index, format_func=lambda name: name.replace("_", " "))
-    remember(measure=measure)
-    _now(measure)
+    index = METRICS.index(asked) if (asked := st.query_params.get("metric")) in METRICS else 0
+    metric = st.selectbox("Metric", METRICS, index=index, format_func=lambda name: name.replace("_", " "))
+    remember(metric=metric)
+    _now(metric)
     report = chosen()
     if report is None:
         return
@@ -45,8 +45,8 @@ def page() -> None:
     if steps.num_rows == 0:
         st.info("Nothing was trained in these runs.")
     else:
-        st.subheader(measure.replace("_", " "), anchor="steps")
-        _chart(steps, measure, _arms(steps, report.arms), "line" if len(over) > 1 else "seed")
+        st.subheader(metric.replace("_", " "), anchor="steps")
+        _chart(steps, metric, _arms(steps, report.arms), "line" if len(over) > 1 else "seed")
         st.caption(f"query `app_steps` of {len(set(steps['training'].to_pylist()))} trainings")
     figure(
         "Held-out accuracy by step",
@@ -61,12 +61,12 @@ def _arms(steps: pa.Table, order: tuple[str, ...]) -> tuple[str, ...]:
     return (*order, *sorted(set(steps["arm"].to_pylist()) - set(order)))
 
 
-def _chart(steps: pa.Table, measure: str, arms: tuple[str, ...], dash: str) -> None:
-    rows = steps.select(["arm", "step", dash, measure]).filter(pc.field(measure).is_valid())
+def _chart(steps: pa.Table, metric: str, arms: tuple[str, ...], dash: str) -> None:
+    rows = steps.select(["arm", "step", dash, metric]).filter(pc.field(metric).is_valid())
     if rows.num_rows == 0:
-        st.info(f"{measure.replace('_', ' ')} was not measured.")
+        st.info(f"{metric.replace('_', ' ')} was not measured.")
         return
-    st.vega_lite_chart(charts.lines(rows, "step", measure, arms, share=measure in SHARES, dash=dash), width="stretch")
+    st.vega_lite_chart(charts.lines(rows, "step", metric, arms, share=metric in SHARES, dash=dash), width="stretch")
 
 
 def _steps(refs: tuple[str, ...], labels: dict[str, str]) -> pa.Table:
@@ -86,7 +86,7 @@ def _steps(refs: tuple[str, ...], labels: dict[str, str]) -> pa.Table:
 
 
 @st.fragment(run_every=REFRESH_SECONDS)
-def _now(measure: str) -> None:
+def _now(metric: str) -> None:
     """Runs at work and their trainings so far; looks again every few seconds."""
     going, steps = running(root()), live_steps(root())
     if not going and steps.num_rows == 0:
@@ -97,7 +97,7 @@ def _now(measure: str) -> None:
         share = run.stages_done / run.stages if run.stages else 0.0
         st.progress(min(1.0, share), f"{run.id} · {run.at or 'starting'} · {run.stages_done} of {run.stages} stages")
     if steps.num_rows:
-        _chart(steps, measure, _arms(steps, ()), "ref")
+        _chart(steps, metric, _arms(steps, ()), "ref")
         last = standing(steps)
         st.caption(" · ".join(f"{row['arm']} seed {row['seed']} at step {row['steps']}" for row in last.to_pylist()))
         table(last)

@@ -43,23 +43,23 @@ def summary(store: Store, r: Replayed) -> Row:
 def _bands(crosstab: pa.Table) -> Row:
     rows = crosstab.to_pylist()
     found: Row = {}
-    for row in (r for r in rows if r["question"] == "count"):
+    for row in (r for r in rows if r["metric"] == "count"):
         arm = found.setdefault(row["arm"], {"by_source": {}})
         place = arm if row["source"] == "all" else arm["by_source"].setdefault(row["source"], {})
         place[row["band"]], place["n"] = row["count"], row["n"]
-    ratio = next(r for r in rows if r["question"] == "ratio")
+    ratio = next(r for r in rows if r["metric"] == "ratio")
     return found | {"ratio": ratio["estimate"], "ratio_of": [ratio["arm"], ratio["other"]]}
 
 
 def _crosstab(crosstab: pa.Table) -> Row:
     rows = crosstab.to_pylist()
-    cells = {(r["band"], r["other_band"]): r["count"] for r in rows if r["question"] == "cell"}
+    cells = {(r["band"], r["other_band"]): r["count"] for r in rows if r["metric"] == "cell"}
     table = [[cells[(a, b)] for b in BANDS] for a in BANDS]
-    one = {r["question"]: r for r in rows if r["source"] == "all"}
+    one = {r["metric"]: r for r in rows if r["source"] == "all"}
     live = {
         r["arm"]: {k: r[k] for k in ("estimate", "count", "n") if r[k] is not None}
         for r in rows
-        if r["question"] == "mislabelled" and r["source"] == "all" and r["band"] is None
+        if r["metric"] == "mislabelled" and r["source"] == "all" and r["band"] is None
     }
     return {
         "rows": "panel",
@@ -72,14 +72,14 @@ def _crosstab(crosstab: pa.Table) -> Row:
         "n": sum(map(sum, table)),
         "shared_variance": table[1][1],
         "union_variance": sum(table[1]) + sum(r[1] for r in table) - table[1][1],
-        "only": {r["arm"]: r["count"] for r in rows if r["question"] == "only"},
+        "only": {r["arm"]: r["count"] for r in rows if r["metric"] == "only"},
         "mcnemar_p": one["mcnemar"]["p_value"],
         "stuart_maxwell": {"statistic": one["stuart_maxwell"]["estimate"], "p": one["stuart_maxwell"]["p_value"]},
         "bowker": {"statistic": one["bowker"]["estimate"], "p": one["bowker"]["p_value"]},
         "weighted_kappa": one["weighted_kappa"]["estimate"],
         "train_group_size": TRAIN_GROUP_SIZE,
         "expected_live_at_train_group_size": {
-            r["arm"]: r["estimate"] for r in rows if r["question"] == "expected_live" and r["source"] == "all"
+            r["arm"]: r["estimate"] for r in rows if r["metric"] == "expected_live" and r["source"] == "all"
         },
         "mislabelled_at_train_group_size": live,
     }
@@ -103,7 +103,7 @@ def _diversity(comparison: pa.Table) -> list[Row]:
         """
         select "window", arm, other, n, mean, other_mean, difference, relative, t, p_t, p_normal, p_flip, p_wilcoxon,
                p_holm, d_z, low, high, boot_low, boot_high, adjusted_difference, adjusted_low, adjusted_high, adjusted_p
-        from t where measure = 'diversity' and basis = 'all' order by arm, other
+        from t where metric = 'diversity' and basis = 'all' order by arm, other
         """,
         t=comparison,
     ).to_pylist()
@@ -116,9 +116,9 @@ def _passk(passk: pa.Table, contrasts: pa.Table) -> Row:
             keys = ("k", "estimate", "low", "high", "low_simultaneous", "high_simultaneous", "n", "rollouts", "reason")
             curves.setdefault(r["arm"], []).append({k: r[k] for k in keys})
     mine = [r for r in contrasts.to_pylist() if r["source"] == "all"]
-    gaps = [{k: r[k] for k in ("k", "estimate", "low", "high", "p_value", "n")} for r in mine if r["question"] == "gap"]
-    closure = next(r for r in mine if r["question"] == "closure")
-    monotone = next(r for r in mine if r["question"] == "monotone")
+    gaps = [{k: r[k] for k in ("k", "estimate", "low", "high", "p_value", "n")} for r in mine if r["metric"] == "gap"]
+    closure = next(r for r in mine if r["metric"] == "closure")
+    monotone = next(r for r in mine if r["metric"] == "monotone")
     return {
         "curves": curves,
         "gaps": gaps,
@@ -161,7 +161,7 @@ def _trajectory(curves: pa.Table) -> Row:
     rows = curves.to_pylist()
     keys = ("estimate", "low", "high", "n")
     points: dict[int, Row] = {}
-    for r in (r for r in rows if r["question"] == "heldout"):
+    for r in (r for r in rows if r["series"] == "heldout"):
         point = points.setdefault(r["step"], {"step": r["step"], "by_source": {}})
         value = {k: r[k] for k in keys}
         point |= value if r["source"] == "all" else {}
@@ -172,7 +172,7 @@ def _trajectory(curves: pa.Table) -> Row:
     gains = {
         r["source"]: {k: r[k] for k in (*keys, "p_value", "training_share", "reason", "method")}
         for r in rows
-        if r["question"] == "gain"
+        if r["series"] == "gain"
     }
     ordered = [points[s] for s in sorted(points)]
     return {

@@ -24,7 +24,7 @@ WORD = re.compile(r"\w+")
 SMALL_BYTES = 8_000_000
 CONTRASTS = pa.schema(
     [
-        *(pa.field(name, pa.string()) for name in ("question", "arm", "other", "source", "reason")),
+        *(pa.field(name, pa.string()) for name in ("metric", "arm", "other", "source", "reason")),
         *(pa.field(name, pa.int32()) for name in ("step", "other_step", "k", "n")),
         *(pa.field(name, pa.float64()) for name in ("estimate", "low", "high", "p_value")),
     ]

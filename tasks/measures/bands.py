@@ -44,7 +44,7 @@ def bands_of(rollouts: pa.Table) -> pa.Table:
 def crosstab_of(bands: pa.Table, train_group_size: int) -> pa.Table:
     """Long table of what several arms' bands say together, one number a row.
 
-    Columns: question, arm, other, source (`all` for the whole pool), band, other_band, count, estimate, p_value, n,
+    Columns: metric, arm, other, source (`all` for the whole pool), band, other_band, count, estimate, p_value, n,
     reason. Questions: `count` (problems by band), `cell` (two arms' cross-tab on their common problems), `ratio`
     (variance bands of arm over other), `shared`/`only`, `mcnemar` (variance band or not), `stuart_maxwell`,
     `bowker`, `expected_live` (share of groups with both outcomes at the training group size, beta-binomial),
@@ -71,7 +71,7 @@ def crosstab_of(bands: pa.Table, train_group_size: int) -> pa.Table:
 
 CROSSTAB = pa.schema(
     [
-        ("question", pa.string()),
+        ("metric", pa.string()),
         ("arm", pa.string()),
         ("other", pa.string()),
         ("source", pa.string()),
@@ -94,7 +94,7 @@ def _counts(bands: pa.Table) -> list[dict[str, Any]]:
              arms as (select distinct arm from bands),
              names as (select unnest(['all_zero', 'variance', 'all_one']) as band),
              tall as (select arm, source, band from bands union all select arm, 'all', band from bands)
-        select 'count' as question, arm, source, band, count(tall.band) as count,
+        select 'count' as metric, arm, source, band, count(tall.band) as count,
                count(tall.band) / nullif(sum(count(tall.band)) over (partition by arm, source), 0) as estimate,
                sum(count(tall.band)) over (partition by arm, source)::bigint as n,
                if(n = 0, arm || ' has no problem of ' || source, null) as reason
@@ -118,10 +118,10 @@ def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, Any]]:
     at = {(c["band"], c["other_band"]): int(c["count"]) for c in cells}
     both = {"arm": arm, "other": other, "source": "all", "n": (n := sum(at.values()))}
     if n == 0:
-        return [both | {"question": "cell", "reason": "the two arms have no problem in common"}]
+        return [both | {"metric": "cell", "reason": "the two arms have no problem in common"}]
     table = [[at.get((a, b), 0) for b in BAND_NAMES] for a in BAND_NAMES]
     rows: list[dict[str, Any]] = [
-        both | {"question": "cell", "band": a, "other_band": b, "count": table[i][j], "estimate": table[i][j] / n}
+        both | {"metric": "cell", "band": a, "other_band": b, "count": table[i][j], "estimate": table[i][j] / n}
         for i, a in enumerate(BAND_NAMES)
         for j, b in enumerate(BAND_NAMES)
     ]
@@ -130,7 +130,7 @@ def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, Any]]:
     rows += [
         both
         | {
-            "question": "ratio",
+            "metric": "ratio",
             "band": "variance",
             "count": live,
             "estimate": live / live_other if live_other else None,
@@ -138,14 +138,14 @@ def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, Any]]:
         },
         both
         | {
-            "question": "shared",
+            "metric": "shared",
             "band": "variance",
             "count": shared,
             "estimate": shared / union if union else None,
             "reason": None if union else "no problem is in either variance band",
         },
-        both | {"question": "only", "band": "variance", "count": live - shared},
-        {**both, "arm": other, "other": arm, "question": "only", "band": "variance", "count": live_other - shared},
+        both | {"metric": "only", "band": "variance", "count": live - shared},
+        {**both, "arm": other, "other": arm, "metric": "only", "band": "variance", "count": live_other - shared},
     ]
     return rows + [both | row for row in band_tests(table)]
 
@@ -179,7 +179,7 @@ def joint_of(own: pa.Table, others: Sequence[pa.Table]) -> pa.Table:
     return own.filter(pa.array([band != "variance" or all(problem in one for one in live) for problem, band in rows]))
 
 
-@stage("band_crosstab", version=3)
+@stage("band_crosstab", version=4)
 def cross_bands(bands: tuple[Ref, ...], train_group_size: int) -> pa.Table:
     """What several arms' bands say together; expectations are for groups of `train_group_size` rollouts."""
     return crosstab_of(pa.concat_tables([store().read(ref) for ref in bands]), train_group_size)

@@ -15,7 +15,7 @@ from tasks.domain.statistics.paired_tests import adjust, explained_difference, p
 
 COMPARISON = pa.schema(
     [
-        ("measure", pa.string()),
+        ("metric", pa.string()),
         ("basis", pa.string()),
         ("window", pa.string()),
         ("source", pa.string()),
@@ -51,12 +51,12 @@ COMPARISON = pa.schema(
 )
 
 
-def compare_columns(tables: Sequence[pa.Table], measures: Sequence[str], draws: int, seed: int) -> pa.Table:
+def compare_columns(tables: Sequence[pa.Table], metrics: Sequence[str], draws: int, seed: int) -> pa.Table:
     """Every two (arm, step), paired by problem; columns of COMPARISON.
 
     basis: `all` problems on which both are defined, or `equal_n`, those on which both have equally many traces.
     adjusted_*: the difference left where log length and accuracy do not differ. p_holm corrects p_t over one family:
-    all pairs of one measure, basis and window. Artifacts of the same (arm, step) are replicates: averaged by problem.
+    all pairs of one metric, basis and window. Artifacts of the same (arm, step) are replicates: averaged by problem.
     """
     rows: list[dict[str, Any]] = []
     whole = query(
@@ -71,10 +71,10 @@ def compare_columns(tables: Sequence[pa.Table], measures: Sequence[str], draws: 
     policies = query('select distinct "window", arm, step from whole order by all', whole=whole).to_pylist()
     for window in dict.fromkeys(p["window"] for p in policies):
         here = [(p["arm"], p["step"]) for p in policies if p["window"] == window]
-        for measure in measures:
+        for metric in metrics:
             for basis in ("all", "equal_n"):
                 family = [
-                    _compare(whole, window, measure, basis, first, second, draws, seed)
+                    _compare(whole, window, metric, basis, first, second, draws, seed)
                     for first, second in combinations(here, 2)
                 ]
                 fixed = adjust([row["p_t"] for row in family], "holm")  # type: ignore[misc]
@@ -85,14 +85,14 @@ def compare_columns(tables: Sequence[pa.Table], measures: Sequence[str], draws: 
 def _compare(
     whole: pa.Table,
     window: str,
-    measure: str,
+    metric: str,
     basis: str,
     first: tuple[str, int],
     second: tuple[str, int],
     draws: int,
     seed: int,
 ) -> dict[str, Any]:
-    name = '"' + measure + '"'
+    name = '"' + metric + '"'
     pairs = query(
         f"""
         select a.{name} as x, b.{name} as y, a.coverage as cx, b.coverage as cy,
@@ -116,7 +116,7 @@ def _compare(
     column = {c: np.array(pairs[c].to_pylist(), np.float64) for c in pairs.column_names}
     result = asdict(paired(column["x"], column["y"], draws=draws, seed=seed))
     row: dict[str, Any] = {
-        "measure": measure,
+        "metric": metric,
         "basis": basis,
         "window": window,
         "source": "all",

@@ -17,7 +17,7 @@ Shares = dict[str, dict[str, int]]
 def curves_of(
     groups: pa.Table, steps: pa.Table | None, training: Shares, exposure: Shares, draws: int, seed: int
 ) -> pa.Table:
-    """Columns of CURVES. question: `heldout`, `gain` (with the shares of training pool and exposure), `training`."""
+    """Columns of CURVES. series: `heldout`, `gain` (with the shares of training pool and exposure), `training`."""
     rows = heldout_rows(groups, draws, seed)
     rows += with_shares(gain_rows(groups, draws, seed), training, exposure)
     if steps is not None and steps.num_rows:
@@ -56,7 +56,7 @@ def counted(table: pa.Table) -> Shares:
     return found
 
 
-@stage("curves", version=2)
+@stage("curves", version=3)
 def training_curves(
     trainings: tuple[Ref, ...], evaluations: tuple[Ref, ...], pool: Ref, splits: Ref, draws: int = 10_000, seed: int = 0
 ) -> pa.Table:

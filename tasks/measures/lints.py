@@ -64,5 +64,5 @@ def leak_rows(pool: pa.Table, splits: pa.Table, trains: Mapping[str, str], place
 
 def mislabelled_rows(arm: str, counts: Sequence[tuple[int, int]], group_size: int) -> list[Row]:
     """Dead groups of a screening that the training's group size is expected to make live."""
-    found = [r for r in expectations(counts, group_size) if r["question"] == "mislabelled" and r.get("band") is None]
+    found = [r for r in expectations(counts, group_size) if r["metric"] == "mislabelled" and r.get("band") is None]
     return [{"arm": arm, "count": r["count"], "n": r["n"], "share": r["estimate"]} for r in found if r.get("count")]

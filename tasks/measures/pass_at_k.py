@@ -35,7 +35,7 @@ PASSK = pa.schema(
 )
 CONTRASTS = pa.schema(
     [
-        ("question", pa.string()),
+        ("metric", pa.string()),
         ("arm", pa.string()),
         ("step", pa.int32()),
         ("other", pa.string()),
@@ -125,7 +125,7 @@ def passk_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> pa.T
 def contrasts_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> pa.Table:
     """Every two (arm, step) on their common problems, per source.
 
-    question: `gap` (first minus second at k), `equal_tokens` (first at k minus second at the k that costs as much; the
+    metric: `gap` (first minus second at k), `equal_tokens` (first at k minus second at the k that costs as much; the
     reason says which), `closure` (|gap| at the smallest k minus |gap| at the largest: one
     contrast, one test), `monotone` (share of bootstrap draws in which every step of k narrows the gap).
     """
@@ -138,7 +138,7 @@ def contrasts_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> 
             about = {"arm": first[0], "step": first[1], "other": second[0], "other_step": second[1], "source": source}
             lacking = [arm for arm, step in (first, second) if (arm, step, source) not in curves]
             if lacking:
-                rows.append(about | {"question": "gap", "n": 0, "reason": f"{lacking[0]} has no problem of {source}"})
+                rows.append(about | {"metric": "gap", "n": 0, "reason": f"{lacking[0]} has no problem of {source}"})
                 continue
             a, b = curves[(*first, source)], curves[(*second, source)]
             rows += [about | row for row in contrast_curves(a, b, ks, draws, seed)]
@@ -165,11 +165,11 @@ def _at_equal_tokens(
     paired = [(k, int(k * cost // other_cost)) if cost >= other_cost else (int(k * other_cost // cost), k) for k in ks]
     paired = [(k, other_k) for k, other_k in paired if k <= a.rollouts and other_k <= b.rollouts]
     a, b = (curve(columns, *key, [pair[i] for pair in paired]) for i, key in enumerate((first, second)))
-    gaps = [r for r in contrast_curves(a, b, [k for k, _ in paired], draws, seed) if r["question"] == "gap"]
+    gaps = [r for r in contrast_curves(a, b, [k for k, _ in paired], draws, seed) if r["metric"] == "gap"]
     if not paired or not gaps[0]["n"]:
         return []
     said = [f"{max(k * cost, o * other_cost):,.0f} tokens; other at k = {o}" for k, o in paired]
-    return [row | {"question": "equal_tokens", "reason": why} for row, why in zip(gaps, said, strict=True)]
+    return [row | {"metric": "equal_tokens", "reason": why} for row, why in zip(gaps, said, strict=True)]
 
 
 def asymptotes_of(groups: pa.Table, draws: int, seed: int) -> pa.Table:
@@ -212,7 +212,7 @@ def estimate_pass_at_k(rollouts: tuple[Ref, ...], ks: tuple[int, ...], draws: in
     return passk_of(read_groups(rollouts), ks, draws, seed)
 
 
-@stage("passk_contrasts", version=3)
+@stage("passk_contrasts", version=4)
 def contrast_pass_at_k(rollouts: tuple[Ref, ...], ks: tuple[int, ...], draws: int = 10_000, seed: int = 0) -> pa.Table:
     """Gaps between every two (arm, step), and whether they close as k grows."""
     return contrasts_of(read_groups(rollouts), ks, draws, seed)

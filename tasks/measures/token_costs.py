@@ -13,7 +13,7 @@ from tasks.domain.statistics.paired_tests import wilcoxon
 
 COSTS = pa.schema(
     [
-        ("question", pa.string()),
+        ("metric", pa.string()),
         ("pairing", pa.string()),
         ("bucket", pa.string()),
         ("source", pa.string()),
@@ -68,7 +68,7 @@ def cost_rows(groups: pa.Table, draws: int, seed: int) -> list[dict[str, Any]]:
         tokens_P, correct_P, rollouts_P, truncated_P = (column[start:stop] for column in columns)
         rollouts = int(rollouts_P.sum())
         row = key | {
-            "question": "tokens_per_correct",
+            "metric": "tokens_per_correct",
             "n": stop - start,
             "num_correct": int(correct_P.sum()),
             "num_tokens": int(tokens_P.sum()),
@@ -141,7 +141,7 @@ def bucket_rows(rollouts: pa.Table, first: tuple[str, int], second: tuple[str, i
         rollouts=rollouts,
     )
     if pairs.num_rows == 0:
-        return [names | {"question": "bucket", "n": 0, "reason": "no problem in common"}]
+        return [names | {"metric": "bucket", "n": 0, "reason": "no problem in common"}]
     alone = query(
         """
         select distinct source from rollouts
@@ -153,7 +153,7 @@ def bucket_rows(rollouts: pa.Table, first: tuple[str, int], second: tuple[str, i
         pairs=pairs,
     )
     rows: list[dict[str, Any]] = [
-        names | {"question": "bucket", "source": source, "n": 0, "reason": "no problem in common"}
+        names | {"metric": "bucket", "source": source, "n": 0, "reason": "no problem in common"}
         for source in alone["source"].to_pylist()
     ]
     for pairing, unit, lists in (("rollout", "from tall", ""), ("problem", PER_PROBLEM, LISTS)):
@@ -161,7 +161,7 @@ def bucket_rows(rollouts: pa.Table, first: tuple[str, int], second: tuple[str, i
             x, y = row.pop("xs", None), row.pop("ys", None)
             if pairing == "problem":
                 row["p_wilcoxon"] = wilcoxon(np.array(y, np.float64) - np.array(x, np.float64))
-            rows.append(names | row | {"question": "bucket", "pairing": pairing})
+            rows.append(names | row | {"metric": "bucket", "pairing": pairing})
     return rows
 
 

@@ -13,7 +13,7 @@ from tasks.stage import Ref, stage, store
 
 
 def tokens_of(rollouts: pa.Table, draws: int, seed: int) -> pa.Table:
-    """Columns of COSTS. question: `tokens_per_correct` (one (arm, step) and source) or `bucket` (two of them)."""
+    """Columns of COSTS. metric: `tokens_per_correct` (one (arm, step) and source) or `bucket` (two of them)."""
     groups = count_groups(rollouts)
     rows = cost_rows(groups, draws, seed)
     policies = query("select distinct arm, step from groups order by arm, step", groups=groups).to_pylist()
@@ -22,7 +22,7 @@ def tokens_of(rollouts: pa.Table, draws: int, seed: int) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=COSTS)
 
 
-@stage("tokens", version=3)
+@stage("tokens", version=4)
 def measure_tokens(rollouts: tuple[Ref, ...], draws: int = 2_000, seed: int = 0) -> pa.Table:
     """Tokens per correct answer with truncation beside it, and paired lengths by who was correct."""
     return tokens_of(together([store().read(ref, COLUMNS) for ref in rollouts]), draws, seed)

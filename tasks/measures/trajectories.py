@@ -13,7 +13,7 @@ from tasks.domain.statistics.paired_tests import hierarchical_bootstrap, paired
 
 CURVES = pa.schema(
     [
-        ("question", pa.string()),
+        ("series", pa.string()),
         ("arm", pa.string()),
         ("step", pa.int32()),
         ("source", pa.string()),
@@ -67,7 +67,7 @@ def heldout_rows(groups: pa.Table, draws: int, seed: int) -> list[dict[str, Any]
     for key in keys:
         values_SP, problems, rollouts = accuracy_matrix(groups, **key)
         row = key | {
-            "question": "heldout",
+            "series": "heldout",
             "metric": "pass@1",
             "n": len(problems),
             "rollouts": rollouts,
@@ -100,7 +100,7 @@ def gain_rows(groups: pa.Table, draws: int, seed: int) -> list[dict[str, Any]]:
             after_SP, problems_after, rollouts = accuracy_matrix(groups, arm, last, source)
             common = sorted(set(problems) & set(problems_after))
             row = {
-                "question": "gain",
+                "series": "gain",
                 "metric": "pass@1",
                 "arm": arm,
                 "step": last,
@@ -164,7 +164,7 @@ def training_rows(steps: pa.Table) -> list[dict[str, Any]]:
         parts.append(f"select arm, step, 'variance_share', {share} from steps")
     return query(
         f"""
-        select 'training' as question, arm, step, metric, avg(value) as estimate, min(value) as low,
+        select 'training' as series, arm, step, metric, avg(value) as estimate, min(value) as low,
                max(value) as high, count(value)::integer as seeds, 'mean over seeds' as method,
                case when count(value) = 0 then 'not measured at this step' end as reason
         from ({" union all ".join(parts)}) group by arm, step, metric order by arm, metric, step
@@ -186,7 +186,7 @@ def with_shares(
 
     return [
         row | {"training_share": share(training, row), "exposure_share": share(exposure, row)}
-        if row["question"] == "gain"
+        if row["series"] == "gain"
         else row
         for row in rows
     ]

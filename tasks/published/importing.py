@@ -84,7 +84,7 @@ def import_series(steps: PublishedFile, spread: PublishedFile) -> Payload:
     return Payload(published.series(steps.here(), spread.here()), notes=IMPORTED)
 
 
-@stage("curves", version=1)
+@stage("curves", version=2)
 def import_trajectory(trajectory: PublishedFile, pools: Ref) -> Payload:
     """Held-out accuracy by step: Wilson intervals from the printed shares; gains with the bounds that unpublished
     pairing leaves (tasks.published.unpaired)."""

@@ -53,7 +53,7 @@ def trajectory_rows(rows: Sequence[Row], arm: str, sizes: Mapping[str, int], tra
             assert interval is not None
             found.append(
                 {
-                    "question": "heldout",
+                    "series": "heldout",
                     "arm": arm,
                     "step": row["batch"],
                     "source": source,
@@ -75,7 +75,7 @@ def trajectory_rows(rows: Sequence[Row], arm: str, sizes: Mapping[str, int], tra
         smallest, largest = paired_p_range(x, y, n)
         found.append(
             {
-                "question": "gain",
+                "series": "gain",
                 "arm": arm,
                 "step": last["batch"],
                 "source": source,

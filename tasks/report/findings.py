@@ -37,7 +37,7 @@ def _bands(summary: Sequence[Row], tests: Sequence[Row]) -> str:
     ]
     total = max(row["problems"] for row in arms.values())
     said = f"Of {total} screened problems, {listed(counted)} had both correct and wrong rollouts, and so a gradient"
-    found = {row["question"]: row for row in tests if len({(t["arm"], t["other"]) for t in tests}) <= 2}
+    found = {row["metric"]: row for row in tests if len({(t["arm"], t["other"]) for t in tests}) <= 2}
     ratio, mcnemar = found.get("ratio"), found.get("mcnemar")
     if ratio and ratio["estimate"] is not None:
         said += f"; that is {ratio['estimate']:.2f} times as many for {ratio['arm']} as for {ratio['other']}"
@@ -63,7 +63,7 @@ def _training(summary: Sequence[Row]) -> str:
 
 def _width(summary: Sequence[Row], compared: Sequence[Row], gaps: Sequence[Row]) -> str:
     pairs = [
-        r for r in compared if r["measure"] == "diversity" and r["arm"] != r["other"] and r["difference"] is not None
+        r for r in compared if r["metric"] == "diversity" and r["arm"] != r["other"] and r["difference"] is not None
     ]
     pairs = [r for r in pairs if r["basis"] == "equal_n"] or pairs
     if not pairs:
@@ -75,7 +75,7 @@ def _width(summary: Sequence[Row], compared: Sequence[Row], gaps: Sequence[Row])
         f" {number(row['other_mean'])} (difference {signed(row['difference'], 3)}"
         f"{_interval(row['difference_low'], row['difference_high'], 1)}, {row['n']} problems)"
     )
-    closing = [r for r in gaps if r["question"] == "closure" and r["arm"] != r["other"] and r["estimate"] is not None]
+    closing = [r for r in gaps if r["metric"] == "closure" and r["arm"] != r["other"] and r["estimate"] is not None]
     if closing:
         c = min(closing, key=lambda r: (r["step"], r["other_step"]))
         moved = "closed" if c["estimate"] >= 0 else "widened"

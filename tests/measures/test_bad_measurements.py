@@ -96,7 +96,7 @@ def test_null_has_a_reason_and_numbers_are_numbers(what: str, table: str) -> Non
     assert (rows == []) == ((what, table) in NO_ROW)
     for row in rows:
         assert all(math.isfinite(v) for v in row.values() if isinstance(v, float)), row
-        counted = row.get("question") == "only"  # its figure is a count
+        counted = row.get("metric") == "only"  # its figure is a count
         told = [row[name] for name in figures.split() if row[name] is not None]
         assert told or counted or row["reason"], row
 
@@ -107,12 +107,12 @@ def test_an_arm_that_lacks_a_source_is_named(which: str) -> None:
     lacking = {"first": "panel", "second": "thinking"}[which]
     said = f"{lacking} has no problem of aime"
     gaps = [r for r in contrasts_of(groups(parts), KS, 50, 0).to_pylist() if r["source"] == "aime"]
-    assert [(r["question"], r["estimate"], r["n"], r["reason"]) for r in gaps] == [("gap", None, 0, said)]
+    assert [(r["metric"], r["estimate"], r["n"], r["reason"]) for r in gaps] == [("gap", None, 0, said)]
     counts = [
-        r for r in crosstab(parts).to_pylist() if (r["question"], r["arm"], r["source"]) == ("count", lacking, "aime")
+        r for r in crosstab(parts).to_pylist() if (r["metric"], r["arm"], r["source"]) == ("count", lacking, "aime")
     ]
     assert {(r["count"], r["estimate"], r["n"], r["reason"]) for r in counts} == {(0, None, 0, said)}
-    buckets = [r for r in tokens_of(pa.concat_tables(parts), 50, 0).to_pylist() if r["question"] == "bucket"]
+    buckets = [r for r in tokens_of(pa.concat_tables(parts), 50, 0).to_pylist() if r["metric"] == "bucket"]
     aime = [r for r in buckets if r["source"] == "aime"]
     assert [(r["bucket"], r["mean"], r["n"], r["reason"]) for r in aime] == [(None, None, 0, "no problem in common")]
 

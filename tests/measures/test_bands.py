@@ -28,31 +28,31 @@ def test_crosstab_of_two_arms(rollouts: Make) -> None:
     first = bands_of(rollouts({"a": "ww", "b": "cw", "d": "cc", "e": "cw"}))
     second = bands_of(rollouts({"a": "cw", "b": "cw", "d": "cc", "z": "cw"}, arm="thinking"))
     rows = crosstab_of(pa.concat_tables([first, second]), 16).to_pylist()
-    cells = {(r["band"], r["other_band"]): r["count"] for r in rows if r["question"] == "cell"}
+    cells = {(r["band"], r["other_band"]): r["count"] for r in rows if r["metric"] == "cell"}
     assert {k: v for k, v in cells.items() if v} == {
         ("all_zero", "variance"): 1,
         ("variance", "variance"): 1,
         ("all_one", "all_one"): 1,
     }
-    one = {r["question"]: r for r in rows}
+    one = {r["metric"]: r for r in rows}
     assert (one["ratio"]["count"], one["ratio"]["estimate"], one["ratio"]["n"]) == (1, 0.5, 3)  # common problems only
-    counts = {(r["arm"], r["band"]): r["count"] for r in rows if r["question"] == "count" and r["source"] == "all"}
+    counts = {(r["arm"], r["band"]): r["count"] for r in rows if r["metric"] == "count" and r["source"] == "all"}
     assert (counts["panel", "variance"], counts["thinking", "variance"], counts["thinking", "all_zero"]) == (2, 3, 0)
 
 
 def test_an_arm_missing_in_a_source_counts_no_problem_there(rollouts: Make) -> None:
     both = [bands_of(rollouts({"a": "cw"})), bands_of(rollouts({"b": "cw"}, arm="thinking", source="aime"))]
     rows = crosstab_of(pa.concat_tables(both), 8).to_pylist()
-    empty = [r for r in rows if r["question"] == "count" and (r["arm"], r["source"]) == ("panel", "aime")]
+    empty = [r for r in rows if r["metric"] == "count" and (r["arm"], r["source"]) == ("panel", "aime")]
     assert [(r["count"], r["estimate"], r["n"]) for r in empty] == [(0, None, 0)] * 3
-    assert [r["reason"] for r in rows if r["question"] == "cell"] == ["the two arms have no problem in common"]
+    assert [r["reason"] for r in rows if r["metric"] == "cell"] == ["the two arms have no problem in common"]
 
 
 def test_no_number_is_nan_when_all_problems_are_dead(rollouts: Make) -> None:
     bands = [bands_of(rollouts(dict.fromkeys("abcdef", "ww"), arm=arm)) for arm in ("panel", "thinking")]
     rows = crosstab_of(pa.concat_tables(bands), 16).to_pylist()
     assert all(v == v for r in rows for v in r.values())
-    assert {r["reason"] is None for r in rows if r["question"] in ("ratio", "mcnemar", "stuart_maxwell")} == {False}
+    assert {r["reason"] is None for r in rows if r["metric"] in ("ratio", "mcnemar", "stuart_maxwell")} == {False}
 
 
 def test_mixed_policies_and_doubled_rollouts_are_refused(rollouts: Make) -> None:

@@ -18,10 +18,10 @@ def test_one_rollout_a_problem_gets_wilson(rollouts: Make) -> None:
     before = rollouts({p: "c" if p == "a" else "w" for p in "abcd"})
     after = rollouts({p: "w" if p == "d" else "c" for p in "abcd"}, step=40, adapter="training-1")
     rows = curves_of(count_groups(pa.concat_tables([before, after])), None, {}, {}, 500, 0).to_pylist()
-    held = {(r["step"], r["source"]): r for r in rows if r["question"] == "heldout"}
+    held = {(r["step"], r["source"]): r for r in rows if r["series"] == "heldout"}
     assert (held[0, "all"]["estimate"], held[40, "all"]["estimate"]) == (0.25, 0.75)
     assert held[0, "all"]["method"] == "wilson"
-    gain = next(r for r in rows if r["question"] == "gain" and r["source"] == "all")
+    gain = next(r for r in rows if r["series"] == "gain" and r["source"] == "all")
     assert (gain["estimate"], gain["n"], gain["step"]) == (0.5, 4, 40)
     assert gain["p_value"] == 0.5  # two of four problems turned: signs ++, and their mirror, of four patterns
 
@@ -32,7 +32,7 @@ def test_seeds_are_combined_by_problem(rollouts: Make) -> None:
         rollouts({"a": "ww", "b": "ww"}, step=2, adapter="two"),
     ]
     rows = curves_of(count_groups(pa.concat_tables(tables)), None, {}, {}, 500, 0).to_pylist()
-    row = next(r for r in rows if r["question"] == "heldout" and r["source"] == "all")
+    row = next(r for r in rows if r["series"] == "heldout" and r["source"] == "all")
     assert (row["estimate"], row["seeds"], row["n"], row["rollouts"], row["method"]) == (0.25, 2, 2, 8, "bootstrap")
 
 
@@ -41,23 +41,20 @@ def test_a_gain_over_seeds_is_as_wide_as_its_seeds(rollouts: Make) -> None:
     before = rollouts(dict.fromkeys("abcd", "ww"))
     after = [rollouts(dict.fromkeys("abcd", g), step=2, adapter=name) for g, name in (("cc", "one"), ("ww", "two"))]
     rows = curves_of(count_groups(pa.concat_tables([before, *after])), None, {}, {}, 500, 0).to_pylist()
-    gain = next(r for r in rows if r["question"] == "gain" and r["source"] == "all")
+    gain = next(r for r in rows if r["series"] == "gain" and r["source"] == "all")
     assert (gain["estimate"], gain["low"], gain["high"], gain["seeds"]) == (0.5, 0.0, 1.0, 2)
     assert gain["method"].startswith("bootstrap over seeds")
 
 
 def test_one_step_has_no_gain(rollouts: Make) -> None:
     rows = curves_of(count_groups(rollouts({"a": "c"})), None, {}, {}, 10, 0).to_pylist()
-    assert {(r["estimate"], r["reason"]) for r in rows if r["question"] == "gain"} == {
+    assert {(r["estimate"], r["reason"]) for r in rows if r["series"] == "gain"} == {
         (None, "evaluated at one step only")
     }
 
 
 def test_gains_stand_beside_what_was_trained_on() -> None:
-    rows = [
-        {"question": "gain", "arm": "panel", "source": "amc"},
-        {"question": "gain", "arm": "thinking", "source": "amc"},
-    ]
+    rows = [{"series": "gain", "arm": "panel", "source": "amc"}, {"series": "gain", "arm": "thinking", "source": "amc"}]
     a, b = with_shares(rows, {"panel": {"amc": 1, "aime": 3}}, {"panel": {"amc": 1, "aime": 1}})
     assert (a["training_share"], a["exposure_share"]) == (0.25, 0.5)
     assert (b["training_share"], b["exposure_share"]) == (None, None)

@@ -76,7 +76,7 @@ def test_comparison_pairs_problems_and_says_what_equal_n_leaves(rollouts: Make) 
     second = diversity_of(
         vectors_of(rollouts({"a": "cct", "b": "ccc", "e": "cc"}, arm="thinking"), [0, 0.1, 0, 0.2, 0, 1, 2])
     )
-    rows = {(r["measure"], r["basis"]): r for r in compare_columns([first, second], ("diversity",), 200, 0).to_pylist()}
+    rows = {(r["metric"], r["basis"]): r for r in compare_columns([first, second], ("diversity",), 200, 0).to_pylist()}
     row = rows["diversity", "all"]
     assert (row["arm"], row["other"], row["n"]) == ("panel", "thinking", 2)
     a, b = 1 - np.cos(1), 1 - np.cos(2)

@@ -45,7 +45,7 @@ def test_seeds_are_averaged_by_problem(rollouts: Make) -> None:
 def test_gap_and_closure_by_hand(rollouts: Make) -> None:
     both = [rollouts({"a": "cwww", "b": "cwww", "x": "cccc"}), rollouts({"a": "cccc", "b": "ccww"}, arm="thinking")]
     rows = {
-        (r["question"], r["k"]): r
+        (r["metric"], r["k"]): r
         for r in contrasts_of(count_groups(pa.concat_tables(both)), (1, 4), 500, 0).to_pylist()
         if r["source"] == "all"
     }
@@ -60,7 +60,7 @@ def test_gap_at_equal_tokens_by_hand(rollouts: Make) -> None:
     both = [rollouts({"a": "cwww"}), rollouts({"a": "cwww"}, arm="thinking", tokens=20)]
     rows = contrasts_of(count_groups(pa.concat_tables(both)), (1, 2, 4), 100, 0).to_pylist()
     found = [
-        (r["k"], r["estimate"], r["reason"]) for r in rows if r["question"] == "equal_tokens" and r["source"] == "all"
+        (r["k"], r["estimate"], r["reason"]) for r in rows if r["metric"] == "equal_tokens" and r["source"] == "all"
     ]
     assert found == [
         (2, pytest.approx(0.5 - 0.25), "50 tokens; other at k = 1"),

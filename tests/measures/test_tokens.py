@@ -32,7 +32,7 @@ def test_buckets_by_rollout_and_by_problem(rollouts: Make) -> None:
     both = pa.concat_tables(
         [rollouts({"a": "cc", "b": "cw"}), rollouts({"a": "cc", "b": "wc"}, arm="thinking", tokens=30)]
     )
-    found = {(r["pairing"], r["bucket"]): r for r in rows(both) if r["question"] == "bucket" and r["source"] == "all"}
+    found = {(r["pairing"], r["bucket"]): r for r in rows(both) if r["metric"] == "bucket" and r["source"] == "all"}
     by_rollout, by_problem = found["rollout", "both_correct"], found["problem", "both_correct"]
     assert (by_rollout["n"], by_rollout["mean"], by_rollout["other_mean"]) == (2, 15.0, 45.0)
     assert (by_rollout["ratio_geomean"], by_rollout["global_ratio"], by_rollout["longer_in"]) == (
@@ -48,4 +48,4 @@ def test_buckets_by_rollout_and_by_problem(rollouts: Make) -> None:
 
 def test_no_common_problem_is_said(rollouts: Make) -> None:
     both = pa.concat_tables([rollouts({"a": "c"}), rollouts({"b": "c"}, arm="thinking")])
-    assert [r["reason"] for r in rows(both) if r["question"] == "bucket"] == ["no problem in common"]
+    assert [r["reason"] for r in rows(both) if r["metric"] == "bucket"] == ["no problem in common"]

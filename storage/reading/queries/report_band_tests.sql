@@ -1,5 +1,5 @@
 -- What two arms' bands say together, on their common problems.
-select question, arm, other, count, estimate, p_value, n, reason
+select metric, arm, other, count, estimate, p_value, n, reason
 from crosstab
-where source = 'all' and other is not null and question <> 'cell'
-order by arm, other, question
+where source = 'all' and other is not null and metric <> 'cell'
+order by arm, other, metric

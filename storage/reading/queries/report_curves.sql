@@ -2,5 +2,5 @@
 select arm, step, estimate as heldout_rate, low as heldout_rate_low, high as heldout_rate_high, n, rollouts, seeds,
     method, reason
 from curves join arms using (arm)
-where question = 'heldout' and source = 'all'
+where series = 'heldout' and source = 'all'
 order by place, step

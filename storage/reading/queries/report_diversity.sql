@@ -6,12 +6,12 @@ untold as (
     from policies a join policies b on (a.arm, a.step) < (b.arm, b.step)
     except select arm, step, other, other_step from diversity
 )
-select measure, basis, arm, step, other, other_step, n, mean, other_mean, difference,
+select metric, basis, arm, step, other, other_step, n, mean, other_mean, difference,
     low as difference_low, high as difference_high, relative, t, p_t, p_holm, d_z,
     adjusted_difference, adjusted_low as adjusted_difference_low, adjusted_high as adjusted_difference_high,
     coverage, other_coverage, reason
 from diversity
 where "window" = 'whole'
 union all by name
-select 'diversity' as measure, 'all' as basis, *, 0 as n, 'one of the two has no trace at all' as reason from untold
-order by measure, basis, arm, step, other, other_step
+select 'diversity' as metric, 'all' as basis, *, 0 as n, 'one of the two has no trace at all' as reason from untold
+order by metric, basis, arm, step, other, other_step

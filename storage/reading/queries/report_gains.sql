@@ -2,5 +2,5 @@
 select arm, source, estimate as gain, low as gain_low, high as gain_high, p_value, n, seeds, training_share,
     exposure_share, reason
 from curves join arms using (arm)
-where question = 'gain'
+where series = 'gain'
 order by place, source <> 'all', source

@@ -8,18 +8,18 @@ told as (
     where source = 'all'
 )
 select benchmark, arm, step, other, other_step,
-    arg_min(estimate, k) filter (question = 'gap') as first_gap,
-    arg_min(low, k) filter (question = 'gap') as first_gap_low,
-    arg_min(high, k) filter (question = 'gap') as first_gap_high,
-    max(k) filter (question = 'gap' and estimate is not null) as last_k,
-    arg_max(estimate, k) filter (question = 'gap') as last_gap,
-    arg_max(low, k) filter (question = 'gap') as last_gap_low,
-    arg_max(high, k) filter (question = 'gap') as last_gap_high,
-    any_value(estimate) filter (question = 'closure') as closure,
-    any_value(low) filter (question = 'closure') as closure_low,
-    any_value(high) filter (question = 'closure') as closure_high,
-    any_value(p_value) filter (question = 'closure') as closure_p,
-    any_value(estimate) filter (question = 'monotone') as monotone,
+    arg_min(estimate, k) filter (metric = 'gap') as first_gap,
+    arg_min(low, k) filter (metric = 'gap') as first_gap_low,
+    arg_min(high, k) filter (metric = 'gap') as first_gap_high,
+    max(k) filter (metric = 'gap' and estimate is not null) as last_k,
+    arg_max(estimate, k) filter (metric = 'gap') as last_gap,
+    arg_max(low, k) filter (metric = 'gap') as last_gap_low,
+    arg_max(high, k) filter (metric = 'gap') as last_gap_high,
+    any_value(estimate) filter (metric = 'closure') as closure,
+    any_value(low) filter (metric = 'closure') as closure_low,
+    any_value(high) filter (metric = 'closure') as closure_high,
+    any_value(p_value) filter (metric = 'closure') as closure_p,
+    any_value(estimate) filter (metric = 'monotone') as monotone,
     max(n) as n, any_value(reason) filter (estimate is null) as reason
 from told
 group by benchmark, arm, step, other, other_step

@@ -46,7 +46,7 @@ gains as (
     union all
     select arm, any_value(t.seed), any_value(0 - high), any_value(0 - low)
     from contrasts join (select distinct arm, seed from trainings) t using (arm)
-    where question = 'gap' and k = 1 and source = 'all' and arm = other
+    where metric = 'gap' and k = 1 and source = 'all' and arm = other
         and (select count(distinct seed) from trainings) = 1
     group by arm having count(*) = 1
 )

@@ -2,5 +2,5 @@
 select pairing, bucket, arm, step, other, other_step, n, median, other_median, ratio_median, ratio_geomean, ratio_min,
     ratio_max, longer_in as other_longer_in, p_wilcoxon, truncated, other_truncated, reason
 from tokens
-where question = 'bucket' and (source = 'all' or source is null) and arm <> other
+where metric = 'bucket' and (source = 'all' or source is null) and arm <> other
 order by arm, step, other, other_step, pairing desc, bucket

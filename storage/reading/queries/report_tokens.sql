@@ -2,5 +2,5 @@
 select arm, step, source, estimate as tokens_per_correct, low as tokens_per_correct_low,
     high as tokens_per_correct_high, mean as tokens_per_rollout, truncated, num_correct, num_tokens, n, reason
 from tokens join arms using (arm)
-where question = 'tokens_per_correct'
+where metric = 'tokens_per_correct'
 order by source <> 'all', source, place, step

@@ -2,5 +2,5 @@
 select "window", arm, step, other, other_step, n, mean, other_mean, difference, low as difference_low,
     high as difference_high, p_t, coverage, other_coverage, reason
 from diversity
-where measure = 'diversity' and basis = 'all'
+where metric = 'diversity' and basis = 'all'
 order by arm, step, other, other_step, "window" <> 'whole', "window"

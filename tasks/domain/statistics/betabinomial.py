@@ -60,7 +60,7 @@ def adaptive_saving(counts: Sequence[tuple[int, int]]) -> dict[str, Any]:
     >>> adaptive_saving([(8, 0), (2, 1)])["count"], adaptive_saving([(2, 1), (2, 1)])["count"]
     (6, 0)
     """
-    row: dict[str, Any] = {"question": "adaptive_saving", "n": len(counts)}
+    row: dict[str, Any] = {"metric": "adaptive_saving", "n": len(counts)}
     sampled, whole = sum(n for n, _ in counts), len(counts) * max((n for n, _ in counts), default=0)
     if not sampled:
         return row | {"reason": "no problem of this source"}
@@ -101,14 +101,14 @@ def expectations(counts: Sequence[tuple[int, int]], group_size: int) -> list[dic
     if model is None:
         why = "too few problems, groups of one rollout, or all rollouts alike: no beta-binomial can be fitted"
         names = ("expected_live", "live_in_band", "mislabelled")
-        return [shared | {"question": q, "estimate": None, "reason": why} for q in names]
+        return [shared | {"metric": q, "estimate": None, "reason": why} for q in names]
     live_P = {pair: model.live_given(*pair, group_size) for pair in set(counts)}
     banded = [pair for pair in counts if 0 < pair[1] < pair[0]]
     dead = [pair for pair in counts if not 0 < pair[1] < pair[0]]
     rows = [
-        shared | {"question": "beta_a", "estimate": model.a},
-        shared | {"question": "beta_b", "estimate": model.b},
-        shared | {"question": "expected_live", "estimate": model.live_share(group_size)},
+        shared | {"metric": "beta_a", "estimate": model.a},
+        shared | {"metric": "beta_b", "estimate": model.b},
+        shared | {"metric": "expected_live", "estimate": model.live_share(group_size)},
         _mean("live_in_band", "variance", [live_P[p] for p in banded]),
         _mean("mislabelled", None, [live_P[p] for p in dead]),
     ]
@@ -117,12 +117,12 @@ def expectations(counts: Sequence[tuple[int, int]], group_size: int) -> list[dic
     return rows
 
 
-def _mean(question: str, band: str | None, values: list[float]) -> dict[str, Any]:
+def _mean(metric: str, band: str | None, values: list[float]) -> dict[str, Any]:
     """count: problems expected to be live at the training group size; estimate: their share."""
     if not values:
-        return {"question": question, "band": band, "n": 0, "reason": "no problem in this band"}
+        return {"metric": metric, "band": band, "n": 0, "reason": "no problem in this band"}
     return {
-        "question": question,
+        "metric": metric,
         "band": band,
         "count": round(sum(values)),
         "n": len(values),

@@ -45,7 +45,7 @@ def band_tests(table: list[list[int]]) -> list[dict[str, Any]]:
     only_first, only_second = int(t[1].sum() - t[1, 1]), int(t[:, 1].sum() - t[1, 1])
     rows: list[dict[str, Any]] = [
         {
-            "question": "mcnemar",
+            "metric": "mcnemar",
             "band": "variance",
             "count": only_first + only_second,
             "estimate": only_first / only_second if only_second else None,
@@ -57,7 +57,7 @@ def band_tests(table: list[list[int]]) -> list[dict[str, Any]]:
     square = t[np.ix_(used, used)]
     if len(used) < 2 or np.array_equal(square, np.diag(np.diag(square))):
         why = "the two arms band every problem alike"
-        rows += [{"question": q, "reason": why} for q in ("stuart_maxwell", "bowker")]
+        rows += [{"metric": q, "reason": why} for q in ("stuart_maxwell", "bowker")]
     else:
         tests: Any = SquareTable(square, shift_zeros=False)
         for name, result in (("stuart_maxwell", tests.homogeneity()), ("bowker", tests.symmetry())):
@@ -66,7 +66,7 @@ def band_tests(table: list[list[int]]) -> list[dict[str, Any]]:
             whole = np.isfinite(value) and np.isfinite(p)
             rows.append(
                 {
-                    "question": name,
+                    "metric": name,
                     "estimate": value if whole else None,
                     "p_value": p if whole else None,
                     "reason": None if whole else "empty cells leave the statistic undefined",
@@ -75,7 +75,7 @@ def band_tests(table: list[list[int]]) -> list[dict[str, Any]]:
     kappa = weighted_kappa(table)
     rows.append(
         {
-            "question": "weighted_kappa",
+            "metric": "weighted_kappa",
             "estimate": kappa,
             "reason": None if kappa is not None else "all problems are in one band",
         }

@@ -114,11 +114,11 @@ def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: i
     _, in_a, in_b = np.intersect1d(a.problem_P, b.problem_P, assume_unique=True, return_indices=True)
     n = len(in_a)
     if n == 0:
-        return [{"question": "gap", "n": 0, "reason": "no problem in common"}]
+        return [{"metric": "gap", "n": 0, "reason": "no problem in common"}]
     first, second = a.values["pass@k"][in_a], b.values["pass@k"][in_b]
     masked_K = np.ma.getmaskarray(first).any(axis=0) | np.ma.getmaskarray(second).any(axis=0)
     rows: list[dict[str, Any]] = [
-        {"question": "gap", "k": k, "n": n, "reason": f"a problem has fewer than k = {k} rollouts in one of the two"}
+        {"metric": "gap", "k": k, "n": n, "reason": f"a problem has fewer than k = {k} rollouts in one of the two"}
         for i, k in enumerate(ks)
         if masked_K[i]
     ]
@@ -133,7 +133,7 @@ def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: i
         p = float(2 * stats.t.sf(abs(gap_K[place]) / (spread / np.sqrt(n)), n - 1)) if spread > 0 else None
         rows.append(
             {
-                "question": "gap",
+                "metric": "gap",
                 "k": ks[i],
                 "estimate": interval.estimate,
                 "low": interval.low,
@@ -143,7 +143,7 @@ def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: i
             }
         )
     if len(known) < 2:
-        return [*rows, {"question": "closure", "n": n, "reason": "one k has nothing to close"}]
+        return [*rows, {"metric": "closure", "n": n, "reason": "one k has nothing to close"}]
     return sorted(rows, key=lambda r: r["k"]) + _closure(gap_PK, gap_K, drawn_BK, ks[known[-1]])  # type: ignore[arg-type, return-value]
 
 
@@ -161,7 +161,7 @@ def _closure(gap_PK: np.ndarray, gap_K: np.ndarray, drawn_BK: np.ndarray, k_max:
     observed = bool((np.diff(sign * gap_K) <= 1e-12).all())
     return [
         {
-            "question": "closure",
+            "metric": "closure",
             "k": k_max,
             "estimate": closure.estimate,
             "low": closure.low,
@@ -171,7 +171,7 @@ def _closure(gap_PK: np.ndarray, gap_K: np.ndarray, drawn_BK: np.ndarray, k_max:
             "reason": None if spread > 0 else "every problem closes by the same amount",
         },
         {
-            "question": "monotone",
+            "metric": "monotone",
             "k": k_max,
             "estimate": float(narrower_B.mean()),
             "n": n,

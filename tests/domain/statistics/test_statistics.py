@@ -161,7 +161,7 @@ def test_no_fit_where_all_problems_are_alike() -> None:
 
 def test_mcnemar_by_hand_and_bands_that_agree() -> None:
     assert mcnemar_exact(5, 1) == pytest.approx(2 * (1 + 6) / 64)
-    alike = {r["question"]: r for r in band_tests([[3, 0, 0], [0, 4, 0], [0, 0, 5]])}
+    alike = {r["metric"]: r for r in band_tests([[3, 0, 0], [0, 4, 0], [0, 0, 5]])}
     assert alike["stuart_maxwell"].get("p_value") is None
     assert alike["mcnemar"]["p_value"] is None
     assert alike["weighted_kappa"]["estimate"] == 1.0
@@ -169,7 +169,7 @@ def test_mcnemar_by_hand_and_bands_that_agree() -> None:
 
 def test_stuart_maxwell_of_two_categories_is_mcnemars_chi_square() -> None:
     # (b - c)^2 / (b + c) with b = 10, c = 4
-    rows = {r["question"]: r for r in band_tests([[20, 10, 0], [4, 30, 0], [0, 0, 0]])}
+    rows = {r["metric"]: r for r in band_tests([[20, 10, 0], [4, 30, 0], [0, 0, 0]])}
     assert rows["stuart_maxwell"]["estimate"] == pytest.approx(36 / 14)
 
 
