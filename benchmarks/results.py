@@ -22,11 +22,12 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.reading.catalog import lineage
+from storage.reading.figures import SECTIONS, styles
 from storage.reading.views import helper_tables, inputs_of, views
 from storage.sql import query
-from tasks.report.figures import SECTIONS
+from tasks.report.drawings import draw
 from tasks.report.findings import answer, caveats
-from tasks.report.render import TEMPLATES
+from tasks.report.style import drawing_sheet
 from tasks.report.tables import shown
 
 MAX_ROWS, MAX_TEXT = 24, 1200
@@ -65,7 +66,7 @@ def collect(store: Store, folder: Path, wish: str | None) -> None:
         old.unlink()
     with views(inputs_of(store, inputs), helper_tables(inputs, arms)) as asked:
         for figure in (f for s in SECTIONS for f in s.figures):
-            table = asked.ask(f"report_{figure.name}")
+            table = asked.ask(figure.query)
             if table.num_rows:
                 pq.write_table(table, folder / f"{figure.name}.parquet", compression="zstd")
         said, warned = answer(asked.ask), caveats(asked.ask)
@@ -175,14 +176,13 @@ def page(folder: Path) -> Path:
         *_table(pa.Table.from_pylist(attempts)),
         "Versions: " + ", ".join(f"{n} {' and '.join(v)}" for n, v in sorted(made["packages"].items())) + ".",
     ]
-    styles = {arm: place for place, arm in enumerate(about["arms"])}
     for section in SECTIONS:
         figures = [f for f in section.figures if (folder / f"{f.name}.parquet").exists()]
         lines += ["", f"## {section.title}", *(["", section.lead] if section.lead else [])] if figures else []
         for figure in figures:
             table = pq.read_table(folder / f"{figure.name}.parquet")
             lines += ["", f"### {figure.title}", "", figure.caption, ""]
-            drawn = figure.draw(table.to_pylist(), styles) if figure.draw else None
+            drawn = draw(figure.chart, table.to_pylist(), styles(about["arms"])) if figure.chart else None
             for number, one in enumerate(re.findall(r"<svg.*?</svg>", drawn or "", re.DOTALL), 1):
                 name = f"{figure.name}-{number}.svg" if number > 1 else f"{figure.name}.svg"
                 (folder / name).write_text(_alone(one))
@@ -226,12 +226,9 @@ def _table(table: pa.Table) -> list[str]:
 
 def _alone(svg: str) -> str:
     """A drawing with what it needs to be shown outside the report's page: light, on white."""
-    css = (TEMPLATES / "report.css").read_text()
-    light = css[: css.index("@media")].replace("\n", "")
-    used = "".join(line for line in css.splitlines() if re.match(r"svg|\.(grid|line|fill|tie|s0|cell)|rect\.b0", line))
     head, _, rest = re.sub(r"<title>.*?</title>", "", svg).partition(">")
     head = head.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"')
-    return f'{head}><style>{light}{used}</style><rect width="100%" height="100%" fill="#fff"/>{rest}\n'
+    return f'{head}><style>{drawing_sheet()}</style><rect width="100%" height="100%" fill="#fff"/>{rest}\n'
 
 
 if __name__ == "__main__":

@@ -3,4 +3,5 @@ themselves, and a link to one of them would open blank on a fresh server."""
 
 from dashboards.app import main
 
-main()
+if __name__ == "__main__":
+    main()

@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 import streamlit as st
 
-from dashboards.pages.parts import figure, root, table
+from dashboards.pages.parts import root, show, table
 from dashboards.text import literal
 from storage.reading.claims import CLAIMS, read_claims, recomputed
+from storage.reading.figures import FIGURES
 from storage.reading.query_cache import Stamp, stamp, whole_store
 
 #: Findings that are shown unfolded.
@@ -20,13 +21,7 @@ SHOWN_AT_ONCE = 8
 
 
 def page() -> None:
-    figure(
-        "Findings about the design",
-        "report_audit",
-        ("audit",),
-        empty="No finding: every design check passed.",
-        write=_findings,
-    )
+    show(FIGURES["audit"], write=_findings)
     st.subheader("Printed figures, recomputed", anchor="claims")
     if not CLAIMS.exists():
         st.info("No claims.toml beside this installation; `varband audit --claims FILE` checks one.")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import streamlit as st
 
-from dashboards import charts
+from dashboards.charts import drawn
 from dashboards.pages.parts import chosen, remember, root, rows_of, table
 from storage.errors import UserError
+from storage.reading.figures import FIGURES
 from storage.reading.query_cache import ask, reports
 
 
@@ -36,14 +37,14 @@ def page() -> None:
     unclear = [f"{row['arm']} {row['phase']}" for row in rows.to_pylist() if row["gain_low"] <= 0 <= row["gain_high"]]
     if unclear:
         st.caption(f"Intervals that contain zero: {', '.join(unclear)}.")
-    first, second = rows_of("report_passk"), _passk_of(other)
+    first, second = rows_of(FIGURES["passk"].query), _passk_of(other)
     if first is not None and second is not None and first.num_rows and second.num_rows:
         left, right = st.columns(2)
         for column, title, some in ((left, report.label, first), (right, others[other].label, second)):
             with column:
                 st.caption(title)
-                spec = charts.lines(some, "k", "pass_at_k", report.arms, share=True, log_x=True, dash="step")
-                st.vega_lite_chart(spec, width="stretch")
+                for spec in drawn(FIGURES["passk"].chart, some, report.arms):
+                    st.vega_lite_chart(spec, width="stretch")
     differing = rows_of("app_compare_problems", other=other)
     if differing is not None and differing.num_rows:
         st.subheader("Problems that differ most", anchor=False)
@@ -52,7 +53,7 @@ def page() -> None:
 
 def _passk_of(other: str) -> pa.Table | None:
     try:
-        return ask(root(), other, "report_passk")
+        return ask(root(), other, FIGURES["passk"].query)
     except UserError as error:
         st.warning(str(error))
         return None

@@ -8,7 +8,8 @@ from pathlib import Path
 import streamlit as st
 
 from dashboards.dag import boxes, dot, state_of, told
-from dashboards.pages.parts import chosen, figure, root, table
+from dashboards.pages.parts import chosen, root, show, table
+from storage.reading.figures import FIGURES
 from storage.reading.query_cache import descent, manifest
 from storage.reading.recorded import drift, listed_runs, run_of, spending_of
 
@@ -23,7 +24,7 @@ def page() -> None:
     report = chosen()
     if report is None:
         return
-    figure("Result", "report_summary", ("final", "trainings", "bands"))
+    show(FIGURES["summary"])
     _dag(report.ref)
     _spending(report.ref)
 
@@ -71,4 +72,4 @@ def _spending(report: str) -> None:
         st.subheader("Spending", anchor="spending")
         table(spent)
     else:
-        figure("Spending", "report_spending", ("screenings", "evaluations", "final", "sliced", "trainings"))
+        show(FIGURES["spending"])

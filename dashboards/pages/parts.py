@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import streamlit as st
 
-from dashboards.charts import Spec
+from dashboards.charts import drawn
+from dashboards.text import literal
 from storage.errors import UserError
+from storage.reading.figures import Figure, Section
 from storage.reading.query_cache import Report, ask, reports, sources
+from storage.reading.units import is_gain, is_p_value, is_share
 
 #: A cell longer than this is cut in tables; the Traces page shows whole texts.
 MAX_CHARS = 300
@@ -55,43 +59,47 @@ def rows_of(query: str, parameters: dict[str, object] | None = None, other: str 
         return None
 
 
-def figure(
-    title: str,
-    query: str,
-    inputs: tuple[str, ...],
-    chart: Callable[[pa.Table], Spec | None] | None = None,
-    *,
-    caption: str = "",
-    empty: str = "Nothing was measured here in this run.",
-    write: Callable[[pa.Table], None] | None = None,
-) -> None:
-    """A chart over its table, with the query and the artifacts that it came from. write: what shows the rows where a
-    table would not do."""
+def show(figure: Figure, *, write: Callable[[pa.Table], None] | None = None) -> None:
+    """A figure as it is declared: its charts over its table, with the query and the artifacts that it came from.
+    write: what shows the rows where a table would not do."""
     report = chosen()
     if report is None:
         return
-    st.subheader(title, anchor=query)
-    if caption:
-        st.caption(caption)
-    refs = sources(root(), report.ref, inputs)
-    if not refs:
-        st.info(f"{empty} It is made from {', '.join(inputs)}, and this run holds none.")
+    st.subheader(figure.title, anchor=figure.query)
+    if figure.caption:
+        st.caption(literal(figure.caption))
+    if not sources(root(), report.ref, figure.sources[:1]):
+        st.info(f"Nothing to show: {figure.empty} It is made from {figure.sources[0]}, and this run holds none.")
         return
-    rows = rows_of(query)
+    rows = rows_of(figure.query)
     if rows is None:
         return
     if rows.num_rows == 0:
-        st.info(empty)
+        st.info(f"Nothing to show: {figure.empty}")
     else:
-        spec = chart(rows) if chart else None
-        if spec:
+        specs = drawn(figure.chart, rows, report.arms)
+        for spec in specs:
             st.vega_lite_chart(spec, width="stretch")
-            with st.expander("Its numbers"):
-                table(rows)
-        else:
+        with st.expander("Its numbers") if specs else nullcontext():
             (write or table)(rows)
+    refs = sources(root(), report.ref, figure.sources)
     more = f" and {len(refs) - 4} more" if len(refs) > 4 else ""
-    st.caption(f"query `{query}` of {', '.join(f'`{ref}`' for ref in refs[:4])}{more}")
+    st.caption(f"query `{figure.query}` of {', '.join(f'`{ref}`' for ref in refs[:4])}{more}")
+
+
+def show_section(section: Section) -> None:
+    """Its figures; those that this run has nothing for are named at the end."""
+    report = chosen()
+    if report is None:
+        return
+    there = {f.name: bool(sources(root(), report.ref, f.sources[:1])) for f in section.figures}
+    for figure in section.figures:
+        if there[figure.name]:
+            show(figure)
+    lacking = [f for f in section.figures if not there[f.name]]
+    if lacking:
+        made_from = ", ".join(dict.fromkeys(f.sources[0] for f in lacking))
+        st.info(f"Not in this run, which holds no {made_from}: {', '.join(f.title for f in lacking)}.")
 
 
 def table(rows: pa.Table) -> None:
@@ -100,7 +108,7 @@ def table(rows: pa.Table) -> None:
     number = st.column_config.NumberColumn
     config: dict[str, Any] = {}
     for field in kept.schema:
-        if is_share(field.name) and not pa.types.is_string(field.type):
+        if _in_percent(field.name) and not pa.types.is_string(field.type):
             config[field.name] = number(format="percent")
         elif is_p_value(field.name):
             config[field.name] = number(format="%.2g")
@@ -126,7 +134,7 @@ def with_intervals(rows: pa.Table) -> pa.Table:
             shown[name] = rows[name]
         elif name.endswith("_low"):
             ends = zip(rows[name].to_pylist(), rows[f"{base}_high"].to_pylist(), strict=True)
-            shown[f"{base}_interval"] = pa.array([_interval(low, high, is_share(base)) for low, high in ends])
+            shown[f"{base}_interval"] = pa.array([_interval(low, high, _in_percent(base)) for low, high in ends])
     return pa.table(shown)
 
 
@@ -137,24 +145,5 @@ def _interval(low: float | None, high: float | None, share: bool) -> str | None:
     return f"[{100 * low:.1f}, {100 * high:.1f}] %" if share else f"[{low:.3g}, {high:.3g}]"
 
 
-def is_p_value(name: str) -> bool:
-    return name.startswith("p_") or name.endswith("_p")
-
-
-def is_share(name: str) -> bool:
-    base = name.removesuffix("_low").removesuffix("_high")
-    return base.endswith(("_rate", "_share")) or base in (
-        "rate",
-        "share",
-        "pass_at_k",
-        "truncated",
-        "other_truncated",
-        "heldout_before",
-        "heldout_after",
-        "gain",
-        "coverage",
-        "other_coverage",
-        "correct_mean",
-        "live_groups",
-        "tag_valid_mean",
-    )
+def _in_percent(name: str) -> bool:
+    return is_share(name) or is_gain(name)

@@ -10,11 +10,11 @@ import streamlit as st
 
 from dashboards.pages.parts import chosen, remember, root, rows_of
 from dashboards.text import MOST, formula, literal, marked
+from storage.reading.figures import BANDS
 from storage.reading.query_cache import sources
 
 SETS = {"final": "before and after", "screenings": "screening", "evaluations": "held-out curve"}
 VERDICTS = ("correct", "wrong", "no_answer", "ambiguous", "timeout", "ungradable")
-BANDS = ("all_zero", "variance", "all_one")
 COLOURS = {"correct": "green", "wrong": "red"}
 SHOWN_AT_ONCE = 4
 

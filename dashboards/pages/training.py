@@ -6,9 +6,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
-from dashboards import charts
-from dashboards.pages.parts import chosen, figure, remember, root, table
+from dashboards.charts import lines
+from dashboards.pages.parts import chosen, remember, root, show_section, table
 from storage.errors import UserError
+from storage.reading.figures import SECTION, Lines
 from storage.reading.live import live_steps, standing
 from storage.reading.query_cache import ask, reports
 from storage.reading.recorded import running
@@ -28,7 +29,6 @@ METRICS = (
     "grad_norm",
     "num_tokens",
 )
-SHARES = ("correct_mean", "tag_valid_mean", "live_groups", "truncated")
 
 
 def page() -> None:
@@ -48,13 +48,7 @@ def page() -> None:
         st.subheader(metric.replace("_", " "), anchor="steps")
         _chart(steps, metric, _arms(steps, report.arms), "line" if len(over) > 1 else "seed")
         st.caption(f"query `app_steps` of {len(set(steps['training'].to_pylist()))} trainings")
-    figure(
-        "Held-out accuracy by step",
-        "report_curves",
-        ("curves",),
-        lambda rows: charts.lines(rows, "step", "heldout_rate", report.arms, share=True),
-    )
-    figure("Gains by source, against exposure", "report_gains", ("curves", "trainings"))
+    show_section(SECTION["training"])
 
 
 def _arms(steps: pa.Table, order: tuple[str, ...]) -> tuple[str, ...]:
@@ -66,7 +60,9 @@ def _chart(steps: pa.Table, metric: str, arms: tuple[str, ...], dash: str) -> No
     if rows.num_rows == 0:
         st.info(f"{metric.replace('_', ' ')} was not measured.")
         return
-    st.vega_lite_chart(charts.lines(rows, "step", metric, arms, share=metric in SHARES, dash=dash), width="stretch")
+    declared = Lines(x="step", y=metric, x_name="step", y_name=metric.replace("_", " "))
+    for spec in lines(declared, rows, arms, dash):
+        st.vega_lite_chart(spec, width="stretch")
 
 
 def _steps(refs: tuple[str, ...], labels: dict[str, str]) -> pa.Table:

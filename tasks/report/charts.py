@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from tasks.report.style import BAND_CLASSES
 from tasks.report.svg import (
     BOTTOM,
     HEIGHT,
@@ -26,8 +27,6 @@ from tasks.report.svg import (
     text,
     ticks,
 )
-
-BAND_STYLES = {"all_zero": "b0", "variance": "b1", "all_one": "b2"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +138,7 @@ def band_bars(rows: Sequence[tuple[str, dict[str, int]]]) -> str | None:
     for i, (name, counts) in enumerate(rows):
         y, total, x = 26 + i * step, sum(counts.values()), float(left)
         drawn.append(text(left - 8, y + 14, name if len(name) <= 28 else name[:27] + "…", anchor="end", css="tick"))
-        for band, css in BAND_STYLES.items():
+        for band, css in BAND_CLASSES.items():
             width = wide * counts.get(band, 0) / total
             if not width:
                 continue
@@ -151,7 +150,7 @@ def band_bars(rows: Sequence[tuple[str, dict[str, int]]]) -> str | None:
             if width > 8 + 7 * len(str(counts[band])):
                 drawn.append(text(x + width / 2, y + 14, f"{counts[band]}", css=f"on {css}"))
             x += width
-    for i, (band, css) in enumerate(BAND_STYLES.items()):
+    for i, (band, css) in enumerate(BAND_CLASSES.items()):
         drawn.append(f'<rect class="{css}" x="{at(left + i * 100)}" y="6" width="11" height="11"/>')
         drawn.append(text(left + i * 100 + 16, 15, band, anchor="start", css="tick"))
     return svg(drawn, "problems by band: " + "; ".join(f"{n} {c}" for n, c in rows), height=32 + step * len(rows))

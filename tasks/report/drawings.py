@@ -1,4 +1,4 @@
-"""From the rows of a named query to a chart: which column is where."""
+"""From the rows of a named query to a chart: which column is where, as the figure declares it."""
 
 from __future__ import annotations
 
@@ -6,79 +6,67 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from storage.reading.figures import BANDS, Bars, Chart, Heat, Lines, Pairs
+from storage.reading.units import is_share
 from tasks.report.charts import Pair, Point, Series, band_bars, heat_map, line_chart, paired_dots
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
 Styles = Mapping[str, int]
-Drawing = Callable[[Rows, Styles], str | None]
-BANDS = ("all_zero", "variance", "all_one")
 
 
-def curve(x: str, y: str, x_name: str, y_name: str, *, share: bool = False, log_x: bool = False) -> Drawing:
-    """One line per arm, seed and (where it is not the horizontal axis) step; `y_low` and `y_high` shade it.
-    The policy before training is dashed."""
-
-    def draw(rows: Rows, styles: Styles) -> str | None:
-        several = len({row.get("seed") for row in rows} - {None}) > 1
-        steps = {row["step"] for row in rows} if x != "step" and rows and "step" in rows[0] else set()
-        lines: dict[str, list[Point]] = {}
-        look: dict[str, tuple[int, bool]] = {}
-        for row in rows:
-            if row[x] is None or row[y] is None:
-                continue
-            seed = f" seed {row['seed']}" if several and row.get("seed") is not None else ""
-            step = f", step {row['step']}" if steps else ""
-            name = f"{row['arm']}{seed}{step}"
-            look[name] = (styles.get(row["arm"], 0), len(steps) > 1 and row["step"] == min(steps))
-            lines.setdefault(name, []).append(Point(row[x], row[y], row.get(f"{y}_low"), row.get(f"{y}_high")))
-        series = [Series(name, look[name][0], tuple(points), look[name][1]) for name, points in lines.items()]
-        return line_chart(series, x_name, y_name, share=share, log_x=log_x)
-
-    return draw
-
-
-def each(column: str, drawing: Callable[[Any], Drawing]) -> Drawing:
-    """One chart for every value of a column. `drawing`: how the rows of one value are drawn."""
-
-    def draw(rows: Rows, styles: Styles) -> str | None:
-        parts = [drawing(value)(list(some), styles) for value, some in groupby(rows, key=lambda row: row[column])]
-        return "".join(filter(None, parts)) or None
-
-    return draw
-
-
-def bars(label: Callable[[Row], str]) -> Drawing:
-    """One bar a row, from its counts by band."""
-
-    def draw(rows: Rows, styles: Styles) -> str | None:
-        return band_bars([(label(row), {band: row[band] or 0 for band in BANDS}) for row in rows])
-
-    return draw
-
-
-def heat(rows: Rows, styles: Styles) -> str | None:
-    """One map for every two arms."""
-    drawn = []
-    for (arm, other), cells in groupby(rows, key=lambda row: (row["arm"], row["other"])):
-        counts = {(c["band"], c["other_band"]): c["count"] or 0 for c in cells if c["band"] is not None}
-        drawn.append(heat_map((arm, other), BANDS, counts))
-    return "".join(filter(None, drawn)) or None
-
-
-def dots(rows: Rows, styles: Styles) -> str | None:
-    """One chart for every two policies."""
-    drawn = []
-    for (phase, seed, arm, other), some in groupby(rows, key=lambda r: (r["phase"], r["seed"], r["arm"], r["other"])):
-        pairs = list(some)
-        when = f"{phase} training" + (f", seed {seed}" if seed is not None else "")
-        drawn.append(
-            paired_dots(
-                [Pair(p["problem_id"], p["diversity"], p["other_diversity"]) for p in pairs],
-                (arm, other),
-                (styles.get(arm, 0), styles.get(other, 1)),
-                (pairs[0]["mean"], pairs[0]["other_mean"]),
-                f"diversity {when}",
+def draw(chart: Chart, rows: Rows, styles: Styles) -> str | None:
+    """The figure's SVG, or several; null if there is nothing to draw. styles: arm → place in ARM_STYLES."""
+    match chart:
+        case Lines(each=each):
+            return _each(rows, lambda row: row[each] if each else "", lambda of, some: _lines(chart, some, styles, of))
+        case Bars(labels=labels):
+            return band_bars([(" · ".join(row[c] for c in labels), {b: row[b] or 0 for b in BANDS}) for row in rows])
+        case Heat():
+            return _each(rows, lambda row: (row["arm"], row["other"]), _heat)
+        case Pairs():
+            key = ("phase", "seed", "arm", "other")
+            return _each(
+                rows, lambda row: tuple(row[c] for c in key), lambda of, some: _pairs(chart, some, styles, *of)
             )
-        )
-    return "".join(filter(None, drawn)) or None
+
+
+def _each(rows: Rows, key: Callable[[Row], Any], one: Callable[[Any, Rows], str | None]) -> str | None:
+    """One chart for every value of a key."""
+    return "".join(filter(None, (one(value, list(some)) for value, some in groupby(rows, key=key)))) or None
+
+
+def _lines(chart: Lines, rows: Rows, styles: Styles, of: str) -> str | None:
+    """One line per arm, seed and (where it is not the horizontal axis) step. The policy before training is dashed."""
+    x, y = chart.x, chart.y
+    several = len({row.get("seed") for row in rows} - {None}) > 1
+    steps = {row["step"] for row in rows} if x != "step" and rows and "step" in rows[0] else set()
+    lines: dict[str, list[Point]] = {}
+    look: dict[str, tuple[int, bool]] = {}
+    for row in rows:
+        if row[x] is None or row[y] is None:
+            continue
+        seed = f" seed {row['seed']}" if several and row.get("seed") is not None else ""
+        step = f", step {row['step']}" if steps else ""
+        name = f"{row['arm']}{seed}{step}"
+        look[name] = (styles.get(row["arm"], 0), len(steps) > 1 and row["step"] == min(steps))
+        lines.setdefault(name, []).append(Point(row[x], row[y], row.get(f"{y}_low"), row.get(f"{y}_high")))
+    series = [Series(name, look[name][0], tuple(points), look[name][1]) for name, points in lines.items()]
+    y_name = f"{chart.y_name} on {of}" if of else chart.y_name
+    return line_chart(series, chart.x_name, y_name, share=is_share(y), log_x=chart.log_x)
+
+
+def _heat(arms: tuple[str, str], rows: Rows) -> str | None:
+    counts = {(c["band"], c["other_band"]): c["count"] or 0 for c in rows if c["band"] is not None}
+    return heat_map(arms, BANDS, counts)
+
+
+def _pairs(chart: Pairs, rows: Rows, styles: Styles, phase: str, seed: int | None, arm: str, other: str) -> str | None:
+    when = f"{phase} training" + (f", seed {seed}" if seed is not None else "")
+    return paired_dots(
+        [Pair(row["problem_id"], row[chart.y], row[f"other_{chart.y}"]) for row in rows],
+        (arm, other),
+        (styles.get(arm, 0), styles.get(other, 1)),
+        (rows[0]["mean"], rows[0]["other_mean"]),
+        f"{chart.y_name} {when}",
+    )

@@ -7,7 +7,6 @@ What depends on the clock stands in `<time>`, so that the rest is the same text 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import orjson
 
@@ -15,14 +14,15 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.reading.catalog import lineage
+from storage.reading.figures import SECTIONS, Figure, styles
 from storage.reading.views import Views, helper_tables, inputs_of, views
 from storage.sql import named
-from tasks.report.figures import SECTIONS, Figure
+from tasks.report.drawings import draw
 from tasks.report.findings import answer, caveats
+from tasks.report.style import TEMPLATES, style_sheet
 from tasks.report.tables import shown
 from tasks.stage import Payload, making, stage, store, workdir
 
-TEMPLATES = Path(__file__).parent / "templates"
 REFS_SHOWN = 6
 
 
@@ -130,14 +130,13 @@ def render_report(
 
 def _figure(figure: Figure, asked: Views, refs: dict[str, list[str]], arms: Sequence[str]) -> dict[str, object]:
     """One figure as the templates need it; a query that an older artifact cannot answer says so in its place."""
-    query = f"report_{figure.name}"
     sources = [text for name in figure.sources for text in refs.get(name, [])]
     made: dict[str, object] = {
         "name": figure.name,
         "title": figure.title,
         "caption": figure.caption,
-        "query": query,
-        "sql": named(query),
+        "query": figure.query,
+        "sql": named(figure.query),
         "refs": sources[:REFS_SHOWN],
         "more": max(0, len(sources) - REFS_SHOWN),
         "svg": None,
@@ -145,14 +144,14 @@ def _figure(figure: Figure, asked: Views, refs: dict[str, list[str]], arms: Sequ
         "why": "",
     }
     try:
-        table = asked.ask(query)
+        table = asked.ask(figure.query)
     except UserError as error:
         return made | {"why": f"Not shown: {error}"}
     rows = table.to_pylist()
     if not rows:
         return made | {"why": f"Nothing to show: {figure.empty}"}
-    drawn = figure.draw(rows, {arm: place for place, arm in enumerate(arms)}) if figure.draw else None
-    why = "" if drawn or not figure.draw else "Nothing to draw: every value is missing."
+    drawn = draw(figure.chart, rows, styles(arms)) if figure.chart else None
+    why = "" if drawn or not figure.chart else "Nothing to draw: every value is missing."
     return made | {"svg": drawn, "table": shown(rows, table.column_names), "why": why}
 
 
@@ -203,7 +202,7 @@ def _rendered(name: str, page: dict[str, object]) -> str:
         keep_trailing_newline=True,
     )
     environment.filters["md"] = _markdown
-    return environment.get_template(name).render(**page, css=(TEMPLATES / "report.css").read_text())
+    return environment.get_template(name).render(**page, css=style_sheet())
 
 
 def _markdown(value: object) -> str:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from storage.reading.figures import ARM_STYLES
+
 WIDTH, HEIGHT = 480, 290
 LEFT, RIGHT, TOP, BOTTOM = 54, 14, 30, 44
 
@@ -85,26 +87,28 @@ def at(value: float) -> str:
 
 
 def mark(style: int, x: float, y: float, hint: str = "", size: float = 3.4) -> str:
-    """The series' own shape at a point: disc, square, triangle, diamond, in turn."""
+    """The series' own shape at a point."""
     title = f"<title>{escape(hint)}</title>" if hint else ""
-    r = size
-    match style % 4:
-        case 0:
-            shape = f'<circle class="m s{style}" cx="{at(x)}" cy="{at(y)}" r="{at(r)}">{title}</circle>'
-        case 1:
-            shape = (
-                f'<rect class="m s{style}" x="{at(x - r)}" y="{at(y - r)}" width="{at(2 * r)}"'
-                f' height="{at(2 * r)}">{title}</rect>'
-            )
-        case 2:
-            shape = _polygon(style, [(x, y - r - 1), (x + r + 1, y + r), (x - r - 1, y + r)], title)
-        case _:
-            shape = _polygon(style, [(x, y - r - 1), (x + r + 1, y), (x, y + r + 1), (x - r - 1, y)], title)
-    return shape
-
-
-def _polygon(style: int, points: Sequence[tuple[float, float]], title: str) -> str:
-    return f'<polygon class="m s{style}" points="{path(points)}">{title}</polygon>'
+    css, r, s = f"m s{style}", size, size + 1
+    match ARM_STYLES[style].shape:
+        case "circle":
+            return f'<circle class="{css}" cx="{at(x)}" cy="{at(y)}" r="{at(r)}">{title}</circle>'
+        case "square":
+            where = f'x="{at(x - r)}" y="{at(y - r)}" width="{at(2 * r)}" height="{at(2 * r)}"'
+            return f'<rect class="{css}" {where}>{title}</rect>'
+        case "triangle-up":
+            corners = [(0, -s), (s, r), (-s, r)]
+        case "triangle-down":
+            corners = [(0, s), (s, -r), (-s, -r)]
+        case "diamond":
+            corners = [(0, -s), (s, 0), (0, s), (-s, 0)]
+        case "cross":
+            t = r / 3
+            corners = [(-t, -r), (t, -r), (t, -t), (r, -t), (r, t), (t, t), (t, r), (-t, r), (-t, t), (-r, t), (-r, -t)]
+            corners.append((-t, -t))
+        case other:
+            raise ValueError(f"arm_style {style}: no drawing of the shape '{other}'")
+    return f'<polygon class="{css}" points="{path([(x + dx, y + dy) for dx, dy in corners])}">{title}</polygon>'
 
 
 def path(points: Sequence[tuple[float, float]]) -> str:

@@ -5,24 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from storage.reading.units import is_gain, is_p_value, is_share
 from tasks.report.svg import number, percent
 
 #: A cell longer than this is shown cut, with its length.
 MAX_CHARS = 300
 #: A table longer than this is shown cut, with the number of its rows.
 MAX_ROWS = 60
-SHARES = (
-    "rate",
-    "share",
-    "accuracy",
-    "coverage",
-    "correct_mean",
-    "truncated",
-    "live_groups",
-    "tag_valid_mean",
-    "heldout_before",
-    "heldout_after",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +22,6 @@ class Shown:
     numeric: tuple[bool, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str
-
-
-def is_share(name: str) -> bool:
-    return name in SHARES or name.endswith(("_rate", "_share", "_coverage")) or name.startswith(("pass_at", "heldout_"))
 
 
 def minus(text: str) -> str:
@@ -55,11 +40,11 @@ def spell(name: str, value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float) and value == value:
-        if name == "gain" or name.startswith("gain_") or name.endswith(("_gain", "_pp")):
+        if is_gain(name):
             return minus(f"{100 * value:+.1f}".removesuffix(".0") + " pp")
         if is_share(name):
             return minus(percent(value))
-        if name.startswith("p_") or name.endswith("_p"):
+        if is_p_value(name):
             return f"{value:.2g}"
         return minus(number(value))
     if isinstance(value, int):

@@ -7,8 +7,9 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage.reading.figures import FIGURES
 from tasks.report.charts import Pair, Point, Series, band_bars, heat_map, line_chart, paired_dots
-from tasks.report.drawings import curve
+from tasks.report.drawings import draw
 from tasks.report.svg import Scale, number, ticks
 from tasks.report.tables import cut, shown
 
@@ -41,7 +42,7 @@ def test_nothing_to_draw_is_null() -> None:
     assert band_bars([("panel", {"all_zero": 0, "variance": 0, "all_one": 0})]) is None
     assert heat_map(("a", "b"), ("all_zero",), {}) is None
     assert paired_dots([], ("a", "b"), (0, 1), (0.0, 0.0), "d") is None
-    assert curve("step", "entropy", "step", "nats")([{"arm": "panel", "step": 1, "entropy": None}], {}) is None
+    assert draw(FIGURES["entropy"].chart, [{"arm": "panel", "step": 1, "entropy": None}], {}) is None
 
 
 def test_names_of_bars_are_whole_and_ticks_do_not_run_into_each_other() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
+from storage.reading.figures import FIGURES
 from storage.reading.query_cache import ask
-from tasks.report.figures import FIGURES
 from tests.dashboards.conftest import Study
 from tests.dashboards.synthetic import made_up_study
 

@@ -1,0 +1,116 @@
+"""What the report and the app show, declared once in `figures.toml`: sections, figures, charts, colours."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).with_name("figures.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """Colours on a light and on a dark page, as #RRGGBB. shape: of an arm's marks, as Vega calls it."""
+
+    light: str
+    dark: str
+    shape: str = "circle"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """x, y: columns; x_name, y_name: what the axes are called. each: column of which every value has its own chart."""
+
+    x: str
+    y: str
+    x_name: str
+    y_name: str
+    log_x: bool = False
+    each: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bars:
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heat:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairs:
+    y: str
+    y_name: str
+
+
+Chart = Lines | Bars | Heat | Pairs
+CHARTS = {"lines": Lines, "bars": Bars, "heat": Heat, "pairs": Pairs}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """sources: arguments of the report's stage whose rows it reads; without the first there is nothing to show.
+    empty: why there may be no row."""
+
+    name: str
+    title: str
+    caption: str
+    sources: tuple[str, ...]
+    chart: Chart | None = None
+    empty: str = "the artifact has no row."
+
+    @property
+    def query(self) -> str:
+        return f"report_{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """only_with: argument of the report's stage without which a report does not have this section."""
+
+    id: str
+    title: str
+    figures: tuple[Figure, ...]
+    lead: str = ""
+    only_with: str | None = None
+
+
+def chart_of(given: Mapping[str, Any]) -> Chart:
+    """
+    >>> chart_of({"kind": "bars", "labels": ["source", "arm"]})
+    Bars(labels=('source', 'arm'))
+    """
+    fields = {name: tuple(v) if isinstance(v, list) else v for name, v in given.items() if name != "kind"}
+    return CHARTS[given["kind"]](**fields)
+
+
+def _figure(given: Mapping[str, Any]) -> Figure:
+    chart = chart_of(given["chart"]) if "chart" in given else None
+    return Figure(**{**given, "sources": tuple(given["sources"]), "chart": chart})
+
+
+def _section(given: Mapping[str, Any]) -> Section:
+    rest = {name: v for name, v in given.items() if name != "figure"}
+    return Section(**rest, figures=tuple(map(_figure, given["figure"])))
+
+
+_DECLARED = tomllib.loads(FILE.read_text(encoding="utf-8"))
+SECTIONS = tuple(map(_section, _DECLARED["section"]))
+SECTION = {section.id: section for section in SECTIONS}
+FIGURES = {figure.name: figure for section in SECTIONS for figure in section.figures}
+#: In the order of a run's arms.
+ARM_STYLES = tuple(Style(**style) for style in _DECLARED["arm_style"])
+#: Bands in the order in which everything lists them.
+BAND_STYLES = {style["band"]: Style(style["light"], style["dark"]) for style in _DECLARED["band_style"]}
+BANDS = tuple(BAND_STYLES)
+
+
+def styles(arms: Iterable[str]) -> dict[str, int]:
+    """Arm → place in ARM_STYLES. arms: all of a run's, so that one without rows keeps its colour; more arms than styles
+    begin again."""
+    return {arm: place % len(ARM_STYLES) for place, arm in enumerate(arms)}

@@ -1,0 +1,42 @@
+"""The report's style sheet: its own rules, and the colours of arms and bands as the figures declare them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from storage.reading.figures import ARM_STYLES, BAND_STYLES
+
+TEMPLATES = Path(__file__).parent / "templates"
+#: Variable of the style sheet → style. A series of style n has the classes `s<n>`, a band those of its place, `b<n>`.
+STYLES = {f"s{n}": style for n, style in enumerate(ARM_STYLES)} | {
+    f"b{n}": style for n, style in enumerate(BAND_STYLES.values())
+}
+#: Classes by band.
+BAND_CLASSES = {band: f"b{n}" for n, band in enumerate(BAND_STYLES)}
+
+
+def _variables(dark: bool = False) -> str:
+    return "".join(f"--{name}:{(style.dark if dark else style.light).lower()};" for name, style in STYLES.items())
+
+
+def _classes() -> str:
+    rules = (
+        f"rect.{name}{{fill:var(--{name})}}" if name.startswith("b") else f".{name}{{--c:var(--{name})}}"
+        for name in STYLES
+    )
+    return "".join(rules) + "\n"
+
+
+def style_sheet() -> str:
+    """Light, dark where the reader's system is, and light again on paper."""
+    light, dark = f":root{{{_variables()}}}", f":root{{{_variables(dark=True)}}}"
+    by_medium = f"@media(prefers-color-scheme:dark){{{dark}}}\n@media print{{{light}}}"
+    return f"{light}\n{by_medium}\n{_classes()}{(TEMPLATES / 'report.css').read_text()}"
+
+
+def drawing_sheet() -> str:
+    """What one drawing needs to be shown outside the report's page: light."""
+    css = (TEMPLATES / "report.css").read_text()
+    own = "".join(line for line in css.splitlines() if re.match(r"svg|\.(grid|line|fill|tie|cell)", line))
+    return f":root{{{_variables()}}}{css[: css.index('@media')]}".replace("\n", "") + own + _classes().strip()

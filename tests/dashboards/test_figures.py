@@ -1,0 +1,138 @@
+"""Report and app show the same figures: titles, captions, axes, shapes and colours are declared once."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from dashboards.charts import drawn
+from storage.errors import UserError
+from storage.reading.figures import ARM_STYLES, BAND_STYLES, FIGURES, SECTIONS, Lines, styles
+from storage.reading.query_cache import ask
+from storage.sql import QUERIES
+from tasks.report.drawings import draw
+from tasks.report.style import BAND_CLASSES, style_sheet
+from tests.dashboards.conftest import REPO, Study
+
+PAGES = ("overview", "bands", "training", "results", "claims")
+ARMS = tuple("abcdefgh")  # two more than there are styles
+CHARTED = [figure for figure in FIGURES.values() if figure.chart]
+
+
+@pytest.fixture(scope="module")
+def app_text(study: Study) -> tuple[set[str], set[str]]:
+    """Subheaders and captions of all pages that show figures."""
+    from streamlit.testing.v1 import AppTest
+
+    titles: set[str] = set()
+    captions: set[str] = set()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VARBAND_ROOT", str(study.root))
+        patch.syspath_prepend(str(REPO))
+        for page in PAGES:
+            app = AppTest.from_file(str(REPO / "tests" / "dashboards" / "one_page.py"), default_timeout=120)
+            app.query_params["page"] = page
+            app.run()
+            titles |= {s.value for s in app.subheader}
+            captions |= {re.sub(r"\\(.)", r"\1", c.value) for c in app.caption}
+    return titles, captions
+
+
+def test_every_query_of_the_report_has_a_figure() -> None:
+    asked = {path.stem for path in QUERIES.glob("report_*.sql")}
+    assert asked == {figure.query for figure in FIGURES.values()}
+    assert len(FIGURES) == sum(len(section.figures) for section in SECTIONS)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_app_shows_what_the_report_shows(app_text: tuple[set[str], set[str]], study: Study, name: str) -> None:
+    titles, captions = app_text
+    figure = FIGURES[name]
+    assert figure.title in titles and figure.caption in captions
+    html = re.sub(r"&#39;", "'", study.page("report.html"))
+    assert f"<b>{figure.title}.</b> {figure.caption}" in html.replace("&gt;", ">").replace("&lt;", "<")
+
+
+@pytest.mark.parametrize("figure", [f for f in CHARTED if isinstance(f.chart, Lines)], ids=lambda f: f.name)
+def test_both_draw_the_same_axes(study: Study, figure) -> None:
+    try:
+        table = ask(study.root, str(study.report), figure.query)
+    except UserError:  # what the made-up study did not measure
+        table = pa.table({})
+    if table.num_rows == 0:
+        assert figure.name == "asymptotes"
+        return
+    specs = drawn(figure.chart, table, ("panel", "thinking"))
+    svg = draw(figure.chart, table.to_pylist(), styles(("panel", "thinking")))
+    assert specs and svg is not None
+    assert svg.count("<svg") == len(specs)
+    for spec in specs:
+        assert (spec["encoding"]["x"]["title"], spec["encoding"]["y"]["title"]) == (
+            figure.chart.x_name,
+            figure.chart.y_name,
+        )
+    assert svg.count(f">{figure.chart.x_name}</text>") == len(specs)
+    assert f">{figure.chart.y_name}" in svg
+
+
+def light(css: str) -> dict[str, str]:
+    """Variables of the first, light root."""
+    return dict(re.findall(r"--([sb]\d):(#[0-9a-f]{6})", css[: css.index("@media")]))
+
+
+def test_an_arm_has_one_colour_and_one_shape_in_both() -> None:
+    rows = pa.table({"arm": ARMS, "step": [1] * 8, "k": [1] * 8, "pass_at_k": [0.5] * 8})
+    [spec] = drawn(FIGURES["passk"].chart, rows, ARMS)
+    scale = spec["encoding"]["color"]["scale"]
+    in_app = dict(zip(scale["domain"], scale["range"], strict=True))
+    shape = spec["layer"][-1]["encoding"]["shape"]["scale"]
+    shapes = dict(zip(shape["domain"], shape["range"], strict=True))
+    variables = light(style_sheet())
+    for arm in ARMS:
+        row = [{"arm": arm, "step": 1, "k": 1, "pass_at_k": 0.5}]
+        svg = draw(FIGURES["passk"].chart, row, styles(ARMS)) or ""
+        [css] = set(re.findall(r'class="m (s\d)"', svg))
+        assert f".{css}{{--c:var(--{css})}}" in style_sheet()
+        assert variables[css] == in_app[arm].lower()
+        assert shapes[arm] == ARM_STYLES[int(css[1:])].shape
+    assert in_app["a"] == in_app["g"] != in_app["b"]
+    assert len({style.light for style in ARM_STYLES}) == len({s.dark for s in ARM_STYLES}) == len(ARM_STYLES)
+    assert len({style.shape for style in ARM_STYLES}) == len(ARM_STYLES)
+
+
+def test_a_band_has_one_colour_in_both() -> None:
+    rows = pa.table({"arm": ["a"], "all_zero": [1], "variance": [2], "all_one": [3]})
+    [spec] = drawn(FIGURES["bands"].chart, rows, ("a",))
+    scale = spec["encoding"]["color"]["scale"]
+    variables = light(style_sheet())
+    for band, colour in zip(scale["domain"], scale["range"], strict=True):
+        assert variables[BAND_CLASSES[band]] == colour.lower() == BAND_STYLES[band].light.lower()
+
+
+def test_the_policy_before_training_is_dashed_in_both() -> None:
+    rows = [{"arm": "a", "step": s, "k": k, "pass_at_k": 0.1 * k} for s in (0, 40) for k in (1, 2)]
+    [spec] = drawn(FIGURES["passk"].chart, pa.Table.from_pylist(rows), ("a",))
+    stroke = next(layer for layer in spec["layer"] if layer["mark"]["type"] == "line")["encoding"]["strokeDash"]
+    assert stroke["scale"] == {"domain": [0, 40], "range": [[6, 4], [1, 0]]}
+    svg = draw(FIGURES["passk"].chart, rows, {"a": 0}) or ""
+    names = re.findall(r'class="line s0( dashed)?"', svg)
+    assert names[:2] == [" dashed", ""]
+
+
+def test_a_wrong_declaration_names_what_is_wrong(tmp_path: Path) -> None:
+    from storage.reading.figures import chart_of
+
+    with pytest.raises(KeyError, match="pie"):
+        chart_of({"kind": "pie"})
+    with pytest.raises(TypeError, match="colour"):
+        chart_of({"kind": "bars", "labels": ["arm"], "colour": "red"})
+
+
+def test_specs_are_json(study: Study) -> None:
+    for figure in CHARTED:
+        if figure.name != "asymptotes":
+            json.dumps(drawn(figure.chart, ask(study.root, str(study.report), figure.query), ("panel", "thinking")))
