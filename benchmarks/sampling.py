@@ -154,7 +154,8 @@ def bare_tokens(
                 prompt, chat=scaffold.chat, enable_thinking=scaffold.enable_thinking
             )
         prompts.append({"prompt_token_ids": list(encoded[want.problem_id])})
-        params.append(_sampling_params(Decoding(max_tokens=draw.max_tokens, stop=scaffold.stop), want.request_seed))
+        decoding = Decoding(max_tokens=draw.max_tokens, stop=scaffold.stop)
+        params.append(_sampling_params(decoding, want.request_seed, logprobs=False))
     outputs = generator._llm.generate(prompts, params, use_tqdm=False)
     return sum(len(o.outputs[0].token_ids) for o in outputs)
 

@@ -39,13 +39,17 @@ def root_folder(text: str) -> Path:
         )
     address = f"s3://{parts.netloc}/{prefix}".rstrip("/")
     digest = hashlib.sha256(address.encode()).hexdigest()[:12]
-    home = Path(os.environ.get("VARBAND_CACHE", Path.home() / ".cache" / "varband"))
-    folder = home / "roots" / f"{parts.netloc}-{digest}"
+    folder = cache_home() / "roots" / f"{parts.netloc}-{digest}"
     folder.mkdir(parents=True, exist_ok=True)
     aside = folder / f"{ADDRESS}.{os.getpid()}"
     aside.write_text(address)
     os.replace(aside, folder / ADDRESS)
     return folder
+
+
+def cache_home() -> Path:
+    """What may be deleted at any time: working copies of object storage, what engines compiled."""
+    return Path(os.environ.get("VARBAND_CACHE", Path.home() / ".cache" / "varband"))
 
 
 def _plain(prefix: str) -> bool:

@@ -197,7 +197,7 @@ QWEN_1_5B = Profile(
         memory_fraction=0.45,
         dtype="bfloat16",
         token_budget=6144,
-        worker_process=True,
+        engine_process="core",
         arms_at_once=2,
     ),
 )

@@ -33,7 +33,11 @@ class Hardware:
     results do not depend on what ran before; null streams, for throughput.
     dtype: of the sampler's weights on a GPU; the learner's is bfloat16 there. On a CPU both are float32.
     processes: of the learner, one a GPU; tensor_parallel: GPUs that share one sampling engine.
-    worker_process: vLLM's model runs in a process of its own, beside the scheduler and detokeniser in this one.
+    engine_process: what of vLLM runs beside this process: nothing (`inside`), its scheduler and model (`core`), or the
+    model alone (`worker`). Texts are spelt here; grading and files have threads and processes of their own.
+    adapters: `merged` into the weights, at the base model's price (tasks/engines/learning/merging.py), `unmerged`
+    through vLLM's LoRA operations, or `auto`: merged where the model allows it.
+    graphs_up_to: the largest batch that has a CUDA graph; null: max_num_seqs. A larger batch decodes four times slower.
     threads: of the CPU engines; null leaves it to them. A model too small to share its matrices out runs best on one,
     and then gives the same bits whatever the number of cores.
     arms_at_once: in processes of their own, each with its engine; for a machine with cores to spare. On GPUs each
@@ -48,7 +52,9 @@ class Hardware:
     max_num_seqs: int = 64
     max_model_len: int = 512
     tensor_parallel: int = 1
-    worker_process: bool = False
+    engine_process: Literal["inside", "core", "worker"] = "inside"
+    adapters: Literal["auto", "merged", "unmerged"] = "auto"
+    graphs_up_to: int | None = None
     batch_size: int | None = 256
     threads: int | None = None
     arms_at_once: int = 1

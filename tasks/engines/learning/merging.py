@@ -1,0 +1,83 @@
+"""W' = W + scale · B · A in the type of W: an adapter served, and learned on, at the price of the base model.
+
+bfloat16 has 8 bits of mantissa, and at a learning rate of 5e-6 the nearest value to W + d is W for 99 of 100 weights:
+rounded to nearest, the base model would be served. So rounding is stochastic: up with the probability of the distance
+to the value below. What is served is right in expectation; the noise is a function of A and B alone, so that sampler
+and learner, each with its own copy, have the same weights to the bit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+_PREFIX = "base_model.model."
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """pairs: (A, B) of each adapted matrix by its name in the base model. scale: alpha / rank."""
+
+    pairs: Mapping[str, tuple[Tensor, Tensor]]
+    scale: float
+
+
+def read_products(folder: Path) -> Products:
+    """An adapter in PEFT format. Errors: ValueError if it adapts anything but linear layers."""
+    from safetensors.torch import load_file
+
+    config = json.loads((folder / "adapter_config.json").read_text())
+    stored = load_file(folder / "adapter_model.safetensors")
+    tensors = {name.removeprefix(_PREFIX): tensor for name, tensor in stored.items()}
+    names = [name.removesuffix(".lora_A.weight") for name in tensors if name.endswith(".lora_A.weight")]
+    pairs = {n: (tensors[f"{n}.lora_A.weight"], tensors[f"{n}.lora_B.weight"]) for n in names}
+    if 2 * len(pairs) != len(tensors):
+        raise ValueError(f"{folder}: not an adapter of linear layers alone ({len(tensors)} matrices)")
+    return Products(pairs, config["lora_alpha"] / config["r"])
+
+
+def merged(weight: Tensor, a: Tensor, b: Tensor, scale: float) -> Tensor:
+    """`weight` + scale · B · A, added in float32 and rounded to the weight's type.
+
+    A and B are rounded to that type first, as a learner of that type multiplies them.
+    """
+    import torch
+
+    a, b = (matrix.detach().to(weight.device, weight.dtype) for matrix in (a, b))
+    exact = torch.addmm(weight.float(), b.float(), a.float(), alpha=scale)
+    return rounded(exact, weight.dtype, _draws(a, b))
+
+
+def rounded(exact: Tensor, dtype: torch.dtype, draws: Any) -> Tensor:
+    """Stochastic rounding of float32 to bfloat16, unbiased; float32 stays as it is. `exact` is overwritten.
+
+    draws: torch.Generator of the same device.
+    """
+    import torch
+
+    if dtype == torch.float32:
+        return exact
+    if dtype != torch.bfloat16:
+        raise ValueError(f"weights of type {dtype} are not merged")
+    bits = exact.view(torch.int32)
+    noise = torch.randint(0, 1 << 16, bits.shape, dtype=torch.int32, device=bits.device, generator=draws)
+    return bits.add_(noise).bitwise_and_(-(1 << 16)).view(torch.float32).to(torch.bfloat16)
+
+
+def _draws(a: Tensor, b: Tensor) -> Any:
+    """A generator seeded with the bits of A and B, each weighted by its place."""
+    import torch
+
+    seed = 0
+    for matrix in (a, b):
+        bits = matrix.contiguous().view(torch.int16).flatten().to(torch.int64)
+        places = torch.arange(1, len(bits) + 1, device=bits.device)
+        seed = seed * 1_000_003 + int((bits * places).sum())
+    return torch.Generator(a.device).manual_seed(seed % (1 << 63))

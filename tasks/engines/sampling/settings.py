@@ -1,0 +1,54 @@
+"""What vLLM is started with, on a CPU and on a GPU; refused in a sentence before it loads anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from storage.errors import UserError
+from tasks.engines.learning.memory_plan import check_sampler_memory, linear_parameters, num_experts, read_config
+from tasks.engines.sampling.compile_cache import keep_compiled
+from tasks.engines.sampling.graphs import graph_bytes, graph_sizes
+from tasks.engines.toolbox import Hardware
+
+
+def merges_adapters(config: dict[str, Any], hardware: Hardware) -> bool:
+    """Whether adapters are merged into the weights. Errors: UserError where that is asked for and cannot be."""
+    why = None
+    if num_experts(config):
+        why = "a mixture of experts"
+    elif config.get("quantization_config"):
+        why = "a quantised model"
+    elif hardware.tensor_parallel > 1:
+        why = "weights shared out over several GPUs"
+    if why and hardware.adapters == "merged":
+        raise UserError(f"hardware.adapters=merged: adapters of {why} are served unmerged; set auto or unmerged")
+    return why is None and hardware.adapters != "unmerged"
+
+
+def on_cpu(hardware: Hardware) -> dict[str, Any]:
+    return {
+        "dtype": "float32",
+        "enforce_eager": True,
+        "kv_cache_memory_bytes": hardware.kv_cache_mb << 20,
+        # a prompt prefilled in chunks makes vLLM rewind a seeded generator, which CPU generators cannot do
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": max(2048, hardware.max_model_len, hardware.max_num_seqs),
+    }
+
+
+def on_gpu(model: Path, hardware: Hardware, merges: bool) -> dict[str, Any]:
+    import torch
+
+    keep_compiled(torch.cuda.get_device_name())
+    total = torch.cuda.mem_get_info()[1]
+    width = getattr(torch, hardware.dtype).itemsize
+    kept = linear_parameters(read_config(model)) * width if merges else 0
+    share = check_sampler_memory(
+        model, hardware.memory_fraction, hardware.tensor_parallel, total, kept=kept, graphs=graph_bytes(hardware)
+    )
+    return {
+        "dtype": hardware.dtype,
+        "gpu_memory_utilization": share / total,
+        "compilation_config": {"cudagraph_capture_sizes": graph_sizes(hardware)},
+    }

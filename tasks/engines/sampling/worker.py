@@ -1,0 +1,168 @@
+"""What this project adds to vLLM's worker: log-probs that stay on the GPU, adapters merged into the weights.
+
+vLLM mixes the class into its worker (`worker_extension_cls`) and calls its methods by name (`collective_rpc`), in
+whichever process the model runs. `abilities` says what of it this engine can do: the others are called only then.
+"""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tasks.engines.learning.merging import Products, merged, read_products
+from tasks.engines.sampling.kept_logprobs import KeptLogprobs, Slot
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+#: The arguments of the sampler's `sample` that log-probs are kept by, and what its runner must have besides.
+_SAMPLER_ARGUMENTS = {"logits", "expanded_idx_mapping", "pos"}
+_STATE_PARTS = ("remove_request", "req_id_to_index", "prompt_len", "prefill_len", "max_seq_len")
+
+
+class SamplingWorker:
+    """Mixed into vllm.v1.worker.*: `model_runner` is its own."""
+
+    model_runner: Any
+
+    def abilities(self) -> dict[str, bool]:
+        """keep: the model runner V2 on a GPU, whose sampler knows slot and position. merge: linear layers all of
+        them unquantised and whole on this device."""
+        return {"keep": _keeps(self.model_runner), "merge": not _unmergeable(self.model_runner.get_model())}
+
+    def keep_logprobs(self, on: bool) -> None:
+        runner = self.model_runner
+        if on:
+            self._kept = _install(runner)
+        else:
+            del runner.sampler.sample, runner.req_states.remove_request
+
+    def take_logprobs(self, lengths: dict[str, int]) -> bytes:
+        """float32, end to end."""
+        states = self.model_runner.req_states
+        running = {r: _slot(states, i) for r in lengths if (i := states.req_id_to_index.get(r)) is not None}
+        return self._kept.take(lengths, running).cpu().numpy().tobytes()
+
+    def forget_logprobs(self) -> None:
+        self._kept.forget()
+
+    def hold_base(self, folder: str) -> None:
+        """Keep the weights that adapters are merged into. folder: of the base model."""
+        self._base = _base_weights(self.model_runner.get_model(), Path(folder))
+
+    def serve_adapter(self, folder: str | None) -> None:
+        """Every later forward pass is of base + adapter; of the base alone, bit for bit, if null."""
+        _serve(self.model_runner.get_model(), self._base, folder)
+
+
+def _keeps(runner: Any) -> bool:
+    sampler, states = getattr(runner, "sampler", None), getattr(runner, "req_states", None)
+    sample = getattr(sampler, "sample", None)
+    if sample is None or states is None or getattr(runner, "rejection_sampler", None) is not None:
+        return False
+    known = set(inspect.signature(sample).parameters) >= _SAMPLER_ARGUMENTS
+    return known and all(hasattr(states, part) for part in _STATE_PARTS) and states.device.type == "cuda"
+
+
+def _slot(states: Any, index: int) -> Slot:
+    prompt, prefill = int(states.prompt_len.np[index]), int(states.prefill_len.np[index])
+    return Slot(index, prompt, prefill, int(states.max_seq_len[index]))
+
+
+def _install(runner: Any) -> KeptLogprobs:
+    """Log-probs are written as tokens are sampled, and kept when a slot is freed."""
+    import torch
+    from vllm.v1.worker.gpu.sample.logprob import compute_token_logprobs
+
+    sampler, states = runner.sampler, runner.req_states
+    shape = (states.max_num_reqs + 1, states.max_model_len)
+    kept = KeptLogprobs(torch.zeros(shape, dtype=torch.float32, device=states.device))
+    sample, remove = sampler.sample, states.remove_request
+    signature = inspect.signature(sample)
+
+    def sample_and_keep(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        given = signature.bind(*args, **kwargs).arguments
+        sampled, processed = sample(*args, **kwargs)
+        logprobs_B = compute_token_logprobs(processed, sampled.view(-1, 1))[:, 0]
+        kept.write(given["expanded_idx_mapping"], given["pos"], logprobs_B)
+        return sampled, processed
+
+    def remove_and_keep(request: str) -> int | None:
+        if (index := states.req_id_to_index.get(request)) is not None:
+            kept.release(request, _slot(states, index))
+        return remove(request)
+
+    sampler.sample, states.remove_request = sample_and_keep, remove_and_keep
+    return kept
+
+
+def _linears(model: Any) -> dict[str, tuple[Any, tuple[str, ...]]]:
+    """Linear layers of the decoder, each with the names of the matrices stacked in it."""
+    from vllm.model_executor.layers.linear import LinearBase
+
+    stacked = getattr(model, "packed_modules_mapping", {})
+    found = {}
+    for name, module in model.named_modules():
+        if isinstance(module, LinearBase):
+            parent, _, leaf = name.rpartition(".")
+            found[name] = (module, tuple(f"{parent}.{part}" for part in stacked.get(leaf, [leaf])))
+    return found
+
+
+def _unmergeable(model: Any) -> list[str]:
+    from vllm.model_executor.layers.linear import UnquantizedLinearMethod
+
+    whole = lambda m: getattr(m, "tp_size", 1) == 1 and type(m.quant_method) is UnquantizedLinearMethod  # noqa: E731
+    layers = _linears(model)
+    return [name for name, (module, _) in layers.items() if not whole(module)] if layers else ["every layer"]
+
+
+def _rows(module: Any, parts: tuple[str, ...]) -> list[int]:
+    """Output rows of each matrix in a layer."""
+    return list(module.output_sizes) if len(parts) > 1 else [module.output_size]
+
+
+def _base_weights(model: Any, folder: Path) -> dict[str, Any]:
+    """Copies of the weights on a GPU; on a CPU vLLM packs them away as it loads them, so the files are read again."""
+    import torch
+
+    layers = _linears(model)
+    if all(module.weight.is_cuda for module, _ in layers.values()):
+        return {name: module.weight.detach().clone() for name, (module, _) in layers.items()}
+    tensors = _file_tensors(folder)
+    return {
+        name: torch.cat([tensors[f"{part}.weight"] for part in parts]).to(module.weight.dtype)
+        for name, (module, parts) in layers.items()
+    } | {f"{name}/packed": module.cpu_linear for name, (module, _) in layers.items()}
+
+
+def _file_tensors(folder: Path) -> dict[str, Tensor]:
+    from safetensors.torch import load_file
+
+    return {name: tensor for file in sorted(folder.glob("*.safetensors")) for name, tensor in load_file(file).items()}
+
+
+def _serve(model: Any, base: dict[str, Any], folder: str | None) -> None:
+    import torch
+
+    products = read_products(Path(folder)) if folder else Products({}, 0.0)
+    layers = _linears(model)
+    if unknown := sorted(set(products.pairs) - {part for _, parts in layers.values() for part in parts}):
+        raise ValueError(f"{folder}: adapts {unknown[0]}, which the served model does not have")
+    for name, (module, parts) in layers.items():
+        blocks = base[name].split(_rows(module, parts))
+        adapted = any(part in products.pairs for part in parts)
+        new = torch.cat([_merged(block, products, part) for block, part in zip(blocks, parts, strict=True)])
+        if module.weight.is_cuda:
+            # in place: CUDA graphs hold the address
+            module.weight.data.copy_(new)
+        elif adapted:
+            module.weight = torch.nn.Parameter(new, requires_grad=False)
+            module.quant_method.process_weights_after_loading(module)
+        else:
+            module.cpu_linear = base[f"{name}/packed"]
+
+
+def _merged(weight: Tensor, products: Products, part: str) -> Tensor:
+    return merged(weight, *products.pairs[part], products.scale) if part in products.pairs else weight
