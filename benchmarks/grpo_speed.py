@@ -38,7 +38,7 @@ def main() -> None:
         steps=args.steps,
         groups_per_step=args.groups,
         group_size=args.group_size,
-        learning_rate=2e-5,
+        learning_rate=args.learning_rate,
         lora_rank=args.rank,
         lora_alpha=args.rank,
         eval_every=10**6,
@@ -51,14 +51,19 @@ def main() -> None:
         max_num_seqs=args.max_num_seqs or args.groups * args.group_size,
         memory_fraction=args.memory_fraction,
         dtype="bfloat16",
-        worker_process=args.worker_process,
+        engine_process=args.engine_process,
+        adapters=args.adapters,
     )
     from tasks.engines.sampling.vllm import VllmGenerator
 
     generator = VllmGenerator(args.model, hardware, args.rank)
     held = torch.cuda.memory_allocated() if torch.cuda.is_available() else 0
     execution = Execution(
-        token_budget=args.token_budget, async_checkpoints=True, compile=args.compile, checkpointing=args.checkpointing
+        token_budget=args.token_budget,
+        async_checkpoints=True,
+        compile=args.compile,
+        checkpointing=args.checkpointing,
+        merged=torch.cuda.is_available() and args.adapters != "unmerged",
     )
     workdir = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
     with Graders() as graders:
@@ -104,6 +109,9 @@ class Run:
     def sample(self, plan: StepPlan) -> list[TrainRollout]:
         if not plan.problem_ids:
             return []
+        kept = self.args.keep_adapters
+        if kept and plan.adapter and plan.policy_step in (1, 10, self.config.steps - 1):
+            shutil.copytree(plan.adapter.folder, kept / plan.adapter.folder.name, dirs_exist_ok=True)
         began = time.perf_counter()
         decoding = Decoding(max_tokens=self.args.max_tokens, stop=self.scaffold.stop)
         requests, owners = [], []
@@ -178,6 +186,7 @@ class Run:
             f" {middle['train_flops'] / middle['train'] / 1e12:.0f} TFLOP/s; floor {middle['floor_train']:.2f} s"
         )
         print(f"  trainer     {max(s['trainer_gib'] or 0 for s in kept):7.1f} GiB at most")
+        print(f"  KL a token  {max(s['kl'] for s in self.steps):.1e} at most, of behaviour and policy")
         print(f"  mean wall   {sum(s['wall'] for s in kept) / len(kept):7.3f} s/step")
 
 
@@ -232,7 +241,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--memory-fraction", type=float, default=0.45)
     parser.add_argument("--checkpointing", default="auto", choices=("auto", "on", "off"))
     parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--worker-process", action="store_true")
+    parser.add_argument("--engine-process", default="core", choices=("inside", "core", "worker"))
+    parser.add_argument("--adapters", default="auto", choices=("auto", "merged", "unmerged"))
+    parser.add_argument("--learning-rate", type=float, default=2e-5)
+    parser.add_argument("--keep-adapters", type=Path, help="a folder for the adapters of steps 1, 10 and the last")
     parser.add_argument("--max-model-len", type=int, help="else room for 1,024 tokens of prompt")
     parser.add_argument("--max-num-seqs", type=int, help="else the rollouts of a step")
     parser.add_argument("--out", type=Path)

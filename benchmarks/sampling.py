@@ -52,6 +52,9 @@ def main() -> None:
     parser.add_argument("--lora-rank", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--memory-fraction", type=float, default=0.45)
+    parser.add_argument("--engine-process", default="inside", choices=("inside", "core", "worker"))
+    parser.add_argument("--ways", nargs="+", default=["bare", "batches", "streaming"])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--profile", action="store_true", help="print where the stage's own time goes")
     args = parser.parse_args()
@@ -63,6 +66,8 @@ def main() -> None:
         threads=args.threads,
         dtype=args.dtype,
         kv_cache_mb=args.kv_cache_mb,
+        memory_fraction=args.memory_fraction,
+        engine_process=args.engine_process,
     )
     digest = model_digest(args.model)
     tools = Toolbox(hardware, {digest: args.model})
@@ -89,8 +94,9 @@ def _problems(args: argparse.Namespace, tools: Toolbox) -> tuple[Ref, Ref]:
 def measure(args: argparse.Namespace, tools: Toolbox, store: Store, pool: Ref, splits: Ref, policy: Policy) -> None:
     base = Sampling(max_tokens=args.max_tokens, seed=0)
     tools.graders()
-    bare_tokens(tools, store, pool, policy, replace(base, seed=10**6), args)  # both warm
-    rates: dict[str, list[float]] = {"bare": [], "batches": [], "streaming": []}
+    warm = replace(base, seed=10**6, max_tokens=min(64, args.max_tokens))
+    bare_tokens(tools, store, pool, policy, warm, args)  # both warm
+    rates: dict[str, list[float]] = {way: [] for way in args.ways}
     per_cpu: dict[str, list[float]] = {how: [] for how in rates}
     profiler = cProfile.Profile() if args.profile else None
     for repeat in range(args.repeats):
@@ -120,7 +126,7 @@ def measure(args: argparse.Namespace, tools: Toolbox, store: Store, pool: Ref, s
     print(
         f"\n{platform.machine()}, {os.cpu_count()} CPUs; {args.model.name}, {args.problems} problems × {args.group_size}"
     )
-    for how in ("batches", "streaming"):
+    for how in (way for way in args.ways if way != "bare"):
         rate, cpu = statistics.median(rates[how]), statistics.median(per_cpu[how])
         print(
             f"stage, {how}: {rate:,.0f} tok/s, bare LLM.generate: {bare:,.0f} tok/s, ratio {rate / bare:.3f};"
@@ -156,7 +162,11 @@ def bare_tokens(
         prompts.append({"prompt_token_ids": list(encoded[want.problem_id])})
         decoding = Decoding(max_tokens=draw.max_tokens, stop=scaffold.stop)
         params.append(_sampling_params(decoding, want.request_seed, logprobs=False))
+    if generator._keeps:
+        generator._ask("keep_logprobs", False)
     outputs = generator._llm.generate(prompts, params, use_tqdm=False)
+    if generator._keeps:
+        generator._ask("keep_logprobs", True)
     return sum(len(o.outputs[0].token_ids) for o in outputs)
 
 

@@ -71,6 +71,8 @@ def train_adapter(
     Errors: UserError if no problem is left to train on.
     """
     from tasks.engines.learning.learner import Execution, StepMetrics, train
+    from tasks.engines.learning.memory_plan import read_config
+    from tasks.engines.learning.merging import merges_adapters
 
     problems, held = store().read(pool), store().read(splits)
     chosen = trainable(problems, held, None if bands is None else store().read(bands))
@@ -106,8 +108,9 @@ def train_adapter(
         detail = f"correct {row['correct_mean']:.2f} · sample {sampling:.1f} s, train {training:.1f} s"
         progress(row["step"], learner.steps, "steps", detail)
 
+    base = tools.place(start.model.sha256, f"the base model {start.model.name}")
     result = train(
-        base=tools.place(start.model.sha256, f"the base model {start.model.name}"),
+        base=base,
         problems=[PromptProblem(r["problem_id"], r["source"], r["subject"]) for r in by_id.values()],
         config=learner,
         execution=Execution(
@@ -117,6 +120,7 @@ def train_adapter(
             checkpoint_every=hardware.checkpoint_every,
             async_checkpoints=hardware.device == "cuda",
             processes=hardware.processes,
+            merged=hardware.device == "cuda" and merges_adapters(read_config(base), hardware),
         ),
         workdir=folder,
         sample=sample_step,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ import numpy as np
 from storage.errors import UserError
 from tasks.engines.learning.checkpoints import weights_identity
 from tasks.engines.learning.experts import EXPERT_PROJECTIONS, check_rank, expert_layers, expert_module, expert_shapes
+from tasks.engines.learning.lora_layers import lora_module
 
 if TYPE_CHECKING:
     import torch
@@ -26,58 +26,6 @@ if TYPE_CHECKING:
 _PREFIX = "base_model.model."
 #: Beside PEFT's files: which base model the adapter belongs to. Those made elsewhere have none: taken as given.
 _OF_BASE = "base_model.json"
-
-
-@cache
-def _function() -> Any:
-    import torch
-
-    class LoraLinear(torch.autograd.Function):
-        """x Wᵀ + b + scale · (x Aᵀ) Bᵀ; the second product is accumulated into the first, in both directions."""
-
-        @staticmethod
-        def forward(
-            ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, a: Tensor, b: Tensor, scale: float
-        ) -> Tensor:
-            inner = x @ a.T
-            out = torch.nn.functional.linear(x, weight, bias)
-            out.addmm_(inner, b.T, alpha=scale)
-            ctx.save_for_backward(x, inner, weight, a, b)
-            ctx.scale = scale
-            return out
-
-        @staticmethod
-        def backward(ctx: Any, *grads: Tensor) -> Any:
-            x, inner, weight, a, b = ctx.saved_tensors
-            grad = grads[0]
-            grad_inner = (grad @ b) * ctx.scale
-            grad_b = (grad.T @ inner) * ctx.scale
-            grad_a = grad_inner.T @ x
-            grad_x = None
-            if ctx.needs_input_grad[0]:
-                grad_x = grad @ weight
-                grad_x.addmm_(grad_inner, a)
-            return grad_x, None, None, grad_a, grad_b, None
-
-    return LoraLinear
-
-
-def _module(linear: nn.Linear, a: Tensor, b: Tensor, scale: float) -> nn.Module:
-    from torch import nn
-
-    apply = _function().apply
-
-    class LoraModule(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight, self.bias = linear.weight, linear.bias
-            self.a, self.b = nn.Parameter(a), nn.Parameter(b)
-
-        def forward(self, x: Tensor) -> Tensor:
-            out = apply(x.flatten(0, -2), self.weight, self.bias, self.a, self.b, scale)
-            return out.view(*x.shape[:-1], -1)
-
-    return LoraModule()
 
 
 def _put(model: nn.Module, name: str, module: nn.Module) -> None:
@@ -98,9 +46,12 @@ class Lora:
 
     master: float32, all matrices end to end. work, work_grad: the same in the compute type (the master itself where
     that is float32). grad: float32, where the gradients of a step's packs are summed.
+    merge: the forward pass is of weights with the adapter in them, the very ones that a merging sampler serves.
     """
 
-    def __init__(self, model: nn.Module, *, rank: int, alpha: int, targets: Sequence[str], seed: int) -> None:
+    def __init__(
+        self, model: nn.Module, *, rank: int, alpha: int, targets: Sequence[str], seed: int, merge: bool = False
+    ) -> None:
         import torch
 
         self.rank, self.alpha, self.targets = rank, alpha, tuple(targets)
@@ -131,9 +82,11 @@ class Lora:
         self.work = self.master if same else torch.zeros(size, dtype=first.dtype, device=first.device)
         self.work_grad = self.grad if same else torch.zeros_like(self.work)
         views, grads = self.views(self.work), self.views(self.work_grad)
+        self.merging: list[Any] = []
         for name, linear in linears.items():
             keys = f"{name}.lora_A.weight", f"{name}.lora_B.weight"
-            module = _module(linear, views[keys[0]], views[keys[1]], alpha / rank)
+            module = lora_module(linear, views[keys[0]], views[keys[1]], alpha / rank, merge=merge)
+            self.merging += [module] if merge else []
             module.a.grad, module.b.grad = grads[keys[0]], grads[keys[1]]  # type: ignore[union-attr]
             _put(model, name, module)
         for name, layer in experts.items():
@@ -156,9 +109,11 @@ class Lora:
         return {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
 
     def refresh(self) -> None:
-        """Round the masters into the working copies."""
+        """Round the masters into the working copies, and these into merged weights."""
         if self.work is not self.master:
             self.work.copy_(self.master)
+        for module in self.merging:
+            module.merge()
 
     def collect(self) -> None:
         """Move what the last backward pass left into the step's float32 gradient."""

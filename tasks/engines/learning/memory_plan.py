@@ -94,6 +94,7 @@ def plan_memory(base: Path, learner: LearnerConfig, execution: Execution, bytes_
     config = read_config(base)
     lora = lora_parameters(config, learner)
     fixed = weights_bytes(base) + lora * (16 + 2 * bytes_per_value)
+    fixed += linear_parameters(config) * bytes_per_value if execution.merged else 0
     fixed += execution.logprob_chunk * config["vocab_size"] * (8 + bytes_per_value)
     needed = {
         recompute: fixed + execution.token_budget * activation_bytes(config, bytes_per_value, recompute=recompute)
@@ -156,7 +157,7 @@ def check_sampler_memory(
         )
         raise UserError(
             f"{base.name}: sampling needs about {needed / GIB:.1f} GiB of each GPU{beside} and"
-            f" hardware.memory_fraction={memory_fraction:g} of {total / GIB:.1f} GiB gives it {share / GIB:.1f}; raise it or"
-            f" hardware.tensor_parallel, {''.join(f'set {option}, ' for option in less)}or take a larger GPU"
+            f" hardware.memory_fraction={memory_fraction:g} of {total / GIB:.1f} GiB gives it {share / GIB:.1f}; raise"
+            f" it or hardware.tensor_parallel, {''.join(f'set {option}, ' for option in less)}or take a larger GPU"
         )
     return int(share - kept - graphs)

@@ -14,6 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from storage.errors import UserError
+from tasks.engines.learning.memory_plan import num_experts
+from tasks.engines.toolbox import Hardware
+
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
@@ -27,6 +31,20 @@ class Products:
 
     pairs: Mapping[str, tuple[Tensor, Tensor]]
     scale: float
+
+
+def merges_adapters(config: dict[str, Any], hardware: Hardware) -> bool:
+    """Whether adapters are merged into the weights. Errors: UserError where that is asked for and cannot be."""
+    why = None
+    if num_experts(config):
+        why = "a mixture of experts"
+    elif config.get("quantization_config"):
+        why = "a quantised model"
+    elif hardware.tensor_parallel > 1:
+        why = "weights shared out over several GPUs"
+    if why and hardware.adapters == "merged":
+        raise UserError(f"hardware.adapters=merged: adapters of {why} are served unmerged; set auto or unmerged")
+    return why is None and hardware.adapters != "unmerged"
 
 
 def read_products(folder: Path) -> Products:

@@ -33,6 +33,7 @@ class Execution:
     async_checkpoints: write them while the next step runs; a crash then repeats up to two updates, not one.
     compile: compile decoder layers (GPU); worth it for hundreds of steps.
     processes: of the learner, one a GPU; they share each step's packs.
+    merged: the forward pass is of the weights that a merging sampler serves, so that both are one policy.
     """
 
     device: str = "auto"
@@ -45,6 +46,7 @@ class Execution:
     async_checkpoints: bool = False
     compile: bool = False
     processes: int = 1
+    merged: bool = False
 
 
 class Policy:
@@ -69,7 +71,12 @@ class Policy:
         )
         model.to(self.device).requires_grad_(False).eval()
         self.lora = Lora(
-            model, rank=config.lora_rank, alpha=config.lora_alpha, targets=config.target_modules, seed=config.seed
+            model,
+            rank=config.lora_rank,
+            alpha=config.lora_alpha,
+            targets=config.target_modules,
+            seed=config.seed,
+            merge=execution.merged,
         )
         self.body, self.head = model.model, model.lm_head.weight
         if self.device.type == "cuda":

@@ -5,25 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from storage.errors import UserError
-from tasks.engines.learning.memory_plan import check_sampler_memory, linear_parameters, num_experts, read_config
+from tasks.engines.learning.memory_plan import check_sampler_memory, linear_parameters, read_config
 from tasks.engines.sampling.compile_cache import keep_compiled
 from tasks.engines.sampling.graphs import graph_bytes, graph_sizes
 from tasks.engines.toolbox import Hardware
-
-
-def merges_adapters(config: dict[str, Any], hardware: Hardware) -> bool:
-    """Whether adapters are merged into the weights. Errors: UserError where that is asked for and cannot be."""
-    why = None
-    if num_experts(config):
-        why = "a mixture of experts"
-    elif config.get("quantization_config"):
-        why = "a quantised model"
-    elif hardware.tensor_parallel > 1:
-        why = "weights shared out over several GPUs"
-    if why and hardware.adapters == "merged":
-        raise UserError(f"hardware.adapters=merged: adapters of {why} are served unmerged; set auto or unmerged")
-    return why is None and hardware.adapters != "unmerged"
 
 
 def on_cpu(hardware: Hardware) -> dict[str, Any]:

@@ -20,8 +20,9 @@ from storage.errors import UserError
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.learning.memory_plan import num_experts, read_config
+from tasks.engines.learning.merging import merges_adapters
 from tasks.engines.protocols import Completion, Decoding, Request
-from tasks.engines.sampling.settings import merges_adapters, on_cpu, on_gpu
+from tasks.engines.sampling.settings import on_cpu, on_gpu
 from tasks.engines.sampling.worker import SamplingWorker
 from tasks.engines.toolbox import Hardware
 

@@ -1,0 +1,186 @@
+"""Milliseconds a token position of a batch, by how log-probs and adapters are served; and whether they are right.
+
+    python -m benchmarks.serving --model DIR [--batches 32 128 512 1024] [--tokens 256] [--rank 32] [--engine-process core]
+                                 [--layouts bare base merged unmerged]
+
+All rollouts of a batch write the same number of tokens and share prompts of 200 in groups of 16. `bare` is vLLM without an
+adapter and without log-probs; `base` and `merged` are this project's sampler; `unmerged` is the sampler on vLLM's LoRA operations
+with vLLM's log-probs. The adapter is random, of the size that training makes. Then kept log-probs are compared
+with those that vLLM returns for the same tokens, and the share of the adapter's update that the served weights hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from tasks.domain.policies import ServedAdapter
+from tasks.engines.environment import quiet_libraries
+from tasks.engines.learning.memory_plan import read_config
+from tasks.engines.protocols import Completion, Decoding, Request
+from tasks.engines.sampling import vllm as sampling
+from tasks.engines.toolbox import Hardware
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--batches", type=int, nargs="+", default=[32, 128, 512, 1024])
+    parser.add_argument("--tokens", type=int, default=256)
+    parser.add_argument("--prompt", type=int, default=200)
+    parser.add_argument("--rank", type=int, default=32)
+    parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--memory-fraction", type=float, default=0.45)
+    parser.add_argument("--engine-process", default="core", choices=("inside", "core", "worker"))
+    parser.add_argument("--layouts", nargs="+", default=["bare", "base", "merged", "unmerged"])
+    args = parser.parse_args()
+    quiet_libraries()
+    with tempfile.TemporaryDirectory() as folder:
+        adapter = ServedAdapter("random", random_adapter(args.model, args.rank, Path(folder)))
+        ours = [name for name in args.layouts if name != "unmerged"]
+        if ours:
+            with started(args, "merged") as generator:
+                measure(args, generator, ours, adapter)
+                agreement(args, generator, adapter)
+        if "unmerged" in args.layouts:
+            with started(args, "unmerged") as generator, patch.object(generator, "_keeps", False):
+                measure(args, generator, ["unmerged"], adapter)
+
+
+@contextmanager
+def started(args: argparse.Namespace, adapters: Any) -> Iterator[Any]:
+    began = time.perf_counter()
+    hardware = Hardware(
+        max_model_len=args.prompt + args.tokens + 8,
+        max_num_seqs=max(args.batches),
+        memory_fraction=args.memory_fraction,
+        dtype=args.dtype,
+        engine_process=args.engine_process,
+        adapters=adapters,
+    )
+    generator = sampling.VllmGenerator(args.model, hardware, args.rank)
+    print(
+        f"vLLM {generator.version}, adapters {generator.adapters}, log-probs {generator.logprobs}, started in"
+        f" {time.perf_counter() - began:.1f} s; graphs of {len(generator.graphs)} sizes up to {max(generator.graphs, default=0)}",
+        flush=True,
+    )
+    try:
+        yield generator
+    finally:
+        generator.close()
+
+
+def requests(args: argparse.Namespace, size: int, tokens: int) -> list[Request]:
+    draw = random.Random(size)
+    vocabulary = read_config(args.model)["vocab_size"]
+    prompts = [tuple(draw.randrange(vocabulary // 2) for _ in range(args.prompt)) for _ in range(-(-size // 16))]
+    return [Request(i, prompts[i // 16], i + 1, Decoding(max_tokens=tokens, stop=("</answer>",))) for i in range(size)]
+
+
+def run(generator: Any, asked: list[Request], adapter: ServedAdapter | None, *, returned: bool) -> list[Completion]:
+    """Every rollout goes on to its last token. returned: vLLM's own log-probs."""
+    params = sampling._sampling_params
+
+    def to_the_end(decoding: Decoding, seed: int, *, logprobs: bool) -> Any:
+        made = params(decoding, seed, logprobs=returned)
+        made.ignore_eos, made.stop = True, []
+        return made
+
+    with patch.object(sampling, "_sampling_params", to_the_end):
+        return sorted(generator.generate(asked, adapter), key=lambda c: c.key)
+
+
+def measure(args: argparse.Namespace, generator: Any, layouts: list[str], adapter: ServedAdapter) -> None:
+    run(generator, requests(args, min(args.batches), 16), None, returned=not generator._keeps)
+    for layout in layouts:
+        served = adapter if layout in ("merged", "unmerged") else None
+        bare = layout == "bare" and generator._keeps
+        if bare:
+            generator._ask("keep_logprobs", False)
+        began = time.perf_counter()
+        generator._serve(served)
+        print(f"{layout:9s} weights served in {time.perf_counter() - began:.3f} s", flush=True)
+        with patch.object(generator, "_taken", zeros) if bare else patch.object(generator, "_calls", generator._calls):
+            for size in args.batches:
+                asked = requests(args, size, args.tokens)
+                run(generator, asked[:16], served, returned=not generator._keeps)
+                began = time.perf_counter()
+                run(generator, asked, served, returned=not generator._keeps)
+                seconds = time.perf_counter() - began
+                rate = size * args.tokens / seconds
+                print(
+                    f"{layout:9s} n={size:5d} {1000 * seconds / args.tokens:7.2f} ms a position {rate:9,.0f} tokens/s",
+                    flush=True,
+                )
+        if bare:
+            generator._ask("keep_logprobs", True)
+
+
+def zeros(ended: list[tuple[Request, str, Any]]) -> list[np.ndarray]:
+    return [np.zeros(len(output.token_ids), np.float32) for _, _, output in ended]
+
+
+def agreement(args: argparse.Namespace, generator: Any, adapter: ServedAdapter) -> None:
+    """Kept log-probs against those returned beside them, in one call, with slots used again."""
+    if not generator._keeps:
+        return
+    returned: dict[int, np.ndarray] = {}
+    completion = generator._completion
+
+    def note(request: Request, output: Any, logprobs_T: np.ndarray) -> Completion:
+        returned[request.key] = sampling._returned(output)
+        return completion(request, output, logprobs_T)
+
+    asked = requests(args, 2 * max(args.batches), 64)
+    with patch.object(generator, "_completion", note):
+        done = run(generator, asked, adapter, returned=True)
+    furthest = max(float(np.abs(c.logprobs_T - returned[c.key]).max()) for c in done)
+    print(f"kept log-probs of {len(done)} rollouts: at most {furthest:.1e} from those that vLLM returns", flush=True)
+
+
+def random_adapter(model: Path, rank: int, folder: Path) -> Path:
+    """A as training starts it, B as after some steps of it."""
+    import torch
+    from safetensors.torch import save_file
+
+    from tasks.domain.grpo.types import ALL_LINEAR
+
+    c = read_config(model)
+    hidden, inter = c["hidden_size"], c["intermediate_size"]
+    head = c.get("head_dim") or hidden // c["num_attention_heads"]
+    q, kv = c["num_attention_heads"] * head, c["num_key_value_heads"] * head
+    shapes = {
+        "self_attn.q_proj": (hidden, q),
+        "self_attn.k_proj": (hidden, kv),
+        "self_attn.v_proj": (hidden, kv),
+        "self_attn.o_proj": (q, hidden),
+        "mlp.gate_proj": (hidden, inter),
+        "mlp.up_proj": (hidden, inter),
+        "mlp.down_proj": (inter, hidden),
+    }
+    draw = torch.Generator().manual_seed(0)
+    tensors = {}
+    for layer in range(c["num_hidden_layers"]):
+        for name, (columns, rows) in shapes.items():
+            key = f"base_model.model.model.layers.{layer}.{name}"
+            a = (torch.rand(rank, columns, generator=draw) * 2 - 1) / columns**0.5
+            tensors[f"{key}.lora_A.weight"] = a.bfloat16()
+            tensors[f"{key}.lora_B.weight"] = (torch.randn(rows, rank, generator=draw) * 1e-4).bfloat16()
+    save_file(tensors, folder / "adapter_model.safetensors")
+    config = {"peft_type": "LORA", "r": rank, "lora_alpha": rank, "target_modules": sorted(ALL_LINEAR)}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    return folder
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""Which batches have CUDA graphs, and what they need."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+
+from storage.errors import UserError
+from tasks.engines.learning.memory_plan import GIB, check_sampler_memory, linear_parameters
+from tasks.engines.sampling.graphs import graph_bytes, graph_sizes
+from tasks.engines.toolbox import Hardware
+
+
+def test_the_largest_batch_always_has_one() -> None:
+    assert graph_sizes(Hardware(max_num_seqs=20)) == [1, 2, 4, 8, 16, 20]
+    for largest in (1, 3, 64, 128, 1000, 1024):
+        assert graph_sizes(Hardware(max_num_seqs=largest))[-1] == largest
+
+
+def test_capped_and_spaced() -> None:
+    sizes = graph_sizes(Hardware(max_num_seqs=1024, graphs_up_to=512))
+    assert sizes[-1] == 512
+    assert all(b - a <= max(8, a / 4) for a, b in itertools.pairwise(sizes))
+
+
+def test_graphs_beyond_memory_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    hardware = Hardware(max_num_seqs=1 << 16)
+    with pytest.raises(UserError, match=r"CUDA graphs.*a smaller hardware\.graphs_up_to"):
+        check_sampler_memory(tmp_path, 0.5, 1, 16 * GIB, graphs=graph_bytes(hardware))
+    share = check_sampler_memory(tmp_path, 0.5, 1, 16 * GIB, kept=GIB, graphs=GIB)
+    assert share == 6 * GIB
+
+
+def test_weights_kept_for_merging_by_hand() -> None:
+    """Qwen2.5-1.5B: 28 · (1536 · 1536 · 2 + 1536 · 256 · 2 + 3 · 1536 · 8960) = 1.31 B."""
+    config = {
+        "hidden_size": 1536,
+        "num_attention_heads": 12,
+        "num_key_value_heads": 2,
+        "intermediate_size": 8960,
+        "num_hidden_layers": 28,
+    }
+    assert json.dumps(linear_parameters(config)) == "1310195712"

@@ -1,0 +1,96 @@
+"""What a GPU alone can show: log-probs kept by the sampler, adapters merged under CUDA graphs and a prefix cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.serving import random_adapter
+from tasks.domain.policies import ServedAdapter
+from tasks.engines.protocols import Completion, Decoding, Request
+from tasks.engines.sampling import vllm as sampling
+from tasks.engines.toolbox import Hardware
+from tests.needs import lacks
+
+pytestmark = pytest.mark.gpu
+DEMO = Path(__file__).resolve().parents[2] / "models" / "demo"
+HARDWARE = Hardware(max_model_len=512, max_num_seqs=64, memory_fraction=0.1, dtype="bfloat16")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def gpu() -> None:
+    if not torch.cuda.is_available():
+        lacks("gpu", "no NVIDIA GPU")
+
+
+@pytest.fixture(scope="module")
+def generator() -> Iterator[Any]:
+    """With a cache of 40 blocks for 64 requests at once, most of them are pre-empted on their way."""
+    patch = pytest.MonkeyPatch()
+    where = sampling.on_gpu
+    patch.setattr(sampling, "on_gpu", lambda *args: where(*args) | {"num_gpu_blocks_override": 40})
+    made = sampling.VllmGenerator(DEMO, HARDWARE, 16)
+    patch.undo()
+    yield made
+    made.close()
+
+
+def asked(number: int, tokens: int = 96) -> list[Request]:
+    return [Request(i, tuple(range(5, 25 + i % 30)), 100 + i, Decoding(max_tokens=tokens)) for i in range(number)]
+
+
+def test_kept_logprobs_are_those_that_vllm_returns(generator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """160 requests over 64 slots, pre-empted and not: both ways in one run."""
+    assert generator._keeps
+    returned: dict[int, np.ndarray] = {}
+    completion, params = generator._completion, sampling._sampling_params
+
+    def note(request: Request, output: Any, logprobs_T: np.ndarray) -> Completion:
+        returned[request.key] = sampling._returned(output)
+        return completion(request, output, logprobs_T)
+
+    def to_the_end(decoding: Decoding, seed: int, *, logprobs: bool) -> Any:
+        made = params(decoding, seed, logprobs=True)
+        made.ignore_eos = True
+        return made
+
+    released: list[int] = []
+    monkeypatch.setattr(generator, "_completion", note)
+    monkeypatch.setattr(sampling, "_sampling_params", to_the_end)
+    scheduler = generator._llm.llm_engine.engine_core.engine_core.scheduler
+    preempt = scheduler._preempt_request
+    monkeypatch.setattr(scheduler, "_preempt_request", lambda *a, **k: (released.append(1), preempt(*a, **k))[1])
+    done = list(generator.generate(asked(160), None))
+    assert len(done) == 160 and len(released) > 20
+    for c in done:
+        assert np.abs(c.logprobs_T - returned[c.key]).max() <= 1e-6
+
+
+def test_other_weights_are_served_at_once_and_the_base_comes_back_to_the_bit(generator: Any, tmp_path: Path) -> None:
+    """Prompts are in the prefix cache, decoding is by CUDA graph: both must see what was merged."""
+    before = sorted(generator.generate(asked(32), None), key=lambda c: c.key)
+    folder = random_adapter(DEMO, 16, tmp_path)
+    scale_up(folder)
+    other = sorted(generator.generate(asked(32), ServedAdapter("a", folder)), key=lambda c: c.key)
+    again = sorted(generator.generate(asked(32), None), key=lambda c: c.key)
+    assert all(abs(a.logprobs_T[0] - b.logprobs_T[0]) > 1e-3 for a, b in zip(before, other, strict=True))
+    exact = [np.abs(a.logprobs_T[0] - b.logprobs_T[0]) < 1e-2 for a, b in zip(before, again, strict=True)]
+    assert all(exact)
+    from vllm.model_executor.layers.linear import LinearBase
+
+    worker = generator._llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker
+    for name, module in worker.model_runner.get_model().named_modules():
+        if isinstance(module, LinearBase):
+            assert torch.equal(module.weight, worker._base[name])
+
+
+def scale_up(folder: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(folder / "adapter_model.safetensors")
+    save_file({n: t * (1000 if "lora_B" in n else 1) for n, t in tensors.items()}, folder / "adapter_model.safetensors")
