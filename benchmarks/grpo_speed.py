@@ -56,7 +56,9 @@ def main() -> None:
     )
     from tasks.engines.sampling.vllm import VllmGenerator
 
+    began = time.perf_counter()
     generator = VllmGenerator(args.model, hardware, args.rank)
+    print(f"engine up in {time.perf_counter() - began:.1f} s, adapters {generator.adapters}", flush=True)
     held = torch.cuda.memory_allocated() if torch.cuda.is_available() else 0
     execution = Execution(
         token_budget=args.token_budget,

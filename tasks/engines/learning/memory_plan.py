@@ -143,9 +143,9 @@ def linear_parameters(config: dict[str, Any]) -> int:
 def check_sampler_memory(
     base: Path, memory_fraction: float, gpus: int, total: int, *, kept: int = 0, graphs: int = 0
 ) -> int:
-    """Bytes of each GPU that the engine itself may take: its share of `total` without what lies beside it.
+    """Bytes of each GPU that the engine itself may take: its share of `total` without `kept`.
 
-    kept: bytes of the unmerged weights that merging starts from. graphs: of CUDA graphs.
+    kept: bytes of the unmerged weights that merging starts from. graphs: of CUDA graphs, which vLLM counts as its own.
     Errors: UserError if the share cannot hold its part of the weights, these, and 1 GiB to work with.
     """
     needed, share = weights_bytes(base) / gpus + kept + graphs + GIB, memory_fraction * total
@@ -160,4 +160,4 @@ def check_sampler_memory(
             f" hardware.memory_fraction={memory_fraction:g} of {total / GIB:.1f} GiB gives it {share / GIB:.1f}; raise"
             f" it or hardware.tensor_parallel, {''.join(f'set {option}, ' for option in less)}or take a larger GPU"
         )
-    return int(share - kept - graphs)
+    return int(share - kept)
