@@ -188,7 +188,7 @@ class Run:
             f" {middle['train_flops'] / middle['train'] / 1e12:.0f} TFLOP/s; floor {middle['floor_train']:.2f} s"
         )
         print(f"  trainer     {max(s['trainer_gib'] or 0 for s in kept):7.1f} GiB at most")
-        print(f"  KL a token  {max(s['kl'] for s in self.steps):.1e} at most, of behaviour and policy")
+        print(f"  KL a token  {max(s['kl'] or 0 for s in self.steps):.1e} at most, of behaviour and policy")
         print(f"  mean wall   {sum(s['wall'] for s in kept) / len(kept):7.3f} s/step")
 
 

@@ -88,6 +88,8 @@ def arrived(folder: Path, weights: dict[str, torch.Tensor]) -> str:
         along, length = along + inner, length + square
         if square and abs(inner / square - 1) > abs(worst - 1):
             worst = inner / square
+    if not length:
+        return "it changes nothing"
     return f"{100 * along / length:.2f} % of the update arrive ({100 * worst:.1f} % in the layer furthest from it)"
 
 
