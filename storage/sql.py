@@ -15,6 +15,14 @@ import duckdb
 import pyarrow as pa
 
 QUERIES = Path(__file__).parent / "reading" / "queries"
+#: Rules that questions share with Python: tasks.domain.bands and tasks.domain.statistics.estimators.pass_at_k.
+MACROS = """
+create macro bands() as ['all_zero', 'variance', 'all_one'];
+create macro band(num_correct, group_size) as
+    case when num_correct = 0 then 'all_zero' when num_correct = group_size then 'all_one' else 'variance' end;
+create macro pass_at_k(n, c, k) as case when n >= k then 1 - list_reduce(
+    range(k)::double[], lambda miss, i: miss * greatest(n - c - i, 0) / greatest(n - i, 1), 1.0::double) end;
+"""
 
 
 def query(sql: str, parameters: dict[str, object] | None = None, /, **tables: pa.Table) -> pa.Table:
@@ -29,10 +37,24 @@ def query(sql: str, parameters: dict[str, object] | None = None, /, **tables: pa
         return connection.sql(sql, params=parameters or {}).to_arrow_table()
 
 
+def connect(*, threads: int) -> duckdb.DuckDBPyConnection:
+    """A private database in memory that knows MACROS and `bootstrap`, [low, high] of a mean over problems. Close it: a
+    function of Python's that outlives the interpreter makes DuckDB complain.
+
+    threads: one makes sums of floats the same on every machine.
+    """
+    from storage.resampling import bootstrap
+
+    connection = duckdb.connect(config={"threads": threads})
+    connection.execute(MACROS)
+    connection.create_function("bootstrap", bootstrap, ["DOUBLE[]"], "DOUBLE[]")  # pyright: ignore[reportArgumentType]
+    return connection
+
+
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
     atexit.register(_database.cache_clear)  # DuckDB complains of what outlives the interpreter
-    return duckdb.connect(config={"threads": 1})
+    return connect(threads=1)
 
 
 def named(name: str) -> str:

@@ -10,9 +10,9 @@ from flows.published.replay import TRAIN_GROUP_SIZE, Replayed
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.sql import named, query
+from tasks.domain.bands import Band
 
 Row = dict[str, Any]
-BANDS = ("all_zero", "variance", "all_one")
 
 
 def summary(store: Store, r: Replayed) -> Row:
@@ -54,7 +54,7 @@ def _bands(crosstab: pa.Table) -> Row:
 def _crosstab(crosstab: pa.Table) -> Row:
     rows = crosstab.to_pylist()
     cells = {(r["band"], r["other_band"]): r["count"] for r in rows if r["metric"] == "cell"}
-    table = [[cells[(a, b)] for b in BANDS] for a in BANDS]
+    table = [[cells[(a, b)] for b in Band] for a in Band]
     one = {r["metric"]: r for r in rows if r["source"] == "all"}
     live = {
         r["arm"]: {k: r[k] for k in ("estimate", "count", "n") if r[k] is not None}
@@ -64,7 +64,7 @@ def _crosstab(crosstab: pa.Table) -> Row:
     return {
         "rows": "panel",
         "columns": "thinking",
-        "bands": list(BANDS),
+        "bands": list(Band),
         "table": table,
         "row_totals": [sum(row) for row in table],
         "column_totals": [sum(c) for c in zip(*table, strict=True)],

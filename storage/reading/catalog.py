@@ -13,6 +13,7 @@ import pyarrow as pa
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import DATA, MANIFEST, Store
 from storage.errors import UserError
+from storage.sql import connect
 
 ARTIFACTS = pa.schema(
     [
@@ -60,7 +61,7 @@ def ask(root: Path, statement: str) -> pa.Table:
     """One statement over a view per kind, `artifacts` and `ledger`. Errors: UserError with DuckDB's own words."""
     table = artifacts(root)
     store = Store(root)
-    with duckdb.connect() as connection:
+    with connect(threads=4) as connection:
         connection.register("artifacts", table)
         by_kind: dict[str, list[str]] = {}
         for ref in map(Ref.parse, table["ref"].to_pylist()):

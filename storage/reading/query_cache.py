@@ -5,6 +5,7 @@ Nothing here imports a dashboard library; a page asks again at every look and pa
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -104,6 +105,9 @@ def _opened(root: Path, report: str, at: int, other: str | None) -> Views:
         inputs = inputs | {f"{name}_b": refs for name, refs in second.items()}
         tables |= {f"{name}_b": table for name, table in helper_tables(second, arms).items()}
     return Views(inputs_of(store, inputs), tables, threads=4)
+
+
+atexit.register(_opened.cache_clear)
 
 
 def _inputs(store: Store, report: str) -> tuple[dict[str, list[str]], list[str]]:

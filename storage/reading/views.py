@@ -18,7 +18,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import BANDS, BENCHMARK, ROLLOUTS, STEPS
 from storage.artifacts.store import DATA, Store
 from storage.errors import UserError
-from storage.sql import named
+from storage.sql import connect, named
 
 WORD = re.compile(r"\w+")
 SMALL_BYTES = 8_000_000
@@ -92,8 +92,7 @@ class Views:
     """
 
     def __init__(self, parquet: Mapping[str, Sequence[Path]], tables: Mapping[str, pa.Table], threads: int) -> None:
-        """threads: one makes sums of floats the same on every machine."""
-        self._connection = duckdb.connect(config={"threads": threads})
+        self._connection = connect(threads=threads)
         self._waiting = dict(parquet)
         self._turn = Lock()
         for name, table in tables.items():

@@ -11,12 +11,11 @@ import pyarrow as pa
 from storage.artifacts.schemas import BANDS
 from storage.errors import UserError
 from storage.sql import query
+from tasks.domain.bands import Band
 from tasks.domain.statistics.betabinomial import adaptive_saving, expectations
 from tasks.domain.statistics.contingency import band_tests
 from tasks.measures.groups import COLUMNS, count_groups
 from tasks.stage import Ref, stage, store
-
-BAND_NAMES = ("all_zero", "variance", "all_one")
 
 
 def bands_of(rollouts: pa.Table) -> pa.Table:
@@ -33,8 +32,7 @@ def bands_of(rollouts: pa.Table) -> pa.Table:
     return query(
         """
         select problem_id, source, arm, group_size, num_correct,
-               case when num_correct = 0 then 'all_zero' when num_correct = group_size then 'all_one'
-                    else 'variance' end as band
+               band(num_correct, group_size) as band
         from groups order by source, problem_id
         """,
         groups=groups,
@@ -92,7 +90,7 @@ def _counts(bands: pa.Table) -> list[dict[str, Any]]:
         """
         with sources as (select distinct source from bands union all select 'all'),
              arms as (select distinct arm from bands),
-             names as (select unnest(['all_zero', 'variance', 'all_one']) as band),
+             names as (select unnest(bands()) as band),
              tall as (select arm, source, band from bands union all select arm, 'all', band from bands)
         select 'count' as metric, arm, source, band, count(tall.band) as count,
                count(tall.band) / nullif(sum(count(tall.band)) over (partition by arm, source), 0) as estimate,
@@ -100,7 +98,7 @@ def _counts(bands: pa.Table) -> list[dict[str, Any]]:
                if(n = 0, arm || ' has no problem of ' || source, null) as reason
         from arms cross join sources cross join names left join tall using (arm, source, band)
         group by arm, source, band
-        order by arm, source <> 'all', source, list_position(['all_zero', 'variance', 'all_one'], band)
+        order by arm, source <> 'all', source, list_position(bands(), band)
         """,
         bands=bands,
     ).to_pylist()
@@ -119,11 +117,11 @@ def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, Any]]:
     both = {"arm": arm, "other": other, "source": "all", "n": (n := sum(at.values()))}
     if n == 0:
         return [both | {"metric": "cell", "reason": "the two arms have no problem in common"}]
-    table = [[at.get((a, b), 0) for b in BAND_NAMES] for a in BAND_NAMES]
+    table = [[at.get((a, b), 0) for b in Band] for a in Band]
     rows: list[dict[str, Any]] = [
         both | {"metric": "cell", "band": a, "other_band": b, "count": table[i][j], "estimate": table[i][j] / n}
-        for i, a in enumerate(BAND_NAMES)
-        for j, b in enumerate(BAND_NAMES)
+        for i, a in enumerate(Band)
+        for j, b in enumerate(Band)
     ]
     live, live_other, shared = sum(table[1]), sum(row[1] for row in table), table[1][1]
     union = live + live_other - shared

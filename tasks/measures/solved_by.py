@@ -55,13 +55,8 @@ def hard_problems_of(groups: pa.Table) -> pa.Table:
                case when num_correct > 0 and other_correct > 0 then 'both' when num_correct > 0 then 'arm_only'
                     when other_correct > 0 then 'other_only' else 'neither' end as solved_by,
                group_size = other_group_size as equal_n,
-               1 - case when group_size - num_correct < k then 0
-                   else exp(lgamma(group_size - num_correct + 1) - lgamma(group_size - num_correct - k + 1)
-                            - lgamma(group_size + 1) + lgamma(group_size - k + 1)) end as chance_of_arm,
-               1 - case when other_group_size - other_correct < k then 0
-                   else exp(lgamma(other_group_size - other_correct + 1)
-                            - lgamma(other_group_size - other_correct - k + 1)
-                            - lgamma(other_group_size + 1) + lgamma(other_group_size - k + 1)) end as chance_of_other
+               pass_at_k(group_size, num_correct, k) as chance_of_arm,
+               pass_at_k(other_group_size, other_correct, k) as chance_of_other
             from paired)
         from judged union all by name select *, 'no problem in common' as reason from strangers
         order by arm, step, other, other_step, source, problem_id
@@ -70,7 +65,7 @@ def hard_problems_of(groups: pa.Table) -> pa.Table:
     ).cast(HARD)
 
 
-@stage("hard_problems", version=2)
+@stage("hard_problems", version=3)
 def find_hard_problems(rollouts: tuple[Ref, ...]) -> pa.Table:
     """Per problem and pair of policies, who solved it."""
     return hard_problems_of(read_groups(rollouts))

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from storage.sql import query
+from tasks.domain.bands import Band
 from tasks.domain.statistics.intervals import wilson
 from tasks.domain.statistics.paired_tests import hierarchical_bootstrap, paired
 
@@ -147,9 +148,7 @@ METRICS = (
     "ratio_max",
     "kl_behaviour",
     "grad_norm",
-    "all_zero",
-    "variance",
-    "all_one",
+    *Band,
 )
 
 
@@ -159,7 +158,7 @@ def training_rows(steps: pa.Table) -> list[dict[str, Any]]:
     pool's variance band: how the pool migrates."""
     metrics = [m for m in METRICS if m in steps.column_names]
     parts = [f"select arm, step, '{m}' as metric, {m}::double as value from steps" for m in metrics]
-    if {"all_zero", "variance", "all_one"} <= set(metrics):
+    if set(Band) <= set(metrics):
         share = "variance / nullif(all_zero + variance + all_one, 0)"
         parts.append(f"select arm, step, 'variance_share', {share} from steps")
     return query(

@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from storage.artifacts.schemas import BANDS, POOL, SPLITS
 from storage.errors import UserError
+from tasks.domain.bands import Band, band
 
 Row = dict[str, Any]
-BAND = {"all_zero": "all_zero", "variance_band": "variance", "all_one": "all_one"}
+PUBLISHED_BANDS = {"all_zero": Band.ALL_ZERO, "variance_band": Band.VARIANCE, "all_one": Band.ALL_ONE}
 GROUPS = pa.schema(
     [
         ("arm", pa.string()),
@@ -88,8 +89,8 @@ def bands(path: Path, arm: str) -> pa.Table:
         rows = []
         for r in rows_of(path):
             n, c = r["n_samples"], r["n_correct"]
-            name = "all_zero" if c == 0 else "all_one" if c == n else "variance"
-            if BAND.get(r["band"]) != name:
+            name = band(c, n)
+            if PUBLISHED_BANDS.get(r["band"]) != name:
                 raise UserError(f"{path.name}: {r['uid']} has {c} of {n} correct but is called {r['band']}")
             rows.append(
                 {

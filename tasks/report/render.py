@@ -26,7 +26,7 @@ from tasks.stage import Payload, making, stage, store, workdir
 REFS_SHOWN = 6
 
 
-@stage("report", version=4)
+@stage("report", version=5)
 def render_report(
     profile: str,
     purpose: str,

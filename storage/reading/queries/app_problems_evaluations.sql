@@ -6,7 +6,7 @@ counted as (
     from evaluations group by problem_id, arm, step
 ),
 judged as (
-    select *, case when num_correct = 0 then 'all_zero' when num_correct = n then 'all_one' else 'variance' end as band from counted
+    select *, band(num_correct, n) as band from counted
 )
 select
     p.problem_id, p.source, p.gold, left(p.problem, 160) as problem,

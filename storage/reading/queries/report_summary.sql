@@ -1,7 +1,7 @@
 -- One row per arm and seed: its bands, and the held-out problems before and after training.
 -- A rate is the mean over problems of the share of correct rollouts. The interval of the gain is a bootstrap over
 -- problems: with one seed that of pass@1 of the same rollouts; with several, which pass@1 combines, one for each seed
--- from 2,000 resamples, drawn by a hash and so the same every time.
+-- (storage/resampling.py).
 with
 per_problem as (
     select ref, arm, adapter, problem_id, avg(correct::int) as rate, sum(correct::int) as correct,
@@ -25,24 +25,14 @@ banded as (
     from bands group by arm
 ),
 differences as (
-    select a.arm, s.seed, a.rate - b.rate as difference,
-        row_number() over (partition by a.arm, s.seed order by problem_id) - 1 as place,
-        count(*) over (partition by a.arm, s.seed) as n
+    select a.arm, s.seed, problem_id, a.rate - b.rate as difference
     from per_problem a join seeds s using (adapter) join per_problem b using (arm, problem_id)
     where (b.adapter is null or b.adapter not in (select adapter from seeds))
         and (select count(distinct seed) from trainings) > 1
 ),
-slots as (
-    select n, draw, (md5_number_lower(draw || ' ' || slot) % n::ubigint)::bigint as place
-    from (select distinct n from differences), range(2000) draws(draw), lateral (select unnest(range(n)) as slot)
-),
-means as (
-    select arm, seed, draw, avg(difference) as mean from slots join differences using (n, place)
-    group by arm, seed, draw
-),
+drawn as (select arm, seed, bootstrap(list(difference order by problem_id)) as ends from differences group by arm, seed),
 gains as (
-    select arm, seed, quantile_cont(mean, 0.025) as gain_low, quantile_cont(mean, 0.975) as gain_high
-    from means group by arm, seed
+    select arm, seed, ends[1] as gain_low, ends[2] as gain_high from drawn
     union all
     select arm, any_value(t.seed), any_value(0 - high), any_value(0 - low)
     from contrasts join (select distinct arm, seed from trainings) t using (arm)

@@ -161,12 +161,3 @@ def group_advantages(rewards_G: Sequence[float], kind: str) -> np.ndarray:
     """
     rewards = np.asarray(rewards_G, dtype=np.float64)
     return ADVANTAGES[kind](rewards) if is_live(rewards_G) else np.zeros_like(rewards)
-
-
-def band(num_correct: int, group_size: int) -> str:
-    """The group's band, of `correct` alone: a group all wrong with mixed tags is `all_zero` although it is live.
-
-    >>> [band(n, 4) for n in (0, 2, 4)]
-    ['all_zero', 'variance', 'all_one']
-    """
-    return "all_zero" if num_correct == 0 else "all_one" if num_correct == group_size else "variance"

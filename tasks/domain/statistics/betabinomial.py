@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from tasks.domain.bands import Band, band
+
 
 @dataclass(frozen=True, slots=True)
 class BetaBinomial:
@@ -103,17 +105,17 @@ def expectations(counts: Sequence[tuple[int, int]], group_size: int) -> list[dic
         names = ("expected_live", "live_in_band", "mislabelled")
         return [shared | {"metric": q, "estimate": None, "reason": why} for q in names]
     live_P = {pair: model.live_given(*pair, group_size) for pair in set(counts)}
-    banded = [pair for pair in counts if 0 < pair[1] < pair[0]]
-    dead = [pair for pair in counts if not 0 < pair[1] < pair[0]]
+    banded = [(n, c) for n, c in counts if band(c, n) is Band.VARIANCE]
+    dead = [(n, c) for n, c in counts if band(c, n) is not Band.VARIANCE]
     rows = [
         shared | {"metric": "beta_a", "estimate": model.a},
         shared | {"metric": "beta_b", "estimate": model.b},
         shared | {"metric": "expected_live", "estimate": model.live_share(group_size)},
-        _mean("live_in_band", "variance", [live_P[p] for p in banded]),
+        _mean("live_in_band", Band.VARIANCE, [live_P[p] for p in banded]),
         _mean("mislabelled", None, [live_P[p] for p in dead]),
     ]
-    for name, pairs in (("all_zero", [p for p in dead if p[1] == 0]), ("all_one", [p for p in dead if p[1] > 0])):
-        rows.append(_mean("mislabelled", name, [live_P[p] for p in pairs]))
+    for name in (Band.ALL_ZERO, Band.ALL_ONE):
+        rows.append(_mean("mislabelled", name, [live_P[p] for p in dead if band(p[1], p[0]) is name]))
     return rows
 
 

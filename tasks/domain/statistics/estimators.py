@@ -53,14 +53,6 @@ def _counts(n_P: np.ndarray, c_P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return n_P, c_P
 
 
-def band(n: int, c: int) -> str:
-    """
-    >>> [band(8, c) for c in (0, 3, 8)]
-    ['all_zero', 'variance', 'all_one']
-    """
-    return "all_zero" if c == 0 else "all_one" if c == n else "variance"
-
-
 def mean_pairwise_distance(vectors_ND: np.ndarray) -> float | None:
     """Mean cosine distance over the n(n−1)/2 pairs of unit vectors; null for fewer than two.
     Σ_{i≠j} v_i·v_j = |Σ v|² − n, so no n × n matrix is formed.

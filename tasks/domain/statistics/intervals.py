@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-CHUNK = 1 << 22  # indices drawn at a time: bounds the memory of a bootstrap
+from storage.resampling import percentile_ends, resample_means
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,24 +56,9 @@ def resample_classes(counts_C: np.ndarray, draws: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).multinomial(total, counts_C / total, size=draws) / total
 
 
-def resample_means(values_PV: np.ndarray, draws: int, seed: int) -> np.ndarray:
-    """(draws, V) means over problems drawn with replacement; the columns are drawn together."""
-    rng, size = np.random.default_rng(seed), len(values_PV)
-    columns = [np.ascontiguousarray(values_PV[:, v], np.float64) for v in range(values_PV.shape[1])]
-    chunk = max(1, CHUNK // max(size, 1))
-    out = np.empty((draws, len(columns)))
-    for start in range(0, draws, chunk):
-        rows = min(chunk, draws - start)
-        index = rng.integers(0, size, size=(rows, size), dtype=np.int32)
-        for v, column in enumerate(columns):
-            out[start : start + rows, v] = column.take(index).mean(axis=1)
-    return out
-
-
 def percentile(estimate: float, drawn: np.ndarray, level: float = 0.95) -> Interval:
     """The percentile interval of bootstrap draws."""
-    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(estimate, float(low), float(high))
+    return Interval(estimate, *percentile_ends(drawn, level))
 
 
 def simultaneous(estimates_K: np.ndarray, drawn_BK: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:

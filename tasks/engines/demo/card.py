@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tasks.domain.bands import Band, band
 from tasks.domain.problems.arithmetic import demo_problems
 from tasks.domain.problems.teacher import MIX
 from tasks.domain.scaffolds import SCAFFOLDS
@@ -77,14 +78,13 @@ def _summary(arm: str, correct: list[bool], valid: list[bool], lengths: list[int
     (0.5, 1, 1, 1, 10.0)
     """
     n = len(correct)
-    groups = Counter(sum(correct[i : i + GROUP_SIZE]) for i in range(0, n, GROUP_SIZE))
-    zero, one = groups.pop(0, 0), groups.pop(GROUP_SIZE, 0)
+    bands = Counter(band(sum(correct[i : i + GROUP_SIZE]), GROUP_SIZE) for i in range(0, n, GROUP_SIZE))
     return Measured(
         arm=arm,
         pass_at_1=sum(correct) / n,
-        all_zero=zero,
-        variance=sum(groups.values()),
-        all_one=one,
+        all_zero=bands[Band.ALL_ZERO],
+        variance=bands[Band.VARIANCE],
+        all_one=bands[Band.ALL_ONE],
         tag_valid=sum(valid) / n,
         mean_tokens=sum(lengths) / n,
         max_tokens=max(lengths),

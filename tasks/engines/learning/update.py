@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tasks.domain.bands import Band, band
 from tasks.domain.grpo.losses import divisor, loss_for
 from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack, plan_packs
 from tasks.domain.grpo.rewards import reward
-from tasks.domain.grpo.types import LearnerConfig, TrainRollout, band, group_advantages, is_live
+from tasks.domain.grpo.types import LearnerConfig, TrainRollout, group_advantages, is_live
 from tasks.engines.learning import parallel
 from tasks.engines.learning.policy import Policy
 
@@ -192,7 +193,7 @@ def step_row(groups: Groups, config: LearnerConfig) -> dict[str, Any]:
         "correct_mean": float(np.mean([r.correct for r in rollouts])),
         "tag_valid_mean": float(np.mean([r.tag_valid for r in rollouts])),
         "live_groups": float(np.mean([is_live(g) for g in rewards])),
-        **{name: bands.count(name) for name in ("all_zero", "variance", "all_one")},
+        **{name.value: bands.count(name) for name in Band},
         "length_mean": float(np.mean(np.concatenate(lengths))),
         "length_cv_within": float(np.mean([x.std() / x.mean() for x in lengths if x.mean()])),
         "truncated": float(np.mean([r.truncated for r in rollouts])),

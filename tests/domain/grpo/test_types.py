@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import UserError
+from tasks.domain.bands import band
 from tasks.domain.grpo.rewards import reward
-from tasks.domain.grpo.types import ADVANTAGES, LearnerConfig, band, centred, group_advantages, is_live, leave_one_out
+from tasks.domain.grpo.types import ADVANTAGES, LearnerConfig, centred, group_advantages, is_live, leave_one_out
 
 CONFIG = LearnerConfig(steps=1, groups_per_step=1, group_size=2, learning_rate=1.0, lora_rank=1, lora_alpha=1)
 rewards = st.lists(st.sampled_from([1.0, 0.8, 0.0, -0.2]), min_size=2, max_size=16)

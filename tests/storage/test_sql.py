@@ -1,0 +1,55 @@
+"""Rules that questions in SQL share with Python: the same answer on every group."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.reading.figures import BANDS
+from storage.reading.views import views
+from storage.resampling import DRAWS, SEED, bootstrap
+from storage.sql import query
+from tasks.domain.bands import Band, band
+from tasks.domain.statistics.estimators import pass_at_k
+from tasks.domain.statistics.intervals import bootstrap_mean
+
+GROUPS = [(n, c) for n in range(1, 20) for c in range(n + 1)]
+
+
+def test_bands_have_one_order() -> None:
+    assert list(Band) == query("select unnest(bands()) as band")["band"].to_pylist() == list(BANDS)
+
+
+def test_the_band_rule_is_the_macro() -> None:
+    groups = pa.table({"n": [n for n, _ in GROUPS], "c": [c for _, c in GROUPS]})
+    assert query("select band(c, n) as band from groups", groups=groups)["band"].to_pylist() == [
+        band(c, n) for n, c in GROUPS
+    ]
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 8, 19, 20])
+def test_pass_at_k_is_the_macro(k: int) -> None:
+    groups = pa.table({"n": [n for n, _ in GROUPS], "c": [c for _, c in GROUPS]})
+    found = query("select pass_at_k(n, c, $k) as p from groups", {"k": k}, groups=groups)["p"].to_pylist()
+    n_P, c_P = (np.array([group[i] for group in GROUPS]) for i in (0, 1))
+    assert found == pass_at_k(n_P, c_P, [k])[:, 0].tolist()
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=30))
+def test_the_bootstrap_of_sql_is_that_of_the_stages(values: list[float]) -> None:
+    with views({}, {"t": pa.table({"place": range(len(values)), "x": values})}) as asked:
+        [ends] = asked.sql("select bootstrap(list(x order by place)) as ends from t")["ends"].to_pylist()
+    found = bootstrap_mean(np.array(values), DRAWS, SEED)
+    assert found is not None and ends == [found.low, found.high] == bootstrap(values)
+
+
+def test_nothing_is_left_over_when_the_interpreter_ends() -> None:
+    code = "from storage.sql import query; print(query('select bootstrap([0.0, 1.0]) as ends')['ends'][0])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
