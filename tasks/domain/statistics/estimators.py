@@ -1,5 +1,5 @@
-"""Estimators over one group of rollouts, vectorised over many groups. Axes: P problems, N rollouts, D dimensions, K values
-of k (all letters: docs/architecture.md).
+"""Estimators over one group of rollouts, vectorised over many groups. Axes: P problems, N rollouts, D dimensions, K
+values of k (all letters: docs/architecture.md).
 
 Undefined is null for the caller: these functions return a masked entry (`numpy.ma`) or raise, never a made-up 0 or 1.
 """
