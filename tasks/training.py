@@ -19,6 +19,7 @@ from storage.artifacts.fingerprint import derived_seed
 from storage.artifacts.schemas import EXPOSURE, STEPS
 from storage.errors import UserError
 from storage.sql import query
+from tasks.domain.grpo.behaviour import check_sampling
 from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout
 from tasks.domain.policies import Policy, Sampling
 from tasks.rollouts import ensure_rollouts, entered, of_split, requests_for
@@ -52,7 +53,18 @@ def as_train_rollout(row: dict[str, Any]) -> TrainRollout:
     )
 
 
-@stage("training", version=1)
+def step_sampling(rollouts: Sampling, seed: int, step: int) -> Sampling:
+    """How one step of a training draws: noise of its own, so that a problem that comes round again is drawn anew.
+
+    Evaluations keep theirs: they are paired across steps and arms.
+
+    >>> [step_sampling(Sampling(max_tokens=8), 0, step).seed for step in (1, 2)]
+    [1106343393, 646101234]
+    """
+    return replace(rollouts, seed=derived_seed(rollouts.seed, seed, step))
+
+
+@stage("training", version=2)
 def train_adapter(
     pool: Ref,
     splits: Ref,
@@ -68,12 +80,13 @@ def train_adapter(
 
     bands: train on the variance band alone; null trains on all problems outside held-out.
     init: the training whose last adapter this one starts from, with a fresh optimiser; `start` is that policy.
-    Errors: UserError if no problem is left to train on.
+    Errors: UserError if no problem is left to train on, or for rollouts that the learner cannot be exact about.
     """
     from tasks.engines.learning.learner import Execution, StepMetrics, train
     from tasks.engines.learning.memory_plan import read_config
     from tasks.engines.learning.merging import merges_adapters
 
+    check_sampling(rollouts)
     problems, held = store().read(pool), store().read(splits)
     chosen = trainable(problems, held, None if bands is None else store().read(bands))
     if chosen.num_rows == 0 and bands is None:
@@ -85,13 +98,13 @@ def train_adapter(
         )
     by_id = {row["problem_id"]: row for row in chosen.to_pylist()}
     heldout = of_split(problems, held, "heldout")
-    draw = replace(rollouts, seed=derived_seed(rollouts.seed, learner.seed))
     sampled: dict[str, int] = {"rollouts": 0, "tokens": 0}
 
     def sample_step(plan: StepPlan) -> list[TrainRollout]:
         at = plan.policy_step
         policy = replace(start, adapter=str(making()), adapter_step=at, step=at, seed=learner.seed) if at else start
         asked = pa.Table.from_pylist([by_id[p] for p in plan.problem_ids], schema=chosen.schema)
+        draw = step_sampling(rollouts, learner.seed, plan.step)
         requested = requests_for(asked, policy, draw, range(plan.group_size))
         evaluated = requests_for(heldout, policy, evaluation, range(evaluation_group_size)) if plan.evaluate else []
         stats = ensure_rollouts([*requested, *evaluated], plan.adapter, start.model, learner.lora_rank)
@@ -106,6 +119,8 @@ def train_adapter(
         row = metrics.row
         sampling, training = metrics.seconds.get("sample", 0.0), metrics.seconds.get("train", 0.0)
         detail = f"correct {row['correct_mean']:.2f} · sample {sampling:.1f} s, train {training:.1f} s"
+        if not row["updates"]:
+            detail += " · no update: " + ("a gradient was not finite" if row["skipped_updates"] else "no live group")
         progress(row["step"], learner.steps, "steps", detail)
 
     base = tools.place(start.model.sha256, f"the base model {start.model.name}")
@@ -126,6 +141,7 @@ def train_adapter(
         sample=sample_step,
         on_step=tell,
         init_adapter=None if init is None else last_adapter(store().files(init)),
+        temperature=rollouts.temperature,
     )
     files = folder / "files"
     shutil.rmtree(files, ignore_errors=True)

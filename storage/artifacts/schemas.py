@@ -111,12 +111,16 @@ STEPS = _schema(
     ("ratio_mean", REAL, NULL),
     ("ratio_max", REAL, NULL),
     ("kl_behaviour", REAL, NULL),
+    ("kl_start", REAL, NULL),  # k3 to where training started; null where the loss does not hold it
     ("masked_tokens", BIG),  # non-finite behaviour log-probs
+    ("bounded_tokens", BIG),  # log-ratio above the bound of every loss: they carry no gradient through it
     ("loss", REAL, NULL),
     ("grad_norm", REAL, NULL),
     ("learning_rate", REAL),
     ("num_tokens", BIG),
-    ("trained_tokens", BIG),
+    ("trained_tokens", BIG),  # each as often as it was trained on
+    ("updates", INT),  # of the optimiser; 0 where no group is live: weights and moments are untouched
+    ("skipped_updates", INT),  # gradients that were not finite
 )
 #: How often training used each problem.
 EXPOSURE = _schema(

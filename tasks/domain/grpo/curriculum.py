@@ -13,7 +13,8 @@ from storage.errors import UserError
 from tasks.domain.grpo.types import LearnerConfig, PromptProblem
 
 
-def _shuffled(items: Sequence[str], *key: object) -> list[str]:
+def shuffled(items: Sequence[str], *key: object) -> list[str]:
+    """In an order that is a function of the key."""
     digest = hashlib.sha256("\x1f".join(map(str, key)).encode()).digest()
     order = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "big"))).permutation(len(items))
     return [items[int(i)] for i in order]
@@ -23,7 +24,7 @@ def _epochs(items: Sequence[str], *key: object) -> Iterator[str]:
     """Without end: every item once, in a fresh order, then again."""
     epoch = 0
     while True:
-        yield from _shuffled(items, *key, epoch)
+        yield from shuffled(items, *key, epoch)
         epoch += 1
 
 
@@ -91,4 +92,4 @@ def extra_prompts(
 ) -> list[str]:
     """Problems that may replace dead groups of a step, in the order in which they are tried."""
     rest = sorted(p.problem_id for p in problems if p.problem_id not in set(used))
-    return _shuffled(rest, config.seed, "extra", step)
+    return shuffled(rest, config.seed, "extra", step)

@@ -1,15 +1,19 @@
-"""Policy-gradient losses behind one signature: per-token terms and the constant they are divided by.
+"""Policy-gradient losses behind one signature: a term for each token and what the sum of the terms is divided by.
 
-A term sees log-probs_T under the policy being trained, behaviour log-probs_T and advantages_T (one per token, that of
-its rollout) and returns terms_T to be summed. Every divisor is known before the forward pass, so packing, micro-batches
-and dropped dead groups leave the gradient as it is.
+A term sees a batch of tokens_T: log-probs under the policy being trained, behaviour log-probs, advantages (that of the
+token's rollout) and which rollout it belongs to. Every divisor is known before the forward pass and a rollout is never
+cut, so packing, micro-batches and dropped dead groups leave the gradient as it is.
+
+Log-ratios are bounded at MAX_LOG_RATIO before they are exponentiated, a token's or (gspo) a rollout's; beyond it the
+gradient is zero, as clipping has it. Losses that cap a weight (cispo, tis) are bounded by that cap, and rloo has no
+ratio.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from storage.errors import UserError
 from tasks.domain.grpo.types import LearnerConfig
@@ -17,57 +21,112 @@ from tasks.domain.grpo.types import LearnerConfig
 if TYPE_CHECKING:
     from torch import Tensor
 
-Term = Callable[["Tensor", "Tensor", "Tensor", LearnerConfig], "Tensor"]
+#: A ratio of 22,026. In float32 a weight of 2^24 = e^16.6 would drown every other token of the batch; at this one they
+#: keep three digits. A sampler and a learner that differ by more do not speak of the same policy.
+MAX_LOG_RATIO = 10.0
 
 
-def importance_sampling(logprobs_T: Tensor, behaviour_T: Tensor, advantages_T: Tensor, _: LearnerConfig) -> Tensor:
-    """-ratio · A, unclipped, the gradient flowing through the ratio."""
-    return -(logprobs_T - behaviour_T).exp() * advantages_T
+class Tokens(NamedTuple):
+    """What a term sees. rollout_T: int64, equal within a rollout."""
+
+    logprobs_T: Tensor
+    behaviour_T: Tensor
+    advantages_T: Tensor
+    rollout_T: Tensor
 
 
-def clipped(logprobs_T: Tensor, behaviour_T: Tensor, advantages_T: Tensor, config: LearnerConfig) -> Tensor:
-    """-min(ratio · A, clip(ratio, 1 - low, 1 + high) · A): Schulman et al. 2017, eq. 7."""
+Term = Callable[[Tokens, LearnerConfig], "Tensor"]
+
+
+def log_ratio(logprobs_T: Tensor, behaviour_T: Tensor) -> Tensor:
+    """log-prob minus behaviour log-prob, bounded above; a bounded one has no gradient."""
+    return (logprobs_T - behaviour_T).clamp(max=MAX_LOG_RATIO)
+
+
+def importance_sampling(t: Tokens, _: LearnerConfig) -> Tensor:
+    """-ratio · A, unclipped up to MAX_LOG_RATIO, the gradient flowing through the ratio."""
+    return -log_ratio(t.logprobs_T, t.behaviour_T).exp() * t.advantages_T
+
+
+def _clipped(ratio: Tensor, advantages: Tensor, config: LearnerConfig) -> Tensor:
     import torch
 
-    ratio = (logprobs_T - behaviour_T).exp()
     bounded = ratio.clamp(1 - config.clip_low, 1 + config.clip_high)
-    return -torch.minimum(ratio * advantages_T, bounded * advantages_T)
+    return -torch.minimum(ratio * advantages, bounded * advantages)
 
 
-def reinforce(logprobs_T: Tensor, _b: Tensor, advantages_T: Tensor, _: LearnerConfig) -> Tensor:
+def clipped(t: Tokens, config: LearnerConfig) -> Tensor:
+    """-min(ratio · A, clip(ratio, 1 - low, 1 + high) · A): Schulman et al. 2017 (arXiv 1707.06347), eq. 7."""
+    return _clipped(log_ratio(t.logprobs_T, t.behaviour_T).exp(), t.advantages_T, config)
+
+
+def sequence_clipped(t: Tokens, config: LearnerConfig) -> Tensor:
+    """-min(s · A, clip(s, 1 - low, 1 + high) · A) with one ratio a rollout, s = exp(mean over its tokens of the
+    log-ratio): Zheng et al. 2025 (GSPO, arXiv 2507.18071), eq. 5 and 7. The paper clips at 3e-4 and 4e-4: a mean moves
+    less than a token."""
+    mean_T = _mean_of_rollout(t.logprobs_T - t.behaviour_T, t.rollout_T)
+    return _clipped(mean_T.clamp(max=MAX_LOG_RATIO).exp(), t.advantages_T, config)
+
+
+def _mean_of_rollout(values_T: Tensor, rollout_T: Tensor) -> Tensor:
+    _, place_T, length_R = rollout_T.unique(return_inverse=True, return_counts=True)
+    sums_R = values_T.new_zeros(len(length_R)).index_add(0, place_T, values_T)
+    return (sums_R / length_R)[place_T]
+
+
+def _length_of_rollout(rollout_T: Tensor) -> Tensor:
+    _, place_T, length_R = rollout_T.unique(return_inverse=True, return_counts=True)
+    return length_R[place_T]
+
+
+def reinforce(t: Tokens, _: LearnerConfig) -> Tensor:
     """-log-prob · A, without a ratio."""
-    return -logprobs_T * advantages_T
+    return -t.logprobs_T * t.advantages_T
 
 
-def cispo(logprobs_T: Tensor, behaviour_T: Tensor, advantages_T: Tensor, config: LearnerConfig) -> Tensor:
-    """-sg(min(ratio, 1 + high)) · A · log-prob: clips the weight and keeps every token's gradient (MiniMax-M1)."""
-    weight = (logprobs_T.detach() - behaviour_T).exp().clamp(max=1 + config.clip_high)
-    return -weight * advantages_T * logprobs_T
+def cispo(t: Tokens, config: LearnerConfig) -> Tensor:
+    """-sg(min(ratio, 1 + high)) · A · log-prob: clips the weight and keeps every token's gradient (MiniMax-M1,
+    arXiv 2506.13585, eq. 4 and 5)."""
+    return _weighted(t, 1 + config.clip_high)
 
 
-def truncated_importance(
-    logprobs_T: Tensor, behaviour_T: Tensor, advantages_T: Tensor, config: LearnerConfig
-) -> Tensor:
-    """-sg(min(ratio, cap)) · A · log-prob, token-wise: bounds what the sampler's and the trainer's gap can do."""
-    weight = (logprobs_T.detach() - behaviour_T).exp().clamp(max=config.tis_cap)
-    return -weight * advantages_T * logprobs_T
+def truncated_importance(t: Tokens, config: LearnerConfig) -> Tensor:
+    """-sg(min(ratio, cap)) · A · log-prob, token-wise: bounds what the sampler's and the trainer's gap can do
+    (Ionides 2008; Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL training")."""
+    return _weighted(t, config.tis_cap)
+
+
+def _weighted(t: Tokens, cap: float) -> Tensor:
+    weight = (t.logprobs_T.detach() - t.behaviour_T).exp().clamp(max=cap)
+    return -weight * t.advantages_T * t.logprobs_T
+
+
+def k3(logprobs_T: Tensor, reference_T: Tensor) -> Tensor:
+    """e^d - d - 1 with d = reference - log-prob, bounded above: an estimate of KL(policy ‖ reference) from the policy's
+    own tokens, unbiased and never negative (Schulman 2020, "Approximating KL divergence", k3; Shao et al. 2024, arXiv
+    2402.03300, eq. 4)."""
+    d = (reference_T - logprobs_T).clamp(max=MAX_LOG_RATIO)
+    return d.exp() - d - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """reduction: `sum` over tokens; `token_mean` over the step's trained tokens; `constant`: rollouts × max_tokens;
-    `rollout_mean`: a sum over tokens, a mean over rollouts."""
+    """reduction: `sum` over tokens; `token_mean` over all tokens of the batch; `constant`: rollouts × max_tokens;
+    `rollout_mean`: a sum over a rollout's tokens, a mean over rollouts; `mean_of_means`: a mean over a rollout's
+    tokens, a mean over rollouts."""
 
     term: Term
-    reduction: Literal["sum", "token_mean", "constant", "rollout_mean"]
+    reduction: Literal["sum", "token_mean", "constant", "rollout_mean", "mean_of_means"]
     needs_advantage: str | None = None
 
 
 LOSSES: dict[str, Loss] = {
     "importance_sampling": Loss(importance_sampling, "sum"),
     "ppo": Loss(clipped, "sum"),
+    "grpo": Loss(clipped, "mean_of_means", needs_advantage="standardised"),
     "dapo": Loss(clipped, "token_mean"),
     "dr_grpo": Loss(clipped, "constant", needs_advantage="centred"),
+    "gspo": Loss(sequence_clipped, "mean_of_means"),
     "rloo": Loss(reinforce, "rollout_mean", needs_advantage="leave_one_out"),
     "cispo": Loss(cispo, "token_mean"),
     "tis": Loss(truncated_importance, "sum"),
@@ -88,17 +147,29 @@ def loss_for(config: LearnerConfig) -> Loss:
     return loss
 
 
-def divisor(loss: Loss, config: LearnerConfig, *, trained_tokens: int, rollouts: int) -> float:
-    """What the summed terms of one step are divided by.
+def summed(loss: Loss, t: Tokens, reference_T: Tensor | None, config: LearnerConfig) -> Tensor:
+    """The terms' sum, `kl_weight` · k3 beside each where there is a reference (Shao et al. 2024, eq. 3)."""
+    terms_T = loss.term(t, config)
+    if reference_T is not None:
+        terms_T = terms_T + config.kl_weight * k3(t.logprobs_T, reference_T)
+    if loss.reduction == "mean_of_means":
+        terms_T = terms_T / _length_of_rollout(t.rollout_T)
+    return terms_T.sum()
 
+
+def divisor(loss: Loss, config: LearnerConfig, *, tokens: int, rollouts: int) -> float:
+    """What the summed terms of one update are divided by.
+
+    tokens, rollouts: of the whole batch, those of dead groups with them, as Yu et al. 2025 (DAPO, arXiv 2503.14476,
+    eq. 8), MiniMax-M1 and TRL's `dapo` count.
     Adam's eps is not scale-free: a mean over 1e5 tokens shrinks gradients toward 1e-8, where a sum never goes.
     """
     match loss.reduction:
         case "sum":
             return 1.0
         case "token_mean":
-            return float(max(trained_tokens, 1))
-        case "rollout_mean":
+            return float(max(tokens, 1))
+        case "rollout_mean" | "mean_of_means":
             return float(max(rollouts, 1))
         case "constant":
             return float(max(rollouts, 1) * (config.max_tokens or 1))

@@ -15,7 +15,8 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One completion to train on. behaviour_T: float32 log-probs; `index` is the caller's."""
+    """One completion to train on. behaviour_T: float32 log-probs, those that are not finite unknown; `index` is the
+    caller's."""
 
     index: int
     token_ids: Sequence[int]
@@ -37,7 +38,8 @@ class Pack:
 
     tokens_T, positions_T: int64; a completion's last token predicts nothing and is no row.
     starts_q, starts_k: int32 of length S + 1, where each segment's queries and keys begin; key_rows: int64, rows of T.
-    rows_K: the row that predicts targets_K. behaviour_K, advantages_K: float32. rollout_K: the sequences' indices.
+    rows_K: the row that predicts targets_K, tokens whose behaviour log-prob is known; the same order is that of
+    behaviour_K, advantages_K: float32. rollout_K: the sequences' indices.
     """
 
     tokens_T: np.ndarray
@@ -107,15 +109,17 @@ def build_pack(groups: Sequence[PromptGroup]) -> Pack:
             rows.append(np.concatenate([prompt_rows[-1:], own]))
             sequences.append(sequence)
     lengths = [len(s.token_ids) for s in sequences]
+    behaviour = np.concatenate([np.asarray(s.behaviour_T, dtype=np.float32) for s in sequences])
+    known = np.isfinite(behaviour)
     return Pack(
         tokens_T=np.concatenate(builder.tokens),
         positions_T=np.concatenate(builder.positions),
         starts_q=np.cumsum([0, *builder.queries]).astype(np.int32),
         starts_k=np.cumsum([0, *map(len, builder.keys)]).astype(np.int32),
         key_rows=np.concatenate(builder.keys),
-        rows_K=np.concatenate(rows),
-        targets_K=np.concatenate([np.asarray(s.token_ids, dtype=np.int64) for s in sequences]),
-        behaviour_K=np.concatenate([np.asarray(s.behaviour_T, dtype=np.float32) for s in sequences]),
-        advantages_K=np.repeat(np.asarray([s.advantage for s in sequences], dtype=np.float32), lengths),
-        rollout_K=np.repeat(np.asarray([s.index for s in sequences], dtype=np.int64), lengths),
+        rows_K=np.concatenate(rows)[known],
+        targets_K=np.concatenate([np.asarray(s.token_ids, dtype=np.int64) for s in sequences])[known],
+        behaviour_K=behaviour[known],
+        advantages_K=np.repeat(np.asarray([s.advantage for s in sequences], dtype=np.float32), lengths)[known],
+        rollout_K=np.repeat(np.asarray([s.index for s in sequences], dtype=np.int64), lengths)[known],
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
@@ -20,6 +20,7 @@ ALL_LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "d
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 PromptOrder = Literal["round_robin_by_source", "proportional", "balanced_by_subject"]
+LrSchedule = Literal["constant", "linear", "cosine"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +30,14 @@ class LearnerConfig:
     truncated: `keep` trains on rollouts that hit `max_tokens`; `mask` drops their tokens from the loss, not their
         rewards from the group's mean.
     max_extra_groups: dynamic resampling; how many further prompts one step may sample to replace dead groups.
-    clip_low, clip_high: ratio range 1-low … 1+high of `ppo`, `dapo`, `dr_grpo`; high alone bounds `cispo`.
+    clip_low, clip_high: ratio range 1-low … 1+high of `ppo`, `grpo`, `dapo`, `dr_grpo`, `gspo`; high alone bounds
+        `cispo`.
     tis_cap: largest importance weight of `tis`.
     max_tokens: longest completion, the constant that `dr_grpo` divides by.
+    minibatches: optimiser updates that a step's groups are dealt out to; epochs: how often each group is used. From
+        the second update on the policy is no longer the one that sampled, and the ratio says so.
+    kl_weight: of k3 towards where the training started, on every token of a step that has a live group.
+    lr_schedule: after `warmup_steps` steps of linear rise, constant or falling to zero behind the last step.
     """
 
     steps: int
@@ -57,11 +63,27 @@ class LearnerConfig:
     clip_high: float = 0.2
     tis_cap: float = 2.0
     max_tokens: int | None = None
+    minibatches: int = 1
+    epochs: int = 1
+    kl_weight: float = 0.0
+    lr_schedule: LrSchedule = "constant"
+    warmup_steps: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("steps", "groups_per_step", "lora_rank", "lora_alpha", "eval_every"):
+        for name in ("steps", "groups_per_step", "lora_rank", "lora_alpha", "eval_every", "minibatches", "epochs"):
             if getattr(self, name) < 1:
                 raise UserError(f"learner: {name} is {getattr(self, name)}; it must be at least 1")
+        for name in ("kl_weight", "warmup_steps"):
+            if getattr(self, name) < 0:
+                raise UserError(f"learner: {name} is {getattr(self, name)}; it must not be negative")
+        if self.minibatches > self.groups_per_step:
+            raise UserError(
+                f"learner: {self.minibatches} minibatches of {self.groups_per_step} groups; one group each is the least"
+            )
+        if self.lr_schedule not in get_args(LrSchedule):
+            raise UserError(
+                f"learner: unknown lr_schedule {self.lr_schedule!r}; choose from {', '.join(get_args(LrSchedule))}"
+            )
         if self.group_size < 2:
             raise UserError(f"learner: group_size is {self.group_size}; a group-relative advantage needs at least 2")
         if self.advantage not in ADVANTAGES:

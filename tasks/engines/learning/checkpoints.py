@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from storage.artifacts.fingerprint import canonical
 from storage.errors import UserError
 from tasks.domain.grpo.types import LearnerConfig, PromptProblem
 
@@ -34,9 +35,15 @@ class State:
 
 
 def save(root: Path, state: State, keep: int) -> Path:
-    """Write beside, flush, rename; then drop all but the `keep` newest."""
+    """Write beside, flush, rename; then drop all but the `keep` newest. Errors: UserError, and the older ones stay, if
+    a tensor is not finite."""
     from safetensors.torch import save_file
 
+    if spoilt := sorted(name for name, tensor in state.tensors.items() if not tensor.isfinite().all()):
+        raise UserError(
+            f"{root}: after step {state.step} {', '.join(spoilt)} are not finite, so no checkpoint is written; the one"
+            " before it is kept: lower learning_rate or set grad_clip"
+        )
     root.mkdir(parents=True, exist_ok=True)
     folder, beside = root / f"step-{state.step:04d}", root / f".step-{state.step:04d}.{os.getpid()}"
     shutil.rmtree(beside, ignore_errors=True)
@@ -86,11 +93,13 @@ def flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def recipe_hash(base: Path, problems: Sequence[PromptProblem], config: LearnerConfig, init: Path | None) -> str:
+def recipe_hash(
+    base: Path, problems: Sequence[PromptProblem], config: LearnerConfig, init: Path | None, temperature: float
+) -> str:
     """Of everything that the trained numbers depend on."""
     shape = hashlib.sha256((base / "config.json").read_bytes()).hexdigest()
     start = None if init is None else hashlib.sha256((init / "adapter_model.safetensors").read_bytes()).hexdigest()
-    parts = [weights_identity(base), shape, asdict(config), [asdict(p) for p in problems], start]
+    parts = [weights_identity(base), shape, float(temperature), canonical(config), [asdict(p) for p in problems], start]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

@@ -6,25 +6,27 @@ so a run that is killed at any moment repeats at most the update in flight and s
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from storage.errors import Parked
+from storage.errors import Parked, UserError
 from tasks.domain.grpo.curriculum import extra_prompts, prompt_schedule
 from tasks.domain.grpo.losses import loss_for
-from tasks.domain.grpo.model_card import model_card
 from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout, is_live
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.learning import checkpoints, parallel
+from tasks.engines.learning.adapters import Adapters, evaluated
 from tasks.engines.learning.lora import adapter_config
-from tasks.engines.learning.memory_plan import licence_of, read_config
+from tasks.engines.learning.measurements import Groups, group_rewards
+from tasks.engines.learning.memory_plan import read_config
 from tasks.engines.learning.policy import Execution, Policy
-from tasks.engines.learning.update import Clock, Groups, Updater, group_rewards
+from tasks.engines.learning.update import Clock, Updater
 
+#: Updates that a training may lose to gradients that are not finite before it stops.
+MAX_SKIPPED = 3
 SampleFn = Callable[[StepPlan], list[TrainRollout]]
 __all__ = ["Execution", "Interrupted", "SampleFn", "StepMetrics", "TrainResult", "train"]
 
@@ -64,13 +66,15 @@ def train(
     on_step: Callable[[StepMetrics], None] = lambda _: None,
     init_adapter: Path | None = None,
     stop_requested: Callable[[], bool] = lambda: False,
+    temperature: float = 1.0,
 ) -> TrainResult:
     """Train LoRA on `base` for `config.steps` updates; evaluation plans come before the first step, every
     `eval_every` steps and after the last.
 
+    temperature: that rollouts are sampled at.
     workdir: holds checkpoints, served adapters and, at the end, the adapter; outlives a crash.
-    Errors: UserError for an unusable base, adapter, checkpoint or configuration, before anything is sampled;
-    Interrupted once `stop_requested` says so.
+    Errors: UserError for an unusable base, adapter, checkpoint or configuration, before anything is sampled, and after
+    MAX_SKIPPED gradients that are not finite; Interrupted once `stop_requested` says so.
     """
     loss_for(config)
     read_config(base)
@@ -81,6 +85,7 @@ def train(
         "execution": execution,
         "workdir": workdir,
         "init_adapter": init_adapter,
+        "temperature": temperature,
     }
     with parallel.team(execution.processes, job, workdir / "processes"):
         return _train(**job, sample=sample, on_step=on_step, stop_requested=stop_requested)
@@ -96,40 +101,34 @@ def _train(
     sample: SampleFn,
     on_step: Callable[[StepMetrics], None],
     init_adapter: Path | None,
+    temperature: float,
     stop_requested: Callable[[], bool],
 ) -> TrainResult:
     """As `train`, in each process of the learner."""
     if init_adapter is not None:
         adapter_config(init_adapter)
     schedule = prompt_schedule(problems, config)
-    recipe = checkpoints.recipe_hash(base, problems, config, init_adapter)
+    recipe = checkpoints.recipe_hash(base, problems, config, init_adapter, temperature)
     saved = checkpoints.latest(workdir / "checkpoints", recipe)
-    policy = Policy(base, config, execution)
+    policy = Policy(base, config, execution, temperature)
     updater = Updater(policy, config, execution.token_budget)
-    loop = _Loop(problems, config, execution, workdir, sample, updater, recipe, stop_requested)
+    adapters = Adapters(policy, config, workdir, recipe[:12], parallel.rank_and_world()[0] == 0)
+    loop = _Loop(problems, config, execution, workdir, sample, updater, adapters, recipe, stop_requested)
+    if init_adapter is not None:
+        policy.lora.load(init_adapter, base)
+    updater.start_here()
     if saved is not None:
         updater.restore(saved.tensors)
         loop.steps, loop.exposure = saved.steps, saved.exposure
-    elif init_adapter is not None:
-        policy.lora.load(init_adapter, base)
     done = saved.step if saved is not None else 0
-    loop.serve(done)
+    loop.check_finite()
+    loop.adapter = adapters.serve(done)
     for step in range(done + 1, config.steps + 1):
         on_step(loop.step(step, schedule[step - 1]))
     loop.sampled(StepPlan(config.steps + 1, (), config.group_size, config.steps, loop.adapter, evaluate=True))
     loop.written()
-    final = workdir / "adapter"
-    if loop.first:
-        shutil.rmtree(final, ignore_errors=True)
-        policy.lora.export(final, base, policy.lora.master.dtype)
-    kept = {step: folder for step, folder in loop.served() if step and loop.evaluated(step)}
-    if loop.first:
-        for step, folder in [*kept.items(), (config.steps, final)]:
-            card = model_card(
-                base=base.name, licence=licence_of(base), config=config, problems=problems, steps=loop.steps[:step]
-            )
-            (folder / "README.md").write_text(card)
-    return TrainResult(loop.steps, loop.exposure, final, list(kept.values()))
+    final, kept = adapters.finish(problems, loop.steps)
+    return TrainResult(loop.steps, loop.exposure, final, kept)
 
 
 @dataclass(slots=True)
@@ -142,6 +141,7 @@ class _Loop:
     workdir: Path
     sample: SampleFn
     updater: Updater
+    adapters: Adapters
     recipe: str
     stop_requested: Callable[[], bool]
     steps: list[dict[str, Any]] = field(default_factory=list)
@@ -150,34 +150,27 @@ class _Loop:
     writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     writing: Future[Path] | None = None
 
-    @property
-    def first(self) -> bool:
-        """Whether this process samples and writes; with one process it does."""
-        return parallel.rank_and_world()[0] == 0
-
-    def evaluated(self, policy_step: int) -> bool:
-        return policy_step % self.config.eval_every == 0 or policy_step == self.config.steps
-
     def step(self, step: int, problem_ids: tuple[str, ...]) -> StepMetrics:
         clock = Clock()
         with clock.phase("sample"):
             groups = self._groups(step, problem_ids)
         self._check_stop(step, "sampled")
-        row = {"seed": self.config.seed, "step": step} | self.updater.update(groups, clock)
+        row = {"seed": self.config.seed, "step": step} | self.updater.update(groups, clock, step)
         self.steps.append(row)
         self.exposure.extend(self._exposure(step, groups))
         with clock.phase("checkpoint"):
             if step % self.execution.checkpoint_every == 0 or step == self.config.steps:
                 self._save(step)
+        self.check_finite()
         self._check_stop(step, "trained")
         with clock.phase("sync"):
-            self.serve(step)
+            self.adapter = self.adapters.serve(step)
         return StepMetrics(row, clock.seconds)
 
     def _save(self, step: int) -> None:
         """On disk before the next one begins, and before this returns unless checkpoints are asynchronous."""
         self.written()
-        if not self.first:
+        if not self.adapters.writes:
             return
         state = checkpoints.State(step, self.recipe, self.updater.tensors(), list(self.steps), list(self.exposure))
         root, keep = self.workdir / "checkpoints", self.execution.keep_checkpoints
@@ -193,7 +186,7 @@ class _Loop:
 
     def _groups(self, step: int, problem_ids: tuple[str, ...]) -> Groups:
         """The step's groups by problem; dead ones are followed by further prompts where resampling is on."""
-        groups = self._grouped(step, problem_ids, evaluate=self.evaluated(step - 1))
+        groups = self._grouped(step, problem_ids, evaluate=evaluated(self.config, step - 1))
         wanted, budget = len(problem_ids), self.config.max_extra_groups
         spare = extra_prompts(self.problems, self.config, step, problem_ids) if budget else []
         while spare and budget and (lacking := wanted - self._live(groups)) > 0:
@@ -206,7 +199,7 @@ class _Loop:
         return sum(is_live(group_rewards(g, self.config)) for g in groups.values())
 
     def sampled(self, plan: StepPlan) -> list[TrainRollout]:
-        return parallel.from_first(self.sample(plan) if self.first else None)
+        return parallel.from_first(self.sample(plan) if self.adapters.writes else None)
 
     def _grouped(self, step: int, problem_ids: tuple[str, ...], *, evaluate: bool) -> dict[str, list[TrainRollout]]:
         plan = StepPlan(step, problem_ids, self.config.group_size, step - 1, self.adapter, evaluate)
@@ -233,23 +226,16 @@ class _Loop:
             for problem_id, group in groups.items()
         ]
 
-    def serve(self, step: int) -> None:
-        """Export the weights after `step` under a new name, and drop the folders that no evaluation needs."""
-        folder = self.workdir / "served" / f"step-{step:04d}"
-        self.adapter = ServedAdapter(f"{self.recipe[:12]}-{step:04d}", folder)
-        if not self.first:
-            return
-        shutil.rmtree(folder, ignore_errors=True)
-        policy = self.updater.policy
-        # what is kept can be trained on from, so it keeps its precision; a sampler rounds it as the learner does
-        policy.lora.export(folder, policy.base, policy.lora.master.dtype if self.evaluated(step) else policy.dtype)
-        for old, unused in self.served():
-            if old != step and not self.evaluated(old):
-                shutil.rmtree(unused)
-
-    def served(self) -> list[tuple[int, Path]]:
-        """(step, folder) of the adapters on disk, oldest first."""
-        return sorted((int(f.name.removeprefix("step-")), f) for f in (self.workdir / "served").glob("step-*"))
+    def check_finite(self) -> None:
+        """Errors: UserError once too many updates were skipped; a resumed training says so before it samples."""
+        skipped = {row["step"]: row["skipped_updates"] for row in self.steps if row["skipped_updates"]}
+        if sum(skipped.values()) >= MAX_SKIPPED:
+            self.written()
+            raise UserError(
+                f"training: {sum(skipped.values())} gradients were not finite (steps {', '.join(map(str, skipped))});"
+                " the weights before them are kept in the checkpoint: lower learning_rate or set grad_clip, and look at"
+                " those steps' behaviour log-probs"
+            )
 
     def _check_stop(self, step: int, phase: str) -> None:
         if self.stop_requested():

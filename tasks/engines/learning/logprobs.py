@@ -20,13 +20,17 @@ def _function() -> Any:
 
     class TokenLogprobs(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, hidden_KD: Tensor, weight_VD: Tensor, targets_K: Tensor, chunk: int) -> Any:
+        def forward(
+            ctx: Any, hidden_KD: Tensor, weight_VD: Tensor, targets_K: Tensor, chunk: int, temperature: float
+        ) -> Any:
             logprobs_K = torch.empty(len(targets_K), dtype=torch.float32, device=hidden_KD.device)
             entropy_K = torch.empty_like(logprobs_K)
             slope_KD = torch.empty_like(hidden_KD) if ctx.needs_input_grad[0] else None
             for start in range(0, len(targets_K), chunk):
                 part = slice(start, start + chunk)
                 logits = _logits(hidden_KD[part], weight_VD)
+                if temperature != 1:
+                    logits /= temperature
                 target = targets_K[part, None]
                 log_z = logits.logsumexp(-1)
                 logprobs_K[part] = logprobs = logits.gather(1, target)[:, 0] - log_z
@@ -34,18 +38,21 @@ def _function() -> Any:
                 probs = logits.exp()
                 entropy_K[part] = -torch.linalg.vecdot(probs, logits)
                 if slope_KD is not None:
-                    # -d logprob / d hidden = (probs - onehot) @ weight; p - 1 before rounding, or sure tokens lose it
+                    # -temperature · d logprob / d hidden = (probs - onehot) @ weight; p - 1 before rounding, or sure
+                    # tokens lose it
                     probs.scatter_(1, target, logprobs.expm1()[:, None])
                     torch.mm(probs.to(weight_VD.dtype), weight_VD, out=slope_KD[part])
                 del logits, probs
             ctx.mark_non_differentiable(entropy_K)
             ctx.save_for_backward(*(() if slope_KD is None else (slope_KD,)))
+            ctx.temperature = temperature
             return logprobs_K, entropy_K
 
         @staticmethod
         def backward(ctx: Any, *grads: Tensor) -> Any:
             (slope_KD,) = ctx.saved_tensors
-            return slope_KD * -grads[0][:, None].to(slope_KD.dtype), None, None, None
+            scale_K = -grads[0] / ctx.temperature
+            return slope_KD * scale_K[:, None].to(slope_KD.dtype), None, None, None, None
 
     return TokenLogprobs
 
@@ -60,7 +67,9 @@ def _logits(hidden: Tensor, weight: Tensor) -> Tensor:
     return (hidden @ weight.T).float()
 
 
-def token_logprobs(hidden_KD: Tensor, weight_VD: Tensor, targets_K: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
-    """(log-probs_K, entropy_K in nats), float32, of targets under softmax(hidden · weightᵀ). Only log-probs carry a
-    gradient, and only to `hidden`."""
-    return _function().apply(hidden_KD, weight_VD, targets_K, chunk)
+def token_logprobs(
+    hidden_KD: Tensor, weight_VD: Tensor, targets_K: Tensor, chunk: int, temperature: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """(log-probs_K, entropy_K in nats), float32, of targets under softmax(hidden · weightᵀ / temperature). Only
+    log-probs carry a gradient, and only to `hidden`."""
+    return _function().apply(hidden_KD, weight_VD, targets_K, chunk, temperature)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,8 +113,23 @@ class Lora:
         """Round the masters into the working copies, and these into merged weights."""
         if self.work is not self.master:
             self.work.copy_(self.master)
+        self._merge()
+
+    def _merge(self) -> None:
         for module in self.merging:
             module.merge()
+
+    @contextmanager
+    def showing(self, flat: Tensor) -> Iterator[None]:
+        """Other weights in the working copies, for forward passes without a gradient."""
+        kept = self.work.clone()
+        self.work.copy_(flat)
+        self._merge()
+        try:
+            yield
+        finally:
+            self.work.copy_(kept)
+            self._merge()
 
     def collect(self) -> None:
         """Move what the last backward pass left into the step's float32 gradient."""
@@ -175,6 +191,8 @@ class Lora:
                 f"{folder}: an adapter of other layers than the base model's ({len(found)} matrices found,"
                 f" {len(self.shapes)} others expected); it was trained on another base or with other target_modules"
             )
+        if not all(t.isfinite().all() for t in tensors.values()):
+            raise UserError(f"{folder}: an adapter whose weights are not all finite; start from an earlier one")
         with torch.no_grad():
             for name, view in self.views(self.master).items():
                 view.copy_(tensors[_PREFIX + name])

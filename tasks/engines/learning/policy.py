@@ -50,9 +50,12 @@ class Execution:
 
 
 class Policy:
-    """base + LoRA on one device. `lora` holds the weights; `logprobs` is differentiable in its working copies."""
+    """base + LoRA on one device. `lora` holds the weights; `logprobs` is differentiable in its working copies.
 
-    def __init__(self, base: Path, config: LearnerConfig, execution: Execution) -> None:
+    temperature: that of the sampler, whose softmax is the policy that is trained.
+    """
+
+    def __init__(self, base: Path, config: LearnerConfig, execution: Execution, temperature: float = 1.0) -> None:
         quiet_libraries()
         import torch
         from transformers import AutoModelForCausalLM
@@ -64,7 +67,7 @@ class Policy:
         name = execution.dtype if execution.dtype != "auto" else "float32" if self.device.type == "cpu" else "bfloat16"
         self.dtype = getattr(torch, name)
         self.chunk = execution.logprob_chunk
-        self.base = base
+        self.base, self.temperature = base, temperature
         recompute = plan_memory(base, config, execution, self.dtype.itemsize, _free_bytes(self.device))
         model: Any = AutoModelForCausalLM.from_pretrained(
             base, dtype=self.dtype, attn_implementation=attention.ATTENTION_NAME, use_safetensors=True
@@ -102,7 +105,7 @@ class Policy:
             use_cache=False,
             layout=attention.layout(pack, self.device),
         ).last_hidden_state[0]
-        return token_logprobs(hidden.index_select(0, rows), self.head, targets, self.chunk)
+        return token_logprobs(hidden.index_select(0, rows), self.head, targets, self.chunk, self.temperature)
 
 
 def _device(wanted: str) -> torch.device:

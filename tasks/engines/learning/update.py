@@ -1,4 +1,4 @@
-"""One optimiser update from one step's rollouts: advantages, packs, forward and backward, Adam, measurements."""
+"""The optimiser updates of one step's rollouts: advantages, packs, forward and backward, Adam, measurements."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tasks.domain.bands import Band, band
-from tasks.domain.grpo.losses import divisor, loss_for
+from tasks.domain.grpo.losses import MAX_LOG_RATIO, Tokens, divisor, k3, log_ratio, loss_for, summed
 from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack, plan_packs
-from tasks.domain.grpo.rewards import reward
+from tasks.domain.grpo.schedules import learning_rate, update_groups
 from tasks.domain.grpo.types import LearnerConfig, TrainRollout, group_advantages, is_live
 from tasks.engines.learning import parallel
+from tasks.engines.learning.measurements import Groups, Sums, group_rewards, rollouts_row, updates_row
 from tasks.engines.learning.policy import Policy
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-Groups = Mapping[str, Sequence[TrainRollout]]
 
 
 @dataclass(slots=True)
@@ -39,47 +37,38 @@ class Clock:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
 
 
-def group_rewards(group: Sequence[TrainRollout], config: LearnerConfig) -> list[float]:
-    return [reward(correct=r.correct, tag_valid=r.tag_valid, tag_weight=config.tag_weight).total for r in group]
-
-
-def live_groups(groups: Groups, config: LearnerConfig) -> list[PromptGroup]:
-    """The groups that have a gradient, with each rollout's advantage; `index` counts the rollouts of all groups."""
-    live, index = [], 0
+def trained_groups(groups: Groups, config: LearnerConfig) -> list[PromptGroup]:
+    """What has a gradient, with each rollout's advantage; `index` counts the rollouts of all groups. None of it without
+    a live group; with one, KL to the start pulls at every rollout."""
+    if not any(is_live(group_rewards(group, config)) for group in groups.values()):
+        return []
+    trained, index = [], 0
     for group in groups.values():
-        rewards = group_rewards(group, config)
+        advantages_G = group_advantages(group_rewards(group, config), config.advantage)
         trajectories = [
             Trajectory(index + i, r.token_ids, r.logprobs_T, float(a))
-            for i, (r, a) in enumerate(zip(group, group_advantages(rewards, config.advantage), strict=True))
-            if a != 0 and len(r.token_ids) and not (config.truncated == "mask" and r.truncated)
+            for i, (r, a) in enumerate(zip(group, advantages_G, strict=True))
+            if (a != 0 or config.kl_weight) and np.isfinite(r.logprobs_T).any() and not _masked(r, config)
         ]
         index += len(group)
         if trajectories:
-            live.append(PromptGroup(group[0].prompt_ids, trajectories))
-    return live
+            trained.append(PromptGroup(group[0].prompt_ids, trajectories))
+    return trained
 
 
-@dataclass(slots=True)
-class Sums:
-    """Over trained tokens of one step; sums, so that packs and processes add up."""
-
-    tokens: int = 0
-    masked: int = 0
-    loss: float = 0.0
-    entropy: float = 0.0
-    ratio: float = 0.0
-    ratio_max: float = 0.0
-    kl: float = 0.0
+def _masked(rollout: TrainRollout, config: LearnerConfig) -> bool:
+    return config.truncated == "mask" and rollout.truncated
 
 
 class Updater:
-    """Policy and optimiser. The optimiser sees one flat float32 vector."""
+    """Policy and optimiser. The optimiser sees one flat float32 vector. start: weights that KL is measured to."""
 
     def __init__(self, policy: Policy, config: LearnerConfig, token_budget: int) -> None:
         import torch
 
         self.policy, self.config, self.token_budget = policy, config, token_budget
         self.loss = loss_for(config)
+        self.start: Tensor | None = None
         self.weights = torch.nn.Parameter(policy.lora.master)
         self.weights.grad = policy.lora.grad
         self.optimiser = torch.optim.AdamW(
@@ -91,28 +80,48 @@ class Updater:
             fused=policy.device.type == "cuda",
         )
 
-    def update(self, groups: Groups, clock: Clock) -> dict[str, Any]:
-        """One step on these groups; the measured columns of storage.artifacts.schemas.STEPS."""
+    def start_here(self) -> None:
+        """The weights of now are those that training starts from."""
+        if self.config.kl_weight:
+            self.start = self.policy.lora.work.detach().clone()
+
+    def update(self, groups: Groups, clock: Clock, step: int = 1) -> dict[str, Any]:
+        """One step on these groups; the measured columns of STEPS. Groups without a gradient, and gradients that are
+        not finite, leave weights and moments as they are."""
+        rate = learning_rate(self.config, step)
+        gradients = []
+        for part in update_groups(tuple(groups), self.config, step):
+            gradients.append(sums := self.gradient({p: groups[p] for p in part}, clock))
+            if sums.tokens:
+                with clock.phase("optimise"):
+                    self._optimise(sums, rate)
+        return rollouts_row(groups, self.config) | updates_row(gradients, self.config, rate)
+
+    def _optimise(self, sums: Sums, rate: float) -> None:
         import torch
 
-        sums = self.gradient(groups, clock)
-        with clock.phase("optimise"):
-            grad = self.policy.lora.grad
-            norm = float(torch.linalg.vector_norm(grad))
-            if self.config.grad_clip is not None and norm > self.config.grad_clip:
-                grad.mul_(self.config.grad_clip / norm)
-            self.optimiser.step()
-            self.policy.lora.refresh()
-        return step_row(groups, self.config) | self._trained_row(sums, norm)
+        grad = self.policy.lora.grad
+        sums.norm = float(torch.linalg.vector_norm(grad))
+        # Adam squares it; false for nan
+        sums.made = sums.norm**2 <= torch.finfo(torch.float32).max
+        if not sums.made:
+            return
+        if self.config.grad_clip is not None and sums.norm > self.config.grad_clip:
+            grad.mul_(self.config.grad_clip / sums.norm)
+        self.optimiser.param_groups[0]["lr"] = rate
+        self.optimiser.step()
+        self.policy.lora.refresh()
 
     def gradient(self, groups: Groups, clock: Clock) -> Sums:
-        """Leave the step's gradient in `policy.lora.grad`, summed over packs and processes."""
+        """Leave the gradient of one update in `policy.lora.grad`, summed over packs and processes."""
         import torch
 
-        live = live_groups(groups, self.config)
-        trained = sum(int(np.isfinite(t.behaviour_T).sum()) for g in live for t in g.trajectories)
-        rollouts = sum(len(g) for g in groups.values())
-        scale = 1 / divisor(self.loss, self.config, trained_tokens=trained, rollouts=rollouts)
+        live = trained_groups(groups, self.config)
+        known = [np.isfinite(t.behaviour_T) for g in live for t in g.trajectories]
+        trained, masked = sum(int(k.sum()) for k in known), sum(int((~k).sum()) for k in known)
+        rollouts = [r for group in groups.values() for r in group]
+        tokens = sum(len(r.token_ids) for r in rollouts if not _masked(r, self.config))
+        scale = 1 / divisor(self.loss, self.config, tokens=tokens, rollouts=len(rollouts))
         self.policy.lora.grad.zero_()
         rank, world = parallel.rank_and_world()
         with clock.phase("train"):
@@ -121,46 +130,33 @@ class Updater:
             parallel.total(self.policy.lora.grad)
             added = parallel.total(torch.stack([m[0] for m in measured]).sum(0))
             ratio_max = parallel.largest(torch.stack([m[1] for m in measured]).amax(0))[0]
-            masked, loss, entropy, ratio, kl, _ = added.tolist()
-        return Sums(trained, int(masked), loss, entropy, ratio, float(ratio_max), kl)
+            loss, entropy, ratio, kl, kl_start, bounded = added.tolist()
+        return Sums(trained, masked, int(bounded), loss, entropy, ratio, float(ratio_max), kl, kl_start)
 
     def _pack(self, plan: Sequence[PromptGroup], scale: float) -> Tensor:
         """Forward and backward of one pack. Returns 2x6 measurements, sums and a maximum, still on the device."""
         import torch
 
-        pack, device = build_pack(plan), self.policy.device
-        behaviour = torch.from_numpy(pack.behaviour_K).to(device)
-        advantages = torch.from_numpy(pack.advantages_K).to(device)
-        known = behaviour.isfinite()
+        pack, device, reference = build_pack(plan), self.policy.device, None
+        behaviour, advantages, rollout = (
+            torch.from_numpy(a).to(device) for a in (pack.behaviour_K, pack.advantages_K, pack.rollout_K)
+        )
+        if self.start is not None:
+            with torch.no_grad(), self.policy.lora.showing(self.start):
+                reference, _ = self.policy.logprobs(pack)
         logprobs, entropy = self.policy.logprobs(pack)
-        # an unknown behaviour log-prob takes the token out: ratio 1 keeps its term finite, weight 0 drops it
-        behaviour = torch.where(known, behaviour, logprobs.detach())
-        terms = self.loss.term(logprobs, behaviour, advantages, self.config)
-        loss = torch.where(known, terms, 0.0).sum() * scale
+        loss = summed(self.loss, Tokens(logprobs, behaviour, advantages, rollout), reference, self.config) * scale
         loss.backward()
         self.policy.lora.collect()
         with torch.no_grad():
-            log_ratio = torch.where(known, logprobs - behaviour, 0.0)
-            ratio = log_ratio.exp() * known
-            # k3 of Schulman's note: unbiased for KL(behaviour ‖ policy), never negative
-            kl = (ratio - known.float() - log_ratio).sum()
-            none = torch.zeros_like(kl)
-            added = torch.stack([(~known).sum().float(), loss.detach(), (entropy * known).sum(), ratio.sum(), kl, none])
+            bounded = (logprobs - behaviour > MAX_LOG_RATIO).sum().float()
+            log_ratios = log_ratio(logprobs, behaviour)
+            ratio = log_ratios.exp()
+            # towards the behaviour policy, whose tokens these are
+            kl = (ratio - 1.0 - log_ratios).sum()
+            kl_start = torch.zeros_like(kl) if reference is None else k3(logprobs, reference).sum()
+            added = torch.stack([loss.detach(), entropy.sum(), ratio.sum(), kl, kl_start, bounded])
             return torch.stack([added, ratio.max().expand(6)]).double()
-
-    def _trained_row(self, sums: Sums, norm: float) -> dict[str, Any]:
-        n = sums.tokens
-        return {
-            "entropy": sums.entropy / n if n else None,
-            "ratio_mean": sums.ratio / n if n else None,
-            "ratio_max": sums.ratio_max if n else None,
-            "kl_behaviour": sums.kl / n if n else None,
-            "masked_tokens": sums.masked,
-            "loss": sums.loss if n else None,
-            "grad_norm": norm if n else None,
-            "learning_rate": self.config.learning_rate,
-            "trained_tokens": n,
-        }
 
     def tensors(self) -> dict[str, Tensor]:
         """Copies of what a checkpoint keeps, where it lies: who writes them brings them to the CPU."""
@@ -174,28 +170,11 @@ class Updater:
         with torch.no_grad():
             self.policy.lora.master.copy_(tensors["weights"])
         device = self.policy.device
-        self.optimiser.state[self.weights] = {
+        state = {
             name: tensor.to(device if name != "step" or device.type == "cuda" else "cpu")
             for name, tensor in tensors.items()
             if name != "weights"
         }
+        if state:
+            self.optimiser.state[self.weights] = state
         self.policy.lora.refresh()
-
-
-def step_row(groups: Groups, config: LearnerConfig) -> dict[str, Any]:
-    """What the rollouts alone say of a step."""
-    rollouts = [r for group in groups.values() for r in group]
-    bands = [band(sum(r.correct for r in g), len(g)) for g in groups.values()]
-    rewards = [group_rewards(g, config) for g in groups.values()]
-    lengths = [np.array([len(r.token_ids) for r in g], dtype=np.float64) for g in groups.values()]
-    return {
-        "reward_mean": float(np.mean([x for g in rewards for x in g])),
-        "correct_mean": float(np.mean([r.correct for r in rollouts])),
-        "tag_valid_mean": float(np.mean([r.tag_valid for r in rollouts])),
-        "live_groups": float(np.mean([is_live(g) for g in rewards])),
-        **{name.value: bands.count(name) for name in Band},
-        "length_mean": float(np.mean(np.concatenate(lengths))),
-        "length_cv_within": float(np.mean([x.std() / x.mean() for x in lengths if x.mean()])),
-        "truncated": float(np.mean([r.truncated for r in rollouts])),
-        "num_tokens": int(sum(x.sum() for x in lengths)),
-    }

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from storage.errors import UserError
-from tasks.domain.grpo.losses import LOSSES, clipped, divisor, loss_for
+from tasks.domain.grpo.losses import LOSSES, MAX_LOG_RATIO, Tokens, clipped, divisor, k3, loss_for, summed
 from tasks.domain.grpo.types import LearnerConfig
 
 CONFIG = LearnerConfig(
@@ -18,8 +22,10 @@ ADVANTAGES = torch.tensor([0.5, 0.5, -1.5, -1.5])
 def gradient(
     name: str, logprobs: list[float], behaviour: list[float], advantages: torch.Tensor = ADVANTAGES
 ) -> torch.Tensor:
+    """Tokens of one advantage are one rollout."""
     logprobs_T = torch.tensor(logprobs, requires_grad=True)
-    LOSSES[name].term(logprobs_T, torch.tensor(behaviour), advantages, CONFIG).sum().backward()
+    rollout_T = advantages.unique(return_inverse=True)[1]
+    LOSSES[name].term(Tokens(logprobs_T, torch.tensor(behaviour), advantages, rollout_T), CONFIG).sum().backward()
     assert logprobs_T.grad is not None
     return logprobs_T.grad
 
@@ -50,7 +56,7 @@ def test_ppo_stops_only_where_the_ratio_has_gone_far_enough(ratio: float, advant
 def test_dapo_clips_upward_later() -> None:
     wide = replace(CONFIG, clip_low=0.2, clip_high=0.28)
     at = torch.tensor([1.25]).log().requires_grad_()
-    clipped(at, torch.zeros(1), torch.ones(1), wide).sum().backward()
+    clipped(Tokens(at, torch.zeros(1), torch.ones(1), torch.zeros(1)), wide).sum().backward()
     assert at.grad is not None and at.grad.item() == pytest.approx(-1.25)
 
 
@@ -61,14 +67,146 @@ def test_capped_weights_keep_a_gradient(name: str, cap: float) -> None:
 
 
 def test_divisors() -> None:
-    found = {n: divisor(loss, CONFIG, trained_tokens=50, rollouts=4) for n, loss in LOSSES.items()}
-    assert found == {"importance_sampling": 1, "ppo": 1, "tis": 1, "dapo": 50, "cispo": 50, "dr_grpo": 400, "rloo": 4}
+    found = {n: divisor(loss, CONFIG, tokens=50, rollouts=4) for n, loss in LOSSES.items()}
+    by_tokens, by_rollouts = dict.fromkeys(("dapo", "cispo"), 50), dict.fromkeys(("rloo", "grpo", "gspo"), 4)
+    assert found == {"importance_sampling": 1, "ppo": 1, "tis": 1, "dr_grpo": 400} | by_tokens | by_rollouts
+
+
+def test_vanilla_grpo_by_hand() -> None:
+    """A rollout of one token and one of three, nothing moved: -A, and -A/3 for each of three."""
+    at = torch.zeros(4, requires_grad=True)
+    t = Tokens(at, torch.zeros(4), torch.tensor([1.0, -1.0, -1.0, -1.0]), torch.tensor([7, 2, 2, 2]))
+    summed(LOSSES["grpo"], t, None, CONFIG).backward()
+    assert at.grad is not None and at.grad.tolist() == pytest.approx([-1.0, 1 / 3, 1 / 3, 1 / 3])
+
+
+def test_gspo_by_hand() -> None:
+    """Ratios 4 and 1 in a rollout of two: s = exp((ln 4 + 0) / 2) = 2. A = -1 is not clipped upward: each of the two
+    tokens has slope s/2 = 1. With A = 1 it is beyond 1.2, and has none, though its second token alone is not."""
+    for advantage, slope in ((-1.0, 1.0), (1.0, 0.0)):
+        at = torch.tensor([math.log(4), 0.0], requires_grad=True)
+        t = Tokens(at, torch.zeros(2), torch.full((2,), advantage), torch.zeros(2, dtype=torch.int64))
+        summed(LOSSES["gspo"], t, None, CONFIG).backward()
+        assert at.grad is not None and at.grad.tolist() == pytest.approx([slope, slope])
+
+
+def test_k3_by_hand() -> None:
+    """d = ln 2: 2 - ln 2 - 1; d = -ln 2: 1/2 + ln 2 - 1. Nothing where the two agree."""
+    d = torch.tensor([math.log(2), -math.log(2), 0.0])
+    assert k3(torch.zeros(3), d).tolist() == pytest.approx([1 - math.log(2), math.log(2) - 0.5, 0.0])
+
+
+def test_k3_is_the_divergence_on_average() -> None:
+    """Over all tokens of the policy, weighted by it: sum p log(p / q)."""
+    p, q = torch.tensor([0.2, 0.5, 0.3]), torch.tensor([0.4, 0.4, 0.2])
+    assert (p * k3(p.log(), q.log())).sum().item() == pytest.approx((p * (p / q).log()).sum().item(), abs=1e-6)
+
+
+Reference = Callable[[list[float], list[float], float], float]
+
+
+def by_token(term: Callable[[float, float, float], float]) -> Reference:
+    return lambda logprobs, behaviour, a: sum(term(x, b, a) for x, b in zip(logprobs, behaviour, strict=True))
+
+
+def surrogate(ratio: float, a: float) -> float:
+    return -min(ratio * a, min(max(ratio, 0.8), 1.2) * a)
+
+
+def token_clipped(x: float, b: float, a: float) -> float:
+    return surrogate(math.exp(min(x - b, 10)), a)
+
+
+def sequence(logprobs: list[float], behaviour: list[float], a: float) -> float:
+    log_s = sum(x - b for x, b in zip(logprobs, behaviour, strict=True)) / len(logprobs)
+    return surrogate(math.exp(min(log_s, 10)), a)
+
+
+#: A rollout's share of the loss, in plain floats.
+REFERENCES: dict[str, Reference] = {
+    "importance_sampling": by_token(lambda x, b, a: -math.exp(min(x - b, 10)) * a),
+    "ppo": by_token(token_clipped),
+    "dapo": by_token(token_clipped),
+    "dr_grpo": by_token(token_clipped),
+    "grpo": lambda x, b, a: by_token(token_clipped)(x, b, a) / len(x),
+    "gspo": sequence,
+    "rloo": by_token(lambda x, b, a: -x * a),
+}
+
+
+def reference_loss(name: str, kl_weight: float, batch: list, logprobs: list[list[float]]) -> float:
+    """The whole batch's, token by token; `mean_of_means` holds KL inside the mean over a rollout's tokens."""
+    total = 0.0
+    for (_, behaviour, reference, a), x in zip(batch, logprobs, strict=True):
+        total += REFERENCES[name](x, behaviour, a)
+        kl = sum(math.exp(min(r - y, 10)) - min(r - y, 10) - 1 for r, y in zip(reference, x, strict=True))
+        total += kl_weight * kl / (len(x) if name in ("grpo", "gspo") else 1)
+    return total
+
+
+numbers = st.floats(-6, -0.01)
+token = st.tuples(numbers, numbers, numbers)
+batches = st.lists(
+    st.tuples(st.lists(token, min_size=1, max_size=5), st.sampled_from([-1.5, -0.3, 0.4, 1.0])), min_size=1, max_size=4
+)
+
+
+@pytest.mark.parametrize("name", sorted(REFERENCES))
+@given(drawn=batches, kl_weight=st.sampled_from([0.0, 0.1]))
+def test_gradients_are_those_of_plain_floats(name: str, drawn: list, kl_weight: float) -> None:
+    """Central differences of the formulas written out rollout by rollout, in float64."""
+    batch = [(*map(list, zip(*tokens, strict=True)), a) for tokens, a in drawn]
+    near_a_corner = [
+        abs(r - edge) < 1e-3
+        for x, b, _, _ in batch
+        for r in [*(math.exp(y - c) for y, c in zip(x, b, strict=True)), math.exp((sum(x) - sum(b)) / len(x))]
+        for edge in (0.8, 1.2)
+    ]
+    if any(near_a_corner):
+        return
+    flat = torch.tensor([y for x, *_ in batch for y in x], dtype=torch.float64, requires_grad=True)
+    behaviour = torch.tensor([y for _, b, *_ in batch for y in b], dtype=torch.float64)
+    reference = torch.tensor([y for _, _, r, _ in batch for y in r], dtype=torch.float64)
+    lengths = torch.tensor([len(x) for x, *_ in batch])
+    advantages = torch.tensor([a for *_, a in batch], dtype=torch.float64).repeat_interleave(lengths)
+    rollouts = torch.arange(len(batch)).repeat_interleave(lengths)
+    config = replace(CONFIG, kl_weight=kl_weight)
+    t = Tokens(flat, behaviour, advantages, rollouts)
+    loss = summed(LOSSES[name], t, reference if kl_weight else None, config)
+    loss.backward()
+    plain = [x for x, *_ in batch]
+    assert loss.item() == pytest.approx(reference_loss(name, kl_weight, batch, plain), rel=1e-9, abs=1e-9)
+    assert flat.grad is not None
+    slopes, h = iter(flat.grad.tolist()), 1e-6
+    for i, x in enumerate(plain):
+        for j in range(len(x)):
+            up, down = ([*map(list, plain)] for _ in range(2))
+            up[i][j] += h
+            down[i][j] -= h
+            rise = reference_loss(name, kl_weight, batch, up) - reference_loss(name, kl_weight, batch, down)
+            assert next(slopes) == pytest.approx(rise / (2 * h), rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(LOSSES))
+@pytest.mark.parametrize("advantage", [1.0, -1.0])
+def test_a_behaviour_log_prob_of_minus_120_trains_nothing_to_pieces(name: str, advantage: float) -> None:
+    """e^119 is no float32. The ratio's gradient is zero beyond the bound; a capped weight is its cap; rloo has none."""
+    found = gradient(name, [-1.0], [-120.0], torch.tensor([advantage])).item()
+    caps = {"cispo": 1.2, "tis": 2.0, "rloo": 1.0}
+    assert found == pytest.approx(-advantage * caps.get(name, 0.0))
+
+
+@pytest.mark.parametrize("name", ["importance_sampling", "ppo", "gspo"])
+def test_below_the_bound_a_ratio_is_what_it_is(name: str) -> None:
+    at = MAX_LOG_RATIO - 0.01
+    assert gradient(name, [at], [0.0], torch.tensor([-1.0])).item() == pytest.approx(math.exp(at), rel=1e-5)
 
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"loss": "grpo"}, "unknown loss 'grpo'"),
+        ({"loss": "gpro"}, "unknown loss 'gpro'"),
+        ({"loss": "grpo"}, "defined with advantage standardised"),
         ({"loss": "rloo"}, "defined with advantage leave_one_out"),
         ({"loss": "dr_grpo", "max_tokens": None}, "divides by max_tokens"),
     ],
@@ -84,7 +222,8 @@ def test_bandit_gradient_is_the_policy_gradient() -> None:
     logits = torch.tensor([0.3, -0.7, 1.1], requires_grad=True)
     rewards = torch.tensor([1.0, 0.0, 0.4])
     behaviour = torch.tensor([0.2, 0.5, 0.3])
-    terms = LOSSES["importance_sampling"].term(logits.log_softmax(0), behaviour.log(), rewards - 0.6, CONFIG)
+    t = Tokens(logits.log_softmax(0), behaviour.log(), rewards - 0.6, torch.arange(3))
+    terms = LOSSES["importance_sampling"].term(t, CONFIG)
     (behaviour * terms).sum().backward()
     p = logits.detach().softmax(0)
     expected = -p * (rewards - (p * rewards).sum())

@@ -26,6 +26,14 @@ def test_a_pack_by_hand() -> None:
     assert pack.rollout_K.tolist() == [0, 0, 0, 1]
 
 
+def test_a_token_of_unknown_behaviour_is_read_and_not_predicted() -> None:
+    holed = Trajectory(3, [1, 2, 3], np.array([-1, np.nan, -3], np.float32), 0.5)
+    pack = build_pack([PromptGroup([7], [holed])])
+    assert pack.tokens_T.tolist() == [7, 1, 2]
+    assert pack.rows_K.tolist() == [0, 2] and pack.targets_K.tolist() == [1, 3]
+    assert pack.behaviour_K.tolist() == [-1, -3] and pack.rollout_K.tolist() == [3, 3]
+
+
 def test_second_prompt_starts_over() -> None:
     pack = build_pack([PromptGroup([7], [trajectory(0, 1, 2)]), PromptGroup([8, 9], [trajectory(1, 3, 4)])])
     assert pack.positions_T.tolist() == [0, 1, 0, 1, 2]

@@ -52,6 +52,10 @@ def test_all_wrong_with_mixed_tags_is_all_zero_although_it_is_live() -> None:
         ({"group_size": 1}, "group_size is 1"),
         ({"advantage": "zscore"}, "unknown advantage 'zscore'"),
         ({"target_modules": ()}, "target_modules is empty"),
+        ({"epochs": 0}, "epochs is 0"),
+        ({"kl_weight": -0.1}, "kl_weight is -0.1"),
+        ({"minibatches": 2}, "2 minibatches of 1 groups"),
+        ({"lr_schedule": "step"}, "unknown lr_schedule 'step'; choose from constant, linear, cosine"),
     ],
 )
 def test_a_configuration_that_makes_no_sense_is_refused(wrong: dict, said: str) -> None:

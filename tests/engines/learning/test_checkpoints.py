@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,16 @@ def test_a_checkpoint_of_another_recipe_is_refused(tmp_path: Path) -> None:
     checkpoints.save(tmp_path, state(1, "other"), keep=2)
     with pytest.raises(UserError, match="another recipe"):
         checkpoints.latest(tmp_path, "r")
+
+
+@pytest.mark.parametrize("spoilt", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_never_written_over_good_ones(tmp_path: Path, spoilt: float) -> None:
+    checkpoints.save(tmp_path, state(1), keep=1)
+    with pytest.raises(UserError, match=r"after step 2 weights are not finite"):
+        checkpoints.save(tmp_path, replace(state(2), tensors={"weights": torch.tensor([1.0, spoilt])}), keep=1)
+    found = checkpoints.latest(tmp_path, "r")
+    assert found is not None and found.step == 1 and found.tensors["weights"].tolist() == [1.0] * 3
+    assert [p.name for p in tmp_path.iterdir()] == ["step-0001"]
 
 
 def test_none_yet(tmp_path: Path) -> None:

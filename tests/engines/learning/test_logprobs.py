@@ -15,13 +15,14 @@ def drawn(rows: int = 13, width: int = 8, vocabulary: int = 50) -> tuple[torch.T
     )
 
 
+@pytest.mark.parametrize("temperature", [1.0, 0.6, 1.5])
 @pytest.mark.parametrize("chunk", [1, 4, 13, 100])
-def test_logprobs_entropy_and_gradient_are_those_of_a_full_softmax(chunk: int) -> None:
+def test_logprobs_entropy_and_gradient_are_those_of_a_full_softmax(chunk: int, temperature: float) -> None:
     hidden, weight, targets = drawn()
-    logprobs, entropy = token_logprobs(hidden, weight, targets, chunk)
+    logprobs, entropy = token_logprobs(hidden, weight, targets, chunk, temperature)
     slope = torch.randn(13, generator=torch.Generator().manual_seed(1))
     (found,) = torch.autograd.grad((logprobs * slope).sum(), hidden)
-    full = torch.log_softmax(hidden @ weight.T, -1)
+    full = torch.log_softmax(hidden @ weight.T / temperature, -1)
     (expected,) = torch.autograd.grad((full.gather(1, targets[:, None])[:, 0] * slope).sum(), hidden, retain_graph=True)
     assert torch.allclose(logprobs, full.gather(1, targets[:, None])[:, 0], atol=1e-5)
     assert torch.allclose(entropy, -(full.exp() * full).sum(-1), atol=1e-5)

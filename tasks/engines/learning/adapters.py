@@ -1,0 +1,64 @@
+"""The adapters of one training on disk: what is served after each step, what an evaluation keeps, the last one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tasks.domain.grpo.model_card import model_card
+from tasks.domain.grpo.types import LearnerConfig, PromptProblem
+from tasks.domain.policies import ServedAdapter
+from tasks.engines.learning.memory_plan import licence_of
+from tasks.engines.learning.policy import Policy
+
+
+def evaluated(config: LearnerConfig, policy_step: int) -> bool:
+    """Whether the policy after this step is sampled on held-out problems."""
+    return policy_step % config.eval_every == 0 or policy_step == config.steps
+
+
+@dataclass(frozen=True, slots=True)
+class Adapters:
+    """name: of the training, part of every served adapter's. writes: whether this process does; one of them all."""
+
+    policy: Policy
+    config: LearnerConfig
+    workdir: Path
+    name: str
+    writes: bool
+
+    def serve(self, step: int) -> ServedAdapter:
+        """Export the weights after `step` under a new name, and drop the folders that no evaluation needs."""
+        folder = self.workdir / "served" / f"step-{step:04d}"
+        if self.writes:
+            policy = self.policy
+            shutil.rmtree(folder, ignore_errors=True)
+            # what is kept can be trained on from, so it keeps its precision; a sampler rounds it as the learner does
+            kept = evaluated(self.config, step)
+            policy.lora.export(folder, policy.base, policy.lora.master.dtype if kept else policy.dtype)
+            for old, unused in self._served():
+                if old != step and not evaluated(self.config, old):
+                    shutil.rmtree(unused)
+        return ServedAdapter(f"{self.name}-{step:04d}", folder)
+
+    def finish(self, problems: Sequence[PromptProblem], steps: Sequence[dict[str, Any]]) -> tuple[Path, list[Path]]:
+        """(folder of the last adapter, folders of those that were evaluated), each with its model card."""
+        final, policy = self.workdir / "adapter", self.policy
+        kept = {step: folder for step, folder in self._served() if step and evaluated(self.config, step)}
+        if self.writes:
+            shutil.rmtree(final, ignore_errors=True)
+            policy.lora.export(final, policy.base, policy.lora.master.dtype)
+            licence = licence_of(policy.base)
+            for step, folder in [*kept.items(), (self.config.steps, final)]:
+                card = model_card(
+                    base=policy.base.name, licence=licence, config=self.config, problems=problems, steps=steps[:step]
+                )
+                (folder / "README.md").write_text(card)
+        return final, list(kept.values())
+
+    def _served(self) -> list[tuple[int, Path]]:
+        """(step, folder) of the adapters on disk, oldest first."""
+        return sorted((int(f.name.removeprefix("step-")), f) for f in (self.workdir / "served").glob("step-*"))

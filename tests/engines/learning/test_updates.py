@@ -1,0 +1,217 @@
+"""The updates of a step: their gradients against plain float64, and the reuse of a batch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack
+from tasks.domain.grpo.schedules import update_groups
+from tasks.domain.grpo.types import LearnerConfig, TrainRollout
+from tasks.engines.learning.learner import Execution, Interrupted
+from tasks.engines.learning.policy import Policy
+from tasks.engines.learning.update import Clock, Updater
+from tasks.engines.protocols import Decoding, Request
+from tasks.engines.sampling.transformers import TransformersGenerator
+from tasks.engines.toolbox import Hardware
+from tests.engines.conftest import random_rollouts
+from tests.engines.learning.test_learner import CONFIG as LOOP
+from tests.engines.learning.test_learner import run, same, weights
+from tests.engines.learning.test_packed import CONFIG, PROBLEMS, grouped, policy_of
+from tests.tiny_model import write_tiny_model
+
+REUSE = replace(CONFIG, loss="ppo", minibatches=2, epochs=2)
+
+
+def updater_of(base: Path, config: LearnerConfig = CONFIG) -> Updater:
+    return Updater(policy_of(base, config), config, 8192)
+
+
+def kept(updater: Updater) -> dict[str, torch.Tensor]:
+    return updater.tensors()
+
+
+def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+# ------------------------------------------------------------------------------------------------- against float64
+
+
+def float64_gradient(base: Path, policy: Policy, groups: dict, config: LearnerConfig) -> dict[str, torch.Tensor]:
+    """transformers and peft in float64, one rollout at a time; the reference has its adapter switched off. The formulas
+    are written out for a whole rollout, where the learner works by token."""
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    folder = base.parent / "float64"
+    policy.lora.export(folder, base, torch.float32)
+    plain = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float64)
+    model = PeftModel.from_pretrained(plain, str(folder), is_trainable=True, autocast_adapter_dtype=False).double()
+
+    def logprobs(r: TrainRollout) -> torch.Tensor:
+        ids = torch.tensor([[*r.prompt_ids, *r.token_ids]])
+        scores = torch.log_softmax(model(ids).logits[0, len(r.prompt_ids) - 1 : -1], -1)
+        return scores.gather(1, torch.tensor(r.token_ids)[:, None])[:, 0]
+
+    rollouts = [r for group in groups.values() for r in group]
+    tokens = sum(len(r.token_ids) for r in rollouts)
+    for group in groups.values():
+        right = np.array([float(r.correct) for r in group])
+        advantages = right - right.mean()
+        if config.advantage == "standardised" and right.std():
+            advantages = advantages / right.std(ddof=1)
+        for r, a in zip(group, advantages, strict=True):
+            x = logprobs(r)
+            with torch.no_grad(), model.disable_adapter():
+                d = logprobs(r) - x.detach()
+            ratio = (x - torch.from_numpy(r.logprobs_T).double()).exp()
+            s = ratio.prod() ** (1 / len(ratio))
+            kl = torch.exp(d + x.detach() - x) - (d + x.detach() - x) - 1
+            weight = ratio.detach().clamp(max=1.2)
+            share, term = {
+                "importance_sampling": (1.0, -ratio * a),
+                "grpo": (1 / (len(rollouts) * len(x)), -torch.minimum(ratio * a, ratio.clamp(0.8, 1.2) * a)),
+                "gspo": (1 / (len(rollouts) * len(x)), -torch.minimum(s * a, s.clamp(0.8, 1.2) * a).expand(len(x))),
+                "dapo": (1 / tokens, -torch.minimum(ratio * a, ratio.clamp(0.8, 1.2) * a)),
+                "cispo": (1 / tokens, -weight * a * x),
+            }[config.loss]
+            (share * (term + config.kl_weight * kl)).sum().backward()
+    named = {n: p.grad for n, p in model.named_parameters() if p.requires_grad}
+    return {n.removeprefix("base_model.model.").replace(".default", ""): g for n, g in named.items() if g is not None}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        replace(CONFIG, loss="grpo", advantage="standardised"),
+        replace(CONFIG, loss="gspo"),
+        replace(CONFIG, loss="gspo", kl_weight=0.05),
+        replace(CONFIG, loss="grpo", advantage="standardised", kl_weight=0.1),
+        replace(CONFIG, loss="dapo"),
+        replace(CONFIG, loss="cispo"),
+        replace(CONFIG, kl_weight=0.3),
+    ],
+    ids=lambda c: f"{c.loss}-kl{c.kl_weight:g}",
+)
+def test_gradients_are_those_of_plain_float64(tiny_base: Path, config: LearnerConfig) -> None:
+    """With a dead group among them: its tokens are divided by, and KL pulls at them. Behaviour log-probs are near the
+    policy's, so that ratios lie on both sides of the clip."""
+    rollouts = random_rollouts(PROBLEMS, 4, seed=11)
+    rollouts = [replace(r, correct=True) if r.problem_id == "c" else r for r in rollouts]
+    policy = policy_of(tiny_base, replace(config, kl_weight=0.0))
+    rng = np.random.default_rng(0)
+    exact = []
+    for r in rollouts:
+        alone = PromptGroup(r.prompt_ids, [Trajectory(0, r.token_ids, r.logprobs_T, 1.0)])
+        logprobs, _ = policy.logprobs(build_pack([alone]))
+        noise = rng.normal(0, 0.3, len(r.token_ids))
+        exact.append(replace(r, logprobs_T=(logprobs.detach().numpy() + noise).astype(np.float32)))
+    groups = grouped(exact)
+    updater = Updater(policy, config, 8192)
+    if config.kl_weight:
+        updater.start = torch.zeros_like(policy.lora.work)
+    updater.gradient(groups, Clock())
+    ours = policy.lora.views(policy.lora.grad)
+    theirs = float64_gradient(tiny_base, policy, groups, config)
+    assert ours.keys() == theirs.keys()
+    whole = torch.cat([theirs[n].flatten() for n in ours])
+    gap = torch.cat([ours[n].double().flatten() for n in ours]) - whole
+    assert torch.linalg.vector_norm(whole) > 0
+    # the learner's forward pass is float32; the formulas alone agree to 1e-9 (tests/domain/grpo/test_losses.py)
+    assert torch.linalg.vector_norm(gap) <= 5e-6 * torch.linalg.vector_norm(whole)
+
+
+# ----------------------------------------------------------------------------------------------- reuse of a batch
+
+
+def test_minibatches_and_epochs_are_updates_one_after_the_other(tiny_base: Path) -> None:
+    """The same bits as an update for each part by hand; from the second on the ratio is not 1."""
+    groups = grouped(random_rollouts(PROBLEMS, 4, seed=3))
+    together, apart = updater_of(tiny_base, REUSE), updater_of(tiny_base, replace(REUSE, minibatches=1, epochs=1))
+    row = together.update(groups, Clock(), step=5)
+    rows = [apart.update({p: groups[p] for p in part}, Clock()) for part in update_groups(PROBLEMS, REUSE, 5)]
+    assert equal(kept(together), kept(apart))
+    assert (row["updates"], row["trained_tokens"]) == (4, sum(r["trained_tokens"] for r in rows))
+    assert row["num_tokens"] * 2 == row["trained_tokens"]
+    assert row["grad_norm"] == pytest.approx(np.mean([r["grad_norm"] for r in rows]))
+    assert row["ratio_max"] == max(r["ratio_max"] for r in rows)
+
+
+def test_kl_is_to_where_training_started(tiny_base: Path, tmp_path: Path) -> None:
+    """Zero at the first update, whether the start is the base model or an adapter; then it grows, and weight holds it
+    down. Null where the loss has none."""
+    config = replace(LOOP, steps=6)
+    first = run(tiny_base, tmp_path / "first", config)
+    assert {row["kl_start"] for row in first.steps} == {None}
+    for init in (None, first.adapter_folder):
+        ends = []
+        for weight in (1e-6, 10.0):
+            folder = tmp_path / f"{init is None}-{weight}"
+            rows = run(tiny_base, folder, replace(config, kl_weight=weight), init=init).steps
+            assert rows[0]["kl_start"] == 0.0 and all(row["kl_start"] > 0 for row in rows[1:])
+            ends.append(rows[-1]["kl_start"])
+        assert ends[1] < 0.8 * ends[0]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        replace(LOOP, loss="ppo", minibatches=2, epochs=3),
+        replace(LOOP, loss="grpo", advantage="standardised", lr_schedule="cosine", warmup_steps=2),
+        replace(LOOP, loss="gspo", kl_weight=0.1, epochs=2, lr_schedule="linear"),
+    ],
+    ids=lambda c: c.loss,
+)
+def test_stopped_and_resumed_is_the_undisturbed_run(tiny_base: Path, tmp_path: Path, config: LearnerConfig) -> None:
+    """Bit for bit, from the base model and from an adapter."""
+    first = run(tiny_base, tmp_path / "first", replace(LOOP, steps=1)).adapter_folder
+    for init in (None, first):
+        whole = run(tiny_base, tmp_path / f"whole-{init is None}", config, init=init)
+        folder = tmp_path / f"stopped-{init is None}"
+        calls = iter(range(1, 99))
+        with pytest.raises(Interrupted):
+            run(tiny_base, folder, config, init=init, stop=lambda calls=calls: next(calls) == 4)
+        resumed = run(tiny_base, folder, config, init=init)
+        assert same(whole.adapter_folder, resumed.adapter_folder)
+        assert whole.steps == resumed.steps
+
+
+def test_two_processes_hold_kl_and_reuse_as_one(tiny_base: Path, tmp_path: Path) -> None:
+    config = replace(LOOP, steps=2, loss="gspo", kl_weight=0.1, epochs=2)
+    alone = Execution(device="cpu", token_budget=40)
+    one = run(tiny_base, tmp_path / "one", config, execution=alone)
+    two = run(tiny_base, tmp_path / "two", config, execution=replace(alone, processes=2))
+    for name, matrix in weights(one.adapter_folder).items():
+        assert torch.allclose(weights(two.adapter_folder)[name], matrix, atol=1e-5)
+
+
+def test_the_rate_of_a_step_is_the_schedules(tiny_base: Path, tmp_path: Path) -> None:
+    config = replace(LOOP, steps=4, lr_schedule="linear", warmup_steps=2)
+    rows = run(tiny_base, tmp_path, config).steps
+    assert [row["learning_rate"] for row in rows] == pytest.approx([5e-3, 1e-2, 1e-2, 5e-3])
+
+
+# ---------------------------------------------------------------------------------------------------- temperature
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7, 1.4])
+def test_the_learner_reads_what_was_sampled_at_this_temperature(tmp_path: Path, temperature: float) -> None:
+    """Behaviour log-probs of the sampler are those of the learner: every ratio is 1."""
+    base = write_tiny_model(tmp_path / "model")
+    generator = TransformersGenerator(base, Hardware(device="cpu"))
+    prompt = generator.encode("1 + 1 =", chat=False, enable_thinking=False)
+    how = Decoding(max_tokens=12, temperature=temperature, top_p=1.0, stop=())
+    done = list(generator.generate([Request(i, tuple(prompt), i, how) for i in range(4)], None))
+    group = [
+        TrainRollout("p", "s", c.key, prompt, c.token_ids, c.logprobs_T, c.key % 2 == 0, True, False) for c in done
+    ]
+    policy = Policy(base, CONFIG, Execution(device="cpu"), temperature)
+    row = Updater(policy, CONFIG, 8192).update({"p": group}, Clock())
+    assert row["ratio_mean"] == pytest.approx(1.0, abs=1e-4) and row["ratio_max"] == pytest.approx(1.0, abs=1e-3)
+    at_one = Updater(Policy(base, CONFIG, Execution(device="cpu")), CONFIG, 8192).update({"p": group}, Clock())
+    assert temperature == 1 or at_one["ratio_max"] > 1.02

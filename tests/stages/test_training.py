@@ -1,0 +1,92 @@
+"""The training stage: what it draws, with the demo model and a real engine."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Store
+from storage.errors import UserError
+from storage.ledger import Ledger
+from tasks.domain.grpo.behaviour import check_sampling
+from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.policies import BaseModel, Policy, Sampling
+from tasks.engines.toolbox import Hardware, Toolbox
+from tasks.rollouts import account_of
+from tasks.splits import split_pool
+from tasks.stage import Session, session
+from tasks.synthetic_pool import make_synthetic_pool
+from tasks.training import step_sampling, train_adapter
+
+DEMO = Path(__file__).resolve().parents[2] / "models" / "demo"
+START = Policy(arm="panel", model=BaseModel(name="demo", sha256="0" * 64))
+DRAW, EVALUATION = Sampling(max_tokens=32, seed=2), Sampling(max_tokens=32, seed=3)
+#: A rate of zero: the policy stays what it is, so that only the noise can differ.
+STILL = LearnerConfig(
+    steps=2, groups_per_step=64, group_size=8, learning_rate=0.0, lora_rank=4, lora_alpha=4, eval_every=2
+)
+
+
+@dataclass
+class Lab:
+    store: Store
+    pool: Ref
+    splits: Ref
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    store = Store(tmp_path / "store")
+    store.prepare()
+    hardware = Hardware(engine="transformers", device="cpu", threads=1)
+    toolbox = Toolbox(hardware, places={START.model.sha256: DEMO})
+    with session(Session(store, toolbox)):
+        pool = make_synthetic_pool(4, 0)
+        yield Lab(store, pool, split_pool(pool, 1, 0))
+        toolbox.close()
+
+
+def texts(store: Store, policy: Policy, sampling: Sampling) -> dict[str, dict[int, str]]:
+    """problem → rollout → its text."""
+    table = Ledger(store.root).read(account_of(policy, sampling))
+    assert table is not None
+    found: dict[str, dict[int, str]] = defaultdict(dict)
+    for row in table.select(["problem_id", "rollout", "completion"]).to_pylist():
+        found[row["problem_id"]][row["rollout"]] = row["completion"]
+    return found
+
+
+def test_a_problem_that_comes_round_again_is_drawn_anew(lab: Lab) -> None:
+    """Both steps train on the whole pool. Rollouts that equal the last visit's are as many as two unrelated draws of
+    one problem give (within three standard errors); with one seed for both visits all of them are."""
+    made = train_adapter(lab.pool, lab.splits, None, START, STILL, DRAW, EVALUATION, 4)
+    after = [replace(START, adapter=str(made), adapter_step=step, step=step) for step in (1, 2)]
+    first = texts(lab.store, START, step_sampling(DRAW, 0, 1))
+    second = texts(lab.store, after[0], step_sampling(DRAW, 0, 2))
+    assert first.keys() == second.keys() and len(first) >= 6
+    same = np.array([[a == b for b in second[p].values()] for p in first for a in first[p].values()])
+    same = same.reshape(len(first), STILL.group_size, STILL.group_size)
+    again = same.diagonal(axis1=1, axis2=2)
+    others = same[:, ~np.eye(STILL.group_size, dtype=bool)]
+    chance = others.mean()
+    assert chance < 0.5
+    assert again.mean() <= chance + 3 * np.sqrt(chance * (1 - chance) / again.size)
+    # evaluations are paired across steps: with weights that stand still, they are the same
+    assert texts(lab.store, START, EVALUATION) == texts(lab.store, after[1], EVALUATION)
+
+
+def test_rollouts_that_the_learner_cannot_be_exact_about_are_refused(lab: Lab) -> None:
+    """Before anything is sampled; evaluations may be drawn so."""
+    for wrong, said in (({"top_p": 0.9}, "rollouts.top_p is 0.9"), ({"temperature": 0.0}, "rollouts.temperature is 0")):
+        with pytest.raises(UserError, match=said) as raised:
+            check_sampling(replace(DRAW, **wrong))
+        assert "\n" not in str(raised.value)
+        with pytest.raises(UserError, match=said):
+            train_adapter(lab.pool, lab.splits, None, START, STILL, replace(DRAW, **wrong), EVALUATION, 4)
+    assert not list(Ledger(lab.store.root).accounts())
