@@ -24,7 +24,7 @@ from tasks.domain.scaffolds import SCAFFOLDS
 from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.engines.learning.learner import Execution, StepMetrics, train
 from tasks.engines.learning.memory_plan import lora_parameters, read_config
-from tasks.engines.learning.update import live_groups
+from tasks.engines.learning.update import trained_groups
 from tasks.engines.protocols import Decoding, Generator, Request
 from tasks.engines.toolbox import Hardware
 
@@ -200,7 +200,7 @@ def floors(
     groups: dict[str, list[TrainRollout]] = {}
     for rollout in rollouts:
         groups.setdefault(rollout.problem_id, []).append(rollout)
-    packs = plan_packs(live_groups(groups, config), budget)
+    packs = plan_packs(trained_groups(groups, config), budget)
     rows = sum(len(g.prompt_ids) + sum(len(t.token_ids) - 1 for t in g.trajectories) for p in packs for g in p)
     predicted = sum(len(t.token_ids) for p in packs for g in p for t in g.trajectories)
     model = read_config(args.model)

@@ -121,12 +121,16 @@ def steps_of(arm: str, seed: int, steps: int) -> pa.Table:
                 "ratio_mean": 1.0,
                 "ratio_max": 1.2,
                 "kl_behaviour": 0.001,
+                "kl_start": None,
                 "masked_tokens": 0,
+                "bounded_tokens": 0,
                 "loss": 0.1,
                 "grad_norm": 0.5,
                 "learning_rate": 2e-3,
                 "num_tokens": 2000,
                 "trained_tokens": 1500,
+                "updates": 1,
+                "skipped_updates": 0,
             }
         )
     return pa.Table.from_pylist(rows, schema=STEPS)

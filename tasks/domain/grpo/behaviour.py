@@ -1,4 +1,4 @@
-"""The behaviour policy: how rollouts must be drawn for the learner's log-probs to be those of the policy that sampled."""
+"""The behaviour policy: how rollouts must be drawn for the learner's log-probs to be those of what sampled them."""
 
 from __future__ import annotations
 
