@@ -16,6 +16,7 @@ from storage.errors import UserError
 from storage.ledger import Account, Ledger
 from storage.sql import query
 from tasks.active_grader import graded_now
+from tasks.domain.arms import ARMS
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.engines.protocols import Request
 from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats, sample
@@ -133,4 +134,18 @@ def entered(requested: Sequence[RolloutRequest]) -> pa.Table:
     table = pa.concat_tables(parts) if parts else None
     if table is None or table.num_rows != len(requested):
         raise UserError(f"the ledger holds {table.num_rows if table else 0} of {len(requested)} rollouts: run again")
-    return graded_now(table.sort_by("place").drop(["place"]).select(LEDGER.names).cast(LEDGER))
+    return graded_now(parsed_now(table.sort_by("place").drop(["place"]).select(LEDGER.names).cast(LEDGER)))
+
+
+def parsed_now(rows: pa.Table) -> pa.Table:
+    """Ledger rows with trace and tag validity as the arms' scaffolds say today: what was sampled under an earlier rule
+    is not sampled again for a new one."""
+    parsed = [
+        ARMS[arm].scaffold.parse(text)
+        for arm, text in zip(rows["arm"].to_pylist(), rows["completion"].to_pylist(), strict=True)
+    ]
+    for name in ("trace", "tag_valid"):
+        place = rows.schema.get_field_index(name)
+        values = pa.array([getattr(p, name) for p in parsed], rows.schema.field(name).type)
+        rows = rows.set_column(place, rows.schema.field(name), values)
+    return rows

@@ -11,7 +11,7 @@ from tasks.rollouts import ensure_rollouts, entered, of_split, requests_for
 from tasks.stage import Payload, Ref, stage, store, toolbox
 
 
-@stage("rollouts", version=1)
+@stage("rollouts", version=2)
 def sample_rollouts(
     pool: Ref,
     splits: Ref,
@@ -32,7 +32,7 @@ def sample_rollouts(
     return _payload(requested, [stats], policy, lora_rank)
 
 
-@stage("rollouts", version=1)
+@stage("rollouts", version=2)
 def screen_adaptively(
     pool: Ref,
     splits: Ref,

@@ -22,6 +22,7 @@ from storage.sql import query
 from tasks.domain.grpo.behaviour import check_sampling
 from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout
 from tasks.domain.policies import Policy, Sampling
+from tasks.domain.scaffolds import Scaffold, TagRule
 from tasks.rollouts import ensure_rollouts, entered, of_split, requests_for
 from tasks.stage import Payload, Ref, making, progress, stage, store, toolbox, workdir
 
@@ -38,7 +39,7 @@ def trainable(problems: pa.Table, splits: pa.Table, bands: pa.Table | None) -> p
     return chosen.select(problems.column_names)
 
 
-def as_train_rollout(row: dict[str, Any]) -> TrainRollout:
+def as_train_rollout(row: dict[str, Any], scaffold: Scaffold, tag_rule: TagRule) -> TrainRollout:
     """What the learner needs of a ledger row."""
     return TrainRollout(
         problem_id=row["problem_id"],
@@ -48,7 +49,7 @@ def as_train_rollout(row: dict[str, Any]) -> TrainRollout:
         token_ids=row["token_ids"],
         logprobs_T=np.asarray(row["logprobs"], np.float32),
         correct=row["correct"],
-        tag_valid=row["tag_valid"],
+        tag_valid=scaffold.parse(row["completion"], tag_rule).tag_valid,
         truncated=row["finish"] == "length",
     )
 
@@ -110,7 +111,8 @@ def train_adapter(
         stats = ensure_rollouts([*requested, *evaluated], plan.adapter, start.model, learner.lora_rank)
         sampled["rollouts"] += stats.rollouts
         sampled["tokens"] += stats.tokens
-        return [as_train_rollout(row) for row in entered(requested).to_pylist()] if requested else []
+        rows = entered(requested).to_pylist() if requested else []
+        return [as_train_rollout(row, start.spec.scaffold, learner.tag_rule) for row in rows]
 
     tools, folder = toolbox(), workdir()
     hardware = tools.hardware

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 AnswerForm = Literal["tag", "boxed"]
+#: `pairs` is sound form as the table of Scaffold.pairs has it; `published` what the original study paid the bonus for.
+TagRule = Literal["pairs", "published"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,7 @@ class Parsed:
     trace: the reasoning part; null if the scaffold's tags are missing or out of order.
     region: the only text that may be graded; null if the completion never reached an answer. What stands in a
         trace that was opened and never closed is reasoning, in every arm.
-    tag_valid: every tag exactly once, in order, nothing but white space between and after them.
+    tag_valid: the completion has the scaffold's form, by the rule that was asked for.
     """
 
     trace: str | None
@@ -35,6 +37,7 @@ class Scaffold:
     template: text with one `{problem}`; a chat scaffold puts it into one user message.
     trace_tag: tag around the reasoning, or null where the trace is what precedes the answer.
     answer_form: `tag` (inside `<answer>`) or `boxed` (in `\\boxed{}` after the trace).
+    trace_opened: the chat template of the arm's models writes the opening tag, so that a completion only closes it.
     """
 
     name: str
@@ -44,6 +47,20 @@ class Scaffold:
     stop: tuple[str, ...] = ()
     chat: bool = False
     enable_thinking: bool = False
+    trace_opened: bool = False
+
+    @property
+    def pairs(self) -> tuple[str, ...]:
+        """The tags that a sound completion writes: each pair exactly once, in this order, none of them empty.
+
+        | scaffold   | pairs                     | trace                        | answer                         |
+        |------------|---------------------------|------------------------------|--------------------------------|
+        | panel      | mutipersonaDebate, answer | in its pair                  | in its pair, the last thing    |
+        | thinking   | think                     | in its pair                  | `\\boxed{…}` after the pair    |
+        | no_panel   | answer                    | text before the pair         | in its pair, the last thing    |
+        | think_tags | think, answer             | in its pair                  | in its pair, the last thing    |
+        """
+        return (*((self.trace_tag,) if self.trace_tag else ()), *(("answer",) if self.answer_form == "tag" else ()))
 
     def prompt(self, problem: str) -> str:
         return self.template.replace("{problem}", problem)
@@ -58,7 +75,7 @@ class Scaffold:
         final = f"<answer>{answer}</answer>" if self.answer_form == "tag" else rf"\boxed{{{answer}}}"
         return f"{reasoning} {final}"
 
-    def parse(self, completion: str) -> Parsed:
+    def parse(self, completion: str, tag_rule: TagRule = "pairs") -> Parsed:
         r"""Trace, answer region and tag validity of one completion.
 
         >>> PANEL.parse("<mutipersonaDebate>a</mutipersonaDebate> <answer>7</answer>")
@@ -72,21 +89,35 @@ class Scaffold:
         if self.trace_tag and f"<{self.trace_tag}>" in completion and f"</{self.trace_tag}>" not in completion:
             return Parsed(None, None, False)
         if self.answer_form == "boxed":
-            return Parsed(trace, rest, trace is not None and _counts_once(completion, self.trace_tag))
+            published = trace is not None and _counts_once(completion, self.trace_tag)
+            return Parsed(trace, rest, published and (tag_rule == "published" or self._sound(completion, trace, rest)))
         blocks = re.findall(r"<answer>(.*?)(?:</answer>|\Z)", rest, flags=re.DOTALL)
         closed = bool(re.search(r"<answer>.*?</answer>\s*\Z", rest, flags=re.DOTALL))
         if self.trace_tag is None and "<answer>" in rest:
             trace = rest.split("<answer>", 1)[0].strip() or None
         region = "\n".join(f"<answer>{b}</answer>" for b in blocks) if len(blocks) > 1 else (blocks or [None])[0]
         between = rest.split("<answer>", 1)[0] if self.trace_tag else ""
-        valid = (
+        published = (
             trace is not None
             and closed
             and len(blocks) == 1
             and not between.strip()
             and _counts_once(completion, self.trace_tag)
         )
-        return Parsed(trace, region, valid)
+        return Parsed(trace, region, published and (tag_rule == "published" or self._sound(completion, trace, rest)))
+
+    def _sound(self, completion: str, trace: str | None, rest: str) -> bool:
+        """Whether each pair stands there once and in order, and neither the trace nor the answer after it is empty."""
+        for tag in self.pairs:
+            if self.trace_opened and tag == self.trace_tag:
+                in_order = f"<{tag}>" not in completion and completion.count(f"</{tag}>") == 1
+            else:
+                once = completion.count(f"<{tag}>") == completion.count(f"</{tag}>") == 1
+                in_order = once and completion.index(f"<{tag}>") < completion.index(f"</{tag}>")
+            if not in_order:
+                return False
+        said = r"<answer>\s*(?!</answer>)\S" if self.answer_form == "tag" else r"\\boxed\s*\{\s*[^\s}]"
+        return bool(trace) and re.search(said, rest) is not None
 
     def _split_trace(self, completion: str) -> tuple[str | None, str]:
         """(trace, what follows it). The opening tag may stand in the prompt, so only the closing one is required

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 from storage.errors import UserError
+from tasks.domain.scaffolds import TagRule
 
 if TYPE_CHECKING:
     from tasks.domain.policies import ServedAdapter
@@ -27,6 +28,7 @@ LrSchedule = Literal["constant", "linear", "cosine"]
 class LearnerConfig:
     """All that changes the result of training, and nothing else. Defaults are the original recipe's.
 
+    tag_rule: what the tag reward is paid for, see tasks.domain.scaffolds; `published` replays the original study.
     truncated: `keep` trains on rollouts that hit `max_tokens`; `mask` drops their tokens from the loss, not their
         rewards from the group's mean.
     max_extra_groups: dynamic resampling; how many further prompts one step may sample to replace dead groups.
@@ -50,6 +52,7 @@ class LearnerConfig:
     loss: str = "importance_sampling"
     advantage: str = "centred"
     tag_weight: float = 0.2
+    tag_rule: TagRule = "pairs"
     betas: tuple[float, float] = (0.9, 0.95)
     eps: float = 1e-8
     weight_decay: float = 0.0
@@ -80,6 +83,8 @@ class LearnerConfig:
             raise UserError(
                 f"learner: {self.minibatches} minibatches of {self.groups_per_step} groups; one group each is the least"
             )
+        if self.tag_rule not in get_args(TagRule):
+            raise UserError(f"learner: unknown tag_rule {self.tag_rule!r}; choose from {', '.join(get_args(TagRule))}")
         if self.lr_schedule not in get_args(LrSchedule):
             raise UserError(
                 f"learner: unknown lr_schedule {self.lr_schedule!r}; choose from {', '.join(get_args(LrSchedule))}"
