@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tasks.domain.grpo.losses import MAX_LOG_RATIO, Tokens, divisor, k3, log_ratio, loss_for, summed
-from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack, plan_packs
+from tasks.domain.grpo.packing import Pack, PromptGroup, Trajectory, build_pack, plan_packs
 from tasks.domain.grpo.schedules import learning_rate, update_groups
 from tasks.domain.grpo.types import LearnerConfig, TrainRollout, group_advantages, is_live
 from tasks.engines.learning import parallel
@@ -126,24 +126,33 @@ class Updater:
         rank, world = parallel.rank_and_world()
         with clock.phase("train"):
             none = torch.zeros(2, 6, dtype=torch.float64, device=self.policy.device)
-            measured = [none, *(self._pack(plan, scale) for plan in plan_packs(live, self.token_budget)[rank::world])]
+            packs = [build_pack(plan) for plan in plan_packs(live, self.token_budget)[rank::world]]
+            references = self._references(packs)
+            measured = [none, *(self._pack(p, r, scale) for p, r in zip(packs, references, strict=True))]
             parallel.total(self.policy.lora.grad)
             added = parallel.total(torch.stack([m[0] for m in measured]).sum(0))
             ratio_max = parallel.largest(torch.stack([m[1] for m in measured]).amax(0))[0]
             loss, entropy, ratio, kl, kl_start, bounded = added.tolist()
         return Sums(trained, masked, int(bounded), loss, entropy, ratio, float(ratio_max), kl, kl_start)
 
-    def _pack(self, plan: Sequence[PromptGroup], scale: float) -> Tensor:
+    def _references(self, packs: Sequence[Pack]) -> list[Tensor | None]:
+        """Log-probs_K of each pack under the start's weights: the base model's where training started without an
+        adapter. None where the loss does not hold them."""
+        import torch
+
+        if self.start is None:
+            return [None] * len(packs)
+        with torch.no_grad(), self.policy.lora.showing(self.start):
+            return [self.policy.logprobs(pack)[0] for pack in packs]
+
+    def _pack(self, pack: Pack, reference: Tensor | None, scale: float) -> Tensor:
         """Forward and backward of one pack. Returns 2x6 measurements, sums and a maximum, still on the device."""
         import torch
 
-        pack, device, reference = build_pack(plan), self.policy.device, None
+        device = self.policy.device
         behaviour, advantages, rollout = (
             torch.from_numpy(a).to(device) for a in (pack.behaviour_K, pack.advantages_K, pack.rollout_K)
         )
-        if self.start is not None:
-            with torch.no_grad(), self.policy.lora.showing(self.start):
-                reference, _ = self.policy.logprobs(pack)
         logprobs, entropy = self.policy.logprobs(pack)
         loss = summed(self.loss, Tokens(logprobs, behaviour, advantages, rollout), reference, self.config) * scale
         loss.backward()
