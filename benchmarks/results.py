@@ -182,7 +182,7 @@ def page(folder: Path) -> Path:
         for figure in figures:
             table = pq.read_table(folder / f"{figure.name}.parquet")
             lines += ["", f"### {figure.title}", "", figure.caption, ""]
-            drawn = draw(figure.chart, table.to_pylist(), styles(about["arms"])) if figure.chart else None
+            drawn = draw(figure.chart, table.to_pylist(), styles(about["arms"]))
             for number, one in enumerate(re.findall(r"<svg.*?</svg>", drawn or "", re.DOTALL), 1):
                 name = f"{figure.name}-{number}.svg" if number > 1 else f"{figure.name}.svg"
                 (folder / name).write_text(_alone(one))

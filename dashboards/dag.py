@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from storage.reading.query_cache import Manifest
 
-LOOKS = {"made": "#00734f", "reused": "#0072B2", "kept": "#6b747e"}
+COLOURS = {"made": "#00734f", "reused": "#0072B2", "kept": "#6b747e"}
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ def dot(made: Mapping[str, Box]) -> str:
     for key, box in made.items():
         state = max(box.states, key=lambda s: box.states[s])
         times = f" ×{box.count}" if box.count > 1 else ""
-        lines.append(f'"{key}" [label="{box.title}{times}\\n{box.rows:,} rows" fillcolor="{LOOKS[state]}"];')
+        lines.append(f'"{key}" [label="{box.title}{times}\\n{box.rows:,} rows" fillcolor="{COLOURS[state]}"];')
         lines += [f'"{source}" -> "{key}";' for source in sorted(edges[key])]
     return "\n".join([*lines, "}"])
 
@@ -98,6 +98,6 @@ def state_of(created: str, started: str | None) -> str:
     return "made" if created >= started else "reused"
 
 
-def told(states: Sequence[str]) -> str:
+def counted(states: Sequence[str]) -> str:
     words = {"made": "made by this run", "reused": "reused", "kept": "in the store"}
     return " · ".join(f"{n} {words[word]}" for word in words if (n := sum(s == word for s in states)))

@@ -50,14 +50,14 @@ class Page:
 
 def from_report(root: Path, report: str, problems: Sequence[str], kind: str, each: int) -> Page:
     """Chosen problems of one run. Errors: UserError if a problem is unknown or its id fits several."""
-    known = ask(root, report, f"app_problems_{kind}", UNFILTERED).to_pylist()
+    known = ask(root, report, "app_problems", UNFILTERED | {"set": kind}).to_pylist()
     chosen = [_one(known, text) for text in problems] if problems else known[:DEFAULT_PROBLEMS]
     if not chosen:
         raise UserError(f"{report}: its {kind} hold no rollout to show")
     items = []
     for row in chosen:
         about = ask(root, report, "app_problem", {"problem": row["problem_id"]}).to_pylist()[0]
-        rows = ask(root, report, f"app_rollouts_{kind}", {"problem": row["problem_id"], "most": MOST}).to_pylist()
+        rows = ask(root, report, "app_rollouts", {"set": kind, "problem": row["problem_id"], "most": MOST}).to_pylist()
         shown = []
         for (arm, step), some in groupby(rows, key=lambda r: (r["arm"], r["step"])):
             shown += [_rollout(f"{arm}, step {step}" if step else f"{arm}, start", r) for r in list(some)[:each]]

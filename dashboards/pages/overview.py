@@ -7,7 +7,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboards.dag import boxes, dot, state_of, told
+from dashboards.dag import boxes, counted, dot, state_of
 from dashboards.pages.parts import chosen, root, show, table
 from storage.reading.figures import FIGURES
 from storage.reading.query_cache import descent, manifest
@@ -52,7 +52,7 @@ def _dag(report: str) -> None:
     rows, run = descent(root(), report), run_of(root(), report)
     states = {row["ref"]: state_of(row["created"], run.started if run else None) for row in rows.to_pylist()}
     size = sum(rows["bytes"].to_pylist()) / 1e6
-    st.caption(f"{told(list(states.values()))} · {sum(rows['seconds'].to_pylist()):,.0f} s, {size:,.3g} MB")
+    st.caption(f"{counted(list(states.values()))} · {sum(rows['seconds'].to_pylist()):,.0f} s, {size:,.3g} MB")
     st.graphviz_chart(
         _drawn(root(), report, tuple(states.items())), width="content" if len(states) < FEW else "stretch"
     )

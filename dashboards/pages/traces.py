@@ -30,7 +30,7 @@ def page() -> None:
             " transcripts.json` shows the ones that it printed."
         )
         return
-    found = rows_of(f"app_problems_{kind}", filters)
+    found = rows_of("app_problems", filters | {"set": kind})
     if found is None:
         return
     if found.num_rows == 0:
@@ -102,7 +102,7 @@ def _problem(problem: str) -> None:
 
 
 def _side_by_side(kind: str, problem: str) -> None:
-    rows = rows_of(f"app_rollouts_{kind}", {"problem": problem, "most": MOST})
+    rows = rows_of("app_rollouts", {"set": kind, "problem": problem, "most": MOST})
     if rows is None:
         return
     policies = [(key, list(some)) for key, some in groupby(rows.to_pylist(), key=lambda r: (r["arm"], r["step"]))]

@@ -87,8 +87,8 @@ MAY_BE_EMPTY = {
 class Views:
     """One private connection over views; `ask` runs a named query, `sql` any other.
 
-    A view is made when a statement first names it: each opens its files, and most questions are about a few.
-    Threads take turns.
+    A view is made when a statement or a parameter first names it: each opens its files, and most questions are about
+    a few. Threads take turns.
     """
 
     def __init__(self, parquet: Mapping[str, Sequence[Path]], tables: Mapping[str, pa.Table], threads: int) -> None:
@@ -108,7 +108,8 @@ class Views:
         """Errors: UserError if a view lacks what the statement reads, as with artifacts of an older schema."""
         try:
             with self._turn:
-                for name in set(WORD.findall(statement)) & self._waiting.keys():
+                named_by = {*WORD.findall(statement), *(v for v in (parameters or {}).values() if isinstance(v, str))}
+                for name in named_by & self._waiting.keys():
                     _view(self._connection, name, self._waiting[name])
                     del self._waiting[name]
                 return self._connection.sql(statement, params=parameters or {}).to_arrow_table()

@@ -15,8 +15,9 @@ Rows = Sequence[Row]
 Styles = Mapping[str, int]
 
 
-def draw(chart: Chart, rows: Rows, styles: Styles) -> str | None:
-    """The figure's SVG, or several; null if there is nothing to draw. styles: arm → place in ARM_STYLES."""
+def draw(chart: Chart | None, rows: Rows, styles: Styles) -> str | None:
+    """The figure's SVG, or several; null for a table and where there is nothing to draw.
+    styles: arm → place in ARM_STYLES."""
     match chart:
         case Lines(each=each):
             return _each(rows, lambda row: row[each] if each else "", lambda of, some: _lines(chart, some, styles, of))
@@ -29,6 +30,8 @@ def draw(chart: Chart, rows: Rows, styles: Styles) -> str | None:
             return _each(
                 rows, lambda row: tuple(row[c] for c in key), lambda of, some: _pairs(chart, some, styles, *of)
             )
+        case None:
+            return None
 
 
 def _each(rows: Rows, key: Callable[[Row], Any], one: Callable[[Any, Rows], str | None]) -> str | None:

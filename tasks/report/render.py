@@ -150,7 +150,7 @@ def _figure(figure: Figure, asked: Views, refs: dict[str, list[str]], arms: Sequ
     rows = table.to_pylist()
     if not rows:
         return made | {"why": f"Nothing to show: {figure.empty}"}
-    drawn = draw(figure.chart, rows, styles(arms)) if figure.chart else None
+    drawn = draw(figure.chart, rows, styles(arms))
     why = "" if drawn or not figure.chart else "Nothing to draw: every value is missing."
     return made | {"svg": drawn, "table": shown(rows, table.column_names), "why": why}
 

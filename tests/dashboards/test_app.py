@@ -100,7 +100,9 @@ def test_filters_narrow_the_problems(study: Study) -> None:
 
     def ids(**some: object) -> set[str]:
         return set(
-            ask(study.root, str(study.report), "app_problems_screenings", every | some)["problem_id"].to_pylist()
+            ask(study.root, str(study.report), "app_problems", every | {"set": "screenings"} | some)[
+                "problem_id"
+            ].to_pylist()
         )
 
     assert ids() == {f"p{i:04d}" for i in range(16)}

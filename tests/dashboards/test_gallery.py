@@ -16,7 +16,7 @@ from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.reading.query_cache import reports
 from tests.dashboards.conftest import Study
-from tests.dashboards.test_report import Page as Parsed
+from tests.report.test_report import Page as Parsed
 
 
 def said(page: Page) -> list[tuple[str, str]]:

@@ -56,7 +56,7 @@ def test_every_page_of_the_published_study(browser, published_app: str, name: st
 def test_a_filter_is_in_the_address_and_the_address_gives_the_filter(browser, demo: str, demo_store: Path) -> None:
     [report] = reports(demo_store)
     every: dict[str, object] = {"source": None, "arm": None, "band": None, "verdict": None, "search": None}
-    fit = ask(demo_store, report.ref, "app_problems_final", every | {"source": "synthetic_mod"})[
+    fit = ask(demo_store, report.ref, "app_problems", every | {"set": "final", "source": "synthetic_mod"})[
         "problem_id"
     ].to_pylist()
     page, _ = visit(browser, f"{demo}/traces")

@@ -1,1 +1,2 @@
+-- Sources of the pool.
 select distinct source from pool order by source

@@ -1,1 +1,2 @@
+-- What the audit found in the designs.
 select * exclude (ref) from audit

@@ -1,9 +1,9 @@
--- Problems of one set of rollouts, with how each policy did; filtered. A null filter keeps everything.
+-- Problems of one set of rollouts (final, screenings, evaluations), with how each policy did; filtered. A null filter keeps everything.
 with
 counted as (
     select problem_id, arm, step, count(*) as n, count(*) filter (where correct) as num_correct,
         bool_or(verdict = $verdict) as has_verdict
-    from final group by problem_id, arm, step
+    from query_table($set) group by problem_id, arm, step
 ),
 judged as (
     select *, band(num_correct, n) as band from counted

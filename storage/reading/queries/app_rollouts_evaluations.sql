@@ -1,6 +1,0 @@
--- All rollouts of one problem, side by side by policy.
-select r.arm, r.step, r.rollout, r.verdict, r.reason, r.answer, r.finish, r.num_tokens, r.tag_valid, r.grader_version,
-    left(r.completion, $most) as completion, length(r.completion) as chars, r.ref
-from evaluations r join arms a using (arm)
-where r.problem_id = $problem
-order by a.place, r.step, r.rollout, r.ref
