@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.reading.figures import BANDS
@@ -41,6 +41,7 @@ def test_pass_at_k_is_the_macro(k: int) -> None:
     assert found == pass_at_k(n_P, c_P, [k])[:, 0].tolist()
 
 
+@settings(deadline=None, max_examples=25)  # each opens a database
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=30))
 def test_the_bootstrap_of_sql_is_that_of_the_stages(values: list[float]) -> None:
     with views({}, {"t": pa.table({"place": range(len(values)), "x": values})}) as asked:
