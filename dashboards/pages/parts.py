@@ -18,9 +18,6 @@ from storage.reading.figures import Figure, Section
 from storage.reading.query_cache import Report, ask, reports, sources
 from storage.reading.units import is_gain, is_p_value, is_share
 
-#: A cell longer than this is cut in tables; the Traces page shows whole texts.
-MAX_CHARS = 300
-
 
 def root() -> Path:
     return Path(os.environ.get("VARBAND_ROOT", ".varband"))
