@@ -91,8 +91,8 @@ class Scaffold:
         if self.answer_form == "boxed":
             published = trace is not None and _counts_once(completion, self.trace_tag)
             return Parsed(trace, rest, published and (tag_rule == "published" or self._sound(completion, trace, rest)))
-        blocks = re.findall(r"<answer>(.*?)(?:</answer>|\Z)", rest, flags=re.DOTALL)
-        closed = bool(re.search(r"<answer>.*?</answer>\s*\Z", rest, flags=re.DOTALL))
+        blocks = answer_blocks(rest)
+        closed = rest.rstrip().endswith("</answer>") and 0 <= rest.find("<answer>") < rest.rfind("</answer>")
         if self.trace_tag is None and "<answer>" in rest:
             trace = rest.split("<answer>", 1)[0].strip() or None
         region = "\n".join(f"<answer>{b}</answer>" for b in blocks) if len(blocks) > 1 else (blocks or [None])[0]
@@ -131,6 +131,23 @@ class Scaffold:
         if opening in head:
             return head.split(opening, 1)[1].strip(), rest
         return (head.strip(), rest) if self.chat else (None, rest)
+
+
+def answer_blocks(text: str, unclosed: bool = True) -> list[str]:
+    """What stands inside `<answer>` tags, block by block, in one pass. unclosed: also what is never closed.
+
+    >>> answer_blocks("<answer>7</answer> or <answer>8")
+    ['7', '8']
+    """
+    blocks, end = [], 0
+    while (start := text.find("<answer>", end)) >= 0:
+        start += len("<answer>")
+        stop = text.find("</answer>", start)
+        if stop < 0:
+            return [*blocks, text[start:]] if unclosed else blocks
+        blocks.append(text[start:stop])
+        end = stop + len("</answer>")
+    return blocks
 
 
 def _counts_once(completion: str, tag: str | None) -> bool:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import islice
 from typing import Literal
 
+from tasks.domain.grading.boxes import boxed
 from tasks.domain.grading.latex_normalisation import normalise
 from tasks.domain.grading.number_words import number_in_words
 from tasks.domain.grading.quantities import CHANGES_VALUE, number
@@ -21,14 +21,13 @@ from tasks.domain.grading.words import (
     without_hedges,
     without_negations,
 )
-from tasks.domain.scaffolds import AnswerForm
+from tasks.domain.scaffolds import AnswerForm, answer_blocks
 
 MAX_PROSE_CHARS = 1_500
-MAX_BOXES = 50
+#: Different texts in one region; a region with more commits to none of them.
+MAX_ANSWERS = 50
 NO_BOX = r"no \boxed{} in the final answer"
 CUT_OFF = "truncated inside the answer"
-_BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
-_BLOCK = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 _PLACEHOLDER = re.compile(
     r"(?:the )?(?:final )?answer(?: here)?|your answer(?: here)?|\.{2,}|\?+|-+|n/?a|unknown|undetermined"
     r"|none given|none"
@@ -63,19 +62,23 @@ def extract_answers(region: str, form: AnswerForm, truncated: bool = False) -> E
     >>> extract_answers("7", "boxed").reason
     'no \\boxed{} in the final answer'
     """
-    blocks = _BLOCK.findall(region) if form == "tag" and "<answer>" in region else [region]
+    blocks = _blocks(region, form)
     told: list[Extraction] = []
     joined = False
     for block in blocks:
+        if len(told) > MAX_ANSWERS:
+            break
         boxes, joined, cut = boxed(block)
         if cut and truncated:
             return Extraction("no_answer", CUT_OFF)
-        told += [read(text) for text in (boxes or ([block] if form == "tag" else []))]
+        told += [read(text) for text in (boxes[: MAX_ANSWERS + 1] or ([block] if form == "tag" else []))]
     if form == "boxed" and not told:
         return Extraction("no_answer", NO_BOX)
     stated = [t for t in told if t.status != "no_answer"]
     if not stated:
         return Extraction("no_answer", "empty answer")
+    if len(told) > MAX_ANSWERS:
+        return Extraction("ambiguous", f"more than {MAX_ANSWERS} answers", stated[0].answers)
     if len(stated) == 1:
         return stated[0]
     answers = tuple(dict.fromkeys(a for t in stated if t.status == "ok" for a in t.answers))
@@ -85,71 +88,27 @@ def extract_answers(region: str, form: AnswerForm, truncated: bool = False) -> E
 
 
 def answer_texts(region: str, form: AnswerForm) -> list[str]:
-    """The texts of a region that are read: its boxes, else (in a tag) all of it."""
-    blocks = _BLOCK.findall(region) if form == "tag" and "<answer>" in region else [region]
-    return [text for block in blocks for text in (boxed(block)[0] or ([block] if form == "tag" else []))]
+    """The different texts of a region that are read: its boxes, else (in a tag) all of it."""
+    texts = (boxed(block)[0] or ([block] if form == "tag" else []) for block in _blocks(region, form))
+    return list(dict.fromkeys(text for some in texts for text in some))
 
 
-def boxed(text: str) -> tuple[list[str], bool, bool]:
-    r"""(contents of every `\boxed`, do they stand in one list, was the last one left open).
-
-    >>> boxed(r"\boxed{\frac{1}{2}} and \boxed{3}")
-    (['\\frac{1}{2}', '3'], True, False)
-    """
-    found: list[str] = []
-    gaps: list[str] = []
-    end, cut = 0, False
-    for match in islice(_BOX.finditer(text), MAX_BOXES):
-        start = match.end()
-        if match.start() < end:
-            continue
-        gap = text[end : match.start()]
-        gaps.append(gap)
-        denied = _DENIAL.search(gap)
-        if text[start : start + 1] != "{":
-            bare = re.match(r"[^\s$]+", text[start:])
-            found.append(bare.group().rstrip(".,") if bare else "")
-            end = start + (bare.end() if bare else 0)
-            continue
-        closing = _closing(text, start)
-        cut = closing is None
-        inner = text[start + 1 : closing] if closing is not None else text[start + 1 :].split("\n", 1)[0].rstrip("$. ")
-        end = closing + 1 if closing is not None else len(text)
-        percent = closing is not None and re.match(r"\s*\\?%", text[end:])
-        found.append(("not " if denied else "") + _unboxed(inner) + (r"\%" if percent else ""))
-    separators = [re.fullmatch(r"[\s$,;]*(?:and|or|\\text\{ ?(?:and|or) ?\})?[\s$,;]*", gap) for gap in gaps[1:]]
-    return found, len(found) > 1 and all(separators), cut
-
-
-def _unboxed(inner: str) -> str:
-    nested, _, _ = boxed(inner) if _BOX.match(inner.strip()) else ([], False, False)
-    return nested[0] if len(nested) == 1 else inner
-
-
-def _closing(text: str, start: int) -> int | None:
-    depth = 0
-    for i in range(start, len(text)):
-        if text[i] in "{}" and not _escaped(text, i):
-            depth += 1 if text[i] == "{" else -1
-            if depth == 0:
-                return i
-    return None
-
-
-def _escaped(text: str, i: int) -> bool:
-    r"""Is the character at i behind a backslash of its own? In `7\\}` it is not: two backslashes break a line."""
-    return (i - len(text[:i].rstrip("\\"))) % 2 == 1
+def _blocks(region: str, form: AnswerForm) -> list[str]:
+    """The different texts inside the answer tags of a region, if it has any."""
+    if form == "tag" and "<answer>" in region:
+        return list(dict.fromkeys(answer_blocks(region, unclosed=False)))
+    return [region]
 
 
 def read(text: str) -> Extraction:
     """What one text states, with the prose around it taken away."""
-    text = _TRAILING.sub("", re.sub(r"\s+", " ", _INVISIBLE.sub("", text)).strip())
-    text = re.sub(r"\b(\d+|[a-z]) choose (\d+|[a-z])\b", r"\\binom{\1}{\2}", text)
-    text = re.sub(r"\b(?:minus|negative)\s+(?=[\d$\\])", "-", text, flags=re.I)
+    text = _without_trailing(re.sub(r"\s+", " ", _INVISIBLE.sub("", text)).strip())
     if not _says_something(text):
         return Extraction("no_answer", "empty answer")
     if len(text) > MAX_PROSE_CHARS:
         return Extraction("ok", "", (text,))
+    text = re.sub(r"\b(\d+|[a-z]) choose (\d+|[a-z])\b", r"\\binom{\1}{\2}", text)
+    text = re.sub(r"\b(?:minus|negative)\s+(?=[\d$\\])", "-", text, flags=re.I)
     if _NOT_ONE.search(text):
         return Extraction("ambiguous", "depends on a case", (text,))
     if _DENIED.search(without_explanation(text)):
@@ -174,9 +133,14 @@ _DENIED = re.compile(
     r"|\b(?:does|do)(?: not|n't) (?:work|hold|satisfy)\b|\bfails?\b|\bnot not\b",
     re.I,
 )
-_DENIAL = re.compile(r"(?:\bnot|n't|\bnever|\brather than|\binstead of|\bexcept)(?: equal to)?[\s$(:]*$", re.I)
-_TRAILING = re.compile(r"(?:\s|\\[,;:! ]|\\\\|\\q?quad|~)+$")
+_TRAILING_REVERSED = re.compile(r"(?:[ ~]|[,;:! ]\\|\\\\|dauqq?\\)+")
 _ASIDE = re.compile(r"\(([^()\d\\]*)\)")
+
+
+def _without_trailing(text: str) -> str:
+    """Without the spaces and line breaks of LaTeX at its end."""
+    trailing = _TRAILING_REVERSED.match(text[::-1])
+    return text[: len(text) - trailing.end()] if trailing else text
 
 
 def _aside(match: re.Match[str]) -> str:

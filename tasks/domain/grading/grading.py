@@ -4,8 +4,8 @@ It sees the final-answer region and the gold, nothing else. The form of an answe
 equation) is compared here, exactly; only terms that are not plain numbers go to a computer algebra system.
 Nothing here limits time or memory: symbolic comparison may hang, so only `tasks.engines.grading.graders` calls it.
 
-Tolerance: a decimal matches an exact non-decimal value within `DECIMAL_TOLERANCE` of it, relative;
-two numbers written out (integers, fractions, decimals) match only if equal.
+Two exact values match only if they are equal; what a decimal may be off is in `tasks.domain.grading.terms`, and in the
+reason of the verdict.
 """
 
 from __future__ import annotations
@@ -16,16 +16,19 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Literal
 
-from tasks.domain.grading.answer_extraction import Extraction, answer_texts, extract_answers
+from tasks.domain.grading.answer_extraction import MAX_ANSWERS, Extraction, answer_texts, extract_answers
 from tasks.domain.grading.comparison import agree, compare
 from tasks.domain.grading.latex_normalisation import normalise, repaired
 from tasks.domain.grading.shapes import Shape, shape
-from tasks.domain.grading.terms import DECIMAL_TOLERANCE, Same, symbolic_same
+from tasks.domain.grading.terms import EQUAL, LEAST_DIGITS, MACHINE_TOLERANCE, Matcher, symbolic_same
+from tasks.domain.grading.words import denies_existence
 from tasks.domain.scaffolds import AnswerForm, Scaffold
 
-BEHAVIOUR = 2
+BEHAVIOUR = 3
 MAX_ANSWER_CHARS = 1_500
-_CONFIG = (BEHAVIOUR, str(DECIMAL_TOLERANCE), MAX_ANSWER_CHARS)
+#: An answer in words is no longer.
+MAX_WORDED_CHARS = 200
+_CONFIG = (BEHAVIOUR, LEAST_DIGITS, str(MACHINE_TOLERANCE), MAX_ANSWER_CHARS)
 _PACKAGES = ("math-verify", "latex2sympy2-extended", "sympy")
 GRADER_VERSION = (
     f"{BEHAVIOUR}-" + hashlib.sha256(repr((_CONFIG, [(p, version(p)) for p in _PACKAGES])).encode()).hexdigest()[:8]
@@ -48,7 +51,9 @@ class Verdict:
         return self.verdict == "correct"
 
 
-def grade_completion(scaffold: Scaffold, completion: str, gold: str, finish: str, same: Same | None = None) -> Verdict:
+def grade_completion(
+    scaffold: Scaffold, completion: str, gold: str, finish: str, same: Matcher | None = None
+) -> Verdict:
     """Parse with the scaffold, then grade the region it defines."""
     region = region_of(scaffold, completion, finish)
     return grade_region(region, gold, scaffold.answer_form, finish, same=same)
@@ -68,7 +73,7 @@ def region_of(scaffold: Scaffold, completion: str, finish: str) -> str | None:
 
 
 def grade_region(
-    region: str | None, gold: str, form: AnswerForm, finish: str = "stop", same: Same | None = None
+    region: str | None, gold: str, form: AnswerForm, finish: str = "stop", same: Matcher | None = None
 ) -> Verdict:
     r"""Verdict on one final-answer region.
 
@@ -83,13 +88,15 @@ def grade_region(
         return Verdict("ungradable", "nested too deeply", None, None)
 
 
-def _grade(region: str | None, gold: str, form: AnswerForm, finish: str, same: Same) -> Verdict:
+def _grade(region: str | None, gold: str, form: AnswerForm, finish: str, same: Matcher) -> Verdict:
     if region is None:
         return Verdict("no_answer", "truncated before an answer" if finish == "length" else "no answer tag", None, None)
     found = extract_answers(region, form, truncated=finish == "length")
-    texts = {worded(text) or text.strip() for text in answer_texts(region, form)}
+    texts = {worded(text) or text.strip() for text in answer_texts(region, form)[: MAX_ANSWERS + 1]}
     if finish == "stop" and texts & {gold.strip(), worded(gold)} - {""} and len(texts) == 1:
         return Verdict("correct", "identical text", gold, gold if len(gold) <= MAX_ANSWER_CHARS else None)
+    if finish == "stop" and texts and denies_existence(gold) and all(map(denies_existence, texts)):
+        return Verdict("correct", "both say that there is none", min(texts), None)
     if found.status == "no_answer":
         return Verdict("no_answer", found.reason, None, None)
     if found.status == "negated":
@@ -105,12 +112,15 @@ def worded(text: str) -> str:
     >>> worded(r"\text{Does not exist.}"), worded("7")
     ('does not exist', '')
     """
+    if len(text) > MAX_WORDED_CHARS:
+        return ""
     plain = re.sub(r"\\(?:text|mbox|textbf|mathrm|textrm) ?\{([^{}]*)\}", r"\1", text).strip(" .$*").lower()
     plain = re.sub(r"^(?:it is|it's|the (?:final )?answer is|answer:) ", "", plain)
-    return plain if re.fullmatch(r"[a-z][a-z' -]{2,60}", plain) else ""
+    mixed = re.search(r"[a-z]{4}", plain) and re.fullmatch(r"[a-z0-9][a-z0-9' ,;-]{2,100}", plain)
+    return plain if mixed or re.fullmatch(r"[a-z][a-z' -]{2,60}", plain) else ""
 
 
-def _judge(found: Extraction, gold: str, same: Same) -> Verdict:
+def _judge(found: Extraction, gold: str, matcher: Matcher) -> Verdict:
     text = " , ".join(found.answers)
     if text.strip() == gold.strip():
         return Verdict("correct", "identical text", text, text if len(text) <= MAX_ANSWER_CHARS else None)
@@ -123,6 +133,14 @@ def _judge(found: Extraction, gold: str, same: Same) -> Verdict:
     whole = [repaired(normalise(answer)) for answer in found.answers]
     if None in whole:
         return Verdict("ungradable", "unbalanced or empty brackets", text, None)
+    roundings: list[str] = []
+
+    def same(one: str, other: str) -> bool:
+        """Compares two terms, and remembers what was rounded."""
+        match = matcher(one, other)
+        roundings.extend([match] if match not in ("", EQUAL) else [])
+        return bool(match)
+
     want, got = shape(gold), [shape(answer) for answer in whole if answer is not None]
     if len(got) > 1:
         if all(agree(got[0], other, same) and agree(other, got[0], same) for other in got[1:]):
@@ -133,4 +151,4 @@ def _judge(found: Extraction, gold: str, same: Same) -> Verdict:
             return Verdict("ambiguous", "several different answers", text, None)
     prediction = got[0]
     verdict, reason = compare(prediction, want, same)
-    return Verdict(verdict, reason, text, prediction.text)
+    return Verdict(verdict, roundings[-1] if verdict == "correct" and roundings else reason, text, prediction.text)

@@ -9,8 +9,15 @@ from tasks.domain.grading.latex_variants import RENAMED, SYMBOLS
 from tasks.domain.grading.layouts import one_line
 
 MAX_DEPTH = 60
+#: Under a root sign of Unicode.
+MAX_ROOT_CHARS = 200
 
-_BRACED_COMMA = re.compile(r"(?<=\d)\{,\}(?=\d{3})|(?<=\d)\\,(?=\d{3}(?!\d))")
+#: Between the digits of one number: a comma with a negative space behind it, which is nowhere else.
+_NEGATIVE_SPACE = re.compile(r"(?<=\d) ?, ?\\! ?(?=\d{3}(?!\d))")
+#: A comma in braces, or a thin space.
+_THOUSANDS = re.compile(r"(?<=\d) ?\{, ?\} ?(?=\d{3})|(?<=\d)\\,(?=\d{3}(?!\d))")
+#: Letters that name options or points, one after the other.
+_LETTERS = r" ?[A-Za-z](?: ?(?:,|;|and) ?[A-Za-z])+ ?"
 
 
 def normalise(text: str) -> str:
@@ -22,7 +29,7 @@ def normalise(text: str) -> str:
     ('1,234', '\\sqrt{2+\\pi }')
     """
     text = _ascii(text)
-    text = _BRACED_COMMA.sub(",", text)
+    text = _THOUSANDS.sub(",", _NEGATIVE_SPACE.sub("", text))
     for pattern, replacement in RENAMED:
         text = re.sub(pattern, replacement, text)
     text = re.sub(r"\\\(|\\\)|\\\[|\\\]", " ", text)
@@ -35,7 +42,7 @@ def normalise(text: str) -> str:
     text = re.sub(r"\s+|\\\\\s*$", " ", text).strip()
     text = re.sub(r"^'([^']+)'$", r"\1", text)
     text = re.sub(r"^([*_]{1,2})(?=[^*_]+\1$)(.*)\1$", r"\2", text)
-    text = re.sub(r"^\\(?:text|textrm|textbf|mathrm|mbox) ?\{([^{}]*\d[^{}]*)\}$", r"\1", text)
+    text = re.sub(rf"^\\(?:text|textrm|textbf|mathrm|mbox) ?\{{([^{{}}]*\d[^{{}}]*|{_LETTERS})\}}$", r"\1", text)
     return _conclusion(strip_punctuation(text))
 
 
@@ -123,7 +130,7 @@ def _root_body(text: str, i: int) -> tuple[str, int]:
     while i < len(text) and text[i] == " ":
         i += 1
     if i < len(text) and text[i] in "({":
-        end = matching(text, i)
+        end = matching(text[: i + MAX_ROOT_CHARS], i)
         if end is not None:
             return text[i + 1 : end], end + 1
     run = re.compile(r"\d+(?:\.\d+)?|[A-Za-z]|π").match(text, i)

@@ -15,11 +15,18 @@ MAX_UNIT_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """An exact number as it was written. value: without unit; decimal: a point was written; unit: `%`, `°`, a word."""
+    """An exact number as it was written.
+
+    value: without unit; place: what one in the last digit is worth, if a point was written; unit: `%`, `°`, a word.
+    """
 
     value: Fraction
-    decimal: bool = False
+    place: Fraction | None = None
     unit: str | None = None
+
+    @property
+    def decimal(self) -> bool:
+        return self.place is not None
 
 
 _INT = r"\d+|[1-9]\d{0,2}(?:,\d{3})+"
@@ -63,28 +70,33 @@ def _unwrap(text: str) -> str:
     return text
 
 
-def _magnitude(text: str) -> tuple[Fraction, bool] | None:
+def _magnitude(text: str) -> tuple[Fraction, Fraction | None] | None:
+    """(value, place) of a number without sign and unit."""
     if match := _REPEATING.fullmatch(text):
         period, decimals = match["period"] or match["digit"], len(match["head"].split(".")[1])
         tail = Fraction(int(period), 10 ** len(period) - 1) / 10**decimals
-        return Fraction(match["head"].rstrip(".") or "0") + tail, False
+        return Fraction(match["head"].rstrip(".") or "0") + tail, None
     if match := re.fullmatch(r"(\d+) and (\d+) ?/ ?(\d+)", text):
-        return (Fraction(int(match[2]), int(match[3])) + int(match[1]), False) if int(match[3]) else None
+        return (Fraction(int(match[2]), int(match[3])) + int(match[1]), None) if int(match[3]) else None
     if match := _PLAIN.fullmatch(_SPACED_THOUSANDS.sub(lambda m: m[0].replace(" ", ""), text)):
         if match["int"] is None and match["point"] in (None, "."):
             return None
         digits = (match["int"] or "0").replace(",", "") + (match["point"] or "").rstrip(".")
-        value = Fraction(digits) * Fraction(10) ** int(match["exp"] or 0)
-        return value, bool(match["point"]) and match["point"] != "."
+        return _scaled(digits, int(match["exp"] or 0))
     if match := _FRACTION.fullmatch(text) or _SLASH.fullmatch(text):
         top, bottom = int(match["top"].replace(" ", "")), int(match["bottom"].replace(" ", ""))
         if bottom == 0 or (match["whole"] and (top < 0 or bottom < 0)):
             return None
-        return Fraction(top, bottom) + int(match["whole"] or 0), False
+        return Fraction(top, bottom) + int(match["whole"] or 0), None
     if match := _SCIENTIFIC.fullmatch(text):
-        exponent = int(match["e1"] or match["e2"])
-        return Fraction(match["mantissa"]) * Fraction(10) ** exponent, "." in match["mantissa"]
+        return _scaled(match["mantissa"], int(match["e1"] or match["e2"]))
     return None
+
+
+def _scaled(digits: str, exponent: int) -> tuple[Fraction, Fraction | None]:
+    """Digits, with or without a point, times a power of ten."""
+    scale, decimals = Fraction(10) ** exponent, digits.partition(".")[2]
+    return Fraction(digits) * scale, (scale / 10 ** len(decimals) if decimals else None)
 
 
 _UNITS = {

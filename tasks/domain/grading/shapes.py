@@ -99,7 +99,8 @@ def _shape(text: str) -> Shape:
     for separators in (";", ","):
         parts = [p for p in split_top(text, separators) if p]
         if len(parts) > 1:
-            return Shape("list", text, _flatten(tuple(_shape(p) for p in _share_name(parts))))
+            items = tuple(_shape(p) for p in _share_name(parts))
+            return Shape("list", text, _as_tuples(items) if separators == ";" else _flatten(items))
     unions = _split_command(text, r"\cup")
     if len(unions) > 1:
         return Shape("union", text, tuple(_shape(u) for u in unions))
@@ -127,7 +128,7 @@ def _relation(text: str, signs: list[tuple[int, int, str]]) -> Shape:
 def _bracketed(text: str) -> Shape | None:
     if text.startswith(r"\{") and text.endswith(r"\}") and text.count(r"\{") == 1:
         inner = text[2:-2].strip()
-        return Shape("set", text, tuple(_shape(p) for p in split_top(inner, ",;")) if inner else ())
+        return Shape("set", text, _flatten(tuple(_shape(p) for p in split_top(inner, ",;"))) if inner else ())
     if text in (r"\emptyset", r"\{\}"):
         return Shape("set", text, ())
     if text.startswith("{") and matching(text, 0) == len(text) - 1:
@@ -179,6 +180,12 @@ def _flatten(items: tuple[Shape, ...]) -> tuple[Shape, ...]:
     return tuple(term for item in items for term in (item.items if item.kind == "list" else (item,)))
 
 
+def _as_tuples(items: tuple[Shape, ...]) -> tuple[Shape, ...]:
+    """`p=5, q=2; p=7, q=2` is two pairs; other lists between semicolons are one list."""
+    named = all(i.kind == "list" and all(part.kind == "relation" for part in i.items) for i in items)
+    return tuple(Shape("tuple", i.text, i.items, ("(", ")")) for i in items) if named else _flatten(items)
+
+
 def _split_command(text: str, command: str) -> list[str]:
     parts, depth, start, i = [], 0, 0, 0
     while i < len(text):
@@ -222,7 +229,13 @@ _PLUS_MINUS = re.compile(r"\\(?:pm|mp)(?![A-Za-z])|\+ ?/ ?-")
 def _plus_minus(text: str) -> tuple[str, ...] | None:
     r"""`1 \pm \sqrt2` is two numbers; inside a tuple every ± is free of the others, unless ∓ ties them."""
     signs = list(_PLUS_MINUS.finditer(text))
-    if not signs or len(signs) > 4 or len([p for p in split_top(text, ",;") if p]) > 1 or len(_split_words(text)) > 1:
+    if (
+        not signs
+        or len(signs) > 4
+        or text.startswith(r"\{")
+        or len([p for p in split_top(text, ",;") if p]) > 1
+        or len(_split_words(text)) > 1
+    ):
         return None
     tied = any(m.group() == r"\mp" for m in signs) or text[0] not in "([" or not _one_bracket(text)
     choices = [(1,) * len(signs), (-1,) * len(signs)] if tied else list(product((1, -1), repeat=len(signs)))

@@ -1,15 +1,17 @@
-r"""Equality of two terms by math-verify, fenced where it is known to be too kind. May hang: workers only."""
+r"""Equality of two terms by algebra: read by math-verify's parser, compared exactly. May hang: workers only."""
 
 from __future__ import annotations
 
 import logging
 import re
+from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from tasks.domain.grading.quantities import split_unit
-from tasks.domain.grading.terms import NeedsSymbolic, exact_same
+from tasks.domain.grading.algebra import close_values, same_values
+from tasks.domain.grading.quantities import Number, number, split_unit
+from tasks.domain.grading.terms import EQUAL, Match, NeedsSymbolic, decimal_tolerance, exact_same, within
 from tasks.domain.grading.words import prose_words
 
 _COMMAND = re.compile(r"\\[A-Za-z]+")
@@ -35,14 +37,14 @@ def plain_words(text: str) -> str | None:
     return words if re.fullmatch(r"[a-z][a-z' -]*", words) and wordy else None
 
 
-def equivalent(prediction: str, gold: str) -> bool:
-    """Is `prediction` the same value as `gold`? Both normalised terms, units allowed."""
+def equivalent(prediction: str, gold: str) -> Match:
+    """How `prediction` is the same value as `gold`. Both normalised terms, units allowed."""
     one, other = plain_words(prediction), plain_words(gold)
     if one is not None and one == other:
-        return True
+        return EQUAL
     (a, unit_a), (b, unit_b) = _unit(prediction), _unit(gold)
     if unit_a and unit_b and unit_a != unit_b and "?" not in (unit_a, unit_b):
-        return False
+        return ""
     if (unit_a == "°") != (unit_b == "°"):
         turned = (rf"({a})\cdot\frac{{\pi}}{{180}}", b) if unit_a == "°" else (a, rf"({b})\cdot\frac{{\pi}}{{180}}")
         return _equal(*turned) or _equal(a, b)
@@ -60,53 +62,66 @@ def _unit(text: str) -> tuple[str, str | None]:
     return split_unit(text)
 
 
-def _equal(prediction: str, gold: str) -> bool:
-    try:
-        if exact_same(prediction, gold):
-            return True
-    except NeedsSymbolic:
-        pass
-    else:
-        return False
+def _equal(prediction: str, gold: str) -> Match:
+    with suppress(NeedsSymbolic):
+        return exact_same(prediction, gold)
     if any(bool(mark.search(prediction)) != bool(mark.search(gold)) for mark in _LOST):
-        return False
+        return ""
     if ":" in prediction + gold:
         parts, others = prediction.split(":"), gold.split(":")
-        return len(parts) == len(others) and all(map(_equal, parts, others))
-    prediction, gold = _readable(prediction), _readable(gold)
+        return EQUAL if len(parts) == len(others) and all(map(_equal, parts, others)) else ""
     theirs, ours = letters(prediction), letters(gold)
     if not (theirs <= ours or ours <= theirs):
-        return False
-    wanted, got = _parsed(_one_case(gold)), _parsed(_one_case(prediction))
-    if not wanted or not got:
-        return False
-    if theirs != ours:
-        return _cancels(wanted[0], got[0])
-    from math_verify import verify
+        return ""
+    wanted, got = _parsed(_readable(gold)), _parsed(_readable(prediction))
+    if wanted is None or got is None:
+        return ""
+    if same_values(got, wanted):
+        return EQUAL
+    tolerance = _tolerance(prediction, gold)
+    return within(tolerance) if tolerance and close_values(got, wanted, tolerance) else ""
 
-    if verify(wanted, got, float_rounding=6, timeout_seconds=0):
-        return True
-    return (_is_lone(wanted[0]) or _is_lone(got[0]) or _imaginary(gold + prediction)) and _cancels(wanted[0], got[0])
+
+def _tolerance(prediction: str, gold: str) -> Fraction | None:
+    """What rounding the decimals of one side may leave, if the other side is exact and no decimal itself."""
+    (ours, one), (theirs, other) = (_decimals(text) for text in (prediction, gold))
+    if ours and theirs:
+        if one == other:
+            return None
+        written = ours if one else theirs
+    else:
+        written = ours or theirs
+    return max((decimal_tolerance(decimal) for decimal in written), default=None)
+
+
+def _decimals(text: str) -> tuple[list[Number], bool]:
+    """(every decimal in a text, is one of them all of it)."""
+    lone = number(text)
+    found = [Number(Fraction(d), Fraction(1, 10 ** len(d.partition(".")[2]))) for d in _DECIMAL.findall(text)]
+    return ([lone], True) if lone is not None and lone.decimal else (found, False)
 
 
 #: What the parser would drop without a word: minutes of arc, an index on a number, three dots.
 _LOST = (re.compile(r"\d ?'"), re.compile(r"(?<![_\d])\d+ ?_"), re.compile(r"\\[lc]?dots"))
-_DECIMAL_POWER = re.compile(r"\^ ?\{ ?(-?)(\d*\.\d+) ?\}")
+_DECIMAL = re.compile(r"(?<![\w.])\d*\.\d+(?![\d.])")
 _PRIMED = re.compile(r"([A-Za-z])('+)")
 _FACTORIAL_POWER = re.compile(r"(\w|\([^()]*\)|\{[^{}]*\})!(?=\^)")
 
 
 def _readable(text: str) -> str:
-    r"""Primes as indices, powers of factorials in brackets, exact exponents: the parser loses or cannot read them.
+    r"""Primes as indices, powers of factorials in brackets, exact decimals: the parser loses or cannot read them.
 
     >>> _readable("f'(x) + n!^2"), _readable("2^{0.5}")
-    ('f_{77}(x) + (n!)^2', '2^{\\frac{1}{2}}')
+    ('f_{77}(x) + (n!)^2', '2^{(\\frac{5}{10})}')
     """
     text = _PRIMED.sub(lambda m: f"{m[1]}_{{7{'7' * len(m[2])}}}", text)
-    text = _DECIMAL_POWER.sub(
-        lambda m: rf"^{{{m[1]}\frac{{{Fraction(m[2]).numerator}}}{{{Fraction(m[2]).denominator}}}}}", text
-    )
-    return _FACTORIAL_POWER.sub(r"(\1!)", text)
+    text = _DECIMAL.sub(_as_fraction, text)
+    return _one_case(_FACTORIAL_POWER.sub(r"(\1!)", text))
+
+
+def _as_fraction(match: re.Match[str]) -> str:
+    whole, _, decimals = match[0].partition(".")
+    return rf"(\frac{{{int(whole + decimals)}}}{{{10 ** len(decimals)}}})"
 
 
 _CAPITAL = re.compile(r"\\(?:text|mathrm|operatorname|begin|end) ?\{[^{}]*\}|\\[a-z]+|\\[A-Z][a-z]+|[A-Z]")
@@ -127,30 +142,9 @@ def _one_case(text: str) -> str:
     return _CAPITAL.sub(mark, text)
 
 
-def _imaginary(text: str) -> bool:
-    return bool(re.search(r"(?<![A-Za-z\\])i(?![A-Za-z])", text))
-
-
-def _is_lone(value: Any) -> bool:
-    """math-verify compares a lone symbol by its name only, blind to case."""
-    from sympy import Symbol
-
-    return isinstance(value, Symbol)
-
-
-def _cancels(gold: Any, prediction: Any) -> bool:
-    """Is the difference zero, with i the imaginary unit? Blind to nothing: other letters must cancel."""
-    from sympy import Expr, I, simplify
-
-    if not (isinstance(gold, Expr) and isinstance(prediction, Expr)):
-        return False
-    difference = prediction.doit() - gold.doit()
-    units = {symbol: I for symbol in difference.free_symbols if str(symbol) == "i"}
-    return simplify(difference.subs(list(units.items()))) == 0
-
-
 @lru_cache(maxsize=4096)
-def _parsed(text: str) -> list[Any]:
+def _parsed(text: str) -> Any:
+    """The value of a formula; null if it cannot be read."""
     from latex2sympy2_extended import NormalizationConfig
     from math_verify import LatexExtractionConfig, parse
 
@@ -159,13 +153,14 @@ def _parsed(text: str) -> list[Any]:
         basic_latex=True, units=False, malformed_operators=False, nits=False, boxed="none", equations=False
     )
     config = LatexExtractionConfig(boxed_match_priority=-1, normalization_config=normalisation)
-    return parse(
+    found = parse(
         f"${text}$",
         extraction_config=[config],
         fallback_mode="no_fallback",
         extraction_mode="first_match",
         parsing_timeout=0,
     )
+    return found[0] if found else None
 
 
 def warm() -> None:

@@ -1,7 +1,8 @@
 r"""Equality of two terms: text and exact arithmetic first, algebra where they cannot decide.
 
-Tolerance: a decimal matches an exact value that has no decimal form within `DECIMAL_TOLERANCE`, relative.
-Two numbers written out match only if equal.
+Two exact values are equal or they are not. Tolerance is for a decimal against an exact value that has no decimal form:
+the last digit written may be rounded or cut off, and at least `LEAST_DIGITS` of them must be written and right. The
+reason of a verdict says how far that went. Two numbers written out match only if equal.
 """
 
 from __future__ import annotations
@@ -12,8 +13,14 @@ from fractions import Fraction
 
 from tasks.domain.grading.quantities import Number, number
 
-DECIMAL_TOLERANCE = Fraction(1, 10**6)
+LEAST_DIGITS = 6
+#: What computing in double precision leaves uncertain, relative: digits beyond are noise, not a claim.
+MACHINE_TOLERANCE = Fraction(1, 10**13)
+EQUAL = "equal"
+#: How two terms are the same (`equal`, or within what); empty if they are not.
+Match = str
 Same = Callable[[str, str], bool]
+Matcher = Callable[[str, str], Match]
 
 
 class NeedsSymbolic(Exception):
@@ -30,14 +37,14 @@ def squeeze(text: str) -> str:
     return re.sub(r"(?<![A-Za-z\d]) | (?![A-Za-z\d])|(?<=\d) (?=[A-Za-z])|(?<=[A-Za-z]) (?=\d)", "", text)
 
 
-def exact_same(prediction: str, gold: str) -> bool:
+def exact_same(prediction: str, gold: str) -> Match:
     """Equality of two terms by text and exact arithmetic. Errors: NeedsSymbolic if that cannot decide."""
     if squeeze(prediction) == squeeze(gold):
-        return True
+        return EQUAL
     if (option := _option(gold)) is not None and option == _option(prediction):
-        return True
+        return EQUAL
     if (based := _same_in_base(prediction, gold)) is not None:
-        return based
+        return EQUAL if based else ""
     a, b = number(prediction), number(gold)
     if a is None or b is None:
         raise NeedsSymbolic
@@ -73,8 +80,8 @@ def _in_base(match: re.Match[str]) -> int | None:
     return int(match[1], base) if 2 <= base <= 36 and all(int(d) < base for d in match[1]) else None
 
 
-def symbolic_same(prediction: str, gold: str) -> bool:
-    """Equality of two terms; asks math-verify where arithmetic cannot decide. May take for ever."""
+def symbolic_same(prediction: str, gold: str) -> Match:
+    """Equality of two terms; asks algebra where arithmetic cannot decide. May take for ever."""
     try:
         return exact_same(prediction, gold)
     except NeedsSymbolic:
@@ -83,35 +90,50 @@ def symbolic_same(prediction: str, gold: str) -> bool:
         return equivalent(prediction, gold)
 
 
-def same_numbers(prediction: Number, gold: Number) -> bool:
+def same_numbers(prediction: Number, gold: Number) -> Match:
     r"""Equal in value, where one side may have left out its unit.
 
     A percent sign is a factor of 1/100; left out on one side it may also be a unit if the gold is above 1:
     `50\%` answers 50 and 0.5; `0.5\%` does not answer 0.5.
 
-    >>> same_numbers(Number(Fraction(1, 3)), Number(Fraction(333333, 10**6), decimal=True))
-    True
+    >>> same_numbers(Number(Fraction(1, 3)), Number(Fraction(333333, 10**6), place=Fraction(1, 10**6)))
+    'equal within 1e-06, relative: the digits written'
     """
     a, b = prediction.value, gold.value
     units = {prediction.unit, gold.unit}
     if "%" in units and len(units) == 2:
         if units != {"%", None} and "?" not in units:
-            return False
+            return ""
         scaled = (a / 100 == b) if prediction.unit == "%" else (a == b / 100)
-        return scaled or (a == b and abs(b) > 1)
+        return EQUAL if scaled or (a == b and abs(b) > 1) else ""
     if len(units) == 2 and not units & {None, "?"}:
-        return False
-    return a == b or (prediction.decimal != gold.decimal and _rounds_to(prediction, gold))
+        return ""
+    if a == b:
+        return EQUAL
+    written, exact = (prediction, b) if prediction.decimal else (gold, a)
+    if prediction.decimal == gold.decimal or terminates(exact):
+        return ""
+    tolerance = decimal_tolerance(written)
+    return within(tolerance) if abs(written.value - exact) <= tolerance * abs(exact) else ""
 
 
-def _rounds_to(prediction: Number, gold: Number) -> bool:
-    exact, written = (gold.value, prediction.value) if prediction.decimal else (prediction.value, gold.value)
-    if _terminates(exact):
-        return False
-    return abs(written - exact) <= DECIMAL_TOLERANCE * abs(exact)
+def decimal_tolerance(written: Number) -> Fraction:
+    """How far a decimal may be, relative, from the exact value that it stands for: one in its last digit.
+
+    >>> [float(decimal_tolerance(Number(Fraction("2.5"), Fraction(1, 10**n)))) for n in (4, 5, 8)]
+    [0.0, 1e-06, 4e-09]
+    """
+    if written.place is None or abs(written.value) < written.place * 10 ** (LEAST_DIGITS - 1):
+        return Fraction(0)
+    return max(min(written.place / abs(written.value), Fraction(1, 10**LEAST_DIGITS)), MACHINE_TOLERANCE)
 
 
-def _terminates(value: Fraction) -> bool:
+def within(tolerance: Fraction) -> Match:
+    return f"equal within {float(tolerance):.0e}, relative: the digits written"
+
+
+def terminates(value: Fraction) -> bool:
+    """Has the value a decimal form that ends?"""
     rest = value.denominator
     for prime in (2, 5):
         while rest % prime == 0:

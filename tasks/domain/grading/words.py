@@ -102,6 +102,27 @@ _EXPLANATION = re.compile(
 )
 
 
+_NO_SUCH = re.compile(
+    r"(?:no,? )?(?:there (?:is|are|exists?) )?(?:no|none|not any|not exist)(?: such)?(?: [a-z-]+){0,4}(?: exists?)?"
+    r"|(?:no,? )?(?:(?:such|these|those|the|an?|any) )*(?:[a-z-]+ ){0,4}(?:(?:do|does) ?n[o']t|can ?not) exist"
+    r"|(?:no,? )?(?:it|this|that|there) (?:is not possible|is impossible|(?:do|does) ?n[o']t exist)|dne|impossible"
+)
+_YES = re.compile(r"\b(?:no (?:more|less|fewer|other)|except|but|unless|none of)\b|\d|\\(?!text|mathrm)")
+
+
+def denies_existence(text: str) -> bool:
+    r"""Does an answer say that there is nothing of the kind, in whatever words?
+
+    >>> [denies_existence(t) for t in ("No, such a function does not exist.", r"\text{no such function}", "no more")]
+    [True, True, False]
+    """
+    if len(text) > 120 or _YES.search(text):
+        return False
+    words = re.sub(r"\s+", " ", _TEXT_COMMAND.sub(r"\1", text)).strip(" .!$*").lower()
+    words = re.sub(r"^(?:the answer is|answer:|so|therefore|thus|hence),? ", "", words)
+    return len(words) > 2 and bool(_NO_SUCH.fullmatch(words)) and words != "none"
+
+
 def read_comparatives(text: str) -> str:
     r"""`at least 7` as `\ge 7`, so that it is an inequality and not the number 7."""
     for pattern, sign in _COMPARATIVES:

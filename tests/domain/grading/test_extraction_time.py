@@ -1,0 +1,74 @@
+"""What a model writes is read in time linear in its length, whatever it is."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from benchmarks.extraction import HOSTILE, read
+from tasks.domain.grading.answer_extraction import MAX_ANSWERS, extract_answers
+from tasks.domain.grading.boxes import boxed
+from tasks.domain.scaffolds import NO_PANEL, PANEL, THINKING, answer_blocks
+
+
+def seconds(unit: str, length: int) -> float:
+    began = time.process_time()
+    read(unit, length)
+    return time.process_time() - began
+
+
+@pytest.mark.parametrize("unit", HOSTILE, ids=repr)
+def test_ten_times_the_text_takes_about_ten_times_as_long(unit: str) -> None:
+    """Quadratic reading would take a hundred times as long: `\boxed{` a hundred thousand times took 274 s once."""
+    short = min(seconds(unit, 10_000) for _ in range(3))
+    long = seconds(unit, 100_000)
+    assert long < 30 * short + 0.5
+    assert long < 5
+
+
+def test_boxes_and_tags_of_the_reported_hangs() -> None:
+    began = time.process_time()
+    for text in (r"\boxed{" * 100_000, "<answer>" * 50_000, r"\boxed{7" + "}" * 100_000, "<answer>7</answer>" * 50_000):
+        for scaffold in (PANEL, THINKING, NO_PANEL):
+            region = scaffold.parse(text).region
+            extract_answers(region or "", scaffold.answer_form)
+    assert time.process_time() - began < 20
+
+
+@pytest.mark.parametrize(
+    ("text", "contents"),
+    [
+        (r"\boxed{7}", ["7"]),
+        (r"\boxed{\boxed{7}}", ["7"]),
+        (r"\boxed{\boxed{7} \boxed{8}}", [r"\boxed{7} \boxed{8}"]),
+        (r"\boxed{\{1, 2\}}", [r"\{1, 2\}"]),
+        (r"\boxed{a \\}", [r"a \\"]),
+        (r"\boxed 7, \fbox{8}", ["7", "8"]),
+        (r"\boxed{7 and more", ["7 and more"]),
+        (r"\boxed{\boxed{7", ["7"]),
+        ("\\boxed{7\nThat is it.", ["7"]),
+        (r"\boxed{\frac{1}{2} \boxed{3}", [r"\frac{1}{2} \boxed{3}"]),
+        (r"not \boxed{7} but \boxed{8}", ["not 7", "8"]),
+        (r"\boxed{50}\%", [r"50\%"]),
+        (r"\boxed{}", [""]),
+        (r"} \boxed{7}", ["7"]),
+    ],
+)
+def test_contents_of_boxes(text: str, contents: list[str]) -> None:
+    assert boxed(text)[0] == contents
+
+
+def test_no_box_is_overlooked_however_many_stand_before_it() -> None:
+    """Fifty boxes were read and the rest was not: a different answer in the next one did not count."""
+    told = extract_answers(r"\boxed{7} " * 50 + r"\boxed{8}", "boxed")
+    assert told.answers == ("7", "8")
+    many = extract_answers(" ".join(rf"\boxed{{{n}}}" for n in range(MAX_ANSWERS + 10)), "boxed")
+    assert many.status == "ambiguous"
+
+
+def test_blocks_of_the_answer_tag() -> None:
+    assert answer_blocks("<answer>7</answer> <answer>8") == ["7", "8"]
+    assert answer_blocks("<answer>7</answer> <answer>8", unclosed=False) == ["7"]
+    assert answer_blocks("<answer>a <answer>b</answer>") == ["a <answer>b"]
+    assert answer_blocks("7</answer>") == []
