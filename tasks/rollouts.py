@@ -39,14 +39,6 @@ def about(policy: Policy, sampling: Sampling) -> dict[str, object]:
     }
 
 
-def of_split(problems: pa.Table, splits: pa.Table, split: str | None) -> pa.Table:
-    """The problems of one split, in the pool's order; all of them for null."""
-    if split is None:
-        return problems
-    chosen = {row["problem_id"] for row in splits.to_pylist() if row["split"] == split}
-    return problems.filter(pa.array([p in chosen for p in problems["problem_id"].to_pylist()], pa.bool_()))
-
-
 def requests_for(problems: pa.Table, policy: Policy, sampling: Sampling, rollouts: range) -> list[RolloutRequest]:
     """Every (problem, rollout) asked for, problem by problem. A request's seed is a function of the rollout's
     identity: (sampling seed, problem, rollout), so that two arms and two days draw alike."""

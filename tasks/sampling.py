@@ -6,8 +6,9 @@ import pyarrow as pa
 
 from storage.artifacts.schemas import ROLLOUTS
 from tasks.domain.policies import Policy, Sampling, ServedAdapter
+from tasks.domain.problems.splits import of_split
 from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats
-from tasks.rollouts import ensure_rollouts, entered, of_split, requests_for
+from tasks.rollouts import ensure_rollouts, entered, requests_for
 from tasks.stage import Payload, Ref, stage, store, toolbox
 
 

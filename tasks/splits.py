@@ -11,8 +11,12 @@ import pyarrow as pa
 from storage.artifacts.schemas import SPLITS
 from storage.errors import UserError
 from storage.sql import query
+from tasks.domain.problems.leaks import find_leaks, left_out
 from tasks.domain.problems.sources import SOURCES
-from tasks.stage import Ref, stage, store
+from tasks.domain.problems.splits import of_split
+from tasks.stage import Payload, Ref, stage, store
+
+TEXT = ["problem_id", "source_id", "problem"]
 
 ARM_SPLITS = pa.schema(
     [pa.field(name, pa.string(), nullable=False) for name in ("problem_id", "source", "arm", "split")]
@@ -35,6 +39,19 @@ def import_split(pool: Ref, heldout_source_ids: tuple[str, ...]) -> pa.Table:
 def split_arms(splits: Ref, bands: tuple[Ref, ...]) -> pa.Table:
     """What each arm trains on (its variance band minus held-out) and `joint`: what all do. Schema: ARM_SPLITS."""
     return arm_splits(store().read(splits), pa.concat_tables([store().read(ref) for ref in bands]))
+
+
+@stage("splits", version=1)
+def keep_clear(pool: Ref, splits: Ref, studied: Ref, heldout: Ref) -> Payload:
+    """A lesson's split without the study's held-out problems and what nearly equals them, by the rule of `pool check`.
+    Schema: SPLITS.
+
+    studied, heldout: the study's pool and its split.
+    """
+    held = of_split(store().read(studied, TEXT), store().read(heldout), "heldout")
+    leaks = find_leaks(held, store().read(pool, TEXT), "heldout", "lesson")
+    made = left_out(store().read(splits), leaks).cast(SPLITS)
+    return Payload(made, notes={"near_heldout": str(made["split"].to_pylist().count("near_heldout"))})
 
 
 def draw_split(pool: pa.Table, heldout_per_source: int, seed: int) -> pa.Table:

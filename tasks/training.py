@@ -22,8 +22,9 @@ from storage.sql import query
 from tasks.domain.grpo.behaviour import check_sampling
 from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout
 from tasks.domain.policies import Policy, Sampling
+from tasks.domain.problems.splits import of_split
 from tasks.domain.scaffolds import Scaffold, TagRule
-from tasks.rollouts import ensure_rollouts, entered, of_split, requests_for
+from tasks.rollouts import ensure_rollouts, entered, requests_for
 from tasks.stage import Payload, Ref, making, progress, stage, store, toolbox, workdir
 
 

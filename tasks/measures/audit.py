@@ -10,13 +10,13 @@ import pyarrow as pa
 from storage.artifacts.ref import Ref
 from storage.sql import query
 from tasks.domain.statistics.designs import from_sampling, from_training, recipe_row, rows_as
-from tasks.measures.lints import findings_of, leak_rows, mislabelled_rows
+from tasks.measures.lints import findings_of, leak_rows, lesson_leak_rows, mislabelled_rows
 from tasks.stage import stage, store
 
 Row = dict[str, Any]
 
 
-@stage("audit", version=2)
+@stage("audit", version=3)
 def audit_designs(
     pool: Ref,
     splits: Ref,
@@ -32,7 +32,7 @@ def audit_designs(
     rows = [_sampled(ref, str(pool), "screening") for ref in screenings]
     rows += [_sampled(ref, held, "heldout") for ref in final]
     rows += [
-        from_training(str(ref), store().manifest(ref).recipe.arguments, str(pool), arms.count(arm), ends[str(ref)])
+        from_training(str(ref), store().manifest(ref).recipe, str(pool), arms.count(arm), ends[str(ref)])
         for ref, arm in zip(trainings, arms, strict=True)
     ]
     tables = {
@@ -40,11 +40,37 @@ def audit_designs(
         "recipes": rows_as(
             "recipes", [recipe_row(str(ref), store().manifest(ref).recipe.arguments) for ref in trainings]
         ),
-        "leaks": rows_as("leaks", leak_rows(store().read(pool), store().read(splits), {}, f"{pool}, {splits}")),
+        "leaks": rows_as(
+            "leaks",
+            leak_rows(store().read(pool), store().read(splits), {}, f"{pool}, {splits}")
+            + _taught(trainings, pool, splits),
+        ),
         "coverage": rows_as("coverage", _coverage([(ref, store().read(ref)) for ref in diversities], held)),
         "mislabelled": rows_as("mislabelled", _mislabelled(screenings, trainings)),
     }
     return findings_of(tables)
+
+
+def _taught(trainings: Sequence[Ref], pool: Ref, splits: Ref) -> list[Row]:
+    """Leaks between the study's held-out problems and the pools of the lessons that its trainings started from."""
+    lessons, waiting = set(), list(trainings)
+    while waiting:
+        for init in store().manifest(waiting.pop()).recipe.inputs.get("init", []):
+            inputs = store().manifest(Ref.parse(init)).recipe.inputs
+            lessons.add((inputs["pool"][0], inputs["splits"][0]))
+            waiting.append(Ref.parse(init))
+    if not lessons:
+        return []
+    wanted = ["problem_id", "source_id", "problem"]
+    sides = "from pool semi join (from splits where split = 'heldout') using (problem_id) order by problem_id"
+    held = query(sides, pool=store().read(pool, wanted), splits=store().read(splits))
+    return [
+        row
+        for at, side in sorted(lessons)
+        for row in lesson_leak_rows(
+            held, store().read(Ref.parse(at), wanted), store().read(Ref.parse(side)), f"{at}, {side}"
+        )
+    ]
 
 
 def _sampled(ref: Ref, problems: str, role: str) -> Row:

@@ -62,6 +62,18 @@ def leak_rows(pool: pa.Table, splits: pa.Table, trains: Mapping[str, str], place
     ]
 
 
+def lesson_leak_rows(held: pa.Table, lesson: pa.Table, splits: pa.Table, place: str) -> list[Row]:
+    """Held-out problems of the study that stand in a lesson's pool, taught or left out. held, lesson: problem_id,
+    source_id, problem."""
+    sides = {row["problem_id"]: row["split"] for row in splits.to_pylist()}
+    others = lesson.filter(pa.array([sides[p] in ("train", "near_heldout") for p in lesson["problem_id"].to_pylist()]))
+    return [
+        {name: r[name] for name in ("source_id", "other_source_id", "similarity", "kind")}
+        | {"trains": None if sides[r["other_id"]] == "train" else "left out of the lesson", "place": place}
+        for r in find_leaks(held, others, "heldout", "lesson").to_pylist()
+    ]
+
+
 def mislabelled_rows(arm: str, counts: Sequence[tuple[int, int]], group_size: int) -> list[Row]:
     """Dead groups of a screening that the training's group size is expected to make live."""
     found = [r for r in expectations(counts, group_size) if r["metric"] == "mislabelled" and r.get("band") is None]

@@ -14,8 +14,8 @@ from storage.artifacts.provenance import provenance
 from storage.artifacts.store import Payload, Store
 from storage.errors import UserError
 from storage.reading.claims import CLAIMS, Claim, check, needs, read_claims
-from tasks.domain.statistics.designs import TABLES, recipe_row, rows_as
-from tasks.measures.lints import findings_of, lints
+from tasks.domain.statistics.designs import TABLES, from_training, recipe_row, rows_as
+from tasks.measures.lints import findings_of, lesson_leak_rows, lints
 from tasks.stage import Ref
 
 
@@ -91,6 +91,41 @@ def test_arms_that_were_trained_with_other_settings_are_found() -> None:
     assert [(r["code"], r["what"]) for r in found] == [
         ("hyperparameters", "panel was trained with lora_rank=16 and thinking with lora_rank=8")
     ]
+
+
+@pytest.mark.parametrize(
+    ("version", "drawn", "found"),
+    [
+        (1, {"temperature": {"float": "0.7"}, "top_p": {"float": "1.0"}}, ["behaviour"]),
+        (2, {"temperature": {"float": "0.7"}, "top_p": {"float": "1.0"}}, []),
+        (1, {"temperature": {"float": "1.0"}, "top_p": {"float": "1.0"}}, []),
+        (1, {}, []),
+        (2, {"top_p": {"float": "0.9"}}, ["behaviour"]),
+    ],
+)
+def test_a_stored_training_whose_learner_read_another_distribution_is_found(
+    version: int, drawn: dict[str, Any], found: list[str]
+) -> None:
+    """The first version of the stage read every rollout at temperature 1."""
+    arguments: dict[str, object] = {
+        "start": {"arm": "panel", "model": {"sha256": "m"}, "step": 0},
+        "learner": {"group_size": 8, "steps": 40},
+        "rollouts": drawn | {"max_tokens": 128},
+    }
+    recipe = Recipe(stage="train_adapter", version=version, arguments=arguments, inputs={})
+    assert codes(from_training("here", recipe, "pool", 3, 40)) == found
+
+
+def test_a_lesson_that_holds_a_held_out_problem_is_found_and_said_to_be_harmless_where_it_was_left_out() -> None:
+    text = "A rectangular box has edges of length three, four and five and is cut by one plane."
+    held = pa.table({"problem_id": ["h"], "source_id": ["OB_1"], "problem": [text]})
+    lesson = pa.table({"problem_id": ["a", "b"], "source_id": ["M_1", "M_2"], "problem": [text, "1 + 1 = ?"]})
+    for split, matter in (("train", "is no test"), ("near_heldout", "no harm")):
+        splits = pa.table({"problem_id": ["a", "b"], "split": [split, "train"]})
+        rows = lesson_leak_rows(held, lesson, splits, "lesson")
+        (found,) = findings_of({"leaks": rows_as("leaks", rows)}).to_pylist()
+        assert found["code"] == "near_duplicate" and "OB_1 is held out and M_1" in found["what"]
+        assert matter in found["matter"] and found["place"] == "lesson"
 
 
 def test_coverage_leaks_and_p_values() -> None:

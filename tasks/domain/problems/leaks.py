@@ -35,3 +35,19 @@ def find_leaks(one: pa.Table, other: pa.Table, one_split: str, other_split: str)
             }
         )
     return pa.Table.from_pylist(rows, schema=LEAKS)
+
+
+def left_out(splits: pa.Table, leaks: pa.Table) -> pa.Table:
+    """A lesson's split in which what is, or nearly is, held out elsewhere is `near_heldout`: neither taught nor asked.
+
+    leaks: schema LEAKS, the lesson's problems as `other_id`.
+
+    >>> splits = pa.table({"problem_id": ["a", "b"], "source": ["s", "s"], "split": ["train", "heldout"]})
+    >>> leaks = pa.table({"other_id": ["a", "b"]})
+    >>> left_out(splits, leaks)["split"].to_pylist()
+    ['near_heldout', 'heldout']
+    """
+    near = set(leaks["other_id"].to_pylist())
+    ids, split = splits["problem_id"].to_pylist(), splits["split"].to_pylist()
+    named = ["near_heldout" if p in near and s == "train" else s for p, s in zip(ids, split, strict=True)]
+    return splits.set_column(splits.schema.get_field_index("split"), "split", pa.array(named, pa.string()))

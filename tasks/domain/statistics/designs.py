@@ -7,7 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from storage.artifacts.manifest import Recipe
+
 Row = dict[str, Any]
+#: The version of `train_adapter` from which the learner divides its logits by the sampler's temperature.
+LEARNS_AT_ITS_TEMPERATURE = 2
+#: learned_at: the temperature at which a training's learner read its rollouts.
 #: role: screening | training | evaluation | heldout. policy: which weights. problems: which problems, by name or ref.
 #: family: runs of one family are compared with each other.
 DESIGNS = pa.schema(
@@ -22,6 +27,8 @@ DESIGNS = pa.schema(
         ("num_problems", pa.int64()),
         ("group_size", pa.int64()),
         ("temperature", pa.float64()),
+        ("top_p", pa.float64()),
+        ("learned_at", pa.float64()),
         ("max_tokens", pa.int64()),
         ("steps", pa.int64()),
         ("last_evaluated", pa.int64()),
@@ -141,10 +148,11 @@ def from_sampling(ref: str, arguments: Mapping[str, Any], problems: str, role: s
     } | counted
 
 
-def from_training(ref: str, arguments: Mapping[str, Any], problems: str, seeds: int, last_evaluated: int | None) -> Row:
+def from_training(ref: str, recipe: Recipe, problems: str, seeds: int, last_evaluated: int | None) -> Row:
     """The design of a `training` artifact from its recipe."""
+    arguments: Any = recipe.arguments
     start, learner, drawn = arguments["start"], arguments["learner"], arguments["rollouts"]
-    step = start["step"]
+    step, temperature = start["step"], number(drawn.get("temperature", 1.0))
     return {
         "run": ref,
         "role": "training",
@@ -154,7 +162,9 @@ def from_training(ref: str, arguments: Mapping[str, Any], problems: str, seeds: 
         "policy": f"{start['model']['sha256']}+{start['adapter']}@{step}" if step else start["model"]["sha256"],
         "problems": problems,
         "group_size": learner["group_size"],
-        "temperature": number(drawn["temperature"]),
+        "temperature": temperature,
+        "top_p": number(drawn.get("top_p", 1.0)),
+        "learned_at": temperature if recipe.version >= LEARNS_AT_ITS_TEMPERATURE else 1.0,
         "max_tokens": drawn["max_tokens"],
         "steps": learner["steps"],
         "seeds": seeds,

@@ -1,0 +1,57 @@
+"""A lesson's split is kept clear of what the study holds out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from storage.artifacts.manifest import Recipe
+from storage.artifacts.provenance import provenance
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Payload, Store
+from tasks.domain.problems.problems import pool_table
+from tasks.engines.toolbox import Toolbox
+from tasks.splits import keep_clear
+from tasks.stage import Session, session
+from tasks.training import trainable
+
+BOX = "A rectangular box has edges of length three, four and five and is cut by one plane through two of its corners."
+RING = "Two circles lie in a ring so that each touches the other and both of its rims; find the sum of their radii."
+
+
+def kept(store: Store, name: str, table: pa.Table) -> Ref:
+    ref = Ref(name, "0" * 15 + str(len(list(store.refs()))))
+    store.write(ref, Payload(table), Recipe(stage=name, version=1, arguments={}, inputs={}), provenance(0.0))
+    return ref
+
+
+def pool_of(*texts: str, prefix: str) -> pa.Table:
+    return pool_table(
+        [{"problem": t, "gold": "1", "source": "s", "source_id": f"{prefix}_{i}"} for i, t in enumerate(texts)]
+    )[0]
+
+
+def splits_of(pool: pa.Table, *split: str) -> pa.Table:
+    return pa.table({"problem_id": pool["problem_id"], "source": pool["source"], "split": list(split)})
+
+
+def test_what_is_held_out_is_not_taught(tmp_path: Path) -> None:
+    """Word for word, nearly, not at all; and what the study trains on may be taught."""
+    study = pool_of(BOX, RING, prefix="OB")
+    lesson = pool_of(BOX, f"{BOX} Find the area of the cut.", RING, "What is one more than two?", prefix="M")
+    store = Store(tmp_path)
+    store.prepare()
+    with session(Session(store, Toolbox())):
+        refs = (
+            kept(store, "pool", lesson),
+            kept(store, "splits", splits_of(lesson, *["train"] * 4)),
+            kept(store, "pool", study),
+            kept(store, "splits", splits_of(study, "heldout", "train")),
+        )
+        clear = keep_clear(*refs)
+    made = store.read(clear)
+    assert made["split"].to_pylist() == ["near_heldout", "near_heldout", "train", "train"]
+    assert store.manifest(clear).provenance.notes["near_heldout"] == "2"
+    assert trainable(lesson, made, None)["source_id"].to_pylist() == ["M_2", "M_3"]
+    assert trainable(lesson, store.read(refs[1]), None).num_rows == 4
