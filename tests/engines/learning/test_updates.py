@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from tasks.domain.grpo.losses import LOSSES
 from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack
 from tasks.domain.grpo.schedules import update_groups
 from tasks.domain.grpo.types import LearnerConfig, TrainRollout
@@ -37,6 +38,16 @@ def kept(updater: Updater) -> dict[str, torch.Tensor]:
 
 def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def sampled_by(policy: Policy, rollouts: list[TrainRollout], noise: float) -> list[TrainRollout]:
+    """Behaviour log-probs are the policy's own, but for noise of this size."""
+    rng, drawn = np.random.default_rng(0), []
+    for r in rollouts:
+        alone = PromptGroup(r.prompt_ids, [Trajectory(0, r.token_ids, r.logprobs_T, 1.0)])
+        logprobs = policy.logprobs(build_pack([alone]))[0].detach().numpy()
+        drawn.append(replace(r, logprobs_T=(logprobs + rng.normal(0, noise, len(logprobs))).astype(np.float32)))
+    return drawn
 
 
 # ------------------------------------------------------------------------------------------------- against float64
@@ -104,14 +115,7 @@ def test_gradients_are_those_of_plain_float64(tiny_base: Path, config: LearnerCo
     rollouts = random_rollouts(PROBLEMS, 4, seed=11)
     rollouts = [replace(r, correct=True) if r.problem_id == "c" else r for r in rollouts]
     policy = policy_of(tiny_base, replace(config, kl_weight=0.0))
-    rng = np.random.default_rng(0)
-    exact = []
-    for r in rollouts:
-        alone = PromptGroup(r.prompt_ids, [Trajectory(0, r.token_ids, r.logprobs_T, 1.0)])
-        logprobs, _ = policy.logprobs(build_pack([alone]))
-        noise = rng.normal(0, 0.3, len(r.token_ids))
-        exact.append(replace(r, logprobs_T=(logprobs.detach().numpy() + noise).astype(np.float32)))
-    groups = grouped(exact)
+    groups = grouped(sampled_by(policy, rollouts, noise=0.3))
     updater = Updater(policy, config, 8192)
     if config.kl_weight:
         updater.start = torch.zeros_like(policy.lora.work)
@@ -124,6 +128,22 @@ def test_gradients_are_those_of_plain_float64(tiny_base: Path, config: LearnerCo
     assert torch.linalg.vector_norm(whole) > 0
     # the learner's forward pass is float32; the formulas alone agree to 1e-9 (tests/domain/grpo/test_losses.py)
     assert torch.linalg.vector_norm(gap) <= 5e-6 * torch.linalg.vector_norm(whole)
+
+
+def test_seven_losses_are_one_direction(tiny_base: Path) -> None:
+    """Where the behaviour policy is the policy itself: the cosine between gradients is 1, but for the two losses that
+    take a mean over each rollout's tokens (docs/training.md)."""
+    rollouts = random_rollouts(PROBLEMS, 4, seed=12)
+    needed = {name: loss.needs_advantage or "centred" for name, loss in LOSSES.items()}
+    found = {}
+    for name, advantage in needed.items():
+        config = replace(CONFIG, loss=name, advantage=advantage, max_tokens=16)
+        policy = policy_of(tiny_base, config)
+        Updater(policy, config, 8192).gradient(grouped(sampled_by(policy, rollouts, noise=0.0)), Clock())
+        found[name] = policy.lora.grad.double() / torch.linalg.vector_norm(policy.lora.grad.double())
+    cosines = {name: float(g @ found["importance_sampling"]) for name, g in found.items()}
+    apart = {name for name, cosine in cosines.items() if cosine < 1 - 1e-6}
+    assert apart == {"grpo", "gspo"} and all(cosines[name] < 0.99 for name in apart)
 
 
 # ----------------------------------------------------------------------------------------------- reuse of a batch
