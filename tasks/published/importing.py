@@ -110,7 +110,7 @@ def check_tokens(tokens: PublishedFile, math: tuple[Ref, Ref], aime: tuple[Ref, 
     return Payload(pa.Table.from_pylist(rows, schema=CHECKS), notes=IMPORTED)
 
 
-@stage("designs", version=2)
+@stage("designs", version=3)
 def import_designs(folder: PublishedFolder) -> Payload:
     return Payload(published_designs.designs(folder.here()), notes=IMPORTED)
 
