@@ -45,7 +45,7 @@ def experiment(study: Study) -> Ref:
     answers = tuple(measure_answers(ref) for ref in final)
     votes = measure_votes(final, p.passk.ks)
     ceilings = measure_ceilings(tuple(m.embeddings for m in measured))
-    asymptotes = follow_to_the_end(deep, p.passk.draws, p.passk.seed) if deep else None
+    asymptotes = follow_to_the_end(deep) if deep else None
     sliced = tuple(ref for m in measured for ref in m.benchmarks)
     slices, slice_contrasts = pass_at_k_by_benchmark(study, measured)
     tokens = measure_tokens(final)

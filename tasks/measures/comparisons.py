@@ -11,7 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from storage.sql import query
-from tasks.domain.statistics.paired_tests import adjust, explained_difference, paired
+from tasks.domain.statistics.contrasts_of_k import told_of
+from tasks.domain.statistics.families import Family, in_families
+from tasks.domain.statistics.means import Means, combined
+from tasks.domain.statistics.paired_tests import adjust, explained_difference, paired, unsupported
+from tasks.domain.statistics.seeded import Seeded, by_seed
 
 COMPARISON = pa.schema(
     [
@@ -38,12 +42,19 @@ COMPARISON = pa.schema(
         ("p_flip", pa.float64()),
         ("p_wilcoxon", pa.float64()),
         ("p_holm", pa.float64()),
+        ("p_value", pa.float64()),
+        ("p_adjusted", pa.float64()),
+        ("family", pa.string()),
+        ("detectable", pa.float64()),
+        ("seeds", pa.int32()),
+        ("holds_for", pa.string()),
         ("d_z", pa.float64()),
         ("d_z_corrected", pa.float64()),
         ("adjusted_difference", pa.float64()),
         ("adjusted_low", pa.float64()),
         ("adjusted_high", pa.float64()),
         ("adjusted_p", pa.float64()),
+        ("adjusted_reason", pa.string()),
         ("coverage", pa.float64()),
         ("other_coverage", pa.float64()),
         ("reason", pa.string()),
@@ -51,39 +62,62 @@ COMPARISON = pa.schema(
 )
 
 
+COLUMNS = ("diversity", "diversity_correct", "n", "coverage", "num_tokens", "share_correct")
+Policies = dict[tuple[str, int], Seeded]
+
+
 def compare_columns(tables: Sequence[pa.Table], metrics: Sequence[str], draws: int, seed: int) -> pa.Table:
     """Every two (arm, step), paired by problem; columns of COMPARISON.
 
-    basis: `all` problems on which both are defined, or `equal_n`, those on which both have equally many traces.
-    adjusted_*: the difference left where log length and accuracy do not differ. p_holm corrects p_t over one family:
-    all pairs of one metric, basis and window. Artifacts of the same (arm, step) are replicates: averaged by problem.
+    basis: `all` problems on which both are defined, or `equal_n`, those on which both have equally many traces. low,
+    high, p_value: over problems and, for what was trained, seeds: artifacts of the same (arm, step) are replicates.
+    t, p_t, p_normal, p_flip, p_wilcoxon, boot_*: of the seeds' means, as publications print them. p_adjusted: Holm over
+    whole traces at equal n, Benjamini-Hochberg over the rest; p_holm: all pairs of one metric, basis and window.
+    adjusted_*: the difference left where log length and accuracy do not differ; adjusted_reason: why there is none.
     """
     rows: list[dict[str, Any]] = []
-    whole = query(
-        """
-        select arm, step, "window", problem_id, any_value(source) as source,
-               avg(diversity) as diversity, avg(diversity_correct) as diversity_correct, avg(n) as n,
-               avg(coverage) as coverage, avg(num_tokens) as num_tokens, avg(share_correct) as share_correct
-        from measured group by all order by all
-        """,
-        measured=pa.concat_tables(tables),
-    )
-    policies = query('select distinct "window", arm, step from whole order by all', whole=whole).to_pylist()
-    for window in dict.fromkeys(p["window"] for p in policies):
-        here = [(p["arm"], p["step"]) for p in policies if p["window"] == window]
+    by_window = _policies(tables)
+    for window, policies in by_window.items():
         for metric in metrics:
             for basis in ("all", "equal_n"):
                 family = [
-                    _compare(whole, window, metric, basis, first, second, draws, seed)
-                    for first, second in combinations(here, 2)
+                    _compare(policies, window, metric, basis, first, second, draws, seed)
+                    for first, second in combinations(policies, 2)
                 ]
-                fixed = adjust([row["p_t"] for row in family], "holm")  # type: ignore[misc]
+                fixed = adjust([row.get("p_value") for row in family], "holm")
                 rows += [row | {"p_holm": p} for row, p in zip(family, fixed, strict=True)]
-    return pa.Table.from_pylist(rows, schema=COMPARISON)
+    return pa.Table.from_pylist(in_families(rows, _family), schema=COMPARISON)
+
+
+def _family(row: dict[str, Any]) -> Family:
+    declared = (row["metric"], row["window"], row["basis"]) == ("diversity", "whole", "equal_n")
+    return ("diversity of whole traces at equal n", "holm") if declared else ("diversity, explored", "bh")
+
+
+def _policies(tables: Sequence[pa.Table]) -> dict[str, Policies]:
+    """window → (arm, step) → COLUMNS by replicate and problem. An untrained policy (step 0) is one replicate."""
+    numbered = [t.append_column("replicate", pa.array([i + 1] * t.num_rows, pa.int64())) for i, t in enumerate(tables)]
+    rows = query(
+        f"""
+        select "window", arm, step, dense_rank() over (order by problem_id) as problem,
+               case when step = 0 then 0 else replicate end as replicate,
+               {", ".join(f'"{c}"::double as "{c}"' for c in COLUMNS)}
+        from measured order by all
+        """,
+        measured=pa.concat_tables(numbered),
+    )
+    keys = list(zip(*(rows[c].to_pylist() for c in ("window", "arm", "step")), strict=True))
+    problem_N, replicate_N = (rows[c].to_numpy() for c in ("problem", "replicate"))
+    values_NV = np.column_stack([np.array(rows[c].to_pylist(), np.float64) for c in COLUMNS])
+    found: dict[str, Policies] = {}
+    for key in sorted(set(keys)):
+        mine = np.array([k == key for k in keys])
+        found.setdefault(key[0], {})[key[1:]] = by_seed(problem_N[mine], replicate_N[mine], values_NV[mine])
+    return found
 
 
 def _compare(
-    whole: pa.Table,
+    policies: Policies,
     window: str,
     metric: str,
     basis: str,
@@ -92,29 +126,16 @@ def _compare(
     draws: int,
     seed: int,
 ) -> dict[str, Any]:
-    name = '"' + metric + '"'
-    pairs = query(
-        f"""
-        select a.{name} as x, b.{name} as y, a.coverage as cx, b.coverage as cy,
-               ln(nullif(a.num_tokens, 0) / nullif(b.num_tokens, 0)) as longer,
-               a.share_correct - b.share_correct as better
-        from whole a join whole b using (problem_id, "window")
-        where "window" = $window and a.arm = $arm and a.step = $step and b.arm = $other and b.step = $other_step
-              and x is not null and y is not null and ($basis = 'all' or a.n = b.n)
-        order by problem_id
-        """,
-        {
-            "window": window,
-            "arm": first[0],
-            "step": first[1],
-            "other": second[0],
-            "other_step": second[1],
-            "basis": basis,
-        },
-        whole=whole,
-    )
-    column = {c: np.array(pairs[c].to_pylist(), np.float64) for c in pairs.column_names}
-    result = asdict(paired(column["x"], column["y"], draws=draws, seed=seed))
+    a, b = policies[first], policies[second]
+    _, in_a, in_b = np.intersect1d(a.problem_P, b.problem_P, return_indices=True)
+    x_SPV, y_SPV = a.values_SPV[:, in_a], b.values_SPV[:, in_b]
+    kept_P = np.isfinite(x_SPV[:, :, COLUMNS.index(metric)]).all(axis=0)
+    kept_P &= np.isfinite(y_SPV[:, :, COLUMNS.index(metric)]).all(axis=0)
+    x, y = ({c: v[:, :, i].mean(axis=0) for i, c in enumerate(COLUMNS)} for v in (x_SPV, y_SPV))
+    if basis == "equal_n":
+        kept_P &= x["n"] == y["n"]
+    x, y = ({c: v[kept_P] for c, v in one.items()} for one in (x, y))
+    result = asdict(paired(x[metric], y[metric], draws=draws, seed=seed))
     row: dict[str, Any] = {
         "metric": metric,
         "basis": basis,
@@ -127,13 +148,32 @@ def _compare(
         "mean": result.pop("mean_first"),
         "other_mean": result.pop("mean_second"),
     }
-    row |= {k: v for k, v in result.items() if k != "sd"}
-    for name, seen in (("coverage", column["cx"]), ("other_coverage", column["cy"])):
-        if result["n"] and np.isfinite(seen).all():
-            row[name] = float(seen.mean())
-    if result["n"] and np.isfinite(column["longer"]).all():
-        left = explained_difference(column["x"] - column["y"], np.stack([column["longer"], column["better"]], axis=1))
-        if left:
-            names = ("adjusted_difference", "adjusted_low", "adjusted_high", "adjusted_p")
-            row |= dict(zip(names, left, strict=True))
-    return row
+    row |= {k: v for k, v in result.items() if k not in ("sd", "low", "high")}
+    if not result["n"]:
+        return row
+    for name, one in (("coverage", x), ("other_coverage", y)):
+        if np.isfinite(one["coverage"]).all():
+            row[name] = float(one["coverage"].mean())
+    place = COLUMNS.index(metric)
+    means = combined(
+        [(1.0, x_SPV[:, kept_P, place, None]), (-1.0, y_SPV[:, kept_P, place, None])], [a.trained, b.trained]
+    )
+    row |= {k: v for k, v in told_of(means, alike="")[0].items() if k not in ("estimate", "n", "reason")}
+    return row | _adjusted(x, y, metric, means)
+
+
+def _adjusted(x: dict[str, np.ndarray], y: dict[str, np.ndarray], metric: str, means: Means) -> dict[str, Any]:
+    """adjusted_* of a comparison, or adjusted_reason."""
+    if not (x["num_tokens"] > 0).all() or not (y["num_tokens"] > 0).all():
+        return {"adjusted_reason": "not adjusted: lengths are not known"}
+    longer_P = np.log(x["num_tokens"] / y["num_tokens"])
+    if why := unsupported(longer_P):
+        return {"adjusted_reason": why}
+    d_P = x[metric] - y[metric]
+    more = max(0.0, float(means.variance_V[0]) - float(d_P.var(ddof=1)) / len(d_P))
+    left = explained_difference(
+        d_P, longer_P, x["share_correct"] - y["share_correct"], more, float(means.df_V[0]) if more else np.inf
+    )
+    if left is None:
+        return {"adjusted_reason": "not adjusted: too few problems, or covariates that do not vary"}
+    return dict(zip(("adjusted_difference", "adjusted_low", "adjusted_high", "adjusted_p"), left, strict=True))

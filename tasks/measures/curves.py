@@ -14,12 +14,10 @@ from tasks.stage import Ref, stage, store
 Shares = dict[str, dict[str, int]]
 
 
-def curves_of(
-    groups: pa.Table, steps: pa.Table | None, training: Shares, exposure: Shares, draws: int, seed: int
-) -> pa.Table:
+def curves_of(groups: pa.Table, steps: pa.Table | None, training: Shares, exposure: Shares) -> pa.Table:
     """Columns of CURVES. series: `heldout`, `gain` (with the shares of training pool and exposure), `training`."""
-    rows = heldout_rows(groups, draws, seed)
-    rows += with_shares(gain_rows(groups, draws, seed), training, exposure)
+    rows = heldout_rows(groups)
+    rows += with_shares(gain_rows(groups), training, exposure)
     if steps is not None and steps.num_rows:
         rows += training_rows(steps)
     return pa.Table.from_pylist(rows, schema=CURVES)
@@ -56,18 +54,16 @@ def counted(table: pa.Table) -> Shares:
     return found
 
 
-@stage("curves", version=3)
-def training_curves(
-    trainings: tuple[Ref, ...], evaluations: tuple[Ref, ...], pool: Ref, splits: Ref, draws: int = 10_000, seed: int = 0
-) -> pa.Table:
+@stage("curves", version=4)
+def training_curves(trainings: tuple[Ref, ...], evaluations: tuple[Ref, ...], pool: Ref, splits: Ref) -> pa.Table:
     """Held-out by step, source and arm with intervals; gains against training-pool share and actual exposure."""
     problems, held = store().read(pool, ["problem_id", "source"]), store().read(splits)
     groups = count_groups(together([store().read(ref, COLUMNS) for ref in dict.fromkeys(evaluations)]))
     if not trainings:
-        return curves_of(groups, None, {}, {}, draws, seed)
+        return curves_of(groups, None, {}, {})
     steps = pa.concat_tables([store().read(ref) for ref in trainings])
     pools = pa.concat_tables([trained_on(ref, problems, held) for ref in trainings])
     exposures = [store().files(ref) / "exposure.parquet" for ref in trainings]
     seen = [pq.read_table(path, columns=["arm", "source"]) for path in exposures if path.exists()]
     exposure = counted(pa.concat_tables(seen)) if seen else {}
-    return curves_of(groups, steps, counted(pools), exposure, draws, seed)
+    return curves_of(groups, steps, counted(pools), exposure)

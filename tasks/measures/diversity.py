@@ -23,7 +23,7 @@ def measure_answers(rollouts: Ref) -> pa.Table:
     return answers_of(store().read(rollouts, columns))
 
 
-@stage("diversity_comparison", version=2)
+@stage("diversity_comparison", version=3)
 def compare_diversity(diversities: tuple[Ref, ...], draws: int = 10_000, seed: int = 0) -> pa.Table:
     """Every two policies, paired by problem. Several artifacts of one (arm, step) are its replicates."""
     tables = [store().read(ref) for ref in diversities]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from storage.sql import query
-from tasks.domain.statistics.curves_of_k import KCurve, contrast_curves, doublings, k_curve
+from tasks.domain.statistics.contrasts_of_k import beyond_a_shift, contrast_at_cost, contrast_curves
+from tasks.domain.statistics.curves_of_k import doublings
+from tasks.domain.statistics.families import in_families
 from tasks.measures.grouping import read_groups
+from tasks.measures.slicing import counts_of
 from tasks.stage import Ref, stage
 
 PASSK = pa.schema(
@@ -30,6 +31,7 @@ PASSK = pa.schema(
         ("rollouts", pa.int32()),
         ("policies", pa.int32()),
         ("tokens", pa.float64()),
+        ("holds_for", pa.string()),
         ("reason", pa.string()),
     ]
 )
@@ -46,7 +48,12 @@ CONTRASTS = pa.schema(
         ("low", pa.float64()),
         ("high", pa.float64()),
         ("p_value", pa.float64()),
+        ("p_adjusted", pa.float64()),
+        ("family", pa.string()),
+        ("detectable", pa.float64()),
         ("n", pa.int64()),
+        ("seeds", pa.int32()),
+        ("holds_for", pa.string()),
         ("reason", pa.string()),
     ]
 )
@@ -67,56 +74,22 @@ ASYMPTOTES = pa.schema(
         ("n", pa.int64()),
         ("rollouts", pa.int32()),
         ("policies", pa.int32()),
+        ("holds_for", pa.string()),
+        ("reason", pa.string()),
     ]
 )
 
 
-def slices(groups: pa.Table) -> list[tuple[str, int, str]]:
-    """(arm, step, source) of every curve, `all` sources first."""
-    found = query(
-        """
-        select distinct arm, step, source from groups union select distinct arm, step, 'all' from groups
-        order by arm, step, source <> 'all', source
-        """,
-        groups=groups,
-    )
-    return [(r["arm"], r["step"], r["source"]) for r in found.to_pylist()]
-
-
-Columns = dict[str, np.ndarray]
-
-
-def in_columns(groups: pa.Table) -> Columns:
-    """Groups as arrays, sorted by problem and policy, so that a slice of them is a mask."""
-    ordered = query(
-        """
-        select arm, step, source, problem_id, adapter || '/' || seed as policy, group_size, num_correct, num_tokens
-        from groups order by problem_id, policy
-        """,
-        groups=groups,
-    )
-    return {name: ordered[name].to_numpy() for name in ordered.column_names}
-
-
-def curve(columns: Columns, arm: str, step: int, source: str, ks: Sequence[int]) -> KCurve:
-    mine = (columns["arm"] == arm) & (columns["step"] == step)
-    if source != "all":
-        mine &= columns["source"] == source
-    names = ("problem_id", "policy", "group_size", "num_correct", "num_tokens")
-    problem, policy, size, correct, tokens = (columns[name][mine] for name in names)
-    return k_curve(problem, policy, size, correct, tokens, ks)
-
-
 def passk_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> pa.Table:
-    """One row per metric, (arm, step), source and k; intervals from a bootstrap over problems.
+    """One row per metric, (arm, step), source and k; intervals over problems and, for what was trained, seeds.
 
     metric: `pass@k` (at least one of k) and `pass^k` (all k). n: problems; rollouts: fewest of a problem; policies:
     seeds averaged by problem; tokens: mean tokens that k rollouts cost, for comparing at an equal budget.
     Null with the reason where a problem has fewer than k rollouts.
     """
-    rows, columns = [], in_columns(groups)
-    for arm, step, source in slices(groups):
-        one = curve(columns, arm, step, source, ks)
+    rows, counts = [], counts_of(groups)
+    for arm, step, source in counts.places:
+        one = counts.curve(arm, step, source, ks)
         for row in one.rows(ks, draws, seed):
             rows.append(row | {"arm": arm, "step": step, "source": source})
     return pa.Table.from_pylist(rows, schema=PASSK)
@@ -127,10 +100,13 @@ def contrasts_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> 
 
     metric: `gap` (first minus second at k), `equal_tokens` (first at k minus second at the k that costs as much; the
     reason says which), `closure` (|gap| at the smallest k minus |gap| at the largest: one
-    contrast, one test), `monotone` (share of bootstrap draws in which every step of k narrows the gap).
+    contrast, one test), `closure_of_failures` and `closure_of_logits` (the same on those scales), `closure_of_shift`
+    (what a constant shift of logits would close) and `closure_beyond_shift` (what is left; over all sources),
+    `monotone` (share of bootstrap draws in which every step of k narrows the gap).
+    p_adjusted: Benjamini-Hochberg over the table; detectable: the difference found with 80 % power.
     """
-    columns = in_columns(groups)
-    curves = {key: curve(columns, *key, ks) for key in slices(groups)}
+    counts = counts_of(groups)
+    curves = {key: counts.curve(*key, ks) for key in counts.places}
     policies = list(dict.fromkeys((arm, step) for arm, step, _ in curves))
     rows = []
     for first, second in combinations(policies, 2):
@@ -142,48 +118,25 @@ def contrasts_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> 
                 continue
             a, b = curves[(*first, source)], curves[(*second, source)]
             rows += [about | row for row in contrast_curves(a, b, ks, draws, seed)]
-            rows += [
-                about | row for row in _at_equal_tokens(columns, (*first, source), (*second, source), ks, draws, seed)
-            ]
-    return pa.Table.from_pylist(rows, schema=CONTRASTS)
+            if source == "all":
+                rows += [about | row for row in beyond_a_shift(a, b, ks, seed)]
+            a, b = (counts.curve(*p, source, range(1, c.rollouts + 1)) for p, c in ((first, a), (second, b)))
+            rows += [about | row for row in contrast_at_cost(a, b, ks)]
+    return pa.Table.from_pylist(in_families(rows, lambda row: ("pass@k between policies", "bh")), schema=CONTRASTS)
 
 
-def _at_equal_tokens(
-    columns: Columns,
-    first: tuple[str, int, str],
-    second: tuple[str, int, str],
-    ks: Sequence[int],
-    draws: int,
-    seed: int,
-) -> list[dict[str, Any]]:
-    """Gaps at the budgets of k rollouts of the dearer policy, as far as the cheaper one has rollouts for them. Nothing
-    where lengths are not known."""
-    a, b = (curve(columns, *key, [1]) for key in (first, second))
-    cost, other_cost = a.tokens_per_rollout, b.tokens_per_rollout
-    if not cost or not other_cost:
-        return []
-    paired = [(k, int(k * cost // other_cost)) if cost >= other_cost else (int(k * other_cost // cost), k) for k in ks]
-    paired = [(k, other_k) for k, other_k in paired if k <= a.rollouts and other_k <= b.rollouts]
-    a, b = (curve(columns, *key, [pair[i] for pair in paired]) for i, key in enumerate((first, second)))
-    gaps = [r for r in contrast_curves(a, b, [k for k, _ in paired], draws, seed) if r["metric"] == "gap"]
-    if not paired or not gaps[0]["n"]:
-        return []
-    said = [f"{max(k * cost, o * other_cost):,.0f} tokens; other at k = {o}" for k, o in paired]
-    return [row | {"metric": "equal_tokens", "reason": why} for row, why in zip(gaps, said, strict=True)]
-
-
-def asymptotes_of(groups: pa.Table, draws: int, seed: int) -> pa.Table:
+def asymptotes_of(groups: pa.Table) -> pa.Table:
     """pass@k of every (arm, step) and source at k = 1, 2, 4, … and at the number of rollouts that each problem has.
 
     doubling: what k has that the k before it had not, with its interval: near 0 at the end of a curve that has
     reached its asymptote. unsolved: problems without a correct rollout, stated at the largest k; unsolved_below: the
     chance of a correct rollout that such a problem may still have (upper end of a one-sided 95 % interval).
     """
-    rows, columns = [], in_columns(groups)
-    for arm, step, source in slices(groups):
-        one = curve(columns, arm, step, source, [1])
+    rows, counts = [], counts_of(groups)
+    for arm, step, source in counts.places:
+        one = counts.curve(arm, step, source, [1])
         ks = [*(2**i for i in range(one.rollouts.bit_length()) if 2**i < one.rollouts), one.rollouts]
-        one = curve(columns, arm, step, source, ks)
+        one = counts.curve(arm, step, source, ks)
         about = {
             "arm": arm,
             "step": step,
@@ -202,23 +155,23 @@ def asymptotes_of(groups: pa.Table, draws: int, seed: int) -> pa.Table:
             groups=groups,
         )["drawn"].to_pylist()
         end = {"unsolved": len(unsolved), "unsolved_below": 1 - 0.05 ** (1 / min(unsolved)) if unsolved else None}
-        rows += [about | row | (end if row["k"] == one.rollouts else {}) for row in doublings(one, ks, draws, seed)]
+        rows += [about | row | (end if row["k"] == one.rollouts else {}) for row in doublings(one, ks)]
     return pa.Table.from_pylist(rows, schema=ASYMPTOTES)
 
 
-@stage("passk", version=1)
+@stage("passk", version=2)
 def estimate_pass_at_k(rollouts: tuple[Ref, ...], ks: tuple[int, ...], draws: int = 10_000, seed: int = 0) -> pa.Table:
     """pass@k and pass^k of every (arm, step), per source and for all of them."""
     return passk_of(read_groups(rollouts), ks, draws, seed)
 
 
-@stage("passk_contrasts", version=4)
+@stage("passk_contrasts", version=5)
 def contrast_pass_at_k(rollouts: tuple[Ref, ...], ks: tuple[int, ...], draws: int = 10_000, seed: int = 0) -> pa.Table:
     """Gaps between every two (arm, step), and whether they close as k grows."""
     return contrasts_of(read_groups(rollouts), ks, draws, seed)
 
 
-@stage("asymptotes", version=1)
-def follow_to_the_end(rollouts: tuple[Ref, ...], draws: int = 10_000, seed: int = 0) -> pa.Table:
+@stage("asymptotes", version=2)
+def follow_to_the_end(rollouts: tuple[Ref, ...]) -> pa.Table:
     """pass@k of every (arm, step) by doubling k up to all of its rollouts."""
-    return asymptotes_of(read_groups(rollouts), draws, seed)
+    return asymptotes_of(read_groups(rollouts))

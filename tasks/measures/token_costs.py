@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from storage.sql import query
-from tasks.domain.statistics.intervals import percentile, ratio_interval, resample_means
+from tasks.domain.statistics.means import combined, holds_for, ratio, seeds_of
 from tasks.domain.statistics.paired_tests import wilcoxon
+from tasks.domain.statistics.seeded import Seeded, by_seed
 
 COSTS = pa.schema(
     [
@@ -36,47 +37,68 @@ COSTS = pa.schema(
         ("ratio_max", pa.float64()),
         ("global_ratio", pa.float64()),
         ("longer_in", pa.int64()),
+        ("ratio_low", pa.float64()),
+        ("ratio_high", pa.float64()),
         ("p_wilcoxon", pa.float64()),
+        ("p_adjusted", pa.float64()),
+        ("family", pa.string()),
         ("truncated", pa.float64()),
         ("other_truncated", pa.float64()),
         ("num_correct", pa.int64()),
         ("num_tokens", pa.int64()),
+        ("seeds", pa.int32()),
+        ("holds_for", pa.string()),
         ("method", pa.string()),
         ("reason", pa.string()),
     ]
 )
-#: Above so many problems a ratio's bootstrap and its delta-method interval agree to three digits.
-MANY = 5_000
 
 
-def cost_rows(groups: pa.Table, draws: int, seed: int) -> list[dict[str, Any]]:
-    """`tokens_per_correct` of each (arm, step) and source: a ratio of sums, so its interval is a bootstrap over
-    problems of both sums together. Null where nothing is correct. `truncated` stands beside it."""
-    per_problem = query(
+def cost_rows(groups: pa.Table) -> list[dict[str, Any]]:
+    """`tokens_per_correct` of each (arm, step) and source: a ratio of sums, with its interval over problems and seeds.
+    Null where nothing is correct. `truncated` stands beside it."""
+    ordered = query(
         """
         with tall as (select *, source as part from groups union all select *, 'all' from groups)
-        select arm, step, part as source, problem_id, sum(num_tokens)::bigint as num_tokens,
-               sum(num_correct)::bigint as num_correct, sum(group_size)::bigint as rollouts,
-               sum(truncated)::bigint as truncated
-        from tall group by arm, step, part, problem_id order by arm, step, part <> 'all', part, problem_id
+        select arm, step, part as source, dense_rank() over (order by problem_id) as problem,
+               case when adapter = '' then 0 else dense_rank() over (order by adapter) end as adapter,
+               num_tokens, num_correct, group_size, truncated
+        from tall order by arm, step, part <> 'all', part
         """,
         groups=groups,
     )
-    columns = [per_problem[c].to_numpy() for c in ("num_tokens", "num_correct", "rollouts", "truncated")]
+    columns = [ordered[c].to_numpy() for c in ordered.column_names[3:]]
     rows = []
-    for key, start, stop in _stretches(per_problem.select(["arm", "step", "source"])):
-        tokens_P, correct_P, rollouts_P, truncated_P = (column[start:stop] for column in columns)
-        rollouts = int(rollouts_P.sum())
-        row = key | {
+    for key, start, stop in _stretches(ordered.select(["arm", "step", "source"])):
+        problem_N, adapter_N, tokens_N, correct_N, size_N, truncated_N = (column[start:stop] for column in columns)
+        rollouts, tokens, correct = int(size_N.sum()), int(tokens_N.sum()), int(correct_N.sum())
+        row: dict[str, Any] = key | {
             "metric": "tokens_per_correct",
-            "n": stop - start,
-            "num_correct": int(correct_P.sum()),
-            "num_tokens": int(tokens_P.sum()),
-            "mean": float(tokens_P.sum() / rollouts),
-            "truncated": float(truncated_P.sum() / rollouts),
+            "n": len(np.unique(problem_N)),
+            "num_correct": correct,
+            "num_tokens": tokens,
+            "mean": tokens / rollouts,
+            "truncated": float(truncated_N.sum() / rollouts),
         }
-        rows.append(row | _ratio(tokens_P, correct_P, draws, seed))
+        if correct == 0:
+            rows.append(row | {"reason": "no rollout is correct"})
+            continue
+        found = by_seed(problem_N, adapter_N, np.column_stack([tokens_N, correct_N]))
+        rows.append(row | {"estimate": tokens / correct} | _bounds(found))
     return rows
+
+
+def _bounds(found: Seeded) -> dict[str, Any]:
+    """The ratio's interval, how it was made, and what it holds for; or why there is none."""
+    row: dict[str, Any] = {"seeds": len(found.values_SPV)}
+    if not found.values_SPV[:, :, 1].any():
+        return row | {"reason": "no interval: no problem that every seed was asked has a correct rollout"}
+    tokens_SP, correct_SP = found.values_SPV[:, :, 0], found.values_SPV[:, :, 1]
+    _, low, high = ratio(tokens_SP, correct_SP, found.trained)
+    if not np.isfinite(low):
+        return row | {"reason": "no interval: one problem, or all problems alike, have no spread"}
+    seeds = seeds_of([(1.0, tokens_SP)], [found.trained])
+    return row | {"low": low, "high": high, "method": "t of the logarithm", "holds_for": holds_for(seeds)}
 
 
 def _stretches(keys: pa.Table) -> list[tuple[dict[str, Any], int, int]]:
@@ -88,25 +110,6 @@ def _stretches(keys: pa.Table) -> list[tuple[dict[str, Any], int, int]]:
         new_N[1:] |= codes_N[1:] != codes_N[:-1]
     starts = [int(i) for i in np.flatnonzero(new_N)]
     return [(keys.slice(i, 1).to_pylist()[0], i, j) for i, j in zip(starts, [*starts[1:], len(keys)], strict=True)]
-
-
-def _ratio(tokens_P: np.ndarray, correct_P: np.ndarray, draws: int, seed: int) -> dict[str, Any]:
-    if correct_P.sum() == 0:
-        return {"reason": "no rollout is correct"}
-    if len(tokens_P) > MANY:
-        found = ratio_interval(tokens_P, correct_P)
-        return {"estimate": found.estimate, "low": found.low, "high": found.high, "method": "delta"}
-    drawn = resample_means(np.stack([tokens_P, correct_P], axis=1).astype(np.float64), draws, seed)
-    usable = drawn[:, 1] > 0
-    interval = percentile(float(tokens_P.sum() / correct_P.sum()), drawn[usable, 0] / drawn[usable, 1])
-    why = None if usable.all() else f"{int((~usable).sum())} of {draws} bootstrap draws had no correct rollout"
-    return {
-        "estimate": interval.estimate,
-        "low": interval.low,
-        "high": interval.high,
-        "method": "bootstrap",
-        "reason": why,
-    }
 
 
 def numbered(arm: str, step: str) -> str:
@@ -160,9 +163,18 @@ def bucket_rows(rollouts: pa.Table, first: tuple[str, int], second: tuple[str, i
         for row in query(SUMMARY.format(unit=unit, lists=lists), pairs=pairs).to_pylist():
             x, y = row.pop("xs", None), row.pop("ys", None)
             if pairing == "problem":
-                row["p_wilcoxon"] = wilcoxon(np.array(y, np.float64) - np.array(x, np.float64))
+                row |= _compared(np.array(x, np.float64), np.array(y, np.float64))
             rows.append(names | row | {"metric": "bucket", "pairing": pairing})
     return rows
+
+
+def _compared(x_P: np.ndarray, y_P: np.ndarray) -> dict[str, Any]:
+    """The interval of the geometric mean of the problems' ratios, other over arm, and the signed ranks' p."""
+    found = combined([(1.0, np.log(y_P / x_P)[None, :, None])], [False])
+    row: dict[str, Any] = {"p_wilcoxon": wilcoxon(y_P - x_P)}
+    if found.known_V[0]:
+        row |= {f"ratio_{end}": float(np.exp(v[0])) for end, v in zip(("low", "high"), found.interval(), strict=True)}
+    return row
 
 
 PER_PROBLEM = """

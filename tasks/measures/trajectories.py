@@ -9,8 +9,11 @@ import pyarrow as pa
 
 from storage.sql import query
 from tasks.domain.bands import Band
-from tasks.domain.statistics.intervals import wilson
-from tasks.domain.statistics.paired_tests import hierarchical_bootstrap, paired
+from tasks.domain.statistics.contrasts_of_k import told_of
+from tasks.domain.statistics.curves_of_k import INCOMPLETE, levels, on_common
+from tasks.domain.statistics.families import in_families
+from tasks.domain.statistics.means import combined
+from tasks.measures.slicing import counts_of
 
 CURVES = pa.schema(
     [
@@ -23,117 +26,86 @@ CURVES = pa.schema(
         ("low", pa.float64()),
         ("high", pa.float64()),
         ("p_value", pa.float64()),
+        ("p_adjusted", pa.float64()),
+        ("family", pa.string()),
+        ("p_equivalent", pa.float64()),
+        ("detectable", pa.float64()),
         ("n", pa.int64()),
         ("rollouts", pa.int64()),
         ("seeds", pa.int32()),
         ("method", pa.string()),
         ("training_share", pa.float64()),
         ("exposure_share", pa.float64()),
+        ("holds_for", pa.string()),
         ("reason", pa.string()),
     ]
 )
 
 
-def accuracy_matrix(groups: pa.Table, arm: str, step: int, source: str) -> tuple[np.ndarray, list[str], int]:
-    """(values_SP, problem ids, rollouts): share of correct rollouts by policy and problem, on problems that every
-    policy of this (arm, step) was evaluated on."""
-    part = query(
-        """
-        select problem_id, dense_rank() over (order by adapter, seed) - 1 as policy, num_correct, group_size
-        from groups where arm = $arm and step = $step and ($source = 'all' or source = $source)
-        """,
-        {"arm": arm, "step": step, "source": source},
-        groups=groups,
-    ).to_pydict()
-    policies = max(part["policy"], default=-1) + 1
-    by_problem: dict[str, dict[int, float]] = {}
-    for problem, policy, c, n in zip(*part.values(), strict=True):
-        by_problem.setdefault(problem, {})[policy] = c / n
-    problems = sorted(p for p, found in by_problem.items() if len(found) == policies)
-    values = np.array([[by_problem[p][s] for p in problems] for s in range(policies)], np.float64)
-    return values.reshape(policies, len(problems)), problems, sum(part["group_size"])
+LEVELS = "Wilson on the effective number of problems"
+DIFFERENCES = "t over problems and seeds"
+#: A gain within two points of 0 is called unchanged: declared before any is seen.
+MARGIN = 0.02
 
 
-def heldout_rows(groups: pa.Table, draws: int, seed: int) -> list[dict[str, Any]]:
-    """`heldout`: mean over problems by arm, step and source. One rollout a problem and one seed: Wilson; else a
-    bootstrap over seeds, then problems."""
-    keys = query(
-        """
-        select distinct arm, step, source from groups union select distinct arm, step, 'all' from groups
-        order by arm, step, source <> 'all', source
-        """,
-        groups=groups,
-    ).to_pylist()
-    rows = []
-    for key in keys:
-        values_SP, problems, rollouts = accuracy_matrix(groups, **key)
-        row = key | {
+def heldout_rows(groups: pa.Table) -> list[dict[str, Any]]:
+    """`heldout`: mean over problems by arm, step and source, with its interval over problems and seeds."""
+    counts, rows = counts_of(groups), []
+    for arm, step, source in counts.places:
+        found = counts.curve(arm, step, source, [1])
+        row = {
             "series": "heldout",
             "metric": "pass@1",
-            "n": len(problems),
-            "rollouts": rollouts,
-            "seeds": len(values_SP),
+            "arm": arm,
+            "step": step,
+            "source": source,
+            "n": len(found.problem_P),
+            "rollouts": found.drawn,
+            "seeds": found.seeds,
         }
-        if not problems:
-            rows.append(row | {"reason": "no problem was evaluated under every seed"})
-        elif values_SP.size == rollouts == len(problems):
-            found = wilson(round(values_SP.sum()), len(problems))
-            assert found is not None
-            rows.append(row | {"estimate": found.estimate, "low": found.low, "high": found.high, "method": "wilson"})
-        else:
-            found = hierarchical_bootstrap(values_SP, draws, seed)
-            rows.append(row | {"estimate": found.estimate, "low": found.low, "high": found.high, "method": "bootstrap"})
+        if not len(found.problem_P):
+            rows.append(row | {"reason": INCOMPLETE})
+            continue
+        rows.append(row | {"method": LEVELS} | levels(found.values["pass@k"].data, found.trained)[0])
     return rows
 
 
-def gain_rows(groups: pa.Table, draws: int, seed: int) -> list[dict[str, Any]]:
+def gain_rows(groups: pa.Table) -> list[dict[str, Any]]:
     """`gain`: accuracy at every arm's last step minus that at its first, paired by problem. The last step is the
-    result, whichever step was best. Several seeds: the interval is a bootstrap over seeds, then problems; p_value, sign
-    flips of the problems' means over seeds, holds for these seeds only."""
+    result, whichever step was best. p_adjusted: Holm over the arms' gains on all sources, Benjamini-Hochberg over
+    those by source. p_equivalent: that the gain is larger than MARGIN either way."""
     span = query(
         "select arm, min(step) as first, max(step) as last from groups group by arm order by arm", groups=groups
     ).to_pylist()
-    sources = ["all", *sorted(set(groups["source"].to_pylist()))]
-    rows = []
+    counts, rows = counts_of(groups), []
+    sources = list(dict.fromkeys(source for _, _, source in counts.places))
     for arm, first, last in ((r["arm"], r["first"], r["last"]) for r in span):
         for source in sources:
-            before_SP, problems, _ = accuracy_matrix(groups, arm, first, source)
-            after_SP, problems_after, rollouts = accuracy_matrix(groups, arm, last, source)
-            common = sorted(set(problems) & set(problems_after))
-            row = {
+            before, after = (counts.curve(arm, step, source, [1]) for step in (first, last))
+            common, values = on_common([after, before])
+            row: dict[str, Any] = {
                 "series": "gain",
                 "metric": "pass@1",
                 "arm": arm,
                 "step": last,
                 "source": source,
-                "n": len(common),
-                "rollouts": rollouts,
-                "seeds": len(after_SP),
+                "n": common,
+                "rollouts": after.drawn,
+                "seeds": after.seeds,
             }
             if first == last or not common:
                 why = "evaluated at one step only" if first == last else "no problem was evaluated at both ends"
                 rows.append(row | {"reason": why})
                 continue
-            place, place_after = ({p: i for i, p in enumerate(ps)} for ps in (problems, problems_after))
-            x = before_SP[:, [place[p] for p in common]].mean(axis=0)
-            y_SP = after_SP[:, [place_after[p] for p in common]]
-            found = paired(y_SP.mean(axis=0), x, draws=draws, seed=seed)
-            low, high, method = found.boot_low, found.boot_high, "paired bootstrap, sign flips"
-            if len(y_SP) > 1:
-                over = hierarchical_bootstrap(y_SP - x, draws, seed)
-                low, high, method = over.low, over.high, "bootstrap over seeds and problems, sign flips"
+            found = combined(list(zip((1.0, -1.0), values, strict=True)), [after.trained, before.trained], reach=1.0)
+            told = told_of(found, alike="every problem gains the same")[0]
+            equivalent = float(found.p_equivalent(MARGIN)[0])
             rows.append(
                 row
-                | {
-                    "estimate": found.difference,
-                    "low": low,
-                    "high": high,
-                    "p_value": found.p_flip,
-                    "method": method,
-                    "reason": found.reason,
-                }
+                | {k: v for k, v in told.items() if k not in ("n", "seeds")}
+                | {"method": DIFFERENCES, "p_equivalent": equivalent if np.isfinite(equivalent) else None}
             )
-    return rows
+    return in_families(rows, lambda r: ("gains", "holm") if r["source"] == "all" else ("gains by source", "bh"))
 
 
 METRICS = (

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from math import comb
+from math import comb, isfinite
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from storage.sql import query
-from tasks.domain.statistics.intervals import bootstrap_mean
+from tasks.domain.statistics.curves_of_k import INCOMPLETE, levels
 from tasks.domain.statistics.voting import best_chance, majority_chance
 from tasks.measures.groups import together
 from tasks.stage import Ref, stage, store
@@ -27,6 +27,8 @@ VOTES = pa.schema(
         ("low", pa.float64()),
         ("high", pa.float64()),
         ("n", pa.int64()),
+        ("seeds", pa.int32()),
+        ("holds_for", pa.string()),
         ("reason", pa.string()),
     ]
 )
@@ -46,7 +48,7 @@ COLUMNS = [
 METRICS = ("maj@k", "shortest@k", "likeliest@k")
 
 
-def votes_of(rollouts: pa.Table, ks: Sequence[int], draws: int, seed: int, subsets: int = 500) -> pa.Table:
+def votes_of(rollouts: pa.Table, ks: Sequence[int], seed: int, subsets: int = 500) -> pa.Table:
     """One row per metric, (arm, step), source and k, over problems.
 
     metric: `maj@k`, the most frequent canonical answer of k rollouts is right (ties share; no answer casts no vote);
@@ -66,19 +68,20 @@ def votes_of(rollouts: pa.Table, ks: Sequence[int], draws: int, seed: int, subse
         rollouts=rollouts,
     ).to_pylist()
     rng = np.random.default_rng(seed)
-    values: dict[tuple[str, str, int, int], dict[tuple[str, str], list[float | str]]] = {}
+    values: dict[tuple[str, str, int, int], dict[tuple[str, str], dict[str, list[float | str]]]] = {}
     for g in groups:
         order_SN = rng.random((subsets, len(g["answers"]))).argsort(axis=1)
         for k in ks:
             for metric, found in _judged(g, k, _subsets(order_SN, k)).items():
                 place = values.setdefault((metric, g["arm"], g["step"], k), {})
-                place.setdefault((g["source"], g["problem_id"]), []).append(found)
+                problem = place.setdefault((g["source"], g["problem_id"]), {})
+                problem.setdefault(g["adapter"], []).append(found)
     rows: list[dict[str, Any]] = []
     for (metric, arm, step, k), problems in sorted(values.items()):
         for source in ("all", *sorted({s for s, _ in problems})):
             part = [v for (s, _), v in problems.items() if source in ("all", s)]
-            row = {"metric": metric, "arm": arm, "step": step, "source": source, "k": k, "n": len(part)}
-            rows.append(row | _averaged(part, draws, seed))
+            row = {"metric": metric, "arm": arm, "step": step, "source": source, "k": k}
+            rows.append(row | _averaged(part))
     return pa.Table.from_pylist(rows, schema=VOTES)
 
 
@@ -98,25 +101,24 @@ def _judged(group: dict[str, Any], k: int, chosen: np.ndarray) -> dict[str, floa
         "shortest@k": best_chance(answers, correct, group["shortness"], chosen),
         "likeliest@k": "a rollout has no log-probability",
     }
-    if None not in group["likelihood"]:
+    if all(v is not None and isfinite(v) for v in group["likelihood"]):
         found["likeliest@k"] = best_chance(answers, correct, group["likelihood"], chosen)
     return found
 
 
-def _averaged(problems: Sequence[Sequence[float | str]], draws: int, seed: int) -> dict[str, Any]:
-    """Mean over problems of the mean over seeds, with its bootstrap interval; or the reason why there is none."""
-    means = []
-    for seeds in problems:
-        known = [v for v in seeds if not isinstance(v, str)]
-        if len(known) < len(seeds):
-            return {"reason": next(v for v in seeds if isinstance(v, str))}
-        means.append(sum(known) / len(known))
-    interval = bootstrap_mean(np.array(means, np.float64), draws, seed)
-    assert interval is not None
-    return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
+def _averaged(problems: Sequence[dict[str, list[float | str]]]) -> dict[str, Any]:
+    """Mean over problems that every adapter was asked, with its interval; or the reason why there is none."""
+    adapters = sorted({adapter for problem in problems for adapter in problem})
+    whole = [problem for problem in problems if len(problem) == len(adapters)]
+    row: dict[str, Any] = {"n": len(whole), "seeds": len(adapters)}
+    undefined = next((v for p in whole for found in p.values() for v in found if isinstance(v, str)), None)
+    if undefined or not whole:
+        return row | {"reason": undefined or INCOMPLETE}
+    values = [[np.mean(problem[adapter]) for problem in whole] for adapter in adapters]  # type: ignore[arg-type]
+    return row | levels(np.array(values, np.float64)[:, :, None], any(adapters))[0]
 
 
-@stage("votes", version=2)
-def measure_votes(rollouts: tuple[Ref, ...], ks: tuple[int, ...], draws: int = 2_000, seed: int = 0) -> pa.Table:
+@stage("votes", version=3)
+def measure_votes(rollouts: tuple[Ref, ...], ks: tuple[int, ...], seed: int = 0) -> pa.Table:
     """maj@k and best-of-k of every (arm, step), per source and for all of them."""
-    return votes_of(together([store().read(ref, COLUMNS) for ref in rollouts]), ks, draws, seed)
+    return votes_of(together([store().read(ref, COLUMNS) for ref in rollouts]), ks, seed)

@@ -329,15 +329,15 @@ def _analysis(
     diversities = tuple(measure_diversity(ref) for ref in embeddings)
     curve = tuple(evaluations) or finals
     return {
-        "curves": training_curves(tuple(trainings), curve, pool, splits, 200, 0),
+        "curves": training_curves(tuple(trainings), curve, pool, splits),
         "diversities": diversities,
         "diversity": compare_diversity(diversities, 200),
         "passk": estimate_pass_at_k(finals, ks, 200, 0),
         "contrasts": contrast_pass_at_k(finals, ks, 200, 0),
-        "votes": measure_votes(finals, ks, 200),
+        "votes": measure_votes(finals, ks),
         "ceilings": measure_ceilings(embeddings),
-        "asymptotes": follow_to_the_end(finals, 200),
-        "tokens": measure_tokens(finals, 200),
+        "asymptotes": follow_to_the_end(finals),
+        "tokens": measure_tokens(finals),
         "hard": find_hard_problems(finals),
         "answers": tuple(measure_answers(ref) for ref in final),
         "audit": put(

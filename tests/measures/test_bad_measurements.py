@@ -67,11 +67,11 @@ TABLES: dict[str, tuple[Callable[[list[pa.Table]], pa.Table], str]] = {
     "crosstab": (crosstab, "estimate p_value"),
     "passk": (lambda parts: passk_of(groups(parts), KS, 50, 0), "estimate"),
     "contrasts": (lambda parts: contrasts_of(groups(parts), KS, 50, 0), "estimate"),
-    "asymptotes": (lambda parts: asymptotes_of(groups(parts), 50, 0), "estimate"),
-    "curves": (lambda parts: curves_of(groups(parts), None, {}, {}, 50, 0), "estimate"),
+    "asymptotes": (lambda parts: asymptotes_of(groups(parts)), "estimate"),
+    "curves": (lambda parts: curves_of(groups(parts), None, {}, {}), "estimate"),
     "hard": (lambda parts: hard_problems_of(groups(parts)), "solved_by"),
-    "tokens": (lambda parts: tokens_of(pa.concat_tables(parts), 50, 0), "mean"),
-    "votes": (lambda parts: votes_of(pa.concat_tables(parts), KS, 50, 0), "estimate"),
+    "tokens": (lambda parts: tokens_of(pa.concat_tables(parts)), "mean"),
+    "votes": (lambda parts: votes_of(pa.concat_tables(parts), KS, 0), "estimate"),
     "answers": (lambda parts: answers_of(pa.concat_tables(parts)), "entropy"),
     "diversity": (lambda parts: diversity_of(vectors(pa.concat_tables(parts))), "diversity"),
     "ceilings": (lambda parts: ceilings_of(vectors(one_arm(parts, "panel"))), "within"),
@@ -112,7 +112,7 @@ def test_an_arm_that_lacks_a_source_is_named(which: str) -> None:
         r for r in crosstab(parts).to_pylist() if (r["metric"], r["arm"], r["source"]) == ("count", lacking, "aime")
     ]
     assert {(r["count"], r["estimate"], r["n"], r["reason"]) for r in counts} == {(0, None, 0, said)}
-    buckets = [r for r in tokens_of(pa.concat_tables(parts), 50, 0).to_pylist() if r["metric"] == "bucket"]
+    buckets = [r for r in tokens_of(pa.concat_tables(parts)).to_pylist() if r["metric"] == "bucket"]
     aime = [r for r in buckets if r["source"] == "aime"]
     assert [(r["bucket"], r["mean"], r["n"], r["reason"]) for r in aime] == [(None, None, 0, "no problem in common")]
 

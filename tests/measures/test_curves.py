@@ -14,16 +14,22 @@ from tasks.measures.trajectories import with_shares
 Make = Callable[..., pa.Table]
 
 
-def test_one_rollout_a_problem_gets_wilson(rollouts: Make) -> None:
+def test_held_out_and_gain_by_hand(rollouts: Make) -> None:
     before = rollouts({p: "c" if p == "a" else "w" for p in "abcd"})
     after = rollouts({p: "w" if p == "d" else "c" for p in "abcd"}, step=40, adapter="training-1")
-    rows = curves_of(count_groups(pa.concat_tables([before, after])), None, {}, {}, 500, 0).to_pylist()
+    rows = curves_of(count_groups(pa.concat_tables([before, after])), None, {}, {}).to_pylist()
     held = {(r["step"], r["source"]): r for r in rows if r["series"] == "heldout"}
     assert (held[0, "all"]["estimate"], held[40, "all"]["estimate"]) == (0.25, 0.75)
-    assert held[0, "all"]["method"] == "wilson"
+    assert held[0, "all"]["method"] == "Wilson on the effective number of problems"
     gain = next(r for r in rows if r["series"] == "gain" and r["source"] == "all")
     assert (gain["estimate"], gain["n"], gain["step"]) == (0.5, 4, 40)
-    assert gain["p_value"] == 0.5  # two of four problems turned: signs ++, and their mirror, of four patterns
+    # differences 0 1 1 0: mean 1/2, variance 1/3, t = .5/sqrt(1/12) = 1.7321 with 3 degrees of freedom
+    assert (gain["p_value"], gain["p_adjusted"], gain["family"]) == (
+        pytest.approx(0.1817, abs=1e-4),
+        gain["p_value"],
+        "gains: Holm of 1",
+    )
+    assert gain["holds_for"] == "these adapters, not the recipe"
 
 
 def test_seeds_are_combined_by_problem(rollouts: Make) -> None:
@@ -31,23 +37,27 @@ def test_seeds_are_combined_by_problem(rollouts: Make) -> None:
         rollouts({"a": "cc", "b": "ww"}, step=2, adapter="one"),
         rollouts({"a": "ww", "b": "ww"}, step=2, adapter="two"),
     ]
-    rows = curves_of(count_groups(pa.concat_tables(tables)), None, {}, {}, 500, 0).to_pylist()
+    rows = curves_of(count_groups(pa.concat_tables(tables)), None, {}, {}).to_pylist()
     row = next(r for r in rows if r["series"] == "heldout" and r["source"] == "all")
-    assert (row["estimate"], row["seeds"], row["n"], row["rollouts"], row["method"]) == (0.25, 2, 2, 8, "bootstrap")
+    held_method = "Wilson on the effective number of problems"
+    assert row["holds_for"] == "the recipe, by 2 seeds"
+    assert (row["estimate"], row["seeds"], row["n"], row["rollouts"], row["method"]) == (0.25, 2, 2, 8, held_method)
 
 
 def test_a_gain_over_seeds_is_as_wide_as_its_seeds(rollouts: Make) -> None:
     # every problem gains the same within a seed: +1 under one, 0 under the other, so only drawing seeds varies it
     before = rollouts(dict.fromkeys("abcd", "ww"))
     after = [rollouts(dict.fromkeys("abcd", g), step=2, adapter=name) for g, name in (("cc", "one"), ("ww", "two"))]
-    rows = curves_of(count_groups(pa.concat_tables([before, *after])), None, {}, {}, 500, 0).to_pylist()
+    rows = curves_of(count_groups(pa.concat_tables([before, *after])), None, {}, {}).to_pylist()
     gain = next(r for r in rows if r["series"] == "gain" and r["source"] == "all")
-    assert (gain["estimate"], gain["low"], gain["high"], gain["seeds"]) == (0.5, 0.0, 1.0, 2)
-    assert gain["method"].startswith("bootstrap over seeds")
+    # variance of the seeds' means 1/2, over 2 seeds 1/4; t with 1 degree of freedom: .5 ± 6.35, within what a gain can be
+    assert (gain["estimate"], gain["low"], gain["high"], gain["seeds"]) == (0.5, -1.0, 1.0, 2)
+    assert gain["p_value"] == pytest.approx(0.5)  # t = 1 with 1 degree of freedom
+    assert gain["method"] == "t over problems and seeds"
 
 
 def test_one_step_has_no_gain(rollouts: Make) -> None:
-    rows = curves_of(count_groups(rollouts({"a": "c"})), None, {}, {}, 10, 0).to_pylist()
+    rows = curves_of(count_groups(rollouts({"a": "c"})), None, {}, {}).to_pylist()
     assert {(r["estimate"], r["reason"]) for r in rows if r["series"] == "gain"} == {
         (None, "evaluated at one step only")
     }
@@ -83,10 +93,11 @@ def test_training_series_keep_nulls_with_their_reason() -> None:
                 ("source", pa.string()),
                 ("group_size", pa.int32()),
                 ("num_correct", pa.int32()),
+                ("num_tokens", pa.int64()),
             )
         }
     )
-    rows = curves_of(groups, steps, {}, {}, 10, 0).to_pylist()
+    rows = curves_of(groups, steps, {}, {}).to_pylist()
     found = {(r["metric"], r["step"]): r for r in rows}
     assert (found["entropy", 1]["estimate"], found["entropy", 1]["low"], found["entropy", 1]["seeds"]) == (0.5, 0.4, 2)
     assert (found["entropy", 2]["estimate"], found["entropy", 2]["reason"]) == (None, "not measured at this step")

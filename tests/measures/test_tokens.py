@@ -13,7 +13,7 @@ Make = Callable[..., pa.Table]
 
 
 def rows(table: pa.Table) -> list[dict]:
-    return tokens_of(table, 200, 0).to_pylist()
+    return tokens_of(table).to_pylist()
 
 
 def test_tokens_per_correct_by_hand(rollouts: Make) -> None:

@@ -1,4 +1,4 @@
-"""Confidence intervals: exact ones for counts, bootstrap ones for means over problems. The unit is the problem."""
+"""Intervals of plain counts and plain bootstraps, as publications print them; ours are in `means`."""
 
 from __future__ import annotations
 
@@ -59,34 +59,6 @@ def resample_classes(counts_C: np.ndarray, draws: int, seed: int) -> np.ndarray:
 def percentile(estimate: float, drawn: np.ndarray, level: float = 0.95) -> Interval:
     """The percentile interval of bootstrap draws."""
     return Interval(estimate, *percentile_ends(drawn, level))
-
-
-def simultaneous(estimates_K: np.ndarray, drawn_BK: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-    """(low_K, high_K) bands that hold for all k together: max-|t| over the bootstrap draws.
-    A k whose draws do not vary gets its estimate as both ends."""
-    spread_K = drawn_BK.std(axis=0, ddof=1)
-    scale_K = np.where(spread_K > 0, spread_K, 1.0)
-    worst_B = np.abs((drawn_BK - estimates_K) / scale_K).max(axis=1)
-    half_K = np.quantile(worst_B, level) * spread_K
-    return estimates_K - half_K, estimates_K + half_K
-
-
-def ratio_interval(numerator_P: np.ndarray, denominator_P: np.ndarray, level: float = 0.95) -> Interval:
-    """Ratio of two sums over many problems with its delta-method interval (linearised, normal).
-    Errors: ValueError if the denominators sum to 0.
-
-    >>> ratio_interval(np.array([2.0, 4.0]), np.array([1.0, 2.0]))
-    Interval(estimate=2.0, low=2.0, high=2.0)
-    """
-    from scipy.stats import norm
-
-    x, y = np.asarray(numerator_P, np.float64), np.asarray(denominator_P, np.float64)
-    if y.sum() == 0:
-        raise ValueError("a ratio over nothing is undefined")
-    ratio = float(x.sum() / y.sum())
-    error = float((x - ratio * y).std(ddof=1) / np.sqrt(len(x)) / y.mean())
-    half = float(norm.ppf((1 + level) / 2)) * error
-    return Interval(ratio, ratio - half, ratio + half)
 
 
 def bootstrap_mean(values_P: np.ndarray, draws: int, seed: int, level: float = 0.95) -> Interval | None:

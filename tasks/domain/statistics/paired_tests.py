@@ -1,4 +1,4 @@
-"""Paired comparisons per problem, in one place: t, sign flips, ranks, effect sizes, equivalence, families.
+"""Paired comparisons per problem, in one place: t, sign flips, ranks, effect sizes, corrections.
 
 The unit is the problem. A p-value never stands alone: it comes with an effect size, an interval and its family's
 correction. t means the t-distribution. Where scipy or statsmodels have it, they compute it.
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.domain.statistics.intervals import Interval, percentile, resample_means
+from tasks.domain.statistics.intervals import percentile, resample_means
 
 EXACT_FLIPS = 20  # all 2^n sign patterns up to here
 EXACT_RANKS = 13  # as in scipy, which takes half a second for each test with ties
@@ -106,13 +106,14 @@ def paired(first_P: np.ndarray, second_P: np.ndarray, *, draws: int, seed: int, 
 
 
 def sign_flip(d_P: np.ndarray, *, draws: int, seed: int) -> float:
-    """Two-sided p of the mean under random signs: exact over all 2^n patterns for n ≤ 20, else `draws` of them
-    with the observed one counted in, so that it is never 0.
+    """Two-sided p of the mean under random signs: exact over all 2^n patterns of n ≤ 20 nonzero ones, else `draws` of
+    them with the observed one counted in, so that it is never 0.
 
     >>> sign_flip(np.array([1.0, 1.0, 1.0]), draws=10, seed=0)
     0.25
     """
     d_P = np.asarray(d_P, np.float64)
+    d_P = d_P[d_P != 0]  # a zero is its own mirror, so that many of them leave the exact test in reach
     observed, n = abs(d_P.sum()), len(d_P)
     slack = 1e-12 * np.abs(d_P).sum()
     if n <= EXACT_FLIPS:
@@ -147,22 +148,6 @@ def wilcoxon(d_P: np.ndarray) -> float | None:
     return float(result.pvalue)
 
 
-def equivalent(d_P: np.ndarray, margin: float) -> float | None:
-    """TOST: p that the mean difference lies outside ±margin; small means equivalent. Null without spread.
-
-    >>> round(equivalent(np.array([0.1, -0.1, 0.05, -0.05]), 1.0), 6)
-    0.000104
-    """
-    from statsmodels.stats.weightstats import DescrStatsW
-
-    d_P = np.asarray(d_P, np.float64)
-    if margin <= 0:
-        raise ValueError("a margin of equivalence is positive")
-    if len(d_P) < 2 or d_P.std() == 0:
-        return None
-    return float(DescrStatsW(d_P).ttost_mean(-margin, margin)[0])
-
-
 def adjust(p_values: Sequence[float | None], method: str) -> list[float | None]:
     """p-values corrected over one declared family: `holm` (confirmatory) or `bh` (exploratory). Nulls stay null and
     do not count.
@@ -184,35 +169,38 @@ def adjust(p_values: Sequence[float | None], method: str) -> list[float | None]:
     return out
 
 
-def hierarchical_bootstrap(values_SP: np.ndarray, draws: int, seed: int, level: float = 0.95) -> Interval:
-    """Mean over seeds and problems: seeds drawn with replacement, then problems, the same for all drawn seeds.
-    With one seed this is the bootstrap over problems and says nothing about seeds.
-
-    >>> hierarchical_bootstrap(np.ones((2, 3)), 50, 0)
-    Interval(estimate=1.0, low=1.0, high=1.0)
-    """
-    rng = np.random.default_rng(seed)
-    seeds, problems = values_SP.shape
-    drawn = np.empty(draws)
-    chunk = max(1, (1 << 21) // max(problems * seeds, 1))
-    for start in range(0, draws, chunk):
-        rows = min(chunk, draws - start)
-        weight_BS = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=rows) / seeds
-        index_BP = rng.integers(0, problems, size=(rows, problems))
-        means_BS = np.stack([values_SP[s][index_BP].mean(axis=1) for s in range(seeds)], axis=1)
-        drawn[start : start + rows] = (weight_BS * means_BS).sum(axis=1)
-    return percentile(float(values_SP.mean()), drawn, level)
+#: So large a share of the problems, and no fewer than so many, must lie on either side of equal lengths.
+SUPPORT, FEWEST = 0.1, 5
 
 
-def explained_difference(d_P: np.ndarray, covariates_PC: np.ndarray) -> tuple[float, float, float, float] | None:
-    """(intercept, low, high, p): the difference left where the covariates do not differ (for example log length
-    and accuracy), by least squares with HC3 errors. Null with fewer than three problems per coefficient."""
+def unsupported(longer_P: np.ndarray) -> str | None:
+    """Why a difference at equal lengths would be extrapolated, from the log length ratios; null where it is not."""
+    needed = max(FEWEST, SUPPORT * len(longer_P))
+    fewer = min(int((longer_P <= 0).sum()), int((longer_P >= 0).sum()))
+    if fewer >= needed:
+        return None
+    return (
+        f"not adjusted: lengths are hardly ever equal (log ratio from {longer_P.min():+.2f} to {longer_P.max():+.2f},"
+        f" {fewer} of {len(longer_P)} problems on one side of 0): compare windows of equal length"
+    )
+
+
+def explained_difference(
+    d_P: np.ndarray, longer_P: np.ndarray, better_P: np.ndarray, more: float = 0.0, freedom: float = np.inf
+) -> tuple[float, float, float, float] | None:
+    """(intercept, low, high, p): the difference left where neither log length nor accuracy differs, by least squares
+    on the log length ratio, its square and the difference in accuracy, with HC3 errors. more: variance that seeds add,
+    and its degrees of freedom. Null with fewer than three problems per coefficient."""
     import statsmodels.api as sm
+    from scipy import stats
 
+    covariates_PC = np.column_stack([longer_P, longer_P**2, better_P])
     n, c = covariates_PC.shape
     if n < 3 * (c + 1):
         return None
     result = sm.OLS(d_P, sm.add_constant(covariates_PC, has_constant="add")).fit(cov_type="HC3", use_t=True)
-    low, high = result.conf_int()[0]
-    found = (float(result.params[0]), float(low), float(high), float(result.pvalues[0]))
+    at, error = float(result.params[0]), float(np.hypot(result.bse[0], np.sqrt(more)))
+    df = min(n - c - 1, freedom)
+    half = float(stats.t.ppf(0.975, df)) * error
+    found = (at, at - half, at + half, float(2 * stats.t.sf(abs(at) / error, df)) if error > 0 else np.nan)
     return found if np.all(np.isfinite(found)) else None

@@ -90,13 +90,6 @@ def test_corrections_over_a_family_by_hand() -> None:
     assert s.adjust([None], "bh") == [None]
 
 
-def test_equivalence_needs_a_margin_wider_than_the_noise() -> None:
-    x = np.array([0.01, -0.02, 0.015, -0.01, 0.0, 0.005])
-    assert (s.equivalent(x, 0.1) or 1) < 0.001
-    assert (s.equivalent(x, 0.001) or 0) > 0.3
-    assert s.equivalent(np.zeros(4), 0.1) is None
-
-
 def test_wilson_and_clopper_pearson_of_14_in_100() -> None:
     # Wilson by hand: centre (14 + 1.9207)/(103.8415), half 1.96·sqrt(14·86/100 + .9604)/103.8415
     w, c = iv.wilson(14, 100), iv.clopper_pearson(14, 100)
@@ -117,24 +110,6 @@ def test_drawing_class_counts_is_the_bootstrap_over_problems(correct: list[int])
     error = values.std() / math.sqrt(len(values))
     assert by_class.mean() == pytest.approx(plain.mean(), abs=5 * error / math.sqrt(4000) + 1e-9)
     assert by_class.std() == pytest.approx(error, rel=0.1, abs=1e-9)
-
-
-def test_simultaneous_bands_are_wider_than_pointwise_ones() -> None:
-    rng = np.random.default_rng(0)
-    drawn = rng.normal(size=(5000, 6))
-    low, high = iv.simultaneous(np.zeros(6), drawn)
-    assert np.all(high > 2.4)
-    assert np.all(low < -2.4)
-    flat = iv.simultaneous(np.ones(1), np.ones((10, 1)))
-    assert (flat[0][0], flat[1][0]) == (1.0, 1.0)
-
-
-def test_seeds_widen_a_hierarchical_interval() -> None:
-    rng = np.random.default_rng(0)
-    one = rng.random((1, 100))
-    apart = np.concatenate([one - 0.2, one, one + 0.2])
-    narrow, wide = (s.hierarchical_bootstrap(v, 2000, 0) for v in (one, apart))
-    assert wide.high - wide.low > 1.5 * (narrow.high - narrow.low)
 
 
 def test_beta_binomial_finds_what_it_was_drawn_from() -> None:

@@ -1,0 +1,172 @@
+"""Two curves over k set against each other on their common problems: gaps, their closure, and gaps at equal cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tasks.domain.statistics.curves_of_k import KCurve, bootstrap_columns, on_common
+from tasks.domain.statistics.means import Means, combined
+from tasks.domain.statistics.narrowing import Counted, beyond_shift
+
+Row = dict[str, Any]
+
+
+def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: int) -> list[Row]:
+    """Rows of gap, closure and monotone between two pass@k curves on their common problems."""
+    n, both = on_common([a, b])
+    if n == 0:
+        return [{"metric": "gap", "n": 0, "reason": "no problem in common"}]
+    known = [i for i in a.known(ks) if i in b.known(ks)]
+    rows: list[Row] = [
+        {"metric": "gap", "k": k, "n": n, "reason": f"a problem has fewer than k = {k} rollouts in one of the two"}
+        for i, k in enumerate(ks)
+        if i not in known
+    ]
+    if not known:
+        return rows
+    first, second = (values[:, :, known] for values in both)
+    trained = [a.trained, b.trained]
+    gaps = combined([(1.0, first), (-1.0, second)], trained, reach=1.0)
+    told = told_of(gaps, alike="the two are alike on every problem")
+    rows += [{"metric": "gap", "k": ks[i]} | row for i, row in zip(known, told, strict=True)]
+    if len(known) < 2:
+        return [*rows, {"metric": "closure", "n": n, "reason": "one k has nothing to close"}]
+    gap_PK = first.mean(axis=0) - second.mean(axis=0)
+    sign = 1.0 if gap_PK[:, 0].mean() >= 0 else -1.0
+    ends = [sign * (v[:, :, :1] - v[:, :, -1:]) for v in (first, second)]
+    closure = combined([(1.0, ends[0]), (-1.0, ends[1])], trained, reach=1.0)
+    alike = "every problem closes by the same amount"
+    return [
+        *sorted(rows, key=lambda r: r["k"]),
+        {"metric": "closure", "k": ks[known[-1]]} | told_of(closure, alike=alike)[0],
+        *_on_scales(sign, [v[:, :, [0, -1]] for v in (first, second)], trained, ks[known[-1]]),
+        _monotone(sign * gap_PK, ks[known[-1]], draws, seed),
+    ]
+
+
+def told_of(means: Means, alike: str) -> list[Row]:
+    """One row a column: estimate, interval, p, the difference that could have been seen, what it holds for."""
+    low_V, high_V = means.interval()
+    p_V, seen_V = means.p_value(), means.detectable()
+    rows = []
+    for i, estimate in enumerate(means.estimate_V):
+        row: Row = {"estimate": float(estimate), "n": means.n, "seeds": means.seeds or None}
+        row["holds_for"] = means.holds_for
+        if means.known_V[i]:
+            row |= {"low": float(low_V[i]), "high": float(high_V[i]), "detectable": float(seen_V[i])}
+        if np.isfinite(p_V[i]):
+            row["p_value"] = float(p_V[i])
+        else:
+            row["reason"] = "one problem has no spread: no interval" if means.n < 2 else alike
+        rows.append(row)
+    return rows
+
+
+def beyond_a_shift(a: KCurve, b: KCurve, ks: Sequence[int], seed: int) -> list[Row]:
+    """`closure_of_shift`: the closure that a constant shift of logits between the two would bring;
+    `closure_beyond_shift`: the closure beyond it, the only one that says anything of width."""
+    n, both = on_common([a, b])
+    known = [i for i in a.known(ks) if i in b.known(ks)]
+    if n < 2 or len(known) < 2:
+        return []
+    ends = (known[0], known[-1])
+    counted = []
+    for curve, values in zip((a, b), both, strict=True):
+        at = np.isin(curve.problem_P, np.intersect1d(a.problem_P, b.problem_P))
+        counted.append(Counted(curve.size_SP[:, at], curve.correct_SP[:, at], values[:, :, ends], curve.trained))
+    null, excess = beyond_shift(counted[0], counted[1], (ks[ends[0]], ks[ends[1]]), seed)
+    return [
+        {"metric": "closure_of_shift", "k": ks[ends[1]], "estimate": null, "n": n},
+        {"metric": "closure_beyond_shift", "k": ks[ends[1]]} | told_of(excess, alike="the two are alike")[0],
+    ]
+
+
+SCALES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray], np.ndarray]]] = {
+    "closure_of_failures": (lambda m: -np.log(1 - m), lambda m: 1 / (1 - m)),
+    "closure_of_logits": (lambda m: np.log(m) - np.log(1 - m), lambda m: 1 / (m * (1 - m))),
+}
+
+
+def _on_scales(sign: float, ends_SP2: Sequence[np.ndarray], trained: Sequence[bool], k: int) -> list[Row]:
+    """The closure of the logarithm of the failure ratio, (1 − pass@k) of one over that of the other, and of the
+    difference in logits of pass@k, linearised."""
+    means = [v.mean(axis=(0, 1)) for v in ends_SP2]
+    rows: list[Row] = []
+    for metric, (scale, slope) in SCALES.items():
+        if min(m.min() for m in means) <= 0 or max(m.max() for m in means) >= 1:
+            why = "undefined where pass@k is 0 or 1"
+            rows.append({"metric": metric, "k": k, "n": ends_SP2[0].shape[1], "reason": why})
+            continue
+        parts = [
+            sign * (v * slope(m) @ np.array([1.0, -1.0]))[:, :, None] for v, m in zip(ends_SP2, means, strict=True)
+        ]
+        found = combined([(1.0, parts[0]), (-1.0, parts[1])], trained)
+        at = sign * (scale(means[0]) - scale(means[1])) @ np.array([1.0, -1.0])
+        rows.append({"metric": metric, "k": k} | told_of(replace(found, estimate_V=np.array([at])), alike="alike")[0])
+    return rows
+
+
+def _monotone(gap_PK: np.ndarray, k_max: int, draws: int, seed: int) -> Row:
+    """Share of bootstrap draws in which every step of k narrows the gap, whose sign at the smallest k is positive: a
+    gap that turns round goes on narrowing."""
+    gap_K, drawn_BK = bootstrap_columns(gap_PK, draws, seed)
+    narrower_B = (np.diff(drawn_BK, axis=1) <= 1e-12).all(axis=1)
+    observed = bool((np.diff(gap_K) <= 1e-12).all())
+    return {
+        "metric": "monotone",
+        "k": k_max,
+        "estimate": float(narrower_B.mean()),
+        "n": len(gap_PK),
+        "reason": "narrows at every k" if observed else "does not narrow at every k",
+    }
+
+
+def contrast_at_cost(a: KCurve, b: KCurve, ks: Sequence[int]) -> list[Row]:
+    """`equal_tokens`: gaps at what k rollouts of the dearer policy cost, problem by problem. a, b: curves at every k
+    from 1 to their rollouts.
+
+    The cheaper one's k is a fraction: its pass@k lies on the line between the two whole k around it, which is what
+    drawing one of the two at random, at this cost on average, would give. No row where lengths are unknown; a k that
+    some problem's rollouts do not reach is left out.
+    """
+    _, in_a, in_b = np.intersect1d(a.problem_P, b.problem_P, return_indices=True)
+    if not len(in_a) or a.cost_P is None or b.cost_P is None or not a.cost_P.sum() or not b.cost_P.sum():
+        return []
+    dear, cheap = (a, b) if (a.tokens_per_rollout or 0) >= (b.tokens_per_rollout or 0) else (b, a)
+    at, other_at = (in_a, in_b) if dear is a else (in_b, in_a)
+    cost_P, other_cost_P = np.asarray(dear.cost_P)[at], np.asarray(cheap.cost_P)[other_at]
+    if not other_cost_P.all():
+        return []
+    sign, rows = 1.0 if dear is a else -1.0, []
+    for k in ks:
+        k_P = k * cost_P / other_cost_P
+        if k > dear.rollouts or k_P.max() > cheap.rollouts:
+            continue
+        first = dear.values["pass@k"].data[:, at][:, :, k - 1 : k]
+        second = at_fraction(cheap.values["pass@k"].data[:, other_at], k_P)[:, :, None]
+        found = combined([(sign, first), (-sign, second)], [dear.trained, cheap.trained], reach=1.0)
+        mean_k = k * cost_P.mean() / other_cost_P.mean()
+        own, other = (k, mean_k) if dear is a else (mean_k, k)
+        whole = "" if own == round(own) else f"at k = {own:.3g}, "
+        said = f"{k * cost_P.mean():,.0f} tokens; {whole}other at k = {other:.3g}"
+        row = told_of(found, alike="")[0]
+        rows.append({"metric": "equal_tokens", "k": round(own)} | row | {"reason": said})
+    return rows
+
+
+def at_fraction(values_SPK: np.ndarray, k_P: np.ndarray) -> np.ndarray:
+    """(S, P) pass@k at a fraction of k for each problem, on the line between whole k; pass@0 is 0.
+
+    >>> at_fraction(np.array([[[0.5, 0.75]]]), np.array([1.5])).tolist()
+    [[0.625]]
+    """
+    S, P, _ = values_SPK.shape
+    from_zero = np.concatenate([np.zeros((S, P, 1)), values_SPK], axis=2)
+    low_P = np.clip(np.floor(k_P).astype(int), 0, from_zero.shape[2] - 1)
+    high_P = np.minimum(low_P + 1, from_zero.shape[2] - 1)
+    at = np.arange(P)
+    return from_zero[:, at, low_P] + (k_P - low_P) * (from_zero[:, at, high_P] - from_zero[:, at, low_P])

@@ -1,0 +1,216 @@
+"""Means over problems and training seeds, and how surely they are known: the one place where intervals of means,
+their p-values and what they could have seen are made.
+
+Axes: S seeds (adapters of one recipe), P problems, V columns that are judged side by side (for example every k).
+
+A policy's mean varies with the problems that were asked and, when it was trained, with the seed. Both are random:
+variance = s²_problems/n + s²_seeds/S, less what the two share, with Satterthwaite's degrees of freedom. The variance of
+few or rarely differing problems is itself badly known, so its degrees of freedom follow the kurtosis of the problems'
+values. Measured against the alternatives in docs/coverage.md (`python -m benchmarks.coverage`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+LEVEL = 0.95
+_normal = NormalDist()
+POWER = 0.8
+#: Half a problem at either end of what a value can be: the variance that n problems alike leave possible.
+PSEUDO = 0.5
+ADAPTERS = "these adapters, not the recipe"
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """estimate_V with its variance_V and degrees of freedom df_V over n problems. known_V: false where nothing varies
+    and no reach bounds what could. seeds: fewest seeds of a trained policy in it, 0 where none is trained."""
+
+    estimate_V: np.ndarray
+    variance_V: np.ndarray
+    df_V: np.ndarray
+    known_V: np.ndarray
+    spread_V: np.ndarray
+    n: int
+    seeds: int
+    reach: float | None = None
+
+    @property
+    def holds_for(self) -> str | None:
+        """What an interval generalises to beyond its problems; null for policies that were not trained."""
+        return holds_for(self.seeds)
+
+    def interval(self, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
+        """(low_V, high_V) within the reach, NaN where unknown."""
+        half_V = _t(level, self.df_V) * np.sqrt(self.variance_V)
+        half_V = np.where(self.known_V, half_V, np.nan)
+        furthest = np.inf if self.reach is None else self.reach
+        return np.maximum(self.estimate_V - half_V, -furthest), np.minimum(self.estimate_V + half_V, furthest)
+
+    def p_value(self) -> np.ndarray:
+        """Two-sided p_V of a mean of 0; NaN where no problem differs from another."""
+        seen_V = self.known_V & (self.spread_V > 0)
+        error_V = np.sqrt(np.where(seen_V, self.variance_V, 1.0))
+        return np.where(seen_V, 2 * _beyond(np.abs(self.estimate_V) / error_V, self.df_V), np.nan)
+
+    def p_equivalent(self, margin: float) -> np.ndarray:
+        """TOST: p_V that the mean lies outside ±margin; small means equivalent."""
+        if margin <= 0:
+            raise ValueError("a margin of equivalence is positive")
+        error_V = np.sqrt(np.where(self.known_V, self.variance_V, 1.0))
+        inside_V = (margin - np.abs(self.estimate_V)) / error_V
+        return np.where(self.known_V, _beyond(inside_V, self.df_V), np.nan)
+
+    def detectable(self, power: float = POWER, level: float = LEVEL) -> np.ndarray:
+        """The smallest mean_V that a study of this size and spread would find with this power."""
+        return np.where(self.known_V, (_t(level, self.df_V) + _t(2 * power - 1, self.df_V)) * self._error(), np.nan)
+
+    def _error(self) -> np.ndarray:
+        return np.sqrt(self.variance_V)
+
+
+def combined(parts: Sequence[tuple[float, np.ndarray]], trained: Sequence[bool], reach: float | None = None) -> Means:
+    """The mean over problems of Σ sign · policy, each policy averaged over its seeds.
+
+    parts: (sign, values_SPV) on the same problems in the same order; policies are trained with seeds of their own.
+    reach: how far one problem's value can lie from 0 (1 for a difference of two shares): where no problem differs
+    from another, half a problem at either end of the reach stands in for what was not seen (after Agresti and Min
+    2005). Without a reach such a column is not known.
+
+    >>> m = combined([(1.0, np.array([[[0.0], [1.0], [2.0]]]))], [False])
+    >>> m.estimate_V.tolist(), m.n, m.holds_for, [round(float(end[0]), 3) for end in m.interval()]
+    ([1.0], 3, None, [-1.484, 3.484])
+    """
+    mean_PV = np.sum([sign * values.mean(axis=0) for sign, values in parts], axis=0)
+    n = len(mean_PV)
+    estimate_V = mean_PV.mean(axis=0)
+    problems_V = mean_PV.var(axis=0, ddof=1) / n if n > 1 else np.zeros_like(estimate_V)
+    variance_V, over_V = _with_seeds(parts, problems_V)
+    spread_V = np.where(variance_V > 1e-24, variance_V, 0.0)
+    over_V = over_V + problems_V**2 / tail_freedom(mean_PV)
+    df_V = np.where(spread_V > 0, variance_V**2 / np.where(spread_V > 0, over_V, 1.0), max(n - 1, 1))
+    if reach is not None:
+        floor = reach**2 * 2 * PSEUDO / ((n + 1) * (n + 2))
+        variance_V = np.where(spread_V > 0, variance_V, floor)
+    known_V = np.full(len(estimate_V), n > 1) & (variance_V > 0)
+    return Means(estimate_V, variance_V, np.maximum(df_V, 1.0), known_V, spread_V, n, seeds_of(parts, trained), reach)
+
+
+def proportions(
+    values_SPV: np.ndarray, trained: bool, level: float = LEVEL, beyond: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """(low_V, high_V) of means of shares in [0, 1]: Wilson's interval on the effective number of problems.
+
+    The effective number is what gives p(1 − p)/n the variance over problems and seeds, with half a problem at 0 and
+    half at 1 counted into that variance; Student's t stands for the normal quantile. Never of width 0, never outside
+    [0, 1]; NaN for fewer than two problems. beyond: factor on the quantile, for bands that hold for all V together.
+
+    >>> [round(float(end[0]), 3) for end in proportions(np.ones((1, 25, 1)), False)]
+    [0.849, 1.0]
+    """
+    n = values_SPV.shape[1]
+    mean_PV = values_SPV.mean(axis=0)
+    p_V = np.clip(mean_PV.mean(axis=0), 0.0, 1.0)
+    if n < 2:
+        return np.full_like(p_V, np.nan), np.full_like(p_V, np.nan)
+    more = n + 2 * PSEUDO
+    middle_V = (mean_PV.sum(axis=0) + PSEUDO) / more
+    problems_V = ((mean_PV**2).sum(axis=0) + PSEUDO - more * middle_V**2) / (more - 1) / n
+    variance_V, over_V = _with_seeds([(1.0, values_SPV)] if trained else [], problems_V)
+    df_V = variance_V**2 / (over_V + problems_V**2 / (n - 1))
+    q_V = _t(2 * _normal.cdf(beyond * _normal.inv_cdf((1 + level) / 2)) - 1, df_V)
+    size_V = middle_V * (1 - middle_V) / variance_V
+    shrink_V = q_V**2 / size_V
+    centre_V = (p_V + shrink_V / 2) / (1 + shrink_V)
+    half_V = np.sqrt(shrink_V * (p_V * (1 - p_V) + shrink_V / 4)) / (1 + shrink_V)
+    return np.minimum(np.clip(centre_V - half_V, 0.0, 1.0), p_V), np.maximum(np.clip(centre_V + half_V, 0.0, 1.0), p_V)
+
+
+def ratio(top_SP: np.ndarray, bottom_SP: np.ndarray, trained: bool, level: float = LEVEL) -> tuple[float, float, float]:
+    """(ratio, low, high) of two sums over problems, on the logarithmic scale, so that it stays positive: linearised,
+    with the variance and degrees of freedom of `combined`. Ends are NaN for one problem or where nothing varies.
+    Errors: ValueError if either sum is not positive.
+
+    >>> [round(v, 3) for v in ratio(np.array([[2.0, 4.0, 5.0]]), np.array([[1.0, 2.0, 2.0]]), False)]
+    [2.2, 1.537, 3.149]
+    """
+    top, bottom = float(top_SP.mean()), float(bottom_SP.mean())
+    if top <= 0 or bottom <= 0:
+        raise ValueError("a ratio over nothing is undefined")
+    found = combined([(1.0, (top_SP / top - bottom_SP / bottom)[:, :, None])], [trained])
+    low_V, high_V = found.interval(level)
+    return top / bottom, float(top / bottom * np.exp(low_V[0])), float(top / bottom * np.exp(high_V[0]))
+
+
+def together(values_PV: np.ndarray, draws: int, seed: int, level: float = LEVEL) -> float:
+    """The factor on the normal quantile at which intervals of correlated columns hold for all of them together: the
+    quantile of the largest of V normals with the columns' correlation. A column that does not vary is independent."""
+    if values_PV.shape[1] < 2 or len(values_PV) < 2:
+        return 1.0
+    away_PV = values_PV - values_PV.mean(axis=0)
+    scale_V = np.sqrt((away_PV**2).sum(axis=0))
+    away_PV = away_PV / np.where(scale_V > 0, scale_V, 1.0)
+    correlation_VV = away_PV.T @ away_PV
+    np.fill_diagonal(correlation_VV, 1.0)
+    weight_V, axes_VV = np.linalg.eigh(correlation_VV)
+    normal_BV = np.random.default_rng(seed).normal(size=(draws, len(weight_V)))
+    drawn_BV = (normal_BV * np.sqrt(np.maximum(weight_V, 0.0))) @ axes_VV.T
+    worst = float(np.quantile(np.abs(drawn_BV).max(axis=1), level))
+    return max(1.0, worst / _normal.inv_cdf((1 + level) / 2))
+
+
+def tail_freedom(values_PV: np.ndarray) -> np.ndarray:
+    """Degrees of freedom_V of the variance over problems, by their kurtosis: 2n/(kurtosis − 1), at most n − 1. For m of
+    many problems that moved alike, about 2m.
+
+    >>> tail_freedom(np.array([[1.0, 0.0], [-1, 0], [1, 0], [-1, 5]])).round(3).tolist()
+    [3.0, 3.0]
+    """
+    n = len(values_PV)
+    away_PV = values_PV - values_PV.mean(axis=0)
+    second_V, fourth_V = (away_PV**2).mean(axis=0), (away_PV**4).mean(axis=0)
+    heavy_V = np.where(second_V > 1e-24, fourth_V / np.where(second_V > 1e-24, second_V, 1.0) ** 2 - 1, 0.0)
+    return np.clip(np.where(heavy_V > 0, 2 * n / np.where(heavy_V > 0, heavy_V, 1.0), n), 1.0, max(n - 1.0, 1.0))
+
+
+def holds_for(seeds: int) -> str | None:
+    """What an interval with so many seeds of a trained policy in it holds for; null without a trained one."""
+    return None if seeds == 0 else ADAPTERS if seeds == 1 else f"the recipe, by {seeds} seeds"
+
+
+def seeds_of(parts: Sequence[tuple[float, np.ndarray]], trained: Sequence[bool]) -> int:
+    return min((len(values) for (_, values), was in zip(parts, trained, strict=True) if was), default=0)
+
+
+def _with_seeds(parts: Sequence[tuple[float, np.ndarray]], problems_V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(variance_V, Σ part²/df of the seeds): never less than that of the problems alone."""
+    seeds_V, shared_V, over_V = (np.zeros_like(problems_V) for _ in range(3))
+    for sign, values_SPV in parts:
+        S, n = values_SPV.shape[:2]
+        if S < 2:
+            continue
+        by_seed_SV = values_SPV.mean(axis=1)
+        part_V = sign**2 * by_seed_SV.var(axis=0, ddof=1) / S
+        rest_SPV = values_SPV - values_SPV.mean(axis=0) - by_seed_SV[:, None, :] + by_seed_SV.mean(axis=0)
+        seeds_V, over_V = seeds_V + part_V, over_V + part_V**2 / (S - 1)
+        if n > 1:
+            shared_V = shared_V + sign**2 * (rest_SPV**2).sum(axis=(0, 1)) / ((S - 1) * (n - 1)) / (n * S)
+    return np.maximum(problems_V, seeds_V + problems_V - shared_V), over_V
+
+
+def _t(level: float, df_V: np.ndarray) -> np.ndarray:
+    """Student's two-sided quantile. scipy.special, for scipy.stats takes a millisecond a call."""
+    from scipy.special import stdtrit
+
+    return np.asarray(stdtrit(df_V, (1 + level) / 2))
+
+
+def _beyond(t_V: np.ndarray, df_V: np.ndarray) -> np.ndarray:
+    """The chance of a larger t."""
+    from scipy.special import stdtr
+
+    return np.asarray(stdtr(df_V, -t_V))

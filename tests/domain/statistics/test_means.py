@@ -1,0 +1,116 @@
+"""Means over problems and seeds: by hand, against plain t and Wilson, and at the edges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from tasks.domain.statistics.contrasts_of_k import at_fraction
+from tasks.domain.statistics.means import combined, holds_for, proportions, ratio, tail_freedom, together
+from tasks.domain.statistics.paired_tests import explained_difference, sign_flip, unsupported
+
+
+def test_many_problems_without_seeds_are_the_paired_t() -> None:
+    d = np.random.default_rng(0).normal(0.1, 1, size=400)
+    found = combined([(1.0, d[None, :, None])], [False])
+    plain: Any = stats.ttest_1samp(d, 0.0)
+    assert float(found.p_value()[0]) == pytest.approx(float(plain.pvalue), rel=0.05)
+    assert [float(v[0]) for v in found.interval()] == pytest.approx(list(plain.confidence_interval()), abs=2e-3)
+
+
+def test_seeds_enter_by_hand() -> None:
+    # three seeds at 0, 1, 2 on two problems alike: variance of the seeds' means 1, over 3 seeds 1/3, 2 degrees of freedom
+    values = np.array([[[0.0], [0.0]], [[1.0], [1.0]], [[2.0], [2.0]]])
+    found = combined([(1.0, values)], [True])
+    assert (found.variance_V[0], found.df_V[0], found.holds_for) == (
+        pytest.approx(1 / 3),
+        2.0,
+        "the recipe, by 3 seeds",
+    )
+    assert found.interval()[1][0] == pytest.approx(1 + 4.3027 / np.sqrt(3), abs=1e-4)
+    assert (holds_for(0), holds_for(1)) == (None, "these adapters, not the recipe")
+
+
+def test_nothing_that_differs_still_has_a_width() -> None:
+    alike = np.zeros((1, 25, 1))
+    found = combined([(1.0, alike), (-1.0, alike)], [False, False], reach=1.0)
+    low, high = (float(v[0]) for v in found.interval())
+    assert low == -high < -0.05
+    assert np.isnan(found.p_value()[0])
+    assert np.isnan(combined([(1.0, alike)], [False]).interval()[0][0])
+
+
+@given(st.lists(st.integers(0, 8), min_size=2, max_size=60), st.integers(1, 3))
+@settings(max_examples=60, deadline=None)
+def test_a_share_has_an_interval_inside_0_and_1_that_is_never_a_point(correct: list[int], seeds: int) -> None:
+    values = np.array([correct] * seeds, float)[:, :, None] / 8
+    low, high = (float(v[0]) for v in proportions(values, seeds > 1))
+    assert 0 <= low <= values.mean() + 1e-12
+    assert values.mean() - 1e-12 <= high <= 1
+    assert high - low > 0.01
+
+
+def test_a_share_of_many_problems_is_wilsons() -> None:
+    values = (np.arange(2000) < 600).astype(float)[None, :, None]
+    low, high = (float(v[0]) for v in proportions(values, False))
+    centre, half = (600 + 1.9207) / 2003.8415, 1.95996 * np.sqrt(600 * 1400 / 2000 + 0.9604) / 2003.8415
+    assert (low, high) == pytest.approx((centre - half, centre + half), abs=2e-4)
+
+
+def test_bands_for_all_columns_are_as_wide_as_their_correlation_asks() -> None:
+    x = np.random.default_rng(0).normal(size=(400, 1))
+    apart = np.random.default_rng(1).normal(size=(400, 6))
+    assert together(np.repeat(x, 6, axis=1), 20_000, 0) == pytest.approx(1.0, abs=0.02)
+    independent = stats.norm.ppf((1 + 0.95 ** (1 / 6)) / 2) / stats.norm.ppf(0.975)
+    assert together(apart, 20_000, 0) == pytest.approx(independent, abs=0.02)
+
+
+def test_a_ratio_stays_positive() -> None:
+    x, y = np.array([[900.0, 10, 10, 10]]), np.array([[1.0, 0, 0, 1]])
+    at, low, high = ratio(x, y, False)
+    assert at == 465.0
+    assert 0 < low < at < high
+    with pytest.raises(ValueError, match="over nothing"):
+        ratio(x, y * 0, False)
+
+
+def test_few_problems_that_moved_have_few_degrees_of_freedom() -> None:
+    d = np.zeros((100, 1))
+    d[:3] = 1.0
+    assert tail_freedom(d)[0] == pytest.approx(2 * 100 / (1 / (0.03 * 0.97) - 3 - 1), rel=1e-6)
+
+
+def test_equivalence_by_hand() -> None:
+    found = combined([(1.0, np.array([[[-0.01], [0.0], [0.01], [0.0]]]))], [False])
+    error = np.sqrt(2e-4 / 3 / 4)
+    assert found.p_equivalent(0.05)[0] == pytest.approx(stats.t.sf(0.05 / error, found.df_V[0]))
+    with pytest.raises(ValueError, match="positive"):
+        found.p_equivalent(0.0)
+
+
+def test_zeros_leave_sign_flips_exact() -> None:
+    assert sign_flip(np.array([1.0, 1, 1] + [0.0] * 40), draws=10, seed=0) == 0.25
+
+
+def test_no_adjustment_outside_the_lengths_that_occur() -> None:
+    rng = np.random.default_rng(0)
+    shorter = rng.uniform(-3.5, -1.1, 300)
+    assert "hardly ever equal (log ratio from -3.5" in str(unsupported(shorter))
+    longer = rng.normal(-0.4, 0.6, 300)
+    assert unsupported(longer) is None
+    # curved in length: the intercept is found where lengths are equal
+    d = 0.2 + 0.1 * longer + 0.3 * longer**2 + rng.normal(0, 0.05, 300)
+    found = explained_difference(d, longer, rng.normal(0, 0.1, 300))
+    assert found is not None
+    assert found[1] < 0.2 < found[2]
+
+
+def test_a_fraction_of_k_lies_between_whole_ones() -> None:
+    values = np.array([[[0.5, 0.75, 0.875], [0.0, 0.0, 1.0]]])
+    assert at_fraction(values, np.array([0.5, 2.5])).tolist() == [[0.25, 0.5]]
+    assert at_fraction(values, np.array([3.0, 3.0])).tolist() == [[0.875, 1.0]]

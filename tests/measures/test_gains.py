@@ -1,0 +1,62 @@
+"""The difference of gains between arms, by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from tasks.measures.gains import gains_of
+from tasks.measures.groups import count_groups
+
+Make = Callable[..., pa.Table]
+
+
+def told(*parts: pa.Table) -> dict[str, dict]:
+    return {r["source"]: r for r in gains_of(count_groups(pa.concat_tables(parts))).to_pylist()}
+
+
+def test_one_seed_by_hand(rollouts: Make) -> None:
+    row = told(
+        rollouts({"a": "ww", "b": "ww", "c": "cw"}),
+        rollouts({"a": "cc", "b": "cw", "c": "cw"}, step=9, adapter="p"),
+        rollouts({"a": "ww", "b": "ww", "c": "ww"}, arm="thinking"),
+        rollouts({"a": "ww", "b": "cw", "c": "ww"}, arm="thinking", step=9, adapter="t"),
+    )["all"]
+    # gains 1 1/2 0 and 0 1/2 0: differences 1 0 0, variance 1/3, t = (1/3)/sqrt(1/9) = 1 with 2 degrees of freedom
+    assert (row["arm"], row["other"], row["step"], row["n"], row["seeds"]) == ("panel", "thinking", 9, 3, 1)
+    assert (row["gain"], row["other_gain"], row["estimate"]) == pytest.approx((0.5, 1 / 6, 1 / 3))
+    assert row["p_value"] == row["p_adjusted"] == pytest.approx(0.4226, abs=1e-4)
+    assert (row["low"], row["high"]) == pytest.approx((1 / 3 - 4.3027 / 3, 1 / 3 + 4.3027 / 3), abs=1e-4)
+    assert row["detectable"] == pytest.approx((4.3027 + 1.0607) / 3, abs=1e-4)
+    assert row["family"] == "difference of gains: Holm of 1"
+    assert row["holds_for"] == "these adapters, not the recipe"
+
+
+def test_seeds_that_disagree_widen_it(rollouts: Make) -> None:
+    problems = "abcdefgh"
+    start = [rollouts(dict.fromkeys(problems, "cwww")), rollouts(dict.fromkeys(problems, "cwww"), arm="thinking")]
+    mixed = {p: "ccww" if i % 2 else "cccw" for i, p in enumerate(problems)}
+    other = [rollouts(mixed, arm="thinking", step=5, adapter=f"t{i}") for i in range(3)]
+    alike = [rollouts(dict.fromkeys(problems, "cccw"), step=5, adapter=f"p{i}") for i in range(3)]
+    apart = [
+        rollouts(dict.fromkeys(problems, letters), step=5, adapter=f"p{i}")
+        for i, letters in enumerate(("cccc", "cccw", "ccww"))
+    ]
+    narrow, wide = (told(*start, *other, *own)["all"] for own in (alike, apart))
+    assert narrow["estimate"] == wide["estimate"] == pytest.approx(0.125)
+    assert wide["high"] - wide["low"] > 3 * (narrow["high"] - narrow["low"])
+    assert narrow["holds_for"] == "the recipe, by 3 seeds"
+
+
+def test_what_cannot_be_asked_says_why(rollouts: Make) -> None:
+    still = told(rollouts({"a": "cw"}), rollouts({"a": "cw"}, arm="thinking"))["all"]
+    assert (still["estimate"], still["reason"]) == (None, "panel and thinking: evaluated at one step only")
+    apart = told(
+        rollouts({"a": "cw"}),
+        rollouts({"a": "cw"}, step=1, adapter="p"),
+        rollouts({"b": "cw"}, arm="thinking"),
+        rollouts({"b": "cw"}, arm="thinking", step=1, adapter="t"),
+    )["all"]
+    assert (apart["estimate"], apart["reason"]) == (None, "no problem that both arms were asked at both ends")
