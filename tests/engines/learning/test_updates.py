@@ -178,6 +178,15 @@ def test_kl_is_to_where_training_started(tiny_base: Path, tmp_path: Path) -> Non
         assert ends[1] < 0.8 * ends[0]
 
 
+def test_kl_of_merged_weights_is_to_the_start_too(tiny_base: Path, tmp_path: Path) -> None:
+    """The reference is merged in and out again; on the CPU, in float32, merged and unmerged are one policy."""
+    config, merged = replace(LOOP, steps=3, kl_weight=0.5), Execution(device="cpu", merged=True)
+    rows = run(tiny_base, tmp_path / "merged", config, execution=merged).steps
+    beside = run(tiny_base, tmp_path / "beside", config).steps
+    assert rows[0]["kl_start"] == pytest.approx(0, abs=1e-9)
+    assert [r["kl_start"] for r in rows] == pytest.approx([r["kl_start"] for r in beside], rel=1e-2, abs=1e-9)
+
+
 @pytest.mark.parametrize(
     "config",
     [
