@@ -2,6 +2,7 @@
 
 Rollouts are like those of training: 200 problems, long reasoning, answers that repeat within a group, half of them
 right, golds of the real pool where it is there. `python benchmarks/grading.py [--data DIR]` prints one JSON line.
+`--distinct` grades pairs that do not repeat, on one core each: every gold in another notation, and the gold after it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import json
 import random
 import time
+from itertools import pairwise
 from pathlib import Path
 
 from tasks.domain.arms import ARMS
@@ -74,14 +76,48 @@ def ours(items: list[GradeItem]) -> tuple[float, float]:
         return time.perf_counter() - began, started
 
 
+def distinct_pairs(golds: list[str]) -> list[tuple[str, str]]:
+    """(answer, gold): each gold as a model would write it, and the gold before it."""
+    different = list(dict.fromkeys(golds))
+    equal = [(rf"$\displaystyle {gold.replace('frac', 'dfrac')}$", gold) for gold in different]
+    return equal + list(pairwise(different))
+
+
+def distinct(golds: list[str]) -> dict[str, float]:
+    """Pairs a second and core, warm: this grader with one worker, and parse and verify."""
+    from math_verify import parse, verify
+
+    pairs = distinct_pairs(golds)
+    items = [GradeItem("no_panel", f"<answer>{answer}</answer>", gold) for answer, gold in pairs]
+    with Graders(workers=1) as graders:
+        graders.grade([GradeItem("no_panel", r"<answer>\sqrt{8}</answer>", r"2\sqrt{2}")])
+        began = time.perf_counter()
+        verdicts = graders.grade(items)
+        mine = time.perf_counter() - began
+    verify(parse("$1$"), parse("$1$"))
+    began = time.perf_counter()
+    said = [
+        verify(parse(f"${gold}$"), parse(answer if answer.startswith("$") else f"${answer}$")) for answer, gold in pairs
+    ]
+    theirs = time.perf_counter() - began
+    differ = [(*pair, v.verdict, s) for pair, v, s in zip(pairs, verdicts, said, strict=True) if v.correct != s]
+    print(json.dumps({"differ": differ}))
+    rates = {"ours_per_s": round(len(pairs) / mine), "loop_per_s": round(len(pairs) / theirs)}
+    return {"pairs": len(pairs), **rates, "times": round(theirs / mine, 1)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="folder with olympiad_pool.jsonl")
-    data = parser.parse_args().data
-    golds = GOLDS
+    parser.add_argument("--distinct", action="store_true", help="pairs that do not repeat, on one core")
+    told = parser.parse_args()
+    data, golds = told.data, GOLDS
     if data is not None:
         lines = (data / "olympiad_pool.jsonl").read_text().split("\n")
-        golds = random.Random(1).sample([json.loads(line)["gold"] for line in lines if line], PROBLEMS)
+        golds = [json.loads(line)["gold"] for line in lines if line]
+    if told.distinct:
+        return print(json.dumps(distinct(golds)))
+    golds = random.Random(1).sample(golds, PROBLEMS) if data is not None else golds
     items = rollouts(golds)
     mine, started = ours(items)
     loop = plain_loop(items)
