@@ -128,10 +128,9 @@ def _against_assignment(prediction: Shape, gold: Shape, same: Same, compare: Com
         old, new = names
         body = re.sub(rf"(?<![A-Za-z\\]){new}(?![A-Za-z])", old, prediction.items[-1].text)
         return compare(shape(body), value, same)
+    if squeeze(prediction.items[-1].text) == squeeze(name):
+        return compare(prediction.items[0], value, same)
     if not is_name(left):
-        last = prediction.items[-1]
-        if squeeze(last.text) == squeeze(name):
-            return compare(prediction.items[0], value, same)
         return RIGHT if same(prediction.text, gold.text) else WRONG
     if _PRODUCT.fullmatch(name.strip()) and same(prediction.text, gold.text):
         return RIGHT  # `xy = 2` is an equation as well
