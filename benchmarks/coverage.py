@@ -156,9 +156,9 @@ def _design(cell: Cell) -> str:
 
 
 def _told(row: Row) -> str:
-    covers = "–" if row["covers"] is None else f"{100 * row['covers']:.1f}"
-    tests = row["below_05"] is not None and row["figure"] != "simultaneous band"
-    return covers + (f" ({100 * row['below_05']:.0f})" if tests else "")
+    covers, below = row["covers"], row["below_05"]
+    told = "–" if covers is None else f"{100 * covers:.1f}"
+    return told if below is None else f"{told} ({100 * below:.0f})"
 
 
 def main() -> None:

@@ -75,15 +75,26 @@ def _width(summary: Sequence[Row], compared: Sequence[Row], gaps: Sequence[Row])
         f" {number(row['other_mean'])} (difference {signed(row['difference'], 3)}"
         f"{_interval(row['difference_low'], row['difference_high'], 1)}, {row['n']} problems)"
     )
-    closing = [r for r in gaps if r["metric"] == "closure" and r["arm"] != r["other"] and r["estimate"] is not None]
-    if closing:
-        c = min(closing, key=lambda r: (r["step"], r["other_step"]))
-        moved = "closed" if c["estimate"] >= 0 else "widened"
-        said += (
-            f", and the gap of their pass@k {moved} by {100 * abs(c['estimate']):.1f} pp up to k = {c['k']}"
-            f" (closure{_interval(c['estimate_low'], c['estimate_high'], 100).removeprefix(',')})"
-        )
-    return said + "."
+    return said + _closing(gaps) + "."
+
+
+def _closing(gaps: Sequence[Row]) -> str:
+    """What of the closing of two arms' pass@k a constant shift of logits leaves unexplained: only that is width."""
+    apart = [r for r in gaps if r["arm"] != r["other"] and r["estimate"] is not None]
+    earliest = sorted(apart, key=lambda r: (r["step"], r["other_step"]), reverse=True)
+    found = {r["metric"]: r for r in earliest if r["metric"] in ("closure", "closure_of_shift", "closure_beyond_shift")}
+    if len(found) < 3:
+        return ""
+    seen, shift, beyond = (found[m] for m in ("closure", "closure_of_shift", "closure_beyond_shift"))
+    low, high = beyond["estimate_low"], beyond["estimate_high"]
+    moved = "closed" if seen["estimate"] >= 0 else "widened"
+    said = (
+        f"; the gap of their pass@k {moved} by {100 * abs(seen['estimate']):.1f} pp up to k = {seen['k']}, where a"
+        f" policy better by a constant and no narrower would close {signed(100 * shift['estimate'])} pp"
+        f" (beyond that {signed(100 * beyond['estimate'])} pp{_interval(low, high, 100)})"
+    )
+    explained = low is None or high is None or low <= 0 <= high
+    return said + (": no evidence of width" if explained else "")
 
 
 def caveats(ask: Ask) -> list[str]:

@@ -7,9 +7,9 @@ untold as (
     except select arm, step, other, other_step from diversity
 )
 select metric, basis, arm, step, other, other_step, n, mean, other_mean, difference,
-    low as difference_low, high as difference_high, relative, t, p_t, p_holm, d_z,
+    low as difference_low, high as difference_high, relative, t, p_t, p_value, p_holm, p_adjusted, family, d_z,
     adjusted_difference, adjusted_low as adjusted_difference_low, adjusted_high as adjusted_difference_high,
-    coverage, other_coverage, reason
+    adjusted_reason, coverage, other_coverage, holds_for, reason
 from diversity
 where "window" = 'whole'
 union all by name

@@ -1,5 +1,6 @@
 -- Gain of the last evaluated step over the first, by source, beside what was trained on.
-select arm, source, estimate as gain, low as gain_low, high as gain_high, p_value, n, seeds, training_share,
+select arm, source, estimate as gain, low as gain_low, high as gain_high, p_value, p_adjusted, family, p_equivalent,
+    detectable, n, seeds, holds_for, training_share,
     exposure_share, reason
 from curves join arms using (arm)
 where series = 'gain'

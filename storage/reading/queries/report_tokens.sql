@@ -1,6 +1,6 @@
 -- Total completion tokens over correct answers, per policy; truncation beside it.
 select arm, step, source, estimate as tokens_per_correct, low as tokens_per_correct_low,
-    high as tokens_per_correct_high, mean as tokens_per_rollout, truncated, num_correct, num_tokens, n, reason
+    high as tokens_per_correct_high, mean as tokens_per_rollout, truncated, num_correct, num_tokens, n, holds_for, reason
 from tokens join arms using (arm)
 where metric = 'tokens_per_correct'
 order by source <> 'all', source, place, step
