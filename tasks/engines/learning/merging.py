@@ -47,12 +47,12 @@ def merges_adapters(config: dict[str, Any], hardware: Hardware) -> bool:
     return why is None and hardware.adapters != "unmerged"
 
 
-def read_products(folder: Path) -> Products:
-    """An adapter in PEFT format. Errors: ValueError if it adapts anything but linear layers."""
+def read_products(folder: Path, device: str = "cpu") -> Products:
+    """An adapter in PEFT format, on `device`. Errors: ValueError if it adapts anything but linear layers."""
     from safetensors.torch import load_file
 
     config = json.loads((folder / "adapter_config.json").read_text())
-    stored = load_file(folder / "adapter_model.safetensors")
+    stored = load_file(folder / "adapter_model.safetensors", device=device)
     tensors = {name.removeprefix(_PREFIX): tensor for name, tensor in stored.items()}
     names = [name.removesuffix(".lora_A.weight") for name in tensors if name.endswith(".lora_A.weight")]
     pairs = {n: (tensors[f"{n}.lora_A.weight"], tensors[f"{n}.lora_B.weight"]) for n in names}
@@ -93,9 +93,6 @@ def _draws(a: Tensor, b: Tensor) -> Any:
     """A generator seeded with the bits of A and B, each weighted by its place."""
     import torch
 
-    seed = 0
-    for matrix in (a, b):
-        bits = matrix.contiguous().view(torch.int16).flatten().to(torch.int64)
-        places = torch.arange(1, len(bits) + 1, device=bits.device)
-        seed = seed * 1_000_003 + int((bits * places).sum())
-    return torch.Generator(a.device).manual_seed(seed % (1 << 63))
+    bits = torch.cat([matrix.flatten() for matrix in (a, b)]).view(torch.int16)
+    places = torch.arange(1, len(bits) + 1, dtype=torch.int32, device=bits.device)
+    return torch.Generator(a.device).manual_seed(int((bits * places).sum(dtype=torch.int64)) % (1 << 63))

@@ -146,8 +146,9 @@ def _file_tensors(folder: Path) -> dict[str, Tensor]:
 def _serve(model: Any, base: dict[str, Any], folder: str | None) -> None:
     import torch
 
-    products = read_products(Path(folder)) if folder else Products({}, 0.0)
     layers = _linears(model)
+    device = str(next(iter(base.values())).device)
+    products = read_products(Path(folder), device) if folder else Products({}, 0.0)
     if unknown := sorted(set(products.pairs) - {part for _, parts in layers.values() for part in parts}):
         raise ValueError(f"{folder}: adapts {unknown[0]}, which the served model does not have")
     for name, (module, parts) in layers.items():
