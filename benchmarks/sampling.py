@@ -75,10 +75,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = Store(folder)
         store.prepare()
-        with session(Session(store, tools)):
-            pool, splits = _problems(args, tools)
-            measure(args, tools, store, pool, splits, policy)
-        tools.close()
+        try:
+            with session(Session(store, tools)):
+                pool, splits = _problems(args, tools)
+                measure(args, tools, store, pool, splits, policy)
+        finally:
+            # an engine in a process of its own would keep this one from ending
+            tools.close()
 
 
 def _problems(args: argparse.Namespace, tools: Toolbox) -> tuple[Ref, Ref]:

@@ -191,7 +191,8 @@ QWEN_1_5B = Profile(
     benchmarks=BENCHMARKS,
     hardware=Hardware(
         device="cuda",
-        max_model_len=2048,
+        # the longest problem of the pool is a prompt of 1,373 tokens as panel
+        max_model_len=3072,
         max_num_seqs=1024,
         batch_size=None,
         memory_fraction=0.45,

@@ -50,10 +50,11 @@ class Completion:
 
 
 class Generator(Protocol):
-    """`name` and `version` go into the manifest: which engine ran."""
+    """`name` and `version` go into the manifest: which engine ran; and `serving`, how it had adapters and log-probs."""
 
     name: str
     version: str
+    serving: str
 
     def encode(self, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]: ...
 

@@ -43,7 +43,7 @@ GROUP, STEPS = 12, 12
 class SeededGenerator:
     """What it answers is a function of the request's seed alone; takes 2 ms each."""
 
-    name, version = "seeded", "1"
+    name, version, serving = "seeded", "1", "none"
 
     def encode(self, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]:
         return tuple(prompt.encode()[:20])

@@ -86,7 +86,7 @@ def test_other_weights_are_served_at_once_and_the_base_comes_back_to_the_bit(gen
     worker = generator._llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker
     for name, module in worker.model_runner.get_model().named_modules():
         if isinstance(module, LinearBase):
-            assert torch.equal(module.weight, worker._base[name])
+            assert bool((module.weight == worker._base[name]).all())
 
 
 def scale_up(folder: Path) -> None:

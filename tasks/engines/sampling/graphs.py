@@ -9,7 +9,7 @@ from tasks.engines.toolbox import Hardware
 
 #: (largest batch, step between sizes): little padding, and not a size more than that, for each takes time to capture.
 _STEPS = ((64, 8), (256, 16), (512, 32), (1 << 30, 64))
-#: Device memory of one captured size.
+#: Device memory of one captured size, measured with 1.5B parameters on an H200: 0.61 GiB for 39.
 GRAPH_BYTES = 16 << 20
 
 

@@ -35,6 +35,7 @@ MOST_CONNECTIONS = 256
 
 class OpenAIGenerator:
     name = "openai"
+    serving = "by its server"
 
     def __init__(self, model: Path, hardware: Hardware) -> None:
         quiet_libraries()

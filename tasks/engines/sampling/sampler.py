@@ -50,6 +50,7 @@ class SamplingStats:
         rate = self.tokens / self.seconds if self.seconds else 0.0
         return {
             "engine": f"{generator.name} {generator.version}",
+            "serving": generator.serving,
             "sampled_rollouts": str(self.rollouts),
             "sampled_tokens": str(self.tokens),
             "sampling_seconds": f"{self.seconds:.2f}",

@@ -19,6 +19,7 @@ from tasks.engines.toolbox import Hardware
 class TransformersGenerator:
     name = "transformers"
     version = metadata.version("transformers")
+    serving = "adapters by peft"
 
     def __init__(self, model: Path, hardware: Hardware) -> None:
         quiet_libraries()

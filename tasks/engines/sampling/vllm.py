@@ -91,6 +91,7 @@ class VllmGenerator:
             self._ask("keep_logprobs", True)
         self.adapters = "merged" if merges else "unmerged" if lora_rank else "none"
         self.logprobs = "kept by the sampler" if self._keeps else "returned a token"
+        self.serving = f"adapters {self.adapters}, log-probs {self.logprobs}"
         self.graphs: list[int] = self._llm.llm_engine.vllm_config.compilation_config.cudagraph_capture_sizes or []
         self._tokenizer = self._llm.get_tokenizer()
         self._eos = self._tokenizer.eos_token_id

@@ -19,7 +19,7 @@ from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats, sample
 class Scripted:
     """An engine of known answers; `met` says that a batch was kept while the engine was still at work."""
 
-    name, version = "scripted", "1"
+    name, version, serving = "scripted", "1", "none"
 
     def __init__(self) -> None:
         self.kept_one, self.met = threading.Event(), False

@@ -36,7 +36,7 @@ PROBLEMS = pa.table(
 class CountingGenerator:
     """Every prompt takes PROMPT tokens, every completion COMPLETION of the 40 that it may take; half are right."""
 
-    name, version = "counting", "1"
+    name, version, serving = "counting", "1", "none"
 
     def __init__(self) -> None:
         self.sampled: list[int] = []
