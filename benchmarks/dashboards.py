@@ -23,6 +23,7 @@ import psutil
 import pyarrow as pa
 
 from storage.artifacts.fingerprint import fingerprint
+from storage.artifacts.kinds import Bands, Report, Rollouts
 from storage.artifacts.provenance import provenance
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Payload, Store
@@ -46,7 +47,7 @@ def made(root: Path, artifacts: int, rollouts: int) -> None:
     repeated(store, small, rollouts)
     bands = store.read(store.refs("bands")[0])
     for i in range(artifacts - len(store.refs())):
-        put(store, "bands", bands.slice(0, 20), about=i)
+        put(store, Bands, bands.slice(0, 20), about=i)
     (root / "ready").touch()
 
 
@@ -60,9 +61,9 @@ def repeated(store: Store, report: Ref, rollouts: int) -> None:
     for name in roles:
         for place, text in enumerate(inputs[name]):
             table = grown(store.read(Ref.parse(text)), times)
-            inputs[name][place] = str(put(store, "rollouts", table, about=[text, times]))
+            inputs[name][place] = str(put(store, Rollouts, table, about=[text, times]))
     recipe = manifest.recipe.model_copy(update={"inputs": inputs})
-    ref = Ref("report", fingerprint(recipe.model_dump()))
+    ref = Report.of(fingerprint(recipe.model_dump()))
     store.write(ref, Payload(store.read(report), store.files(report)), recipe, provenance(1.0))
 
 

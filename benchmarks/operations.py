@@ -22,12 +22,14 @@ import pyarrow as pa
 from flows.running.plan import execute, plan
 from flows.study.profiles import PAPER
 from flows.study.resolve import Study
+from storage.artifacts.kinds.experiment import LEDGER
 from storage.artifacts.manifest import Provenance, Recipe
 from storage.artifacts.ref import Ref
-from storage.artifacts.schemas import LEDGER
+from storage.artifacts.schemas import columns
 from storage.artifacts.store import Payload, Store
 from storage.ledger import Account, Ledger
 from storage.reading.catalog import artifacts
+from tasks.domain.arms import ARMS
 from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.domain.policies import BaseModel
 from tasks.domain.problems.sources import SourceSpec
@@ -59,7 +61,8 @@ def paper_study() -> Study:
     sources = {"": tuple(SourceSpec(name, "a" * 64) for name in PAPER.pool.sources)}
     sources |= {lesson.name: tuple(SourceSpec(n, "b" * 64) for n in lesson.pool.sources) for lesson in PAPER.lessons}
     asked = {b.name: tuple(SourceSpec(name, "a" * 64) for name in b.sources) for b in PAPER.benchmarks}
-    return Study(PAPER, BaseModel(name=PAPER.model, sha256="c" * 64), sources, "d" * 64, {}, asked)
+    model = BaseModel(name=PAPER.model, sha256="c" * 64)
+    return Study(PAPER, dict.fromkeys(ARMS, model), sources, "d" * 64, {}, asked)
 
 
 def fill(store: Store, study: Study) -> int:
@@ -94,15 +97,19 @@ def reused_dag(root: Path, server: bool) -> Iterator[Figure]:
             yield Figure("the same under a Prefect server", seconds, "s", 5)
 
 
+class Toy(Ref, kind="toy", schema=columns("n big")):
+    """An artifact like many."""
+
+
 def catalog(root: Path, n: int = 10_000) -> Iterator[Figure]:
     store = Store(root)
     store.prepare()
     recipe = Recipe(stage="toy", version=1, arguments={"n": 1}, inputs={})
-    first = Ref("toy", f"{0:016x}")
+    first = Toy.of(f"{0:016x}")
     store.write(first, Payload(pa.table({"n": [1]})), recipe, PROVENANCE)
     manifest = (store.path(first) / "manifest.json").read_text()
     for i in range(1, n):
-        ref = Ref("toy", f"{i:016x}")
+        ref = Toy.of(f"{i:016x}")
         store.path(ref).mkdir()
         (store.path(ref) / "manifest.json").write_text(manifest.replace(first.fingerprint, ref.fingerprint))
     yield Figure(f"reading the catalog of {n:,} artifacts", timed(lambda: artifacts(root)), "s", 2)

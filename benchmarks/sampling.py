@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.study.resolve import model_digest
+from storage.artifacts.kinds import Pool, Splits
 from storage.artifacts.store import Store
 from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.domain.problems.sources import source_spec
@@ -84,17 +85,17 @@ def main() -> None:
             tools.close()
 
 
-def _problems(args: argparse.Namespace, tools: Toolbox) -> tuple[Ref, Ref]:
+def _problems(args: argparse.Namespace, tools: Toolbox) -> tuple[Pool, Splits]:
     if args.pool:
         spec, path = source_spec(str(args.pool), None)
         tools.places[spec.sha256] = path
-        pool = build_pool((spec,), PoolPolicy(limit=args.problems))
+        pool = build_pool(sources=(spec,), policy=PoolPolicy(limit=args.problems))
     else:
-        pool = make_synthetic_pool(-(-args.problems // 4), 7)
-    return pool, split_pool(pool, 1, 0)
+        pool = make_synthetic_pool(per_source=-(-args.problems // 4), seed=7)
+    return pool, split_pool(pool=pool, heldout_per_source=1, seed=0)
 
 
-def measure(args: argparse.Namespace, tools: Toolbox, store: Store, pool: Ref, splits: Ref, policy: Policy) -> None:
+def measure(args: argparse.Namespace, tools: Toolbox, store: Store, pool: Pool, splits: Splits, policy: Policy) -> None:
     base = Sampling(max_tokens=args.max_tokens, seed=0)
     tools.graders()
     warm = replace(base, seed=10**6, max_tokens=min(64, args.max_tokens))
@@ -112,7 +113,14 @@ def measure(args: argparse.Namespace, tools: Toolbox, store: Store, pool: Ref, s
                 tools.hardware = replace(tools.hardware, batch_size=args.batch_size if how == "batches" else None)
                 if profiler and how == "streaming":
                     profiler.enable()
-                made = sample_rollouts(pool, splits, policy, draw, args.group_size, lora_rank=args.lora_rank)
+                made = sample_rollouts(
+                    pool=pool,
+                    splits=splits,
+                    policy=policy,
+                    sampling=draw,
+                    group_size=args.group_size,
+                    lora_rank=args.lora_rank,
+                )
                 if profiler:
                     profiler.disable()
                 wrote = sum(store.read(made, ["num_tokens"])["num_tokens"].to_pylist())

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from cli import options
+from storage.artifacts.kinds import Disputes
 
 overrides_option = click.option(
     "--overrides",
@@ -107,11 +108,11 @@ def disputes(root: Path, as_json: bool) -> None:
     from cli.regrading import by_pool
     from cli.stages import opened
     from cli.tables import print_table
-    from tasks.cross_checks import DISPUTES, find_disputes
+    from tasks.cross_checks import find_disputes
 
     with opened(root, {}, as_json) as store:
-        found = [store.read(find_disputes(tuple(refs), pool)) for pool, refs in by_pool(store).items()]
-    print_table(pa.concat_tables(found) if found else DISPUTES.empty_table(), as_json=as_json, title="disputes")
+        found = [store.read(find_disputes(rollouts=tuple(refs), pool=pool)) for pool, refs in by_pool(store).items()]
+    print_table(pa.concat_tables(found) if found else Disputes.schema.empty_table(), as_json=as_json, title="disputes")
 
 
 @click.command()

@@ -58,8 +58,8 @@ def build(root: Path, as_json: bool, **wishes: Any) -> None:
     with opened(root, places, as_json) as store:
         from tasks.pool import build_pool, list_pool_issues
 
-        ref = build_pool(sources, policy)
-        issues = store.read(list_pool_issues(ref))
+        ref = build_pool(sources=sources, policy=policy)
+        issues = store.read(list_pool_issues(pool=ref))
         problems = store.read(ref)
     counts = {
         column: query(
@@ -96,8 +96,8 @@ def check(
     with opened(root, places, as_json) as store:
         from tasks.pool import build_pool, list_pool_issues
 
-        ref = build_pool(sources, policy)
-        problems, issues = store.read(ref), store.read(list_pool_issues(ref))
+        ref = build_pool(sources=sources, policy=policy)
+        problems, issues = store.read(ref), store.read(list_pool_issues(pool=ref))
     if code is not None:
         chosen = query(
             "select source_id, severity, excluded, detail from issues where code = $code", {"code": code}, issues=issues

@@ -30,7 +30,7 @@ class Regraded:
 
 def regrade_store(store: Any) -> Regraded:
     """Every artifact of rollouts with other verdicts beside it, and what changes in the rest of the ledger."""
-    from storage.artifacts.schemas import ROLLOUTS
+    from storage.artifacts.kinds import Rollouts
     from storage.ledger import Ledger
     from tasks.active_grader import graded_now, version_in_force
     from tasks.regrading import CHANGES, changes, golds_of, in_force, moved, outside
@@ -63,8 +63,8 @@ def regrade_store(store: Any) -> Regraded:
         rest = None if kept is None else outside(kept, artifacts)
         if rest is None or set(rest["grader_version"].to_pylist()) <= {found.version}:
             continue
-        now = graded_now(rest).select(ROLLOUTS.names)
-        diff = changes(rest.select(ROLLOUTS.names), now, rest["gold"].to_pylist())
+        now = graded_now(rest).select(Rollouts.schema.names)
+        diff = changes(rest.select(Rollouts.schema.names), now, rest["gold"].to_pylist())
         flips.append(diff)
         rows, changed = rows + rest.num_rows, changed + diff.num_rows
     found.changes, found.ledger = pa.concat_tables(flips), {"rows": rows, "changed": changed}

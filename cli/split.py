@@ -50,8 +50,12 @@ def split(
         from tasks.pool import build_pool
         from tasks.splits import import_split, split_pool
 
-        pool = build_pool(tuple(spec for spec, _ in found), PoolPolicy())
-        ref = import_split(pool, tuple(sets["heldout_eval"])) if sets else split_pool(pool, heldout, seed)
+        pool = build_pool(sources=tuple(spec for spec, _ in found), policy=PoolPolicy())
+        ref = (
+            import_split(pool=pool, heldout_source_ids=tuple(sets["heldout_eval"]))
+            if sets
+            else split_pool(pool=pool, heldout_per_source=heldout, seed=seed)
+        )
         problems, splits = store.read(pool), store.read(ref)
     counts = query("select split, source, count(*) as problems from splits group by all order by all", splits=splits)
     leaks = _leaks(problems, splits, sets)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flows.arm import Measured, benchmarks, problems, run_arm
+from flows.arm import Measured, make_arms
+from flows.problems import prepare
 from flows.study.resolve import Study
-from storage.artifacts.ref import Ref
+from storage.artifacts.kinds import PassAtK, PassAtKContrasts, Report
 from tasks.measures.audit import audit_designs
 from tasks.measures.bands import cross_bands
 from tasks.measures.curves import training_curves
@@ -15,8 +16,8 @@ from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k, fol
 from tasks.measures.solved_by import find_hard_problems
 from tasks.measures.tokens import measure_tokens
 from tasks.measures.votes import measure_votes
+from tasks.report.inputs import Evidence, Problems, Setup, Tables
 from tasks.report.render import render_report
-from tasks.stage import grouped
 
 QUESTION = (
     "Does a reasoning scaffold – a panel of experts debating, against a private <think> monologue – widen what one"
@@ -24,72 +25,71 @@ QUESTION = (
 )
 
 
-def experiment(study: Study) -> Ref:
+def experiment(study: Study) -> Report:
     """Every arm, then what compares them. Returns the report."""
-    p = study.profile
-    at, chosen = problems(study), benchmarks(study)
-    arms = [grouped(name, lambda name=name: run_arm(study, name)) for name in p.arms]
-    bands = tuple(arm.bands for arm in arms)
-    screenings = tuple(arm.screening for arm in arms)
-    trainings = tuple(dict.fromkeys(t.training for arm in arms for t in arm.trained))
-    curve = tuple(dict.fromkeys(ref for arm in arms for t in arm.trained for ref in t.curve))
+    p, passk = study.profile, study.profile.passk
+    at = prepare(study)
+    arms = make_arms(study, at, p.arms)
     measured = tuple(m for arm in arms for m in arm.measured)
     final = tuple(m.rollouts for m in measured)
-    diversities = tuple(m.diversity for m in measured)
     deep = tuple(m.deep for m in measured if m.deep is not None)
-    crosstab = cross_bands(bands, p.training.group_size)
-    curves = training_curves(trainings, curve or final, at.pool, at.splits)
-    compared = compare_diversity(diversities)
-    passk = estimate_pass_at_k(final, p.passk.ks, p.passk.draws, p.passk.seed)
-    contrasts = contrast_pass_at_k(final, p.passk.ks, p.passk.draws, p.passk.seed)
-    answers = tuple(measure_answers(ref) for ref in final)
-    votes = measure_votes(final, p.passk.ks)
-    ceilings = measure_ceilings(tuple(m.embeddings for m in measured))
-    asymptotes = follow_to_the_end(deep) if deep else None
-    sliced = tuple(ref for m in measured for ref in m.benchmarks)
     slices, slice_contrasts = pass_at_k_by_benchmark(study, measured)
-    tokens = measure_tokens(final)
-    hard = find_hard_problems(final)
-    audit = audit_designs(at.pool, at.splits, screenings, trainings, final, diversities)
+    evidence = Evidence(
+        screenings=tuple(arm.screened.rollouts for arm in arms),
+        bands=tuple(arm.screened.bands for arm in arms),
+        trainings=tuple(dict.fromkeys(t.training for arm in arms for t in arm.trained)),
+        evaluations=tuple(dict.fromkeys(ref for arm in arms for t in arm.trained for ref in t.curve)),
+        final=final,
+        diversities=tuple(m.diversity for m in measured),
+        answers=tuple(measure_answers(rollouts=ref) for ref in final),
+        sliced=tuple(ref for m in measured for ref in m.benchmarks),
+    )
+    tables = Tables(
+        crosstab=cross_bands(bands=evidence.bands, train_group_size=p.training.group_size),
+        curves=training_curves(
+            trainings=evidence.trainings,
+            evaluations=evidence.evaluations or final,
+            pool=at.studied.pool,
+            splits=at.studied.splits,
+        ),
+        diversity=compare_diversity(diversities=evidence.diversities),
+        passk=estimate_pass_at_k(rollouts=final, ks=passk.ks, draws=passk.draws, seed=passk.seed),
+        contrasts=contrast_pass_at_k(rollouts=final, ks=passk.ks, draws=passk.draws, seed=passk.seed),
+        votes=measure_votes(rollouts=final, ks=passk.ks),
+        ceilings=measure_ceilings(embeddings=tuple(m.embeddings for m in measured)),
+        asymptotes=follow_to_the_end(rollouts=deep) if deep else None,
+        tokens=measure_tokens(rollouts=final),
+        hard=find_hard_problems(rollouts=final),
+        audit=audit_designs(
+            pool=at.studied.pool,
+            splits=at.studied.splits,
+            screenings=evidence.screenings,
+            trainings=evidence.trainings,
+            final=final,
+            diversities=evidence.diversities,
+        ),
+        slices=slices,
+        slice_contrasts=slice_contrasts,
+    )
     return render_report(
-        p.name,
-        p.purpose,
-        QUESTION,
-        study.model.name,
-        p.arms,
-        at.pool,
-        at.splits,
-        screenings,
-        bands,
-        crosstab,
-        trainings,
-        curve,
-        curves,
-        diversities,
-        compared,
-        passk,
-        tokens,
-        hard,
-        final,
-        audit,
-        contrasts,
-        answers,
-        votes,
-        ceilings,
-        asymptotes,
-        tuple(c.splits for c in chosen),
-        sliced,
-        slices,
-        slice_contrasts,
+        setup=Setup(profile=p.name, purpose=p.purpose, question=QUESTION, model=study.model_names, arms=p.arms),
+        problems=Problems(
+            pool=at.studied.pool, splits=at.studied.splits, benchmarks=tuple(c.choice for c in at.benchmarks)
+        ),
+        evidence=evidence,
+        tables=tables,
     )
 
 
-def pass_at_k_by_benchmark(study: Study, measured: Sequence[Measured]) -> tuple[tuple[Ref, ...], tuple[Ref, ...]]:
+def pass_at_k_by_benchmark(
+    study: Study, measured: Sequence[Measured]
+) -> tuple[tuple[PassAtK, ...], tuple[PassAtKContrasts, ...]]:
     """pass@k and its contrasts on each benchmark, up to all of its rollouts."""
     p, passk, contrasts = study.profile.passk, [], []
     for place, benchmark in enumerate(study.profile.benchmarks):
         n = benchmark.group_size
         rollouts, ks = tuple(m.benchmarks[place] for m in measured), tuple(sorted({k for k in p.ks if k < n} | {n}))
-        passk.append(estimate_pass_at_k.titled(f"pass@k on {benchmark.name}")(rollouts, ks, p.draws, p.seed))
-        contrasts.append(contrast_pass_at_k.titled(f"contrast on {benchmark.name}")(rollouts, ks, p.draws, p.seed))
+        asked = {"rollouts": rollouts, "ks": ks, "draws": p.draws, "seed": p.seed}
+        passk.append(estimate_pass_at_k.titled(f"pass@k on {benchmark.name}")(**asked))
+        contrasts.append(contrast_pass_at_k.titled(f"contrast on {benchmark.name}")(**asked))
     return tuple(passk), tuple(contrasts)

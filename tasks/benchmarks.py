@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from storage.artifacts.schemas import BENCHMARK
+from storage.artifacts.kinds import Benchmark, Pool, Splits
 from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.problems.leaks import find_leaks
@@ -18,18 +18,19 @@ ASKED = "benchmark"
 TEXT = ["problem_id", "source_id", "problem"]
 
 
-@stage("benchmark", version=1)
+@stage(Benchmark, version=1)
 def choose_benchmark(
+    *,
     name: str,
-    pool: Ref,
+    pool: Pool,
     trained: tuple[Ref, ...],
-    splits: tuple[Ref, ...],
+    splits: tuple[Splits, ...],
     levels: tuple[str, ...],
     per_level: int | None,
     seed: int,
 ) -> Payload:
     """What of the pool is asked. trained, splits: the pools that the study trains on, each with its split.
-    Schema: BENCHMARK."""
+    Schema: Benchmark."""
     problems, leaks = store().read(pool), []
     for training, split in zip(trained, splits, strict=True):
         known = in_training(store().read(training, TEXT), store().read(split))
@@ -49,7 +50,7 @@ def in_training(pool: pa.Table, splits: pa.Table) -> pa.Table:
 def benchmark_of(
     name: str, pool: pa.Table, leaks: pa.Table, levels: Sequence[str], per_level: int | None, seed: int
 ) -> pa.Table:
-    """Every problem of the pool, in its order. Schema: BENCHMARK. leaks (schema: LEAKS) are not asked.
+    """Every problem of the pool, in its order. Schema: Benchmark. leaks (schema: LEAKS) are not asked.
 
     Of each level the first `per_level` in the order of a hash of (seed, problem), so the draw is the same on every
     machine; the next one stands in for a leak. Errors: UserError if a level has too few problems.
@@ -82,7 +83,7 @@ def benchmark_of(
         {"name": name, "levels": list(levels), "per_level": per_level or pool.num_rows, "seed": str(seed)},
         pool=pool,
         leaks=leaks,
-    ).cast(BENCHMARK)
+    ).cast(Benchmark.schema)
     asked = Counter(row["level"] for row in chosen.to_pylist() if row["split"] == ASKED)
     found = Counter(pool["level"].to_pylist())
     for level in levels or (found if per_level else ()):

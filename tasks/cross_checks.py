@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from storage.artifacts.kinds import Disputes, Pool, Rollouts
 from storage.sql import query
 from tasks.domain.grading.cross_check import cross_check
-from tasks.stage import Ref, stage, store
-
-DISPUTES = pa.schema(
-    [
-        pa.field(name, pa.string(), nullable=False)
-        for name in ("problem_id", "source", "gold", "answer", "verdict", "reason", "cross_check", "grader_version")
-    ]
-    + [pa.field("rollouts", pa.int64(), nullable=False)]
-)
+from tasks.stage import stage, store
 
 
-@stage("grader_disputes", version=2)
-def find_disputes(rollouts: tuple[Ref, ...], pool: Ref) -> pa.Table:
-    """Every distinct (answer, gold) of the rollouts on which the two differ. Schema: DISPUTES."""
+@stage(Disputes, version=2)
+def find_disputes(*, rollouts: tuple[Rollouts, ...], pool: Pool) -> pa.Table:
+    """Every distinct (answer, gold) of the rollouts on which the two differ. Schema: Disputes."""
     rows = pa.concat_tables([store().read(ref) for ref in rollouts])
     problems = store().read(pool, ["problem_id", "gold"])
     return disputes(
@@ -48,4 +41,6 @@ def disputes(rows: pa.Table) -> pa.Table:
         second = cross_check(row["answer"], row["gold"])
         if second != "unknown" and (second == "same") != (row["verdict"] == "correct"):
             found.append(row | {"cross_check": second})
-    return pa.Table.from_pylist([{name: row[name] for name in DISPUTES.names} for row in found], schema=DISPUTES)
+    return pa.Table.from_pylist(
+        [{name: row[name] for name in Disputes.schema.names} for row in found], schema=Disputes.schema
+    )

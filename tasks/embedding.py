@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pyarrow as pa
 
-from storage.artifacts.schemas import EMBEDDINGS
+from storage.artifacts.kinds import Embeddings, Rollouts
 from storage.errors import UserError
 from tasks.domain.statistics.rewording import REWORDED, reworded
 from tasks.domain.statistics.windows import window_named
-from tasks.stage import Payload, Ref, progress, stage, store, toolbox
+from tasks.stage import Payload, progress, stage, store, toolbox
 
 if TYPE_CHECKING:
     from tasks.engines.encoding.encoders import SentenceEncoder
@@ -39,7 +39,7 @@ class EncoderSpec:
 
 
 def embedded(rollouts: pa.Table, vectors_ND: np.ndarray, coverage_N: np.ndarray, window: str) -> pa.Table:
-    """Rollouts that have a trace, with their vectors. Schema: EMBEDDINGS."""
+    """Rollouts that have a trace, with their vectors. Schema: Embeddings."""
     kept = rollouts.filter(rollouts["trace"].is_valid())
     flat = pa.array(np.ascontiguousarray(vectors_ND, np.float32).reshape(-1))
     offsets = pa.array(np.arange(len(vectors_ND) + 1, dtype=np.int32) * vectors_ND.shape[1])
@@ -54,8 +54,8 @@ def embedded(rollouts: pa.Table, vectors_ND: np.ndarray, coverage_N: np.ndarray,
                 "embedding": pa.ListArray.from_arrays(offsets, flat),
             }
         )
-        .select(EMBEDDINGS.names)
-        .cast(EMBEDDINGS)
+        .select(Embeddings.schema.names)
+        .cast(Embeddings.schema)
     )
 
 
@@ -70,8 +70,8 @@ def in_other_words(rollouts: pa.Table) -> pa.Table:
     return rows.set_column(rows.column_names.index("trace"), "trace", said)
 
 
-@stage("embeddings", version=2)
-def embed_traces(rollouts: Ref, encoder: EncoderSpec) -> Payload:
+@stage(Embeddings, version=2)
+def embed_traces(*, rollouts: Rollouts, encoder: EncoderSpec) -> Payload:
     """Unit vectors of the traces in every window, and of one trace a problem reworded. Malformed completions have
     none and are counted in the manifest's notes."""
     named = {"whole": None} | {name: window_named(name) for name in encoder.windows}

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storage.artifacts.schemas import POOL, POOL_ISSUES
+from storage.artifacts.kinds import Pool, PoolIssues
 from storage.errors import UserError
 from tasks.domain.grading.grading import Verdict
 from tasks.domain.problems.problems import PoolPolicy, pool_table
@@ -19,29 +19,29 @@ from tasks.domain.problems.sources import SOURCES, SourceSpec
 from tasks.domain.scaffolds import SCAFFOLDS
 from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.engines.problems.problem_files import Row, load_problems
-from tasks.stage import Payload, Ref, progress, stage, store, toolbox, workdir
+from tasks.stage import Payload, progress, stage, store, toolbox, workdir
 
 ISSUES_FILE = "issues.parquet"
 BATCH = 256
 
 
-@stage("pool", version=1)
-def build_pool(sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> Payload:
-    """The problems of all sources that the policy keeps, in the order of the files. Schema: POOL."""
+@stage(Pool, version=1)
+def build_pool(*, sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> Payload:
+    """The problems of all sources that the policy keeps, in the order of the files. Schema: Pool."""
     rows = load_problems((_place(s), s.name, s.only) for s in sources)
     pool, issues = _limited(rows, toolbox().graders(), policy, _kept_out(sources))
     if pool.num_rows == 0:
         raise UserError(f"pool: none of {len(rows)} problems is left after the checks (policy: {policy.on_issue})")
     folder = workdir()
-    pq.write_table(issues.cast(POOL_ISSUES), folder / ISSUES_FILE)
+    pq.write_table(issues.cast(PoolIssues.schema), folder / ISSUES_FILE)
     notes = {"read": str(len(rows)), "kept": str(pool.num_rows), "issues": str(issues.num_rows)}
-    return Payload(pool.cast(POOL), files=folder, notes=notes)
+    return Payload(pool.cast(Pool.schema), files=folder, notes=notes)
 
 
-@stage("pool_issues", version=1)
-def list_pool_issues(pool: Ref) -> pa.Table:
-    """What the checks found, problem by problem, and what the policy did about it. Schema: POOL_ISSUES."""
-    return pq.ParquetFile(store().files(pool) / ISSUES_FILE).read().cast(POOL_ISSUES)
+@stage(PoolIssues, version=1)
+def list_pool_issues(*, pool: Pool) -> pa.Table:
+    """What the checks found, problem by problem, and what the policy did about it. Schema: PoolIssues."""
+    return pq.ParquetFile(store().files(pool) / ISSUES_FILE).read().cast(PoolIssues.schema)
 
 
 def as_first_checked(sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> PoolPolicy:

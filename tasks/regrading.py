@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from storage.artifacts.schemas import ROLLOUTS
+from storage.artifacts.kinds import Pool, Rollouts
 from storage.errors import UserError
 from storage.sql import query
 from tasks.active_grader import overrides_in_force, version_in_force
 from tasks.domain.grading.overrides import Overrides
 from tasks.engines.grading.verdicts import with_verdicts
-from tasks.stage import Ref, progress, stage, store, toolbox
+from tasks.stage import progress, stage, store, toolbox
 
 Settled = tuple[tuple[str, str, str, str], ...]
 CHANGES = pa.schema(
@@ -24,18 +24,18 @@ CHANGES = pa.schema(
 )
 
 
-@stage("rollouts", version=1)
-def regrade_rollouts(rollouts: Ref, pool: Ref, grader_version: str, settled: Settled = ()) -> pa.Table:
-    """The same rollouts with this grader's verdicts. settled: (answer, gold, verdict, reason). Schema: ROLLOUTS."""
+@stage(Rollouts, version=1)
+def regrade_rollouts(*, rollouts: Rollouts, pool: Pool, grader_version: str, settled: Settled = ()) -> pa.Table:
+    """The same rollouts with this grader's verdicts. settled: (answer, gold, verdict, reason). Schema: Rollouts."""
     overrides, graders = as_overrides(settled), toolbox().graders()
     if overrides.version(graders.version) != grader_version:
         raise UserError(f"grader {grader_version} is not the one installed ({overrides.version(graders.version)})")
     rows, golds = store().read(rollouts), store().read(pool, ["problem_id", "gold"])
     graded = with_verdicts(rows, golds_of(rows, golds), graders, overrides, progress)
-    return graded.select(ROLLOUTS.names).cast(ROLLOUTS)
+    return graded.select(Rollouts.schema.names).cast(Rollouts.schema)
 
 
-def in_force(rollouts: Ref, pool: Ref) -> Ref:
+def in_force(rollouts: Rollouts, pool: Pool) -> Rollouts:
     """The rollouts as the grader in force judges them: themselves, unless the store has them from another grader.
 
     What is not there yet will be made by the grader in force. Adapters are never asked for again: they stay what the
@@ -46,7 +46,9 @@ def in_force(rollouts: Ref, pool: Ref) -> Ref:
     version, overrides = version_in_force(), overrides_in_force()
     if set(store().read(rollouts, ["grader_version"])["grader_version"].unique().to_pylist()) <= {version}:
         return rollouts
-    return regrade_rollouts.titled(f"regrade {rollouts}")(rollouts, pool, version, as_settled(overrides))
+    return regrade_rollouts.titled(f"regrade {rollouts}")(
+        rollouts=rollouts, pool=pool, grader_version=version, settled=as_settled(overrides)
+    )
 
 
 def as_overrides(settled: Settled) -> Overrides:

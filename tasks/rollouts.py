@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from storage.artifacts.fingerprint import derived_seed
-from storage.artifacts.schemas import LEDGER
+from storage.artifacts.kinds.experiment import LEDGER
 from storage.errors import UserError
 from storage.ledger import Account, Ledger
 from storage.sql import query

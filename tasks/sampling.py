@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from storage.artifacts.schemas import ROLLOUTS
+from storage.artifacts.kinds import Benchmark, Pool, Rollouts, Splits, Training
 from tasks.domain.policies import Policy, Sampling, ServedAdapter
 from tasks.domain.problems.splits import of_split
 from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats
@@ -12,15 +12,16 @@ from tasks.rollouts import ensure_rollouts, entered, requests_for
 from tasks.stage import Payload, Ref, stage, store, toolbox
 
 
-@stage("rollouts", version=2)
+@stage(Rollouts, version=2)
 def sample_rollouts(
-    pool: Ref,
-    splits: Ref,
+    *,
+    pool: Pool,
+    splits: Splits | Benchmark,
     policy: Policy,
     sampling: Sampling,
     group_size: int,
     split: str | None = None,
-    training: Ref | None = None,
+    training: Training | None = None,
     lora_rank: int = 0,
 ) -> Payload:
     """`group_size` rollouts of every problem of `split` (null: of the whole pool) under one policy.
@@ -33,15 +34,16 @@ def sample_rollouts(
     return _payload(requested, [stats], policy, lora_rank)
 
 
-@stage("rollouts", version=2)
+@stage(Rollouts, version=2)
 def screen_adaptively(
-    pool: Ref,
-    splits: Ref,
+    *,
+    pool: Pool,
+    splits: Splits,
     policy: Policy,
     sampling: Sampling,
     group_size: int,
     split: str | None = None,
-    training: Ref | None = None,
+    training: Training | None = None,
     lora_rank: int = 0,
 ) -> Payload:
     """Rollouts of every problem until a correct and a wrong one were seen, `group_size` where they never are.
@@ -86,4 +88,4 @@ def _payload(requested: list[RolloutRequest], tallies: list[SamplingStats], poli
     notes = {"reused_rollouts": str(len(requested) - stats.rollouts)}
     if stats.rollouts:
         notes |= stats.note(toolbox().generator(policy.model.sha256, lora_rank))
-    return Payload(entered(requested).select(ROLLOUTS.names).cast(ROLLOUTS), notes=notes)
+    return Payload(entered(requested).select(Rollouts.schema.names).cast(Rollouts.schema), notes=notes)

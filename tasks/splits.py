@@ -8,49 +8,45 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from storage.artifacts.schemas import SPLITS
+from storage.artifacts.kinds import ArmSplits, Bands, Pool, Splits
 from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.problems.leaks import find_leaks, left_out
 from tasks.domain.problems.sources import SOURCES
 from tasks.domain.problems.splits import of_split
-from tasks.stage import Payload, Ref, stage, store
+from tasks.stage import Payload, stage, store
 
 TEXT = ["problem_id", "source_id", "problem"]
 
-ARM_SPLITS = pa.schema(
-    [pa.field(name, pa.string(), nullable=False) for name in ("problem_id", "source", "arm", "split")]
-)
 
-
-@stage("splits", version=1)
-def split_pool(pool: Ref, heldout_per_source: int, seed: int) -> pa.Table:
-    """`train` or `heldout` for every problem of the pool. Schema: SPLITS."""
+@stage(Splits, version=1)
+def split_pool(*, pool: Pool, heldout_per_source: int, seed: int) -> pa.Table:
+    """`train` or `heldout` for every problem of the pool. Schema: Splits."""
     return draw_split(store().read(pool), heldout_per_source, seed)
 
 
-@stage("splits", version=1)
-def import_split(pool: Ref, heldout_source_ids: tuple[str, ...]) -> pa.Table:
+@stage(Splits, version=1)
+def import_split(*, pool: Pool, heldout_source_ids: tuple[str, ...]) -> pa.Table:
     """A split drawn elsewhere: the problems named by the ids that their sources publish are held out."""
     return split_by_source_id(store().read(pool), heldout_source_ids)
 
 
-@stage("arm_splits", version=1)
-def split_arms(splits: Ref, bands: tuple[Ref, ...]) -> pa.Table:
-    """What each arm trains on (its variance band minus held-out) and `joint`: what all do. Schema: ARM_SPLITS."""
+@stage(ArmSplits, version=1)
+def split_arms(*, splits: Splits, bands: tuple[Bands, ...]) -> pa.Table:
+    """What each arm trains on (its variance band minus held-out) and `joint`: what all do. Schema: ArmSplits."""
     return arm_splits(store().read(splits), pa.concat_tables([store().read(ref) for ref in bands]))
 
 
-@stage("splits", version=1)
-def keep_clear(pool: Ref, splits: Ref, studied: Ref, heldout: Ref) -> Payload:
+@stage(Splits, version=1)
+def keep_clear(*, pool: Pool, splits: Splits, studied: Pool, heldout: Splits) -> Payload:
     """A lesson's split without the study's held-out problems and what nearly equals them, by the rule of `pool check`.
-    Schema: SPLITS.
+    Schema: Splits.
 
     studied, heldout: the study's pool and its split.
     """
     held = of_split(store().read(studied, TEXT), store().read(heldout), "heldout")
     leaks = find_leaks(held, store().read(pool, TEXT), "heldout", "lesson")
-    made = left_out(store().read(splits), leaks).cast(SPLITS)
+    made = left_out(store().read(splits), leaks).cast(Splits.schema)
     return Payload(made, notes={"near_heldout": str(made["split"].to_pylist().count("near_heldout"))})
 
 
@@ -88,7 +84,7 @@ def draw_split(pool: pa.Table, heldout_per_source: int, seed: int) -> pa.Table:
                 f"split: all {sources[source]} problems of source {source} would be held out; hold out fewer"
             )
     split = ["heldout" if row["cluster"] in heldout else "train" for row in rows]
-    return pa.table({"problem_id": pool["problem_id"], "source": pool["source"], "split": split}).cast(SPLITS)
+    return pa.table({"problem_id": pool["problem_id"], "source": pool["source"], "split": split}).cast(Splits.schema)
 
 
 def split_by_source_id(pool: pa.Table, heldout: Sequence[str]) -> pa.Table:
@@ -99,7 +95,7 @@ def split_by_source_id(pool: pa.Table, heldout: Sequence[str]) -> pa.Table:
         raise UserError(f"split: {len(strange)} held-out ids are not in the pool exactly once, first {strange[0]!r}")
     chosen = set(heldout)
     split = ["heldout" if i in chosen else "train" for i in pool["source_id"].to_pylist()]
-    return pa.table({"problem_id": pool["problem_id"], "source": pool["source"], "split": split}).cast(SPLITS)
+    return pa.table({"problem_id": pool["problem_id"], "source": pool["source"], "split": split}).cast(Splits.schema)
 
 
 def arm_splits(splits: pa.Table, bands: pa.Table) -> pa.Table:
@@ -124,4 +120,4 @@ def arm_splits(splits: pa.Table, bands: pa.Table) -> pa.Table:
         """,
         splits=splits,
         bands=bands,
-    ).cast(ARM_SPLITS)
+    ).cast(ArmSplits.schema)

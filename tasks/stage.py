@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import pyarrow as pa
 
-from storage.artifacts.fingerprint import canonical, fingerprint
-from storage.artifacts.manifest import Recipe
+from storage.artifacts.fingerprint import fingerprint
+from storage.artifacts.manifest import Recipe, recipe_of
 from storage.artifacts.provenance import provenance
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Payload, Store
@@ -29,6 +30,7 @@ from tasks.engines.toolbox import Toolbox
 
 P = ParamSpec("P")
 T = TypeVar("T")
+K = TypeVar("K", bound=Ref)
 __all__ = [
     "Payload",
     "Progress",
@@ -49,11 +51,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One stage call: what is asked for, and how to make it if nobody has."""
+    """One stage call: what is asked for, and how to make it if nobody has. arguments: as the caller gave them."""
 
     title: str
     ref: Ref
     recipe: Recipe
+    arguments: Mapping[str, Any]
     make: Callable[[], pa.Table | Payload]
 
 
@@ -94,16 +97,15 @@ class Session:
     steps: list[Step] = field(default_factory=list)
     made: list[Ref] = field(default_factory=list)
 
-    def run(self, step: Step) -> Ref:
+    def run(self, step: Step) -> None:
         again = any(step.ref == earlier.ref for earlier in self.steps)
         self.steps.append(step)
         if self.planning or again:
-            return step.ref
+            return
         if self.wrap is None:
             self.ensure(step)
         else:
             self.wrap(step, lambda: self.ensure(step))
-        return step.ref
 
     def ensure(self, step: Step) -> bool:
         """Make the step's artifact unless the store has it. True if it was reused."""
@@ -196,10 +198,10 @@ def progress(done: int, total: int, unit: str = "rows", detail: str = "") -> Non
 
 
 @dataclass(frozen=True)
-class Stage(Generic[P]):
+class Stage(Generic[P, K]):
     """A versioned function from artifacts and arguments to one artifact. Calling it yields the artifact's Ref."""
 
-    kind: str
+    kind: type[K]
     version: int
     function: Callable[P, pa.Table | Payload]
     title: str
@@ -208,36 +210,31 @@ class Stage(Generic[P]):
     def name(self) -> str:
         return self.function.__name__
 
-    def titled(self, title: str) -> Stage[P]:
+    def titled(self, title: str) -> Stage[P, K]:
         """The same stage under the name that people see while it runs; the title is no part of the recipe."""
         return replace(self, title=title)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Ref:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> K:
         bound = inspect.signature(self.function).bind(*args, **kwargs)
         bound.apply_defaults()
         recipe = self.recipe(bound.arguments)
-        ref = Ref(self.kind, fingerprint(recipe.model_dump()))
-        return _session.get().run(Step(self.title, ref, recipe, lambda: self.function(*bound.args, **bound.kwargs)))
+        ref = self.kind.of(fingerprint(recipe.model_dump()))
+        make = partial(self.function, *bound.args, **bound.kwargs)
+        _session.get().run(Step(self.title, ref, recipe, bound.arguments, make))
+        return ref
 
-    def recipe(self, arguments: dict[str, Any]) -> Recipe:
-        inputs = {name: refs for name, value in arguments.items() if (refs := _refs(value)) is not None}
-        plain = {name: canonical(value) for name, value in arguments.items() if name not in inputs}
-        return Recipe(stage=self.name, version=self.version, arguments=plain, inputs=inputs)
-
-
-def _refs(value: object) -> list[str] | None:
-    """The refs of an input argument; null for an argument that is no input."""
-    if isinstance(value, Ref):
-        return [str(value)]
-    if isinstance(value, Sequence) and not isinstance(value, str) and value and all(isinstance(v, Ref) for v in value):
-        return [str(v) for v in value]
-    return None
+    def recipe(self, arguments: Mapping[str, Any]) -> Recipe:
+        return recipe_of(self.name, self.version, arguments)
 
 
-def stage(kind: str, *, version: int) -> Callable[[Callable[P, pa.Table | Payload]], Stage[P]]:
-    """Turn `Refs and arguments → table` into `Refs and arguments → Ref`. Bump `version` when the rows would change."""
+def stage(kind: type[K], *, version: int) -> Callable[[Callable[P, pa.Table | Payload]], Stage[P, K]]:
+    """Turn `artifacts and arguments → table` into `artifacts and arguments → kind`. Bump `version` when the rows would
+    change. Errors: TypeError for a function whose arguments are not keyword-only."""
 
-    def decorate(function: Callable[P, pa.Table | Payload]) -> Stage[P]:
+    def decorate(function: Callable[P, pa.Table | Payload]) -> Stage[P, K]:
+        positional = [p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.KEYWORD_ONLY]
+        if positional:
+            raise TypeError(f"stage {function.__name__}: arguments are keyword-only; put * before {positional[0]}")
         made = Stage(kind, version, function, function.__name__.replace("_", " "))
         STAGES[made.name] = made
         return made
@@ -246,4 +243,4 @@ def stage(kind: str, *, version: int) -> Callable[[Callable[P, pa.Table | Payloa
 
 
 #: Every stage that was imported, by name.
-STAGES: dict[str, Stage[...]] = {}
+STAGES: dict[str, Stage[..., Any]] = {}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from storage.artifacts.kinds import Pool
 from tasks.domain.problems.arithmetic import demo_problems
 from tasks.domain.problems.problems import pool_table
 from tasks.stage import stage
 
 
-@stage("pool", version=1)
-def make_synthetic_pool(per_source: int, seed: int) -> pa.Table:
+@stage(Pool, version=1)
+def make_synthetic_pool(*, per_source: int, seed: int) -> pa.Table:
     """`per_source` problems of each synthetic source. Rows: storage.artifacts.schemas.POOL."""
     return pool_table(demo_problems(per_source, seed))[0]

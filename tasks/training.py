@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage.artifacts.fingerprint import derived_seed
-from storage.artifacts.schemas import EXPOSURE, STEPS
+from storage.artifacts.kinds import Bands, Pool, Splits, Training
+from storage.artifacts.kinds.experiment import EXPOSURE
 from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.grpo.behaviour import check_sampling
@@ -25,7 +26,7 @@ from tasks.domain.policies import Policy, Sampling
 from tasks.domain.problems.splits import of_split
 from tasks.domain.scaffolds import Scaffold, TagRule
 from tasks.rollouts import ensure_rollouts, entered, requests_for
-from tasks.stage import Payload, Ref, making, progress, stage, store, toolbox, workdir
+from tasks.stage import Payload, making, progress, stage, store, toolbox, workdir
 
 
 def trainable(problems: pa.Table, splits: pa.Table, bands: pa.Table | None) -> pa.Table:
@@ -66,19 +67,20 @@ def step_sampling(rollouts: Sampling, seed: int, step: int) -> Sampling:
     return replace(rollouts, seed=derived_seed(rollouts.seed, seed, step))
 
 
-@stage("training", version=2)
+@stage(Training, version=2)
 def train_adapter(
-    pool: Ref,
-    splits: Ref,
-    bands: Ref | None,
+    *,
+    pool: Pool,
+    splits: Splits,
+    bands: Bands | None,
     start: Policy,
     learner: LearnerConfig,
     rollouts: Sampling,
     evaluation: Sampling,
     evaluation_group_size: int,
-    init: Ref | None = None,
+    init: Training | None = None,
 ) -> Payload:
-    """Rows: STEPS. Files: `step-NNNN/`, the evaluated steps' adapters in PEFT format; exposure.parquet.
+    """Rows: Training. Files: `step-NNNN/`, the evaluated steps' adapters in PEFT format; exposure.parquet.
 
     bands: train on the variance band alone; null trains on all problems outside held-out.
     init: the training whose last adapter this one starts from, with a fresh optimiser; `start` is that policy.
@@ -153,7 +155,7 @@ def train_adapter(
         shutil.copytree(adapter, files / adapter.name)
     pq.write_table(_rows(result.exposure, EXPOSURE, start.arm), files / "exposure.parquet")
     notes = {f"sampled_{name}": str(number) for name, number in sampled.items()} | result.notes
-    return Payload(_rows(result.steps, STEPS, start.arm), files, notes)
+    return Payload(_rows(result.steps, Training.schema, start.arm), files, notes)
 
 
 def _rows(rows: list[dict[str, object]], schema: pa.Schema, arm: str) -> pa.Table:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from storage.artifacts.fingerprint import file_digest
+from storage.artifacts.kinds import Diversity
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
@@ -66,7 +67,7 @@ class Replayed:
     tokens: Ref
     designs: Ref
     audit: Ref
-    diversities: dict[str, tuple[Ref, ...]] = field(default_factory=dict)
+    diversities: dict[str, tuple[Diversity, ...]] = field(default_factory=dict)
     comparisons: dict[str, Ref] = field(default_factory=dict)
     passk: dict[str, Ref] = field(default_factory=dict)
     contrasts: dict[str, Ref] = field(default_factory=dict)
@@ -99,45 +100,53 @@ def _digest(folder: Path) -> PublishedFolder:
 def _dag(folder: Path, files: dict[str, PublishedFile], whole: PublishedFolder) -> Replayed:
     pool_files = tuple(files[f"data/olympiad_pool/{name}.jsonl"] for name in POOL_FILES)
     bands = tuple(
-        import_bands(files[f"reports/variance_band/{arm}_g8/per_problem.jsonl"], arm) for arm in ("panel", "thinking")
+        import_bands(file=files[f"reports/variance_band/{arm}_g8/per_problem.jsonl"], arm=arm)
+        for arm in ("panel", "thinking")
     )
-    pool, splits = import_pool(pool_files), import_splits(pool_files[0], pool_files[1:])
-    pools, designs = import_pools(pool_files), import_designs(whole)
+    pool, splits = import_pool(files=pool_files), import_splits(heldout=pool_files[0], others=pool_files[1:])
+    pools, designs = import_pools(files=pool_files), import_designs(folder=whole)
     diversities = {
         name: tuple(
-            import_diversity(files[f"reports/{name}/per_problem.jsonl"], label, arm, window_of(folder, name))
+            import_diversity(
+                file=files[f"reports/{name}/per_problem.jsonl"], label=label, arm=arm, window=window_of(folder, name)
+            )
             for label, arm in variants.items()
         )
         for name, (_, variants) in VARIANTS.items()
     }
-    groups = {name: import_groups(files[f"reports/{name}/summary.json"], arm) for name, (arm, _) in EVALUATIONS.items()}
+    groups = {
+        name: import_groups(file=files[f"reports/{name}/summary.json"], arm=arm)
+        for name, (arm, _) in EVALUATIONS.items()
+    }
     pairs = {name: (groups[a], groups[b]) for name, (a, b, _) in SLICES.items()}
     run = "reports/olympiad_panel_only"
     audit = audit_published(
-        whole,
-        designs,
-        pool,
-        splits,
-        pools,
-        bands,
-        tuple(r for refs in diversities.values() for r in refs),
-        tuple(groups.values()),
-        TRAIN_GROUP_SIZE,
+        folder=whole,
+        designs=designs,
+        pool=pool,
+        splits=splits,
+        pools=pools,
+        bands=bands,
+        diversities=tuple(r for refs in diversities.values() for r in refs),
+        evaluations=tuple(groups.values()),
+        train_group_size=TRAIN_GROUP_SIZE,
     )
     ks = {name: tuple(range(1, k + 1)) for name, (_, _, k) in SLICES.items()}
     return Replayed(
         bands=bands,
-        crosstab=cross_bands(bands, TRAIN_GROUP_SIZE),
+        crosstab=cross_bands(bands=bands, train_group_size=TRAIN_GROUP_SIZE),
         splits=splits,
         pools=pools,
-        curves=import_trajectory(files[f"{run}/heldout_trajectory.jsonl"], pools),
-        series=import_series(files[f"{run}/train_per_batch.jsonl"], files[f"{run}/diversity_proxy.jsonl"]),
-        tokens=check_tokens(files["reports/token_efficiency/summary.json"], pairs["math500_l5"], pairs["aime"]),
+        curves=import_trajectory(trajectory=files[f"{run}/heldout_trajectory.jsonl"], pools=pools),
+        series=import_series(steps=files[f"{run}/train_per_batch.jsonl"], spread=files[f"{run}/diversity_proxy.jsonl"]),
+        tokens=check_tokens(
+            tokens=files["reports/token_efficiency/summary.json"], math=pairs["math500_l5"], aime=pairs["aime"]
+        ),
         designs=designs,
         audit=audit,
         diversities=diversities,
-        comparisons={name: compare_diversity(refs) for name, refs in diversities.items()},
-        passk={name: estimate_pass_at_k(refs, ks[name]) for name, refs in pairs.items()},
-        contrasts={name: contrast_pass_at_k(refs, ks[name]) for name, refs in pairs.items()},
-        hard={name: find_hard_problems(refs) for name, refs in pairs.items()},
+        comparisons={name: compare_diversity(diversities=refs) for name, refs in diversities.items()},
+        passk={name: estimate_pass_at_k(rollouts=refs, ks=ks[name]) for name, refs in pairs.items()},
+        contrasts={name: contrast_pass_at_k(rollouts=refs, ks=ks[name]) for name, refs in pairs.items()},
+        hard={name: find_hard_problems(rollouts=refs) for name, refs in pairs.items()},
     )

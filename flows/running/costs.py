@@ -6,7 +6,7 @@ Lengths and rates are this store's own where it has measured them, else assumpti
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,14 +14,18 @@ import pyarrow as pa
 
 from flows.running.plan import Planned
 from flows.study.resolve import Study
+from storage.artifacts.kinds import Benchmark
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.ledger import Account, Ledger
 from storage.records.runs import Amounts
 from storage.records.spending import charges
 from storage.sql import query
-from tasks.domain.policies import BaseModel, Policy, Sampling
+from tasks.domain.grpo.types import LearnerConfig, evaluated_steps
+from tasks.domain.policies import Policy, Sampling
 from tasks.domain.prices import Prices
+from tasks.domain.problems.sources import SourceSpec
+from tasks.embedding import EncoderSpec
 from tasks.engines.problems.problem_files import load_problems
 from tasks.rollouts import account_of
 
@@ -92,18 +96,18 @@ class Estimator:
         self._rates = measured_rates(store, study.profile.name)
 
     def cost(self, planned: Planned) -> Cost:
-        arguments, inputs = planned.step.recipe.arguments, planned.step.recipe.inputs
+        given = planned.step.arguments
         match planned.step.ref.kind:
-            case "rollouts" if "policy" in arguments:  # regraded ones cost nothing
-                split, group_size = arguments["split"], int(str(arguments["group_size"]))
-                asked = self._asked(inputs, str(split) if split else None)
-                policy, sampling = policy_of(arguments["policy"]), sampling_of(arguments["sampling"])
-                return self._timed("rollouts", self._sampled(policy, sampling, asked, group_size))
+            case "rollouts" if "policy" in given:  # regraded ones cost nothing
+                asked = self._asked(given, given["split"])
+                return self._timed(
+                    "rollouts", self._sampled(given["policy"], given["sampling"], asked, given["group_size"])
+                )
             case "training":
-                return self._training(planned.step.ref, arguments, inputs)
+                return self._training(planned.step.ref, given)
             case "embeddings":
-                windows = 1 + len(arguments["encoder"]["windows"])  # type: ignore[call-overload, index]
-                texts = windows * sum(self._rows_of(Ref.parse(ref)) for ref in inputs["rollouts"])
+                encoder: EncoderSpec = given["encoder"]
+                texts = (1 + len(encoder.windows)) * self._rows_of(given["rollouts"])
                 hours = texts / TEXTS_PER_SECOND / 3600
                 return Cost(gpu_hours=hours, usd=self.prices.of_hours(self.prices.device, hours), bytes=texts * 3200.0)
         return Cost()
@@ -128,21 +132,21 @@ class Estimator:
             basis=length.basis if missing else "",
         )
 
-    def _training(self, ref: Ref, arguments: dict[str, object], inputs: dict[str, list[str]]) -> Cost:
+    def _training(self, ref: Ref, given: Mapping[str, Any]) -> Cost:
         """Every step's groups and the held-out rollouts of its evaluated steps."""
-        learner: Any = arguments["learner"]
-        base, draw = policy_of(arguments["start"]), sampling_of(arguments["rollouts"])
-        steps, group_size = int(learner["steps"]), int(learner["group_size"])
-        length = self._length(base, draw)
-        trained = steps * int(learner["groups_per_step"]) * group_size
+        learner: LearnerConfig = given["learner"]
+        base: Policy = given["start"]
+        plan: Sampling = given["rollouts"]
+        steps, group_size = learner.steps, learner.group_size
+        length = self._length(base, plan)
+        trained = steps * learner.groups_per_step * group_size
         tokens = trained * (length.prompt + length.completion)
         usd = self.prices.of_tokens(base.arm, trained * length.prompt, trained * length.completion)
         parts = [Cost(rollouts=trained, tokens=tokens, usd=usd, bytes=tokens * BYTES, basis=length.basis)]
-        heldout, evaluation = self._asked(inputs, "heldout"), sampling_of(arguments["evaluation"])
-        evaluated_group = int(str(arguments["evaluation_group_size"]))
-        for step in sorted({*range(0, steps, int(learner["eval_every"])), steps} - {0}) if evaluated_group else ():
+        heldout, evaluated_group = self._asked(given, "heldout"), given["evaluation_group_size"]
+        for step in evaluated_steps(steps, learner.eval_every)[1:] if evaluated_group else ():
             policy = replace(base, adapter=str(ref), adapter_step=step, step=step)
-            parts.append(self._sampled(policy, evaluation, heldout, evaluated_group))
+            parts.append(self._sampled(policy, given["evaluation"], heldout, evaluated_group))
         return self._timed("training", total(parts), learned=tokens)
 
     def _timed(self, kind: str, cost: Cost, learned: float = 0.0) -> Cost:
@@ -153,47 +157,46 @@ class Estimator:
             hours = seconds * self.prices.devices / 3600
         return replace(cost, gpu_hours=hours, usd=cost.usd + self.prices.of_hours(self.prices.device, hours))
 
-    def _asked(self, inputs: dict[str, list[str]], split: str | None) -> _Asked:
+    def _asked(self, given: Mapping[str, Any], split: str | None) -> _Asked:
         """Exactly, once split and choice are made; before, as many as there can be."""
-        splits, pool = Ref.parse(inputs["splits"][0]), Ref.parse(inputs["pool"][0])
-        within, name = (str(splits), str(splits)) if splits.kind == "benchmark" else ("", split or "")
+        splits, pool = given["splits"], given["pool"]
+        within, name = (str(splits), str(splits)) if isinstance(splits, Benchmark) else ("", split or "")
         if self.store.has(splits):
             rows = self.store.read(splits, ["problem_id", "split"]).to_pylist()
             ids = frozenset(row["problem_id"] for row in rows if split in (None, row["split"]))
             return _Asked(name, within, len(ids), ids)
-        arguments: Any = self.planned[splits].step.recipe.arguments
-        if splits.kind == "benchmark":
-            return _Asked(name, within, self._of_levels(pool, arguments["levels"], arguments["per_level"]), frozenset())
+        drawn = self.planned[splits].step.arguments
+        if isinstance(splits, Benchmark):
+            return _Asked(name, within, self._of_levels(pool, drawn["levels"], drawn["per_level"]), frozenset())
         sources, size = self._pool_size(pool)
-        held = min(size, sources * int(str(arguments.get("heldout_per_source", 0))))
+        held = min(size, sources * drawn.get("heldout_per_source", 0))
         return _Asked(name, within, {None: size, "heldout": held}.get(split, size - held), None)
 
     def _of_levels(self, pool: Ref, levels: Sequence[str], per_level: int | None) -> int:
         """Problems of a benchmark that is not chosen yet: those of its files, before any is left out."""
-        specs: Any = self.planned[pool].step.recipe.arguments["sources"]
-        rows = load_problems((self.study.places[spec["sha256"]], spec["name"], spec["only"]) for spec in specs)
+        specs: Sequence[SourceSpec] = self.planned[pool].step.arguments["sources"]
+        rows = load_problems((self.study.places[spec.sha256], spec.name, spec.only) for spec in specs)
         each = Counter(row["level"] for row in rows if not levels or row["level"] in levels)
         return sum(min(n, per_level or n) for n in each.values())
 
     def _pool_size(self, pool: Ref) -> tuple[int, int]:
         """(sources, problems) of a pool that is not built yet: lines of its files, before deduplication."""
-        arguments: Any = self.planned[pool].step.recipe.arguments
-        if "per_source" in arguments:
+        given = self.planned[pool].step.arguments
+        if "per_source" in given:
             from tasks.domain.problems.arithmetic import demo_problems
 
-            made = demo_problems(int(arguments["per_source"]), int(arguments["seed"]))
+            made = demo_problems(given["per_source"], given["seed"])
             return len({problem["source"] for problem in made}), len(made)
-        specs = arguments["sources"]
-        lines = sum(_lines(self.study.places[spec["sha256"]]) for spec in specs)
-        limit = arguments["policy"]["limit"]
-        return len(specs), lines if limit is None else min(lines, int(limit))
+        specs: Sequence[SourceSpec] = given["sources"]
+        lines = sum(_lines(self.study.places[spec.sha256]) for spec in specs)
+        limit = given["policy"].limit
+        return len(specs), lines if limit is None else min(lines, limit)
 
     def _rows_of(self, rollouts: Ref) -> int:
         if self.store.has(rollouts):
             return self.store.manifest(rollouts).rows
-        step = self.planned[rollouts].step
-        split, group_size = step.recipe.arguments["split"], int(str(step.recipe.arguments["group_size"]))
-        return self._asked(step.recipe.inputs, str(split) if split else None).number * group_size
+        given = self.planned[rollouts].step.arguments
+        return self._asked(given, given["split"]).number * given["group_size"]
 
     def _entered(self, account: Account, group_size: int, ids: frozenset[str] | None) -> int:
         keys = self._ledger.keys(account)
@@ -229,22 +232,6 @@ def measured_rates(store: Store, profile: str) -> dict[str, float]:
         charged=charges(store.root),
     )
     return {row["kind"]: row["rate"] for row in rows.to_pylist()}
-
-
-def policy_of(value: Any) -> Policy:
-    model = BaseModel(name=value["model"]["name"], sha256=value["model"]["sha256"])
-    labels = {name: value[name] for name in ("arm", "adapter", "adapter_step", "step", "seed")}
-    return Policy(model=model, **labels)
-
-
-def sampling_of(value: Any) -> Sampling:
-    """The canonical form of floats is text: see storage.artifacts.fingerprint."""
-    return Sampling(
-        max_tokens=value["max_tokens"],
-        temperature=float(value["temperature"]["float"]),
-        top_p=float(value["top_p"]["float"]),
-        seed=value["seed"],
-    )
 
 
 def _lines(path: Any) -> int:

@@ -17,7 +17,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from flows.arm import rounds, run_arm, shared_problems
+from flows.arm import rounds, run_arm
+from flows.problems import prepare
 from flows.running.plan import execute, is_costly, plan, stopped_by_sigterm
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
@@ -54,11 +55,11 @@ def warm(
     hardware = study.profile.hardware
     if hardware.arms_at_once == 1 or len(places := gpus_apart(hardware)) == 1:
         return
-    for arms in rounds(study):
+    for arms in rounds(study.profile.arms):
         lacking = [a for a in arms if is_costly(plan(study, store, lambda s, arm=a: run_arm(s, arm)))]
         errands = [Errand(study, store.root, arm, run, budget, prices) for arm in lacking]
         if len(errands) > 1:
-            execute(study, store, hardware, listener, shared_problems)
+            execute(study, store, hardware, listener, prepare)
             _Crew(errands, places, listener).work()
 
 

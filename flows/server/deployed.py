@@ -15,8 +15,9 @@ from prefect.input import RunInput, read_flow_run_input  # noqa: TID253
 from prefect.states import Cancelled  # noqa: TID253
 from pydantic import Field
 
-from flows.arm import rounds, run_arm, shared_problems
+from flows.arm import rounds, run_arm
 from flows.experiment import experiment as whole
+from flows.problems import prepare
 from flows.running.accounting import accounted
 from flows.running.plan import Planned, is_costly, plan
 from flows.running.pool import TRIES, Work, cancel_children, dispatch
@@ -113,7 +114,7 @@ def _run(
     request, prices = form.request().as_json(), prices_of(study.profile.name)
     with accounted(study, store, planned, budget.budget(), prices, _telling(), request, flow_run) as hear:
         if gpu_pool and is_costly(planned):
-            under_prefect(study, store, study.profile.hardware, hear.own, shared_problems)
+            under_prefect(study, store, study.profile.hardware, hear.own, prepare)
             _on_pool(study, store, form, budget, planned, flow_run)
         under_prefect(study, store, study.profile.hardware, hear.own, whole)
 
@@ -122,7 +123,7 @@ def _on_pool(
     study: Study, store: Store, form: StudyForm, budget: BudgetForm, planned: list[Planned], flow_run: str
 ) -> None:
     run, logger = run_id(study.profile.name, planned[-1].step.ref), get_run_logger()
-    for arms in rounds(study):
+    for arms in rounds(study.profile.arms):
         works = [
             Work(
                 f"{run}:{arm}",

@@ -34,11 +34,15 @@ class Study:
     each, by its name."""
 
     profile: Profile
-    model: BaseModel
+    models: dict[str, BaseModel]  # of each arm, and of the arm whose adapter it is evaluated with
     sources: dict[str, tuple[SourceSpec, ...]]  # of the profile's own pool under "", of each lesson's under its name
     encoder_sha256: str
     places: dict[str, Path]
     benchmarks: dict[str, tuple[SourceSpec, ...]] = field(default_factory=dict)
+
+    @property
+    def model_names(self) -> str:
+        return ", ".join(dict.fromkeys(model.name for model in self.models.values()))
 
 
 def profile_named(name: str) -> Profile:
@@ -136,7 +140,8 @@ def resolve(
     encoder_folder = encoder or _encoder_folder(profile.encoder.name)
     encoder_sha256 = model_digest(encoder_folder)
     places[encoder_sha256] = encoder_folder
-    return Study(profile, base, sources, encoder_sha256, places, benchmarks)
+    models = {name: base for arm in profile.arms for name in (arm, ARMS[arm].trained_as)}
+    return Study(profile, models, sources, encoder_sha256, places, benchmarks)
 
 
 def _sources(

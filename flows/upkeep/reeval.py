@@ -10,11 +10,10 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from flows.running.costs import policy_of, sampling_of
 from flows.running.plan import plan
 from flows.study.resolve import Study
 from storage.artifacts.fingerprint import derived_seed
-from storage.artifacts.manifest import Recipe
+from storage.artifacts.kinds import Pool, Rollouts, Splits, Training
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
@@ -24,7 +23,7 @@ from storage.records.runs import now
 from storage.sql import query
 from tasks.active_grader import overrides_of
 from tasks.domain.grading.grading import GRADER_VERSION
-from tasks.domain.policies import Policy
+from tasks.domain.policies import Policy, Sampling
 from tasks.domain.statistics.intervals import Interval, bootstrap_mean
 from tasks.engines.toolbox import Toolbox, engine_now
 from tasks.regrading import as_settled, in_force, regrade_rollouts
@@ -40,9 +39,11 @@ class Kept:
     """One adapter and the rollouts of its first evaluation, which are the reference."""
 
     policy: Policy
-    training: Ref
-    reference: Ref
-    recipe: Recipe
+    training: Training
+    reference: Rollouts
+    pool: Pool
+    splits: Splits
+    sampling: Sampling
 
 
 def kept_adapters(study: Study, store: Store, pinned: tuple[str, ...]) -> Iterator[Kept]:
@@ -57,11 +58,12 @@ def kept_adapters(study: Study, store: Store, pinned: tuple[str, ...]) -> Iterat
         wanted[(match[1], int(match[2]))] = pin
     found: dict[tuple[str, str, int], Kept] = {}
     for planned in plan(study, store):
-        recipe = planned.step.recipe
-        sampled = recipe.stage == sample_rollouts.name and recipe.arguments["split"] == "heldout"
-        if sampled and planned.reused and recipe.inputs.get("training"):
-            policy, training = policy_of(recipe.arguments["policy"]), Ref.parse(recipe.inputs["training"][0])
-            found[(policy.arm, str(training), policy.step)] = Kept(policy, training, planned.step.ref, recipe)
+        step, given = planned.step, planned.step.arguments
+        sampled = step.recipe.stage == sample_rollouts.name and given["split"] == "heldout"
+        if sampled and planned.reused and given["training"] is not None:
+            policy, training, reference = given["policy"], given["training"], Rollouts.parse(str(step.ref))
+            kept = Kept(policy, training, reference, given["pool"], given["splits"], given["sampling"])
+            found[(policy.arm, str(training), policy.step)] = kept
     newest = {(arm, ref): max(s for a, r, s in found if (a, r) == (arm, ref)) for arm, ref, _ in found}
     for (arm, ref, step), kept in found.items():
         if newest[(arm, ref)] == step or (ref, step) in wanted:
@@ -95,8 +97,9 @@ def _compared(study: Study, store: Store, kept: Kept) -> Iterator[DriftNote]:
     settled = overrides_of(store.root)
     version = settled.version(GRADER_VERSION)
     if graded != version:
-        pool = Ref.parse(kept.recipe.inputs["pool"][0])
-        tonight = regrade_rollouts.titled(f"regrade {name}")(rollouts, pool, version, as_settled(settled))
+        tonight = regrade_rollouts.titled(f"regrade {name}")(
+            rollouts=rollouts, pool=kept.pool, grader_version=version, settled=as_settled(settled)
+        )
         why = f"grader {graded} → {version}"
     elif engine and engine != here:
         why, tonight = f"engine {engine} → {here}", _drawn_anew(study, kept)
@@ -122,17 +125,16 @@ def _compared(study: Study, store: Store, kept: Kept) -> Iterator[DriftNote]:
     )
 
 
-def _drawn_anew(study: Study, kept: Kept) -> Ref:
+def _drawn_anew(study: Study, kept: Kept) -> Rollouts:
     """The same evaluation under another seed, which is a function of the engine: sampled once for each engine."""
     final, p = study.profile.final, study.profile
     seed = derived_seed("re-evaluation", engine_now(p.hardware.engine), final.sampling.seed)
-    pool, splits = (Ref.parse(kept.recipe.inputs[name][0]) for name in ("pool", "splits"))
     return sample_rollouts.titled(f"re-evaluate {kept.policy.arm} at step {kept.policy.step}")(
-        pool,
-        splits,
-        kept.policy,
-        replace(final.sampling, seed=seed),
-        final.group_size,
+        pool=kept.pool,
+        splits=kept.splits,
+        policy=kept.policy,
+        sampling=replace(final.sampling, seed=seed),
+        group_size=final.group_size,
         split="heldout",
         training=kept.training,
         lora_rank=p.training.lora_rank,
@@ -163,7 +165,7 @@ def graded_otherwise(store: Store, before: Ref, after: Ref) -> int:
 
 def _engine_of(store: Store, kept: Kept) -> str:
     """The engine that sampled the reference, as the ledger has it; empty if the ledger is gone."""
-    account = account_of(kept.policy, sampling_of(kept.recipe.arguments["sampling"]))
+    account = account_of(kept.policy, kept.sampling)
     rows = Ledger(store.root).rows(account, ["engine"])
     return "" if rows is None else ", ".join(sorted(rows["engine"].unique().to_pylist()))
 
@@ -175,9 +177,9 @@ def regraded(study: Study, store: Store, listener: Callable[[Progress], None]) -
     try:
         with session(Session(store, tools, listener=listener)):
             for planned in plan(study, store):
-                ref, recipe = planned.step.ref, planned.step.recipe
-                if planned.reused and ref.kind == "rollouts" and "policy" in recipe.arguments:  # sampled ones
-                    now = in_force(ref, Ref.parse(recipe.inputs["pool"][0]))
+                ref, given = planned.step.ref, planned.step.arguments
+                if planned.reused and isinstance(ref, Rollouts) and "policy" in given:  # sampled ones
+                    now = in_force(ref, given["pool"])
                     changed[str(ref)] = graded_otherwise(store, ref, now)
     finally:
         tools.close()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from storage.artifacts.kinds import Diversity, Pool, Rollouts, Splits, Training
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import DATA, Store
 from storage.errors import UserError
@@ -16,6 +18,7 @@ from tasks.measures.audit import audit_designs
 from tasks.stage import Session, session
 
 Row = dict[str, Any]
+K = TypeVar("K", bound=Ref)
 
 
 def audit(store: Store, claims: Path = CLAIMS) -> Row:
@@ -82,12 +85,15 @@ def _findings(store: Store) -> list[Row]:
     with session(Session(store, Toolbox())):
         for ref in store.refs("report"):
             inputs = store.manifest(ref).recipe.inputs
-            many = {
-                name: tuple(map(Ref.parse, inputs.get(name, ())))
-                for name in ("screenings", "trainings", "final", "diversities")
-            }
             try:
-                table = audit_designs.function(Ref.parse(inputs["pool"][0]), Ref.parse(inputs["splits"][0]), **many)
+                table = audit_designs.function(
+                    pool=_inputs(Pool, inputs, "pool")[0],
+                    splits=_inputs(Splits, inputs, "splits")[0],
+                    screenings=_inputs(Rollouts, inputs, "screenings"),
+                    trainings=_inputs(Training, inputs, "trainings"),
+                    final=_inputs(Rollouts, inputs, "final"),
+                    diversities=_inputs(Diversity, inputs, "diversities"),
+                )
             except UserError as error:
                 found.append(
                     {
@@ -105,3 +111,7 @@ def _findings(store: Store) -> list[Row]:
         if store.manifest(ref).recipe.stage == "audit_published" and store.has(ref):
             found += [row | {"of": str(ref)} for row in store.read(ref).to_pylist()]
     return found
+
+
+def _inputs(kind: type[K], inputs: Mapping[str, Sequence[str]], name: str) -> tuple[K, ...]:
+    return tuple(kind.parse(text) for text in inputs.get(name, ()))

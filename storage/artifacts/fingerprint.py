@@ -9,6 +9,10 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from storage.errors import UserError
 
 HEX_DIGITS = 16
 
@@ -45,6 +49,36 @@ def canonical(value: object) -> object:
     if isinstance(value, Path):
         raise Ambiguous(f"path {value} in a recipe: where something lies is not what it is; use its digest")
     raise Ambiguous(f"{type(value).__name__} has no canonical form in a recipe: {value!r:.80}")
+
+
+def restored(kind: Any, value: Any) -> Any:
+    """The value of a type whose canonical form a stored recipe holds; fields that it does not name have their default.
+
+    Errors: UserError for a form that is not of this type.
+
+    >>> restored(tuple[float, ...], canonical((1.0, 2.5)))
+    (1.0, 2.5)
+    """
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return None if value is None else restored(next(part for part in parts if part is not type(None)), value)
+    try:
+        if dataclasses.is_dataclass(kind):
+            hints = get_type_hints(kind)
+            given = {
+                f.name: restored(hints[f.name], value[f.name]) for f in dataclasses.fields(kind) if f.name in value
+            }
+            return kind(**given)  # type: ignore[operator]
+        if kind is float:
+            return float(value["float"])
+        if origin is tuple:
+            inner = parts[:1] * len(value) if parts[-1:] == (...,) else parts
+            return tuple(restored(part, item) for part, item in zip(inner, value, strict=True))
+        return kind(value) if isinstance(kind, type) and issubclass(kind, enum.Enum) else value
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"a stored recipe holds no {getattr(kind, '__name__', kind)} that this version reads ({error})"
+        ) from None
 
 
 def fingerprint(value: object) -> str:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from storage.artifacts.fingerprint import canonical
 from storage.artifacts.ref import Ref
 from storage.errors import UserError
 
@@ -26,6 +31,34 @@ class Recipe(BaseModel):
     version: int
     arguments: dict[str, object]
     inputs: dict[str, list[str]]  # argument -> refs, in order
+
+
+class Group:
+    """Arguments that travel together, as fields of a dataclass; each stands in a recipe as an argument of its own."""
+
+
+def recipe_of(stage: str, version: int, arguments: Mapping[str, Any]) -> Recipe:
+    """The recipe of one stage call: refs become inputs, the rest its canonical form, groups their fields."""
+    single: dict[str, Any] = {}
+    for name, value in arguments.items():
+        single |= {f.name: getattr(value, f.name) for f in fields(value)} if isinstance(value, Group) else {name: value}  # type: ignore[arg-type]
+    inputs = {name: refs for name, value in single.items() if (refs := _refs(value)) is not None}
+    plain = {name: canonical(value) for name, value in single.items() if name not in inputs}
+    return Recipe(stage=stage, version=version, arguments=plain, inputs=inputs)
+
+
+def inputs_by_name(*groups: Group) -> dict[str, list[str]]:
+    """The refs of groups, by field, as their recipe has them."""
+    return recipe_of("", 0, {str(place): group for place, group in enumerate(groups)}).inputs
+
+
+def _refs(value: object) -> list[str] | None:
+    """The refs of an input argument; null for an argument that is no input."""
+    if isinstance(value, Ref):
+        return [str(value)]
+    if isinstance(value, Sequence) and not isinstance(value, str) and value and all(isinstance(v, Ref) for v in value):
+        return [str(v) for v in value]
+    return None
 
 
 class Provenance(BaseModel):
@@ -56,7 +89,7 @@ class Manifest(BaseModel):
 
     @property
     def ref(self) -> Ref:
-        return Ref(self.kind, self.fingerprint)
+        return Ref.parse(f"{self.kind}-{self.fingerprint}")
 
     @property
     def input_refs(self) -> list[Ref]:

@@ -1,9 +1,12 @@
-"""Refs: typed pointers to immutable artifacts."""
+"""Refs: typed pointers to immutable artifacts. A kind is a subclass that owns the schema of its rows."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import pyarrow as pa
 
 from storage.errors import UserError
 
@@ -11,12 +14,28 @@ NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 HEX = re.compile(r"[0-9a-f]{16}")
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Ref:
-    """`kind-fingerprint`, for example `bands-4f1c2a9b00d1e2f3`. Says what an artifact is, not where it lies."""
+    """`kind-fingerprint`, for example `bands-4f1c2a9b00d1e2f3`. Says what an artifact is, not where it lies.
+
+    A stage takes and returns subclasses (`storage.artifacts.kinds`); a Ref of no subclass points to an artifact whose
+    kind this version does not know.
+    """
 
     kind: str
     fingerprint: str
+
+    KIND: ClassVar[str] = ""
+    schema: ClassVar[pa.Schema]
+
+    def __init_subclass__(cls, *, kind: str, schema: pa.Schema | None = None) -> None:
+        """schema: null inherits that of the parent kind. Errors: TypeError if another class has the name."""
+        if (other := KINDS.get(kind)) and other.__qualname__ != cls.__qualname__:
+            raise TypeError(f"the kind {kind} is {other.__qualname__} already")
+        cls.KIND = kind
+        if schema is not None:
+            cls.schema = schema
+        KINDS[kind] = cls
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.kind) or not HEX.fullmatch(self.fingerprint):
@@ -25,9 +44,24 @@ class Ref:
     def __str__(self) -> str:
         return f"{self.kind}-{self.fingerprint}"
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ref) and (self.kind, self.fingerprint) == (other.kind, other.fingerprint)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.fingerprint))
+
+    def __lt__(self, other: Ref) -> bool:
+        return (self.kind, self.fingerprint) < (other.kind, other.fingerprint)
+
     @classmethod
-    def parse(cls, text: str) -> Ref:
-        """
+    def of(cls, fingerprint: str) -> Self:
+        """The artifact of this kind with that fingerprint."""
+        return cls(cls.KIND, fingerprint)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Errors: UserError if the text is no reference, or one to another kind than this class.
+
         >>> Ref.parse("bands-4f1c2a9b00d1e2f3").kind
         'bands'
         """
@@ -36,4 +70,11 @@ class Ref:
             raise UserError(
                 f"'{text[:80]}' is no artifact reference; one looks like bands-4f1c2a9b00d1e2f3 (see: varband ls)"
             )
-        return cls(kind, digits)
+        found = KINDS.get(kind, Ref)
+        if cls is Ref or issubclass(found, cls):
+            return found(kind, digits)  # type: ignore[return-value]
+        raise UserError(f"{text} is an artifact of kind {kind}; {cls.KIND} is wanted here")
+
+
+#: Every kind that was imported, by name.
+KINDS: dict[str, type[Ref]] = {}

@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 
 from storage.artifacts.fingerprint import file_digest
 from storage.artifacts.manifest import FORMAT, FileEntry, Manifest, Provenance, Recipe, parse_manifest
-from storage.artifacts.ref import Ref
+from storage.artifacts.ref import KINDS, Ref
+from storage.artifacts.schemas import differences
 from storage.errors import NO_ROOM, UserError
 from storage.mirror import Mirror, mirror_of
 
@@ -133,7 +134,11 @@ class Store:
 
     def write(self, ref: Ref, payload: Payload, recipe: Recipe, provenance: Provenance) -> None:
         """Make the artifact exist, whole. If another writer was first, theirs stays and this one is dropped;
-        one that is stale or damaged is replaced."""
+        one that is stale or damaged is replaced. Errors: WrongRows if the rows are not of the ref's kind."""
+        if ref.kind not in KINDS:
+            raise WrongRows(f"{ref}: nothing declares the kind {ref.kind}")
+        if wrong := differences(KINDS[ref.kind].schema, payload.table):
+            raise WrongRows(f"{ref}: rows are not of kind {ref.kind}: {'; '.join(wrong)}")
         aside = self.scratch / f"{ref}-{uuid.uuid4().hex}"
         try:
             aside.mkdir(parents=True)
@@ -213,6 +218,10 @@ class Store:
         with (locks / f"{ref}.lock").open("w") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
+
+
+class WrongRows(TypeError):
+    """A stage made rows that are not of its kind: an error of the program, found at the store's door."""
 
 
 def _entry(path: Path, folder: Path) -> FileEntry:

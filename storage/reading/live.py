@@ -7,14 +7,14 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 
+from storage.artifacts.kinds import Training
 from storage.artifacts.ref import Ref
-from storage.artifacts.schemas import STEPS
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import ABOUT
 from storage.sql import named, query
 
-LIVE = STEPS.append(pa.field("ref", pa.string()))
+LIVE = Training.schema.append(pa.field("ref", pa.string()))
 
 
 def live_steps(root: Path) -> pa.Table:

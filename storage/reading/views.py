@@ -14,73 +14,41 @@ from threading import Lock
 import duckdb
 import pyarrow as pa
 
+from storage.artifacts.kinds import (
+    AnswerDiversity,
+    Asymptotes,
+    Bands,
+    Benchmark,
+    DiversityCeilings,
+    PassAtK,
+    PassAtKContrasts,
+    Rollouts,
+    Training,
+    Votes,
+)
 from storage.artifacts.ref import Ref
-from storage.artifacts.schemas import BANDS, BENCHMARK, ROLLOUTS, STEPS
 from storage.artifacts.store import DATA, Store
 from storage.errors import UserError
 from storage.sql import connect, named
 
 WORD = re.compile(r"\w+")
 SMALL_BYTES = 8_000_000
-CONTRASTS = pa.schema(
-    [
-        *(pa.field(name, pa.string()) for name in ("metric", "arm", "other", "source", "reason")),
-        *(pa.field(name, pa.int32()) for name in ("step", "other_step", "k", "n")),
-        *(pa.field(name, pa.float64()) for name in ("estimate", "low", "high", "p_value")),
-    ]
-)
-#: Arguments of the report that may be empty, and what they would hold.
-MAY_BE_EMPTY = {
-    "screenings": ROLLOUTS,
-    "evaluations": ROLLOUTS,
-    "final": ROLLOUTS,
-    "bands": BANDS,
-    "trainings": STEPS,
-    "contrasts": CONTRASTS,
-    "benchmarks": BENCHMARK,
-    "sliced": ROLLOUTS,
-    "slice_contrasts": CONTRASTS,
-    "slices": pa.schema(
-        [
-            *(pa.field(name, pa.string()) for name in ("metric", "arm", "source", "reason")),
-            *(pa.field(name, pa.int32()) for name in ("step", "k", "n", "rollouts")),
-            *(pa.field(name, pa.float64()) for name in ("estimate", "low_simultaneous", "high_simultaneous")),
-        ]
-    ),
-    "answers": pa.schema(
-        [
-            pa.field("arm", pa.string()),
-            pa.field("step", pa.int32()),
-            *(
-                pa.field(name, pa.float64())
-                for name in ("answered", "entropy", "disagreement", "distinct", "distinct_of_4", "distinct_wrong")
-            ),
-        ]
-    ),
-    "votes": pa.schema(
-        [
-            *(pa.field(name, pa.string()) for name in ("metric", "arm", "source", "reason")),
-            *(pa.field(name, pa.int32()) for name in ("step", "k", "n")),
-            *(pa.field(name, pa.float64()) for name in ("estimate", "low", "high")),
-        ]
-    ),
-    "ceilings": pa.schema(
-        [
-            *(pa.field(name, pa.string()) for name in ("arm", "window", "reason")),
-            *(pa.field(name, pa.int64()) for name in ("step", "seed", "n", "problems", "reworded")),
-            *(pa.field(name, pa.float64()) for name in ("floor", "within", "between", "position", "coverage")),
-        ]
-    ),
-    "asymptotes": pa.schema(
-        [
-            *(pa.field(name, pa.string()) for name in ("arm", "source")),
-            *(pa.field(name, pa.int64()) for name in ("step", "k", "unsolved", "n", "rollouts", "policies")),
-            *(
-                pa.field(name, pa.float64())
-                for name in ("estimate", "low", "high", "doubling", "doubling_low", "doubling_high", "unsolved_below")
-            ),
-        ]
-    ),
+#: Arguments of the report that may be empty, and the kind whose columns an empty one has.
+MAY_BE_EMPTY: dict[str, type[Ref]] = {
+    "screenings": Rollouts,
+    "evaluations": Rollouts,
+    "final": Rollouts,
+    "bands": Bands,
+    "trainings": Training,
+    "contrasts": PassAtKContrasts,
+    "benchmarks": Benchmark,
+    "sliced": Rollouts,
+    "slices": PassAtK,
+    "slice_contrasts": PassAtKContrasts,
+    "answers": AnswerDiversity,
+    "votes": Votes,
+    "ceilings": DiversityCeilings,
+    "asymptotes": Asymptotes,
 }
 
 
@@ -172,5 +140,7 @@ def helper_tables(inputs: Mapping[str, Sequence[str]], arms: Sequence[str]) -> d
             {name: pa.array(inputs.get(name, ()), pa.string()) for name in ("benchmarks", "slices", "slice_contrasts")}
         ),
     }
-    empty = {name: schema.append(pa.field("ref", pa.string())).empty_table() for name, schema in MAY_BE_EMPTY.items()}
+    empty = {
+        name: kind.schema.append(pa.field("ref", pa.string())).empty_table() for name, kind in MAY_BE_EMPTY.items()
+    }
     return helpers | {name: table for name, table in empty.items() if name not in inputs}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from storage.artifacts.kinds import Audit, Diversity, Pool, Rollouts, Splits, Training
 from storage.artifacts.ref import Ref
 from storage.sql import query
 from tasks.domain.statistics.designs import from_sampling, from_training, recipe_row, rows_as
@@ -16,14 +17,15 @@ from tasks.stage import stage, store
 Row = dict[str, Any]
 
 
-@stage("audit", version=3)
+@stage(Audit, version=3)
 def audit_designs(
-    pool: Ref,
-    splits: Ref,
-    screenings: tuple[Ref, ...],
-    trainings: tuple[Ref, ...],
-    final: tuple[Ref, ...],
-    diversities: tuple[Ref, ...],
+    *,
+    pool: Pool,
+    splits: Splits,
+    screenings: tuple[Rollouts, ...],
+    trainings: tuple[Training, ...],
+    final: tuple[Rollouts, ...],
+    diversities: tuple[Diversity, ...],
 ) -> pa.Table:
     """Mismatched designs of one experiment, found before its figures are read. Schema: AUDIT."""
     held = f"held-out of {splits}"

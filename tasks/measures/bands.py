@@ -8,18 +8,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from storage.artifacts.schemas import BANDS
+from storage.artifacts.kinds import BandCrosstab, Bands, JointBands, Rollouts
 from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.bands import Band
 from tasks.domain.statistics.betabinomial import adaptive_saving, expectations
 from tasks.domain.statistics.contingency import band_tests
 from tasks.measures.groups import COLUMNS, count_groups
-from tasks.stage import Ref, stage, store
+from tasks.stage import stage, store
 
 
 def bands_of(rollouts: pa.Table) -> pa.Table:
-    """Schema: BANDS. One row per problem of one policy's screening; a group of one rollout has no variance band.
+    """Schema: Bands. One row per problem of one policy's screening; a group of one rollout has no variance band.
 
     Errors: UserError if the rollouts belong to several policies.
     """
@@ -36,7 +36,7 @@ def bands_of(rollouts: pa.Table) -> pa.Table:
         from groups order by source, problem_id
         """,
         groups=groups,
-    ).cast(BANDS)
+    ).cast(Bands.schema)
 
 
 def crosstab_of(bands: pa.Table, train_group_size: int) -> pa.Table:
@@ -64,24 +64,7 @@ def crosstab_of(bands: pa.Table, train_group_size: int) -> pa.Table:
             rows += [{"arm": arm, "source": source} | row for row in said]
     for arm, other in combinations(arms, 2):
         rows += _pair(bands, arm, other)
-    return pa.Table.from_pylist(rows, schema=CROSSTAB)
-
-
-CROSSTAB = pa.schema(
-    [
-        ("metric", pa.string()),
-        ("arm", pa.string()),
-        ("other", pa.string()),
-        ("source", pa.string()),
-        ("band", pa.string()),
-        ("other_band", pa.string()),
-        ("count", pa.int64()),
-        ("estimate", pa.float64()),
-        ("p_value", pa.float64()),
-        ("n", pa.int64()),
-        ("reason", pa.string()),
-    ]
-)
+    return pa.Table.from_pylist(rows, schema=BandCrosstab.schema)
 
 
 def _counts(bands: pa.Table) -> list[dict[str, Any]]:
@@ -148,25 +131,25 @@ def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, Any]]:
     return rows + [both | row for row in band_tests(table)]
 
 
-@stage("bands", version=1)
-def classify_bands(rollouts: Ref) -> pa.Table:
-    """The bands of one arm's screening. Schema: storage.artifacts.schemas.BANDS."""
+@stage(Bands, version=1)
+def classify_bands(*, rollouts: Rollouts) -> pa.Table:
+    """The bands of one arm's screening. Schema: Bands."""
     return bands_of(store().read(rollouts, COLUMNS))
 
 
-@stage("joint_bands", version=1)
-def keep_joint(own: Ref, others: tuple[Ref, ...]) -> pa.Table:
+@stage(JointBands, version=1)
+def keep_joint(*, own: Bands, others: tuple[Bands, ...]) -> pa.Table:
     """One arm's bands, without the problems of its variance band that another arm does not have in its own: what is
-    left there all of them can train on. Schema: storage.artifacts.schemas.BANDS."""
+    left there all of them can train on. Schema: Bands."""
     return joint_of(store().read(own), [store().read(ref) for ref in others])
 
 
 def joint_of(own: pa.Table, others: Sequence[pa.Table]) -> pa.Table:
-    """Schema: BANDS.
+    """Schema: Bands.
 
     >>> rows = {"source": ["s"] * 2, "arm": ["a"] * 2, "group_size": [8] * 2, "num_correct": [4] * 2}
-    >>> own = pa.table({"problem_id": ["p", "q"], **rows, "band": ["variance"] * 2}).cast(BANDS)
-    >>> other = pa.table({"problem_id": ["p", "q"], **rows, "band": ["variance", "all_one"]}).cast(BANDS)
+    >>> own = pa.table({"problem_id": ["p", "q"], **rows, "band": ["variance"] * 2}).cast(Bands.schema)
+    >>> other = pa.table({"problem_id": ["p", "q"], **rows, "band": ["variance", "all_one"]}).cast(Bands.schema)
     >>> joint_of(own, [other])["problem_id"].to_pylist()
     ['p']
     """
@@ -177,7 +160,7 @@ def joint_of(own: pa.Table, others: Sequence[pa.Table]) -> pa.Table:
     return own.filter(pa.array([band != "variance" or all(problem in one for one in live) for problem, band in rows]))
 
 
-@stage("band_crosstab", version=4)
-def cross_bands(bands: tuple[Ref, ...], train_group_size: int) -> pa.Table:
+@stage(BandCrosstab, version=4)
+def cross_bands(*, bands: tuple[Bands, ...], train_group_size: int) -> pa.Table:
     """What several arms' bands say together; expectations are for groups of `train_group_size` rollouts."""
     return crosstab_of(pa.concat_tables([store().read(ref) for ref in bands]), train_group_size)

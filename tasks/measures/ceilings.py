@@ -7,27 +7,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from storage.artifacts.kinds import DiversityCeilings
 from storage.sql import query
 from tasks.domain.statistics.rewording import REWORDED
 from tasks.measures.diversity_measures import matrix
 
-CEILINGS = pa.schema(
-    [
-        ("arm", pa.string()),
-        ("step", pa.int32()),
-        ("seed", pa.int64()),
-        ("window", pa.string()),
-        ("floor", pa.float64()),
-        ("within", pa.float64()),
-        ("between", pa.float64()),
-        ("position", pa.float64()),
-        ("coverage", pa.float64()),
-        ("n", pa.int64()),
-        ("problems", pa.int64()),
-        ("reworded", pa.int64()),
-        ("reason", pa.string()),
-    ]
-)
 KEYS = ("arm", "step", "seed", "window")
 
 
@@ -43,7 +27,7 @@ def ceilings_of(embeddings: pa.Table) -> pa.Table:
     rows: list[dict[str, Any]] = []
     shown = query('from t where "window" <> $w', {"w": REWORDED}, t=embeddings)
     if shown.num_rows == 0:
-        return CEILINGS.empty_table()
+        return DiversityCeilings.schema.empty_table()
     floors = _floors(embeddings)
     keys = list(zip(*(shown[c].to_pylist() for c in KEYS), strict=True))
     problem_N, vectors_ND = np.array(shown["problem_id"].to_pylist()), matrix(shown["embedding"])
@@ -55,7 +39,7 @@ def ceilings_of(embeddings: pa.Table) -> pa.Table:
         if len(floor_M):
             row["floor"] = float(floor_M.mean())
         rows.append(row | _one(vectors_ND[mine], problem_N[mine], row.get("floor", 0.0)))
-    return pa.Table.from_pylist(rows, schema=CEILINGS)
+    return pa.Table.from_pylist(rows, schema=DiversityCeilings.schema)
 
 
 def _floors(embeddings: pa.Table) -> dict[tuple[str, int, int], np.ndarray]:

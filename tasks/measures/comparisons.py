@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from storage.artifacts.kinds import DiversityComparison
 from storage.sql import query
 from tasks.domain.statistics.contrasts_of_k import told_of
 from tasks.domain.statistics.families import Family, in_families
@@ -17,57 +18,12 @@ from tasks.domain.statistics.means import Means, combined
 from tasks.domain.statistics.paired_tests import adjust, explained_difference, paired, unsupported
 from tasks.domain.statistics.seeded import Seeded, by_seed
 
-COMPARISON = pa.schema(
-    [
-        ("metric", pa.string()),
-        ("basis", pa.string()),
-        ("window", pa.string()),
-        ("source", pa.string()),
-        ("arm", pa.string()),
-        ("step", pa.int32()),
-        ("other", pa.string()),
-        ("other_step", pa.int32()),
-        ("n", pa.int64()),
-        ("mean", pa.float64()),
-        ("other_mean", pa.float64()),
-        ("difference", pa.float64()),
-        ("relative", pa.float64()),
-        ("low", pa.float64()),
-        ("high", pa.float64()),
-        ("boot_low", pa.float64()),
-        ("boot_high", pa.float64()),
-        ("t", pa.float64()),
-        ("p_t", pa.float64()),
-        ("p_normal", pa.float64()),
-        ("p_flip", pa.float64()),
-        ("p_wilcoxon", pa.float64()),
-        ("p_holm", pa.float64()),
-        ("p_value", pa.float64()),
-        ("p_adjusted", pa.float64()),
-        ("family", pa.string()),
-        ("detectable", pa.float64()),
-        ("seeds", pa.int32()),
-        ("holds_for", pa.string()),
-        ("d_z", pa.float64()),
-        ("d_z_corrected", pa.float64()),
-        ("adjusted_difference", pa.float64()),
-        ("adjusted_low", pa.float64()),
-        ("adjusted_high", pa.float64()),
-        ("adjusted_p", pa.float64()),
-        ("adjusted_reason", pa.string()),
-        ("coverage", pa.float64()),
-        ("other_coverage", pa.float64()),
-        ("reason", pa.string()),
-    ]
-)
-
-
 COLUMNS = ("diversity", "diversity_correct", "n", "coverage", "num_tokens", "share_correct")
 Policies = dict[tuple[str, int], Seeded]
 
 
 def compare_columns(tables: Sequence[pa.Table], metrics: Sequence[str], draws: int, seed: int) -> pa.Table:
-    """Every two (arm, step), paired by problem; columns of COMPARISON.
+    """Every two (arm, step), paired by problem; columns of DiversityComparison.schema.
 
     basis: `all` problems on which both are defined, or `equal_n`, those on which both have equally many traces. low,
     high, p_value: over problems and, for what was trained, seeds: artifacts of the same (arm, step) are replicates.
@@ -86,7 +42,7 @@ def compare_columns(tables: Sequence[pa.Table], metrics: Sequence[str], draws: i
                 ]
                 fixed = adjust([row.get("p_value") for row in family], "holm")
                 rows += [row | {"p_holm": p} for row, p in zip(family, fixed, strict=True)]
-    return pa.Table.from_pylist(in_families(rows, _family), schema=COMPARISON)
+    return pa.Table.from_pylist(in_families(rows, _family), schema=DiversityComparison.schema)
 
 
 def _family(row: dict[str, Any]) -> Family:

@@ -5,22 +5,23 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from storage.artifacts.kinds import Curves, Pool, Rollouts, Splits, Training
 from storage.sql import query
 from tasks.domain.arms import ARMS
 from tasks.measures.groups import COLUMNS, count_groups, together
-from tasks.measures.trajectories import CURVES, gain_rows, heldout_rows, training_rows, with_shares
+from tasks.measures.trajectories import gain_rows, heldout_rows, training_rows, with_shares
 from tasks.stage import Ref, stage, store
 
 Shares = dict[str, dict[str, int]]
 
 
 def curves_of(groups: pa.Table, steps: pa.Table | None, training: Shares, exposure: Shares) -> pa.Table:
-    """Columns of CURVES. series: `heldout`, `gain` (with the shares of training pool and exposure), `training`."""
+    """Columns of Curves. series: `heldout`, `gain` (with the shares of training pool and exposure), `training`."""
     rows = heldout_rows(groups)
     rows += with_shares(gain_rows(groups), training, exposure)
     if steps is not None and steps.num_rows:
         rows += training_rows(steps)
-    return pa.Table.from_pylist(rows, schema=CURVES)
+    return pa.Table.from_pylist(rows, schema=Curves.schema)
 
 
 def trained_on(training: Ref, pool: pa.Table, splits: pa.Table) -> pa.Table:
@@ -54,8 +55,10 @@ def counted(table: pa.Table) -> Shares:
     return found
 
 
-@stage("curves", version=4)
-def training_curves(trainings: tuple[Ref, ...], evaluations: tuple[Ref, ...], pool: Ref, splits: Ref) -> pa.Table:
+@stage(Curves, version=4)
+def training_curves(
+    *, trainings: tuple[Training, ...], evaluations: tuple[Rollouts, ...], pool: Pool, splits: Splits
+) -> pa.Table:
     """Held-out by step, source and arm with intervals; gains against training-pool share and actual exposure."""
     problems, held = store().read(pool, ["problem_id", "source"]), store().read(splits)
     groups = count_groups(together([store().read(ref, COLUMNS) for ref in dict.fromkeys(evaluations)]))

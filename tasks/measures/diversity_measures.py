@@ -8,54 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from storage.artifacts.kinds import AnswerDiversity, Diversity
 from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.statistics import estimators
 from tasks.domain.statistics.rewording import REWORDED
-
-DIVERSITY = pa.schema(
-    [
-        ("problem_id", pa.string()),
-        ("source", pa.string()),
-        ("arm", pa.string()),
-        ("step", pa.int32()),
-        ("seed", pa.int64()),
-        ("window", pa.string()),
-        ("n", pa.int32()),
-        ("num_correct", pa.int32()),
-        ("diversity", pa.float64()),
-        ("diversity_correct", pa.float64()),
-        ("spread", pa.float64()),
-        ("clusters", pa.int32()),
-        ("vendi", pa.float64()),
-        ("coverage", pa.float64()),
-        ("num_tokens", pa.float64()),
-        ("num_chars", pa.float64()),
-        ("length_cv", pa.float64()),
-        ("share_correct", pa.float64()),
-        ("per_1000_tokens", pa.float64()),
-        ("per_1000_chars", pa.float64()),
-        ("reason", pa.string()),
-    ]
-)
-ANSWERS = pa.schema(
-    [
-        ("problem_id", pa.string()),
-        ("source", pa.string()),
-        ("arm", pa.string()),
-        ("step", pa.int32()),
-        ("seed", pa.int64()),
-        ("n", pa.int32()),
-        ("answered", pa.int32()),
-        ("num_correct", pa.int32()),
-        ("entropy", pa.float64()),
-        ("disagreement", pa.float64()),
-        ("distinct", pa.int32()),
-        ("distinct_of_4", pa.float64()),
-        ("distinct_wrong", pa.int32()),
-        ("reason", pa.string()),
-    ]
-)
 
 
 def diversity_of(embeddings: pa.Table) -> pa.Table:
@@ -68,7 +25,7 @@ def diversity_of(embeddings: pa.Table) -> pa.Table:
     own = query('from t where "window" <> $w', {"w": REWORDED}, t=embeddings)
     ordered = own.sort_by([(k, "ascending") for k in [*keys, "rollout"]])
     if ordered.num_rows == 0:
-        return DIVERSITY.empty_table()
+        return Diversity.schema.empty_table()
     vectors_ND = matrix(ordered["embedding"])
     plain = ordered.drop(["embedding"]).to_pydict()
     rows = []
@@ -77,7 +34,7 @@ def diversity_of(embeddings: pa.Table) -> pa.Table:
         row = {k: plain[k][start] for k in keys}
         correct = np.array(plain["correct"][some], bool)
         rows.append(row | _group(vectors_ND[some], correct, {k: np.array(plain[k][some], np.float64) for k in NUMBERS}))
-    return pa.Table.from_pylist(rows, schema=DIVERSITY)
+    return pa.Table.from_pylist(rows, schema=Diversity.schema)
 
 
 NUMBERS = ("num_tokens", "num_chars", "coverage")
@@ -159,4 +116,4 @@ def answers_of(rollouts: pa.Table) -> pa.Table:
                 "reason": None if defined else "fewer than two rollouts gave an answer",
             }
         )
-    return pa.Table.from_pylist(rows, schema=ANSWERS)
+    return pa.Table.from_pylist(rows, schema=AnswerDiversity.schema)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from storage.artifacts.kinds import Gains, Rollouts
 from storage.sql import query
 from tasks.domain.statistics.contrasts_of_k import told_of
 from tasks.domain.statistics.curves_of_k import KCurve, on_common
@@ -16,32 +17,7 @@ from tasks.domain.statistics.means import combined
 from tasks.measures.grouping import read_groups
 from tasks.measures.slicing import counts_of
 from tasks.measures.trajectories import MARGIN
-from tasks.stage import Ref, stage
-
-GAINS = pa.schema(
-    [
-        ("metric", pa.string()),
-        ("arm", pa.string()),
-        ("step", pa.int32()),
-        ("other", pa.string()),
-        ("other_step", pa.int32()),
-        ("source", pa.string()),
-        ("gain", pa.float64()),
-        ("other_gain", pa.float64()),
-        ("estimate", pa.float64()),
-        ("low", pa.float64()),
-        ("high", pa.float64()),
-        ("p_value", pa.float64()),
-        ("p_adjusted", pa.float64()),
-        ("family", pa.string()),
-        ("p_equivalent", pa.float64()),
-        ("detectable", pa.float64()),
-        ("n", pa.int64()),
-        ("seeds", pa.int32()),
-        ("holds_for", pa.string()),
-        ("reason", pa.string()),
-    ]
-)
+from tasks.stage import stage
 
 
 def gains_of(groups: pa.Table) -> pa.Table:
@@ -77,7 +53,7 @@ def gains_of(groups: pa.Table) -> pa.Table:
         rows,
         lambda r: ("difference of gains", "holm") if r["source"] == "all" else ("difference of gains by source", "bh"),
     )
-    return pa.Table.from_pylist(named, schema=GAINS)
+    return pa.Table.from_pylist(named, schema=Gains.schema)
 
 
 def _difference(one: list[KCurve], other: list[KCurve]) -> dict[str, Any]:
@@ -96,7 +72,7 @@ def _difference(one: list[KCurve], other: list[KCurve]) -> dict[str, Any]:
     )
 
 
-@stage("gains", version=1)
-def compare_gains(evaluations: tuple[Ref, ...]) -> pa.Table:
+@stage(Gains, version=1)
+def compare_gains(*, evaluations: tuple[Rollouts, ...]) -> pa.Table:
     """How much more each arm gained than every other, from held-out evaluations along training."""
     return gains_of(read_groups(evaluations))

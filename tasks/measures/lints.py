@@ -7,22 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from storage.artifacts.kinds import Audit
 from storage.sql import QUERIES, named, query
 from tasks.domain.problems.leaks import find_leaks
 from tasks.domain.statistics.betabinomial import expectations
 from tasks.domain.statistics.designs import filled
 
 Row = dict[str, Any]
-AUDIT = pa.schema(
-    [
-        ("code", pa.string()),
-        ("what", pa.string()),
-        ("place", pa.string()),
-        ("matter", pa.string()),
-        ("value", pa.float64()),
-        ("query", pa.string()),
-    ]
-)
 
 
 def lints() -> list[str]:
@@ -39,7 +30,7 @@ def findings_of(tables: Mapping[str, pa.Table]) -> pa.Table:
     everything, parts = filled(tables), []
     for name in lints():
         found = query(named(name), **everything)
-        parts.append(found.append_column("query", pa.array([name] * found.num_rows, pa.string())).cast(AUDIT))
+        parts.append(found.append_column("query", pa.array([name] * found.num_rows, pa.string())).cast(Audit.schema))
     return pa.concat_tables(parts)
 
 

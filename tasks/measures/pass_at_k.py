@@ -7,77 +7,14 @@ from itertools import combinations
 
 import pyarrow as pa
 
+from storage.artifacts.kinds import Asymptotes, Groups, PassAtK, PassAtKContrasts, Rollouts
 from storage.sql import query
 from tasks.domain.statistics.contrasts_of_k import beyond_a_shift, contrast_at_cost, contrast_curves
 from tasks.domain.statistics.curves_of_k import doublings
 from tasks.domain.statistics.families import in_families
 from tasks.measures.grouping import read_groups
 from tasks.measures.slicing import counts_of
-from tasks.stage import Ref, stage
-
-PASSK = pa.schema(
-    [
-        ("metric", pa.string()),
-        ("arm", pa.string()),
-        ("step", pa.int32()),
-        ("source", pa.string()),
-        ("k", pa.int32()),
-        ("estimate", pa.float64()),
-        ("low", pa.float64()),
-        ("high", pa.float64()),
-        ("low_simultaneous", pa.float64()),
-        ("high_simultaneous", pa.float64()),
-        ("n", pa.int64()),
-        ("rollouts", pa.int32()),
-        ("policies", pa.int32()),
-        ("tokens", pa.float64()),
-        ("holds_for", pa.string()),
-        ("reason", pa.string()),
-    ]
-)
-CONTRASTS = pa.schema(
-    [
-        ("metric", pa.string()),
-        ("arm", pa.string()),
-        ("step", pa.int32()),
-        ("other", pa.string()),
-        ("other_step", pa.int32()),
-        ("source", pa.string()),
-        ("k", pa.int32()),
-        ("estimate", pa.float64()),
-        ("low", pa.float64()),
-        ("high", pa.float64()),
-        ("p_value", pa.float64()),
-        ("p_adjusted", pa.float64()),
-        ("family", pa.string()),
-        ("detectable", pa.float64()),
-        ("n", pa.int64()),
-        ("seeds", pa.int32()),
-        ("holds_for", pa.string()),
-        ("reason", pa.string()),
-    ]
-)
-ASYMPTOTES = pa.schema(
-    [
-        ("arm", pa.string()),
-        ("step", pa.int32()),
-        ("source", pa.string()),
-        ("k", pa.int32()),
-        ("estimate", pa.float64()),
-        ("low", pa.float64()),
-        ("high", pa.float64()),
-        ("doubling", pa.float64()),
-        ("doubling_low", pa.float64()),
-        ("doubling_high", pa.float64()),
-        ("unsolved", pa.int64()),
-        ("unsolved_below", pa.float64()),
-        ("n", pa.int64()),
-        ("rollouts", pa.int32()),
-        ("policies", pa.int32()),
-        ("holds_for", pa.string()),
-        ("reason", pa.string()),
-    ]
-)
+from tasks.stage import stage
 
 
 def passk_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> pa.Table:
@@ -92,7 +29,7 @@ def passk_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> pa.T
         one = counts.curve(arm, step, source, ks)
         for row in one.rows(ks, draws, seed):
             rows.append(row | {"arm": arm, "step": step, "source": source})
-    return pa.Table.from_pylist(rows, schema=PASSK)
+    return pa.Table.from_pylist(rows, schema=PassAtK.schema)
 
 
 def contrasts_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> pa.Table:
@@ -122,7 +59,9 @@ def contrasts_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> 
                 rows += [about | row for row in beyond_a_shift(a, b, ks, seed)]
             a, b = (counts.curve(*p, source, range(1, c.rollouts + 1)) for p, c in ((first, a), (second, b)))
             rows += [about | row for row in contrast_at_cost(a, b, ks)]
-    return pa.Table.from_pylist(in_families(rows, lambda row: ("pass@k between policies", "bh")), schema=CONTRASTS)
+    return pa.Table.from_pylist(
+        in_families(rows, lambda row: ("pass@k between policies", "bh")), schema=PassAtKContrasts.schema
+    )
 
 
 def asymptotes_of(groups: pa.Table) -> pa.Table:
@@ -156,22 +95,26 @@ def asymptotes_of(groups: pa.Table) -> pa.Table:
         )["drawn"].to_pylist()
         end = {"unsolved": len(unsolved), "unsolved_below": 1 - 0.05 ** (1 / min(unsolved)) if unsolved else None}
         rows += [about | row | (end if row["k"] == one.rollouts else {}) for row in doublings(one, ks)]
-    return pa.Table.from_pylist(rows, schema=ASYMPTOTES)
+    return pa.Table.from_pylist(rows, schema=Asymptotes.schema)
 
 
-@stage("passk", version=2)
-def estimate_pass_at_k(rollouts: tuple[Ref, ...], ks: tuple[int, ...], draws: int = 10_000, seed: int = 0) -> pa.Table:
+@stage(PassAtK, version=2)
+def estimate_pass_at_k(
+    *, rollouts: tuple[Rollouts | Groups, ...], ks: tuple[int, ...], draws: int = 10_000, seed: int = 0
+) -> pa.Table:
     """pass@k and pass^k of every (arm, step), per source and for all of them."""
     return passk_of(read_groups(rollouts), ks, draws, seed)
 
 
-@stage("passk_contrasts", version=5)
-def contrast_pass_at_k(rollouts: tuple[Ref, ...], ks: tuple[int, ...], draws: int = 10_000, seed: int = 0) -> pa.Table:
+@stage(PassAtKContrasts, version=5)
+def contrast_pass_at_k(
+    *, rollouts: tuple[Rollouts | Groups, ...], ks: tuple[int, ...], draws: int = 10_000, seed: int = 0
+) -> pa.Table:
     """Gaps between every two (arm, step), and whether they close as k grows."""
     return contrasts_of(read_groups(rollouts), ks, draws, seed)
 
 
-@stage("asymptotes", version=2)
-def follow_to_the_end(rollouts: tuple[Ref, ...]) -> pa.Table:
+@stage(Asymptotes, version=2)
+def follow_to_the_end(*, rollouts: tuple[Rollouts | Groups, ...]) -> pa.Table:
     """pass@k of every (arm, step) by doubling k up to all of its rollouts."""
     return asymptotes_of(read_groups(rollouts))

@@ -4,29 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from storage.artifacts.kinds import Groups, HardProblems, Rollouts
 from storage.sql import query
 from tasks.measures.grouping import read_groups
-from tasks.stage import Ref, stage
-
-HARD = pa.schema(
-    [
-        ("problem_id", pa.string()),
-        ("source", pa.string()),
-        ("arm", pa.string()),
-        ("step", pa.int32()),
-        ("other", pa.string()),
-        ("other_step", pa.int32()),
-        ("num_correct", pa.int64()),
-        ("group_size", pa.int64()),
-        ("other_correct", pa.int64()),
-        ("other_group_size", pa.int64()),
-        ("solved_by", pa.string()),
-        ("equal_n", pa.bool_()),
-        ("chance_of_arm", pa.float64()),
-        ("chance_of_other", pa.float64()),
-        ("reason", pa.string()),
-    ]
-)
+from tasks.stage import stage
 
 
 def hard_problems_of(groups: pa.Table) -> pa.Table:
@@ -62,10 +43,10 @@ def hard_problems_of(groups: pa.Table) -> pa.Table:
         order by arm, step, other, other_step, source, problem_id
         """,
         groups=groups,
-    ).cast(HARD)
+    ).cast(HardProblems.schema)
 
 
-@stage("hard_problems", version=3)
-def find_hard_problems(rollouts: tuple[Ref, ...]) -> pa.Table:
+@stage(HardProblems, version=3)
+def find_hard_problems(*, rollouts: tuple[Rollouts | Groups, ...]) -> pa.Table:
     """Per problem and pair of policies, who solved it."""
     return hard_problems_of(read_groups(rollouts))

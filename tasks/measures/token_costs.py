@@ -12,47 +12,6 @@ from tasks.domain.statistics.means import combined, holds_for, ratio, seeds_of
 from tasks.domain.statistics.paired_tests import wilcoxon
 from tasks.domain.statistics.seeded import Seeded, by_seed
 
-COSTS = pa.schema(
-    [
-        ("metric", pa.string()),
-        ("pairing", pa.string()),
-        ("bucket", pa.string()),
-        ("source", pa.string()),
-        ("arm", pa.string()),
-        ("step", pa.int32()),
-        ("other", pa.string()),
-        ("other_step", pa.int32()),
-        ("n", pa.int64()),
-        ("estimate", pa.float64()),
-        ("low", pa.float64()),
-        ("high", pa.float64()),
-        ("mean", pa.float64()),
-        ("other_mean", pa.float64()),
-        ("median", pa.float64()),
-        ("other_median", pa.float64()),
-        ("ratio_mean", pa.float64()),
-        ("ratio_median", pa.float64()),
-        ("ratio_geomean", pa.float64()),
-        ("ratio_min", pa.float64()),
-        ("ratio_max", pa.float64()),
-        ("global_ratio", pa.float64()),
-        ("longer_in", pa.int64()),
-        ("ratio_low", pa.float64()),
-        ("ratio_high", pa.float64()),
-        ("p_wilcoxon", pa.float64()),
-        ("p_adjusted", pa.float64()),
-        ("family", pa.string()),
-        ("truncated", pa.float64()),
-        ("other_truncated", pa.float64()),
-        ("num_correct", pa.int64()),
-        ("num_tokens", pa.int64()),
-        ("seeds", pa.int32()),
-        ("holds_for", pa.string()),
-        ("method", pa.string()),
-        ("reason", pa.string()),
-    ]
-)
-
 
 def cost_rows(groups: pa.Table) -> list[dict[str, Any]]:
     """`tokens_per_correct` of each (arm, step) and source: a ratio of sums, with its interval over problems and seeds.

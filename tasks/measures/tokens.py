@@ -6,24 +6,27 @@ from itertools import combinations
 
 import pyarrow as pa
 
+from storage.artifacts.kinds import Rollouts, Tokens
 from storage.sql import query
 from tasks.domain.statistics.families import in_families
 from tasks.measures.groups import COLUMNS, count_groups, together
-from tasks.measures.token_costs import COSTS, bucket_rows, cost_rows
-from tasks.stage import Ref, stage, store
+from tasks.measures.token_costs import bucket_rows, cost_rows
+from tasks.stage import stage, store
 
 
 def tokens_of(rollouts: pa.Table) -> pa.Table:
-    """Columns of COSTS. metric: `tokens_per_correct` (one (arm, step) and source) or `bucket` (two of them)."""
+    """Columns of Tokens.schema. metric: `tokens_per_correct` (one (arm, step) and source) or `bucket` (two of them)."""
     groups = count_groups(rollouts)
     rows = cost_rows(groups)
     policies = query("select distinct arm, step from groups order by arm, step", groups=groups).to_pylist()
     for first, second in combinations([(p["arm"], p["step"]) for p in policies], 2):
         rows += bucket_rows(rollouts, first, second)
-    return pa.Table.from_pylist(in_families(rows, lambda row: ("token lengths", "bh"), "p_wilcoxon"), schema=COSTS)
+    return pa.Table.from_pylist(
+        in_families(rows, lambda row: ("token lengths", "bh"), "p_wilcoxon"), schema=Tokens.schema
+    )
 
 
-@stage("tokens", version=5)
-def measure_tokens(rollouts: tuple[Ref, ...]) -> pa.Table:
+@stage(Tokens, version=5)
+def measure_tokens(*, rollouts: tuple[Rollouts, ...]) -> pa.Table:
     """Tokens per correct answer with truncation beside it, and paired lengths by who was correct."""
     return tokens_of(together([store().read(ref, COLUMNS) for ref in rollouts]))

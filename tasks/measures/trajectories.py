@@ -15,33 +15,6 @@ from tasks.domain.statistics.families import in_families
 from tasks.domain.statistics.means import combined
 from tasks.measures.slicing import counts_of
 
-CURVES = pa.schema(
-    [
-        ("series", pa.string()),
-        ("arm", pa.string()),
-        ("step", pa.int32()),
-        ("source", pa.string()),
-        ("metric", pa.string()),
-        ("estimate", pa.float64()),
-        ("low", pa.float64()),
-        ("high", pa.float64()),
-        ("p_value", pa.float64()),
-        ("p_adjusted", pa.float64()),
-        ("family", pa.string()),
-        ("p_equivalent", pa.float64()),
-        ("detectable", pa.float64()),
-        ("n", pa.int64()),
-        ("rollouts", pa.int64()),
-        ("seeds", pa.int32()),
-        ("method", pa.string()),
-        ("training_share", pa.float64()),
-        ("exposure_share", pa.float64()),
-        ("holds_for", pa.string()),
-        ("reason", pa.string()),
-    ]
-)
-
-
 LEVELS = "Wilson on the effective number of problems"
 DIFFERENCES = "t over problems and seeds"
 #: A gain within two points of 0 is called unchanged: declared before any is seen.

@@ -10,28 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from storage.artifacts.kinds import Rollouts, Votes
 from storage.sql import query
 from tasks.domain.statistics.curves_of_k import INCOMPLETE, levels
 from tasks.domain.statistics.voting import best_chance, majority_chance
 from tasks.measures.groups import together
-from tasks.stage import Ref, stage, store
+from tasks.stage import stage, store
 
-VOTES = pa.schema(
-    [
-        ("metric", pa.string()),
-        ("arm", pa.string()),
-        ("step", pa.int32()),
-        ("source", pa.string()),
-        ("k", pa.int32()),
-        ("estimate", pa.float64()),
-        ("low", pa.float64()),
-        ("high", pa.float64()),
-        ("n", pa.int64()),
-        ("seeds", pa.int32()),
-        ("holds_for", pa.string()),
-        ("reason", pa.string()),
-    ]
-)
 COLUMNS = [
     "problem_id",
     "source",
@@ -82,7 +67,7 @@ def votes_of(rollouts: pa.Table, ks: Sequence[int], seed: int, subsets: int = 50
             part = [v for (s, _), v in problems.items() if source in ("all", s)]
             row = {"metric": metric, "arm": arm, "step": step, "source": source, "k": k}
             rows.append(row | _averaged(part))
-    return pa.Table.from_pylist(rows, schema=VOTES)
+    return pa.Table.from_pylist(rows, schema=Votes.schema)
 
 
 def _subsets(order_SN: np.ndarray, k: int) -> np.ndarray:
@@ -118,7 +103,7 @@ def _averaged(problems: Sequence[dict[str, list[float | str]]]) -> dict[str, Any
     return row | levels(np.array(values, np.float64)[:, :, None], any(adapters))[0]
 
 
-@stage("votes", version=3)
-def measure_votes(rollouts: tuple[Ref, ...], ks: tuple[int, ...], seed: int = 0) -> pa.Table:
+@stage(Votes, version=3)
+def measure_votes(*, rollouts: tuple[Rollouts, ...], ks: tuple[int, ...], seed: int = 0) -> pa.Table:
     """maj@k and best-of-k of every (arm, step), per source and for all of them."""
     return votes_of(together([store().read(ref, COLUMNS) for ref in rollouts]), ks, seed)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from storage.artifacts.kinds import Designs
 from storage.errors import UserError
-from tasks.domain.statistics.designs import DESIGNS
 from tasks.published.files import rows_of, whole
 
 Row = dict[str, Any]
@@ -33,13 +33,13 @@ GSM8K = ("step000060", "step000070", "step000080", "stepFinal_batch128")
 
 
 def designs(root: Path) -> pa.Table:
-    """Schema: DESIGNS. What a summary does not state is looked up in the run log, else null.
+    """Schema: Designs. What a summary does not state is looked up in the run log, else null.
 
     Errors: UserError if a file lacks the fields that say how it was made.
     """
     log = whole(root / "data/multipersona_gsm8k/manifest.json")
     try:
-        return pa.Table.from_pylist(_rows(root / "reports", log), schema=DESIGNS)
+        return pa.Table.from_pylist(_rows(root / "reports", log), schema=Designs.schema)
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise UserError(f"{root}: a summary lacks {error}; not the published results") from None
 

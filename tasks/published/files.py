@@ -14,30 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from storage.artifacts.schemas import BANDS, POOL, SPLITS
+from storage.artifacts.kinds import Bands, Groups, Pool, Splits, TrainingPools, TrainingSeries
 from storage.errors import UserError
 from tasks.domain.bands import Band, band
 
 Row = dict[str, Any]
 PUBLISHED_BANDS = {"all_zero": Band.ALL_ZERO, "variance_band": Band.VARIANCE, "all_one": Band.ALL_ONE}
-GROUPS = pa.schema(
-    [
-        ("arm", pa.string()),
-        ("step", pa.int32()),
-        ("adapter", pa.string()),
-        ("seed", pa.int64()),
-        ("problem_id", pa.string()),
-        ("source", pa.string()),
-        ("group_size", pa.int32()),
-        ("num_correct", pa.int32()),
-        ("num_tokens", pa.int64()),
-        ("truncated", pa.int32()),
-    ]
-)
-POOLS = pa.schema([("pool", pa.string()), ("problem_id", pa.string()), ("source", pa.string())])
-SERIES = pa.schema(
-    [("arm", pa.string()), ("step", pa.int32()), ("metric", pa.string()), ("value", pa.float64()), ("n", pa.int64())]
-)
 
 
 def rows_of(path: Path) -> list[Row]:
@@ -83,7 +65,7 @@ def table(path: Path, make: Callable[[], list[Row]], schema: pa.Schema) -> pa.Ta
 
 
 def bands(path: Path, arm: str) -> pa.Table:
-    """variance_band/*/per_problem.jsonl. Schema: BANDS. Bands are recomputed; a stated one that differs is an error."""
+    """variance_band/*/per_problem.jsonl. Schema: Bands. Bands are recomputed; a stated one that differs is an error."""
 
     def make() -> list[Row]:
         rows = []
@@ -104,7 +86,7 @@ def bands(path: Path, arm: str) -> pa.Table:
             )
         return rows
 
-    return _unique(table(path, make, BANDS), path)
+    return _unique(table(path, make, Bands.schema), path)
 
 
 def _unique(made: pa.Table, path: Path) -> pa.Table:
@@ -115,7 +97,7 @@ def _unique(made: pa.Table, path: Path) -> pa.Table:
 
 
 def groups(path: Path, arm: str, adapter: str) -> pa.Table:
-    """`per_problem` of an evaluation's summary.json. Schema: GROUPS; source: `L1`…`L5` or the AIME year."""
+    """`per_problem` of an evaluation's summary.json. Schema: Groups; source: `L1`…`L5` or the AIME year."""
 
     def one(r: Row) -> Row:
         aime = "problem_idx" in r
@@ -130,7 +112,7 @@ def groups(path: Path, arm: str, adapter: str) -> pa.Table:
             "problem_id": f"aime{r['year']}_{r['problem_idx']}" if aime else r["unique_id"],
         }
 
-    return _unique(table(path, lambda: [one(r) for r in whole(path)["per_problem"]], GROUPS), path)
+    return _unique(table(path, lambda: [one(r) for r in whole(path)["per_problem"]], Groups.schema), path)
 
 
 def diversity(path: Path, label: str, arm: str, window: str, schema: pa.Schema) -> pa.Table:
@@ -163,19 +145,19 @@ def diversity(path: Path, label: str, arm: str, window: str, schema: pa.Schema) 
 
 
 def pools(paths: dict[str, Path]) -> pa.Table:
-    """Which problem is in which published pool (a problem may be in both training pools). Schema: POOLS."""
+    """Which problem is in which published pool (a problem may be in both training pools). Schema: TrainingPools."""
     parts = []
     for name, path in paths.items():
 
         def make(name: str = name, path: Path = path) -> list[Row]:
             return [{"pool": name, "problem_id": r["uid"], "source": r["source"]} for r in rows_of(path)]
 
-        parts.append(_unique(table(path, make, POOLS), path))
+        parts.append(_unique(table(path, make, TrainingPools.schema), path))
     return pa.concat_tables(parts)
 
 
 def pool(paths: list[Path]) -> pa.Table:
-    """The problems whose text was published, each once. Schema: POOL; golds as published, unchecked."""
+    """The problems whose text was published, each once. Schema: Pool; golds as published, unchecked."""
     seen: dict[str, Row] = {}
     for path in paths:
 
@@ -195,13 +177,13 @@ def pool(paths: list[Path]) -> pa.Table:
                 for r in rows_of(path)
             ]
 
-        for row in table(path, make, POOL).to_pylist():
+        for row in table(path, make, Pool.schema).to_pylist():
             seen.setdefault(row["problem_id"], row)
-    return pa.Table.from_pylist(list(seen.values()), schema=POOL)
+    return pa.Table.from_pylist(list(seen.values()), schema=Pool.schema)
 
 
 def splits(heldout: Path, others: list[Path]) -> pa.Table:
-    """The evaluation problems are held out, all others are not. Schema: SPLITS."""
+    """The evaluation problems are held out, all others are not. Schema: Splits."""
     held = {r["problem_id"] for r in pool([heldout]).to_pylist()}
     rows = [
         {
@@ -211,7 +193,7 @@ def splits(heldout: Path, others: list[Path]) -> pa.Table:
         }
         for r in pool([heldout, *others]).to_pylist()
     ]
-    return pa.Table.from_pylist(rows, schema=SPLITS)
+    return pa.Table.from_pylist(rows, schema=Splits.schema)
 
 
 STEP_METRICS = {
@@ -227,7 +209,7 @@ STEP_METRICS = {
 
 
 def series(steps: Path, spread: Path) -> pa.Table:
-    """Training's own series, long. Schema: SERIES; n: rollouts of the step."""
+    """Training's own series, long. Schema: TrainingSeries; n: rollouts of the step."""
     per_step = table(
         steps,
         lambda: [
@@ -235,7 +217,7 @@ def series(steps: Path, spread: Path) -> pa.Table:
             for r in rows_of(steps)
             for field, name in STEP_METRICS.items()
         ],
-        SERIES,
+        TrainingSeries.schema,
     )
     lengths = table(
         spread,
@@ -249,6 +231,6 @@ def series(steps: Path, spread: Path) -> pa.Table:
             }
             for r in rows_of(spread)
         ],
-        SERIES,
+        TrainingSeries.schema,
     )
     return pa.concat_tables([per_step, lengths])

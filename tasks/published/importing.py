@@ -11,15 +11,26 @@ from typing import Any
 
 import pyarrow as pa
 
+from storage.artifacts.kinds import (
+    Audit,
+    Bands,
+    Curves,
+    Designs,
+    Diversity,
+    Groups,
+    Pool,
+    Splits,
+    TokenChecks,
+    TrainingPools,
+    TrainingSeries,
+)
 from storage.sql import query
 from tasks.domain.statistics.designs import rows_as
-from tasks.measures.diversity_measures import DIVERSITY
 from tasks.measures.lints import findings_of, leak_rows, mislabelled_rows
-from tasks.measures.trajectories import CURVES
 from tasks.published import checks
 from tasks.published import designs as published_designs
 from tasks.published import files as published
-from tasks.published.token_checks import CHECKS, token_checks
+from tasks.published.token_checks import token_checks
 from tasks.published.unpaired import trajectory_rows
 from tasks.stage import Payload, Ref, stage, store, toolbox
 
@@ -48,44 +59,44 @@ class PublishedFolder:
         return toolbox().place(self.sha256, "the published folder")
 
 
-@stage("bands", version=1)
-def import_bands(file: PublishedFile, arm: str) -> Payload:
+@stage(Bands, version=1)
+def import_bands(*, file: PublishedFile, arm: str) -> Payload:
     return Payload(published.bands(file.here(), arm), notes=IMPORTED)
 
 
-@stage("groups", version=1)
-def import_groups(file: PublishedFile, arm: str) -> Payload:
+@stage(Groups, version=1)
+def import_groups(*, file: PublishedFile, arm: str) -> Payload:
     return Payload(published.groups(file.here(), arm, file.path), notes=IMPORTED)
 
 
-@stage("diversity", version=1)
-def import_diversity(file: PublishedFile, label: str, arm: str, window: str) -> Payload:
-    return Payload(published.diversity(file.here(), label, arm, window, DIVERSITY), notes=IMPORTED)
+@stage(Diversity, version=1)
+def import_diversity(*, file: PublishedFile, label: str, arm: str, window: str) -> Payload:
+    return Payload(published.diversity(file.here(), label, arm, window, Diversity.schema), notes=IMPORTED)
 
 
-@stage("training_pools", version=1)
-def import_pools(files: tuple[PublishedFile, ...]) -> Payload:
+@stage(TrainingPools, version=1)
+def import_pools(*, files: tuple[PublishedFile, ...]) -> Payload:
     return Payload(published.pools({Path(f.path).stem: f.here() for f in files}), notes=IMPORTED)
 
 
-@stage("pool", version=1)
-def import_pool(files: tuple[PublishedFile, ...]) -> Payload:
+@stage(Pool, version=1)
+def import_pool(*, files: tuple[PublishedFile, ...]) -> Payload:
     """The problems as published; their golds were not checked again, and their ids are the published ones."""
     return Payload(published.pool([f.here() for f in files]), notes=IMPORTED)
 
 
-@stage("splits", version=1)
-def import_splits(heldout: PublishedFile, others: tuple[PublishedFile, ...]) -> Payload:
+@stage(Splits, version=1)
+def import_splits(*, heldout: PublishedFile, others: tuple[PublishedFile, ...]) -> Payload:
     return Payload(published.splits(heldout.here(), [f.here() for f in others]), notes=IMPORTED)
 
 
-@stage("training_series", version=1)
-def import_series(steps: PublishedFile, spread: PublishedFile) -> Payload:
+@stage(TrainingSeries, version=1)
+def import_series(*, steps: PublishedFile, spread: PublishedFile) -> Payload:
     return Payload(published.series(steps.here(), spread.here()), notes=IMPORTED)
 
 
-@stage("curves", version=2)
-def import_trajectory(trajectory: PublishedFile, pools: Ref) -> Payload:
+@stage(Curves, version=2)
+def import_trajectory(*, trajectory: PublishedFile, pools: TrainingPools) -> Payload:
     """Held-out accuracy by step: Wilson intervals from the printed shares; gains with the bounds that unpublished
     pairing leaves (tasks.published.unpaired)."""
     table = store().read(pools)
@@ -94,12 +105,14 @@ def import_trajectory(trajectory: PublishedFile, pools: Ref) -> Payload:
     sizes = dict(zip(heldout["source"].to_pylist(), heldout["n"].to_pylist(), strict=True))
     shares = dict(zip(trained["source"].to_pylist(), trained["n"].to_pylist(), strict=True))
     path = trajectory.here()
-    made = published.table(path, lambda: trajectory_rows(published.rows_of(path), "panel", sizes, shares), CURVES)
+    made = published.table(
+        path, lambda: trajectory_rows(published.rows_of(path), "panel", sizes, shares), Curves.schema
+    )
     return Payload(made, notes=IMPORTED)
 
 
-@stage("token_checks", version=1)
-def check_tokens(tokens: PublishedFile, math: tuple[Ref, Ref], aime: tuple[Ref, Ref]) -> Payload:
+@stage(TokenChecks, version=1)
+def check_tokens(*, tokens: PublishedFile, math: tuple[Groups, Groups], aime: tuple[Groups, Groups]) -> Payload:
     """math, aime: groups of panel and thinking on the two benchmarks of the token table."""
     summary, rows = published.whole(tokens.here()), []
     for name, refs in (("math", math), ("aime", aime)):
@@ -107,11 +120,11 @@ def check_tokens(tokens: PublishedFile, math: tuple[Ref, Ref], aime: tuple[Ref, 
         correct = {arm: sum(g["num_correct"]) for arm, g in zip(("panel", "thinking"), groups, strict=True)}
         pairs = sum(min(a, b) for a, b in zip(*(g["group_size"] for g in groups), strict=True))
         rows += token_checks(name, summary[name], correct, pairs)
-    return Payload(pa.Table.from_pylist(rows, schema=CHECKS), notes=IMPORTED)
+    return Payload(pa.Table.from_pylist(rows, schema=TokenChecks.schema), notes=IMPORTED)
 
 
-@stage("designs", version=3)
-def import_designs(folder: PublishedFolder) -> Payload:
+@stage(Designs, version=3)
+def import_designs(*, folder: PublishedFolder) -> Payload:
     return Payload(published_designs.designs(folder.here()), notes=IMPORTED)
 
 
@@ -124,16 +137,17 @@ def by_folder(refs: tuple[Ref, ...], depth: int) -> dict[str, pa.Table]:
     return {folder: pa.concat_tables(parts) for folder, parts in found.items()}
 
 
-@stage("audit", version=2)
+@stage(Audit, version=2)
 def audit_published(
+    *,
     folder: PublishedFolder,
-    designs: Ref,
-    pool: Ref,
-    splits: Ref,
-    pools: Ref,
-    bands: tuple[Ref, ...],
-    diversities: tuple[Ref, ...],
-    evaluations: tuple[Ref, ...],
+    designs: Designs,
+    pool: Pool,
+    splits: Splits,
+    pools: TrainingPools,
+    bands: tuple[Bands, ...],
+    diversities: tuple[Diversity, ...],
+    evaluations: tuple[Groups, ...],
     train_group_size: int,
 ) -> pa.Table:
     """The design faults that the published files show. Schema: AUDIT.

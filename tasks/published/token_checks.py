@@ -6,24 +6,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
-
 Row = dict[str, Any]
-CHECKS = pa.schema(
-    [
-        ("bench", pa.string()),
-        ("check", pa.string()),
-        ("printed", pa.float64()),
-        ("follows", pa.float64()),
-        ("holds", pa.bool_()),
-        ("detail", pa.string()),
-    ]
-)
+
+
 PARTS = ("both_correct", "panel_only", "thinking_only", "neither")
 
 
 def token_checks(name: str, bench: Mapping[str, Any], correct: Mapping[str, int], draws: int) -> list[Row]:
-    """Columns of CHECKS for one benchmark. correct: correct rollouts per arm in the evaluation's own summary, of
+    """Columns of TokenChecks for one benchmark. correct: correct rollouts per arm in the evaluation's own summary, of
     `draws` paired ones where its n is the same."""
     b = bench["buckets"]
     whole, parts = b["all_paired"], [b[p] for p in PARTS]

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 import orjson
 
+from storage.artifacts.kinds import Report
+from storage.artifacts.manifest import inputs_by_name
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
@@ -19,6 +21,7 @@ from storage.reading.views import Views, helper_tables, inputs_of, views
 from storage.sql import named
 from tasks.report.drawings import draw
 from tasks.report.findings import answer, caveats
+from tasks.report.inputs import Evidence, Problems, Setup, Tables
 from tasks.report.style import TEMPLATES, style_sheet
 from tasks.report.tables import shown
 from tasks.stage import Payload, making, stage, store, workdir
@@ -26,100 +29,35 @@ from tasks.stage import Payload, making, stage, store, workdir
 REFS_SHOWN = 6
 
 
-@stage("report", version=5)
-def render_report(
-    profile: str,
-    purpose: str,
-    question: str,
-    model: str,
-    arms: tuple[str, ...],
-    pool: Ref,
-    splits: Ref,
-    screenings: tuple[Ref, ...],
-    bands: tuple[Ref, ...],
-    crosstab: Ref,
-    trainings: tuple[Ref, ...],
-    evaluations: tuple[Ref, ...],
-    curves: Ref,
-    diversities: tuple[Ref, ...],
-    diversity: Ref,
-    passk: Ref,
-    tokens: Ref,
-    hard: Ref,
-    final: tuple[Ref, ...],
-    audit: Ref,
-    contrasts: Ref | None = None,
-    answers: tuple[Ref, ...] = (),
-    votes: Ref | None = None,
-    ceilings: Ref | None = None,
-    asymptotes: Ref | None = None,
-    benchmarks: tuple[Ref, ...] = (),
-    sliced: tuple[Ref, ...] = (),
-    slices: tuple[Ref, ...] = (),
-    slice_contrasts: tuple[Ref, ...] = (),
-) -> Payload:
-    """Rows: one per arm and seed (storage/reading/queries/report_summary.sql). Files: report.html, report.md.
-
-    evaluations: held-out rollouts of the curve; final: of the base and of the last adapter, with more rollouts each.
-    benchmarks: what each asks; sliced: all rollouts on them; slices, slice_contrasts: pass@k, one artifact a benchmark.
-    """
-    inputs = {
-        "pool": [pool],
-        "splits": [splits],
-        "screenings": screenings,
-        "bands": bands,
-        "crosstab": [crosstab],
-        "trainings": trainings,
-        "evaluations": evaluations,
-        "curves": [curves],
-        "diversities": diversities,
-        "diversity": [diversity],
-        "passk": [passk],
-        "tokens": [tokens],
-        "hard": [hard],
-        "final": final,
-        "audit": [audit],
-        "answers": answers,
-        "benchmarks": benchmarks,
-        "sliced": sliced,
-        "slices": slices,
-        "slice_contrasts": slice_contrasts,
-        **{
-            name: [ref] if ref else []
-            for name, ref in (
-                ("contrasts", contrasts),
-                ("votes", votes),
-                ("ceilings", ceilings),
-                ("asymptotes", asymptotes),
-            )
-        },
-    }
-    named_refs = {name: [str(ref) for ref in refs] for name, refs in inputs.items() if refs}
-    with views(inputs_of(store(), named_refs), helper_tables(named_refs, arms)) as asked:
-        summary = asked.ask("report_summary")
+@stage(Report, version=5)
+def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, tables: Tables) -> Payload:
+    """Rows: one per arm and seed (the query report_summary). Files: report.html, report.md."""
+    refs = inputs_by_name(problems, evidence, tables)
+    with views(inputs_of(store(), refs), helper_tables(refs, setup.arms)) as asked:
+        summary = asked.ask("report_summary").cast(Report.schema)
         sections = [
             {
                 "id": s.id,
                 "title": s.title,
                 "lead": s.lead,
-                "figures": [_figure(f, asked, named_refs, arms) for f in s.figures],
+                "figures": [_figure(f, asked, refs, setup.arms) for f in s.figures],
             }
             for s in SECTIONS
-            if s.only_with is None or s.only_with in named_refs
+            if s.only_with is None or s.only_with in refs
         ]
         said, warned = answer(asked.ask), caveats(asked.ask)
     page = {
-        "title": profile,
-        "profile": profile,
-        "question": question,
-        "purpose": purpose,
-        "model": model,
+        "title": setup.profile,
+        "profile": setup.profile,
+        "question": setup.question,
+        "purpose": setup.purpose,
+        "model": setup.model,
         "answer": said,
         "caveats": warned,
         "sections": sections,
-        "pool": str(pool),
+        "pool": str(problems.pool),
         "report": str(making()),
-        **_provenance(store(), [Ref.parse(text) for refs in named_refs.values() for text in refs]),
+        **_provenance(store(), [Ref.parse(text) for several in refs.values() for text in several]),
     }
     folder = workdir() / "pages"
     folder.mkdir(exist_ok=True)

@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from storage.artifacts.fingerprint import derived_seed
+from storage.artifacts.kinds import Rollouts
+from storage.artifacts.schemas import columns
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
 from storage.records.spending import Journal
@@ -75,21 +77,29 @@ def answered(request: Request) -> Completion:
     return Completion(request.key, f"<answer>{request.seed % 21}</answer>", ids, logprobs_T, "stop")
 
 
-@stage("rollouts", version=1)
-def sample_chaos(group_size: int) -> pa.Table:
+class ToyTraining(Ref, kind="toy_training", schema=columns("steps big, weights big")):
+    """What a training leaves."""
+
+
+class ToyFigures(Ref, kind="toy_figures", schema=columns("correct big, weights big")):
+    """What is found in the end."""
+
+
+@stage(Rollouts, version=1)
+def sample_chaos(*, group_size: int) -> pa.Table:
     requested = requests_for(PROBLEMS, POLICY, SAMPLING, range(group_size))
     ensure_rollouts(requested, None, MODEL, 0)
-    return entered(requested).select(["problem_id", "rollout", "request_seed", "token_ids", "correct"])
+    return entered(requested).select(Rollouts.schema.names)
 
 
-@stage("training", version=1)
-def train_chaos(rollouts: Ref, steps: int) -> pa.Table:
+@stage(ToyTraining, version=1)
+def train_chaos(*, rollouts: Rollouts, steps: int) -> pa.Table:
     """Each step depends on all before it, and is checkpointed as the learner's are."""
     checkpoint, state = workdir() / "state", (0, 0)
     if checkpoint.exists():
         step, total = checkpoint.read_text().split()
         state = (int(step), int(total))
-    seeds = store().read(rollouts)["request_seed"].to_pylist()
+    seeds = [sum(text.encode()) for text in store().read(rollouts)["completion"].to_pylist()]
     for step in range(state[0], steps):
         time.sleep(0.03)
         state = (step + 1, (state[1] * 31 + sum(seeds[step::steps])) % (2**31))
@@ -99,19 +109,19 @@ def train_chaos(rollouts: Ref, steps: int) -> pa.Table:
     return pa.table({"steps": [state[0]], "weights": [state[1]]})
 
 
-@stage("figures", version=1)
-def count_correct(rollouts: Ref, training: Ref) -> pa.Table:
+@stage(ToyFigures, version=1)
+def count_correct(*, rollouts: Rollouts, training: ToyTraining) -> pa.Table:
     correct = sum(store().read(rollouts)["correct"].to_pylist())
     return pa.table({"correct": [correct], "weights": store().read(training)["weights"]})
 
 
-def study() -> tuple[Ref, Ref, Ref]:
-    rollouts = sample_chaos(GROUP)
-    training = train_chaos(rollouts, STEPS)
-    return rollouts, training, count_correct(rollouts, training)
+def study() -> tuple[Rollouts, ToyTraining, ToyFigures]:
+    rollouts = sample_chaos(group_size=GROUP)
+    training = train_chaos(rollouts=rollouts, steps=STEPS)
+    return rollouts, training, count_correct(rollouts=rollouts, training=training)
 
 
-def run(root: Path, endpoint: str | None = None) -> tuple[Ref, Ref, Ref]:
+def run(root: Path, endpoint: str | None = None) -> tuple[Rollouts, ToyTraining, ToyFigures]:
     at = Store(root)
     at.prepare()
     tools = Toolbox(

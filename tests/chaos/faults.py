@@ -54,7 +54,7 @@ def paid(root: Path) -> int:
 
 def results(root: Path) -> dict[str, pa.Table]:
     at = Store(root)
-    return {str(ref): at.read(ref) for kind in ("rollouts", "training", "figures") for ref in at.refs(kind)}
+    return {str(ref): at.read(ref) for kind in ("rollouts", "toy_training", "toy_figures") for ref in at.refs(kind)}
 
 
 def whole(root: Path, undisturbed: dict[str, pa.Table]) -> None:
@@ -154,7 +154,7 @@ def store_damaged(root: Path, undisturbed: dict[str, pa.Table], rng: random.Rand
     """A byte of an artifact flips, another artifact vanishes: only they and what follows are made again."""
     assert start(root).wait(300) == 0
     since, at = time.monotonic(), Store(root)
-    victim = rng.choice(at.refs("training") + at.refs("figures"))
+    victim = rng.choice(at.refs("toy_training") + at.refs("toy_figures"))
     data = at.path(victim) / "data.parquet"
     raw = bytearray(data.read_bytes())
     raw[rng.randrange(len(raw))] ^= 0x40

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage.artifacts.fingerprint import fingerprint
+from storage.artifacts.kinds import Audit, Benchmark, Embeddings, Pool, Rollouts, Splits, Training
+from storage.artifacts.kinds.experiment import EXPOSURE
 from storage.artifacts.manifest import Recipe
 from storage.artifacts.provenance import provenance
 from storage.artifacts.ref import Ref
-from storage.artifacts.schemas import BENCHMARK, EMBEDDINGS, EXPOSURE, POOL, ROLLOUTS, SPLITS, STEPS
 from storage.artifacts.store import Payload, Store
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Session, session
 
+K = TypeVar("K", bound=Ref)
 SOURCES = ("sums", "clocks")
 HOSTILE = (
     "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>",
@@ -30,16 +32,16 @@ HOSTILE = (
 
 def put(
     store: Store,
-    kind: str,
+    kind: type[K],
     table: pa.Table,
     *,
     about: object = None,
     inputs: dict[str, list[str]] | None = None,
     files: Path | None = None,
-) -> Ref:
+) -> K:
     """An artifact of rows made up here; its recipe says so."""
-    recipe = Recipe(stage=f"made_up_{kind}", version=1, arguments={"about": about}, inputs=inputs or {})
-    ref = Ref(kind, fingerprint(recipe.model_dump()))
+    recipe = Recipe(stage=f"made_up_{kind.KIND}", version=1, arguments={"about": about}, inputs=inputs or {})
+    ref = kind.of(fingerprint(recipe.model_dump()))
     store.write(ref, Payload(table, files), recipe, provenance(0.1))
     return ref
 
@@ -94,7 +96,7 @@ def rollouts(
                     "logprob_sum": -12.5,
                 }
             )
-    return pa.Table.from_pylist(rows, schema=ROLLOUTS)
+    return pa.Table.from_pylist(rows, schema=Rollouts.schema)
 
 
 def steps_of(arm: str, seed: int, steps: int) -> pa.Table:
@@ -133,7 +135,7 @@ def steps_of(arm: str, seed: int, steps: int) -> pa.Table:
                 "skipped_updates": 0,
             }
         )
-    return pa.Table.from_pylist(rows, schema=STEPS)
+    return pa.Table.from_pylist(rows, schema=Training.schema)
 
 
 def made_up_study(
@@ -148,6 +150,7 @@ def made_up_study(
 ) -> Ref:
     """The report of a study whose rollouts are made up. Deterministic."""
     from tasks.measures.bands import classify_bands, cross_bands
+    from tasks.report.inputs import Evidence, Problems, Setup, Tables
     from tasks.report.render import render_report
 
     store = Store(root)
@@ -169,24 +172,24 @@ def made_up_study(
         for i in range(problems)
     ]
     held = [p for i, p in enumerate(pool_rows) if i % 4 == 0]
-    pool = put(store, "pool", pa.Table.from_pylist(pool_rows, schema=POOL))
+    pool = put(store, Pool, pa.Table.from_pylist(pool_rows, schema=Pool.schema))
     split_rows = [
         {"problem_id": p["problem_id"], "source": p["source"], "split": "heldout" if p in held else "train"}
         for p in pool_rows
     ]
-    splits = put(store, "splits", pa.Table.from_pylist(split_rows, schema=SPLITS), inputs={"pool": [str(pool)]})
+    splits = put(store, Splits, pa.Table.from_pylist(split_rows, schema=Splits.schema), inputs={"pool": [str(pool)]})
     screenings, bands, trainings, evaluations, final = [], [], [], [], []
     policies: list[dict[str, Any]] = []
 
-    def sampled(table: pa.Table, **about: object) -> Ref:
-        return put(store, "rollouts", table, about=about, inputs={"pool": [str(pool)], "splits": [str(splits)]})
+    def sampled(table: pa.Table, **about: object) -> Rollouts:
+        return put(store, Rollouts, table, about=about, inputs={"pool": [str(pool)], "splits": [str(splits)]})
 
     with session(Session(store, Toolbox())):
         for place, arm in enumerate(arms):
             skill = 0.1 + 0.2 * place
             screening = sampled(rollouts(pool_rows, arm, 8, skill, hostile=hostile), arm=arm, of="screening")
             screenings.append(screening)
-            bands.append(classify_bands(screening))
+            bands.append(classify_bands(rollouts=screening))
             final.append(sampled(rollouts(held, arm, 8, skill, hostile=hostile), arm=arm, of="before"))
             policies.append({"arm": arm, "skill": skill})
             for seed in seeds if steps else ():
@@ -210,7 +213,7 @@ def made_up_study(
                 pq.write_table(pa.Table.from_pylist(exposure, schema=EXPOSURE), folder / "exposure.parquet")
                 training = put(
                     store,
-                    "training",
+                    Training,
                     steps_of(arm, seed, steps),
                     about=[arm, seed],
                     inputs={"bands": [str(bands[-1])]},
@@ -226,30 +229,40 @@ def made_up_study(
                 policies.append(
                     {"arm": arm, "skill": skill + 0.2, "step": steps, "adapter": str(training), "seed": seed}
                 )
+        lists = _benchmarks(store, pool_rows, pool, policies) if benchmarks else {}
+        tables, rows = _analysis(store, pool, splits, trainings, evaluations, final)
         return render_report(
-            profile="made-up",
-            purpose="Rows made up for tests.",
-            question="Does a wider search give more to climb?",
-            model="none",
-            arms=arms,
-            pool=pool,
-            splits=splits,
-            screenings=tuple(screenings),
-            bands=tuple(bands),
-            crosstab=cross_bands(tuple(bands), 8),
-            trainings=tuple(trainings),
-            evaluations=tuple(evaluations),
-            final=tuple(final),
-            **_analysis(store, pool, splits, screenings, trainings, evaluations, final),
-            **(_benchmarks(store, pool_rows, pool, policies) if benchmarks else {}),
+            setup=Setup(
+                profile="made-up",
+                purpose="Rows made up for tests.",
+                question="Does a wider search give more to climb?",
+                model="none",
+                arms=arms,
+            ),
+            problems=Problems(pool=pool, splits=splits, benchmarks=lists.get("benchmarks", ())),
+            evidence=Evidence(
+                screenings=tuple(screenings),
+                bands=tuple(bands),
+                trainings=tuple(trainings),
+                evaluations=tuple(evaluations),
+                final=tuple(final),
+                sliced=lists.get("sliced", ()),
+                **rows,
+            ),
+            tables=Tables(
+                crosstab=cross_bands(bands=tuple(bands), train_group_size=8),
+                slices=lists.get("slices", ()),
+                slice_contrasts=lists.get("slice_contrasts", ()),
+                **tables,
+            ),
         )
 
 
-def _benchmarks(store: Store, pool_rows: list[dict[str, Any]], pool: Ref, policies: list[dict[str, Any]]) -> Any:
+def _benchmarks(store: Store, pool_rows: list[dict[str, Any]], pool: Pool, policies: list[dict[str, Any]]) -> Any:
     """Two benchmarks that share problems; of each the first problem nearly stands in training."""
     from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k
 
-    found: dict[str, list[Ref]] = {name: [] for name in ("benchmarks", "sliced", "slices", "slice_contrasts")}
+    found: dict[str, list[Any]] = {name: [] for name in ("benchmarks", "sliced", "slices", "slice_contrasts")}
     for name, problems in (("hard_ones", pool_rows[:6]), ("all_of_them", pool_rows[:12])):
         rows = [
             {
@@ -262,12 +275,12 @@ def _benchmarks(store: Store, pool_rows: list[dict[str, Any]], pool: Ref, polici
             }
             for i, row in enumerate(problems)
         ]
-        choice = put(store, "benchmark", pa.Table.from_pylist(rows, schema=BENCHMARK), about=name)
+        choice = put(store, Benchmark, pa.Table.from_pylist(rows, schema=Benchmark.schema), about=name)
         inputs = {"pool": [str(pool)], "splits": [str(choice)]}
         drawn = tuple(
             put(
                 store,
-                "rollouts",
+                Rollouts,
                 rollouts(problems[1:], p["arm"], 4, **{k: v for k, v in p.items() if k != "arm"}),
                 about=[name, i],
                 inputs=inputs,
@@ -276,8 +289,8 @@ def _benchmarks(store: Store, pool_rows: list[dict[str, Any]], pool: Ref, polici
         )
         found["benchmarks"].append(choice)
         found["sliced"] += drawn
-        found["slices"].append(estimate_pass_at_k(drawn, (1, 2, 4), 200, 0))
-        found["slice_contrasts"].append(contrast_pass_at_k(drawn, (1, 2, 4), 200, 0))
+        found["slices"].append(estimate_pass_at_k(rollouts=drawn, ks=(1, 2, 4), draws=200, seed=0))
+        found["slice_contrasts"].append(contrast_pass_at_k(rollouts=drawn, ks=(1, 2, 4), draws=200, seed=0))
     return {name: tuple(refs) for name, refs in found.items()}
 
 
@@ -300,20 +313,20 @@ def embedded(table: pa.Table) -> pa.Table:
                 "embedding": pa.array(vectors.tolist(), pa.list_(pa.float32())),
             }
         )
-        .select(EMBEDDINGS.names)
-        .cast(EMBEDDINGS)
+        .select(Embeddings.schema.names)
+        .cast(Embeddings.schema)
     )
 
 
 def _analysis(
     store: Store,
-    pool: Ref,
-    splits: Ref,
-    screenings: list[Ref],
-    trainings: list[Ref],
-    evaluations: list[Ref],
-    final: list[Ref],
-) -> dict[str, Any]:
+    pool: Pool,
+    splits: Splits,
+    trainings: list[Training],
+    evaluations: list[Rollouts],
+    final: list[Rollouts],
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(tables, rows) of the report."""
 
     from tasks.measures.curves import training_curves
     from tasks.measures.diversity import compare_diversity, measure_answers, measure_ceilings, measure_diversity
@@ -324,25 +337,24 @@ def _analysis(
 
     finals, ks = tuple(final), (1, 2, 4, 8)
     embeddings = tuple(
-        put(store, "embeddings", embedded(store.read(ref)), inputs={"rollouts": [str(ref)]}) for ref in final
+        put(store, Embeddings, embedded(store.read(ref)), inputs={"rollouts": [str(ref)]}) for ref in final
     )
-    diversities = tuple(measure_diversity(ref) for ref in embeddings)
+    diversities = tuple(measure_diversity(embeddings=ref) for ref in embeddings)
     curve = tuple(evaluations) or finals
-    return {
-        "curves": training_curves(tuple(trainings), curve, pool, splits),
-        "diversities": diversities,
-        "diversity": compare_diversity(diversities, 200),
-        "passk": estimate_pass_at_k(finals, ks, 200, 0),
-        "contrasts": contrast_pass_at_k(finals, ks, 200, 0),
-        "votes": measure_votes(finals, ks),
-        "ceilings": measure_ceilings(embeddings),
-        "asymptotes": follow_to_the_end(finals),
-        "tokens": measure_tokens(finals),
-        "hard": find_hard_problems(finals),
-        "answers": tuple(measure_answers(ref) for ref in final),
+    rows = {"diversities": diversities, "answers": tuple(measure_answers(rollouts=ref) for ref in final)}
+    tables = {
+        "curves": training_curves(trainings=tuple(trainings), evaluations=curve, pool=pool, splits=splits),
+        "diversity": compare_diversity(diversities=diversities, draws=200),
+        "passk": estimate_pass_at_k(rollouts=finals, ks=ks, draws=200, seed=0),
+        "contrasts": contrast_pass_at_k(rollouts=finals, ks=ks, draws=200, seed=0),
+        "votes": measure_votes(rollouts=finals, ks=ks),
+        "ceilings": measure_ceilings(embeddings=embeddings),
+        "asymptotes": follow_to_the_end(rollouts=finals),
+        "tokens": measure_tokens(rollouts=finals),
+        "hard": find_hard_problems(rollouts=finals),
         "audit": put(
             store,
-            "audit",
+            Audit,
             pa.table(
                 {
                     "code": ["few_problems"],
@@ -355,3 +367,4 @@ def _analysis(
             ),
         ),
     }
+    return tables, rows

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from storage.artifacts.manifest import Provenance, Recipe
 from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import columns
 from storage.artifacts.store import Payload, Store
 from storage.errors import UserError
 from storage.ledger import Account, Ledger
@@ -28,7 +29,17 @@ from storage.records.spending import Charge, Journal, charges
 from storage.roots import address_of, root_folder
 
 REPO = Path(__file__).resolve().parents[2]
-REF, CHILD = Ref("toy", "0123456789abcdef"), Ref("toychild", "fedcba9876543210")
+
+
+class Toy(Ref, kind="toy", schema=columns("n big")):
+    """Toy."""
+
+
+class ToyChild(Ref, kind="toychild", schema=columns("n big")):
+    """Toy."""
+
+
+REF, CHILD = Toy.of("0123456789abcdef"), ToyChild.of("fedcba9876543210")
 RECIPE = Recipe(stage="toy", version=1, arguments={}, inputs={})
 PROVENANCE = Provenance(
     created="2026-01-01T00:00:00+00:00", seconds=0, code="x", python="3", packages={}, hardware="cpu", command="test"
@@ -163,12 +174,17 @@ import pyarrow as pa
 sys.path.insert(0, sys.argv[1])
 from storage.ledger import Account, Ledger
 from storage.roots import root_folder
+from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import columns
 from storage.artifacts.store import Payload, Store
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Session, ledger, session, stage
 
-@stage("toy", version=1)
-def sample_toy(n: int) -> pa.Table:
+class Toy(Ref, kind="toy", schema=columns("problem_id str, rollout int, value big")):
+    pass
+
+@stage(Toy, version=1)
+def sample_toy(*, n: int) -> pa.Table:
     account, book = Account.of("toy", n), ledger()
     for i in range(n):
         if ("p", i) not in book.keys(account):
@@ -181,7 +197,7 @@ def sample_toy(n: int) -> pa.Table:
 store = Store(root_folder(sys.argv[2]))
 store.prepare()
 with session(Session(store, Toolbox())):
-    ref = sample_toy(12)
+    ref = sample_toy(n=12)
 print("done", ref, store.read(ref)["value"].to_pylist(), flush=True)
 """
 

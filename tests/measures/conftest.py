@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.schemas import ROLLOUTS
+from storage.artifacts.kinds import Rollouts
 from storage.artifacts.store import Store
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Session, session
@@ -26,7 +26,7 @@ def rows_of(
     tokens: int = 10,
     traces: bool = True,
 ) -> pa.Table:
-    """problem → one letter a rollout: c(orrect), w(rong), t(runcated, no answer). Schema: ROLLOUTS."""
+    """problem → one letter a rollout: c(orrect), w(rong), t(runcated, no answer). Schema: Rollouts."""
     rows = []
     for problem, letters in groups.items():
         for i, letter in enumerate(letters):
@@ -54,7 +54,7 @@ def rows_of(
                     "logprob_sum": None,
                 }
             )
-    return pa.Table.from_pylist(rows, schema=ROLLOUTS)
+    return pa.Table.from_pylist(rows, schema=Rollouts.schema)
 
 
 @pytest.fixture

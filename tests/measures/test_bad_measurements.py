@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from storage.artifacts.kinds import DiversityComparison
 from storage.sql import named, query
 from tasks.embedding import embedded
 from tasks.measures.bands import bands_of, crosstab_of
 from tasks.measures.ceilings import ceilings_of
-from tasks.measures.comparisons import COMPARISON, compare_columns
+from tasks.measures.comparisons import compare_columns
 from tasks.measures.curves import curves_of
 from tasks.measures.diversity_measures import answers_of, diversity_of
 from tasks.measures.groups import count_groups
@@ -121,7 +122,7 @@ def test_policies_without_any_trace_are_in_the_report_with_a_reason() -> None:
     rows = query(
         named("report_diversity"),
         final=pa.concat_tables(BAD["every trace malformed"]),
-        diversity=COMPARISON.empty_table(),
+        diversity=DiversityComparison.schema.empty_table(),
     ).to_pylist()
     assert [(r["arm"], r["other"], r["n"], r["difference"], r["reason"]) for r in rows] == [
         ("panel", "thinking", 0, None, "one of the two has no trace at all")

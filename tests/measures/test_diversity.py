@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.schemas import EMBEDDINGS
+from storage.artifacts.kinds import Embeddings
 from storage.errors import UserError
 from tasks.embedding import embedded, in_other_words
 from tasks.measures.ceilings import ceilings_of
@@ -37,7 +37,7 @@ def test_two_groups_by_hand(rollouts: Make) -> None:
 
 def test_malformed_completions_have_no_vector(rollouts: Make) -> None:
     table = vectors_of(rollouts({"a": "ctt", "b": "tt"}), [0.0])
-    assert table.schema.equals(EMBEDDINGS)
+    assert table.schema.equals(Embeddings.schema)
     row = diversity_of(table).to_pylist()
     assert [(r["problem_id"], r["n"], r["diversity"], r["reason"]) for r in row] == [
         ("a", 1, None, "one trace has no pair")

@@ -42,16 +42,16 @@ def _correct(store: Store, rollouts: object, problem: str) -> set[bool]:
 def test_what_is_settled_reaches_the_next_run_and_samples_nothing(settled: tuple[Lab, dict[str, str]]) -> None:
     lab, line = settled
     problem = lab.store.read(lab.pool).to_pylist()[0]["problem_id"]
-    screening = sample_rollouts(lab.pool, lab.splits, POLICY, DRAW, GROUP)
+    screening = sample_rollouts(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=GROUP)
     paid = lab.engine.sampled
     assert in_force(screening, lab.pool) == screening
     assert _correct(lab.store, screening, problem) == {False}
 
     settle(lab.store.root, json.dumps(line))
     with session(Session(lab.store, lab.toolbox)) as again:
-        same = sample_rollouts(lab.pool, lab.splits, POLICY, DRAW, GROUP)
+        same = sample_rollouts(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=GROUP)
         now = in_force(same, lab.pool)
-        bands = classify_bands(now)
+        bands = classify_bands(rollouts=now)
         assert same == screening
         assert now != screening
         assert again.made == [now, bands]
@@ -73,7 +73,7 @@ def test_what_is_settled_reaches_the_next_run_and_samples_nothing(settled: tuple
 
 
 def test_rows_already_judged_by_the_grader_in_force_are_left_alone(lab: Lab) -> None:
-    sample_rollouts(lab.pool, lab.splits, POLICY, DRAW, GROUP)
+    sample_rollouts(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=GROUP)
     rows = entered(requests_for(lab.store.read(lab.pool), POLICY, DRAW, range(GROUP)))
     assert graded_now(rows) is rows
 
@@ -83,8 +83,10 @@ def test_the_command_keeps_what_was_settled_and_counts_what_only_the_ledger_has(
 ) -> None:
     lab, line = settled
     problems = lab.store.read(lab.pool)
-    sample_rollouts(lab.pool, lab.splits, POLICY, DRAW, GROUP)
-    lab.store.delete(sample_rollouts(lab.pool, lab.splits, POLICY, DRAW, GROUP + 4))
+    sample_rollouts(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=GROUP)
+    lab.store.delete(
+        sample_rollouts(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=GROUP + 4)
+    )
     file = tmp_path / "settled.jsonl"
     file.write_text(json.dumps(line))
     command = ["--root", str(lab.store.root), "--json"]
@@ -107,8 +109,8 @@ def test_a_new_grader_makes_no_other_pool_of_a_study(tmp_path: Path) -> None:
     with session(Session(store, tools)):
         old, now = PoolPolicy(grader="1-old"), PoolPolicy()
         assert as_first_checked((spec,), now) == now
-        pool = build_pool((spec,), old)
+        pool = build_pool(sources=(spec,), policy=old)
         assert as_first_checked((spec,), now) == old
-        assert build_pool((spec,), as_first_checked((spec,), now)) == pool
+        assert build_pool(sources=(spec,), policy=as_first_checked((spec,), now)) == pool
         assert as_first_checked((spec,), PoolPolicy(limit=1)) == PoolPolicy(limit=1)
     tools.close()

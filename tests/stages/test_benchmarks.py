@@ -87,18 +87,18 @@ def test_the_published_slices(shared: Path, tmp_path: Path) -> None:
     store.prepare()
     tools = Toolbox(places={spec.sha256: path for spec, path in found.values()})
     with session(Session(store, tools)):
-        pool = build_pool(tuple(found[name][0] for name in names[:3]), PoolPolicy())
-        splits = split_pool(pool, 25, 0)
+        pool = build_pool(sources=tuple(found[name][0] for name in names[:3]), policy=PoolPolicy())
+        splits = split_pool(pool=pool, heldout_per_source=25, seed=0)
         made = {
             b.name: store.read(
                 choose_benchmark(
-                    b.name,
-                    build_pool(tuple(found[s][0] for s in b.sources), PoolPolicy()),
-                    (pool,),
-                    (splits,),
-                    b.levels,
-                    b.per_level,
-                    b.seed,
+                    name=b.name,
+                    pool=build_pool(sources=tuple(found[s][0] for s in b.sources), policy=PoolPolicy()),
+                    trained=(pool,),
+                    splits=(splits,),
+                    levels=b.levels,
+                    per_level=b.per_level,
+                    seed=b.seed,
                 )
             ).to_pylist()
             for b in BENCHMARKS

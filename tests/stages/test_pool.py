@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.ref import Ref
+from storage.artifacts.kinds import Pool
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.problems.leaks import find_leaks
@@ -25,14 +25,14 @@ PUBLISHED = {"heldout_eval": 100, "panel_train": 354, "thinking_train": 180, "he
 
 
 @pytest.fixture(scope="module")
-def real(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, Ref]]:
+def real(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, Pool]]:
     """A store with the olympiad pool in it; the session stays open for the tests' own stages."""
     found = [source_spec(name, shared / "data") for name in OLYMPIAD]
     tools = Toolbox(places={spec.sha256: path for spec, path in found})
     store = Store(tmp_path_factory.mktemp("store"))
     store.prepare()
     with session(Session(store, tools)):
-        yield store, build_pool(tuple(spec for spec, _ in found), PoolPolicy())
+        yield store, build_pool(sources=tuple(spec for spec, _ in found), policy=PoolPolicy())
     tools.close()
 
 
@@ -41,7 +41,7 @@ def _published(shared: Path, name: str) -> list[str]:
     return [json.loads(line)["uid"] for line in lines]
 
 
-def test_the_olympiad_pool(real: tuple[Store, Ref]) -> None:
+def test_the_olympiad_pool(real: tuple[Store, Pool]) -> None:
     store, ref = real
     pool = store.read(ref)
     assert Counter(pool["source"].to_pylist()) == {"olympiadbench": 674, "amc": 83, "hmmt": 60, "aime": 60}
@@ -54,9 +54,9 @@ def test_the_olympiad_pool(real: tuple[Store, Ref]) -> None:
     assert rows["olympiadbench_OE_TO_maths_en_COMP__5"]["answer_type"] == "list"
 
 
-def test_what_the_checks_find(real: tuple[Store, Ref]) -> None:
+def test_what_the_checks_find(real: tuple[Store, Pool]) -> None:
     store, ref = real
-    issues = store.read(list_pool_issues(ref)).to_pylist()
+    issues = store.read(list_pool_issues(pool=ref)).to_pylist()
     found = {(row["source_id"].rsplit("_", 1)[-1], row["code"]) for row in issues if "olympiad" in row["source_id"]}
     assert ("95", "gold_only_text") in found  # t(0,4]
     assert ("284", "gold_multiplicity") in found  # -2,-2
@@ -66,7 +66,7 @@ def test_what_the_checks_find(real: tuple[Store, Ref]) -> None:
     assert not [row for row in issues if row["severity"] == "exclude"]
 
 
-def test_near_duplicates_share_a_cluster(real: tuple[Store, Ref]) -> None:
+def test_near_duplicates_share_a_cluster(real: tuple[Store, Pool]) -> None:
     store, ref = real
     of = {row["source_id"]: row["cluster"] for row in store.read(ref).to_pylist()}
     prefix = "olympiadbench_OE_TO_maths_en_COMP__"
@@ -75,10 +75,10 @@ def test_near_duplicates_share_a_cluster(real: tuple[Store, Ref]) -> None:
     assert of[f"{prefix}142"] != of[f"{prefix}209"] == of[f"{prefix}210"]
 
 
-def test_a_drawn_split_is_stratified_and_leaks_nothing(real: tuple[Store, Ref]) -> None:
+def test_a_drawn_split_is_stratified_and_leaks_nothing(real: tuple[Store, Pool]) -> None:
     store, ref = real
     pool = store.read(ref)
-    splits = store.read(split_pool(ref, 25, 20260424))
+    splits = store.read(split_pool(pool=ref, heldout_per_source=25, seed=20260424))
     held = {row["problem_id"]: row["source"] for row in splits.to_pylist() if row["split"] == "heldout"}
     assert Counter(held.values()) == {"olympiadbench": 25, "amc": 25, "hmmt": 25, "aime": 25}
     rows = pool.select(["problem_id", "source_id", "problem"]).to_pylist()
@@ -87,11 +87,11 @@ def test_a_drawn_split_is_stratified_and_leaks_nothing(real: tuple[Store, Ref]) 
     assert draw_split(pool, 25, 1) != draw_split(pool, 25, 2)
 
 
-def test_the_published_split_imports_exactly_with_its_defects(real: tuple[Store, Ref], shared: Path) -> None:
+def test_the_published_split_imports_exactly_with_its_defects(real: tuple[Store, Pool], shared: Path) -> None:
     store, ref = real
     sets = {name: _published(shared, name) for name in PUBLISHED}
     assert {name: len(ids) for name, ids in sets.items()} == PUBLISHED
-    splits = store.read(import_split(ref, tuple(sets["heldout_eval"])))
+    splits = store.read(import_split(pool=ref, heldout_source_ids=tuple(sets["heldout_eval"])))
     assert Counter(splits["split"].to_pylist()) == {"heldout": 100, "train": 777}
     rows = store.read(ref).select(["problem_id", "source_id", "problem"]).to_pylist()
     chosen = {name: pa.Table.from_pylist([r for r in rows if r["source_id"] in set(ids)]) for name, ids in sets.items()}
@@ -105,7 +105,7 @@ def test_the_published_split_imports_exactly_with_its_defects(real: tuple[Store,
     assert aime == [6, 14]
 
 
-def test_published_bands_give_the_published_training_sets(real: tuple[Store, Ref], shared: Path) -> None:
+def test_published_bands_give_the_published_training_sets(real: tuple[Store, Pool], shared: Path) -> None:
     """Variance band minus held-out is exactly what each arm was trained on; `joint` is what both were."""
     store, ref = real
     ids = {row["source_id"]: row["problem_id"] for row in store.read(ref).to_pylist()}
@@ -115,7 +115,7 @@ def test_published_bands_give_the_published_training_sets(real: tuple[Store, Ref
         for row in map(json.loads, lines):
             band = row["band"].removesuffix("_band")
             bands.append({"problem_id": ids[row["uid"]], "arm": arm, "band": band})
-    splits = store.read(import_split(ref, tuple(_published(shared, "heldout_eval"))))
+    splits = store.read(import_split(pool=ref, heldout_source_ids=tuple(_published(shared, "heldout_eval"))))
     found = arm_splits(splits, pa.Table.from_pylist(bands)).to_pylist()
     train = {
         arm: {r["problem_id"] for r in found if (r["arm"], r["split"]) == (arm, "train")}
@@ -133,8 +133,8 @@ def test_math_training_keeps_math500_out(shared: Path, tmp_path: Path) -> None:
     store, tools = Store(tmp_path / "store"), Toolbox(places={spec.sha256: path})
     store.prepare()
     with session(Session(store, tools)):
-        ref = build_pool((spec,), PoolPolicy(on_issue="keep", limit=300))
-        issues = store.read(list_pool_issues(ref)).to_pylist()
+        ref = build_pool(sources=(spec,), policy=PoolPolicy(on_issue="keep", limit=300))
+        issues = store.read(list_pool_issues(pool=ref)).to_pylist()
     tools.close()
     out = [row for row in issues if "evaluation_problem" in row["code"]]
     assert out

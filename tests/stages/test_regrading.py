@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.schemas import ROLLOUTS
+from storage.artifacts.kinds import Rollouts
 from storage.errors import UserError
 from tasks.cross_checks import disputes
 from tasks.domain.grading.overrides import Overrides, read_overrides
@@ -46,7 +46,7 @@ ROWS = pa.Table.from_pylist(
         _row("q", 0, "3", "correct"),
         _row("q", 1, "3", "correct"),
     ],
-    schema=ROLLOUTS,
+    schema=Rollouts.schema,
 )
 PROBLEMS = pa.table({"problem_id": ["p", "q"], "gold": ["7", "3"]})
 
@@ -59,7 +59,9 @@ def test_regrading_changes_verdicts_and_nothing_else() -> None:
     assert after["verdict"].to_pylist() == ["correct", "wrong", "correct", "correct"]
     assert set(after["grader_version"].to_pylist()) == {version}
     kept = [
-        c for c in ROLLOUTS.names if c not in ("answer", "canonical", "verdict", "reason", "correct", "grader_version")
+        c
+        for c in Rollouts.schema.names
+        if c not in ("answer", "canonical", "verdict", "reason", "correct", "grader_version")
     ]
     assert after.select(kept) == ROWS.select(kept)
     diff = changes(ROWS, after, golds).to_pylist()

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from storage.artifacts.kinds import Pool, Splits
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
@@ -53,8 +54,8 @@ class Lab:
     store: Store
     toolbox: Toolbox
     engine: FromTheSeed
-    pool: Ref
-    splits: Ref
+    pool: Pool
+    splits: Splits
 
 
 @pytest.fixture
@@ -63,11 +64,11 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     store.prepare()
     toolbox = Toolbox(places={POLICY.model.sha256: tmp_path})
     with session(Session(store, toolbox)):
-        pool = make_synthetic_pool(3, 0)
+        pool = make_synthetic_pool(per_source=3, seed=0)
         problems = store.read(pool)
         engine = FromTheSeed(dict(zip(problems["problem"].to_pylist(), problems["gold"].to_pylist(), strict=True)))
         toolbox._open |= {("generator", name, str(tmp_path)): engine for name in ("vllm", "transformers")}
-        yield Lab(store, toolbox, engine, pool, split_pool(pool, 0, 0))
+        yield Lab(store, toolbox, engine, pool, split_pool(pool=pool, heldout_per_source=0, seed=0))
         toolbox.close()
 
 
@@ -78,12 +79,12 @@ def labels(store: Store, rollouts: Ref) -> dict[str, str]:
 
 def test_bands_are_those_of_whole_groups_and_rollouts_are_saved(lab: Lab) -> None:
     store, problems = lab.store, lab.store.manifest(lab.pool).rows
-    some = screen_adaptively(lab.pool, lab.splits, POLICY, DRAW, GROUP)
+    some = screen_adaptively(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=GROUP)
     paid = lab.engine.sampled
     assert paid == store.manifest(some).rows < problems * GROUP
     assert store.manifest(some).provenance.notes["saved_rollouts"] == str(problems * GROUP - paid)
 
-    whole = sample_rollouts(lab.pool, lab.splits, POLICY, DRAW, GROUP)
+    whole = sample_rollouts(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=GROUP)
     assert lab.engine.sampled == problems * GROUP  # what the screening had paid for is not sampled again
     found = labels(store, some)
     assert found == labels(store, whole)
@@ -94,13 +95,15 @@ def test_bands_are_those_of_whole_groups_and_rollouts_are_saved(lab: Lab) -> Non
     kept = store.read(some)
     store.delete(some)
     with session(Session(store, lab.toolbox)):  # now from a ledger that holds the whole groups
-        again = screen_adaptively(lab.pool, lab.splits, POLICY, DRAW, GROUP)
+        again = screen_adaptively(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=GROUP)
     assert lab.engine.sampled == problems * GROUP
     assert store.read(again).equals(kept)
 
 
 def test_a_problem_is_left_at_its_first_disagreement(lab: Lab) -> None:
-    rows = lab.store.read(screen_adaptively(lab.pool, lab.splits, POLICY, DRAW, GROUP)).to_pylist()
+    rows = lab.store.read(
+        screen_adaptively(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=GROUP)
+    ).to_pylist()
     groups: dict[str, list[bool]] = {}
     for row in rows:
         assert row["rollout"] == len(groups.setdefault(row["problem_id"], []))

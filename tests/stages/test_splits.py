@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 
+from storage.artifacts.kinds import Pool, Splits
 from storage.artifacts.manifest import Recipe
 from storage.artifacts.provenance import provenance
 from storage.artifacts.ref import Ref
@@ -19,10 +21,12 @@ from tasks.training import trainable
 BOX = "A rectangular box has edges of length three, four and five and is cut by one plane through two of its corners."
 RING = "Two circles lie in a ring so that each touches the other and both of its rims; find the sum of their radii."
 
+K = TypeVar("K", bound=Ref)
 
-def kept(store: Store, name: str, table: pa.Table) -> Ref:
-    ref = Ref(name, "0" * 15 + str(len(list(store.refs()))))
-    store.write(ref, Payload(table), Recipe(stage=name, version=1, arguments={}, inputs={}), provenance(0.0))
+
+def kept(store: Store, kind: type[K], table: pa.Table) -> K:
+    ref = kind.of("0" * 15 + str(len(list(store.refs()))))
+    store.write(ref, Payload(table), Recipe(stage=kind.KIND, version=1, arguments={}, inputs={}), provenance(0.0))
     return ref
 
 
@@ -43,15 +47,15 @@ def test_what_is_held_out_is_not_taught(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.prepare()
     with session(Session(store, Toolbox())):
-        refs = (
-            kept(store, "pool", lesson),
-            kept(store, "splits", splits_of(lesson, *["train"] * 4)),
-            kept(store, "pool", study),
-            kept(store, "splits", splits_of(study, "heldout", "train")),
+        taught = kept(store, Splits, splits_of(lesson, *["train"] * 4))
+        clear = keep_clear(
+            pool=kept(store, Pool, lesson),
+            splits=taught,
+            studied=kept(store, Pool, study),
+            heldout=kept(store, Splits, splits_of(study, "heldout", "train")),
         )
-        clear = keep_clear(*refs)
     made = store.read(clear)
     assert made["split"].to_pylist() == ["near_heldout", "near_heldout", "train", "train"]
     assert store.manifest(clear).provenance.notes["near_heldout"] == "2"
     assert trainable(lesson, made, None)["source_id"].to_pylist() == ["M_2", "M_3"]
-    assert trainable(lesson, store.read(refs[1]), None).num_rows == 4
+    assert trainable(lesson, store.read(taught), None).num_rows == 4

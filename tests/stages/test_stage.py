@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import columns
 from storage.artifacts.store import Payload, Store
 from storage.errors import UserError
 from tasks.engines.toolbox import Toolbox
@@ -16,20 +17,32 @@ from tasks.stage import STAGES, Progress, Session, Stage, session, stage, store
 CALLS: list[str] = []
 
 
-@stage("numbers", version=1)
-def make_numbers(n: int, rate: float = 0.5) -> pa.Table:
+class Numbers(Ref, kind="numbers", schema=columns("n big")):
+    """Toy."""
+
+
+class Doubles(Ref, kind="doubles", schema=columns("n big")):
+    """Toy."""
+
+
+class Sums(Ref, kind="sums", schema=columns("n big")):
+    """Toy."""
+
+
+@stage(Numbers, version=1)
+def make_numbers(*, n: int, rate: float = 0.5) -> pa.Table:
     CALLS.append("numbers")
     return pa.table({"n": list(range(n))})
 
 
-@stage("doubles", version=1)
-def double_numbers(numbers: Ref) -> Payload:
+@stage(Doubles, version=1)
+def double_numbers(*, numbers: Numbers) -> Payload:
     CALLS.append("doubles")
     return Payload(pa.table({"n": [2 * n for n in store().read(numbers)["n"].to_pylist()]}), notes={"engine": "none"})
 
 
-@stage("sums", version=1)
-def sum_all(parts: tuple[Ref, ...]) -> pa.Table:
+@stage(Sums, version=1)
+def sum_all(*, parts: tuple[Ref, ...]) -> pa.Table:
     CALLS.append("sums")
     return pa.table({"n": [sum(sum(store().read(p)["n"].to_pylist()) for p in parts)]})
 
@@ -44,8 +57,8 @@ def run(root: Path, n: int = 3) -> tuple[Ref, list[str]]:
     at = Store(root)
     at.prepare()
     with session(Session(at, Toolbox(), listener=events.append)):
-        numbers = make_numbers(n)
-        ref = sum_all((numbers, double_numbers(numbers)))
+        numbers = make_numbers(n=n)
+        ref = sum_all(parts=(numbers, double_numbers(numbers=numbers)))
     return ref, [f"{e.event} {e.ref.kind}" for e in events if e.event in ("made", "reused")]
 
 
@@ -89,19 +102,19 @@ def test_a_damaged_artifact_is_never_served(tmp_path: Path, damage: str) -> None
 
 def test_arguments_and_versions_are_identity(tmp_path: Path) -> None:
     with session(Session(Store(tmp_path), Toolbox(), planning=True)):
-        refs = {make_numbers(3), make_numbers(4), make_numbers(3, rate=1.0), make_numbers(n=3, rate=0.5)}
-        newer = Stage(make_numbers.kind, 2, make_numbers.function, "numbers")(3)
+        refs = {make_numbers(n=3), make_numbers(n=4), make_numbers(n=3, rate=1.0), make_numbers(n=3, rate=0.5)}
+        newer = Stage(make_numbers.kind, 2, make_numbers.function, "numbers")(n=3)
     assert len(refs) == 3 and newer not in refs
     assert CALLS == []
 
 
 def test_a_title_is_no_identity(tmp_path: Path) -> None:
     with session(Session(Store(tmp_path), Toolbox(), planning=True)):
-        assert make_numbers.titled("screen panel")(3) == make_numbers(3)
+        assert make_numbers.titled("screen panel")(n=3) == make_numbers(n=3)
 
 
 def test_a_stage_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    @stage("broken", version=1)
+    @stage(Sums, version=1)
     def break_down() -> pa.Table:
         raise UserError("no such pool")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage.artifacts.ref import Ref
+from storage.artifacts.kinds import Pool, Splits
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Ledger
@@ -36,8 +36,8 @@ STILL = LearnerConfig(
 @dataclass
 class Lab:
     store: Store
-    pool: Ref
-    splits: Ref
+    pool: Pool
+    splits: Splits
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     hardware = Hardware(engine="transformers", device="cpu", threads=1)
     toolbox = Toolbox(hardware, places={START.model.sha256: DEMO})
     with session(Session(store, toolbox)):
-        pool = make_synthetic_pool(4, 0)
-        yield Lab(store, pool, split_pool(pool, 1, 0))
+        pool = make_synthetic_pool(per_source=4, seed=0)
+        yield Lab(store, pool, split_pool(pool=pool, heldout_per_source=1, seed=0))
         toolbox.close()
 
 
@@ -65,7 +65,16 @@ def texts(store: Store, policy: Policy, sampling: Sampling) -> dict[str, dict[in
 def test_a_problem_that_comes_round_again_is_drawn_anew(lab: Lab) -> None:
     """Both steps train on the whole pool. Rollouts that equal the last visit's are as many as two unrelated draws of
     one problem give (within three standard errors); with one seed for both visits all of them are."""
-    made = train_adapter(lab.pool, lab.splits, None, START, STILL, DRAW, EVALUATION, 4)
+    made = train_adapter(
+        pool=lab.pool,
+        splits=lab.splits,
+        bands=None,
+        start=START,
+        learner=STILL,
+        rollouts=DRAW,
+        evaluation=EVALUATION,
+        evaluation_group_size=4,
+    )
     after = [replace(START, adapter=str(made), adapter_step=step, step=step) for step in (1, 2)]
     first = texts(lab.store, START, step_sampling(DRAW, 0, 1))
     second = texts(lab.store, after[0], step_sampling(DRAW, 0, 2))
@@ -88,5 +97,14 @@ def test_rollouts_that_the_learner_cannot_be_exact_about_are_refused(lab: Lab) -
             check_sampling(replace(DRAW, **wrong))
         assert "\n" not in str(raised.value)
         with pytest.raises(UserError, match=said):
-            train_adapter(lab.pool, lab.splits, None, START, STILL, replace(DRAW, **wrong), EVALUATION, 4)
+            train_adapter(
+                pool=lab.pool,
+                splits=lab.splits,
+                bands=None,
+                start=START,
+                learner=STILL,
+                rollouts=replace(DRAW, **wrong),
+                evaluation=EVALUATION,
+                evaluation_group_size=4,
+            )
     assert not list(Ledger(lab.store.root).accounts())

@@ -188,3 +188,12 @@ def group_advantages(rewards_G: Sequence[float], kind: str) -> np.ndarray:
     """
     rewards = np.asarray(rewards_G, dtype=np.float64)
     return ADVANTAGES[kind](rewards) if is_live(rewards_G) else np.zeros_like(rewards)
+
+
+def evaluated_steps(steps: int, eval_every: int) -> list[int]:
+    """Step 0, every `eval_every`, and the last one: the result is never the best of several checkpoints.
+
+    >>> evaluated_steps(25, 10)
+    [0, 10, 20, 25]
+    """
+    return sorted({*range(0, steps, eval_every), steps})

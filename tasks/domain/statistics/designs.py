@@ -7,39 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from storage.artifacts.kinds import Designs
 from storage.artifacts.manifest import Recipe
 
 Row = dict[str, Any]
 #: The version of `train_adapter` from which the learner divides its logits by the sampler's temperature.
 LEARNS_AT_ITS_TEMPERATURE = 2
-#: learned_at: the temperature at which a training's learner read its rollouts.
-#: role: screening | training | evaluation | heldout. policy: which weights. problems: which problems, by name or ref.
-#: family: runs of one family are compared with each other.
-DESIGNS = pa.schema(
-    [
-        ("run", pa.string()),
-        ("role", pa.string()),
-        ("family", pa.string()),
-        ("arm", pa.string()),
-        ("model", pa.string()),
-        ("policy", pa.string()),
-        ("problems", pa.string()),
-        ("num_problems", pa.int64()),
-        ("group_size", pa.int64()),
-        ("temperature", pa.float64()),
-        ("top_p", pa.float64()),
-        ("learned_at", pa.float64()),
-        ("max_tokens", pa.int64()),
-        ("steps", pa.int64()),
-        ("last_evaluated", pa.int64()),
-        ("seeds", pa.int64()),
-        ("grader", pa.string()),
-        ("truncated", pa.float64()),
-        ("truncated_bound", pa.bool_()),
-        ("planned_problems", pa.int64()),
-        ("place", pa.string()),
-    ]
-)
+
+
 #: p-values as printed, beside what the statistic gives under both distributions.
 TESTS = pa.schema(
     [
@@ -117,7 +92,7 @@ SPREADS = pa.schema(
     ]
 )
 TABLES: dict[str, pa.Schema] = {
-    "designs": DESIGNS,
+    "designs": Designs.schema,
     "tests": TESTS,
     "coverage": COVERAGE,
     "reference_figures": REFERENCES,

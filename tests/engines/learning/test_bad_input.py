@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from cli.main import main
+from storage.artifacts.kinds import Bands, Pool, Splits
 from storage.artifacts.manifest import Recipe
 from storage.artifacts.provenance import provenance
 from storage.artifacts.store import Payload, Store
@@ -21,7 +22,7 @@ from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.engines.learning.learner import Execution
 from tasks.engines.learning.memory_plan import GIB, check_sampler_memory
 from tasks.engines.toolbox import Toolbox
-from tasks.stage import Ref, Session, session
+from tasks.stage import Session, session
 from tasks.training import train_adapter
 from tests.engines.conftest import tiny
 from tests.engines.learning.test_learner import CONFIG, run
@@ -109,18 +110,31 @@ def test_a_pool_with_nothing_to_train_on(tmp_path: Path, split: str, banded: boo
     """One problem: outside held-out and never solved, so no group would have a gradient; or held out itself."""
     store = Store(tmp_path)
     store.prepare()
-    tables = {
-        "pool": pa.table({"problem_id": ["p"]}),
-        "splits": pa.table({"problem_id": ["p"], "split": [split]}),
-        "bands": pa.table({"problem_id": ["p"], "band": ["all_zero"]}),
-    }
-    pool, splits, bands = refs = [Ref(kind, "0" * 16) for kind in tables]
-    for ref, table in zip(refs, tables.values(), strict=True):
+    problem = {"problem_id": "p", "source": "s"}
+    texts = dict.fromkeys(("source_id", "problem", "gold", "gold_raw", "answer_type", "cluster"), "1")
+    pool, splits, bands = Pool.of("0" * 16), Splits.of("0" * 16), Bands.of("0" * 16)
+    for ref, row in (
+        (pool, texts),
+        (splits, {"split": split}),
+        (bands, {"arm": "panel", "group_size": 8, "num_correct": 0, "band": "all_zero"}),
+    ):
         recipe = Recipe(stage=f"import_{ref.kind}", version=1, arguments={}, inputs={})
+        table = pa.Table.from_pylist([problem | row], schema=ref.schema)
         store.write(ref, Payload(table), recipe, provenance(0.0))
     start, draw = Policy(arm="panel", model=BaseModel(name="demo", sha256="0")), Sampling(max_tokens=8, seed=0)
     with session(Session(store, Toolbox())):
-        last = said(lambda: train_adapter(pool, splits, bands if banded else None, start, CONFIG, draw, draw, 1))
+        last = said(
+            lambda: train_adapter(
+                pool=pool,
+                splits=splits,
+                bands=bands if banded else None,
+                start=start,
+                learner=CONFIG,
+                rollouts=draw,
+                evaluation=draw,
+                evaluation_group_size=1,
+            )
+        )
     assert last.startswith(words)
 
 

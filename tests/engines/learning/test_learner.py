@@ -10,7 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from storage.artifacts.schemas import EXPOSURE, STEPS
+from storage.artifacts.kinds import Training
+from storage.artifacts.kinds.experiment import EXPOSURE
 from storage.errors import UserError
 from tasks.domain.grpo.types import ATTENTION, LearnerConfig, PromptProblem, StepPlan, TrainRollout
 from tasks.engines.learning.learner import Execution, Interrupted, StepMetrics, TrainResult, train
@@ -71,7 +72,7 @@ def test_plans_rows_and_folders(tiny_base: Path, tmp_path: Path) -> None:
     assert all(p.adapter is not None and p.adapter.folder.name == f"step-{p.policy_step:04d}" for p in plans)
     assert len({p.adapter.name for p in plans if p.adapter}) == 5
     assert [f.name for f in result.kept_adapters] == ["step-0003", "step-0004"]
-    assert all({"arm", *row} == set(STEPS.names) for row in result.steps)
+    assert all({"arm", *row} == set(Training.schema.names) for row in result.steps)
     assert all({"arm", *row} == set(EXPOSURE.names) for row in result.exposure)
     assert [row["step"] for row in result.steps] == [1, 2, 3, 4]
     assert same(result.adapter_folder, result.kept_adapters[-1])

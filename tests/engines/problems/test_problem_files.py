@@ -183,7 +183,7 @@ def test_a_hub_source_is_loaded_at_its_commit_and_the_manifest_says_which(
     store, tools = Store(tmp_path / "store"), Toolbox(places={spec.sha256: path})
     store.prepare()
     with session(Session(store, tools)):
-        recipe = store.manifest(build_pool((spec,), PoolPolicy())).recipe
+        recipe = store.manifest(build_pool(sources=(spec,), policy=PoolPolicy())).recipe
     tools.close()
     assert "a" * 40 in json.dumps(recipe.arguments) and "b" * 40 in json.dumps(recipe.arguments)
     with pytest.raises(UserError, match=r"source math500: .* needs a commit, --revision math500="):

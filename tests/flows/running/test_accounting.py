@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage.artifacts.kinds import Rollouts
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Ledger
@@ -54,11 +55,11 @@ class CountingGenerator:
     def close(self) -> None: ...
 
 
-@stage("rollouts", version=99)
-def sample_counted(group_size: int) -> pa.Table:
+@stage(Rollouts, version=99)
+def sample_counted(*, group_size: int) -> pa.Table:
     requested = requests_for(PROBLEMS, POLICY, SAMPLING, range(group_size))
     ensure_rollouts(requested, None, MODEL, 0)
-    return entered(requested).select(["problem_id", "rollout", "request_seed"])
+    return entered(requested).select(Rollouts.schema.names)
 
 
 def attempt(
@@ -80,7 +81,7 @@ def attempt(
     try:
         current = Session(store, tools, listener=meter.listening(lambda _: None))
         with metered(meter), session(current):
-            return sample_counted(group_size), meter
+            return sample_counted(group_size=group_size), meter
     finally:
         tools.close()
 

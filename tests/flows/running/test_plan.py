@@ -8,16 +8,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from flows.running.costs import Cost, costs, policy_of, total
+from flows.running.costs import Cost, costs, total
 from flows.running.plan import plan
 from flows.study.prices import prices_of
 from flows.study.profiles import BENCHMARKS, DEMO, QWEN_1_5B, Lesson, Profile
 from flows.study.questions import MATRIX, PROFILES
 from flows.study.resolve import Study, overridden, profile_named, resolve
-from storage.artifacts.fingerprint import canonical
+from storage.artifacts.fingerprint import canonical, restored
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Ledger
+from tasks.domain.arms import ARMS
 from tasks.domain.policies import BaseModel, Policy
 from tasks.domain.prices import Prices, TokenPrice
 from tasks.domain.problems.sources import SourceSpec
@@ -47,7 +48,7 @@ def study_of(profile: Profile, folder: Path) -> Study:
     lessons: dict[str, Lesson] = {lesson.name: lesson for lesson in profile.lessons}
     sources = {"": found(profile.pool.sources)} | {name: found(x.pool.sources) for name, x in lessons.items()}
     benchmarks = {b.name: found(b.sources, levelled, "b") for b in profile.benchmarks}
-    return Study(profile, MODEL, sources, "d" * 64, places, benchmarks)
+    return Study(profile, dict.fromkeys(ARMS, MODEL), sources, "d" * 64, places, benchmarks)
 
 
 def priced(profile: Profile, folder: Path, prices: Prices | None = None) -> list[tuple[str, Cost]]:
@@ -129,7 +130,7 @@ def test_benchmarks_are_chosen_by_name() -> None:
 
 def test_a_policy_is_read_back_from_a_recipe_with_its_adapter() -> None:
     policy = Policy(arm="panel", model=MODEL, adapter="training-1", adapter_step=60, step=60, seed=2)
-    assert policy_of(canonical(policy)) == policy
+    assert restored(Policy, canonical(policy)) == policy
 
 
 def test_what_training_evaluates_is_the_adapter_not_the_base(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.context import get_run_context
 
 from flows.running.pool import Work, cancel_children, dispatch
+from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import columns
 from storage.artifacts.store import Store
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Session, session, stage, workdir
@@ -20,8 +22,12 @@ from tasks.stage import Session, session, stage, workdir
 ROOT = Path(os.environ.get("VARBAND_ROOT", ".varband"))
 
 
-@stage("toy", version=1)
-def make_slowly(name: str, seconds: int) -> pa.Table:
+class Toy(Ref, kind="toy", schema=columns("name str, seconds big")):
+    """Toy."""
+
+
+@stage(Toy, version=1)
+def make_slowly(*, name: str, seconds: int) -> pa.Table:
     """Counts seconds in a file that outlives a kill, as a training's checkpoint does."""
     done = workdir() / "seconds"
     for i in range(int(done.read_text() or 0) if done.exists() else 0, seconds):
@@ -36,7 +42,7 @@ def _make(name: str, seconds: int) -> str:
     at = Store(ROOT)
     at.prepare()
     with session(Session(at, Toolbox())):
-        return str(make_slowly(name, seconds))
+        return str(make_slowly(name=name, seconds=seconds))
 
 
 @flow(name="toyarm", persist_result=False)

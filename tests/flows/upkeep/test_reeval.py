@@ -13,14 +13,16 @@ from flows.study.profiles import DEMO
 from flows.study.resolve import Study
 from flows.upkeep import reeval
 from flows.upkeep.reeval import Kept, kept_adapters
+from storage.artifacts.kinds import Pool, Rollouts, Splits, Training
+from storage.artifacts.kinds.experiment import LEDGER
 from storage.artifacts.manifest import Provenance, Recipe
 from storage.artifacts.ref import Ref
-from storage.artifacts.schemas import LEDGER, ROLLOUTS
 from storage.artifacts.store import Payload, Store
 from storage.errors import UserError
 from storage.ledger import Ledger
 from storage.records.drift import DriftNote, close_drift, drift_notes, note_drift
 from storage.records.overrides import settle
+from tasks.domain.arms import ARMS
 from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.rollouts import account_of
@@ -32,29 +34,15 @@ from tests.stages.test_sampling import POLICY as LAB
 __all__ = ["lab"]  # the fixture
 
 MODEL = BaseModel(name="demo", sha256="a" * 64)
-TRAINING = Ref("training", "1" * 16)
+TRAINING = Training.of("1" * 16)
 POLICY = Policy(arm="panel", model=MODEL, adapter=str(TRAINING), step=40)
 SAMPLING = Sampling(max_tokens=32, seed=3)
-REFERENCE, POOL, TONIGHT = Ref("rollouts", "2" * 16), Ref("pool", "3" * 16), Ref("rollouts", "4" * 16)
-STUDY = Study(DEMO, MODEL, {"": ()}, "b" * 64, {})
-RECIPE = Recipe(
-    stage="sample_rollouts",
-    version=1,
-    inputs={"pool": [str(POOL)], "splits": [str(POOL)]},
-    arguments={
-        "sampling": {
-            "is": "Sampling",
-            "max_tokens": 32,
-            "temperature": {"float": "1.0"},
-            "top_p": {"float": "1.0"},
-            "seed": 3,
-        }
-    },
-)
+REFERENCE, POOL, TONIGHT = Rollouts.of("2" * 16), Pool.of("3" * 16), Rollouts.of("4" * 16)
+STUDY = Study(DEMO, dict.fromkeys(ARMS, MODEL), {"": ()}, "b" * 64, {})
 PROVENANCE = Provenance(
     created="2026-01-01T00:00:00+00:00", seconds=0, code="x", python="3", packages={}, hardware="cpu", command="test"
 )
-KEPT = Kept(POLICY, TRAINING, REFERENCE, RECIPE)
+KEPT = Kept(POLICY, TRAINING, REFERENCE, POOL, Splits.of("5" * 16), SAMPLING)
 
 
 def rows(correct: list[bool], grader: str = GRADER_VERSION, engine: str = "old 1") -> pa.Table:
@@ -90,7 +78,7 @@ def store(tmp_path: Path) -> Store:
 
 def keep(at: Store, ref: Ref, table: pa.Table) -> None:
     recipe = Recipe(stage="x", version=1, arguments={}, inputs={})
-    at.write(ref, Payload(table.select(ROLLOUTS.names)), recipe, PROVENANCE)
+    at.write(ref, Payload(table.select(Rollouts.schema.names)), recipe, PROVENANCE)
 
 
 def tonight(
@@ -137,8 +125,8 @@ def test_a_new_grader_that_changes_a_verdict_opens_a_note_without_sampling(
         def titled(self, title: str) -> Regrading:
             return self
 
-        def __call__(self, rollouts: Ref, pool: Ref, version: str, settled: object) -> Ref:
-            keep(store, TONIGHT, rows([i < 11 for i in range(20)], grader=version))
+        def __call__(self, *, rollouts: Ref, pool: Ref, grader_version: str, settled: object) -> Ref:
+            keep(store, TONIGHT, rows([i < 11 for i in range(20)], grader=grader_version))
             return TONIGHT
 
     monkeypatch.setattr(reeval, "GRADER_VERSION", "9-new")
@@ -173,7 +161,10 @@ def test_regrading_reaches_every_kind_of_sampled_rollouts(lab: Lab, monkeypatch:
     planning = Session(lab.store, lab.toolbox, planning=True)
     for current in (Session(lab.store, lab.toolbox), planning):
         with session(current):
-            made = [draw(lab.pool, lab.splits, LAB, DRAW, GROUP) for draw in (sample_rollouts, screen_adaptively)]
+            made = [
+                draw(pool=lab.pool, splits=lab.splits, policy=LAB, sampling=DRAW, group_size=GROUP)
+                for draw in (sample_rollouts, screen_adaptively)
+            ]
     monkeypatch.setattr(reeval, "plan", lambda study, store: [Planned(step, True) for step in planning.steps])
     assert reeval.regraded(STUDY, lab.store, lambda _: None) == {str(ref): 0 for ref in made}
     first = lab.store.read(lab.pool).to_pylist()[0]

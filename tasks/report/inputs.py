@@ -1,0 +1,82 @@
+"""What a report is made from, in four groups. Each field stands in the recipe, and in the queries, by its own name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from storage.artifacts.kinds import (
+    AnswerDiversity,
+    Asymptotes,
+    Audit,
+    BandCrosstab,
+    Bands,
+    Benchmark,
+    Curves,
+    Diversity,
+    DiversityCeilings,
+    DiversityComparison,
+    HardProblems,
+    PassAtK,
+    PassAtKContrasts,
+    Pool,
+    Rollouts,
+    Splits,
+    Tokens,
+    Training,
+    Votes,
+)
+from storage.artifacts.manifest import Group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup(Group):
+    """What was asked. arms: in the order in which everything lists and colours them."""
+
+    profile: str
+    purpose: str
+    question: str
+    model: str
+    arms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problems(Group):
+    """benchmarks: what each benchmark asks."""
+
+    pool: Pool
+    splits: Splits
+    benchmarks: tuple[Benchmark, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence(Group):
+    """Rows of every arm. evaluations: held-out rollouts of the curve; final: of the base and of the last adapter, with
+    more rollouts each; sliced: all rollouts on benchmarks."""
+
+    screenings: tuple[Rollouts, ...]
+    bands: tuple[Bands, ...]
+    trainings: tuple[Training, ...]
+    evaluations: tuple[Rollouts, ...]
+    final: tuple[Rollouts, ...]
+    diversities: tuple[Diversity, ...]
+    answers: tuple[AnswerDiversity, ...] = ()
+    sliced: tuple[Rollouts, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables(Group):
+    """What compares the arms. slices, slice_contrasts: pass@k, one artifact a benchmark."""
+
+    crosstab: BandCrosstab
+    curves: Curves
+    diversity: DiversityComparison
+    passk: PassAtK
+    tokens: Tokens
+    hard: HardProblems
+    audit: Audit
+    contrasts: PassAtKContrasts | None = None
+    votes: Votes | None = None
+    ceilings: DiversityCeilings | None = None
+    asymptotes: Asymptotes | None = None
+    slices: tuple[PassAtK, ...] = ()
+    slice_contrasts: tuple[PassAtKContrasts, ...] = ()

@@ -1,0 +1,85 @@
+"""Kinds: a wrong artifact in a wrong place is a type error, rows of a wrong shape are refused at the store's door."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from storage.artifacts.kinds import Bands, JointBands, PassAtK, Splits
+from storage.artifacts.manifest import Recipe
+from storage.artifacts.provenance import provenance
+from storage.artifacts.ref import KINDS, Ref
+from storage.artifacts.schemas import columns
+from storage.artifacts.store import Payload, Store, WrongRows
+from storage.errors import UserError
+
+REPO = Path(__file__).resolve().parents[2]
+RIGHT = """
+from storage.artifacts.kinds import BandCrosstab, PassAtK
+from tasks.report.inputs import Tables
+
+def tables(passk: PassAtK, crosstab: BandCrosstab, **others) -> Tables:
+    return Tables(crosstab=crosstab, passk=passk, **others)
+"""
+WRONG = RIGHT.replace("crosstab=crosstab", "crosstab=passk")
+
+
+def complaints(folder: Path, snippet: str) -> str:
+    (folder / "snippet.py").write_text(snippet)
+    (folder / "pyrightconfig.json").write_text(f'{{"extraPaths": ["{REPO}"], "include": ["snippet.py"]}}')
+    command = [str(Path(sys.executable).parent / "pyright"), "--pythonpath", sys.executable, "-p", str(folder)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return done.stdout if done.returncode else ""
+
+
+def test_passk_where_a_crosstab_is_wanted_is_a_type_error(tmp_path: Path) -> None:
+    assert complaints(tmp_path, RIGHT) == ""
+    assert '"PassAtK" is not assignable to "BandCrosstab"' in complaints(tmp_path, WRONG)
+
+
+def put(store: Store, ref: Ref, table: pa.Table) -> None:
+    store.prepare()
+    recipe = Recipe(stage="made_up", version=1, arguments={}, inputs={})
+    store.write(ref, Payload(table), recipe, provenance(0.0))
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (pa.table({"problem_id": ["p"], "source": ["s"]}), "split is lacking"),
+        (pa.table({"problem_id": ["p"], "source": ["s"], "split": ["train"], "x": [1]}), "x is no column of it"),
+        (pa.table({"problem_id": ["p"], "source": ["s"], "split": [1]}), "split is int64, not string"),
+        (pa.table({"problem_id": ["p"], "source": ["s"], "split": pa.nulls(1, pa.string())}), "null in 1 rows"),
+    ],
+)
+def test_rows_of_another_shape_are_refused(tmp_path: Path, table: pa.Table, words: str) -> None:
+    store, ref = Store(tmp_path), Splits.of("0" * 16)
+    with pytest.raises(WrongRows, match=words):
+        put(store, ref, table)
+    assert store.refs() == []
+
+
+def test_rows_of_an_undeclared_kind_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(WrongRows, match="nothing declares the kind riddles"):
+        put(Store(tmp_path), Ref("riddles", "0" * 16), pa.table({"n": [1]}))
+
+
+def test_a_kind_is_declared_once() -> None:
+    with pytest.raises(TypeError, match="the kind bands is Bands already"):
+
+        class Other(Ref, kind="bands", schema=columns("n int")):
+            """Another class under a name that is taken."""
+
+    assert KINDS["bands"] is Bands
+
+
+def test_references_are_read_as_what_they_are() -> None:
+    text = "joint_bands-4f1c2a9b00d1e2f3"
+    assert type(Ref.parse(text)) is JointBands and Bands.parse(text) == Ref("joint_bands", "4f1c2a9b00d1e2f3")
+    with pytest.raises(UserError, match="is an artifact of kind joint_bands; passk is wanted here"):
+        PassAtK.parse(text)
+    assert type(Ref.parse("riddles-4f1c2a9b00d1e2f3")) is Ref
