@@ -10,7 +10,7 @@ from storage.artifacts.kinds import Benchmark, Pool, Splits
 from tasks.benchmarks import choose_benchmark
 from tasks.domain.problems.sources import SourceSpec
 from tasks.pool import PoolPolicy, as_first_checked, build_pool
-from tasks.splits import split_pool
+from tasks.splits import keep_clear, split_pool
 from tasks.synthetic_pool import make_synthetic_pool
 
 
@@ -43,7 +43,7 @@ def prepare(study: Study) -> Prepared:
     """Pools, splits, and of each benchmark the problems that nothing in this study trains on, whatever the arm."""
     p = study.profile
     studied = _problems(study, "")
-    lessons = {name: _problems(study, name) for name in study.sources if name}
+    lessons = {name: _kept_clear(_problems(study, name), name, studied) for name in study.sources if name}
     trained = (studied, *lessons.values())
     pools = {
         sources: _built(sources, PoolPolicy(on_issue=p.pool.on_issue))
@@ -77,3 +77,11 @@ def _problems(study: Study, lesson: str) -> Problems:
 
 def _built(sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> Pool:
     return build_pool(sources=sources, policy=as_first_checked(sources, policy))
+
+
+def _kept_clear(taught: Problems, lesson: str, studied: Problems) -> Problems:
+    """A lesson's problems, with what nearly equals a held-out problem of the study left out of its training."""
+    clear = keep_clear.titled(f"keep {lesson} clear of held-out")(
+        pool=taught.pool, splits=taught.splits, studied=studied.pool, heldout=studied.splits
+    )
+    return Problems(taught.pool, clear)

@@ -19,6 +19,7 @@ from flows.study.questions import PROFILES
 from storage.artifacts.fingerprint import file_digest
 from storage.errors import UserError
 from tasks.domain.arms import ARMS
+from tasks.domain.grpo.behaviour import check_sampling
 from tasks.domain.policies import BaseModel
 from tasks.domain.problems.sources import SourceSpec, source_spec
 from tasks.engines.learning.memory_plan import check_positions, read_config
@@ -130,8 +131,11 @@ def resolve(
     if profile.hardware.engine != "openai":
         check_positions(folder, profile.hardware.max_model_len)
     sources = {"": () if profile.pool.synthetic and not pools else _sources(profile.pool.sources, data, pools, places)}
+    if profile.training.steps:
+        check_sampling(profile.rollouts)
     for lesson in profile.lessons:
         if set(lesson.arms) & set(profile.arms):
+            check_sampling(lesson.rollouts)
             sources[lesson.name] = _sources(lesson.pool.sources, data, (), places)
     try:
         benchmarks = {b.name: _sources(b.sources, data, (), places) for b in profile.benchmarks}
