@@ -75,13 +75,14 @@ def _policy(
 ) -> tuple[BaseModel, Path, ServedAdapter | None, int]:
     """(base model, its folder, adapter to serve, LoRA rank). Errors: UserError if one is missing or does not fit."""
     from flows.study.resolve import model_digest, model_folder
+    from storage.artifacts.fingerprint import restored
     from storage.artifacts.store import Store
     from storage.errors import UserError
     from storage.reading.catalog import find
-    from tasks.domain.policies import BaseModel
-    from tasks.engines.protocols import ServedAdapter
+    from tasks.domain.grpo.types import LearnerConfig
+    from tasks.domain.policies import BaseModel, Policy, ServedAdapter
 
-    given: dict[str, Any] = {}
+    start: Policy | None = None
     served, rank = None, 0
     if adapter is not None:
         store, ref = Store(root), find(root, adapter)
@@ -94,16 +95,16 @@ def _policy(
                 f"{ref} keeps no adapter of step {step} (kept: {', '.join(map(str, sorted(kept))) or 'none'})"
             )
         last = max(kept) if step is None else step
-        served, rank = ServedAdapter(f"{ref} step {last}", kept[last]), int(given["learner"]["lora_rank"])
+        start, rank = restored(Policy, given["start"]), restored(LearnerConfig, given["learner"]).lora_rank
+        served = ServedAdapter(f"{ref} step {last}", kept[last])
     elif step is not None:
         raise UserError("--step says which adapter, so it needs --adapter")
-    trained_on = (given.get("start") or {}).get("model") or {}
-    name = model or trained_on.get("name") or "demo"
+    name = model or (start.model.name if start else "demo")
     folder = Path(name) if Path(name).is_dir() else model_folder(name)
     base = BaseModel(name=folder.name, sha256=model_digest(folder))
-    if trained_on and trained_on["sha256"] != base.sha256:
+    if start and start.model.sha256 != base.sha256:
         raise UserError(
-            f"{adapter} was trained on {trained_on['name']} ({trained_on['sha256'][:12]}…) and {folder} is another"
+            f"{adapter} was trained on {start.model.name} ({start.model.sha256[:12]}…) and {folder} is another"
             " model: give the folder of the right one with --model"
         )
     return base, folder, served, rank

@@ -12,6 +12,7 @@ from tasks.measures.audit import audit_designs
 from tasks.measures.bands import cross_bands
 from tasks.measures.curves import training_curves
 from tasks.measures.diversity import compare_diversity, measure_answers, measure_ceilings
+from tasks.measures.gains import compare_gains
 from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k, follow_to_the_end
 from tasks.measures.solved_by import find_hard_problems
 from tasks.measures.tokens import measure_tokens
@@ -54,6 +55,7 @@ def experiment(study: Study) -> Report:
         ),
         diversity=compare_diversity(diversities=evidence.diversities),
         passk=estimate_pass_at_k(rollouts=final, ks=passk.ks, draws=passk.draws, seed=passk.seed),
+        gains=compare_gains(evaluations=final) if evidence.trainings and len(p.arms) > 1 else None,
         contrasts=contrast_pass_at_k(rollouts=final, ks=passk.ks, draws=passk.draws, seed=passk.seed),
         votes=measure_votes(rollouts=final, ks=passk.ks),
         ceilings=measure_ceilings(embeddings=tuple(m.embeddings for m in measured)),

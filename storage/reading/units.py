@@ -16,7 +16,8 @@ def is_share(name: str) -> bool:
 
 def is_gain(name: str) -> bool:
     """A difference of shares, printed in points."""
-    return name == "gain" or name.startswith("gain_") or name.endswith(("_gain", "_pp"))
+    base = name.removesuffix("_low").removesuffix("_high")
+    return base == "gain" or base.endswith(("_gain", "_pp"))
 
 
 def is_p_value(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""The answer in three sentences, written from the rows of the report's own queries, intervals and doubts included."""
+"""The answer in a few sentences, written from the rows of the report's own queries, intervals and doubts included."""
 
 from __future__ import annotations
 
@@ -19,13 +19,33 @@ COVERED = 0.8
 
 
 def answer(ask: Ask) -> list[str]:
-    """Does the search widen, does that give more to learn from, and was it learnt: bands, training, width."""
+    """Did one arm gain more, does its search give more to learn from, was it learnt, and was it wider."""
     summary = ask("report_summary").to_pylist()
     return [
+        *_difference_of_gains(ask("report_difference_of_gains").to_pylist()),
         _bands(summary, ask("report_band_tests").to_pylist()),
         _training(summary),
         _width(summary, ask("report_diversity").to_pylist(), ask("report_gaps").to_pylist()),
     ]
+
+
+def _difference_of_gains(rows: Sequence[Row]) -> list[str]:
+    """A sentence for every two arms: the study's own question comes first."""
+    said = []
+    for row in rows:
+        if row["source"] != "all" or row["more_gain"] is None:
+            continue
+        low, high, p = row["more_gain_low"], row["more_gain_high"], row["p_value"]
+        text = (
+            f"{row['arm']} gained {signed(100 * row['more_gain'])} pp more than {row['other']}"
+            f"{_interval(low, high, 100)}{f', p = {p:.2g}' if p is not None else ''}, {row['n']} problems"
+        )
+        if low is not None and high is not None and low <= 0 <= high:
+            text += "; no evidence that one gains more"
+            if row["detectable_gain"] is not None:
+                text += f" (this study would find {100 * row['detectable_gain']:.1f} pp)"
+        said.append(f"{text}; this holds for {row['holds_for']}." if row["holds_for"] else f"{text}.")
+    return said
 
 
 def _bands(summary: Sequence[Row], tests: Sequence[Row]) -> str:
@@ -98,7 +118,7 @@ def _closing(gaps: Sequence[Row]) -> str:
 
 
 def caveats(ask: Ask) -> list[str]:
-    """What the reader must know before believing the three sentences."""
+    """What the reader must know before believing these sentences."""
     rows = ask("report_summary").to_pylist()
     heldout = {r["n"] for r in ask("report_passk").to_pylist() if r["n"]}
     warned = []

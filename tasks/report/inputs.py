@@ -15,6 +15,7 @@ from storage.artifacts.kinds import (
     Diversity,
     DiversityCeilings,
     DiversityComparison,
+    Gains,
     HardProblems,
     PassAtK,
     PassAtKContrasts,
@@ -74,6 +75,7 @@ class Tables(Group):
     tokens: Tokens
     hard: HardProblems
     audit: Audit
+    gains: Gains | None = None
     contrasts: PassAtKContrasts | None = None
     votes: Votes | None = None
     ceilings: DiversityCeilings | None = None

@@ -28,7 +28,7 @@ class FromTheSeed:
     """An engine whose completion is a function of the request's seed alone, as an engine's should be. Every third
     problem is never answered, the others now and then: with the gold, which stands in the prompt's ids."""
 
-    name, version = "from-the-seed", "1"
+    name, version, serving = "from-the-seed", "1", "none"
 
     def __init__(self, golds: dict[str, str]) -> None:
         self.golds, self.sampled = golds, 0
