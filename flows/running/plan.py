@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from tasks.metering import OCCUPYING
 from tasks.stage import Progress, Session, Step, session
 
 T = TypeVar("T")
+#: A signal that came where an exception would be lost is answered this much later.
+RETRY_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +75,25 @@ def stopped_by_sigterm() -> Iterator[None]:
     """A pre-empted machine says SIGTERM: stop within 30 s, which loses the batch or step in flight and nothing else.
     A pack, an engine's step or a checkpoint that has begun is finished first; that is what takes time."""
 
-    def stop(_: int, __: FrameType | None) -> None:
+    def stop(_: int, frame: FrameType | None) -> None:
+        if _swallows(frame):
+            signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
+            return
         raise Parked("stopped by SIGTERM: all finished rollouts and steps are kept; the same command goes on")
 
-    was = signal.signal(signal.SIGTERM, stop)
+    was = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGALRM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, was)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in was.items():
+            signal.signal(number, handler)
+
+
+def _swallows(frame: FrameType | None) -> bool:
+    """Whether an exception raised here would be printed and lost, as in a finaliser or a weak reference's callback."""
+    while frame is not None:
+        if frame.f_code.co_name == "__del__" or frame.f_code.co_filename == weakref.__file__:
+            return True
+        frame = frame.f_back
+    return False

@@ -330,6 +330,7 @@ def _analysis(
 
     from tasks.measures.curves import training_curves
     from tasks.measures.diversity import compare_diversity, measure_answers, measure_ceilings, measure_diversity
+    from tasks.measures.gains import compare_gains
     from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k, follow_to_the_end
     from tasks.measures.solved_by import find_hard_problems
     from tasks.measures.tokens import measure_tokens
@@ -346,6 +347,7 @@ def _analysis(
         "curves": training_curves(trainings=tuple(trainings), evaluations=curve, pool=pool, splits=splits),
         "diversity": compare_diversity(diversities=diversities, draws=200),
         "passk": estimate_pass_at_k(rollouts=finals, ks=ks, draws=200, seed=0),
+        "gains": compare_gains(evaluations=finals),
         "contrasts": contrast_pass_at_k(rollouts=finals, ks=ks, draws=200, seed=0),
         "votes": measure_votes(rollouts=finals, ks=ks),
         "ceilings": measure_ceilings(embeddings=embeddings),

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from flows.upkeep.store_audit import audit
+from storage.artifacts.kinds import Bands
 from storage.artifacts.manifest import Recipe
 from storage.artifacts.provenance import provenance
 from storage.artifacts.store import Payload, Store
@@ -16,7 +17,6 @@ from storage.errors import UserError
 from storage.reading.claims import CLAIMS, Claim, check, needs, read_claims
 from tasks.domain.statistics.designs import TABLES, from_training, recipe_row, rows_as
 from tasks.measures.lints import findings_of, lesson_leak_rows, lints
-from tasks.stage import Ref
 
 
 def design(**fields: Any) -> dict[str, Any]:
@@ -210,7 +210,9 @@ def test_audit_of_a_store_recomputes_claims_and_says_what_is_missing(tmp_path: P
         }
     )
     recipe = Recipe(stage="import_bands", version=1, arguments={}, inputs={})
-    store.write(Ref("bands", "0" * 16), Payload(rows), recipe, provenance(0.0))
+    store.write(
+        Bands.of("0" * 16), Payload(rows.select(Bands.schema.names).cast(Bands.schema)), recipe, provenance(0.0)
+    )
     (tmp_path / "claims.toml").write_text(
         "[[claim]]\nid='one'\ntext='1'\nwhere='w'\nprinted=1\nquery='claim_band_count'\n"
         "parameters={arm='panel', band='variance'}\n"
