@@ -54,7 +54,7 @@ def page(store: Store, report: Ref) -> str:
             f" {r['heldout_after']:.3f} | {100 * r['gain']:+.1f} pp | {r['diversity_before']:.3f} →"
             f" {r['diversity_after']:.3f} | {r['tokens_per_correct']:.0f} |"
         )
-    lines += ["", "Gain in the held-out curve (step 0 to 40), seeds and problems resampled together:", ""]
+    lines += ["", "Gain in the held-out curve (step 0 to 40), over problems and training seeds:", ""]
     for g in gains:
         lines.append(
             f"- **{g['arm']}**: {g['gain']:+.1f} percentage points, 95 % interval {g['low']:+.1f} to {g['high']:+.1f}"
