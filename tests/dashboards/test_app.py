@@ -13,9 +13,9 @@ from storage.artifacts.store import Store
 from storage.reading.live import live_steps
 from storage.reading.query_cache import ask, reports
 from storage.records.drift import DriftNote, note_drift
-from storage.records.runs import Amounts, Run, now, write_run
+from storage.records.runs import write_run
 from tests.dashboards.conftest import REPO, Study
-from tests.dashboards.synthetic import made_up_study
+from tests.dashboards.synthetic import made_up_study, run_under_way
 
 PAGES = ("overview", "bands", "training", "results", "traces", "claims", "compare")
 
@@ -131,24 +131,7 @@ def test_a_run_that_is_going_shows_its_steps(opened, study: Study, tmp_path: Pat
     steps = [{k: v for k, v in row.items() if k != "arm"} for row in Store(study.root).read(finished).to_pylist()[:2]]
     (folder / "state.json").write_text(json.dumps({"step": 2, "recipe": "x", "steps": steps, "exposure": []}))
     (root / ".work" / "training-fedcba9876543210" / "checkpoints" / "step-0001").mkdir(parents=True)
-    beat = now()
-    write_run(
-        root,
-        Run(
-            id="demo-01234567",
-            profile="demo",
-            request={},
-            state="running",
-            at="train panel",
-            stages=10,
-            stages_done=3,
-            spent=Amounts(),
-            started=beat,
-            heartbeat=beat,
-            host="elsewhere",
-            pid=1,
-        ),
-    )
+    write_run(root, run_under_way())
     assert live_steps(root)["step"].to_pylist() == [1, 2]
     app = opened(root, "training")
     assert not app.exception

@@ -12,7 +12,8 @@ import pytest
 
 from storage.artifacts.store import Store
 from storage.reading.query_cache import ask, reports
-from storage.records.runs import Amounts, Run, all_runs, now, write_run
+from storage.records.runs import all_runs, write_run
+from tests.dashboards.synthetic import run_under_way
 from tests.dashboards.visits import PAGES, serving, settled, sound, visit
 
 
@@ -104,21 +105,7 @@ def test_a_run_that_is_going_moves_without_a_reload(browser, demo_store: Path, t
     store = Store(root)
     training = store.refs("training")[0]
     steps: list[dict[str, Any]] = [{k: v for k, v in r.items() if k != "arm"} for r in store.read(training).to_pylist()]
-    beat = now()
-    run = Run(
-        id="demo-01234567",
-        profile="demo",
-        request={},
-        state="running",
-        at="train panel",
-        stages=10,
-        stages_done=3,
-        spent=Amounts(),
-        started=beat,
-        heartbeat=beat,
-        host="elsewhere",
-        pid=1,
-    )
+    run = run_under_way()
 
     def at(step: int, done: int) -> None:
         folder = root / ".work" / "training-0123456789abcdef" / "checkpoints" / f"step-{step:04d}"

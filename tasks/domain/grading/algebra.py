@@ -189,7 +189,10 @@ def _factor(values: list[tuple[Any, Any, int]]) -> Any:
 
 
 def _same_solutions(prediction: Any, gold: Any) -> bool:
-    """Have two equations the same solutions for every variable? Half a circle has fewer than the circle."""
+    """Have two equations the same solutions for every variable? Half a circle has fewer than the circle.
+
+    An equation that sympy cannot solve, which it says by these errors, is not taken for another one.
+    """
     from sympy import solve
 
     names = prediction.free_symbols
