@@ -1,14 +1,16 @@
-"""`varband ls`, `show`, `sql`, `gc`: the store as people see it."""
+"""`varband ls`, `show`, `sql`, `gc`, `pin`: the store as people see it."""
 
 from __future__ import annotations
 
 import sys
 import textwrap
+from datetime import timedelta
 from pathlib import Path
 
 import click
 
 from cli import options
+from storage.errors import UserError
 
 
 def _print(table: object, as_json: bool, title: str | None = None) -> None:
@@ -86,11 +88,62 @@ def sql(statement: str, root: Path, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Say what would go, remove nothing.")
+@click.option(
+    "--older-than", metavar="AGE", default="7d", show_default=True, help="Keep what is younger, e.g. 12h, 30d."
+)
+@click.option("--yes", is_flag=True, help="Move it to the bin, and empty the bin of what an earlier call put there.")
+@click.option("--restore", is_flag=True, help="Put back what lies in the bin.")
 @options.root
 @options.as_json
-def gc(dry_run: bool, root: Path, as_json: bool) -> None:
-    """Remove artifacts that no report descends from, finished work folders and scratch. The ledger stays."""
-    from storage.reading.catalog import collect
+def gc(older_than: str, yes: bool, restore: bool, root: Path, as_json: bool) -> None:
+    """What nobody wants any more; moved to a bin with --yes.
 
-    _print(collect(root, dry_run=dry_run), as_json, title="would be removed" if dry_run else "removed")
+    Kept, with all that they were made from: reports, audits, pools, trained adapters, pins, and whatever a run needs
+    that is running, parked, crashed or failed. The ledger stays.
+    """
+    from storage.records import garbage
+
+    if yes and restore:
+        raise UserError("--yes and --restore: give one of them")
+    if restore:
+        found, said = garbage.restore(root), "put back"
+    else:
+        found = garbage.collect(root, older_than=age(older_than), remove=yes)
+        said = "moved to the bin, or deleted from it" if yes else "would go with --yes"
+    _print(found, as_json, title=said)
+    if not as_json:
+        click.echo(f"{found.num_rows} folders, {sum(found['bytes'].to_pylist()) / 1e6:.1f} MB {said}")
+
+
+def age(text: str) -> timedelta:
+    """
+    >>> age("12h"), age("7d")
+    (datetime.timedelta(seconds=43200), datetime.timedelta(days=7))
+    """
+    units = {"d": "days", "h": "hours", "m": "minutes"}
+    number, unit = text[:-1], text[-1:]
+    if unit not in units or not number.isdecimal():
+        raise UserError(f"--older-than '{text[:40]}': a whole number of days, hours or minutes is wanted, e.g. 7d, 12h")
+    return timedelta(**{units[unit]: int(number)})
+
+
+@click.command()
+@click.argument("ref", required=False)
+@click.option("--why", default="", help="Who reads this in a year wants to know.")
+@click.option("--off", is_flag=True, help="Take the pin off.")
+@options.root
+@options.as_json
+def pin(ref: str | None, why: str, off: bool, root: Path, as_json: bool) -> None:
+    """Keep an artifact and what it was made from, whatever `gc` is told; without REF, list the pins."""
+    import pyarrow as pa
+
+    from storage.reading.catalog import find
+    from storage.records import pins
+
+    if ref and off:
+        click.echo(f"{pins.unpin(root, find(root, ref)).ref} is no longer pinned")
+    elif ref:
+        click.echo(f"{pins.pin(root, find(root, ref), why).ref} is pinned")
+    else:
+        table = pa.Table.from_pylist([one.model_dump(exclude={"until"}) for one in pins.pins(root)])
+        _print(table, as_json, title="pinned")

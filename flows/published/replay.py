@@ -12,6 +12,7 @@ from storage.artifacts.kinds import Diversity
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
+from storage.records.garbage import note_planned
 from tasks.engines.toolbox import Toolbox
 from tasks.measures.bands import cross_bands
 from tasks.measures.diversity import compare_diversity
@@ -88,8 +89,10 @@ def replay(folder: Path, store: Store, listener: Callable[[Progress], None] = la
     files = {name: PublishedFile(name, file_digest(folder / name)) for name in NEEDED}
     whole = _digest(folder)
     places = {f.sha256: folder / name for name, f in files.items()} | {whole.sha256: folder}
-    with session(Session(store, Toolbox(places=places), listener=listener)):
-        return _dag(folder, files, whole)
+    with session(Session(store, Toolbox(places=places), listener=listener)) as current:
+        replayed = _dag(folder, files, whole)
+    note_planned(store.root, "published", (step.ref for step in current.steps))
+    return replayed
 
 
 def _digest(folder: Path) -> PublishedFolder:

@@ -18,6 +18,7 @@ from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
+from storage.records.garbage import collecting, note_planned
 from storage.records.runs import Amounts, Run, beating, now, read_run, run_id, run_path, write_run
 from storage.records.spending import Journal
 from tasks.domain.prices import Prices
@@ -86,7 +87,9 @@ def accounted(
     meter = Meter(Journal(store.root, name), budget, prices, study.profile.hardware)
     earlier = read_run(store.root, name) if run_path(store.root, name).exists() else None
     record = Record(store, _begun(earlier, name, study, planned, meter, request, flow_run), meter)
-    record.update()
+    with collecting(store.root, alone=False):
+        note_planned(store.root, name, (p.step.ref for p in planned))
+        record.update()
     try:
         with beating(record.update), metered(meter):
             yield Listeners(record.before(meter.listening(listener)), record.before(listener))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from prefect import flow, get_run_logger  # noqa: TID253
@@ -233,15 +234,17 @@ def reeval(study: StudyForm = StudyForm(), pinned: list[str] = [], budget: Budge
 
 
 @flow(name="gc", persist_result=False)
-def gc(dry_run: bool = True) -> int:
-    """Remove artifacts that no report descends from, finished work folders and scratch. The ledger stays.
+def gc(older_than_days: float = 7.0, remove: bool = False) -> int:
+    """What nobody wants any more: no report, adapter, pin or unfinished run needs it. The ledger stays.
 
     Args:
-        dry_run: Say what would go, remove nothing.
+        older_than_days: Keep what is younger.
+        remove: Move it to the bin, and empty the bin of what an earlier call put there; else only say what would go.
     """
-    from storage.reading.catalog import collect
+    from storage.records.garbage import collect
 
-    found = collect(root_folder(os.environ.get("VARBAND_ROOT", ".varband")), dry_run=dry_run)
-    megabytes, verb = sum(found["bytes"].to_pylist()) / 1e6, "would be" if dry_run else "were"
-    create_markdown_artifact(f"{found.num_rows} folders, {megabytes:.1f} MB {verb} removed", key="gc")
+    root = root_folder(os.environ.get("VARBAND_ROOT", ".varband"))
+    found = collect(root, older_than=timedelta(days=older_than_days), remove=remove)
+    megabytes, verb = sum(found["bytes"].to_pylist()) / 1e6, "moved or deleted" if remove else "would go"
+    create_markdown_artifact(f"{found.num_rows} folders, {megabytes:.1f} MB: {verb}", key="gc")
     return found.num_rows

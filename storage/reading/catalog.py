@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -115,24 +114,3 @@ def lineage(store: Store, ref: Ref, depth: int = 0, seen: set[Ref] | None = None
     seen.add(ref)
     for parent in dict.fromkeys(manifest.input_refs):
         yield from lineage(store, parent, depth + 1, seen)
-
-
-def collect(root: Path, *, dry_run: bool) -> pa.Table:
-    """Remove artifacts that no report descends from, work folders of artifacts that exist, and scratch.
-
-    Without any report everything is kept: an unfinished run is no garbage. Columns: what, path, bytes.
-    """
-    store = Store(root)
-    everything, kept = set(store.refs()), set()
-    for report in store.refs("report"):
-        kept |= {ref for _, ref, _ in lineage(store, report)}
-    doomed = [store.path(ref) for ref in sorted(everything - kept)] if kept else []
-    doomed += [p for p in sorted((root / ".work").glob("*")) if store.has(Ref.parse(p.name))]
-    doomed += sorted((root / ".scratch").glob("*"))
-    rows = [
-        {"path": str(p.relative_to(root)), "bytes": sum(f.stat().st_size for f in p.rglob("*") if f.is_file())}
-        for p in doomed
-    ]
-    for path in [] if dry_run else doomed:
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    return pa.Table.from_pylist(rows, schema=pa.schema([("path", pa.string()), ("bytes", pa.int64())]))

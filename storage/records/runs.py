@@ -10,7 +10,6 @@ import os
 import re
 import socket
 import threading
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from storage.artifacts.ref import Ref
+from storage.durable import write_durably
 from storage.errors import NO_ROOM, UserError
 from storage.mirror import mirror_of
 
@@ -128,26 +128,25 @@ def read_run(root: Path, name: str) -> Run:
 def write_run(root: Path, run: Run) -> None:
     """Whole or not at all. Errors: UserError where there is no room for it."""
     path = run_path(root, run.id)
-    aside = path.with_suffix(f".{uuid.uuid4().hex}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(run.model_dump_json(indent=1))
-        os.replace(aside, path)
+        write_durably(path, run.model_dump_json(indent=1).encode())
     except OSError as error:
         if error.errno in NO_ROOM:
             raise UserError(f"run record {path}: {error.strerror}: make room and run the same command again") from None
         raise
-    finally:
-        aside.unlink(missing_ok=True)
     if mirror := mirror_of(root):
         mirror.push(path)
 
 
+def record_paths(root: Path) -> list[Path]:
+    _sync(root)
+    return sorted((root / "runs").glob("*.json"))
+
+
 def all_runs(root: Path) -> list[Run]:
     """Newest first. A record that cannot be read is left out."""
-    _sync(root)
     found = []
-    for path in (root / "runs").glob("*.json"):
+    for path in record_paths(root):
         try:
             found.append(Run.model_validate_json(path.read_bytes()))
         except (ValidationError, OSError):

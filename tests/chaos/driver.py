@@ -19,6 +19,7 @@ from storage.artifacts.kinds import Rollouts
 from storage.artifacts.schemas import columns
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
+from storage.records.garbage import collecting, note_planned
 from storage.records.spending import Journal
 from tasks.domain.grading.grading import Verdict
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
@@ -134,6 +135,11 @@ def run(root: Path, endpoint: str | None = None) -> tuple[Rollouts, ToyTraining,
         from tests.chaos.remote import remote_generator
 
         tools._open[("generator", "openai", str(root))] = remote_generator(endpoint)
+    planning = Session(at, Toolbox(), planning=True)
+    with session(planning):
+        study()
+    with collecting(root, alone=False):
+        note_planned(root, "chaos-1", (step.ref for step in planning.steps))
     meter = Meter(Journal(root, "chaos-1"))
     try:
         with metered(meter), session(Session(at, tools, listener=meter.listening(lambda _: None))):

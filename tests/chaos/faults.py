@@ -11,15 +11,18 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
 
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
+from storage.records.garbage import BIN, collect
 from tasks.rollouts import account_of
 from tests.chaos.driver import GROUP, POLICY, PROBLEMS, SAMPLING
 from tests.servers import REPO, end, free_port
@@ -163,6 +166,26 @@ def store_damaged(root: Path, undisturbed: dict[str, pa.Table], rng: random.Rand
     return _again(root, since, undisturbed, paid(root))
 
 
+def collected(root: Path, undisturbed: dict[str, pa.Table], rng: random.Random) -> Outcome:
+    """What is garbage is taken away over and over while a study runs, is killed, and goes on."""
+    over, taken = threading.Event(), []
+
+    def loop() -> None:
+        while not over.wait(0.02):
+            taken.extend(collect(root, older_than=timedelta(0), remove=True)["path"].to_pylist())
+
+    collector = threading.Thread(target=loop)
+    collector.start()
+    try:
+        outcome = _signalled(signal.SIGKILL)(root, undisturbed, rng)
+    finally:
+        over.set()
+        collector.join()
+    wanted = [path for path in taken if not path.startswith((".work", BIN))]
+    assert not wanted, f"what the study wants was taken: {wanted}"
+    return outcome
+
+
 Fault = Callable[[Path, dict[str, pa.Table], random.Random], Outcome]
 #: What is done → how.
 FAULTS: dict[str, Fault] = {
@@ -172,4 +195,5 @@ FAULTS: dict[str, Fault] = {
     "engine's server killed": engine_killed,
     "two runs at once, one killed": racing,
     "bit flip and a deleted artifact": store_damaged,
+    "gc in a loop beside it": collected,
 }

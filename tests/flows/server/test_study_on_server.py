@@ -73,7 +73,7 @@ def test_resumed_it_finishes_with_nothing_sampled_twice(server: Server, parked: 
         ("report", {"study": STUDY}),
         ("regrade", {"study": STUDY}),
         ("reeval", {"study": STUDY}),
-        ("gc", {"dry_run": False}),
+        ("gc", {"older_than_days": 0, "remove": True}),
     ],
 )
 def test_what_is_done_with_a_finished_study_pays_nothing(

@@ -1,0 +1,31 @@
+"""Small files that exist whole or not at all, also after a power cut."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Written aside, flushed to the disk, renamed. Errors: OSError; then what was there before is there still."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with aside.open("wb") as handle:
+            handle.write(content)
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(aside, path)
+        sync(path.parent)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Flush a file or the names in a folder to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,59 @@
+"""Pins: artifacts that somebody wants kept, `<root>/pins/<ref>.json`, with the reason that they gave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from storage.artifacts.ref import Ref
+from storage.durable import write_durably
+from storage.errors import UserError
+from storage.mirror import mirror_of
+from storage.records.runs import now
+
+
+class Pin(BaseModel):
+    """`ref` and all that it was made from are kept. until: when the pin was taken off; null while it holds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    ref: str
+    why: str
+    since: str
+    until: str | None = None
+
+
+def pin(root: Path, ref: Ref, why: str) -> Pin:
+    """Errors: UserError without a reason: in a year nobody knows whether a pin without one may go."""
+    if not why.strip():
+        raise UserError(f"a pin on {ref} needs a reason, for example --why 'figure 3 of the paper'")
+    return _write(root, Pin(ref=str(ref), why=why.strip(), since=now()))
+
+
+def unpin(root: Path, ref: Ref) -> Pin:
+    """Errors: UserError if it is not pinned."""
+    held = next((p for p in pins(root) if p.ref == str(ref)), None)
+    if held is None:
+        raise UserError(f"{ref} is not pinned (see: varband pin)")
+    return _write(root, held.model_copy(update={"until": now()}))
+
+
+def pins(root: Path) -> list[Pin]:
+    """Those that hold, oldest first. Errors: UserError for one that cannot be read: what it keeps is not known."""
+    if mirror := mirror_of(root):
+        mirror.sync("pins", changing=True)
+    found = []
+    for path in sorted((root / "pins").glob("*.json")):
+        try:
+            found.append(Pin.model_validate_json(path.read_bytes()))
+        except ValidationError as error:
+            raise UserError(f"{path}: no pin of this version ({error.errors()[0]['msg']}); mend or remove it") from None
+    return sorted((p for p in found if p.until is None), key=lambda p: (p.since, p.ref))
+
+
+def _write(root: Path, one: Pin) -> Pin:
+    path = root / "pins" / f"{one.ref}.json"
+    write_durably(path, one.model_dump_json(indent=1).encode())
+    if mirror := mirror_of(root):
+        mirror.push(path)
+    return one

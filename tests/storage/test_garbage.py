@@ -1,0 +1,222 @@
+"""What `varband gc` takes and what it leaves: a chain of three artifacts, wanted by nobody or by somebody."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from cli.main import varband
+from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import columns
+from storage.artifacts.store import Store
+from storage.errors import UserError
+from storage.records.garbage import BIN, collect, note_planned, restore
+from storage.records.pins import pin, pins, unpin
+from storage.records.runs import Run, now, write_run
+from tasks.engines.toolbox import Toolbox
+from tasks.stage import Session, session, stage, store
+
+NOW, WEEK = timedelta(0), timedelta(days=7)
+
+
+class Grains(Ref, kind="grains", schema=columns("n big")):
+    """Toy."""
+
+
+class Flours(Ref, kind="flours", schema=columns("n big")):
+    """Toy."""
+
+
+class Loaves(Ref, kind="loaves", schema=columns("n big")):
+    """Toy."""
+
+
+@stage(Grains, version=1)
+def grow(*, n: int) -> pa.Table:
+    return pa.table({"n": [n]})
+
+
+@stage(Flours, version=1)
+def grind(*, grains: Grains) -> pa.Table:
+    return store().read(grains)
+
+
+@stage(Loaves, version=1)
+def bake(*, flours: Flours) -> pa.Table:
+    return store().read(flours)
+
+
+def made(root: Path, n: int = 1) -> tuple[Grains, Flours, Loaves]:
+    at = Store(root)
+    at.prepare()
+    with session(Session(at, Toolbox())):
+        grains = grow(n=n)
+        flours = grind(grains=grains)
+        return grains, flours, bake(flours=flours)
+
+
+def recorded(root: Path, state: str, name: str = "demo-00000001") -> None:
+    given: dict[str, Any] = {
+        "profile": "demo",
+        "request": {},
+        "started": now(),
+        "heartbeat": now(),
+        "host": "elsewhere",
+    }
+    write_run(root, Run.model_validate({"id": name, "state": state, "pid": os.getpid(), **given}))
+
+
+def here(root: Path) -> set[Ref]:
+    return set(Store(root).refs())
+
+
+def taken(root: Path, older_than: timedelta = NOW) -> set[str]:
+    found = collect(root, older_than=older_than, remove=True)
+    return {Path(path).name for path in found["path"].to_pylist() if not path.startswith(BIN)}
+
+
+def test_what_nobody_wants_goes_to_the_bin_and_a_second_call_empties_it(tmp_path: Path) -> None:
+    grains, flours, loaves = made(tmp_path)
+    assert collect(tmp_path, older_than=NOW, remove=False).num_rows == 3
+    assert here(tmp_path) == {grains, flours, loaves}, "looking removes nothing"
+    assert taken(tmp_path) == {str(grains), str(flours), str(loaves)}
+    assert here(tmp_path) == set()
+    assert len(list((tmp_path / BIN).glob("*/*/*"))) == 3
+    assert taken(tmp_path) == set()
+    assert list((tmp_path / BIN).glob("*")) == []
+
+
+def test_what_lies_in_the_bin_comes_back_whole(tmp_path: Path) -> None:
+    refs = made(tmp_path)
+    taken(tmp_path)
+    again = made(tmp_path)[0]
+    token = Store(tmp_path).manifest(again).token
+    restore(tmp_path)
+    at = Store(tmp_path)
+    assert all(at.has(ref) for ref in refs)
+    assert at.manifest(again).token == token, "what was made again meanwhile stays"
+
+
+def test_what_is_young_is_kept_with_all_that_it_was_made_from(tmp_path: Path) -> None:
+    grains, flours, loaves = made(tmp_path)
+    for old in (grains, flours):
+        manifest = Store(tmp_path).path(old) / "manifest.json"
+        aged = json.loads(manifest.read_text())
+        aged["provenance"]["created"] = "2001-01-01T00:00:00+00:00"
+        manifest.write_text(json.dumps(aged))
+    assert taken(tmp_path, WEEK) == set()
+    Store(tmp_path).delete(loaves)
+    assert taken(tmp_path, WEEK) == {str(grains), str(flours)}
+
+
+@pytest.mark.parametrize("state", ["running", "parked", "failed", "crashed"])
+def test_what_an_unfinished_run_planned_is_kept(tmp_path: Path, state: str) -> None:
+    refs, others = made(tmp_path), made(tmp_path, 2)
+    note_planned(tmp_path, "demo-00000001", refs[1:2])  # the last one is not its own
+    recorded(tmp_path, state)
+    assert taken(tmp_path) == {str(r) for r in (refs[2], *others)}
+    recorded(tmp_path, "finished")
+    assert taken(tmp_path) == {str(r) for r in refs[:2]}
+
+
+def test_nothing_goes_while_it_is_not_known_what_is_wanted(tmp_path: Path) -> None:
+    refs = made(tmp_path)
+    recorded(tmp_path, "parked")
+    with pytest.raises(UserError, match="did not note what it needs"):
+        taken(tmp_path)
+    record = tmp_path / "runs" / "demo-00000001.json"
+    record.write_text(record.read_text()[:40])
+    with pytest.raises(UserError, match="no run record of this version"):
+        taken(tmp_path)
+    record.unlink()
+    (tmp_path / "pins").mkdir()
+    (tmp_path / "pins" / "x.json").write_text("{}")
+    with pytest.raises(UserError, match="no pin of this version"):
+        taken(tmp_path)
+    assert here(tmp_path) == set(refs)
+
+
+def test_a_pin_holds_what_it_names_until_it_is_taken_off(tmp_path: Path) -> None:
+    grains, flours, loaves = made(tmp_path)
+    with pytest.raises(UserError, match="reason"):
+        pin(tmp_path, flours, " ")
+    pin(tmp_path, flours, "figure 3")
+    assert [(p.ref, p.why) for p in pins(tmp_path)] == [(str(flours), "figure 3")]
+    assert taken(tmp_path) == {str(loaves)}
+    unpin(tmp_path, flours)
+    with pytest.raises(UserError, match="not pinned"):
+        unpin(tmp_path, flours)
+    assert taken(tmp_path) == {str(grains), str(flours)}
+
+
+def test_scratch_of_a_living_writer_stays(tmp_path: Path) -> None:
+    made(tmp_path)
+    scratch = Store(tmp_path).scratch
+    (scratch / "bands-0-living").mkdir()
+    (scratch / "bands-0-dead").mkdir()
+    (scratch / "bands-0-dead" / "data.parquet").write_bytes(b"half")
+    for path in (scratch / "bands-0-dead" / "data.parquet", scratch / "bands-0-dead"):
+        os.utime(path, (1e9, 1e9))
+    (scratch / "bands-0-living" / "data.parquet").write_bytes(b"half")
+    os.utime(scratch / "bands-0-living", (1e9, 1e9))
+    assert "bands-0-dead" in taken(tmp_path)
+    assert [p.name for p in scratch.iterdir()] == ["bands-0-living"]
+
+
+def test_a_work_folder_stays_until_its_artifact_is_there(tmp_path: Path) -> None:
+    grains, _, _ = made(tmp_path)
+    pin(tmp_path, grains, "kept")
+    under_way = Grains.of("0123456789abcdef")
+    for ref in (grains, under_way):
+        (tmp_path / ".work" / str(ref)).mkdir(parents=True)
+        (tmp_path / ".work" / str(ref) / "checkpoint").write_text("step 3")
+    taken(tmp_path)
+    assert [p.name for p in (tmp_path / ".work").iterdir()] == [str(under_way)]
+
+
+def test_a_collection_waits_for_a_run_that_notes_what_it_needs(tmp_path: Path) -> None:
+    refs = made(tmp_path)
+    body = (
+        "import sys, time; from pathlib import Path; from storage.artifacts.ref import Ref;"
+        "from storage.records.garbage import collecting, note_planned; root = Path(sys.argv[1])\n"
+        "with collecting(root, alone=False):\n"
+        "    print('held', flush=True); time.sleep(1.0)\n"
+        "    note_planned(root, 'demo-00000001', [Ref.parse(sys.argv[2])])\n"
+    )
+    writer = subprocess.Popen(
+        [sys.executable, "-c", body, str(tmp_path), str(refs[2])], stdout=subprocess.PIPE, text=True
+    )
+    assert writer.stdout is not None and writer.stdout.readline() == "held\n"
+    assert taken(tmp_path) == set()
+    assert writer.wait(30) == 0
+
+
+def test_the_command_says_what_would_go_and_takes_it_with_yes(tmp_path: Path) -> None:
+    _, flours, loaves = made(tmp_path)
+
+    def ask(*words: str) -> Any:
+        done = CliRunner().invoke(varband, [*words, "--root", str(tmp_path), "--json"], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout) if "--off" not in words and "--why" not in words else None
+
+    assert ask("gc") == []
+    ask("pin", str(flours), "--why", "figure 3")
+    assert [row["ref"] for row in ask("pin")] == [str(flours)]
+    assert [Path(row["path"]).name for row in ask("gc", "--older-than", "0d")] == [str(loaves)]
+    assert loaves in here(tmp_path)
+    ask("gc", "--older-than", "0d", "--yes")
+    assert loaves not in here(tmp_path)
+    ask("gc", "--restore")
+    assert loaves in here(tmp_path)
+    for wrong in ("7", "d", "-1d", "1w", "7 days"):
+        done = CliRunner().invoke(varband, ["gc", "--older-than", wrong, "--root", str(tmp_path)])
+        assert done.exit_code != 0 and loaves in here(tmp_path)
