@@ -114,7 +114,9 @@ def _compare(
     means = combined(
         [(1.0, x_SPV[:, kept_P, place, None]), (-1.0, y_SPV[:, kept_P, place, None])], [a.trained, b.trained]
     )
-    row |= {k: v for k, v in told_of(means, alike="")[0].items() if k not in ("estimate", "n", "reason")}
+    row |= {
+        k: v for k, v in told_of(means, int(kept_P.sum()), alike="")[0].items() if k not in ("estimate", "n", "reason")
+    }
     return row | _adjusted(x, y, metric, means)
 
 
@@ -126,9 +128,9 @@ def _adjusted(x: dict[str, np.ndarray], y: dict[str, np.ndarray], metric: str, m
     if why := unsupported(longer_P):
         return {"adjusted_reason": why}
     d_P = x[metric] - y[metric]
-    more = max(0.0, float(means.variance_V[0]) - float(d_P.var(ddof=1)) / len(d_P))
+    more, freedom = float(means.spread.seeds_V[0]), float(means.spread.seeds_df_V[0])
     left = explained_difference(
-        d_P, longer_P, x["share_correct"] - y["share_correct"], more, float(means.df_V[0]) if more else np.inf
+        d_P, longer_P, x["share_correct"] - y["share_correct"], more, freedom if more else np.inf
     )
     if left is None:
         return {"adjusted_reason": "not adjusted: too few problems, or covariates that do not vary"}

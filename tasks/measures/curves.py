@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 from storage.artifacts.kinds import Curves, Pool, Rollouts, Splits, Training
 from storage.sql import query
 from tasks.domain.arms import ARMS
-from tasks.measures.groups import COLUMNS, count_groups, together
+from tasks.measures.grouping import read_groups
 from tasks.measures.trajectories import gain_rows, heldout_rows, training_rows, with_shares
 from tasks.stage import Ref, stage, store
 
@@ -55,13 +55,13 @@ def counted(table: pa.Table) -> Shares:
     return found
 
 
-@stage(Curves, version=4)
+@stage(Curves, version=5)
 def training_curves(
     *, trainings: tuple[Training, ...], evaluations: tuple[Rollouts, ...], pool: Pool, splits: Splits
 ) -> pa.Table:
     """Held-out by step, source and arm with intervals; gains against training-pool share and actual exposure."""
     problems, held = store().read(pool, ["problem_id", "source"]), store().read(splits)
-    groups = count_groups(together([store().read(ref, COLUMNS) for ref in dict.fromkeys(evaluations)]))
+    groups = read_groups(list(dict.fromkeys(evaluations)))
     if not trainings:
         return curves_of(groups, None, {}, {})
     steps = pa.concat_tables([store().read(ref) for ref in trainings])

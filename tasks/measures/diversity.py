@@ -31,7 +31,7 @@ def measure_answers(*, rollouts: Rollouts) -> pa.Table:
     return answers_of(store().read(rollouts, columns))
 
 
-@stage(DiversityComparison, version=3)
+@stage(DiversityComparison, version=4)
 def compare_diversity(*, diversities: tuple[Diversity, ...], draws: int = 10_000, seed: int = 0) -> pa.Table:
     """Every two policies, paired by problem. Several artifacts of one (arm, step) are its replicates."""
     tables = [store().read(ref) for ref in diversities]

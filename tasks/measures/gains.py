@@ -67,12 +67,12 @@ def _difference(one: list[KCurve], other: list[KCurve]) -> dict[str, Any]:
     equivalent = float(found.p_equivalent(MARGIN)[0])
     return (
         {"gain": after - before, "other_gain": other_after - other_before}
-        | told_of(found, alike="both arms gain the same on every problem")[0]
+        | told_of(found, common, alike="both arms gain the same on every problem")[0]
         | {"p_equivalent": equivalent if np.isfinite(equivalent) else None}
     )
 
 
-@stage(Gains, version=1)
+@stage(Gains, version=2)
 def compare_gains(*, evaluations: tuple[Rollouts, ...]) -> pa.Table:
     """How much more each arm gained than every other, from held-out evaluations along training."""
     return gains_of(read_groups(evaluations))

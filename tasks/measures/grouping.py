@@ -6,14 +6,45 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from storage.sql import query
 from tasks.measures.groups import COLUMNS, count_groups, together
 from tasks.stage import Ref, store
 
 
 def read_groups(refs: Sequence[Ref]) -> pa.Table:
-    """One row per (policy, problem). `groups` artifacts hold counts whose rollouts were never published."""
+    """One row per (policy, problem), with its cluster of near-duplicates. `groups` artifacts hold counts whose rollouts
+    were never published."""
     counted = [store().read(ref) for ref in refs if ref.kind == "groups"]
-    sampled = [store().read(ref, COLUMNS) for ref in refs if ref.kind != "groups"]
+    sampled = [ref for ref in refs if ref.kind != "groups"]
     if sampled:
-        counted.append(count_groups(together(sampled)))
+        groups = count_groups(together([store().read(ref, COLUMNS) for ref in sampled]))
+        counted.append(with_clusters(groups, sampled))
     return pa.concat_tables(counted, promote_options="permissive")
+
+
+def with_clusters(rows: pa.Table, refs: Sequence[Ref]) -> pa.Table:
+    """rows by problem_id with their cluster, as the pools know it from which these artifacts were sampled; a problem
+    that no pool knows is its own."""
+    pools = [store().read(pool, ["problem_id", "cluster"]) for pool in dict.fromkeys(map(pool_of, refs)) if pool]
+    if not pools:
+        return rows.append_column("cluster", rows["problem_id"])
+    return query(
+        """
+        select r.*, coalesce(c.cluster, r.problem_id) as cluster
+        from rows r left join (select problem_id, min(cluster) as cluster from pools group by problem_id) c
+        using (problem_id)
+        """,
+        rows=rows,
+        pools=pa.concat_tables(pools),
+    )
+
+
+def pool_of(ref: Ref) -> Ref | None:
+    """The pool that rollouts, or what was made of rollouts, were sampled from; null for what was imported."""
+    recipe = store().manifest(ref).recipe
+    while "pool" not in recipe.inputs:
+        onward = recipe.inputs.get("rollouts") or recipe.inputs.get("embeddings")
+        if not onward:
+            return None
+        recipe = store().manifest(Ref.parse(onward[0])).recipe
+    return Ref.parse(recipe.inputs["pool"][0])

@@ -98,7 +98,7 @@ def asymptotes_of(groups: pa.Table) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=Asymptotes.schema)
 
 
-@stage(PassAtK, version=2)
+@stage(PassAtK, version=3)
 def estimate_pass_at_k(
     *, rollouts: tuple[Rollouts | Groups, ...], ks: tuple[int, ...], draws: int = 10_000, seed: int = 0
 ) -> pa.Table:
@@ -106,7 +106,7 @@ def estimate_pass_at_k(
     return passk_of(read_groups(rollouts), ks, draws, seed)
 
 
-@stage(PassAtKContrasts, version=5)
+@stage(PassAtKContrasts, version=6)
 def contrast_pass_at_k(
     *, rollouts: tuple[Rollouts | Groups, ...], ks: tuple[int, ...], draws: int = 10_000, seed: int = 0
 ) -> pa.Table:
@@ -114,7 +114,7 @@ def contrast_pass_at_k(
     return contrasts_of(read_groups(rollouts), ks, draws, seed)
 
 
-@stage(Asymptotes, version=2)
+@stage(Asymptotes, version=3)
 def follow_to_the_end(*, rollouts: tuple[Rollouts | Groups, ...]) -> pa.Table:
     """pass@k of every (arm, step) by doubling k up to all of its rollouts."""
     return asymptotes_of(read_groups(rollouts))

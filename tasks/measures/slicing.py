@@ -24,16 +24,19 @@ class Counts:
     def curve(self, arm: str, step: int, source: str, ks: Sequence[int]) -> KCurve:
         """Empty where there is no such slice."""
         mine = self.places.get((arm, step, source), slice(0, 0))
-        names = ("problem", "adapter", "policy", "group_size", "num_correct", "num_tokens")
-        problem, adapter, policy, size, correct, tokens = (self.columns[name][mine] for name in names)
-        return k_curve(problem, adapter, policy, size, correct, tokens, ks)
+        names = ("problem", "cluster", "adapter", "policy", "group_size", "num_correct", "num_tokens")
+        problem, cluster, adapter, policy, size, correct, tokens = (self.columns[name][mine] for name in names)
+        return k_curve(problem, cluster, adapter, policy, size, correct, tokens, ks)
 
 
 def counts_of(groups: pa.Table) -> Counts:
-    """problem, adapter and policy are numbers that mean the same in every slice; adapter 0 is none."""
+    """problem, cluster, adapter and policy are numbers that mean the same in every slice; adapter 0 is none. Groups
+    without a column `cluster` have a cluster a problem."""
+    cluster = "coalesce(cluster, problem_id)" if "cluster" in groups.column_names else "problem_id"
     ordered = query(
-        """
-        select arm, step, source, dense_rank() over (order by problem_id) as problem, group_size, num_correct,
+        f"""
+        select arm, step, source, dense_rank() over (order by problem_id) as problem,
+               dense_rank() over (order by {cluster}) as cluster, group_size, num_correct,
                num_tokens, case when adapter = '' then 0 else dense_rank() over (order by adapter) end as adapter,
                dense_rank() over (order by adapter, seed) as policy
         from groups order by arm, step, source

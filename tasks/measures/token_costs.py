@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from storage.sql import query
-from tasks.domain.statistics.means import combined, holds_for, ratio, seeds_of
+from tasks.domain.statistics.means import combined, folded, holds_for, ratio, seeds_of
 from tasks.domain.statistics.paired_tests import wilcoxon
 from tasks.domain.statistics.seeded import Seeded, by_seed
 
@@ -16,10 +16,12 @@ from tasks.domain.statistics.seeded import Seeded, by_seed
 def cost_rows(groups: pa.Table) -> list[dict[str, Any]]:
     """`tokens_per_correct` of each (arm, step) and source: a ratio of sums, with its interval over problems and seeds.
     Null where nothing is correct. `truncated` stands beside it."""
+    cluster = "coalesce(cluster, problem_id)" if "cluster" in groups.column_names else "problem_id"
     ordered = query(
-        """
+        f"""
         with tall as (select *, source as part from groups union all select *, 'all' from groups)
         select arm, step, part as source, dense_rank() over (order by problem_id) as problem,
+               dense_rank() over (order by {cluster}) as cluster,
                case when adapter = '' then 0 else dense_rank() over (order by adapter) end as adapter,
                num_tokens, num_correct, group_size, truncated
         from tall order by arm, step, part <> 'all', part
@@ -29,7 +31,9 @@ def cost_rows(groups: pa.Table) -> list[dict[str, Any]]:
     columns = [ordered[c].to_numpy() for c in ordered.column_names[3:]]
     rows = []
     for key, start, stop in _stretches(ordered.select(["arm", "step", "source"])):
-        problem_N, adapter_N, tokens_N, correct_N, size_N, truncated_N = (column[start:stop] for column in columns)
+        problem_N, cluster_N, adapter_N, tokens_N, correct_N, size_N, truncated_N = (
+            column[start:stop] for column in columns
+        )
         rollouts, tokens, correct = int(size_N.sum()), int(tokens_N.sum()), int(correct_N.sum())
         row: dict[str, Any] = key | {
             "metric": "tokens_per_correct",
@@ -42,7 +46,7 @@ def cost_rows(groups: pa.Table) -> list[dict[str, Any]]:
         if correct == 0:
             rows.append(row | {"reason": "no rollout is correct"})
             continue
-        found = by_seed(problem_N, adapter_N, np.column_stack([tokens_N, correct_N]))
+        found = by_seed(problem_N, adapter_N, np.column_stack([tokens_N, correct_N, cluster_N]))
         rows.append(row | {"estimate": tokens / correct} | _bounds(found))
     return rows
 
@@ -52,7 +56,8 @@ def _bounds(found: Seeded) -> dict[str, Any]:
     row: dict[str, Any] = {"seeds": len(found.values_SPV)}
     if not found.values_SPV[:, :, 1].any():
         return row | {"reason": "no interval: no problem that every seed was asked has a correct rollout"}
-    tokens_SP, correct_SP = found.values_SPV[:, :, 0], found.values_SPV[:, :, 1]
+    values_SCV = folded(found.values_SPV, found.values_SPV[0, :, 2])
+    tokens_SP, correct_SP = values_SCV[:, :, 0], values_SCV[:, :, 1]
     _, low, high = ratio(tokens_SP, correct_SP, found.trained)
     if not np.isfinite(low):
         return row | {"reason": "no interval: one problem, or all problems alike, have no spread"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations
 
 import pyarrow as pa
@@ -9,14 +10,16 @@ import pyarrow as pa
 from storage.artifacts.kinds import Rollouts, Tokens
 from storage.sql import query
 from tasks.domain.statistics.families import in_families
+from tasks.measures.grouping import with_clusters
 from tasks.measures.groups import COLUMNS, count_groups, together
 from tasks.measures.token_costs import bucket_rows, cost_rows
 from tasks.stage import stage, store
 
 
-def tokens_of(rollouts: pa.Table) -> pa.Table:
-    """Columns of Tokens.schema. metric: `tokens_per_correct` (one (arm, step) and source) or `bucket` (two of them)."""
-    groups = count_groups(rollouts)
+def tokens_of(rollouts: pa.Table, clusters: Callable[[pa.Table], pa.Table] = lambda groups: groups) -> pa.Table:
+    """Columns of Tokens.schema. metric: `tokens_per_correct` (one (arm, step) and source) or `bucket` (two of them).
+    clusters: adds to groups which problems are near-duplicates."""
+    groups = clusters(count_groups(rollouts))
     rows = cost_rows(groups)
     policies = query("select distinct arm, step from groups order by arm, step", groups=groups).to_pylist()
     for first, second in combinations([(p["arm"], p["step"]) for p in policies], 2):
@@ -26,7 +29,8 @@ def tokens_of(rollouts: pa.Table) -> pa.Table:
     )
 
 
-@stage(Tokens, version=5)
+@stage(Tokens, version=6)
 def measure_tokens(*, rollouts: tuple[Rollouts, ...]) -> pa.Table:
     """Tokens per correct answer with truncation beside it, and paired lengths by who was correct."""
-    return tokens_of(together([store().read(ref, COLUMNS) for ref in rollouts]))
+    read = together([store().read(ref, COLUMNS) for ref in rollouts])
+    return tokens_of(read, lambda groups: with_clusters(groups, rollouts))

@@ -33,13 +33,14 @@ def heldout_rows(groups: pa.Table) -> list[dict[str, Any]]:
             "step": step,
             "source": source,
             "n": len(found.problem_P),
+            "clusters": len(np.unique(found.cluster_P)),
             "rollouts": found.drawn,
             "seeds": found.seeds,
         }
         if not len(found.problem_P):
             rows.append(row | {"reason": INCOMPLETE})
             continue
-        rows.append(row | {"method": LEVELS} | levels(found.values["pass@k"].data, found.trained)[0])
+        rows.append(row | {"method": LEVELS} | levels(found.by_cluster(), found.trained)[0])
     return rows
 
 
@@ -71,7 +72,7 @@ def gain_rows(groups: pa.Table) -> list[dict[str, Any]]:
                 rows.append(row | {"reason": why})
                 continue
             found = combined(list(zip((1.0, -1.0), values, strict=True)), [after.trained, before.trained], reach=1.0)
-            told = told_of(found, alike="every problem gains the same")[0]
+            told = told_of(found, common, alike="every problem gains the same")[0]
             equivalent = float(found.p_equivalent(MARGIN)[0])
             rows.append(
                 row

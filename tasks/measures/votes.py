@@ -103,7 +103,7 @@ def _averaged(problems: Sequence[dict[str, list[float | str]]]) -> dict[str, Any
     return row | levels(np.array(values, np.float64)[:, :, None], any(adapters))[0]
 
 
-@stage(Votes, version=3)
+@stage(Votes, version=4)
 def measure_votes(*, rollouts: tuple[Rollouts, ...], ks: tuple[int, ...], seed: int = 0) -> pa.Table:
     """maj@k and best-of-k of every (arm, step), per source and for all of them."""
     return votes_of(together([store().read(ref, COLUMNS) for ref in rollouts]), ks, seed)

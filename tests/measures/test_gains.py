@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from tasks.measures.gains import gains_of
@@ -60,3 +61,21 @@ def test_what_cannot_be_asked_says_why(rollouts: Make) -> None:
         rollouts({"b": "cw"}, arm="thinking", step=1, adapter="t"),
     )["all"]
     assert (apart["estimate"], apart["reason"]) == (None, "no problem that both arms were asked at both ends")
+
+
+def test_a_problem_asked_twice_in_other_words_counts_once(rollouts: Make) -> None:
+    after, other = {"a": "cc", "b": "cw", "c": "ww"}, {"a": "ww", "b": "cw", "c": "ww"}
+
+    def asked(copies: int) -> pa.Table:
+        parts = []
+        for i in range(copies):
+            for arm, letters in (("panel", after), ("thinking", other)):
+                named = {f"{p}{i}": found for p, found in letters.items()}
+                parts += [rollouts(dict.fromkeys(named, "ww"), arm=arm), rollouts(named, arm=arm, step=9, adapter=arm)]
+        groups = count_groups(pa.concat_tables(parts))
+        return groups.append_column("cluster", pc.utf8_slice_codeunits(groups["problem_id"], 0, 1))
+
+    once, twice = (next(r for r in gains_of(asked(n)).to_pylist() if r["source"] == "all") for n in (1, 2))
+    assert (once["n"], once["clusters"], twice["n"], twice["clusters"]) == (3, 3, 6, 3)
+    for figure in ("estimate", "low", "high", "p_value", "detectable"):
+        assert once[figure] == pytest.approx(twice[figure])

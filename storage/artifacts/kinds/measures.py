@@ -22,7 +22,7 @@ class PassAtK(
     kind="passk",
     schema=nullable(
         "metric str, arm str, step int, source str, k int, estimate real, low real, high real",
-        "low_simultaneous real, high_simultaneous real, n big, rollouts int, policies int, tokens real",
+        "low_simultaneous real, high_simultaneous real, n big, clusters big, rollouts int, policies int, tokens real",
         "holds_for str, reason str",
     ),
 ):
@@ -34,8 +34,8 @@ class PassAtKContrasts(
     kind="passk_contrasts",
     schema=nullable(
         "metric str, arm str, step int, other str, other_step int, source str, k int, estimate real",
-        "low real, high real, p_value real, p_adjusted real, family str, detectable real, n big, seeds int",
-        "holds_for str, reason str",
+        "low real, high real, p_value real, p_adjusted real, family str, detectable real, n big, clusters big",
+        "seeds int, holds_for str, reason str",
     ),
 ):
     """Gaps between two policies' pass@k, and how they close with k."""
@@ -110,8 +110,8 @@ class DiversityComparison(
         "metric str, basis str, window str, source str, arm str, step int, other str, other_step int",
         "n big, mean real, other_mean real, difference real, relative real, low real, high real",
         "boot_low real, boot_high real, t real, p_t real, p_normal real, p_flip real, p_wilcoxon real",
-        "p_holm real, p_value real, p_adjusted real, family str, detectable real, seeds int, holds_for str",
-        "d_z real, d_z_corrected real, adjusted_difference real, adjusted_low real, adjusted_high real",
+        "p_holm real, p_value real, p_adjusted real, family str, detectable real, clusters big, seeds int",
+        "holds_for str, d_z real, d_z_corrected real, adjusted_difference real, adjusted_low real, adjusted_high real",
         "adjusted_p real, adjusted_reason str, coverage real, other_coverage real, reason str",
     ),
 ):
@@ -134,7 +134,7 @@ class Curves(
     kind="curves",
     schema=nullable(
         "series str, arm str, step int, source str, metric str, estimate real, low real, high real",
-        "p_value real, p_adjusted real, family str, p_equivalent real, detectable real, n big",
+        "p_value real, p_adjusted real, family str, p_equivalent real, detectable real, n big, clusters big",
         "rollouts big, seeds int, method str, training_share real, exposure_share real, holds_for str",
         "reason str",
     ),
@@ -148,7 +148,7 @@ class Gains(
     schema=nullable(
         "metric str, arm str, step int, other str, other_step int, source str, gain real, other_gain real",
         "estimate real, low real, high real, p_value real, p_adjusted real, family str, p_equivalent real",
-        "detectable real, n big, seeds int, holds_for str, reason str",
+        "detectable real, n big, clusters big, seeds int, holds_for str, reason str",
     ),
 ):
     """How much more one arm gained than another: the difference of gains, which is the study's answer."""

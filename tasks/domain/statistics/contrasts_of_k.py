@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tasks.domain.statistics.curves_of_k import KCurve, bootstrap_columns, on_common
-from tasks.domain.statistics.means import Means, combined
+from tasks.domain.statistics.means import Means, combined, folded
 from tasks.domain.statistics.narrowing import Counted, beyond_shift
 
 Row = dict[str, Any]
@@ -31,7 +31,7 @@ def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: i
     first, second = (values[:, :, known] for values in both)
     trained = [a.trained, b.trained]
     gaps = combined([(1.0, first), (-1.0, second)], trained, reach=1.0)
-    told = told_of(gaps, alike="the two are alike on every problem")
+    told = told_of(gaps, n, alike="the two are alike on every problem")
     rows += [{"metric": "gap", "k": ks[i]} | row for i, row in zip(known, told, strict=True)]
     if len(known) < 2:
         return [*rows, {"metric": "closure", "n": n, "reason": "one k has nothing to close"}]
@@ -42,19 +42,20 @@ def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: i
     alike = "every problem closes by the same amount"
     return [
         *sorted(rows, key=lambda r: r["k"]),
-        {"metric": "closure", "k": ks[known[-1]]} | told_of(closure, alike=alike)[0],
-        *_on_scales(sign, [v[:, :, [0, -1]] for v in (first, second)], trained, ks[known[-1]]),
-        _monotone(sign * gap_PK, ks[known[-1]], draws, seed),
+        {"metric": "closure", "k": ks[known[-1]]} | told_of(closure, n, alike=alike)[0],
+        *_on_scales(sign, [v[:, :, [0, -1]] for v in (first, second)], trained, ks[known[-1]], n),
+        _monotone(sign * gap_PK, ks[known[-1]], draws, seed) | {"n": n},
     ]
 
 
-def told_of(means: Means, alike: str) -> list[Row]:
-    """One row a column: estimate, interval, p, the difference that could have been seen, what it holds for."""
+def told_of(means: Means, n: int, alike: str) -> list[Row]:
+    """One row a column: estimate, interval, p, the difference that could have been seen, what it holds for. n:
+    problems, of which near-duplicates are one cluster."""
     low_V, high_V = means.interval()
     p_V, seen_V = means.p_value(), means.detectable()
     rows = []
     for i, estimate in enumerate(means.estimate_V):
-        row: Row = {"estimate": float(estimate), "n": means.n, "seeds": means.seeds or None}
+        row: Row = {"estimate": float(estimate), "n": n, "clusters": means.n, "seeds": means.seeds or None}
         row["holds_for"] = means.holds_for
         if means.known_V[i]:
             row |= {"low": float(low_V[i]), "high": float(high_V[i]), "detectable": float(seen_V[i])}
@@ -69,19 +70,20 @@ def told_of(means: Means, alike: str) -> list[Row]:
 def beyond_a_shift(a: KCurve, b: KCurve, ks: Sequence[int], seed: int) -> list[Row]:
     """`closure_of_shift`: the closure that a constant shift of logits between the two would bring;
     `closure_beyond_shift`: the closure beyond it, the only one that says anything of width."""
-    n, both = on_common([a, b])
-    known = [i for i in a.known(ks) if i in b.known(ks)]
+    problem_P = np.intersect1d(a.problem_P, b.problem_P)
+    n, known = len(problem_P), [i for i in a.known(ks) if i in b.known(ks)]
     if n < 2 or len(known) < 2:
         return []
     ends = (known[0], known[-1])
-    counted = []
-    for curve, values in zip((a, b), both, strict=True):
-        at = np.isin(curve.problem_P, np.intersect1d(a.problem_P, b.problem_P))
-        counted.append(Counted(curve.size_SP[:, at], curve.correct_SP[:, at], values[:, :, ends], curve.trained))
-    null, excess = beyond_shift(counted[0], counted[1], (ks[ends[0]], ks[ends[1]]), seed)
+    places = [np.searchsorted(curve.problem_P, problem_P) for curve in (a, b)]
+    counted = [
+        Counted(c.size_SP[:, at], c.correct_SP[:, at], c.values["pass@k"].data[:, at][:, :, ends], c.trained)
+        for c, at in zip((a, b), places, strict=True)
+    ]
+    null, excess = beyond_shift(counted[0], counted[1], (ks[ends[0]], ks[ends[1]]), a.cluster_P[places[0]], seed)
     return [
         {"metric": "closure_of_shift", "k": ks[ends[1]], "estimate": null, "n": n},
-        {"metric": "closure_beyond_shift", "k": ks[ends[1]]} | told_of(excess, alike="the two are alike")[0],
+        {"metric": "closure_beyond_shift", "k": ks[ends[1]]} | told_of(excess, n, alike="the two are alike")[0],
     ]
 
 
@@ -91,7 +93,7 @@ SCALES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray
 }
 
 
-def _on_scales(sign: float, ends_SP2: Sequence[np.ndarray], trained: Sequence[bool], k: int) -> list[Row]:
+def _on_scales(sign: float, ends_SP2: Sequence[np.ndarray], trained: Sequence[bool], k: int, n: int) -> list[Row]:
     """The closure of the logarithm of the failure ratio, (1 − pass@k) of one over that of the other, and of the
     difference in logits of pass@k, linearised."""
     means = [v.mean(axis=(0, 1)) for v in ends_SP2]
@@ -99,14 +101,14 @@ def _on_scales(sign: float, ends_SP2: Sequence[np.ndarray], trained: Sequence[bo
     for metric, (scale, slope) in SCALES.items():
         if min(m.min() for m in means) <= 0 or max(m.max() for m in means) >= 1:
             why = "undefined where pass@k is 0 or 1"
-            rows.append({"metric": metric, "k": k, "n": ends_SP2[0].shape[1], "reason": why})
+            rows.append({"metric": metric, "k": k, "n": n, "reason": why})
             continue
         parts = [
             sign * (v * slope(m) @ np.array([1.0, -1.0]))[:, :, None] for v, m in zip(ends_SP2, means, strict=True)
         ]
         found = combined([(1.0, parts[0]), (-1.0, parts[1])], trained)
         at = sign * (scale(means[0]) - scale(means[1])) @ np.array([1.0, -1.0])
-        rows.append({"metric": metric, "k": k} | told_of(replace(found, estimate_V=np.array([at])), alike="alike")[0])
+        rows.append({"metric": metric, "k": k} | told_of(replace(found, estimate_V=np.array([at])), n, "alike")[0])
     return rows
 
 
@@ -148,12 +150,13 @@ def contrast_at_cost(a: KCurve, b: KCurve, ks: Sequence[int]) -> list[Row]:
             continue
         first = dear.values["pass@k"].data[:, at][:, :, k - 1 : k]
         second = at_fraction(cheap.values["pass@k"].data[:, other_at], k_P)[:, :, None]
-        found = combined([(sign, first), (-sign, second)], [dear.trained, cheap.trained], reach=1.0)
+        both = [(sign, folded(first, a.cluster_P[in_a])), (-sign, folded(second, a.cluster_P[in_a]))]
+        found = combined(both, [dear.trained, cheap.trained], reach=1.0)
         mean_k = k * cost_P.mean() / other_cost_P.mean()
         own, other = (k, mean_k) if dear is a else (mean_k, k)
         whole = "" if own == round(own) else f"at k = {own:.3g}, "
         said = f"{k * cost_P.mean():,.0f} tokens; {whole}other at k = {other:.3g}"
-        row = told_of(found, alike="")[0]
+        row = told_of(found, len(in_a), alike="")[0]
         rows.append({"metric": "equal_tokens", "k": round(own)} | row | {"reason": said})
     return rows
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from tasks.domain.statistics import estimators
 from tasks.domain.statistics.intervals import resample_classes
-from tasks.domain.statistics.means import combined, proportions, together
+from tasks.domain.statistics.means import combined, folded, proportions, together
 from tasks.domain.statistics.seeded import by_seed
 
 METRICS = {"pass@k": estimators.pass_at_k, "pass^k": estimators.pass_all_k}
@@ -24,10 +24,11 @@ ONE_PROBLEM = "one problem has no spread: no interval"
 @dataclass(frozen=True, slots=True)
 class KCurve:
     """One policy on one slice, on the problems that each of its seeds was asked. values: metric → (S, P, K), masked
-    where n < k; cost_P: tokens a rollout of each problem; trained: whether its seeds are trainings;
-    rollouts: fewest of a group; drawn: all of them."""
+    where n < k; cluster_P: which problems are near-duplicates; cost_P: tokens a rollout of each problem; trained:
+    whether its seeds are trainings; rollouts: fewest of a group; drawn: all of them."""
 
     problem_P: np.ndarray
+    cluster_P: np.ndarray
     values: dict[str, np.ma.MaskedArray]
     rollouts: int
     policies: int
@@ -43,19 +44,24 @@ class KCurve:
         """Adapters, or the one policy without."""
         return len(self.values["pass@k"])
 
+    def by_cluster(self, metric: str = "pass@k") -> np.ndarray:
+        """(S, C, K) values in which near-duplicate problems are one; columns with n < k are not to be read."""
+        return folded(self.values[metric].data, self.cluster_P)
+
     def rows(self, ks: Sequence[int], draws: int, seed: int) -> list[dict[str, Any]]:
         """Columns: metric, k, estimate, intervals, n, rollouts, policies, tokens, holds_for, reason."""
         return [row for metric in METRICS for row in self._rows(metric, ks, draws, seed)]
 
     def _rows(self, metric: str, ks: Sequence[int], draws: int, seed: int) -> list[dict[str, Any]]:
-        values_SPK = self.values[metric]
+        values_SCK = self.by_cluster(metric)
         known = self.known(ks)
-        shared = {"metric": metric, "n": len(self.problem_P), "rollouts": self.rollouts, "policies": self.policies}
+        shared = {"metric": metric, "n": len(self.problem_P), "clusters": values_SCK.shape[1]}
+        shared |= {"rollouts": self.rollouts, "policies": self.policies}
         found: dict[int, dict[str, Any]] = {}
         if known:
-            told = levels(values_SPK.data[:, :, known], self.trained)
-            beyond = together(values_SPK.data[:, :, known].mean(axis=0), draws, seed)
-            wide = levels(values_SPK.data[:, :, known], self.trained, beyond)
+            told = levels(values_SCK[:, :, known], self.trained)
+            beyond = together(values_SCK[:, :, known].mean(axis=0), draws, seed)
+            wide = levels(values_SCK[:, :, known], self.trained, beyond)
             for i, row, band in zip(known, told, wide, strict=True):
                 found[i] = row | {"low_simultaneous": band["low"], "high_simultaneous": band["high"]}
         why = INCOMPLETE if not len(self.problem_P) else "a problem has {} rollouts, fewer than k = {}"
@@ -86,6 +92,7 @@ def levels(values_SPV: np.ndarray, trained: bool, beyond: float = 1.0) -> list[d
 
 def k_curve(
     problem_N: np.ndarray,
+    cluster_N: np.ndarray,
     adapter_N: np.ndarray,
     policy_N: np.ndarray,
     size_N: np.ndarray,
@@ -99,7 +106,7 @@ def k_curve(
     rollouts, tokens = int(size_N.sum()), float(tokens_N.sum())  # imported counts have no tokens: not a number
     known = np.isfinite(tokens) and rollouts > 0
     cost_N = tokens_N / size_N if known else np.zeros(len(size_N))
-    found = by_seed(problem_N, adapter_N, np.column_stack([*per_group.values(), size_N, correct_N, cost_N]))
+    found = by_seed(problem_N, adapter_N, np.column_stack([*per_group.values(), cluster_N, size_N, correct_N, cost_N]))
     mask_K = size_N.min() < np.asarray(ks) if len(size_N) else np.ones(len(ks), bool)
     values = {}
     for i, name in enumerate(METRICS):
@@ -107,6 +114,7 @@ def k_curve(
         values[name] = np.ma.MaskedArray(one, mask=np.broadcast_to(mask_K, one.shape))
     return KCurve(
         found.problem_P,
+        found.values_SPV[:1, :, -4].reshape(-1),
         values,
         int(size_N.min()) if len(size_N) else 0,
         len(np.unique(policy_N)),
@@ -120,12 +128,16 @@ def k_curve(
 
 
 def on_common(curves: Sequence[KCurve]) -> tuple[int, list[np.ndarray]]:
-    """(problems, values_SPK of pass@k of each curve) on the problems that all of them have, in one order."""
+    """(problems, values_SCK of pass@k of each curve) on the problems that all of them have, in one order,
+    near-duplicates folded into one."""
     problem_P = curves[0].problem_P
     for curve in curves[1:]:
         problem_P = np.intersect1d(problem_P, curve.problem_P)
     places = [np.searchsorted(curve.problem_P, problem_P) for curve in curves]
-    return len(problem_P), [c.values["pass@k"].data[:, at] for c, at in zip(curves, places, strict=True)]
+    cluster_P = curves[0].cluster_P[places[0]]
+    return len(problem_P), [
+        folded(c.values["pass@k"].data[:, at], cluster_P) for c, at in zip(curves, places, strict=True)
+    ]
 
 
 def bootstrap_columns(values_PV: np.ndarray, draws: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -139,11 +151,11 @@ def doublings(curve: KCurve, ks: Sequence[int]) -> list[dict[str, Any]]:
     """pass@k with its interval, and by how much each k exceeds the k before it. No k may exceed a group's size."""
     if not len(curve.problem_P):
         return [{"k": k, "reason": INCOMPLETE} for k in ks]
-    values_SPK = curve.values["pass@k"].data
-    rows = [{"k": k} | row for k, row in zip(ks, levels(values_SPK, curve.trained), strict=True)]
+    values_SCK = curve.by_cluster()
+    rows = [{"k": k} | row for k, row in zip(ks, levels(values_SCK, curve.trained), strict=True)]
     if len(ks) < 2:
         return rows
-    more = combined([(1.0, np.diff(values_SPK, axis=2))], [curve.trained], reach=1.0)
+    more = combined([(1.0, np.diff(values_SCK, axis=2))], [curve.trained], reach=1.0)
     low_V, high_V = more.interval()
     for row, at, low, high in zip(rows[1:], more.estimate_V, low_V, high_V, strict=True):
         row["doubling"] = float(at)

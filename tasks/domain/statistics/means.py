@@ -4,18 +4,22 @@ their p-values and what they could have seen are made.
 Axes: S seeds (adapters of one recipe), P problems, V columns that are judged side by side (for example every k).
 
 A policy's mean varies with the problems that were asked and, when it was trained, with the seed. Both are random:
-variance = s²_problems/n + s²_seeds/S, less what the two share, with Satterthwaite's degrees of freedom. The variance of
-few or rarely differing problems is itself badly known, so its degrees of freedom follow the kurtosis of the problems'
-values. Measured against the alternatives in docs/coverage.md (`python -m benchmarks.coverage`).
+variance = s²_problems/n + s²_seeds/S, less what the two share. Each part has its own quantile of Student's t, half² =
+t²(S − 1)·seeds + t²(n − 1)·problems, so that few seeds that happen to agree do not pass for many degrees of freedom.
+The variance of few or rarely differing problems is itself badly known, so its degrees of freedom follow the kurtosis of
+the problems' values. Near-duplicate problems are one (`folded`). Measured against the alternatives in docs/coverage.md
+(`python -m benchmarks.coverage`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
+
+from tasks.domain.statistics.spread import Spread
 
 LEVEL = 0.95
 _normal = NormalDist()
@@ -27,14 +31,14 @@ ADAPTERS = "these adapters, not the recipe"
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """estimate_V with its variance_V and degrees of freedom df_V over n problems. known_V: false where nothing varies
-    and no reach bounds what could. seeds: fewest seeds of a trained policy in it, 0 where none is trained."""
+    """estimate_V and its spread over n problems, near-duplicates counted once. known_V: false where nothing varies and
+    no reach bounds what could; varies_V: whether anything does. seeds: fewest seeds of a trained policy in it, 0 where
+    none is trained."""
 
     estimate_V: np.ndarray
-    variance_V: np.ndarray
-    df_V: np.ndarray
+    spread: Spread
     known_V: np.ndarray
-    spread_V: np.ndarray
+    varies_V: np.ndarray
     n: int
     seeds: int
     reach: float | None = None
@@ -46,31 +50,28 @@ class Means:
 
     def interval(self, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
         """(low_V, high_V) within the reach, NaN where unknown."""
-        half_V = _t(level, self.df_V) * np.sqrt(self.variance_V)
-        half_V = np.where(self.known_V, half_V, np.nan)
+        half_V = np.where(self.known_V, self.spread.half((1 - level) / 2), np.nan)
         furthest = np.inf if self.reach is None else self.reach
         return np.maximum(self.estimate_V - half_V, -furthest), np.minimum(self.estimate_V + half_V, furthest)
 
     def p_value(self) -> np.ndarray:
         """Two-sided p_V of a mean of 0; NaN where no problem differs from another."""
-        seen_V = self.known_V & (self.spread_V > 0)
-        error_V = np.sqrt(np.where(seen_V, self.variance_V, 1.0))
-        return np.where(seen_V, 2 * _beyond(np.abs(self.estimate_V) / error_V, self.df_V), np.nan)
+        return self._where(self.varies_V, lambda spread: 2 * spread.beyond(np.abs(self.estimate_V)))
 
     def p_equivalent(self, margin: float) -> np.ndarray:
         """TOST: p_V that the mean lies outside ±margin; small means equivalent."""
         if margin <= 0:
             raise ValueError("a margin of equivalence is positive")
-        error_V = np.sqrt(np.where(self.known_V, self.variance_V, 1.0))
-        inside_V = (margin - np.abs(self.estimate_V)) / error_V
-        return np.where(self.known_V, _beyond(inside_V, self.df_V), np.nan)
+        return self._where(self.known_V, lambda spread: spread.beyond(margin - np.abs(self.estimate_V)))
 
     def detectable(self, power: float = POWER, level: float = LEVEL) -> np.ndarray:
         """The smallest mean_V that a study of this size and spread would find with this power."""
-        return np.where(self.known_V, (_t(level, self.df_V) + _t(2 * power - 1, self.df_V)) * self._error(), np.nan)
+        return np.where(self.known_V, self.spread.half((1 - level) / 2) + self.spread.half(1 - power), np.nan)
 
-    def _error(self) -> np.ndarray:
-        return np.sqrt(self.variance_V)
+    def _where(self, wanted_V: np.ndarray, found: Callable[[Spread], np.ndarray]) -> np.ndarray:
+        seen_V = self.known_V & wanted_V
+        safe = replace(self.spread, problems_V=np.where(seen_V, self.spread.problems_V, 1.0))
+        return np.where(seen_V, found(safe), np.nan)
 
 
 def combined(parts: Sequence[tuple[float, np.ndarray]], trained: Sequence[bool], reach: float | None = None) -> Means:
@@ -89,15 +90,29 @@ def combined(parts: Sequence[tuple[float, np.ndarray]], trained: Sequence[bool],
     n = len(mean_PV)
     estimate_V = mean_PV.mean(axis=0)
     problems_V = mean_PV.var(axis=0, ddof=1) / n if n > 1 else np.zeros_like(estimate_V)
-    variance_V, over_V = _with_seeds(parts, problems_V)
-    spread_V = np.where(variance_V > 1e-24, variance_V, 0.0)
-    over_V = over_V + problems_V**2 / tail_freedom(mean_PV)
-    df_V = np.where(spread_V > 0, variance_V**2 / np.where(spread_V > 0, over_V, 1.0), max(n - 1, 1))
+    seeds_V, seeds_df_V = _over_seeds(parts, estimate_V.shape)
+    varies_V = problems_V + seeds_V > 1e-24
+    df_V = np.where(problems_V > 1e-24, tail_freedom(mean_PV), max(n - 1.0, 1.0))
     if reach is not None:
-        floor = reach**2 * 2 * PSEUDO / ((n + 1) * (n + 2))
-        variance_V = np.where(spread_V > 0, variance_V, floor)
-    known_V = np.full(len(estimate_V), n > 1) & (variance_V > 0)
-    return Means(estimate_V, variance_V, np.maximum(df_V, 1.0), known_V, spread_V, n, seeds_of(parts, trained), reach)
+        problems_V = np.where(varies_V, problems_V, reach**2 * 2 * PSEUDO / ((n + 1) * (n + 2)))
+    known_V = np.full(len(estimate_V), n > 1) & (problems_V + seeds_V > 1e-24)
+    spread = Spread(problems_V, df_V, seeds_V, seeds_df_V)
+    return Means(estimate_V, spread, known_V, varies_V, n, seeds_of(parts, trained), reach)
+
+
+def folded(values_SPV: np.ndarray, cluster_P: np.ndarray) -> np.ndarray:
+    """(S, C, V) values of C clusters of near-duplicate problems in the place of problems: the same means by seed, and a
+    variance over clusters that is the cluster-robust one, C/(C − 1) · Σ_c (Σ_{i∈c} (x_i − mean))² / n².
+
+    >>> folded(np.array([[[0.0], [0.0], [3.0]]]), np.array([7, 7, 8])).round(3).tolist()
+    [[[-0.333], [2.333]]]
+    """
+    found, at_P = np.unique(cluster_P, return_inverse=True)
+    if len(found) == len(cluster_P):
+        return values_SPV
+    member_CP = (np.arange(len(found))[:, None] == at_P[None, :]).astype(float)
+    mean_S1V = values_SPV.mean(axis=1, keepdims=True)
+    return mean_S1V + len(found) / len(cluster_P) * np.einsum("cp,spv->scv", member_CP, values_SPV - mean_S1V)
 
 
 def proportions(
@@ -120,10 +135,10 @@ def proportions(
     more = n + 2 * PSEUDO
     middle_V = (mean_PV.sum(axis=0) + PSEUDO) / more
     problems_V = ((mean_PV**2).sum(axis=0) + PSEUDO - more * middle_V**2) / (more - 1) / n
-    variance_V, over_V = _with_seeds([(1.0, values_SPV)] if trained else [], problems_V)
-    df_V = variance_V**2 / (over_V + problems_V**2 / (n - 1))
-    q_V = _t(2 * _normal.cdf(beyond * _normal.inv_cdf((1 + level) / 2)) - 1, df_V)
-    size_V = middle_V * (1 - middle_V) / variance_V
+    seeds_V, seeds_df_V = _over_seeds([(1.0, values_SPV)] if trained else [], p_V.shape)
+    spread = Spread(problems_V, np.full_like(p_V, n - 1.0), seeds_V, seeds_df_V)
+    q_V = spread.half(_normal.cdf(beyond * _normal.inv_cdf((1 - level) / 2))) / np.sqrt(spread.variance_V)
+    size_V = middle_V * (1 - middle_V) / spread.variance_V
     shrink_V = q_V**2 / size_V
     centre_V = (p_V + shrink_V / 2) / (1 + shrink_V)
     half_V = np.sqrt(shrink_V * (p_V * (1 - p_V) + shrink_V / 4)) / (1 + shrink_V)
@@ -186,31 +201,18 @@ def seeds_of(parts: Sequence[tuple[float, np.ndarray]], trained: Sequence[bool])
     return min((len(values) for (_, values), was in zip(parts, trained, strict=True) if was), default=0)
 
 
-def _with_seeds(parts: Sequence[tuple[float, np.ndarray]], problems_V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(variance_V, Σ part²/df of the seeds): never less than that of the problems alone."""
-    seeds_V, shared_V, over_V = (np.zeros_like(problems_V) for _ in range(3))
+def _over_seeds(parts: Sequence[tuple[float, np.ndarray]], shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """(variance_V that seeds add to that of the problems, its degrees of freedom by Satterthwaite)."""
+    added_V, over_V = np.zeros(shape), np.zeros(shape)
     for sign, values_SPV in parts:
         S, n = values_SPV.shape[:2]
         if S < 2:
             continue
         by_seed_SV = values_SPV.mean(axis=1)
-        part_V = sign**2 * by_seed_SV.var(axis=0, ddof=1) / S
-        rest_SPV = values_SPV - values_SPV.mean(axis=0) - by_seed_SV[:, None, :] + by_seed_SV.mean(axis=0)
-        seeds_V, over_V = seeds_V + part_V, over_V + part_V**2 / (S - 1)
+        part_V = by_seed_SV.var(axis=0, ddof=1) / S
         if n > 1:
-            shared_V = shared_V + sign**2 * (rest_SPV**2).sum(axis=(0, 1)) / ((S - 1) * (n - 1)) / (n * S)
-    return np.maximum(problems_V, seeds_V + problems_V - shared_V), over_V
-
-
-def _t(level: float, df_V: np.ndarray) -> np.ndarray:
-    """Student's two-sided quantile. scipy.special, for scipy.stats takes a millisecond a call."""
-    from scipy.special import stdtrit
-
-    return np.asarray(stdtrit(df_V, (1 + level) / 2))
-
-
-def _beyond(t_V: np.ndarray, df_V: np.ndarray) -> np.ndarray:
-    """The chance of a larger t."""
-    from scipy.special import stdtr
-
-    return np.asarray(stdtr(df_V, -t_V))
+            rest_SPV = values_SPV - values_SPV.mean(axis=0) - by_seed_SV[:, None, :] + by_seed_SV.mean(axis=0)
+            part_V = part_V - (rest_SPV**2).sum(axis=(0, 1)) / ((S - 1) * (n - 1)) / (n * S)
+        part_V = sign**2 * np.maximum(part_V, 0.0)
+        added_V, over_V = added_V + part_V, over_V + part_V**2 / (S - 1)
+    return added_V, np.where(over_V > 0, added_V**2 / np.where(over_V > 0, over_V, 1.0), 1.0)

@@ -14,6 +14,7 @@ import numpy as np
 
 from tasks.domain.statistics.intervals import resample_classes
 from tasks.domain.statistics.means import Means
+from tasks.domain.statistics.spread import Spread
 
 GRID_J = np.linspace(-10.0, 10.0, 61)
 STEPS = 300  # of expectation-maximisation: pass@k up to the group size no longer moves in the fourth digit
@@ -35,18 +36,23 @@ class Counted:
         return Counted(self.n_SP[s : s + 1], self.c_SP[s : s + 1], self.ends_SP2[s : s + 1], self.trained)
 
 
-def beyond_shift(first: Counted, second: Counted, ks: tuple[int, int], seed: int) -> tuple[float, Means]:
+def beyond_shift(
+    first: Counted, second: Counted, ks: tuple[int, int], cluster_P: np.ndarray, seed: int
+) -> tuple[float, Means]:
     """(null, excess): the closure of the gap between the smallest and the largest k that a constant shift of logits
     would bring, and the closure beyond it, 0 where the two differ by such a shift alone.
 
-    The shift is fitted from either side and the two are averaged. The variance is that of a bootstrap over problems and
-    of leaving one seed at a time to stand for its policy.
+    The shift is fitted from either side and the two are averaged. The variance is that of a bootstrap over problems,
+    near-duplicates drawn together, and of leaving one seed at a time to stand for its policy.
     """
-    size = first.n_SP.shape[1]
-    drawn_BP = np.concatenate([np.full((1, size), 1 / size), resample_classes(np.ones(size, np.int64), DRAWS, seed)])
+    found, at_P = np.unique(cluster_P, return_inverse=True)
+    size = len(found)
+    drawn_BP = resample_classes(np.ones(size, np.int64), DRAWS, seed)[:, at_P]
+    drawn_BP = np.concatenate([np.ones((1, len(at_P))), drawn_BP])
+    drawn_BP /= drawn_BP.sum(axis=1, keepdims=True)
     null_B, excess_B = _null_and_excess(first, second, ks, drawn_BP)
     problems = float(excess_B[1:].var(ddof=1))
-    variance, over = problems, problems**2 / max(size - 1, 1)
+    added, over = 0.0, 0.0
     for mine in (first, second):
         seeds = len(mine.n_SP)
         if seeds < 2 or not mine.trained:
@@ -54,13 +60,12 @@ def beyond_shift(first: Counted, second: Counted, ks: tuple[int, int], seed: int
         pairs = [(mine.of_seed(s), second) if mine is first else (first, mine.of_seed(s)) for s in range(seeds)]
         alone = [_null_and_excess(*pair, ks, drawn_BP[:1])[1][0] for pair in pairs]
         part = float(np.var(alone, ddof=1)) / seeds
-        variance, over = variance + part, over + part**2 / (seeds - 1)
-    known = np.array([size > 1 and variance > 0])
-    df = max(variance**2 / over, 1.0) if over > 0 else 1.0
+        added, over = added + part, over + part**2 / (seeds - 1)
+    known = np.array([size > 1 and problems > 0])
     trained = [seeds for seeds, was in ((len(p.n_SP), p.trained) for p in (first, second)) if was]
-    one = np.array([variance])
+    one = [np.array([v]) for v in (problems, max(size - 1.0, 1.0), added, added**2 / over if over > 0 else 1.0)]
     return float(null_B[0]), Means(
-        np.array([excess_B[0]]), one, np.array([df]), known, one, size, min(trained, default=0), 1.0
+        np.array([excess_B[0]]), Spread(*one), known, known, size, min(trained, default=0), 1.0
     )
 
 

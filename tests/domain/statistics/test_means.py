@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tasks.domain.statistics.contrasts_of_k import at_fraction
-from tasks.domain.statistics.means import combined, holds_for, proportions, ratio, tail_freedom, together
+from tasks.domain.statistics.means import combined, folded, holds_for, proportions, ratio, tail_freedom, together
 from tasks.domain.statistics.paired_tests import explained_difference, sign_flip, unsupported
 
 
@@ -27,13 +27,41 @@ def test_seeds_enter_by_hand() -> None:
     # three seeds at 0, 1, 2 on two problems alike: variance of the seeds' means 1, over 3 seeds 1/3, 2 degrees of freedom
     values = np.array([[[0.0], [0.0]], [[1.0], [1.0]], [[2.0], [2.0]]])
     found = combined([(1.0, values)], [True])
-    assert (found.variance_V[0], found.df_V[0], found.holds_for) == (
+    assert (found.spread.seeds_V[0], found.spread.seeds_df_V[0], found.holds_for) == (
         pytest.approx(1 / 3),
         2.0,
         "the recipe, by 3 seeds",
     )
     assert found.interval()[1][0] == pytest.approx(1 + 4.3027 / np.sqrt(3), abs=1e-4)
     assert (holds_for(0), holds_for(1)) == (None, "these adapters, not the recipe")
+
+
+def test_p_is_what_the_interval_says() -> None:
+    """The interval at the level 1 - p just reaches 0, whatever the part of the seeds."""
+    values = np.random.default_rng(1).normal(0.4, 1.0, size=(3, 40, 1)) + np.array([0.0, 0.3, -0.3])[:, None, None]
+    found = combined([(1.0, values)], [True])
+    assert found.spread.seeds_V[0] > 0
+    low, _ = found.interval(1 - float(found.p_value()[0]))
+    assert low[0] == pytest.approx(0.0, abs=1e-6)
+    inside = float(found.p_equivalent(2.0)[0])
+    assert found.interval(1 - 2 * inside)[1][0] == pytest.approx(2.0, abs=1e-6)
+
+
+def test_near_duplicates_count_once() -> None:
+    """The errors of statsmodels, clustered; a cluster for each problem changes nothing."""
+    import statsmodels.api as sm
+
+    rng = np.random.default_rng(3)
+    cluster_P = rng.integers(0, 12, size=40)
+    values = (rng.normal(size=12)[cluster_P] + rng.normal(0, 0.1, 40))[None, :, None]
+    found = combined([(1.0, folded(values, cluster_P))], [False])
+    clustered: Any = sm.OLS(values[0, :, 0], np.ones(40)).fit(cov_type="cluster", cov_kwds={"groups": cluster_P})
+    size = len(set(cluster_P.tolist()))
+    assert found.n == size
+    assert found.estimate_V[0] == pytest.approx(values.mean())
+    assert np.sqrt(found.spread.problems_V[0]) == pytest.approx(float(clustered.bse[0]), rel=1e-9)
+    assert combined([(1.0, values)], [False]).spread.problems_V[0] < found.spread.problems_V[0] / 2
+    assert folded(values, np.arange(40)) is values
 
 
 def test_nothing_that_differs_still_has_a_width() -> None:
@@ -88,7 +116,7 @@ def test_few_problems_that_moved_have_few_degrees_of_freedom() -> None:
 def test_equivalence_by_hand() -> None:
     found = combined([(1.0, np.array([[[-0.01], [0.0], [0.01], [0.0]]]))], [False])
     error = np.sqrt(2e-4 / 3 / 4)
-    assert found.p_equivalent(0.05)[0] == pytest.approx(stats.t.sf(0.05 / error, found.df_V[0]))
+    assert found.p_equivalent(0.05)[0] == pytest.approx(stats.t.sf(0.05 / error, found.spread.problems_df_V[0]))
     with pytest.raises(ValueError, match="positive"):
         found.p_equivalent(0.0)
 

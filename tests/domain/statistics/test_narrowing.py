@@ -30,7 +30,7 @@ def test_a_shift_alone_closes_the_gap_and_leaves_nothing_beyond() -> None:
     rng = np.random.default_rng(0)
     logits = rng.normal(0, 1.5, 600)
     one, other = (counted(1 / (1 + np.exp(-(logits + shift))), rng) for shift in (0.0, 1.5))
-    null, excess = beyond_shift(one, other, (1, K), 0)
+    null, excess = beyond_shift(one, other, (1, K), np.arange(600), 0)
     low, high = (float(end[0]) for end in excess.interval())
     closure = abs(one.ends_SP2[0, :, 0].mean() - other.ends_SP2[0, :, 0].mean()) - abs(
         one.ends_SP2[0, :, 1].mean() - other.ends_SP2[0, :, 1].mean()
@@ -45,6 +45,6 @@ def test_a_wider_policy_closes_beyond_a_shift() -> None:
     rng = np.random.default_rng(0)
     wide = counted(np.full(200, 0.3), rng)  # every problem within reach
     narrow = counted(np.where(np.arange(200) < 100, 1 - 1e-9, 1e-9), rng)  # right or never
-    _, excess = beyond_shift(wide, narrow, (1, K), 0)
+    _, excess = beyond_shift(wide, narrow, (1, K), np.arange(200), 0)
     assert excess.interval()[0][0] > 0.1
     assert float(excess.p_value()[0]) < 0.001
