@@ -24,11 +24,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flows.study.resolve import model_digest
 from storage.artifacts.kinds import Pool, Splits
 from storage.artifacts.store import Store
 from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.domain.problems.sources import source_spec
+from tasks.engines.model_files import model_digest
 from tasks.engines.toolbox import Hardware, Toolbox
 from tasks.pool import PoolPolicy, build_pool
 from tasks.rollouts import requests_for

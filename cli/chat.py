@@ -74,13 +74,13 @@ def _policy(
     root: Path, adapter: str | None, step: int | None, model: str | None
 ) -> tuple[BaseModel, Path, ServedAdapter | None, int]:
     """(base model, its folder, adapter to serve, LoRA rank). Errors: UserError if one is missing or does not fit."""
-    from flows.study.resolve import model_digest, model_folder
+    from flows.study.resolve import base_model, model_folder
     from storage.artifacts.fingerprint import restored
     from storage.artifacts.store import Store
     from storage.errors import UserError
     from storage.reading.catalog import find
     from tasks.domain.grpo.types import LearnerConfig
-    from tasks.domain.policies import BaseModel, Policy, ServedAdapter
+    from tasks.domain.policies import Policy, ServedAdapter
 
     start: Policy | None = None
     served, rank = None, 0
@@ -101,7 +101,7 @@ def _policy(
         raise UserError("--step says which adapter, so it needs --adapter")
     name = model or (start.model.name if start else "demo")
     folder = Path(name) if Path(name).is_dir() else model_folder(name)
-    base = BaseModel(name=folder.name, sha256=model_digest(folder))
+    base = base_model(folder.name, folder)
     if start and start.model.sha256 != base.sha256:
         raise UserError(
             f"{adapter} was trained on {start.model.name} ({start.model.sha256[:12]}…) and {folder} is another"

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from storage.artifacts.fingerprint import restored
 from storage.artifacts.kinds import Pool, PoolIssues
 from storage.errors import UserError
 from tasks.domain.grading.grading import Verdict
@@ -54,9 +54,8 @@ def as_first_checked(sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> Poo
     for ref in store().refs("pool"):
         manifest = store().manifest(ref)
         if manifest.recipe.stage == build_pool.name:
-            kept: Any = manifest.recipe.arguments["policy"]
-            other = replace(policy, grader=kept["grader"])
-            if build_pool.recipe({"sources": sources, "policy": other}) == manifest.recipe:
+            other = replace(policy, grader=restored(PoolPolicy, manifest.recipe.arguments["policy"]).grader)
+            if build_pool.named({"sources": sources, "policy": other}) == ref:
                 made.append((manifest.provenance.created, other.grader))
     return replace(policy, grader=min(made)[1]) if made else policy
 

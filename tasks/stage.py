@@ -20,7 +20,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import pyarrow as pa
 
 from storage.artifacts.fingerprint import fingerprint
-from storage.artifacts.manifest import Recipe, recipe_of
+from storage.artifacts.manifest import Recipe, declared, identity_of, recipe_of
 from storage.artifacts.provenance import provenance
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Payload, Store
@@ -217,14 +217,14 @@ class Stage(Generic[P, K]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> K:
         bound = inspect.signature(self.function).bind(*args, **kwargs)
         bound.apply_defaults()
-        recipe = self.recipe(bound.arguments)
-        ref = self.kind.of(fingerprint(recipe.model_dump()))
-        make = partial(self.function, *bound.args, **bound.kwargs)
-        _session.get().run(Step(self.title, ref, recipe, bound.arguments, make))
+        given, make = bound.arguments, partial(self.function, *bound.args, **bound.kwargs)
+        ref, recipe = self.named(given), recipe_of(self.name, self.version, given)
+        _session.get().run(Step(self.title, ref, recipe, given, make))
         return ref
 
-    def recipe(self, arguments: Mapping[str, Any]) -> Recipe:
-        return recipe_of(self.name, self.version, arguments)
+    def named(self, arguments: Mapping[str, Any]) -> K:
+        """The artifact that a call with these arguments stands for."""
+        return self.kind.of(fingerprint(identity_of(self.name, self.version, arguments, declared(self.function))))
 
 
 def stage(kind: type[K], *, version: int) -> Callable[[Callable[P, pa.Table | Payload]], Stage[P, K]]:

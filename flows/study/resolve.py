@@ -6,7 +6,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import difflib
-import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,13 +15,13 @@ from typing import Any
 
 from flows.study.profiles import BENCHMARKS, Benchmark, Profile
 from flows.study.questions import PROFILES
-from storage.artifacts.fingerprint import file_digest
 from storage.errors import UserError
 from tasks.domain.arms import ARMS
 from tasks.domain.grpo.behaviour import check_sampling
 from tasks.domain.policies import BaseModel
 from tasks.domain.problems.sources import SourceSpec, source_spec
 from tasks.engines.learning.memory_plan import check_positions, read_config
+from tasks.engines.model_files import former_digest, model_digest
 
 REPO = Path(__file__).resolve().parents[2]
 #: Model folders that come with the project.
@@ -126,7 +125,7 @@ def resolve(
     """Find and name every input. Errors: UserError for whatever is missing or is not what it should be."""
     places: dict[str, Path] = {}
     folder = model or model_folder(profile.model)
-    base = BaseModel(name=profile.model if model is None else folder.name, sha256=model_digest(folder))
+    base = base_model(profile.model if model is None else folder.name, folder)
     places[base.sha256] = folder
     if profile.hardware.engine != "openai":
         check_positions(folder, profile.hardware.max_model_len)
@@ -142,6 +141,7 @@ def resolve(
     except UserError as error:
         raise UserError(f"{error}; a benchmark asks it, and --set benchmarks=[] leaves benchmarks out") from None
     encoder_folder = encoder or _encoder_folder(profile.encoder.name)
+    read_config(encoder_folder)
     encoder_sha256 = model_digest(encoder_folder)
     places[encoder_sha256] = encoder_folder
     models = {name: base for arm in profile.arms for name in (arm, ARMS[arm].trained_as)}
@@ -184,30 +184,7 @@ def _encoder_folder(name: str) -> Path:
     return home / name
 
 
-def model_digest(folder: Path) -> str:
-    """sha256 over the names and contents of a model folder's weights, config and tokenizer.
-
-    Errors: as read_config.
-    """
+def base_model(name: str, folder: Path) -> BaseModel:
+    """The model of a folder, by content. Errors: as read_config."""
     read_config(folder)
-    digest = hashlib.sha256()
-    for path in sorted(
-        [*folder.glob("*.safetensors"), *folder.glob("*.json"), *folder.glob("*.jinja"), *folder.glob("*.txt")]
-    ):
-        digest.update(f"{path.name}:{_remembered_digest(path)}\n".encode())
-    return digest.hexdigest()
-
-
-def _remembered_digest(path: Path) -> str:
-    """A large file's sha256, kept beside the user's caches by (path, size, time) so that it is read once."""
-    stat = path.stat()
-    if stat.st_size < 64 << 20:
-        return file_digest(path)
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "varband" / "digests"
-    key = hashlib.sha256(f"{path.resolve()}:{stat.st_size}:{stat.st_mtime_ns}".encode()).hexdigest()
-    if (cache / key).exists():
-        return (cache / key).read_text()
-    cache.mkdir(parents=True, exist_ok=True)
-    (cache / f"{key}.{os.getpid()}").write_text(found := file_digest(path))
-    os.replace(cache / f"{key}.{os.getpid()}", cache / key)
-    return found
+    return BaseModel(name=name, sha256=model_digest(folder), formerly=former_digest(folder))

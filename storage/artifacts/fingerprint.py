@@ -22,15 +22,37 @@ class Ambiguous(TypeError):
 
 
 def canonical(value: object) -> object:
-    """The JSON form of a value; tuples become lists, dataclasses become tagged dicts, enums their value.
+    """What makes a value what it is, as JSON; tuples become lists, dataclasses become tagged dicts, enums their value.
+
+    A dataclass is spelt by what sets it apart: fields at their declared default are left out, so that a new field
+    changes no name that was given before it, and so are labels, the fields that take no part in its equality. A default
+    that a factory makes is always spelt: it may be another one tomorrow.
 
     >>> canonical({"b": (1, 2.0), "a": None})
     {'a': None, 'b': [1, {'float': '2.0'}]}
     """
+    return _spelt(value, whole=False)
+
+
+def recorded(value: object) -> object:
+    """The canonical form with every field spelt out, defaults and labels too: what a manifest tells its readers."""
+    return _spelt(value, whole=True)
+
+
+def is_default(value: object, default: object) -> bool:
+    """Whether a value is the declared one; 0 is not 0.0 and 1 is not True, for their canonical forms differ.
+
+    >>> is_default(0.0, 0.0), is_default(0, 0.0)
+    (True, False)
+    """
+    return default is not dataclasses.MISSING and _text(_spelt(value, False)) == _text(_spelt(default, False))
+
+
+def _spelt(value: object, whole: bool) -> object:
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, enum.Enum):
-        return canonical(value.value)
+        return _spelt(value.value, whole)
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
@@ -38,14 +60,19 @@ def canonical(value: object) -> object:
             raise Ambiguous(f"{value!r} is not a number that a recipe may hold")
         return {"float": repr(float(value))}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: canonical(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
-        return {"is": type(value).__name__, **fields}
+        fields = {f.name: (f, getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
+        told = {
+            name: _spelt(part, whole)
+            for name, (f, part) in fields.items()
+            if whole or (f.compare and not is_default(part, f.default))
+        }
+        return {"is": type(value).__name__, **told}
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise Ambiguous(f"keys of a mapping in a recipe are text; found {sorted(map(repr, value))[:3]}")
-        return {key: canonical(value[key]) for key in sorted(value)}
+        return {key: _spelt(value[key], whole) for key in sorted(value)}
     if isinstance(value, list | tuple):
-        return [canonical(item) for item in value]
+        return [_spelt(item, whole) for item in value]
     if isinstance(value, Path):
         raise Ambiguous(f"path {value} in a recipe: where something lies is not what it is; use its digest")
     raise Ambiguous(f"{type(value).__name__} has no canonical form in a recipe: {value!r:.80}")
@@ -83,8 +110,11 @@ def restored(kind: Any, value: Any) -> Any:
 
 def fingerprint(value: object) -> str:
     """16 hex digits of sha256 over canonical JSON (2^64: a store of a million artifacts collides once in 10^7)."""
-    text = json.dumps(canonical(value), ensure_ascii=True, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:HEX_DIGITS]
+    return hashlib.sha256(_text(canonical(value)).encode()).hexdigest()[:HEX_DIGITS]
+
+
+def _text(form: object) -> str:
+    return json.dumps(form, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
 
 
 def derived_seed(*parts: object) -> int:

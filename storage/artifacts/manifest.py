@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from storage.artifacts.fingerprint import canonical
+from storage.artifacts.fingerprint import canonical, is_default, recorded
 from storage.artifacts.ref import Ref
 from storage.errors import UserError
 
@@ -24,7 +25,7 @@ class FileEntry(BaseModel):
 
 
 class Recipe(BaseModel):
-    """Identity: everything that changes the result and nothing else."""
+    """How an artifact was asked for, every field spelt out: defaults, and labels that are no part of its identity."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     stage: str
@@ -38,13 +39,41 @@ class Group:
 
 
 def recipe_of(stage: str, version: int, arguments: Mapping[str, Any]) -> Recipe:
-    """The recipe of one stage call: refs become inputs, the rest its canonical form, groups their fields."""
-    single: dict[str, Any] = {}
-    for name, value in arguments.items():
-        single |= {f.name: getattr(value, f.name) for f in fields(value)} if isinstance(value, Group) else {name: value}  # type: ignore[arg-type]
+    """The recipe of one stage call: refs become inputs, the rest is recorded, groups are their fields."""
+    single = {name: value for name, value, *_ in _single(arguments, {})}
     inputs = {name: refs for name, value in single.items() if (refs := _refs(value)) is not None}
-    plain = {name: canonical(value) for name, value in single.items() if name not in inputs}
+    plain = {name: recorded(value) for name, value in single.items() if name not in inputs}
     return Recipe(stage=stage, version=version, arguments=plain, inputs=inputs)
+
+
+def identity_of(
+    stage: str, version: int, arguments: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> dict[str, object]:
+    """What of a stage call its artifact's fingerprint is made of: the recipe without labels, and without arguments that
+    are the default that the stage declares for them."""
+    told = {
+        name: value
+        for name, value, default, is_label in _single(arguments, defaults)
+        if not (is_label or (_refs(value) is None and is_default(value, default)))
+    }
+    inputs = {name: refs for name, value in told.items() if (refs := _refs(value)) is not None}
+    plain = {name: canonical(value) for name, value in told.items() if name not in inputs}
+    return {"stage": stage, "version": version, "arguments": plain, "inputs": inputs}
+
+
+def declared(function: Callable[..., object]) -> dict[str, Any]:
+    """Defaults of a stage's arguments, of those that have one."""
+    given = inspect.signature(function).parameters.values()
+    return {p.name: p.default for p in given if p.default is not p.empty}
+
+
+def _single(arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any, bool]]:
+    """(name, value, declared default, whether it is a label) of every argument, those of groups one by one."""
+    for name, value in arguments.items():
+        if isinstance(value, Group):
+            yield from ((f.name, getattr(value, f.name), f.default, not f.compare) for f in fields(value))  # type: ignore[arg-type]
+        else:
+            yield name, value, defaults.get(name, MISSING), False
 
 
 def inputs_by_name(*groups: Group) -> dict[str, list[str]]:

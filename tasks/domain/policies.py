@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tasks.domain.arms import ARMS, Arm
@@ -10,10 +10,12 @@ from tasks.domain.arms import ARMS, Arm
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseModel:
-    """Frozen weights by content: sha256 over the model's files. `name` is for people and is no part of identity."""
+    """A model by content (tasks/engines/model_files.py). `name` is for people, `formerly` is what the ledger called it
+    when other files of its folder counted too; neither is part of what it is."""
 
-    name: str
+    name: str = field(default="", compare=False)
     sha256: str
+    formerly: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from storage.artifacts.kinds import (
     AnswerDiversity,
@@ -31,12 +31,12 @@ from storage.artifacts.manifest import Group
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup(Group):
-    """What was asked. arms: in the order in which everything lists and colours them."""
+    """What was asked. arms: in the order in which everything lists and colours them. model: its name, a label."""
 
     profile: str
     purpose: str
     question: str
-    model: str
+    model: str = field(compare=False)
     arms: tuple[str, ...]
 
 

@@ -6,7 +6,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -47,7 +47,7 @@ class PoolPolicy:
     on_issue: str = "exclude"
     also_exclude: tuple[str, ...] = ()
     limit: int | None = None
-    grader: str = GRADER_VERSION
+    grader: str = field(default_factory=lambda: GRADER_VERSION)  # always spelt: tomorrow it is another
 
     def excludes(self, finding: Finding) -> bool:
         return finding.code in self.also_exclude or (finding.severity == "exclude" and self.on_issue == "exclude")

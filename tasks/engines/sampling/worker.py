@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.engines.learning.merging import Products, merged, read_products
+from tasks.engines.model_files import weight_files
 from tasks.engines.sampling.kept_logprobs import KeptLogprobs, Slot
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def _base_weights(model: Any, folder: Path) -> dict[str, Any]:
 def _file_tensors(folder: Path) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
-    return {name: tensor for file in sorted(folder.glob("*.safetensors")) for name, tensor in load_file(file).items()}
+    return {name: tensor for file in weight_files(folder) for name, tensor in load_file(file).items()}
 
 
 def _serve(model: Any, base: dict[str, Any], folder: str | None) -> None:

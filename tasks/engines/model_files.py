@@ -1,0 +1,106 @@
+"""Which files of a folder are the model, and their digest: what transformers and vLLM load, nothing that lies beside.
+
+A model is its weights, its config and its tokenizer. A README, notes, weights in another format or a renamed folder
+make no other model; one changed byte of a weight does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from storage.artifacts.fingerprint import file_digest
+from storage.errors import UserError
+
+INDEX = "model.safetensors.index.json"
+WEIGHTS = "model.safetensors"
+CONFIG = ("config.json", "generation_config.json")
+TOKENIZER = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "tokenizer.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "chat_template.jinja",
+    "chat_template.json",
+)
+#: Of a sentence encoder: which modules it is made of, how they are called, how long a text may be.
+ENCODER = ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json")
+#: Reading a smaller file again costs less than a wrong memory of it could.
+REMEMBERED_BYTES = 64 << 20
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """What holds a model's weights: the shards that its index names, else `model.safetensors`, else all there are."""
+    if (folder / INDEX).is_file():
+        named = json.loads((folder / INDEX).read_text())["weight_map"].values()
+        return [folder / name for name in sorted(set(named))]
+    return [folder / WEIGHTS] if (folder / WEIGHTS).is_file() else sorted(folder.glob("*.safetensors"))
+
+
+def refuse_strays(folder: Path) -> None:
+    """Errors: UserError for weights that vLLM would load and the learner would not: without an index it takes every
+    .safetensors of a folder."""
+    strays = [] if (folder / INDEX).is_file() else sorted(set(folder.glob("*.safetensors")) - set(weight_files(folder)))
+    if strays:
+        raise UserError(f"model folder {folder}: vLLM would load {strays[0].name} beside the weights: move it away")
+
+
+def model_files(folder: Path) -> list[Path]:
+    """Every file that a model or a sentence encoder is made of, sorted by where it lies in the folder."""
+    found = {path for part in (folder, *_modules(folder)) for path in _files_of(part)}
+    return sorted(found, key=lambda path: path.relative_to(folder).as_posix())
+
+
+def _files_of(folder: Path) -> Iterator[Path]:
+    named = [folder / name for name in (INDEX, *CONFIG, *TOKENIZER, *ENCODER)]
+    yield from (path for path in [*named, *folder.glob("additional_chat_templates/*.jinja")] if path.is_file())
+    yield from weight_files(folder)
+
+
+def _modules(folder: Path) -> Iterator[Path]:
+    """Folders of a sentence encoder's modules, such as its pooling."""
+    if (folder / "modules.json").is_file():
+        listed = json.loads((folder / "modules.json").read_text())
+        yield from (folder / module["path"] for module in listed if module.get("path"))
+
+
+def model_digest(folder: Path) -> str:
+    """sha256 over the places and contents of the model's files."""
+    lines = [f"{path.relative_to(folder).as_posix()}:{remembered_digest(path)}\n" for path in model_files(folder)]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def former_digest(folder: Path) -> str:
+    """What a model was called when every .safetensors, .json, .jinja and .txt of its folder counted."""
+    patterns = ("*.safetensors", "*.json", "*.jinja", "*.txt")
+    paths = sorted(path for pattern in patterns for path in folder.glob(pattern))
+    return hashlib.sha256("".join(f"{p.name}:{remembered_digest(p)}\n" for p in paths).encode()).hexdigest()
+
+
+def remembered_digest(path: Path) -> str:
+    """A large file's sha256, kept among the user's caches so that it is read once.
+
+    Kept by inode, size and both times: a file that was written to and given its old time of change back still has a new
+    time of status, which nobody can set.
+    """
+    stat = path.stat()
+    if stat.st_size < REMEMBERED_BYTES:
+        return file_digest(path)
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "varband" / "digests"
+    told = (path.resolve(), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+    key = hashlib.sha256(":".join(map(str, told)).encode()).hexdigest()
+    if (cache / key).exists():
+        return (cache / key).read_text()
+    cache.mkdir(parents=True, exist_ok=True)
+    (cache / f"{key}.{os.getpid()}").write_text(found := file_digest(path))
+    os.replace(cache / f"{key}.{os.getpid()}", cache / key)
+    return found
