@@ -19,6 +19,7 @@ HOSTILE = (
     "\\", r"\\", "a ", "1,", "1 ", "x=", "not ", r"\frac{", "^{", "answer is ", "<answer>1</answer>", r"\text{", "√(",
     "=", "7", " ", "~", "**", r"\(", r"<answer>\boxed{", r"\boxed{}", "}", "{}", "%", ".", r"\sqrt[", r"\boxed{1}x",
     "because ", "1 choose ", r"\quad", r"\begin{align}", "neither ", "lorem ipsum ",
+    r"\phantom{", r"{\color{white}}", "<!--", "<b hidden ", "\u200b",
 )  # fmt: skip
 
 

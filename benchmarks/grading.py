@@ -3,6 +3,7 @@
 Rollouts are like those of training: 200 problems, long reasoning, answers that repeat within a group, half of them
 right, golds of the real pool where it is there. `python benchmarks/grading.py [--data DIR]` prints one JSON line.
 `--distinct` grades pairs that do not repeat, on one core each: every gold in another notation, and the gold after it.
+`--algebra` does so with formulas alone, and `0+` before each answer, so that text and arithmetic decide nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from tasks.domain.arms import ARMS
+from tasks.domain.grading.latex_normalisation import normalise
+from tasks.domain.grading.quantities import number
+from tasks.domain.grading.shapes import shape
 from tasks.engines.grading.graders import GradeItem, Graders
 
 GOLDS = [
@@ -83,11 +87,16 @@ def distinct_pairs(golds: list[str]) -> list[tuple[str, str]]:
     return equal + list(pairwise(different))
 
 
-def distinct(golds: list[str]) -> dict[str, float]:
+def algebra_pairs(golds: list[str]) -> list[tuple[str, str]]:
+    """The pairs of formulas that are no numbers, with `0+` before the answer."""
+    formulas = [gold for gold in golds if shape(gold).kind == "scalar" and number(normalise(gold)) is None]
+    return [(f"$0+{answer.strip('$')}$", gold) for answer, gold in distinct_pairs(formulas)]
+
+
+def distinct(pairs: list[tuple[str, str]]) -> dict[str, float]:
     """Pairs a second and core, warm: this grader with one worker, and parse and verify."""
     from math_verify import parse, verify
 
-    pairs = distinct_pairs(golds)
     items = [GradeItem("no_panel", f"<answer>{answer}</answer>", gold) for answer, gold in pairs]
     with Graders(workers=1) as graders:
         graders.grade([GradeItem("no_panel", r"<answer>\sqrt{8}</answer>", r"2\sqrt{2}")])
@@ -110,13 +119,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="folder with olympiad_pool.jsonl")
     parser.add_argument("--distinct", action="store_true", help="pairs that do not repeat, on one core")
+    parser.add_argument("--algebra", action="store_true", help="the same, for formulas that only algebra can compare")
     told = parser.parse_args()
     data, golds = told.data, GOLDS
     if data is not None:
         lines = (data / "olympiad_pool.jsonl").read_text().split("\n")
         golds = [json.loads(line)["gold"] for line in lines if line]
     if told.distinct:
-        return print(json.dumps(distinct(golds)))
+        return print(json.dumps(distinct(distinct_pairs(golds))))
+    if told.algebra:
+        return print(json.dumps(distinct(algebra_pairs(golds))))
     golds = random.Random(1).sample(golds, PROBLEMS) if data is not None else golds
     items = rollouts(golds)
     mine, started = ours(items)

@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from tasks.domain.grading.visible import visible
+
 AnswerForm = Literal["tag", "boxed"]
 #: `pairs` is sound form as the table of Scaffold.pairs has it; `published` what the original study paid the bonus for.
 TagRule = Literal["pairs", "published"]
@@ -76,7 +78,7 @@ class Scaffold:
         return f"{reasoning} {final}"
 
     def parse(self, completion: str, tag_rule: TagRule = "pairs") -> Parsed:
-        r"""Trace, answer region and tag validity of one completion.
+        r"""Trace, answer region and tag validity of one completion, as a reader sees it.
 
         >>> PANEL.parse("<mutipersonaDebate>a</mutipersonaDebate> <answer>7</answer>")
         Parsed(trace='a', region='7', tag_valid=True)
@@ -85,6 +87,8 @@ class Scaffold:
         >>> PANEL.parse("<mutipersonaDebate>the answer is 7")
         Parsed(trace=None, region=None, tag_valid=False)
         """
+        if tag_rule == "pairs":
+            completion = visible(completion)
         trace, rest = self._split_trace(completion)
         if self.trace_tag and f"<{self.trace_tag}>" in completion and f"</{self.trace_tag}>" not in completion:
             return Parsed(None, None, False)

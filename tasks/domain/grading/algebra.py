@@ -12,7 +12,7 @@ import math
 from fractions import Fraction
 from typing import Any
 
-from tasks.domain.grading.terms import terminates
+from tasks.domain.grading.terms import Undecided, terminates
 
 GUARD_DIGITS = 60
 #: An expression whose numbers have more digits than this is compared as a rational or not at all.
@@ -21,12 +21,11 @@ MAX_DIGITS = 20_000
 POINTS = ((1, 0), (1, 1), (-1, 0), (-1, 1), (0, 0), (0, 1), (0, 0), (0, 1))
 
 
-class Undecided(Exception):
-    """The values cannot be computed at any point."""
-
-
 def same_values(prediction: Any, gold: Any) -> bool:
-    """Is one parsed value the other? Expressions, equations and inequalities; anything else only if written alike."""
+    """Is one parsed value the other? Expressions, equations and inequalities; anything else only if written alike.
+
+    Errors: Undecided where neither numbers nor algebra can tell.
+    """
     from sympy import Expr, MatrixBase, MatrixExpr
     from sympy.core.relational import Relational
 
@@ -64,10 +63,16 @@ def close_values(prediction: Any, gold: Any, tolerance: Fraction) -> bool:
 
 
 def _values(prediction: Any, gold: Any) -> list[tuple[Any, Any, int]]:
-    """(value of the prediction, of the gold, digits they have), point by point. Errors: Undecided if there are none."""
-    from sympy import I
+    """(value of the prediction, of the gold, digits they have), point by point. `f(2)` of an unknown f is a variable.
+
+    Errors: Undecided if there is no point at which both have one.
+    """
+    from sympy import I, Symbol
+    from sympy.core.function import AppliedUndef
 
     one, other = prediction.doit(), gold.doit()
+    unknown = {call: Symbol(str(call)) for call in one.atoms(AppliedUndef) | other.atoms(AppliedUndef)}
+    one, other = one.xreplace(unknown), other.xreplace(unknown)
     names = sorted(one.free_symbols | other.free_symbols, key=str)
     unit = {name: I for name in names if str(name) == "i"}
     one, other = one.xreplace(unit), other.xreplace(unit)
@@ -76,7 +81,7 @@ def _values(prediction: Any, gold: Any) -> list[tuple[Any, Any, int]]:
         return [(one, other, 0)]
     digits = GUARD_DIGITS + _digits(one) + _digits(other)
     if digits > MAX_DIGITS:
-        raise Undecided
+        raise Undecided(f"numbers of more than {MAX_DIGITS:,} digits")
     found = []
     for number in range(len(POINTS) if names else 1):
         at = {name: _coordinate(str(name), number) for name in names}
@@ -84,7 +89,7 @@ def _values(prediction: Any, gold: Any) -> list[tuple[Any, Any, int]]:
         if a is not None and b is not None:
             found.append((at, a, b))
     if not found:
-        raise Undecided
+        raise Undecided("no value at any point")
     roots = _under_roots(one) | _under_roots(other)
     real = [(a, b, digits) for at, a, b in found if _is_real(a, digits) and _is_real(b, digits) and _defined(roots, at)]
     return real or [(a, b, digits) for _, a, b in found]
@@ -118,8 +123,12 @@ def _coordinate(name: str, number: int) -> Any:
 
 
 def _digits(value: Any) -> int:
-    """An estimate from above of how many decimal digits the numbers of an expression have, powers multiplied out."""
-    from sympy import Pow, Rational, exp, preorder_traversal
+    """An estimate from above of how many decimal digits the numbers of an expression have, powers multiplied out.
+
+    A function of a tiny number leaves as much as its square (`1-\\cos x` is x²/2), a hyperbolic one its exponential.
+    """
+    from sympy import Function, Pow, Rational, exp, preorder_traversal
+    from sympy.functions.elementary.hyperbolic import HyperbolicFunction
 
     total = 0.0
     for node in preorder_traversal(value):
@@ -129,6 +138,9 @@ def _digits(value: Any) -> int:
             base, power = node.as_base_exp()
             if base.is_number and power.is_number:
                 total += min(_size(power) * (1 + abs(math.log10(_size(base)))), 2.0 * MAX_DIGITS)
+        elif isinstance(node, Function) and len(node.args) == 1 and node.args[0].is_number:
+            size = _size(node.args[0])
+            total += min(size if isinstance(node, HyperbolicFunction) else 0, MAX_DIGITS) + 2 * abs(math.log10(size))
     return int(total)
 
 
@@ -158,21 +170,34 @@ def _slack(a: Any, b: Any, digits: int) -> Any:
 
 
 def _cancel(prediction: Any, gold: Any) -> bool:
-    """Is the difference zero by algebra alone? For sums and functions that have no value at a point."""
+    """Is the difference zero by algebra alone? For sums and functions that have no value at a point.
+
+    Errors: Undecided if the difference is neither zero nor a number.
+    """
     from sympy import simplify
 
-    return bool(simplify(prediction.doit() - gold.doit()) == 0)
+    difference = simplify(prediction.doit() - gold.doit())
+    if difference == 0:
+        return True
+    if difference.is_number and not difference.has(*_unevaluated()):
+        return False
+    raise Undecided(f"the difference {difference} does not simplify to a number"[:200])
+
+
+def _unevaluated() -> tuple[type, ...]:
+    from sympy import Derivative, Integral, Limit, Product, Sum
+
+    return Derivative, Integral, Limit, Product, Sum
 
 
 def _same_relation(prediction: Any, gold: Any) -> bool:
     """Do two relations say the same: sides that differ by a constant factor, or equations with the same solutions?"""
-    from sympy import Eq, Ne
+    from sympy import Eq, Expr, Ne
 
-    try:
-        values = _values(prediction.lhs - prediction.rhs, gold.lhs - gold.rhs)
-    except (Undecided, TypeError, AttributeError):
-        return False
-    factor = _factor(values)
+    if not all(isinstance(side, Expr) for side in (*prediction.args, *gold.args)):
+        alike = prediction.rel_op == gold.rel_op
+        return alike and all(same_values(a, b) for a, b in zip(prediction.args, gold.args, strict=True))
+    factor = _factor(_values(prediction.lhs - prediction.rhs, gold.lhs - gold.rhs))
     if factor is None:
         return isinstance(gold, Eq) and isinstance(prediction, Eq) and _same_solutions(prediction, gold)
     turned = prediction if isinstance(gold, Eq | Ne) or not factor.is_negative else prediction.reversed
@@ -189,16 +214,12 @@ def _factor(values: list[tuple[Any, Any, int]]) -> Any:
 
 
 def _same_solutions(prediction: Any, gold: Any) -> bool:
-    """Have two equations the same solutions for every variable? Half a circle has fewer than the circle.
-
-    An equation that sympy cannot solve, which it says by these errors, is not taken for another one.
-    """
+    """Have two equations the same solutions for every variable? Half a circle has fewer than the circle."""
     from sympy import solve
 
     names = prediction.free_symbols
-    try:
-        found = [(solve(prediction, name), solve(gold, name)) for name in sorted(names, key=str)]
-    except (NotImplementedError, TypeError, ValueError):
+    if not names or names != gold.free_symbols:
         return False
+    found = [(solve(prediction, name), solve(gold, name)) for name in sorted(names, key=str)]
     alike = [len(got) == len(want) and all(any(same_values(g, w) for w in want) for g in got) for got, want in found]
-    return bool(found) and names == gold.free_symbols and all(want for _, want in found) and all(alike)
+    return all(want for _, want in found) and all(alike)

@@ -41,7 +41,6 @@ _STRONG = re.compile(
 _WEAK = re.compile(
     r"\b(?:is|are|equals|equal to|gives|yields|get|obtain|have|therefore|thus|hence|so)\b,?[: ]*|:\s+", re.I
 )
-_INVISIBLE = re.compile(r"[\u200b-\u200f\u2060\ufeff\x00-\x08\x0b-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,7 @@ def _blocks(region: str, form: AnswerForm) -> list[str]:
 
 def read(text: str) -> Extraction:
     """What one text states, with the prose around it taken away."""
-    text = _without_trailing(re.sub(r"\s+", " ", _INVISIBLE.sub("", text)).strip())
+    text = _without_trailing(re.sub(r"\s+", " ", text).strip())
     if not _says_something(text):
         return Extraction("no_answer", "empty answer")
     if len(text) > MAX_PROSE_CHARS:
@@ -155,14 +154,15 @@ def _says_something(text: str) -> bool:
 
 
 def _labelled(text: str) -> str:
-    """Without the letter of a multiple-choice option before a value: `(A) 7` is 7."""
+    """Without the letter of a multiple-choice option, or `answer:`, before a value: `(A) 7` is 7."""
     return _OPTION.sub("", text)
 
 
 _OPTION = re.compile(
     r"^(?:\(?[A-E]\)[:.]?\s+|\\text(?:bf|rm)? ?\{ ?\(?[A-E]\)? ?:?\}(?:\\[ ,;:]|\\q?quad|~|\s)*)"
     r"(?=[-\d\\$])"
-    r"|^(?:option|choice)\s+(?=\(?[A-H]\b)",
+    r"|^(?:option|choice)\s+(?=\(?[A-H]\b)"
+    r"|^(?:the )?(?:final )?answer ?[:=] ?(?=\S)",
     re.I,
 )
 
@@ -207,7 +207,7 @@ def _spans(text: str) -> Extraction:
         gaps = re.split(r"\$[^$]+\$|\\\(.+?\\\)", text)[1:-1]
         joined = all(re.fullmatch(r"[\s,;]*(?:and|or)?[\s,;]*", gap) for gap in gaps)
         return Extraction("ok", "", tuple(dict.fromkeys(formulas)), joined)
-    numbers = re.findall(r"(?<![\w.\\{])-?\d[\d,]*(?:\.\d+)?(?:\s*/\s*\d+)?(?:\s*%)?(?![A-Za-z])", text)
+    numbers = re.findall(r"(?<![\w.\\{])-?\d[\d,]*(?:\.\d+)?(?:\s*/\s*\d+)?(?:\s*%)?(?![A-Za-z\d]|[.,]\d)", text)
     distinct = tuple(dict.fromkeys(n.rstrip(",") for n in numbers))
     if len(distinct) > 1 or (distinct and "\\" not in text and not CHANGES_VALUE.search(text)):
         return Extraction("ok", "", distinct)

@@ -20,11 +20,12 @@ from tasks.domain.grading.answer_extraction import MAX_ANSWERS, Extraction, answ
 from tasks.domain.grading.comparison import agree, compare
 from tasks.domain.grading.latex_normalisation import normalise, repaired
 from tasks.domain.grading.shapes import Shape, shape
-from tasks.domain.grading.terms import EQUAL, LEAST_DIGITS, MACHINE_TOLERANCE, Matcher, symbolic_same
+from tasks.domain.grading.terms import EQUAL, LEAST_DIGITS, MACHINE_TOLERANCE, Matcher, Undecided, symbolic_same
+from tasks.domain.grading.visible import visible
 from tasks.domain.grading.words import denies_existence
 from tasks.domain.scaffolds import AnswerForm, Scaffold
 
-BEHAVIOUR = 3
+BEHAVIOUR = 4
 MAX_ANSWER_CHARS = 1_500
 #: An answer in words is no longer.
 MAX_WORDED_CHARS = 200
@@ -66,6 +67,7 @@ def region_of(scaffold: Scaffold, completion: str, finish: str) -> str | None:
     """
     if finish == "length" and scaffold.chat and f"</{scaffold.trace_tag}>" not in completion:
         return None
+    completion = visible(completion)
     cut_off = completion.rfind("<answer>") > completion.rfind("</answer>")
     if finish == "length" and scaffold.answer_form == "tag" and cut_off:
         return None
@@ -134,10 +136,15 @@ def _judge(found: Extraction, gold: str, matcher: Matcher) -> Verdict:
     if None in whole:
         return Verdict("ungradable", "unbalanced or empty brackets", text, None)
     roundings: list[str] = []
+    undecided: list[str] = []
 
     def same(one: str, other: str) -> bool:
-        """Compares two terms, and remembers what was rounded."""
-        match = matcher(one, other)
+        """Compares two terms, and remembers what was rounded and what nobody can tell."""
+        try:
+            match = matcher(one, other)
+        except Undecided as why:
+            undecided.append(str(why))
+            return False
         roundings.extend([match] if match not in ("", EQUAL) else [])
         return bool(match)
 
@@ -151,4 +158,6 @@ def _judge(found: Extraction, gold: str, matcher: Matcher) -> Verdict:
             return Verdict("ambiguous", "several different answers", text, None)
     prediction = got[0]
     verdict, reason = compare(prediction, want, same)
+    if verdict != "correct" and undecided:
+        return Verdict("ungradable", f"cannot be decided: {undecided[0]}", text, prediction.text)
     return Verdict(verdict, roundings[-1] if verdict == "correct" and roundings else reason, text, prediction.text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 
 from tasks.domain.grading.latex_variants import RENAMED, SYMBOLS
 from tasks.domain.grading.layouts import one_line
@@ -20,6 +21,7 @@ _THOUSANDS = re.compile(r"(?<=\d) ?\{, ?\} ?(?=\d{3})|(?<=\d)\\,(?=\d{3}(?!\d))"
 _LETTERS = r" ?[A-Za-z](?: ?(?:,|;|and) ?[A-Za-z])+ ?"
 
 
+@lru_cache(maxsize=8192)
 def normalise(text: str) -> str:
     r"""Normal form: ASCII and LaTeX, no delimiters, no sizing or spacing commands.
 

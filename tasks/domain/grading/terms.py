@@ -27,6 +27,10 @@ class NeedsSymbolic(Exception):
     """Exact comparison of text and numbers cannot decide; a worker must."""
 
 
+class Undecided(Exception):
+    """Algebra cannot decide either: no verdict, with the reason."""
+
+
 def squeeze(text: str) -> str:
     r"""Text without the spaces that mean nothing.
 
@@ -93,8 +97,8 @@ def symbolic_same(prediction: str, gold: str) -> Match:
 def same_numbers(prediction: Number, gold: Number) -> Match:
     r"""Equal in value, where one side may have left out its unit.
 
-    A percent sign is a factor of 1/100; left out on one side it may also be a unit if the gold is above 1:
-    `50\%` answers 50 and 0.5; `0.5\%` does not answer 0.5.
+    A percent sign is a factor of 1/100. A gold may mean percent and not say so if it is above 1 and no more than 100:
+    `50\%` answers 50 and 0.5, `0.5\%` does not answer 0.5, and `2000\%` answers 20 alone.
 
     >>> same_numbers(Number(Fraction(1, 3)), Number(Fraction(333333, 10**6), place=Fraction(1, 10**6)))
     'equal within 1e-06, relative: the digits written'
@@ -105,7 +109,8 @@ def same_numbers(prediction: Number, gold: Number) -> Match:
         if units != {"%", None} and "?" not in units:
             return ""
         scaled = (a / 100 == b) if prediction.unit == "%" else (a == b / 100)
-        return EQUAL if scaled or (a == b and abs(b) > 1) else ""
+        meant = abs(b) > 1 and (gold.unit == "%" or abs(b) <= 100)
+        return EQUAL if scaled or (a == b and meant) else ""
     if len(units) == 2 and not units & {None, "?"}:
         return ""
     if a == b:

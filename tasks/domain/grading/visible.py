@@ -1,0 +1,50 @@
+r"""What a reader of a completion sees: no comments, phantoms, white text, hidden elements or invisible characters.
+
+What is not seen is neither form nor answer: it earns no reward for tags, and no verdict.
+"""
+
+from __future__ import annotations
+
+import re
+
+#: Format and control characters, fillers, variation selectors, tags: no ink, no space.
+_INK_FREE = (
+    "\x00-\x08\x0e-\x1f\x7f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff"
+)
+_CHARACTERS = re.compile(f"[{_INK_FREE}]+")
+_HIDDEN = re.compile(
+    r"<!--.*?(?:-->|\Z)|\\iffalse(?![A-Za-z]).*?(?:\\fi(?![A-Za-z])|\Z)|(?m:^[ \t]*%[^\n]*)"
+    r"|<(?P<tag>[a-z]{1,9})\b[^<>]{0,200}?(?:\bhidden\b|display: ?none)[^<>]{0,200}>.*?(?:</(?P=tag)>|\Z)",
+    re.S,
+)
+_WHITE = r"\s*\{\s*white\s*\}"
+_UNSEEN = re.compile(rf"\\(?:(?:[hv]?phantom|label|textcolor{_WHITE})\s*(?P<argument>\{{)|color{_WHITE})")
+_BRACE = re.compile(r"\\.|[{}]", re.S)
+
+
+def visible(text: str) -> str:
+    r"""The text without what a reader cannot see. An unclosed comment hides everything after it.
+
+    >>> visible("7<!-- or 8 -->"), visible(r"\boxed{\phantom{7}}"), visible("1\u200b7"), visible("% 7\n8")
+    ('7', '\\boxed{}', '17', '\n8')
+    >>> visible(r"\boxed{\color{white}7}8"), visible("50% of 8"), visible("<b hidden>7</b>8")
+    ('\\boxed{}8', '50% of 8', '8')
+    """
+    text = _HIDDEN.sub("", _CHARACTERS.sub("", text))
+    out, end = [], 0
+    while match := _UNSEEN.search(text, end):
+        out.append(text[end : match.start()])
+        closing = _closing(text, match.end())
+        end = closing + 1 if match["argument"] else closing
+    return "".join(out) + text[end:]
+
+
+def _closing(text: str, start: int) -> int:
+    """Where the group closes that is open at a place; the end of the text if it never does."""
+    depth = 0
+    for match in _BRACE.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(match.group(), 0)
+        if depth < 0:
+            return match.start()
+    return len(text)
