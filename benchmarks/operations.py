@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from flows.running.plan import execute, plan
 from flows.study.profiles import PAPER
-from flows.study.resolve import Study
+from flows.study.resolve import PoolInputs, Study
 from storage.artifacts.kinds.experiment import LEDGER
 from storage.artifacts.manifest import Provenance, Recipe
 from storage.artifacts.ref import Ref
@@ -58,11 +58,14 @@ class Figure:
 
 def paper_study() -> Study:
     """The paper's profile as if its model and files were here: only names and digests reach a plan."""
-    sources = {"": tuple(SourceSpec(name, "a" * 64) for name in PAPER.pool.sources)}
-    sources |= {lesson.name: tuple(SourceSpec(n, "b" * 64) for n in lesson.pool.sources) for lesson in PAPER.lessons}
-    asked = {b.name: tuple(SourceSpec(name, "a" * 64) for name in b.sources) for b in PAPER.benchmarks}
+
+    def named(names: Sequence[str], digest: str) -> PoolInputs:
+        return PoolInputs(tuple(SourceSpec(name, digest * 64) for name in names))
+
+    pools = {"": named(PAPER.pool.sources, "a")} | {x.name: named(x.pool.sources, "b") for x in PAPER.lessons}
+    asked = {b.name: named(b.sources, "a") for b in PAPER.benchmarks}
     model = BaseModel(name=PAPER.model, sha256="c" * 64)
-    return Study(PAPER, dict.fromkeys(ARMS, model), sources, "d" * 64, {}, asked)
+    return Study(PAPER, dict.fromkeys(ARMS, model), pools, "d" * 64, {}, asked)
 
 
 def fill(store: Store, study: Study) -> int:

@@ -122,19 +122,19 @@ def disputes(root: Path, as_json: bool) -> None:
 def regrade(overrides: Path | None, root: Path, as_json: bool) -> None:
     """Grade all stored rollouts again, without sampling: what changes, which figures move, what was built on them.
 
-    --overrides stays in force in this root (an empty file ends it). The next `varband run` reads the new verdicts;
+    --overrides stays active in this root (an empty file ends it). The next `varband run` reads the new verdicts;
     adapters stay what they were trained to be.
     """
     import orjson
 
     from cli.regrading import regrade_store, tell
     from cli.stages import opened
-    from storage.records.overrides import settle
+    from storage.records.overrides import put_overrides
 
     text = None if overrides is None else _checked(overrides)
+    if text is not None:
+        put_overrides(root, text)
     with opened(root, {}, as_json) as store:
-        if text is not None:
-            settle(store.root, text)
         found = regrade_store(store)
     if as_json:
         click.echo(orjson.dumps(found.as_json()))

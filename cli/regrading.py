@@ -1,4 +1,4 @@
-"""What `varband regrade` does and says: every stored rollout under the grader in force."""
+"""What `varband regrade` does and says: every stored rollout under the active grader."""
 
 from __future__ import annotations
 
@@ -32,15 +32,17 @@ def regrade_store(store: Any) -> Regraded:
     """Every artifact of rollouts with other verdicts beside it, and what changes in the rest of the ledger."""
     from storage.artifacts.kinds import Rollouts
     from storage.ledger import Ledger
-    from tasks.active_grader import graded_now, version_in_force
-    from tasks.regrading import CHANGES, changes, golds_of, in_force, moved, outside
+    from tasks.active_grader import actively_graded
+    from tasks.regrading import CHANGES, changes, golds_of, moved, outside, regrade
+    from tasks.stage import toolbox
 
-    found = Regraded(version_in_force(), CHANGES.empty_table())
+    grader = toolbox().grader
+    found = Regraded(grader.version, CHANGES.empty_table())
     flips, artifacts = [found.changes], []
     for pool, refs in by_pool(store).items():
         problems = store.read(pool, ["problem_id", "gold"])
         for ref in refs:
-            old, now = store.read(ref), in_force(ref, pool)
+            old, now = store.read(ref), regrade(rollouts=ref, pool=pool, grader=grader)
             artifacts.append(old)
             if now == ref:
                 continue
@@ -63,7 +65,7 @@ def regrade_store(store: Any) -> Regraded:
         rest = None if kept is None else outside(kept, artifacts)
         if rest is None or set(rest["grader_version"].to_pylist()) <= {found.version}:
             continue
-        now = graded_now(rest).select(Rollouts.schema.names)
+        now = actively_graded(rest).select(Rollouts.schema.names)
         diff = changes(rest.select(Rollouts.schema.names), now, rest["gold"].to_pylist())
         flips.append(diff)
         rows, changed = rows + rest.num_rows, changed + diff.num_rows

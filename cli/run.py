@@ -103,7 +103,8 @@ def carry_out(request: Any, root: Path, budget: str | None, *, as_json: bool) ->
     from storage.records.runs import run_id
     from tasks.metering import Budget
 
-    limits, study, store = Budget.parse(budget), request.study(), Store(root)
+    limits, store = Budget.parse(budget), Store(root)
+    study = request.study(store)
     store.prepare()
     planned = plan(study, store)
     watch = Watch(study.profile.name, planned, as_json=as_json)
@@ -138,7 +139,8 @@ def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     from storage.artifacts.store import Store
     from tasks.metering import Budget
 
-    limits, study, store = Budget.parse(budget), _request(**wishes).study(), Store(root)
+    limits, store = Budget.parse(budget), Store(root)
+    study = _request(**wishes).study(store)
     planned = plan_of(study, store)
     prices = prices_of(study.profile.name)
     Watch(study.profile.name, planned, as_json=as_json).plan(costs(study, store, planned, prices), limits.limits())

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from storage.artifacts.store import Store
+from tasks.active_grader import active_grader
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Progress, Session, session
 
@@ -18,7 +19,8 @@ from tasks.stage import Progress, Session, session
 @contextmanager
 def opened(root: Path, places: dict[str, Path], as_json: bool) -> Iterator[Store]:
     """The store at `root`, with a session in which stages can be called; engines are closed at the end."""
-    store, tools, shown = Store(root), Toolbox(places=places), _Bar(as_json)
+    store, shown = Store(root), _Bar(as_json)
+    tools = Toolbox(places=places, grader=active_grader(store.root))
     store.prepare()
     try:
         with session(Session(store, tools, listener=shown)):

@@ -18,7 +18,7 @@ from tasks.domain.policies import Policy
 from tasks.embedding import EncoderSpec, embed_traces
 from tasks.measures.bands import classify_bands, keep_joint
 from tasks.measures.diversity import measure_diversity
-from tasks.regrading import in_force
+from tasks.regrading import regrade
 from tasks.sampling import sample_rollouts, screen_adaptively
 from tasks.stage import grouped
 from tasks.training import train_adapter
@@ -59,8 +59,8 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """An arm where its studied training starts. rollouts, bands: as the active grader judges them; trained_on: the
-    bands as graded when they were made, which is what the arm is trained on, whatever is settled later."""
+    """An arm where its studied training starts. rollouts, bands: as the study's grader judges them; trained_on:
+    the bands as graded when they were made, which is what the arm is trained on, whatever is overridden later."""
 
     arm: str
     start: Start
@@ -162,7 +162,7 @@ def _screened(study: Study, at: Prepared, arm: str, taught: Start | None) -> Scr
     )
     band = classify_bands.titled(f"band {arm}")
     trained_on = band(rollouts=rollouts)
-    judged = in_force(rollouts, at.studied.pool)
+    judged = regrade(rollouts=rollouts, pool=at.studied.pool, grader=study.grader)
     return Screened(arm, start, judged, trained_on if judged == rollouts else band(rollouts=judged), trained_on)
 
 
@@ -210,7 +210,7 @@ def _evaluated(study: Study, at: Prepared, start: Start, group_size: int, *, fin
         training=start.training,
         lora_rank=study.profile.training.lora_rank,
     )
-    return in_force(rollouts, at.studied.pool)
+    return regrade(rollouts=rollouts, pool=at.studied.pool, grader=study.grader)
 
 
 def _asked(study: Study, at: Prepared, start: Start) -> tuple[Rollouts, ...]:
@@ -227,7 +227,7 @@ def _asked(study: Study, at: Prepared, start: Start) -> tuple[Rollouts, ...]:
             training=start.training,
             lora_rank=p.training.lora_rank,
         )
-        made.append(in_force(rollouts, chosen.pool))
+        made.append(regrade(rollouts=rollouts, pool=chosen.pool, grader=study.grader))
     return tuple(made)
 
 

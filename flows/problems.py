@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from flows.study.resolve import Study
+from flows.study.resolve import PoolInputs, Study
 from storage.artifacts.kinds import Benchmark, Pool, Splits
 from tasks.benchmarks import choose_benchmark
-from tasks.domain.problems.sources import SourceSpec
-from tasks.pool import PoolPolicy, as_first_checked, build_pool
+from tasks.pool import build_pool
 from tasks.splits import keep_clear, split_pool
 from tasks.synthetic_pool import make_synthetic_pool
 
@@ -43,12 +42,9 @@ def prepare(study: Study) -> Prepared:
     """Pools, splits, and of each benchmark the problems that nothing in this study trains on, whatever the arm."""
     p = study.profile
     studied = _problems(study, "")
-    lessons = {name: _kept_clear(_problems(study, name), name, studied) for name in study.sources if name}
+    lessons = {name: _kept_clear(_problems(study, name), name, studied) for name in study.pools if name}
     trained = (studied, *lessons.values())
-    pools = {
-        sources: _built(sources, PoolPolicy(on_issue=p.pool.on_issue))
-        for sources in dict.fromkeys(study.benchmarks.values())
-    }
+    pools = {inputs: _built(inputs) for inputs in dict.fromkeys(study.benchmarks.values())}
     chosen = []
     for b in p.benchmarks:
         pool = pools[study.benchmarks[b.name]]
@@ -68,15 +64,13 @@ def prepare(study: Study) -> Prepared:
 def _problems(study: Study, lesson: str) -> Problems:
     """The pool and split of a lesson, or of the study itself: the same for every arm, made before any model is seen."""
     p = next((x.pool for x in study.profile.lessons if x.name == lesson), study.profile.pool)
-    if sources := study.sources[lesson]:
-        pool = _built(sources, PoolPolicy(on_issue=p.on_issue, limit=p.limit))
-    else:
-        pool = make_synthetic_pool(per_source=p.synthetic, seed=p.seed)
+    inputs = study.pools[lesson]
+    pool = _built(inputs) if inputs.sources else make_synthetic_pool(per_source=p.synthetic, seed=p.seed)
     return Problems(pool, split_pool(pool=pool, heldout_per_source=p.heldout_per_source, seed=p.split_seed))
 
 
-def _built(sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> Pool:
-    return build_pool(sources=sources, policy=as_first_checked(sources, policy))
+def _built(inputs: PoolInputs) -> Pool:
+    return build_pool(sources=inputs.sources, policy=inputs.policy)
 
 
 def _kept_clear(taught: Problems, lesson: str, studied: Problems) -> Problems:

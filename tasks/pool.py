@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from storage.artifacts.fingerprint import restored
 from storage.artifacts.kinds import Pool, PoolIssues
+from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.grading.grading import Verdict
 from tasks.domain.problems.problems import PoolPolicy, pool_table
@@ -44,15 +45,15 @@ def list_pool_issues(*, pool: Pool) -> pa.Table:
     return pq.ParquetFile(store().files(pool) / ISSUES_FILE).read().cast(PoolIssues.schema)
 
 
-def as_first_checked(sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> PoolPolicy:
+def as_first_checked(at: Store, sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> PoolPolicy:
     """The policy with the grader that checked this pool when the store got it.
 
     A new grader makes no other pool of a study, and so no other split and no other training; what it finds in the golds
     is what `varband pool check` says.
     """
     made = []
-    for ref in store().refs("pool"):
-        manifest = store().manifest(ref)
+    for ref in at.refs("pool"):
+        manifest = at.manifest(ref)
         if manifest.recipe.stage == build_pool.name:
             other = replace(policy, grader=restored(PoolPolicy, manifest.recipe.arguments["policy"]).grader)
             if build_pool.named({"sources": sources, "policy": other}) == ref:

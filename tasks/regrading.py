@@ -9,12 +9,10 @@ import pyarrow as pa
 from storage.artifacts.kinds import Pool, Rollouts
 from storage.errors import UserError
 from storage.sql import query
-from tasks.active_grader import overrides_in_force, version_in_force
-from tasks.domain.grading.overrides import Overrides
+from tasks.domain.grading.overrides import ActiveGrader, OverrideRows, Overrides
 from tasks.engines.grading.verdicts import with_verdicts
 from tasks.stage import progress, stage, store, toolbox
 
-Settled = tuple[tuple[str, str, str, str], ...]
 CHANGES = pa.schema(
     [
         pa.field(name, pa.string(), nullable=name in ("adapter", "answer"))
@@ -25,39 +23,29 @@ CHANGES = pa.schema(
 
 
 @stage(Rollouts, version=1)
-def regrade_rollouts(*, rollouts: Rollouts, pool: Pool, grader_version: str, settled: Settled = ()) -> pa.Table:
-    """The same rollouts with this grader's verdicts. settled: (answer, gold, verdict, reason). Schema: Rollouts."""
-    overrides, graders = as_overrides(settled), toolbox().graders()
-    if overrides.version(graders.version) != grader_version:
-        raise UserError(f"grader {grader_version} is not the one installed ({overrides.version(graders.version)})")
+def regrade_rollouts(*, rollouts: Rollouts, pool: Pool, installed: str, overrides: OverrideRows) -> pa.Table:
+    """The same rollouts with the verdicts of the installed grader under these overrides. Schema: Rollouts."""
+    graders = toolbox().graders()
+    if graders.version != installed:
+        raise UserError(f"grader {installed} is not the one installed ({graders.version})")
     rows, golds = store().read(rollouts), store().read(pool, ["problem_id", "gold"])
-    graded = with_verdicts(rows, golds_of(rows, golds), graders, overrides, progress)
+    graded = with_verdicts(rows, golds_of(rows, golds), graders, Overrides.of(overrides), progress)
     return graded.select(Rollouts.schema.names).cast(Rollouts.schema)
 
 
-def in_force(rollouts: Rollouts, pool: Pool) -> Rollouts:
-    """The rollouts as the grader in force judges them: themselves, unless the store has them from another grader.
+def regrade(*, rollouts: Rollouts, pool: Pool, grader: ActiveGrader) -> Rollouts:
+    """The rollouts as this grader judges them: themselves, unless the store has them from another one.
 
-    What is not there yet will be made by the grader in force. Adapters are never asked for again: they stay what the
+    What is not there yet will be made by the session's grader. Adapters are never asked for again: they stay what the
     rewards of their day made them.
     """
     if not store().fresh(rollouts):
         return rollouts
-    version, overrides = version_in_force(), overrides_in_force()
-    if set(store().read(rollouts, ["grader_version"])["grader_version"].unique().to_pylist()) <= {version}:
+    if set(store().read(rollouts, ["grader_version"])["grader_version"].unique().to_pylist()) <= {grader.version}:
         return rollouts
     return regrade_rollouts.titled(f"regrade {rollouts}")(
-        rollouts=rollouts, pool=pool, grader_version=version, settled=as_settled(overrides)
+        rollouts=rollouts, pool=pool, installed=grader.installed, overrides=grader.overrides.rows()
     )
-
-
-def as_overrides(settled: Settled) -> Overrides:
-    """Overrides from a recipe's plain tuples."""
-    return Overrides({(answer, gold): (verdict, reason) for answer, gold, verdict, reason in settled})  # type: ignore[misc]
-
-
-def as_settled(overrides: Overrides) -> Settled:
-    return tuple((answer, gold, *found) for (answer, gold), found in sorted(overrides.verdicts.items()))
 
 
 def golds_of(rows: pa.Table, problems: pa.Table) -> list[str]:

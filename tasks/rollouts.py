@@ -15,7 +15,7 @@ from storage.artifacts.kinds.experiment import LEDGER
 from storage.errors import UserError
 from storage.ledger import Account, Ledger
 from storage.sql import query
-from tasks.active_grader import graded_now
+from tasks.active_grader import actively_graded
 from tasks.domain.arms import ARMS
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.engines.protocols import Request
@@ -108,7 +108,7 @@ def _enter(
 
 
 def entered(requested: Sequence[RolloutRequest]) -> pa.Table:
-    """The ledger's rows of exactly these rollouts, in this order, judged by the grader in force. Schema: LEDGER."""
+    """The ledger's rows of exactly these rollouts, in this order, judged by the session's grader. Schema: LEDGER."""
     parts = []
     for key in dict.fromkeys((w.policy, w.sampling) for w in requested):
         rows = ledger().read(account_of(*key))
@@ -126,7 +126,7 @@ def entered(requested: Sequence[RolloutRequest]) -> pa.Table:
     table = pa.concat_tables(parts) if parts else None
     if table is None or table.num_rows != len(requested):
         raise UserError(f"the ledger holds {table.num_rows if table else 0} of {len(requested)} rollouts: run again")
-    return graded_now(parsed_now(table.sort_by("place").drop(["place"]).select(LEDGER.names).cast(LEDGER)))
+    return actively_graded(parsed_now(table.sort_by("place").drop(["place"]).select(LEDGER.names).cast(LEDGER)))
 
 
 def parsed_now(rows: pa.Table) -> pa.Table:

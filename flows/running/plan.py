@@ -61,7 +61,7 @@ def execute(
     dag: Callable[[Study], T] = experiment,
 ) -> T:
     """Run a DAG in this process, without an orchestrator."""
-    tools = Toolbox(hardware, dict(study.places))
+    tools = Toolbox(hardware, dict(study.places), study.grader)
     current = Session(store, tools, listener=listener)
     try:
         with session(current):

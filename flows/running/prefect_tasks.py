@@ -64,7 +64,7 @@ def under_prefect(
 ) -> T:
     """Inside a flow run: carry out a DAG with one task a stage and one sub-flow an arm. before: may refuse a step."""
     name = study.profile.name
-    tools = Toolbox(hardware, dict(study.places))
+    tools = Toolbox(hardware, dict(study.places), study.grader)
     current = Session(
         store,
         tools,

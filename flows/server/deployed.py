@@ -56,7 +56,7 @@ def _opened(study: StudyForm) -> tuple[Study, Store]:
     request = study.request()
     store = Store(root_folder(os.environ.get("VARBAND_ROOT", ".varband")))
     store.prepare()
-    return request.study(), store
+    return request.study(store), store
 
 
 def _bounded() -> None:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from flows.study.resolve import Study, overridden, profile_named, resolve
+from storage.artifacts.store import Store
 from storage.errors import UserError
 
 ENGINES = ("auto", "vllm", "transformers", "openai")
@@ -27,7 +28,7 @@ class Request:
     engine: str = "auto"
     plain: bool = False
 
-    def study(self) -> Study:
+    def study(self, store: Store) -> Study:
         """Errors: UserError for whatever is unknown, missing or not what it should be."""
         wishes = list(self.settings)
         wishes += [f"arms={','.join(self.arms)}"] if self.arms else []
@@ -40,6 +41,7 @@ class Request:
             profile = replace(profile, hardware=replace(profile.hardware, engine=self.engine))
         return resolve(
             profile,
+            store,
             model=_path(self.model),
             encoder=_path(self.encoder),
             data=_path(self.data),

@@ -15,13 +15,18 @@ from typing import Any
 
 from flows.study.profiles import BENCHMARKS, Benchmark, Profile
 from flows.study.questions import PROFILES
+from storage.artifacts.store import Store
 from storage.errors import UserError
+from tasks.active_grader import active_grader
 from tasks.domain.arms import ARMS
+from tasks.domain.grading.overrides import ActiveGrader
 from tasks.domain.grpo.behaviour import check_sampling
 from tasks.domain.policies import BaseModel
+from tasks.domain.problems.problems import PoolPolicy
 from tasks.domain.problems.sources import SourceSpec, source_spec
 from tasks.engines.learning.memory_plan import check_positions, read_config
 from tasks.engines.model_files import former_digest, model_digest
+from tasks.pool import as_first_checked
 
 REPO = Path(__file__).resolve().parents[2]
 #: Model folders that come with the project.
@@ -29,16 +34,29 @@ SHIPPED = {"demo": REPO / "models" / "demo"}
 
 
 @dataclass(frozen=True, slots=True)
+class PoolInputs:
+    """The files that a pool is built from, none for problems of the project's own making, and how they are checked."""
+
+    sources: tuple[SourceSpec, ...] = ()
+    policy: PoolPolicy = field(default_factory=PoolPolicy)
+
+
+@dataclass(frozen=True, slots=True)
 class Study:
-    """A profile whose inputs were found. `places`: digest → where it lies on this machine. `benchmarks`: sources of
-    each, by its name."""
+    """A profile whose inputs were found. Pinned here, so that the DAG looks nothing up: grader, whose verdicts its
+    tables are made from, and the policy of every pool.
+
+    models: of each arm, and of the arm whose adapter it is evaluated with. pools: the profile's own under "", each
+    lesson's under its name. places: digest → where it lies on this machine. benchmarks: by name.
+    """
 
     profile: Profile
-    models: dict[str, BaseModel]  # of each arm, and of the arm whose adapter it is evaluated with
-    sources: dict[str, tuple[SourceSpec, ...]]  # of the profile's own pool under "", of each lesson's under its name
+    models: dict[str, BaseModel]
+    pools: dict[str, PoolInputs]
     encoder_sha256: str
     places: dict[str, Path]
-    benchmarks: dict[str, tuple[SourceSpec, ...]] = field(default_factory=dict)
+    benchmarks: dict[str, PoolInputs] = field(default_factory=dict)
+    grader: ActiveGrader = field(default_factory=ActiveGrader)
 
     @property
     def model_names(self) -> str:
@@ -120,24 +138,40 @@ def _read_as(old: object, text: str, whole: str) -> object:
 
 
 def resolve(
-    profile: Profile, *, model: Path | None, encoder: Path | None, data: Path | None, pools: Sequence[Path] = ()
+    profile: Profile,
+    store: Store,
+    *,
+    model: Path | None,
+    encoder: Path | None,
+    data: Path | None,
+    pools: Sequence[Path] = (),
 ) -> Study:
-    """Find and name every input. Errors: UserError for whatever is missing or is not what it should be."""
+    """Find and name every input. store: whose grader is active, and which may have pools that an earlier one checked.
+
+    Errors: UserError for whatever is missing or is not what it should be.
+    """
     places: dict[str, Path] = {}
     folder = model or model_folder(profile.model)
     base = base_model(profile.model if model is None else folder.name, folder)
     places[base.sha256] = folder
     if profile.hardware.engine != "openai":
         check_positions(folder, profile.hardware.max_model_len)
-    sources = {"": () if profile.pool.synthetic and not pools else _sources(profile.pool.sources, data, pools, places)}
+
+    def inputs(wishes: Sequence[str | Path], on_issue: str, limit: int | None = None) -> PoolInputs:
+        specs = _sources(wishes, data, places)
+        return PoolInputs(specs, as_first_checked(store, specs, PoolPolicy(on_issue=on_issue, limit=limit)))
+
+    own = profile.pool
+    studied = PoolInputs() if own.synthetic and not pools else inputs(pools or own.sources, own.on_issue, own.limit)
+    lessons: dict[str, PoolInputs] = {}
     if profile.training.steps:
         check_sampling(profile.rollouts)
     for lesson in profile.lessons:
         if set(lesson.arms) & set(profile.arms):
             check_sampling(lesson.rollouts)
-            sources[lesson.name] = _sources(lesson.pool.sources, data, (), places)
+            lessons[lesson.name] = inputs(lesson.pool.sources, lesson.pool.on_issue, lesson.pool.limit)
     try:
-        benchmarks = {b.name: _sources(b.sources, data, (), places) for b in profile.benchmarks}
+        benchmarks = {b.name: inputs(b.sources, own.on_issue) for b in profile.benchmarks}
     except UserError as error:
         raise UserError(f"{error}; a benchmark asks it, and --set benchmarks=[] leaves benchmarks out") from None
     encoder_folder = encoder or _encoder_folder(profile.encoder.name)
@@ -145,14 +179,13 @@ def resolve(
     encoder_sha256 = model_digest(encoder_folder)
     places[encoder_sha256] = encoder_folder
     models = {name: base for arm in profile.arms for name in (arm, ARMS[arm].trained_as)}
-    return Study(profile, models, sources, encoder_sha256, places, benchmarks)
+    grader = active_grader(store.root)
+    return Study(profile, models, {"": studied, **lessons}, encoder_sha256, places, benchmarks, grader)
 
 
-def _sources(
-    names: Sequence[str], data: Path | None, pools: Sequence[Path], places: dict[str, Path]
-) -> tuple[SourceSpec, ...]:
+def _sources(wishes: Sequence[str | Path], data: Path | None, places: dict[str, Path]) -> tuple[SourceSpec, ...]:
     specs = []
-    for wish in pools or names:
+    for wish in wishes:
         spec, path = source_spec(wish, data)
         specs.append(spec)
         places[spec.sha256] = path

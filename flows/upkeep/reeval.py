@@ -21,12 +21,10 @@ from storage.ledger import Ledger
 from storage.records.drift import DriftNote, close_drift, note_drift
 from storage.records.runs import now
 from storage.sql import query
-from tasks.active_grader import overrides_of
-from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.domain.policies import Policy, Sampling
 from tasks.domain.statistics.intervals import Interval, bootstrap_mean
 from tasks.engines.toolbox import Toolbox, engine_now
-from tasks.regrading import as_settled, in_force, regrade_rollouts
+from tasks.regrading import regrade
 from tasks.rollouts import account_of
 from tasks.sampling import sample_rollouts
 from tasks.stage import Progress, Session, session
@@ -77,7 +75,7 @@ def reevaluate(
     study: Study, store: Store, pinned: tuple[str, ...], listener: Callable[[Progress], None]
 ) -> list[DriftNote]:
     """The figures that left their interval tonight. Their notes are kept under the root until they are back."""
-    tools = Toolbox(study.profile.hardware, dict(study.places))
+    tools = Toolbox(study.profile.hardware, dict(study.places), study.grader)
     notes = []
     try:
         with session(Session(store, tools, listener=listener)):
@@ -94,12 +92,9 @@ def _compared(study: Study, store: Store, kept: Kept) -> Iterator[DriftNote]:
     graded = ", ".join(store.read(rollouts, ["grader_version"])["grader_version"].unique().to_pylist())
     engine, here = _engine_of(store, kept), engine_now(study.profile.hardware.engine)
     reference, (why, tonight) = _accuracy(store, rollouts), ("", kept.reference)
-    settled = overrides_of(store.root)
-    version = settled.version(GRADER_VERSION)
+    version = study.grader.version
     if graded != version:
-        tonight = regrade_rollouts.titled(f"regrade {name}")(
-            rollouts=rollouts, pool=kept.pool, grader_version=version, settled=as_settled(settled)
-        )
+        tonight = regrade(rollouts=rollouts, pool=kept.pool, grader=study.grader)
         why = f"grader {graded} → {version}"
     elif engine and engine != here:
         why, tonight = f"engine {engine} → {here}", _drawn_anew(study, kept)
@@ -171,15 +166,15 @@ def _engine_of(store: Store, kept: Kept) -> str:
 
 
 def regraded(study: Study, store: Store, listener: Callable[[Progress], None]) -> dict[str, int]:
-    """Rollouts of the study that exist, judged by the grader in force: ref → verdicts that changed."""
+    """Rollouts of the study that exist, judged by the study's grader: ref → verdicts that changed."""
     changed = {}
-    tools = Toolbox(study.profile.hardware, dict(study.places))
+    tools = Toolbox(study.profile.hardware, dict(study.places), study.grader)
     try:
         with session(Session(store, tools, listener=listener)):
             for planned in plan(study, store):
                 ref, given = planned.step.ref, planned.step.arguments
                 if planned.reused and isinstance(ref, Rollouts) and "policy" in given:  # sampled ones
-                    now = in_force(ref, given["pool"])
+                    now = regrade(rollouts=ref, pool=given["pool"], grader=study.grader)
                     changed[str(ref)] = graded_otherwise(store, ref, now)
     finally:
         tools.close()

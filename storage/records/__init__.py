@@ -1,1 +1,1 @@
-"""Records beside the artifacts: runs, spending, drift notes, settled verdicts."""
+"""Records beside the artifacts: runs, spending, drift notes, overrides."""

@@ -1,4 +1,4 @@
-"""What people settled for a root: files of overrides, `settled/<time>.jsonl`, all kept; the newest is in force."""
+"""Overrides of a root, people's verdicts above the grader's: `settled/<time>.jsonl`, all kept; the newest is active."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from storage.mirror import mirror_of
 FOLDER = "settled"
 
 
-def settle(root: Path, text: str) -> Path:
-    """Put a file of overrides in force, whole or not at all; an empty one ends what was in force."""
+def put_overrides(root: Path, text: str) -> Path:
+    """Make a file of overrides the active one, whole or not at all; an empty one ends what was active."""
     folder, aside = root / FOLDER, root / ".scratch" / f"settled-{uuid.uuid4().hex}"
     folder.mkdir(parents=True, exist_ok=True)
     aside.parent.mkdir(parents=True, exist_ok=True)
@@ -25,8 +25,8 @@ def settle(root: Path, text: str) -> Path:
     return target
 
 
-def settled(root: Path) -> tuple[str, str]:
-    """(text, name) of the overrides in force; empty if nobody settled anything."""
+def newest_overrides(root: Path) -> tuple[str, str]:
+    """(text, name) of the active overrides; empty if there are none."""
     if mirror := mirror_of(root):
         mirror.sync(FOLDER)
     files = sorted((root / FOLDER).glob("*.jsonl"))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from storage.errors import UserError
+from tasks.domain.grading.overrides import ActiveGrader
 from tasks.engines.environment import quiet_libraries, settle_threads
 from tasks.engines.protocols import Embedder, Generator
 
@@ -72,10 +73,14 @@ class Hardware:
 
 @dataclass(slots=True)
 class Toolbox:
-    """Makes each engine once. `places` maps the digest of a file or model to where it lies here."""
+    """Makes each engine once. places: digest of a file or model → where it lies here.
+
+    grader: judges what is read from the ledger; `graders()` are the installed ones, without overrides.
+    """
 
     hardware: Hardware = field(default_factory=Hardware)
     places: dict[str, Path] = field(default_factory=dict)
+    grader: ActiveGrader = field(default_factory=ActiveGrader)
     _open: dict[tuple[str, ...], object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

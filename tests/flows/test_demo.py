@@ -27,7 +27,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def planned(root: Path, *settings: str) -> dict[str, bool]:
     """Title of every stage → whether it would be reused."""
-    study = Request(profile="demo", settings=(*SETTINGS, *settings)).study()
+    study = Request(profile="demo", settings=(*SETTINGS, *settings)).study(Store(root))
     return {f"{p.step.title} {p.step.ref.kind}": p.reused for p in plan(study, Store(root))}
 
 

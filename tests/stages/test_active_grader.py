@@ -1,4 +1,4 @@
-"""What was settled applies to everything stored, without sampling: artifacts, bands, and rows only the ledger has."""
+"""An override applies to everything stored, without sampling: artifacts, bands, and rows only the ledger has."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from click.testing import CliRunner
 
 from cli.grade import regrade
 from storage.artifacts.store import Store
-from storage.records.overrides import settle
-from tasks.active_grader import graded_now, version_in_force
+from storage.records.overrides import put_overrides
+from tasks.active_grader import active_grader, actively_graded
 from tasks.domain.grading.grading import GRADER_VERSION
+from tasks.domain.grading.overrides import ActiveGrader
 from tasks.domain.problems.problems import PoolPolicy
 from tasks.domain.problems.sources import source_spec
 from tasks.engines.toolbox import Toolbox
 from tasks.measures.bands import classify_bands
 from tasks.pool import as_first_checked, build_pool
-from tasks.regrading import in_force
+from tasks.regrading import regrade as regraded
 from tasks.rollouts import ensure_rollouts, entered, requests_for
 from tasks.sampling import sample_rollouts
-from tasks.stage import Session, session
+from tasks.stage import Session, session, toolbox
 from tests.stages.test_sampling import DRAW, GROUP, POLICY, Lab, lab
 
 __all__ = ["lab"]  # the fixture
 
 
 @pytest.fixture
-def settled(lab: Lab) -> tuple[Lab, dict[str, str]]:
+def decided(lab: Lab) -> tuple[Lab, dict[str, str]]:
     """A screened pool, and an override that calls the engine's wrong answer right for the first problem."""
     first = lab.store.read(lab.pool).to_pylist()[0]
     line = {"answer": "-12345", "gold": first["gold"], "verdict": "correct", "reason": "a misprint in the gold"}
@@ -39,18 +40,21 @@ def _correct(store: Store, rollouts: object, problem: str) -> set[bool]:
     return {r["correct"] for r in store.read(rollouts).to_pylist() if r["problem_id"] == problem}  # type: ignore[arg-type]
 
 
-def test_what_is_settled_reaches_the_next_run_and_samples_nothing(settled: tuple[Lab, dict[str, str]]) -> None:
-    lab, line = settled
+def test_an_override_reaches_the_next_run_and_samples_nothing(decided: tuple[Lab, dict[str, str]]) -> None:
+    lab, line = decided
     problem = lab.store.read(lab.pool).to_pylist()[0]["problem_id"]
     screening = sample_rollouts(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=GROUP)
     paid = lab.engine.sampled
-    assert in_force(screening, lab.pool) == screening
+    assert regraded(rollouts=screening, pool=lab.pool, grader=toolbox().grader) == screening
     assert _correct(lab.store, screening, problem) == {False}
 
-    settle(lab.store.root, json.dumps(line))
+    put_overrides(lab.store.root, json.dumps(line))
+    grader = active_grader(lab.store.root)
+    assert toolbox().grader == ActiveGrader(), "a session keeps the grader that it began with"
+    lab.toolbox.grader = grader
     with session(Session(lab.store, lab.toolbox)) as again:
         same = sample_rollouts(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=GROUP)
-        now = in_force(same, lab.pool)
+        now = regraded(rollouts=same, pool=lab.pool, grader=grader)
         bands = classify_bands(rollouts=now)
         assert same == screening
         assert now != screening
@@ -59,7 +63,7 @@ def test_what_is_settled_reaches_the_next_run_and_samples_nothing(settled: tuple
     assert _correct(lab.store, screening, problem) == {False}, "what a report was made from stays as it was"
     band = {r["problem_id"]: r["band"] for r in lab.store.read(bands).to_pylist()}
     assert band[problem] == "all_one"
-    assert set(lab.store.read(now)["grader_version"].to_pylist()) == {version_in_force()} != {GRADER_VERSION}
+    assert set(lab.store.read(now)["grader_version"].to_pylist()) == {grader.version} != {GRADER_VERSION}
 
     more = requests_for(lab.store.read(lab.pool), POLICY, DRAW, range(GROUP))
     assert ensure_rollouts(more, None, POLICY.model, 0).rollouts == 0
@@ -68,26 +72,26 @@ def test_what_is_settled_reaches_the_next_run_and_samples_nothing(settled: tuple
     assert [(w.problem_id, w.rollout) for w in more] == [(r["problem_id"], r["rollout"]) for r in judged.to_pylist()]
     assert lab.engine.sampled == paid
 
-    settle(lab.store.root, "")
-    assert in_force(screening, lab.pool) == screening, "an empty file ends what was settled"
+    put_overrides(lab.store.root, "")
+    assert active_grader(lab.store.root) == ActiveGrader(), "an empty file ends what was active"
 
 
-def test_rows_already_judged_by_the_grader_in_force_are_left_alone(lab: Lab) -> None:
+def test_rows_already_judged_by_the_active_grader_are_left_alone(lab: Lab) -> None:
     sample_rollouts(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=GROUP)
     rows = entered(requests_for(lab.store.read(lab.pool), POLICY, DRAW, range(GROUP)))
-    assert graded_now(rows) is rows
+    assert actively_graded(rows) is rows
 
 
-def test_the_command_keeps_what_was_settled_and_counts_what_only_the_ledger_has(
-    settled: tuple[Lab, dict[str, str]], tmp_path: Path
+def test_the_command_keeps_overrides_and_counts_what_only_the_ledger_has(
+    decided: tuple[Lab, dict[str, str]], tmp_path: Path
 ) -> None:
-    lab, line = settled
+    lab, line = decided
     problems = lab.store.read(lab.pool)
     sample_rollouts(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=GROUP)
     lab.store.delete(
         sample_rollouts(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=GROUP + 4)
     )
-    file = tmp_path / "settled.jsonl"
+    file = tmp_path / "overrides.jsonl"
     file.write_text(json.dumps(line))
     command = ["--root", str(lab.store.root), "--json"]
     told = json.loads(CliRunner().invoke(regrade, [*command, "--overrides", str(file)], catch_exceptions=False).stdout)
@@ -96,7 +100,7 @@ def test_the_command_keeps_what_was_settled_and_counts_what_only_the_ledger_has(
     assert told["ledger"] == {"rows": 4 * problems.num_rows, "changed": 4}
     assert [row["bands_changed"] for row in told["figures"]] == [1]
     again = json.loads(CliRunner().invoke(regrade, command, catch_exceptions=False).stdout)
-    assert again["grader_version"] == told["grader_version"], "it stays in force without being named again"
+    assert again["grader_version"] == told["grader_version"], "it stays active without being named again"
     assert lab.engine.sampled == problems.num_rows * (GROUP + 4)
 
 
@@ -108,9 +112,9 @@ def test_a_new_grader_makes_no_other_pool_of_a_study(tmp_path: Path) -> None:
     store.prepare()
     with session(Session(store, tools)):
         old, now = PoolPolicy(grader="1-old"), PoolPolicy()
-        assert as_first_checked((spec,), now) == now
+        assert as_first_checked(store, (spec,), now) == now
         pool = build_pool(sources=(spec,), policy=old)
-        assert as_first_checked((spec,), now) == old
-        assert build_pool(sources=(spec,), policy=as_first_checked((spec,), now)) == pool
-        assert as_first_checked((spec,), PoolPolicy(limit=1)) == PoolPolicy(limit=1)
+        assert as_first_checked(store, (spec,), now) == old
+        assert build_pool(sources=(spec,), policy=as_first_checked(store, (spec,), now)) == pool
+        assert as_first_checked(store, (spec,), PoolPolicy(limit=1)) == PoolPolicy(limit=1)
     tools.close()

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from storage.errors import UserError
-from tasks.domain.grading.grading import Verdict, VerdictName
+from tasks.domain.grading.grading import GRADER_VERSION, Verdict, VerdictName
 from tasks.domain.grading.terms import squeeze
 
+#: (answer, gold, verdict, reason)
+OverrideRows = tuple[tuple[str, str, VerdictName, str], ...]
 FIELDS = ("answer", "gold", "verdict", "reason")
 
 
@@ -32,6 +34,26 @@ class Overrides:
             return grader
         text = json.dumps(sorted([*key, *value] for key, value in self.verdicts.items()))
         return f"{grader}+{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+
+    def rows(self) -> OverrideRows:
+        """In the plain form of a recipe."""
+        return tuple((answer, gold, *found) for (answer, gold), found in sorted(self.verdicts.items()))
+
+    @classmethod
+    def of(cls, rows: OverrideRows) -> Overrides:
+        return cls({(answer, gold): (verdict, reason) for answer, gold, verdict, reason in rows})
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveGrader:
+    """Whose verdicts stand: a version of the grader, with people's overrides above it."""
+
+    installed: str = GRADER_VERSION
+    overrides: Overrides = field(default_factory=Overrides)
+
+    @property
+    def version(self) -> str:
+        return self.overrides.version(self.installed)
 
 
 def read_overrides(text: str, name: str) -> Overrides:

@@ -13,7 +13,7 @@ from flows.running.plan import plan
 from flows.study.prices import prices_of
 from flows.study.profiles import BENCHMARKS, DEMO, QWEN_1_5B, Lesson, Profile
 from flows.study.questions import MATRIX, PROFILES
-from flows.study.resolve import Study, overridden, profile_named, resolve
+from flows.study.resolve import PoolInputs, Study, overridden, profile_named, resolve
 from storage.artifacts.fingerprint import canonical, restored
 from storage.artifacts.store import Store
 from storage.errors import UserError
@@ -40,15 +40,15 @@ def study_of(profile: Profile, folder: Path) -> Study:
     )
     places: dict[str, Path] = {}
 
-    def found(names: tuple[str, ...], file: Path = file, digit: str = "e") -> tuple[SourceSpec, ...]:
+    def found(names: tuple[str, ...], file: Path = file, digit: str = "e") -> PoolInputs:
         specs = tuple(SourceSpec(name, f"{i:x}".rjust(64, digit)) for i, name in enumerate(names))
         places.update({spec.sha256: file for spec in specs})
-        return specs
+        return PoolInputs(specs)
 
     lessons: dict[str, Lesson] = {lesson.name: lesson for lesson in profile.lessons}
-    sources = {"": found(profile.pool.sources)} | {name: found(x.pool.sources) for name, x in lessons.items()}
+    pools = {"": found(profile.pool.sources)} | {name: found(x.pool.sources) for name, x in lessons.items()}
     benchmarks = {b.name: found(b.sources, levelled, "b") for b in profile.benchmarks}
-    return Study(profile, dict.fromkeys(ARMS, MODEL), sources, "d" * 64, places, benchmarks)
+    return Study(profile, dict.fromkeys(ARMS, MODEL), pools, "d" * 64, places, benchmarks)
 
 
 def priced(profile: Profile, folder: Path, prices: Prices | None = None) -> list[tuple[str, Cost]]:
@@ -141,4 +141,4 @@ def test_what_training_evaluates_is_the_adapter_not_the_base(tmp_path: Path) -> 
 
 def test_a_benchmark_whose_file_is_not_here_says_how_to_do_without(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has no math500.jsonl; .*--set benchmarks=\[\]"):
-        resolve(replace(DEMO, benchmarks=BENCHMARKS), model=None, encoder=None, data=tmp_path)
+        resolve(replace(DEMO, benchmarks=BENCHMARKS), Store(tmp_path), model=None, encoder=None, data=tmp_path)

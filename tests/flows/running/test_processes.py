@@ -12,6 +12,7 @@ import pytest
 
 from flows.running.processes import Errand, _Crew, gpus_apart
 from flows.study.resolve import profile_named, resolve
+from storage.artifacts.store import Store
 from storage.records.runs import all_runs
 from storage.records.spending import charges
 from tasks.domain.prices import Prices
@@ -69,7 +70,7 @@ def test_the_budget_holds_for_all_of_them(tmp_path: Path) -> None:
 def test_an_error_of_the_program_is_no_interruption(tmp_path: Path) -> None:
     """A store under a file cannot be opened, today and tomorrow."""
     (tmp_path / "file").touch()
-    study = resolve(profile_named("demo"), model=None, encoder=None, data=None)
+    study = resolve(profile_named("demo"), Store(tmp_path), model=None, encoder=None, data=None)
     errand = Errand(study, tmp_path / "file" / "store", "panel", "run", Budget(), Prices())
     with pytest.raises(RuntimeError, match="panel: its process failed"):
         _Crew([errand], [""], lambda _: None).work()

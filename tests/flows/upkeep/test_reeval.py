@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pytest
 
 from flows.running.plan import Planned
 from flows.study.profiles import DEMO
-from flows.study.resolve import Study
+from flows.study.resolve import PoolInputs, Study
 from flows.upkeep import reeval
 from flows.upkeep.reeval import Kept, kept_adapters
 from storage.artifacts.kinds import Pool, Rollouts, Splits, Training
@@ -21,9 +22,11 @@ from storage.artifacts.store import Payload, Store
 from storage.errors import UserError
 from storage.ledger import Ledger
 from storage.records.drift import DriftNote, close_drift, drift_notes, note_drift
-from storage.records.overrides import settle
+from storage.records.overrides import put_overrides
+from tasks.active_grader import active_grader
 from tasks.domain.arms import ARMS
 from tasks.domain.grading.grading import GRADER_VERSION
+from tasks.domain.grading.overrides import ActiveGrader
 from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.rollouts import account_of
 from tasks.sampling import sample_rollouts, screen_adaptively
@@ -38,7 +41,7 @@ TRAINING = Training.of("1" * 16)
 POLICY = Policy(arm="panel", model=MODEL, adapter=str(TRAINING), step=40)
 SAMPLING = Sampling(max_tokens=32, seed=3)
 REFERENCE, POOL, TONIGHT = Rollouts.of("2" * 16), Pool.of("3" * 16), Rollouts.of("4" * 16)
-STUDY = Study(DEMO, dict.fromkeys(ARMS, MODEL), {"": ()}, "b" * 64, {})
+STUDY = Study(DEMO, dict.fromkeys(ARMS, MODEL), {"": PoolInputs()}, "b" * 64, {})
 PROVENANCE = Provenance(
     created="2026-01-01T00:00:00+00:00", seconds=0, code="x", python="3", packages={}, hardware="cpu", command="test"
 )
@@ -82,7 +85,7 @@ def keep(at: Store, ref: Ref, table: pa.Table) -> None:
 
 
 def tonight(
-    store: Store, monkeypatch: pytest.MonkeyPatch, engine: str, correct: list[bool] | None = None
+    store: Store, monkeypatch: pytest.MonkeyPatch, engine: str, correct: list[bool] | None = None, study: Study = STUDY
 ) -> list[DriftNote]:
     """What a night under this engine says; `correct`: what it draws if it draws anew."""
     monkeypatch.setattr(reeval, "engine_now", lambda wanted: engine)
@@ -91,7 +94,7 @@ def tonight(
     else:
         keep(store, TONIGHT, rows(correct, engine=engine))
         monkeypatch.setattr(reeval, "_drawn_anew", lambda study, kept: TONIGHT)
-    return list(reeval._compared(STUDY, store, KEPT))
+    return list(reeval._compared(study, store, KEPT))
 
 
 def test_a_night_on_which_nothing_changed_samples_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,17 +124,12 @@ def test_a_figure_outside_its_interval_opens_a_note_once_and_closes_it_when_it_i
 def test_a_new_grader_that_changes_a_verdict_opens_a_note_without_sampling(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Regrading:
-        def titled(self, title: str) -> Regrading:
-            return self
+    def regraded(*, rollouts: Ref, pool: Ref, grader: ActiveGrader) -> Ref:
+        keep(store, TONIGHT, rows([i < 11 for i in range(20)], grader=grader.version))
+        return TONIGHT
 
-        def __call__(self, *, rollouts: Ref, pool: Ref, grader_version: str, settled: object) -> Ref:
-            keep(store, TONIGHT, rows([i < 11 for i in range(20)], grader=grader_version))
-            return TONIGHT
-
-    monkeypatch.setattr(reeval, "GRADER_VERSION", "9-new")
-    monkeypatch.setattr(reeval, "regrade_rollouts", Regrading())
-    (note,) = tonight(store, monkeypatch, "old 1")
+    monkeypatch.setattr(reeval, "regrade", regraded)
+    (note,) = tonight(store, monkeypatch, "old 1", study=replace(STUDY, grader=ActiveGrader("9-new")))
     assert note.why == f"grader {GRADER_VERSION} → 9-new"
 
 
@@ -168,13 +166,15 @@ def test_regrading_reaches_every_kind_of_sampled_rollouts(lab: Lab, monkeypatch:
     monkeypatch.setattr(reeval, "plan", lambda study, store: [Planned(step, True) for step in planning.steps])
     assert reeval.regraded(STUDY, lab.store, lambda _: None) == {str(ref): 0 for ref in made}
     first = lab.store.read(lab.pool).to_pylist()[0]
-    settle(
+    put_overrides(
         lab.store.root,
         json.dumps(
             {"answer": "-12345", "gold": first["gold"], "verdict": "correct", "reason": "a misprint in the gold"}
         ),
     )
-    assert reeval.regraded(STUDY, lab.store, lambda _: None) == {str(ref): GROUP for ref in made}
+    assert reeval.regraded(STUDY, lab.store, lambda _: None) == {str(ref): 0 for ref in made}, "this study is pinned"
+    later = replace(STUDY, grader=active_grader(lab.store.root))
+    assert reeval.regraded(later, lab.store, lambda _: None) == {str(ref): GROUP for ref in made}
 
 
 @pytest.mark.parametrize(
