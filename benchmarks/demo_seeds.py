@@ -28,7 +28,7 @@ def main() -> None:
     store = Store(args.root)
     study = Request(profile="demo", seeds=SEEDS).study(store)
     store.prepare()
-    report = execute(study, store, study.profile.hardware, lambda e: print(e.event, e.title, e.detail, flush=True))
+    report = execute(study, store, lambda e: print(e.event, e.title, e.detail, flush=True))
     args.out.write_text(page(store, report))
     print(args.out)
 

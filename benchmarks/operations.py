@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from flows.running.plan import execute, plan
+from flows.running.sessions import unheard
 from flows.study.profiles import PAPER
 from flows.study.resolve import PoolInputs, Study
 from storage.artifacts.kinds.experiment import LEDGER
@@ -84,8 +85,7 @@ def reused_dag(root: Path, server: bool) -> Iterator[Figure]:
     yield Figure(
         f"plan of the paper's DAG, all {stages} stages reused", timed(lambda: plan(study, Store(root))), "s", 1
     )
-    hardware = study.profile.hardware
-    plain = timed(lambda: execute(study, Store(root), hardware, lambda _: None))
+    plain = timed(lambda: execute(study, Store(root), unheard))
     yield Figure("the same carried out plainly", plain, "s", 1)
     if server:
         from flows.running.prefect_tasks import orchestrated
@@ -95,8 +95,8 @@ def reused_dag(root: Path, server: bool) -> Iterator[Figure]:
             noise = ("PREFECT_LOGGING_LEVEL", "PREFECT_SERVER_LOGGING_LEVEL")  # as `varband run` has them
             settings = {k: v for k, v in up.environment.items() if k.startswith("PREFECT") and k not in noise}
             os.environ.update(settings)
-            orchestrated(study, Store(root), hardware, lambda _: None)  # a process pays for its imports once
-            seconds = timed(lambda: orchestrated(study, Store(root), hardware, lambda _: None))
+            orchestrated(study, Store(root), unheard)  # a process pays for its imports once
+            seconds = timed(lambda: orchestrated(study, Store(root), unheard))
             yield Figure("the same under a Prefect server", seconds, "s", 5)
 
 

@@ -24,6 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from flows.running.sessions import stages_on
 from storage.artifacts.kinds import Pool, Splits
 from storage.artifacts.store import Store
 from tasks.domain.policies import BaseModel, Policy, Sampling
@@ -34,7 +35,7 @@ from tasks.pool import PoolPolicy, build_pool
 from tasks.rollouts import requests_for
 from tasks.sampling import sample_rollouts
 from tasks.splits import split_pool
-from tasks.stage import Ref, Session, session
+from tasks.stage import Ref
 from tasks.synthetic_pool import make_synthetic_pool
 
 
@@ -71,18 +72,13 @@ def main() -> None:
         engine_process=args.engine_process,
     )
     digest = model_digest(args.model)
-    tools = Toolbox(hardware, {digest: args.model})
     policy = Policy(arm=args.arm, model=BaseModel(name=args.model.name, sha256=digest))
     with tempfile.TemporaryDirectory() as folder:
         store = Store(folder)
         store.prepare()
-        try:
-            with session(Session(store, tools)):
-                pool, splits = _problems(args, tools)
-                measure(args, tools, store, pool, splits, policy)
-        finally:
-            # an engine in a process of its own would keep this one from ending
-            tools.close()
+        with stages_on(store, hardware=hardware, places={digest: args.model}) as current:
+            pool, splits = _problems(args, current.toolbox)
+            measure(args, current.toolbox, store, pool, splits, policy)
 
 
 def _problems(args: argparse.Namespace, tools: Toolbox) -> tuple[Pool, Splits]:

@@ -44,11 +44,13 @@ def chat(
     as_json: bool,
 ) -> None:
     """Ask PROBLEM, or, without it, one after another until an empty line. The reasoning streams, then the answer."""
+    from flows.running.sessions import engines
     from storage.errors import UserError
     from tasks.domain.arms import ARMS
+    from tasks.domain.grading.overrides import ActiveGrader
     from tasks.engines.learning.memory_plan import positions
     from tasks.engines.protocols import Decoding
-    from tasks.engines.toolbox import Hardware, Toolbox
+    from tasks.engines.toolbox import Hardware
 
     if arm not in ARMS:
         raise UserError(f"unknown arm '{arm}' (known: {', '.join(ARMS)})")
@@ -56,9 +58,8 @@ def chat(
     scaffold = ARMS[arm].scaffold
     room = max(1024, 2 * max_tokens)
     hardware = Hardware(engine=engine, max_model_len=min(room, positions(folder) or room), max_num_seqs=1, batch_size=1)
-    tools = Toolbox(hardware, {base.sha256: folder})
     decoding = Decoding(max_tokens=max_tokens, temperature=temperature, stop=scaffold.stop)
-    try:
+    with engines(hardware, {base.sha256: folder}, ActiveGrader()) as tools:
         click.echo(f"{arm} · {base.name}" + (f" · {served.name}" if served else " · no adapter"), err=True)
         generator = tools.generator(base.sha256, rank)
         for place, asked in enumerate(_problems(problem)):
@@ -66,8 +67,6 @@ def chat(
             said, finish = _streamed(generator, ids, decoding, seed + place, served, quiet=as_json)
             told = _told(tools, scaffold, said, finish, gold)
             _tell(told, said, as_json)
-    finally:
-        tools.close()
 
 
 def _policy(

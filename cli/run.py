@@ -97,8 +97,8 @@ def carry_out(request: Any, root: Path, budget: str | None, *, as_json: bool) ->
     from cli.view import Watch
     from flows.running.accounting import accounted
     from flows.running.plan import execute, plan, stopped_by_sigterm
-    from flows.running.processes import warm
-    from flows.study.prices import prices_of
+    from flows.running.processes import make_arms_at_once
+    from flows.running.sessions import Charging
     from storage.artifacts.store import Store
     from storage.records.runs import run_id
     from tasks.metering import Budget
@@ -112,17 +112,17 @@ def carry_out(request: Any, root: Path, budget: str | None, *, as_json: bool) ->
         watch.nothing_to_do()
         watch.finish(store, planned[-1].step.ref)
         return
-    prices = prices_of(study.profile.name)
+    charging = Charging.of(study, run_id(study.profile.name, planned[-1].step.ref), limits)
     with (
         stopped_by_sigterm(),
         watch,
-        accounted(study, store, planned, limits, prices, watch.on_progress, request.as_json()) as hear,
+        accounted(study, store, planned, charging, watch.on_progress, request.as_json()) as hear,
     ):
         from flows.running.prefect_tasks import orchestrated
 
         if request.plain or not os.environ.get("PREFECT_API_URL"):  # a server is to see every stage being made
-            warm(study, store, run_id(study.profile.name, planned[-1].step.ref), limits, prices, hear.relayed)
-        report = (execute if request.plain else orchestrated)(study, store, study.profile.hardware, hear.own)
+            make_arms_at_once(study, store, charging, hear.relayed)
+        report = (execute if request.plain else orchestrated)(study, store, hear.own)
     watch.finish(store, report)
 
 

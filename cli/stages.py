@@ -10,23 +10,20 @@ from pathlib import Path
 
 import click
 
+from flows.running.sessions import stages_on
 from storage.artifacts.store import Store
-from tasks.active_grader import active_grader
-from tasks.engines.toolbox import Toolbox
-from tasks.stage import Progress, Session, session
+from tasks.stage import Progress
 
 
 @contextmanager
 def opened(root: Path, places: dict[str, Path], as_json: bool) -> Iterator[Store]:
     """The store at `root`, with a session in which stages can be called; engines are closed at the end."""
     store, shown = Store(root), _Bar(as_json)
-    tools = Toolbox(places=places, grader=active_grader(store.root))
     store.prepare()
     try:
-        with session(Session(store, tools, listener=shown)):
+        with stages_on(store, shown, places=places):
             yield store
     finally:
-        tools.close()
         shown.end()
 
 

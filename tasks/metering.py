@@ -220,11 +220,14 @@ def meter() -> Meter | None:
 
 
 @contextmanager
-def metered(current: Meter) -> Iterator[Meter]:
-    """Everything made in the block is charged to the meter, time of an unfinished step included."""
+def metered(
+    current: Meter, listener: Callable[[Progress], None] = lambda _: None
+) -> Iterator[Callable[[Progress], None]]:
+    """Everything made in the block is charged to the meter, time of an unfinished step included. Yields the listener to
+    make it with, which sits before the given one."""
     token = _meter.set(current)
     try:
-        yield current
+        yield current.listening(listener)
     finally:
         current.settle()
         _meter.reset(token)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,13 @@ def test_stages_do_not_import_each_other() -> None:
     for name in stages:
         imported = {line.split()[1] for line in modules[name].splitlines() if line.startswith("from tasks.")}
         assert not (imported & stages), f"{name} imports {imported & stages}"
+
+
+def test_sessions_are_opened_and_meters_made_in_one_place() -> None:
+    callers = [p for folder in ("benchmarks", "cli", "flows") for p in sorted((REPO / folder).rglob("*.py"))]
+    for name in ("Session", "Toolbox", "Meter"):
+        made = [str(p.relative_to(REPO)) for p in callers if re.search(rf"\b{name}\(", p.read_text())]
+        assert made == ["flows/running/sessions.py"]
 
 
 def test_no_path_of_one_machine_is_committed() -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from flows.running.sessions import Listener, stages_on, unheard
 from storage.artifacts.fingerprint import file_digest
 from storage.artifacts.kinds import Diversity
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.records.garbage import note_planned
-from tasks.engines.toolbox import Toolbox
 from tasks.measures.bands import cross_bands
 from tasks.measures.diversity import compare_diversity
 from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k
@@ -35,7 +34,6 @@ from tasks.published.importing import (
     import_splits,
     import_trajectory,
 )
-from tasks.stage import Progress, Session, session
 
 POOL_FILES = ("heldout_eval", "panel_train", "thinking_train", "heldout_aux")
 #: slice → (evaluation folders of panel and thinking, largest k of the write-up)
@@ -75,7 +73,7 @@ class Replayed:
     hard: dict[str, Ref] = field(default_factory=dict)
 
 
-def replay(folder: Path, store: Store, listener: Callable[[Progress], None] = lambda _: None) -> Replayed:
+def replay(folder: Path, store: Store, listener: Listener = unheard) -> Replayed:
     """Import and analyse. Errors: UserError if the folder is not the published one or a file is missing or damaged."""
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder; give the one that holds the published data/ and reports/")
@@ -89,7 +87,7 @@ def replay(folder: Path, store: Store, listener: Callable[[Progress], None] = la
     files = {name: PublishedFile(name, file_digest(folder / name)) for name in NEEDED}
     whole = _digest(folder)
     places = {f.sha256: folder / name for name, f in files.items()} | {whole.sha256: folder}
-    with session(Session(store, Toolbox(places=places), listener=listener)) as current:
+    with stages_on(store, listener, places=places) as current:
         replayed = _dag(folder, files, whole)
     note_planned(store.root, "published", (step.ref for step in current.steps))
     return replayed

@@ -8,24 +8,21 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from flows.running.costs import costs, total
 from flows.running.plan import Planned, plan
+from flows.running.sessions import Charging, Listener
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
 from storage.records.garbage import collecting, note_planned
-from storage.records.runs import Amounts, Run, beating, now, read_run, run_id, run_path, write_run
-from storage.records.spending import Journal
-from tasks.domain.prices import Prices
-from tasks.metering import Budget, Meter, metered
+from storage.records.runs import Amounts, Run, beating, now, read_run, run_path, write_run
+from tasks.metering import Meter, metered
 from tasks.stage import Progress
-
-Listener = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +69,7 @@ def accounted(
     study: Study,
     store: Store,
     planned: Sequence[Planned],
-    budget: Budget,
-    prices: Prices,
+    charging: Charging,
     listener: Listener,
     request: dict[str, object],
     flow_run: str | None = None,
@@ -83,18 +79,17 @@ def accounted(
     request: what asks for the same run again (`varband resume`).
     Errors: Parked with how far it came, how much is missing and how to go on.
     """
-    name = run_id(study.profile.name, planned[-1].step.ref)
-    meter = Meter(Journal(store.root, name), budget, prices, study.profile.hardware)
+    name, meter = charging.run, charging.meter(study, store)
     earlier = read_run(store.root, name) if run_path(store.root, name).exists() else None
     record = Record(store, _begun(earlier, name, study, planned, meter, request, flow_run), meter)
     with collecting(store.root, alone=False):
         note_planned(store.root, name, (p.step.ref for p in planned))
         record.update()
     try:
-        with beating(record.update), metered(meter):
-            yield Listeners(record.before(meter.listening(listener)), record.before(listener))
+        with beating(record.update), metered(meter, listener) as charged:
+            yield Listeners(record.before(charged), record.before(listener))
     except Parked as wall:
-        why, missing = _parked(study, store, meter, prices, record.run, wall)
+        why, missing = _parked(study, store, meter, record.run, wall)
         record.update(state="parked", why=why, missing=missing)
         raise Parked(why) from None
     except UserError as error:
@@ -135,10 +130,10 @@ def _begun(
     )
 
 
-def _parked(study: Study, store: Store, meter: Meter, prices: Prices, run: Run, wall: Parked) -> tuple[str, Amounts]:
+def _parked(study: Study, store: Store, meter: Meter, run: Run, wall: Parked) -> tuple[str, Amounts]:
     """Why, how far, how much is missing, and what goes on."""
     planned = plan(study, store)
-    left = total(costs(study, store, planned, prices))
+    left = total(costs(study, store, planned, meter.prices))
     done = sum(p.reused for p in planned)
     spent, missing = meter.journal.spent(), left.amounts()
     limits = meter.budget.limits()

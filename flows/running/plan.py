@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TypeVar
 
+from flows.arm import rounds, run_arm
 from flows.experiment import experiment
+from flows.running.sessions import stages_of
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from storage.errors import Parked
-from tasks.engines.toolbox import Hardware, Toolbox
 from tasks.metering import OCCUPYING
-from tasks.stage import Progress, Session, Step, session
+from tasks.stage import Progress, Step
 
 T = TypeVar("T")
 #: A signal that came where an exception would be lost is answered this much later.
@@ -33,8 +34,7 @@ class Planned:
 
 def plan(study: Study, store: Store, dag: Callable[[Study], object] = experiment) -> list[Planned]:
     """The DAG's steps in order, each once, without making any."""
-    planning = Session(store, Toolbox(), planning=True)
-    with session(planning):
+    with stages_of(study, store, planning=True) as planning:
         dag(study)
     steps = list({step.ref: step for step in planning.steps}.values())
     remade: set[str] = set()
@@ -53,21 +53,19 @@ def is_costly(planned: Sequence[Planned]) -> bool:
     return any(not p.reused and p.step.ref.kind in OCCUPYING for p in planned)
 
 
+def arms_to_make(study: Study, store: Store) -> Iterator[list[str]]:
+    """Arms that lack something costly, in rounds of those that can be made at once; a round is planned when it is its
+    turn, for it may be evaluated with what the one before has made."""
+    for arms in rounds(study.profile.arms):
+        yield [arm for arm in arms if is_costly(plan(study, store, lambda s, arm=arm: run_arm(s, arm)))]
+
+
 def execute(
-    study: Study,
-    store: Store,
-    hardware: Hardware,
-    listener: Callable[[Progress], None],
-    dag: Callable[[Study], T] = experiment,
+    study: Study, store: Store, listener: Callable[[Progress], None], dag: Callable[[Study], T] = experiment
 ) -> T:
     """Run a DAG in this process, without an orchestrator."""
-    tools = Toolbox(hardware, dict(study.places), study.grader)
-    current = Session(store, tools, listener=listener)
-    try:
-        with session(current):
-            return dag(study)
-    finally:
-        tools.close()
+    with stages_of(study, store, listener):
+        return dag(study)
 
 
 @contextmanager

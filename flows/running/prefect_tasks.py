@@ -13,13 +13,13 @@ from typing import TypeVar
 
 from flows.experiment import experiment
 from flows.running.plan import execute
+from flows.running.sessions import stages_of
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import Parked
 from tasks.engines.environment import quiet_libraries
-from tasks.engines.toolbox import Hardware, Toolbox
-from tasks.stage import Progress, Session, Step, session
+from tasks.stage import Progress, Step
 
 T = TypeVar("T")
 #: Name of the state of a run, sub-flow or task that waits for money.
@@ -38,10 +38,10 @@ def prefect_settings(store: Store) -> dict[str, str]:
     }
 
 
-def orchestrated(study: Study, store: Store, hardware: Hardware, listener: Callable[[Progress], None]) -> Ref:
+def orchestrated(study: Study, store: Store, listener: Callable[[Progress], None]) -> Ref:
     """Run the experiment as a Prefect flow in this process; plainly where Prefect is not installed."""
     if find_spec("prefect") is None:
-        return execute(study, store, hardware, listener)
+        return execute(study, store, listener)
     quiet_libraries()
     for name, value in prefect_settings(store).items():
         os.environ.setdefault(name, value)
@@ -49,7 +49,7 @@ def orchestrated(study: Study, store: Store, hardware: Hardware, listener: Calla
 
     @flow(name="experiment", flow_run_name=study.profile.name, validate_parameters=False, persist_result=False)
     def run_experiment() -> Ref:
-        return under_prefect(study, store, hardware, listener, experiment)
+        return under_prefect(study, store, listener, experiment)
 
     return run_experiment()
 
@@ -57,27 +57,21 @@ def orchestrated(study: Study, store: Store, hardware: Hardware, listener: Calla
 def under_prefect(
     study: Study,
     store: Store,
-    hardware: Hardware,
     listener: Callable[[Progress], None],
     dag: Callable[[Study], T],
     before: Callable[[Step], None] | None = None,
 ) -> T:
     """Inside a flow run: carry out a DAG with one task a stage and one sub-flow an arm. before: may refuse a step."""
     name = study.profile.name
-    tools = Toolbox(hardware, dict(study.places), study.grader)
-    current = Session(
+    with stages_of(
+        study,
         store,
-        tools,
-        listener=listener,
+        listener,
         before=before,
         wrap=lambda step, ensure: _as_task(step, ensure, name),
         group=lambda title, body: _as_flow(title, body, name),
-    )
-    try:
-        with session(current):
-            return dag(study)
-    finally:
-        tools.close()
+    ):
+        return dag(study)
 
 
 def _as_task(step: Step, ensure: Callable[[], bool], profile: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context, parent_process
@@ -17,16 +17,15 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from flows.arm import rounds, run_arm
+from flows.arm import run_arm
 from flows.problems import prepare
-from flows.running.plan import execute, is_costly, plan, stopped_by_sigterm
+from flows.running.plan import arms_to_make, execute, stopped_by_sigterm
+from flows.running.sessions import Charging, Listener
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
-from storage.records.spending import Journal
-from tasks.domain.prices import Prices
 from tasks.engines.toolbox import Hardware
-from tasks.metering import Budget, Meter, metered
+from tasks.metering import metered
 from tasks.stage import Progress
 
 #: A process that was told to stop finishes its batch, pack or checkpoint.
@@ -34,20 +33,16 @@ GRACE_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class ArmJob:
     """One arm for one process, charged to the run that wants it."""
 
     study: Study
     root: Path
     arm: str
-    run: str
-    budget: Budget
-    prices: Prices
+    charging: Charging
 
 
-def warm(
-    study: Study, store: Store, run: str, budget: Budget, prices: Prices, listener: Callable[[Progress], None]
-) -> None:
+def make_arms_at_once(study: Study, store: Store, charging: Charging, listener: Listener) -> None:
     """Make the arms that lack something costly, `hardware.arms_at_once` of them at a time; nothing to do for one arm.
 
     listener: hears the events of all of them. Errors: as those of one arm; the others are stopped first.
@@ -55,12 +50,10 @@ def warm(
     hardware = study.profile.hardware
     if hardware.arms_at_once == 1 or len(places := gpus_apart(hardware)) == 1:
         return
-    for arms in rounds(study.profile.arms):
-        lacking = [a for a in arms if is_costly(plan(study, store, lambda s, arm=a: run_arm(s, arm)))]
-        errands = [Errand(study, store.root, arm, run, budget, prices) for arm in lacking]
-        if len(errands) > 1:
-            execute(study, store, hardware, listener, prepare)
-            _Crew(errands, places, listener).work()
+    for arms in arms_to_make(study, store):
+        if len(arms) > 1:
+            execute(study, store, listener, prepare)
+            _WorkerPool([ArmJob(study, store.root, arm, charging) for arm in arms], places, listener).run()
 
 
 def gpus_apart(hardware: Hardware) -> list[str]:
@@ -93,13 +86,15 @@ def _seeing(gpus: str) -> Iterator[None]:
 
 
 @dataclass(slots=True)
-class _Crew:
-    waiting: Sequence[Errand]
-    places: list[str]
-    listener: Callable[[Progress], None]
-    running: dict[Connection, tuple[Errand, str, BaseProcess]] = field(default_factory=dict)
+class _WorkerPool:
+    """Jobs that wait, GPUs that are free, and who works on what."""
 
-    def work(self) -> None:
+    waiting: Sequence[ArmJob]
+    places: list[str]
+    listener: Listener
+    running: dict[Connection, tuple[ArmJob, str, BaseProcess]] = field(default_factory=dict)
+
+    def run(self) -> None:
         try:
             while self.waiting or self.running:
                 while self.waiting and self.places:
@@ -116,27 +111,27 @@ class _Crew:
                 process.join(GRACE_SECONDS)
                 process.kill()
 
-    def _start(self, errand: Errand, gpus: str) -> None:
+    def _start(self, job: ArmJob, gpus: str) -> None:
         context = get_context("spawn")
         ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_carry_out, args=(errand, theirs), name=errand.arm)
+        process = context.Process(target=_work, args=(job, theirs), name=job.arm)
         with _seeing(gpus):
             process.start()
         theirs.close()
-        self.running[ours] = (errand, gpus, process)
+        self.running[ours] = (job, gpus, process)
 
     def _hear(self, line: Connection) -> None:
         try:
             said = line.recv()
         except EOFError:
-            errand, gpus, process = self.running.pop(line)
+            job, gpus, process = self.running.pop(line)
             process.join()
             self.places.append(gpus)
             if process.exitcode and process.exitcode > 0:
-                raise RuntimeError(f"{errand.arm}: its process failed; its own error is above") from None
+                raise RuntimeError(f"{job.arm}: its process failed; its own error is above") from None
             if process.exitcode:
                 raise Parked(
-                    f"{errand.arm}: its process ended early (exit code {process.exitcode}); the same command goes on"
+                    f"{job.arm}: its process ended early (exit code {process.exitcode}); the same command goes on"
                 ) from None
             return
         if isinstance(said, Progress):
@@ -145,7 +140,7 @@ class _Crew:
             raise said
 
 
-def _carry_out(errand: Errand, line: Connection) -> None:
+def _work(job: ArmJob, line: Connection) -> None:
     """In the arm's own process. Sends every Progress, or what stopped it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the starter too, which then says SIGTERM
     threading.Thread(target=_end_with_the_starter, daemon=True).start()
@@ -155,12 +150,10 @@ def _carry_out(errand: Errand, line: Connection) -> None:
         with one_at_a_time:
             line.send(said)
 
-    hardware = errand.study.profile.hardware
-    meter = Meter(Journal(errand.root, errand.run), errand.budget, errand.prices, hardware)
+    store = Store(job.root)
     try:
-        with stopped_by_sigterm(), metered(meter):
-            store = Store(errand.root)
-            execute(errand.study, store, hardware, meter.listening(tell), lambda study: run_arm(study, errand.arm))
+        with stopped_by_sigterm(), metered(job.charging.meter(job.study, store), tell) as charged:
+            execute(job.study, store, charged, lambda study: run_arm(study, job.arm))
     except UserError as refusal:
         tell(refusal)
 

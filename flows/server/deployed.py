@@ -16,23 +16,22 @@ from prefect.input import RunInput, read_flow_run_input  # noqa: TID253
 from prefect.states import Cancelled  # noqa: TID253
 from pydantic import Field
 
-from flows.arm import rounds, run_arm
+from flows.arm import run_arm
 from flows.experiment import experiment as whole
 from flows.problems import prepare
 from flows.running.accounting import accounted
-from flows.running.plan import Planned, is_costly, plan
+from flows.running.plan import Planned, arms_to_make, is_costly, plan
 from flows.running.pool import TRIES, Work, cancel_children, dispatch
 from flows.running.prefect_tasks import PARKED, under_prefect
+from flows.running.sessions import Charging
 from flows.study.forms import ArmName, BudgetForm, StudyForm
-from flows.study.prices import prices_of
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
 from storage.records.runs import run_id
-from storage.records.spending import Journal
 from storage.roots import root_folder
 from tasks.engines.environment import quiet_libraries
-from tasks.metering import OCCUPYING, Meter, metered
+from tasks.metering import OCCUPYING, metered
 from tasks.stage import Progress, Step
 
 ARM_DEPLOYMENT = "arm/arm"
@@ -112,19 +111,18 @@ def _run(
     study: Study, store: Store, form: StudyForm, budget: BudgetForm, planned: list[Planned], *, gpu_pool: bool
 ) -> None:
     flow_run = str(get_run_context().flow_run.id)  # type: ignore[union-attr]
-    request, prices = form.request().as_json(), prices_of(study.profile.name)
-    with accounted(study, store, planned, budget.budget(), prices, _telling(), request, flow_run) as hear:
+    request = form.request().as_json()
+    charging = Charging.of(study, run_id(study.profile.name, planned[-1].step.ref), budget.budget())
+    with accounted(study, store, planned, charging, _telling(), request, flow_run) as hear:
         if gpu_pool and is_costly(planned):
-            under_prefect(study, store, study.profile.hardware, hear.own, prepare)
-            _on_pool(study, store, form, budget, planned, flow_run)
-        under_prefect(study, store, study.profile.hardware, hear.own, whole)
+            under_prefect(study, store, hear.own, prepare)
+            _on_pool(study, store, form, budget, charging.run, flow_run)
+        under_prefect(study, store, hear.own, whole)
 
 
-def _on_pool(
-    study: Study, store: Store, form: StudyForm, budget: BudgetForm, planned: list[Planned], flow_run: str
-) -> None:
-    run, logger = run_id(study.profile.name, planned[-1].step.ref), get_run_logger()
-    for arms in rounds(study.profile.arms):
+def _on_pool(study: Study, store: Store, form: StudyForm, budget: BudgetForm, run: str, flow_run: str) -> None:
+    logger = get_run_logger()
+    for arms in arms_to_make(study, store):
         works = [
             Work(
                 f"{run}:{arm}",
@@ -132,7 +130,6 @@ def _on_pool(
                 {"study": form.model_dump(), "arm": arm, "run": run, "budget": budget.model_dump()},
             )
             for arm in arms
-            if is_costly(plan(study, store, lambda s, arm=arm: run_arm(s, arm)))
         ]
         dispatch(ARM_DEPLOYMENT, works, logger.info, parent=flow_run)
 
@@ -163,11 +160,10 @@ def arm(study: StudyForm, arm: ArmName, run: str, budget: BudgetForm = BudgetFor
         budget: The most that the whole run may spend.
     """
     chosen, store = _opened(study)
-    hardware = chosen.profile.hardware
-    meter = Meter(Journal(store.root, run), budget.budget(), prices_of(chosen.profile.name), hardware)
+    meter = Charging.of(chosen, run, budget.budget()).meter(chosen, store)
     try:
-        with metered(meter):
-            under_prefect(chosen, store, hardware, meter.listening(_telling()), lambda s: run_arm(s, arm))
+        with metered(meter, _telling()) as charged:
+            under_prefect(chosen, store, charged, lambda s: run_arm(s, arm))
     except Parked as wall:
         return Cancelled(name=PARKED, message=str(wall))
     return f"{arm} is made"
@@ -186,7 +182,7 @@ def report(study: StudyForm = StudyForm()) -> str:  # noqa: B008
         if step.ref.kind in OCCUPYING:
             raise UserError(f"'{step.title}' is not made yet: run the experiment first; a report samples nothing")
 
-    made = under_prefect(chosen, store, chosen.profile.hardware, _telling(), whole, before=refuse)
+    made = under_prefect(chosen, store, _telling(), whole, before=refuse)
     create_markdown_artifact((store.files(made) / "report.md").read_text(), key="report", description=str(made))
     return str(made)
 
@@ -221,11 +217,10 @@ def reeval(study: StudyForm = StudyForm(), pinned: list[str] = [], budget: Budge
 
     chosen, store = _opened(study)
     run = f"reeval-{chosen.profile.name.replace('/', '-')}"
-    hardware, prices = chosen.profile.hardware, prices_of(chosen.profile.name)
-    meter = Meter(Journal(store.root, run), budget.budget(), prices, hardware)
+    meter = Charging.of(chosen, run, budget.budget()).meter(chosen, store)
     try:
-        with metered(meter):
-            notes = reevaluate(chosen, store, tuple(pinned), meter.listening(_telling()))
+        with metered(meter, _telling()) as charged:
+            notes = reevaluate(chosen, store, tuple(pinned), charged)
     except Parked as wall:
         return Cancelled(name=PARKED, message=str(wall))  # type: ignore[return-value]
     lines = [f"- **{note.metric}** of {note.policy}: {note.words()}" for note in notes]

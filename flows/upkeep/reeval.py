@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from flows.running.plan import plan
+from flows.running.sessions import stages_of
 from flows.study.resolve import Study
 from storage.artifacts.fingerprint import derived_seed
 from storage.artifacts.kinds import Pool, Rollouts, Splits, Training
@@ -23,11 +24,11 @@ from storage.records.runs import now
 from storage.sql import query
 from tasks.domain.policies import Policy, Sampling
 from tasks.domain.statistics.intervals import Interval, bootstrap_mean
-from tasks.engines.toolbox import Toolbox, engine_now
+from tasks.engines.toolbox import engine_now
 from tasks.regrading import regrade
 from tasks.rollouts import account_of
 from tasks.sampling import sample_rollouts
-from tasks.stage import Progress, Session, session
+from tasks.stage import Progress
 
 PIN = re.compile(r"(training-[0-9a-f]{16})@([1-9][0-9]{0,5})")
 
@@ -75,14 +76,10 @@ def reevaluate(
     study: Study, store: Store, pinned: tuple[str, ...], listener: Callable[[Progress], None]
 ) -> list[DriftNote]:
     """The figures that left their interval tonight. Their notes are kept under the root until they are back."""
-    tools = Toolbox(study.profile.hardware, dict(study.places), study.grader)
     notes = []
-    try:
-        with session(Session(store, tools, listener=listener)):
-            for kept in kept_adapters(study, store, pinned):
-                notes += _compared(study, store, kept)
-    finally:
-        tools.close()
+    with stages_of(study, store, listener):
+        for kept in kept_adapters(study, store, pinned):
+            notes += _compared(study, store, kept)
     return notes
 
 
@@ -168,14 +165,10 @@ def _engine_of(store: Store, kept: Kept) -> str:
 def regraded(study: Study, store: Store, listener: Callable[[Progress], None]) -> dict[str, int]:
     """Rollouts of the study that exist, judged by the study's grader: ref → verdicts that changed."""
     changed = {}
-    tools = Toolbox(study.profile.hardware, dict(study.places), study.grader)
-    try:
-        with session(Session(store, tools, listener=listener)):
-            for planned in plan(study, store):
-                ref, given = planned.step.ref, planned.step.arguments
-                if planned.reused and isinstance(ref, Rollouts) and "policy" in given:  # sampled ones
-                    now = regrade(rollouts=ref, pool=given["pool"], grader=study.grader)
-                    changed[str(ref)] = graded_otherwise(store, ref, now)
-    finally:
-        tools.close()
+    with stages_of(study, store, listener):
+        for planned in plan(study, store):
+            ref, given = planned.step.ref, planned.step.arguments
+            if planned.reused and isinstance(ref, Rollouts) and "policy" in given:  # sampled ones
+                now = regrade(rollouts=ref, pool=given["pool"], grader=study.grader)
+                changed[str(ref)] = graded_otherwise(store, ref, now)
     return changed

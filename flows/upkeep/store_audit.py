@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from flows.running.sessions import stages_on
 from storage.artifacts.kinds import Diversity, Pool, Rollouts, Splits, Training
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import DATA, Store
@@ -13,9 +14,7 @@ from storage.errors import UserError
 from storage.reading.catalog import artifacts
 from storage.reading.claims import CLAIMS, Claim, read_claims, recomputed
 from storage.reading.views import helper_tables, inputs_of, views
-from tasks.engines.toolbox import Toolbox
 from tasks.measures.audit import audit_designs
-from tasks.stage import Session, session
 
 Row = dict[str, Any]
 K = TypeVar("K", bound=Ref)
@@ -82,7 +81,7 @@ def _near(a: object, b: object) -> bool:
 def _findings(store: Store) -> list[Row]:
     """Lints of every report's design, made anew, and of an imported study as its audit artifact has them."""
     found: list[Row] = []
-    with session(Session(store, Toolbox())):
+    with stages_on(store):
         for ref in store.refs("report"):
             inputs = store.manifest(ref).recipe.inputs
             try:

@@ -10,14 +10,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows.running.processes import Errand, _Crew, gpus_apart
+from flows.running.processes import ArmJob, _WorkerPool, gpus_apart
+from flows.running.sessions import Charging, unheard
 from flows.study.resolve import profile_named, resolve
 from storage.artifacts.store import Store
 from storage.records.runs import all_runs
 from storage.records.spending import charges
-from tasks.domain.prices import Prices
 from tasks.engines.toolbox import Hardware
-from tasks.metering import Budget
 from tests import mini
 
 
@@ -71,9 +70,9 @@ def test_an_error_of_the_program_is_no_interruption(tmp_path: Path) -> None:
     """A store under a file cannot be opened, today and tomorrow."""
     (tmp_path / "file").touch()
     study = resolve(profile_named("demo"), Store(tmp_path), model=None, encoder=None, data=None)
-    errand = Errand(study, tmp_path / "file" / "store", "panel", "run", Budget(), Prices())
+    job = ArmJob(study, tmp_path / "file" / "store", "panel", Charging(run="run"))
     with pytest.raises(RuntimeError, match="panel: its process failed"):
-        _Crew([errand], [""], lambda _: None).work()
+        _WorkerPool([job], [""], unheard).run()
 
 
 def test_each_arm_has_gpus_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

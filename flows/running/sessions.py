@@ -1,0 +1,83 @@
+"""Sessions and meters: the one place where a process's engines are opened and closed and their work is charged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from flows.study.prices import prices_of
+from flows.study.resolve import Study
+from storage.artifacts.store import Store
+from storage.records.spending import Journal
+from tasks.active_grader import active_grader
+from tasks.domain.grading.overrides import ActiveGrader
+from tasks.domain.prices import Prices
+from tasks.engines.toolbox import Hardware, Toolbox
+from tasks.metering import Budget, Meter
+from tasks.stage import Progress, Session, session
+
+Listener = Callable[[Progress], None]
+
+
+def unheard(_: Progress) -> None:
+    """The listener of what nobody watches."""
+
+
+@contextmanager
+def engines(hardware: Hardware, places: Mapping[str, Path], grader: ActiveGrader) -> Iterator[Toolbox]:
+    """The engines of this process, each made on first use; closed at the end."""
+    tools = Toolbox(hardware, dict(places), grader)
+    try:
+        yield tools
+    finally:
+        tools.close()
+
+
+@contextmanager
+def stages_on(
+    store: Store,
+    listener: Listener = unheard,
+    *,
+    hardware: Hardware | None = None,
+    places: Mapping[str, Path] | None = None,
+    grader: ActiveGrader | None = None,
+    **orchestration: Any,
+) -> Iterator[Session]:
+    """Stages that are called in the block work on this store. grader: null, the one that is active in it.
+
+    orchestration: what else a session may have: planning, wrap, group, before.
+    """
+    with (
+        engines(hardware or Hardware(), places or {}, grader or active_grader(store.root)) as tools,
+        session(Session(store, tools, listener=listener, **orchestration)) as current,
+    ):
+        yield current
+
+
+@contextmanager
+def stages_of(study: Study, store: Store, listener: Listener = unheard, **orchestration: Any) -> Iterator[Session]:
+    """The same with all that the study was resolved to."""
+    hardware = study.profile.hardware
+    with stages_on(
+        store, listener, hardware=hardware, places=study.places, grader=study.grader, **orchestration
+    ) as current:
+        yield current
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charging:
+    """Which run pays for what is made, the most that it may spend over all of its attempts, and at what prices."""
+
+    run: str
+    budget: Budget = field(default_factory=Budget)
+    prices: Prices = field(default_factory=Prices)
+
+    @classmethod
+    def of(cls, study: Study, run: str, budget: Budget) -> Charging:
+        return cls(run=run, budget=budget, prices=prices_of(study.profile.name))
+
+    def meter(self, study: Study, store: Store) -> Meter:
+        return Meter(Journal(store.root, self.run), self.budget, self.prices, study.profile.hardware)
