@@ -11,12 +11,10 @@ from storage.artifacts.kinds import PassAtK, PassAtKContrasts, Report
 from tasks.measures.audit import audit_designs
 from tasks.measures.bands import cross_bands
 from tasks.measures.curves import training_curves
-from tasks.measures.diversity import compare_diversity, measure_answers, measure_ceilings
+from tasks.measures.diversity import compare_diversity, measure_answers
 from tasks.measures.gains import compare_gains
-from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k, follow_to_the_end
-from tasks.measures.solved_by import find_hard_problems
-from tasks.measures.tokens import measure_tokens
-from tasks.measures.votes import measure_votes
+from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k
+from tasks.measures.standard import Available, standard_measures
 from tasks.report.inputs import Evidence, Problems, Setup, Tables
 from tasks.report.render import render_report
 
@@ -33,7 +31,6 @@ def experiment(study: Study) -> Report:
     arms = make_arms(study, at, p.arms)
     measured = tuple(m for arm in arms for m in arm.measured)
     final = tuple(m.rollouts for m in measured)
-    deep = tuple(m.deep for m in measured if m.deep is not None)
     slices, slice_contrasts = pass_at_k_by_benchmark(study, measured)
     evidence = Evidence(
         screenings=tuple(arm.screened.rollouts for arm in arms),
@@ -57,11 +54,6 @@ def experiment(study: Study) -> Report:
         passk=estimate_pass_at_k(rollouts=final, ks=passk.ks, draws=passk.draws, seed=passk.seed),
         gains=compare_gains(evaluations=final) if evidence.trainings and len(p.arms) > 1 else None,
         contrasts=contrast_pass_at_k(rollouts=final, ks=passk.ks, draws=passk.draws, seed=passk.seed),
-        votes=measure_votes(rollouts=final, ks=passk.ks),
-        ceilings=measure_ceilings(embeddings=tuple(m.embeddings for m in measured)),
-        asymptotes=follow_to_the_end(rollouts=deep) if deep else None,
-        tokens=measure_tokens(rollouts=final),
-        hard=find_hard_problems(rollouts=final),
         audit=audit_designs(
             pool=at.studied.pool,
             splits=at.studied.splits,
@@ -72,6 +64,18 @@ def experiment(study: Study) -> Report:
         ),
         slices=slices,
         slice_contrasts=slice_contrasts,
+        standard=standard_measures(
+            Available(
+                pool=at.studied.pool,
+                splits=at.studied.splits,
+                deep=tuple(m.deep for m in measured if m.deep is not None),
+                embeddings=tuple(m.embeddings for m in measured),
+                arms=p.arms,
+                ks=passk.ks,
+                train_group_size=p.training.group_size,
+                **evidence.arguments(),
+            )
+        ),
     )
     return render_report(
         setup=Setup(profile=p.name, purpose=p.purpose, question=QUESTION, model=study.model_names, arms=p.arms),

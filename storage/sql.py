@@ -8,6 +8,7 @@ training asks several times.
 from __future__ import annotations
 
 import atexit
+import re
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import duckdb
 import pyarrow as pa
 
 QUERIES = Path(__file__).parent / "reading" / "queries"
+HEADER = re.compile(r"\A/\*\n(.*?)\*/\n", re.DOTALL)
 #: Rules that questions share with Python: tasks.domain.bands and tasks.domain.statistics.estimators.pass_at_k.
 MACROS = """
 create macro bands() as ['all_zero', 'variance', 'all_one'];
@@ -58,5 +60,11 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 
 def named(name: str) -> str:
-    """The text of a named question: `storage/reading/queries/<name>.sql`."""
-    return (QUERIES / f"{name}.sql").read_text()
+    """The text of a named question: `storage/reading/queries/<name>.sql`, without its header."""
+    return HEADER.sub("", (QUERIES / f"{name}.sql").read_text(encoding="utf-8"))
+
+
+def header(name: str) -> str:
+    """What stands above a named question: TOML that declares its figure. Empty without one."""
+    found = HEADER.match((QUERIES / f"{name}.sql").read_text(encoding="utf-8"))
+    return found[1] if found else ""

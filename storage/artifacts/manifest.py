@@ -35,7 +35,11 @@ class Recipe(BaseModel):
 
 
 class Group:
-    """Arguments that travel together, as fields of a dataclass; each stands in a recipe as an argument of its own."""
+    """Arguments that travel together, as fields of a dataclass; each stands in a recipe as an argument of its own, and so
+    does each entry of a mapping."""
+
+    def arguments(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
 
 def recipe_of(stage: str, version: int, arguments: Mapping[str, Any]) -> Recipe:
@@ -70,10 +74,15 @@ def declared(function: Callable[..., object]) -> dict[str, Any]:
 def _single(arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any, bool]]:
     """(name, value, declared default, whether it is a label) of every argument, those of groups one by one."""
     for name, value in arguments.items():
-        if isinstance(value, Group):
-            yield from ((f.name, getattr(value, f.name), f.default, not f.compare) for f in fields(value))  # type: ignore[arg-type]
-        else:
+        if not isinstance(value, Group):
             yield name, value, defaults.get(name, MISSING), False
+            continue
+        for f in fields(value):  # type: ignore[arg-type]
+            held = getattr(value, f.name)
+            if isinstance(held, Mapping):
+                yield from _single(held, {})
+            else:
+                yield f.name, held, f.default, not f.compare
 
 
 def inputs_by_name(*groups: Group) -> dict[str, list[str]]:

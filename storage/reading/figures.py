@@ -1,4 +1,5 @@
-"""What the report and the app show, declared once in `figures.toml`: sections, figures, charts, colours."""
+"""What the report and the app show, declared once: sections and colours in `figures.toml`, each figure above its query
+in `queries/report_<name>.sql`."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from storage.sql import QUERIES, header
 
 FILE = Path(__file__).with_name("figures.toml")
 
@@ -54,10 +57,12 @@ CHARTS = {"lines": Lines, "bars": Bars, "heat": Heat, "pairs": Pairs}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """sources: arguments of the report's stage whose rows it reads; without the first there is nothing to show.
-    empty: why there may be no row."""
+    """place: in its section, ascending. sources: inputs of the report whose rows it reads; without the first there is
+    nothing to show. empty: why there may be no row."""
 
     name: str
+    section: str
+    place: int
     title: str
     caption: str
     sources: tuple[str, ...]
@@ -89,18 +94,23 @@ def chart_of(given: Mapping[str, Any]) -> Chart:
     return CHARTS[given["kind"]](**fields)
 
 
-def _figure(given: Mapping[str, Any]) -> Figure:
-    chart = chart_of(given["chart"]) if "chart" in given else None
-    return Figure(**{**given, "sources": tuple(given["sources"]), "chart": chart})
-
-
-def _section(given: Mapping[str, Any]) -> Section:
-    rest = {name: v for name, v in given.items() if name != "figure"}
-    return Section(**rest, figures=tuple(map(_figure, given["figure"])))
+def _figure(query: str) -> Figure:
+    """Errors: TypeError or KeyError, with the query's name, for a header that declares no figure."""
+    given = tomllib.loads(header(query))
+    try:
+        chart = chart_of(given["chart"]) if "chart" in given else None
+        name = query.removeprefix("report_")
+        return Figure(**{**given, "name": name, "sources": tuple(given["sources"]), "chart": chart})
+    except (TypeError, KeyError) as error:
+        error.add_note(f"in the header of storage/reading/queries/{query}.sql")
+        raise
 
 
 _DECLARED = tomllib.loads(FILE.read_text(encoding="utf-8"))
-SECTIONS = tuple(map(_section, _DECLARED["section"]))
+_FIGURES = sorted((_figure(path.stem) for path in QUERIES.glob("report_*.sql")), key=lambda f: (f.place, f.name))
+SECTIONS = tuple(
+    Section(**given, figures=tuple(f for f in _FIGURES if f.section == given["id"])) for given in _DECLARED["section"]
+)
 SECTION = {section.id: section for section in SECTIONS}
 FIGURES = {figure.name: figure for section in SECTIONS for figure in section.figures}
 #: In the order of a run's arms.

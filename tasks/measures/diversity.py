@@ -15,6 +15,7 @@ from storage.artifacts.kinds import (
 from tasks.measures.ceilings import ceilings_of
 from tasks.measures.comparisons import compare_columns
 from tasks.measures.diversity_measures import answers_of, diversity_of
+from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 
 
@@ -38,6 +39,7 @@ def compare_diversity(*, diversities: tuple[Diversity, ...], draws: int = 10_000
     return compare_columns(tables, ("diversity", "diversity_correct"), draws, seed).cast(DiversityComparison.schema)
 
 
+@standard_measure("ceilings")
 @stage(DiversityCeilings, version=2)
 def measure_ceilings(*, embeddings: tuple[Embeddings, ...]) -> pa.Table:
     """Distance within problems between its floor, a trace in other words, and its ceiling, shuffled problems."""

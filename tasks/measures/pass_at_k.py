@@ -14,6 +14,7 @@ from tasks.domain.statistics.curves_of_k import doublings
 from tasks.domain.statistics.families import in_families
 from tasks.measures.grouping import read_groups
 from tasks.measures.slicing import counts_of
+from tasks.measures.standard import standard_measure
 from tasks.stage import stage
 
 
@@ -114,6 +115,7 @@ def contrast_pass_at_k(
     return contrasts_of(read_groups(rollouts), ks, draws, seed)
 
 
+@standard_measure("asymptotes", needs=("deep",), rollouts="deep")
 @stage(Asymptotes, version=3)
 def follow_to_the_end(*, rollouts: tuple[Rollouts | Groups, ...]) -> pa.Table:
     """pass@k of every (arm, step) by doubling k up to all of its rollouts."""

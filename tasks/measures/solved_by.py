@@ -7,6 +7,7 @@ import pyarrow as pa
 from storage.artifacts.kinds import Groups, HardProblems, Rollouts
 from storage.sql import query
 from tasks.measures.grouping import read_groups
+from tasks.measures.standard import standard_measure
 from tasks.stage import stage
 
 
@@ -46,6 +47,7 @@ def hard_problems_of(groups: pa.Table) -> pa.Table:
     ).cast(HardProblems.schema)
 
 
+@standard_measure("hard", rollouts="final")
 @stage(HardProblems, version=3)
 def find_hard_problems(*, rollouts: tuple[Rollouts | Groups, ...]) -> pa.Table:
     """Per problem and pair of policies, who solved it."""

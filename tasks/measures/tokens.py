@@ -12,6 +12,7 @@ from storage.sql import query
 from tasks.domain.statistics.families import in_families
 from tasks.measures.grouping import with_clusters
 from tasks.measures.groups import COLUMNS, count_groups, together
+from tasks.measures.standard import standard_measure
 from tasks.measures.token_costs import bucket_rows, cost_rows
 from tasks.stage import stage, store
 
@@ -29,6 +30,7 @@ def tokens_of(rollouts: pa.Table, clusters: Callable[[pa.Table], pa.Table] = lam
     )
 
 
+@standard_measure("tokens", rollouts="final")
 @stage(Tokens, version=6)
 def measure_tokens(*, rollouts: tuple[Rollouts, ...]) -> pa.Table:
     """Tokens per correct answer with truncation beside it, and paired lengths by who was correct."""

@@ -15,6 +15,7 @@ from storage.sql import query
 from tasks.domain.statistics.curves_of_k import INCOMPLETE, levels
 from tasks.domain.statistics.voting import best_chance, majority_chance
 from tasks.measures.groups import together
+from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 
 COLUMNS = [
@@ -103,6 +104,7 @@ def _averaged(problems: Sequence[dict[str, list[float | str]]]) -> dict[str, Any
     return row | levels(np.array(values, np.float64)[:, :, None], any(adapters))[0]
 
 
+@standard_measure("votes", rollouts="final")
 @stage(Votes, version=4)
 def measure_votes(*, rollouts: tuple[Rollouts, ...], ks: tuple[int, ...], seed: int = 0) -> pa.Table:
     """maj@k and best-of-k of every (arm, step), per source and for all of them."""

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from storage.artifacts.kinds import (
     AnswerDiversity,
-    Asymptotes,
     Audit,
     BandCrosstab,
     Bands,
     Benchmark,
     Curves,
     Diversity,
-    DiversityCeilings,
     DiversityComparison,
     Gains,
-    HardProblems,
     PassAtK,
     PassAtKContrasts,
     Pool,
     Rollouts,
     Splits,
-    Tokens,
     Training,
-    Votes,
 )
 from storage.artifacts.manifest import Group
+from storage.artifacts.ref import Ref
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,19 +63,16 @@ class Evidence(Group):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables(Group):
-    """What compares the arms. slices, slice_contrasts: pass@k, one artifact a benchmark."""
+    """What compares the arms. Findings and the summary read the fields that are named here; slices, slice_contrasts:
+    pass@k, one artifact a benchmark. standard: what only figures read, by the names of tasks/measures/standard.py."""
 
     crosstab: BandCrosstab
     curves: Curves
     diversity: DiversityComparison
     passk: PassAtK
-    tokens: Tokens
-    hard: HardProblems
     audit: Audit
     gains: Gains | None = None
     contrasts: PassAtKContrasts | None = None
-    votes: Votes | None = None
-    ceilings: DiversityCeilings | None = None
-    asymptotes: Asymptotes | None = None
     slices: tuple[PassAtK, ...] = ()
     slice_contrasts: tuple[PassAtKContrasts, ...] = ()
+    standard: Mapping[str, Ref] = field(default_factory=dict)

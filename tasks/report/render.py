@@ -81,6 +81,8 @@ def _figure(figure: Figure, asked: Views, refs: dict[str, list[str]], arms: Sequ
         "table": None,
         "why": "",
     }
+    if not refs.get(figure.sources[0]):
+        return made | {"why": f"Nothing to show: {figure.empty}"}
     try:
         table = asked.ask(figure.query)
     except UserError as error:

@@ -22,6 +22,7 @@ from tasks.engines.toolbox import Toolbox
 from tasks.stage import Session, session
 
 K = TypeVar("K", bound=Ref)
+KS = (1, 2, 4, 8)
 SOURCES = ("sums", "clocks")
 HOSTILE = (
     "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>",
@@ -151,6 +152,7 @@ def made_up_study(
 ) -> Ref:
     """The report of a study whose rollouts are made up. Deterministic."""
     from tasks.measures.bands import classify_bands, cross_bands
+    from tasks.measures.standard import Available, standard_measures
     from tasks.report.inputs import Evidence, Problems, Setup, Tables
     from tasks.report.render import render_report
 
@@ -231,7 +233,29 @@ def made_up_study(
                     {"arm": arm, "skill": skill + 0.2, "step": steps, "adapter": str(training), "seed": seed}
                 )
         lists = _benchmarks(store, pool_rows, pool, policies) if benchmarks else {}
-        tables, rows = _analysis(store, pool, splits, trainings, evaluations, final)
+        embeddings = tuple(
+            put(store, Embeddings, embedded(store.read(ref)), inputs={"rollouts": [str(ref)]}) for ref in final
+        )
+        tables, rows = _analysis(store, pool, splits, trainings, evaluations, final, embeddings)
+        evidence = Evidence(
+            screenings=tuple(screenings),
+            bands=tuple(bands),
+            trainings=tuple(trainings),
+            evaluations=tuple(evaluations),
+            final=tuple(final),
+            sliced=lists.get("sliced", ()),
+            **rows,
+        )
+        available = Available(
+            pool=pool,
+            splits=splits,
+            deep=tuple(final),
+            embeddings=embeddings,
+            arms=arms,
+            ks=KS,
+            train_group_size=8,
+            **evidence.arguments(),
+        )
         return render_report(
             setup=Setup(
                 profile="made-up",
@@ -241,19 +265,12 @@ def made_up_study(
                 arms=arms,
             ),
             problems=Problems(pool=pool, splits=splits, benchmarks=lists.get("benchmarks", ())),
-            evidence=Evidence(
-                screenings=tuple(screenings),
-                bands=tuple(bands),
-                trainings=tuple(trainings),
-                evaluations=tuple(evaluations),
-                final=tuple(final),
-                sliced=lists.get("sliced", ()),
-                **rows,
-            ),
+            evidence=evidence,
             tables=Tables(
                 crosstab=cross_bands(bands=tuple(bands), train_group_size=8),
                 slices=lists.get("slices", ()),
                 slice_contrasts=lists.get("slice_contrasts", ()),
+                standard=standard_measures(available),
                 **tables,
             ),
         )
@@ -326,21 +343,16 @@ def _analysis(
     trainings: list[Training],
     evaluations: list[Rollouts],
     final: list[Rollouts],
+    embeddings: tuple[Embeddings, ...],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """(tables, rows) of the report."""
 
     from tasks.measures.curves import training_curves
-    from tasks.measures.diversity import compare_diversity, measure_answers, measure_ceilings, measure_diversity
+    from tasks.measures.diversity import compare_diversity, measure_answers, measure_diversity
     from tasks.measures.gains import compare_gains
-    from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k, follow_to_the_end
-    from tasks.measures.solved_by import find_hard_problems
-    from tasks.measures.tokens import measure_tokens
-    from tasks.measures.votes import measure_votes
+    from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k
 
-    finals, ks = tuple(final), (1, 2, 4, 8)
-    embeddings = tuple(
-        put(store, Embeddings, embedded(store.read(ref)), inputs={"rollouts": [str(ref)]}) for ref in final
-    )
+    finals, ks = tuple(final), KS
     diversities = tuple(measure_diversity(embeddings=ref) for ref in embeddings)
     curve = tuple(evaluations) or finals
     rows = {"diversities": diversities, "answers": tuple(measure_answers(rollouts=ref) for ref in final)}
@@ -350,11 +362,6 @@ def _analysis(
         "passk": estimate_pass_at_k(rollouts=finals, ks=ks, draws=200, seed=0),
         "gains": compare_gains(evaluations=finals),
         "contrasts": contrast_pass_at_k(rollouts=finals, ks=ks, draws=200, seed=0),
-        "votes": measure_votes(rollouts=finals, ks=ks),
-        "ceilings": measure_ceilings(embeddings=embeddings),
-        "asymptotes": follow_to_the_end(rollouts=finals),
-        "tokens": measure_tokens(rollouts=finals),
-        "hard": find_hard_problems(rollouts=finals),
         "audit": put(
             store,
             Audit,

@@ -13,7 +13,7 @@ from dashboards.charts import drawn
 from storage.errors import UserError
 from storage.reading.figures import ARM_STYLES, BAND_STYLES, FIGURES, SECTIONS, Lines, styles
 from storage.reading.query_cache import ask
-from storage.sql import QUERIES
+from storage.sql import QUERIES, named
 from tasks.report.drawings import draw
 from tasks.report.style import BAND_CLASSES, style_sheet
 from tests.dashboards.conftest import REPO, Study
@@ -46,6 +46,7 @@ def test_every_query_of_the_report_has_a_figure() -> None:
     asked = {path.stem for path in QUERIES.glob("report_*.sql")}
     assert asked == {figure.query for figure in FIGURES.values()}
     assert len(FIGURES) == sum(len(section.figures) for section in SECTIONS)
+    assert "section" not in named("report_votes"), "what is asked and shown is the query alone"
 
 
 @pytest.mark.parametrize("name", FIGURES)

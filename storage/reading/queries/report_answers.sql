@@ -1,3 +1,11 @@
+/*
+section = "diversity"
+place = 60
+title = "Without an encoder"
+caption = "How the final answers of a group differ. A policy that is always right has 0 of each."
+sources = ["answers"]
+empty = "answer diversity was not measured in this run."
+*/
 -- How final answers of a group differ, per policy; no encoder in it. Means over problems.
 select
     w.arm, w.step, count(*) as problems, avg(w.answered) as answered, avg(w.entropy) as entropy_nats,

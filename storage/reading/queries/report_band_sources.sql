@@ -1,3 +1,13 @@
+/*
+section = "bands"
+place = 20
+title = "Bands by source"
+caption = "The same, by competition set."
+sources = ["bands"]
+[chart]
+kind = "bars"
+labels = ["source", "arm"]
+*/
 -- Problems by band, per source and arm.
 select
     b.source, a.arm, count(*) as problems,

@@ -1,3 +1,14 @@
+/*
+section = "bands"
+place = 40
+title = "What the cross-tab says"
+caption = """
+ratio and shared/only: of the variance bands; mcnemar: is being in the variance band independent of the arm; \
+stuart_maxwell, bowker: are the bands' margins, the whole table symmetric; weighted_kappa: agreement beyond \
+chance."""
+sources = ["crosstab"]
+empty = "there is only one arm or one policy, so there is nothing to compare."
+*/
 -- What two arms' bands say together, on their common problems.
 select metric, arm, other, count, estimate, p_value, n, reason
 from crosstab

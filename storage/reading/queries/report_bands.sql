@@ -1,3 +1,13 @@
+/*
+section = "bands"
+place = 10
+title = "Problems by band"
+caption = "All problems of the pool, by how many rollouts of the screening group were correct."
+sources = ["bands"]
+[chart]
+kind = "bars"
+labels = ["arm"]
+*/
 -- Problems by band, per arm.
 select
     a.arm, max(b.group_size) as group_size, count(*) as problems,

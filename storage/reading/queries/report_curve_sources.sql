@@ -1,3 +1,10 @@
+/*
+section = "training"
+place = 80
+title = "Held-out accuracy by source"
+caption = "At the first and the last evaluated step."
+sources = ["curves"]
+*/
 -- Held-out accuracy by source, at the first and the last evaluated step of each arm.
 with
 ranged as (select arm, min(step) as first, max(step) as last from curves where series = 'heldout' group by arm)

@@ -1,3 +1,13 @@
+/*
+section = "diversity"
+place = 30
+title = "Policies compared"
+caption = """
+Paired by problem, arm minus other. adjusted: the difference left where lengths and accuracies do not differ. p_t: \
+t-distribution; p_holm: corrected over all pairs."""
+sources = ["diversity"]
+empty = "there is only one arm or one policy, so there is nothing to compare."
+*/
 -- Every two policies on their common problems. Distance is of the whole traces; adjusted: at equal length and accuracy.
 with
 policies as (select distinct arm, step from final),

@@ -1,3 +1,15 @@
+/*
+section = "diversity"
+place = 10
+title = "Problem by problem"
+caption = "One line a problem, wide bars are means."
+sources = ["diversities", "final", "trainings"]
+empty = "there is only one arm or one policy, so there is nothing to compare."
+[chart]
+kind = "pairs"
+y = "diversity"
+y_name = "diversity"
+*/
 -- Per problem: two arms' policies of the same phase, first arm against each other one.
 with
 policies as (

@@ -1,3 +1,10 @@
+/*
+section = "diversity"
+place = 20
+title = "Diversity of each policy"
+caption = "Means over problems, with length and accuracy, which confound it."
+sources = ["diversities", "final", "trainings"]
+*/
 -- Means over problems, per policy: diversity of the whole traces beside what confounds it.
 -- trace_rate: completions in which the scaffold's parser found a trace, of all; without one there is no diversity.
 with

@@ -1,3 +1,14 @@
+/*
+section = "passk"
+place = 30
+title = "Gaps and their closure"
+caption = """
+gap: arm minus other at k; equal_tokens: arm at k minus other at as many rollouts as cost the same; closure: how \
+much of the gap at the smallest k is gone at the largest; monotone: share of bootstrap draws in which every step \
+of k narrows it."""
+sources = ["contrasts"]
+empty = "contrasts of pass@k were not made in this run."
+*/
 -- How far apart two policies' pass@k are, and whether the gap closes as k grows.
 select metric, arm, step, other, other_step, k, estimate, low as estimate_low, high as estimate_high, p_value, p_adjusted,
     family, detectable, n, holds_for, reason

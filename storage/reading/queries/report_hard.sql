@@ -1,3 +1,11 @@
+/*
+section = "hard"
+place = 10
+title = "Who solves what"
+caption = "Every two policies on the held-out problems."
+sources = ["hard"]
+empty = "there is only one arm or one policy, so there is nothing to compare."
+*/
 -- Held-out problems by who solved them, every two policies. sets: a strict subset solves nothing that the other does
 -- not. Null, with the reason, for two policies without a common problem.
 select

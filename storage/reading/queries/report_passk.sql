@@ -1,3 +1,17 @@
+/*
+section = "passk"
+place = 10
+title = "pass@k of the held-out problems"
+caption = "Shaded: bands that hold for all k together (95 %)."
+sources = ["passk"]
+[chart]
+kind = "lines"
+x = "k"
+y = "pass_at_k"
+x_name = "k (log scale)"
+y_name = "pass@k"
+log_x = true
+*/
 -- pass@k of all held-out problems, with bands that hold for all k together.
 select arm, step, k, estimate as pass_at_k, low_simultaneous as pass_at_k_low, high_simultaneous as pass_at_k_high,
     n, rollouts, holds_for, reason

@@ -1,3 +1,13 @@
+/*
+section = "benchmarks"
+place = 30
+title = "Gaps and their closure by benchmark"
+caption = """
+Arm minus other at the smallest k and at the largest; closure: how much of the first gap is gone at the last; \
+monotone: share of bootstrap draws in which every step of k narrows it. Point-wise 95 % intervals over problems."""
+sources = ["slice_contrasts", "benchmarks"]
+empty = "there is only one arm or one policy, so there is nothing to compare."
+*/
 -- How far apart two policies' pass@k are on each benchmark, at the smallest k and the largest, and what closes between.
 with
 told as (

@@ -1,3 +1,18 @@
+/*
+section = "benchmarks"
+place = 20
+title = "pass@k by benchmark"
+caption = "Shaded: bands that hold for all k together (95 %)."
+sources = ["slices", "benchmarks"]
+[chart]
+kind = "lines"
+x = "k"
+y = "pass_at_k"
+x_name = "k (log scale)"
+y_name = "pass@k"
+log_x = true
+each = "benchmark"
+*/
 -- pass@k on each benchmark, with bands that hold for all k together.
 select benchmark, arm, step, k, estimate as pass_at_k, low_simultaneous as pass_at_k_low,
     high_simultaneous as pass_at_k_high, n, rollouts, reason

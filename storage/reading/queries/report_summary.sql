@@ -1,3 +1,12 @@
+/*
+section = "result"
+place = 10
+title = "Every arm"
+caption = """
+Problems by band at screening; held-out accuracy at the start and under the last adapter, never the best one; \
+diversity; tokens per correct answer of the last adapter, else of the start."""
+sources = ["bands", "final", "trainings", "diversities", "contrasts"]
+*/
 -- One row per arm and seed: its bands, and the held-out problems before and after training.
 -- A rate is the mean over problems of the share of correct rollouts. The interval of the gain is a bootstrap over
 -- problems: with one seed that of pass@1 of the same rollouts; with several, which pass@1 combines, one for each seed

@@ -1,3 +1,13 @@
+/*
+section = "diversity"
+place = 40
+title = "Window by window"
+caption = """
+The same comparison on other parts of the traces. A trace that is shorter than a window is shown whole, and then \
+windows agree."""
+sources = ["diversity"]
+empty = "there is only one arm or one policy, so there is nothing to compare."
+*/
 -- Two policies' diversity in every window of the traces, paired by problem.
 select "window", arm, step, other, other_step, n, mean, other_mean, difference, low as difference_low,
     high as difference_high, p_t, coverage, other_coverage, reason

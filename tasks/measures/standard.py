@@ -1,0 +1,95 @@
+"""Standard measures: tables that every study makes and that only figures read. Each is declared where it is computed.
+
+A printed measure is two files: `NAME.py` in this room (its columns, its table, its stage) and
+`storage/reading/queries/report_NAME.sql` (its figure, and the query that it shows). Nothing else names it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from importlib import import_module
+from typing import Any, ParamSpec, TypeVar
+
+import tasks.measures as room
+from storage.artifacts.kinds import AnswerDiversity, Bands, Diversity, Embeddings, Pool, Rollouts, Splits, Training
+from storage.artifacts.ref import Ref
+from tasks.stage import Stage
+
+P = ParamSpec("P")
+K = TypeVar("K", bound=Ref)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Available:
+    """What a standard measure may take, by the names of its arguments. Any tuple may be empty.
+
+    screenings, bands: of every arm. trainings: of every arm and seed. evaluations: held-out rollouts along training;
+    final: of the base and of the last adapter, each with embeddings, diversities and answers; deep: the same policies
+    with as many rollouts as the asymptote asks for. sliced: all rollouts on benchmarks. arms: their names, in order.
+    ks: as in pass@k.
+    """
+
+    pool: Pool
+    splits: Splits
+    screenings: tuple[Rollouts, ...]
+    bands: tuple[Bands, ...]
+    trainings: tuple[Training, ...]
+    evaluations: tuple[Rollouts, ...]
+    final: tuple[Rollouts, ...]
+    deep: tuple[Rollouts, ...]
+    embeddings: tuple[Embeddings, ...]
+    diversities: tuple[Diversity, ...]
+    answers: tuple[AnswerDiversity, ...]
+    sliced: tuple[Rollouts, ...]
+    arms: tuple[str, ...]
+    ks: tuple[int, ...]
+    train_group_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Standard:
+    stage: Stage[..., Any]
+    taken: Mapping[str, str]  # argument → field of Available
+    needs: Sequence[str]
+
+
+_STANDARD: dict[str, _Standard] = {}
+
+
+def standard_measure(name: str, *, needs: Sequence[str] = (), **taken: str) -> Callable[[Stage[P, K]], Stage[P, K]]:
+    """Have every study make this stage's artifact; queries read it as `name`.
+
+    Its arguments come from Available by their names. taken: argument → field, where these differ. needs: fields without
+    which it is not made.
+
+    Errors: TypeError for an argument that is no field and has no default, or for a name that is another's.
+    """
+
+    def declare(stage: Stage[P, K]) -> Stage[P, K]:
+        known, found = {f.name for f in fields(Available)}, {}
+        for argument in inspect.signature(stage.function).parameters.values():
+            field = taken.get(argument.name, argument.name)
+            if field in known:
+                found[argument.name] = field
+            elif argument.default is argument.empty or argument.name in taken:
+                raise TypeError(f"measure {name}: {field} is nothing that a standard measure may take")
+        if (other := _STANDARD.get(name)) and other.stage.name != stage.name:
+            raise TypeError(f"measure {name} is {other.stage.name} already")
+        _STANDARD[name] = _Standard(stage, found, needs)
+        return stage
+
+    return declare
+
+
+def standard_measures(available: Available) -> dict[str, Ref]:
+    """Every standard measure of what is available, by its name."""
+    for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
+        import_module(module.name)
+    return {
+        name: measure.stage(**{argument: getattr(available, field) for argument, field in measure.taken.items()})
+        for name, measure in sorted(_STANDARD.items())
+        if all(getattr(available, field) for field in measure.needs)
+    }
