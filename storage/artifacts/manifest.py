@@ -35,7 +35,7 @@ class Recipe(BaseModel):
 
 
 class Group:
-    """Arguments that travel together, as fields of a dataclass; each stands in a recipe as an argument of its own, and so
+    """Arguments that travel together, as fields of a dataclass; each stands in a recipe as an argument of its own, as
     does each entry of a mapping."""
 
     def arguments(self) -> dict[str, Any]:
