@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -36,8 +37,7 @@ def replayed(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     from flows.published.replay import replay
     from storage.artifacts.store import Store
 
-    root = tmp_path_factory.mktemp("replayed")
-    replay(published, Store(root))
+    root = made_once(tmp_path_factory, "replayed", lambda root: replay(published, Store(root)))
     with unchanged(root):
         yield root
 
@@ -45,10 +45,22 @@ def replayed(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.fixture(scope="session")
 def demo_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The store of a finished mini demo, made once by the real engine; tests only look at it."""
-    root = tmp_path_factory.mktemp("mini") / "store"
-    mini.finish(root)
+    root = made_once(tmp_path_factory, "demo", lambda root: mini.finish(root, *mini.SIDE_BY_SIDE))
     with unchanged(root):
         yield root
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """A store that all workers of a test run share: the first one makes it, the others wait."""
+    base = factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / f"shared-{name}"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "made").exists():
+            make(folder / "store")
+            (folder / "made").touch()
+    return folder / "store"
 
 
 @contextmanager

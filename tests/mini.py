@@ -24,7 +24,10 @@ SETTINGS = (
     "final.group_size=4",
     "passk.ks=1,2,4",
     "passk.draws=500",
+    "hardware.arms_at_once=1",  # two test workers share two cores, and every process imports an engine
 )
+#: As the profile has it.
+SIDE_BY_SIDE = ("--set", "hardware.arms_at_once=2")
 
 
 def command(root: Path, *more: str, verb: str = "run") -> list[str]:

@@ -72,8 +72,11 @@ def ask(root: Path, statement: str) -> pa.Table:
         connection.execute("set allowed_directories = [$root]", {"root": f"{root}/"})
         connection.execute("set enable_external_access = false")
         try:
-            result = connection.sql(statement)
-            return pa.table({}) if result is None else result.to_arrow_table()
+            if [one.type for one in connection.extract_statements(statement)] != [duckdb.StatementType.SELECT]:
+                raise UserError(
+                    "sql: one SELECT is wanted (also: from, with, describe, summarize): nothing is written here"
+                )
+            return connection.sql(statement).to_arrow_table()
         except duckdb.Error as error:
             raise UserError(
                 f"sql: {str(error).splitlines()[0]} (views: {', '.join([*by_kind, 'artifacts'])})"

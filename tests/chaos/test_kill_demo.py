@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from storage.ledger import Ledger
-from tests.mini import finish, hashes, report_text, start
+from tests.mini import SIDE_BY_SIDE, finish, hashes, report_text, start
 
 KILLS = 12
 #: The reference engine starts in a fifth of the time; what is under test is what survives, not who samples.
-ENGINE = ("--engine", "transformers")
+ENGINE = ("--engine", "transformers", *SIDE_BY_SIDE)
 
 
 @pytest.mark.slow

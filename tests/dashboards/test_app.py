@@ -170,7 +170,7 @@ def test_an_unknown_run_in_the_address_is_said(opened, study: Study) -> None:
 
 def test_named_queries_are_remembered(study: Study) -> None:
     ask(study.root, str(study.report), "report_bands")
-    began = time.perf_counter()
+    began = time.process_time()
     for _ in range(50):
         ask(study.root, str(study.report), "report_bands")
-    assert time.perf_counter() - began < 0.5
+    assert time.process_time() - began < 0.5

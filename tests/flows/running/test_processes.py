@@ -21,43 +21,50 @@ from tests import mini
 
 
 def arms_of(starter: psutil.Process, wanted: int) -> list[psutil.Process]:
-    """The arms' processes, once as many are there."""
-    until = time.monotonic() + 120
+    """The arms' processes, once as many are at work: one that is killed with its starter while it still reads what it is
+    to do says so in Python's own words."""
+    until = time.monotonic() + 300
     while time.monotonic() < until:
-        found = [p for p in starter.children() if any("spawn_main" in word for word in p.cmdline())]
+        found = [p for p in starter.children() if any("spawn_main" in word for word in p.cmdline()) and _at_work(p)]
         if len(found) == wanted:
             return found
         time.sleep(0.1)
     raise AssertionError(f"never {wanted} arms at once")
 
 
+def _at_work(process: psutil.Process) -> bool:
+    return any("pyarrow" in mapped.path for mapped in process.memory_maps())
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_they_end_with_their_starter(tmp_path: Path, how: signal.Signals) -> None:
-    run = mini.start(tmp_path / "store")
+    run = mini.start(tmp_path / "store", *mini.SIDE_BY_SIDE)
     arms = arms_of(psutil.Process(run.pid), 2)
     run.send_signal(how)
-    _, said = run.communicate(timeout=60)
-    gone, alive = psutil.wait_procs(arms, timeout=60)
+    _, said = run.communicate(timeout=120)
+    gone, alive = psutil.wait_procs(arms, timeout=120)
     assert alive == [] and len(gone) == 2
     assert run.returncode == (75 if how is signal.SIGTERM else -signal.SIGKILL)
     assert "Traceback" not in said
 
 
 def test_one_that_dies_parks_the_run(tmp_path: Path) -> None:
-    run = mini.start(tmp_path / "store")
+    run = mini.start(tmp_path / "store", *mini.SIDE_BY_SIDE)
     first, second = arms_of(psutil.Process(run.pid), 2)
     first.kill()
-    _, said = run.communicate(timeout=60)
+    _, said = run.communicate(timeout=120)
     assert run.returncode == 75
     assert "its process ended early (exit code -9); the same command goes on" in said
-    psutil.wait_procs([second], timeout=60)
+    psutil.wait_procs([second], timeout=120)
     assert not second.is_running()
 
 
 def test_the_budget_holds_for_all_of_them(tmp_path: Path) -> None:
     """Both sample at once, in batches of 32 rollouts that take at most 32 × (60 + 128) tokens: the wall is crossed by the
     batch that the other had begun, and by no more."""
-    run = mini.start(tmp_path / "store", "--budget", "tokens=30000", "--set", "hardware.batch_size=32")
+    run = mini.start(
+        tmp_path / "store", *mini.SIDE_BY_SIDE, "--budget", "tokens=30000", "--set", "hardware.batch_size=32"
+    )
     _, said = run.communicate(timeout=300)
     assert run.returncode == 75, said
     assert said.count("varband: parked") == 1 and "Traceback" not in said

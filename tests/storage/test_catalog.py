@@ -1,0 +1,46 @@
+"""What `varband sql` answers, and that it writes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storage.errors import UserError
+from storage.reading.catalog import ask
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["select 1 as n", "from range(1, 2) t(n)", "with one as (select 1 as n) select * from one", "values (1)"],
+)
+def test_a_question_is_answered(tmp_path: Path, statement: str) -> None:
+    assert list(ask(tmp_path, statement).to_pylist()[0].values()) == [1]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "copy (select 1) to '{root}/here.csv'",
+        "explain analyze copy (select 1) to '{root}/here.csv'",
+        "export database '{root}/here'",
+        "attach '{root}/here.db' as other",
+        "create table here as select 1",
+        "set allowed_directories = ['/']",
+        "select 1; copy (select 1) to '{root}/here.csv'",
+        "install httpfs",
+        "call pragma_version()",
+        "",
+    ],
+)
+def test_what_is_no_question_is_refused_inside_the_root_too(tmp_path: Path, statement: str) -> None:
+    with pytest.raises(UserError, match="one SELECT is wanted"):
+        ask(tmp_path, statement.format(root=tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_outside_the_root_is_read(tmp_path: Path) -> None:
+    (tmp_path / "secret.csv").write_text("a\n1\n")
+    (tmp_path / "root").mkdir()
+    with pytest.raises(UserError, match=r"Permission|disabled"):
+        ask(tmp_path / "root", f"select * from '{tmp_path}/secret.csv'")
