@@ -10,7 +10,7 @@ demo: $(VENV)/.ready
 	$(BIN)/varband run demo
 
 test: $(VENV)/.ready
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist loadfile
 
 check: $(VENV)/.ready
 	$(BIN)/ruff check .
