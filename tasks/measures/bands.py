@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from storage.artifacts.kinds import BandCrosstab, Bands, JointBands, Rollouts
@@ -14,6 +15,8 @@ from storage.sql import query
 from tasks.domain.bands import Band
 from tasks.domain.statistics.betabinomial import adaptive_saving, expectations
 from tasks.domain.statistics.contingency import band_tests
+from tasks.domain.statistics.intervals import wilson
+from tasks.domain.statistics.means import ratio
 from tasks.measures.groups import COLUMNS, count_groups
 from tasks.stage import stage, store
 
@@ -42,12 +45,13 @@ def bands_of(rollouts: pa.Table) -> pa.Table:
 def crosstab_of(bands: pa.Table, train_group_size: int) -> pa.Table:
     """Long table of what several arms' bands say together, one number a row.
 
-    Columns: metric, arm, other, source (`all` for the whole pool), band, other_band, count, estimate, p_value, n,
-    reason. Questions: `count` (problems by band), `cell` (two arms' cross-tab on their common problems), `ratio`
-    (variance bands of arm over other), `shared`/`only`, `mcnemar` (variance band or not), `stuart_maxwell`,
-    `bowker`, `expected_live` (share of groups with both outcomes at the training group size, beta-binomial),
-    `mislabelled` (share of all_zero and all_one problems that are expected to be live all the same),
-    `adaptive_saving` (rollouts not needed if a problem were left once a correct and a wrong rollout were seen).
+    Columns: metric, arm, other, source (`all`: the whole pool), band, other_band, count, estimate with low and high
+    (over problems), p_value, n, reason. Metrics: `count` (problems by band), `cell` (two arms' cross-tab on common
+    problems), `ratio` (variance bands of arm over other), `shared`/`only`, `mcnemar` (variance band or not),
+    `stuart_maxwell`, `bowker`, `expected_live` (share of groups with both outcomes at the training group size),
+    `mislabelled` (share of all_zero and all_one problems that are expected to be live all the same), `beta_a`,
+    `beta_b`, `beta_zero` (the fit behind both; the last is the share that nothing solves), `adaptive_saving` (rollouts
+    not needed if a problem were left once a correct and a wrong rollout were seen).
     """
     rows = _counts(bands)
     arms = sorted(set(bands["arm"].to_pylist()))
@@ -69,7 +73,7 @@ def crosstab_of(bands: pa.Table, train_group_size: int) -> pa.Table:
 
 def _counts(bands: pa.Table) -> list[dict[str, Any]]:
     """Problems by arm, source and band; a band without a problem is a row with 0."""
-    return query(
+    rows = query(
         """
         with sources as (select distinct source from bands union all select 'all'),
              arms as (select distinct arm from bands),
@@ -85,6 +89,17 @@ def _counts(bands: pa.Table) -> list[dict[str, Any]]:
         """,
         bands=bands,
     ).to_pylist()
+    return [row | share(row["count"], row["n"]) for row in rows]
+
+
+def share(count: int, n: int) -> dict[str, float]:
+    """low and high of count of n problems; nothing where there are none.
+
+    >>> {end: round(v, 3) for end, v in share(14, 100).items()}
+    {'low': 0.085, 'high': 0.221}
+    """
+    found = wilson(count, n)
+    return {} if found is None else {"low": found.low, "high": found.high}
 
 
 def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, Any]]:
@@ -102,7 +117,9 @@ def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, Any]]:
         return [both | {"metric": "cell", "reason": "the two arms have no problem in common"}]
     table = [[at.get((a, b), 0) for b in Band] for a in Band]
     rows: list[dict[str, Any]] = [
-        both | {"metric": "cell", "band": a, "other_band": b, "count": table[i][j], "estimate": table[i][j] / n}
+        both
+        | {"metric": "cell", "band": a, "other_band": b, "count": table[i][j], "estimate": table[i][j] / n}
+        | share(table[i][j], n)
         for i, a in enumerate(Band)
         for j, b in enumerate(Band)
     ]
@@ -114,9 +131,9 @@ def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, Any]]:
             "metric": "ratio",
             "band": "variance",
             "count": live,
-            "estimate": live / live_other if live_other else None,
             "reason": None if live_other else f"{other} has no problem in the variance band",
-        },
+        }
+        | (_ratio(table) if live and live_other else {"estimate": 0.0 if live_other else None}),
         both
         | {
             "metric": "shared",
@@ -124,11 +141,20 @@ def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, Any]]:
             "count": shared,
             "estimate": shared / union if union else None,
             "reason": None if union else "no problem is in either variance band",
-        },
+        }
+        | share(shared, union),
         both | {"metric": "only", "band": "variance", "count": live - shared},
         {**both, "arm": other, "other": arm, "metric": "only", "band": "variance", "count": live_other - shared},
     ]
     return rows + [both | row for row in band_tests(table)]
+
+
+def _ratio(table: Sequence[Sequence[int]]) -> dict[str, float]:
+    """How many times as many problems are in the first arm's variance band, over the same problems."""
+    cells = [(i == 1, j == 1, count) for i, row in enumerate(table) for j, count in enumerate(row)]
+    live, other = (np.repeat([c[at] for c in cells], [c[2] for c in cells]).astype(float)[None] for at in (0, 1))
+    estimate, low, high = ratio(live, other, trained=False)
+    return {"estimate": estimate} | ({"low": low, "high": high} if np.isfinite(low) else {})
 
 
 @stage(Bands, version=1)
@@ -160,7 +186,7 @@ def joint_of(own: pa.Table, others: Sequence[pa.Table]) -> pa.Table:
     return own.filter(pa.array([band != "variance" or all(problem in one for one in live) for problem, band in rows]))
 
 
-@stage(BandCrosstab, version=4)
+@stage(BandCrosstab, version=5)
 def cross_bands(*, bands: tuple[Bands, ...], train_group_size: int) -> pa.Table:
     """What several arms' bands say together; expectations are for groups of `train_group_size` rollouts."""
     return crosstab_of(pa.concat_tables([store().read(ref) for ref in bands]), train_group_size)

@@ -14,7 +14,7 @@ from storage.artifacts.kinds import DiversityComparison
 from storage.sql import query
 from tasks.domain.statistics.contrasts_of_k import told_of
 from tasks.domain.statistics.families import Family, in_families
-from tasks.domain.statistics.means import Means, combined
+from tasks.domain.statistics.means import Means, combined, ratio_of_policies
 from tasks.domain.statistics.paired_tests import adjust, explained_difference, paired, unsupported
 from tasks.domain.statistics.seeded import Seeded, by_seed
 
@@ -114,6 +114,9 @@ def _compare(
     means = combined(
         [(1.0, x_SPV[:, kept_P, place, None]), (-1.0, y_SPV[:, kept_P, place, None])], [a.trained, b.trained]
     )
+    if (x[metric].sum(), y[metric].sum()) > (0, 0):
+        _, low, high = ratio_of_policies(x_SPV[:, kept_P, place], y_SPV[:, kept_P, place], (a.trained, b.trained))
+        row |= {"relative_low": low - 1, "relative_high": high - 1} if np.isfinite(low) else {}
     row |= {
         k: v for k, v in told_of(means, int(kept_P.sum()), alike="")[0].items() if k not in ("estimate", "n", "reason")
     }

@@ -19,13 +19,13 @@ from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 
 
-@stage(Diversity, version=1)
+@stage(Diversity, version=2)
 def measure_diversity(*, embeddings: Embeddings) -> pa.Table:
     """Mean pairwise distance per problem, with length, accuracy and encoder coverage beside it."""
     return diversity_of(store().read(embeddings))
 
 
-@stage(AnswerDiversity, version=1)
+@stage(AnswerDiversity, version=2)
 def measure_answers(*, rollouts: Rollouts) -> pa.Table:
     """How the answers of each problem's rollouts differ; needs no encoder."""
     columns = ["problem_id", "source", "arm", "step", "seed", "canonical", "correct"]

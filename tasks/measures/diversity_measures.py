@@ -18,8 +18,9 @@ from tasks.domain.statistics.rewording import REWORDED
 def diversity_of(embeddings: pa.Table) -> pa.Table:
     """One row per (problem, policy, window). Null, with the reason, where fewer than two traces leave it undefined.
 
-    diversity: mean pairwise cosine distance; spread: trace of the covariance; clusters: DBSCAN eps 0.25, min 2, noise
-    points counted, as published; coverage: mean share of a trace that the encoder saw; num_tokens, num_chars: means.
+    diversity: mean pairwise cosine distance; spread: trace of the covariance; vendi_of_4: effective number of distinct
+    traces among 4; length_cv over n − 1: none of these depends on n. clusters does (DBSCAN eps 0.25, min 2, noise
+    counted, as published). coverage: mean share of a trace that the encoder saw; num_tokens, num_chars: means.
     """
     keys = ["arm", "step", "seed", "window", "source", "problem_id"]
     own = query('from t where "window" <> $w', {"w": REWORDED}, t=embeddings)
@@ -51,12 +52,12 @@ def _group(vectors_ND: np.ndarray, correct_N: np.ndarray, numbers: dict[str, np.
         "diversity_correct": estimators.mean_pairwise_distance(vectors_ND[correct_N]),
         "spread": estimators.spread(vectors_ND),
         "clusters": estimators.num_clusters(vectors_ND),
-        "vendi": estimators.vendi_score(vectors_ND),
+        "vendi_of_4": estimators.vendi_of_k(vectors_ND, 4),
         "coverage": float(numbers["coverage"].mean()),
         "num_tokens": tokens,
         "num_chars": chars,
         "share_correct": float(correct_N.mean()),
-        "length_cv": float(tokens_N.std() / tokens) if n > 1 and tokens else None,
+        "length_cv": estimators.length_cv(tokens_N),
         "per_1000_tokens": None if found is None or not tokens else 1000 * found / tokens,
         "per_1000_chars": None if found is None or not chars else 1000 * found / chars,
         "reason": None if n > 1 else "one trace has no pair",
@@ -85,8 +86,8 @@ def _runs(keys: Sequence[Sequence[object]]) -> list[tuple[int, int]]:
 def answers_of(rollouts: pa.Table) -> pa.Table:
     """Encoder-free companions, per problem and policy: how the final answers of a group differ.
 
-    entropy (nats) and disagreement over canonical answers; a rollout without an answer is left out and `answered`
-    says how many are in. A policy that is always right has 0 of each, so `num_correct` stands beside them.
+    entropy (nats, Miller-Madow) and disagreement over canonical answers; a rollout without an answer is left out and
+    `answered` says how many are in. A policy that is always right has 0 of each, so `num_correct` stands beside them.
     """
     groups = query(
         """

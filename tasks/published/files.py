@@ -130,7 +130,7 @@ def diversity(path: Path, label: str, arm: str, window: str, schema: pa.Schema) 
             "n": r["n_samples"],
             "num_correct": r["n_correct"],
             "diversity": r["mean_pairwise_dist"],
-            "spread": r["emb_variance_trace"],
+            "spread": r["emb_variance_trace"] * r["n_samples"] / (r["n_samples"] - 1),
             "clusters": r["distinct_strategies"],
             "num_tokens": r["len_mean"],
             "length_cv": r["len_cv"],

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from storage.errors import UserError
-from tasks.measures.bands import bands_of, crosstab_of
+from tasks.measures.bands import _ratio, bands_of, crosstab_of
 
 Make = Callable[..., pa.Table]
 
@@ -61,3 +61,10 @@ def test_mixed_policies_and_doubled_rollouts_are_refused(rollouts: Make) -> None
         bands_of(pa.concat_tables([one, one]))
     with pytest.raises(UserError, match="belong to 2"):
         bands_of(pa.concat_tables([one, rollouts({"a": "cw"}, arm="thinking")]))
+
+
+def test_the_published_ratio_of_variance_bands_has_an_interval_over_the_same_problems() -> None:
+    table = [[232, 137, 108], [30, 72, 280], [0, 0, 18]]
+    found = _ratio(table)
+    assert round(found["estimate"], 2) == 1.83
+    assert [round(found[end], 2) for end in ("low", "high")] == [1.58, 2.12]

@@ -11,7 +11,7 @@ class BandCrosstab(
     kind="band_crosstab",
     schema=nullable(
         "metric str, arm str, other str, source str, band str, other_band str",
-        "count big, estimate real, p_value real, n big, reason str",
+        "count big, estimate real, low real, high real, p_value real, n big, reason str",
     ),
 ):
     """What several arms' bands say together."""
@@ -84,7 +84,7 @@ class Diversity(
     kind="diversity",
     schema=nullable(
         "problem_id str, source str, arm str, step int, seed big, window str, n int, num_correct int",
-        "diversity real, diversity_correct real, spread real, clusters int, vendi real, coverage real",
+        "diversity real, diversity_correct real, spread real, clusters int, vendi_of_4 real, coverage real",
         "num_tokens real, num_chars real, length_cv real, share_correct real",
         "per_1000_tokens real, per_1000_chars real, reason str",
     ),
@@ -108,7 +108,8 @@ class DiversityComparison(
     kind="diversity_comparison",
     schema=nullable(
         "metric str, basis str, window str, source str, arm str, step int, other str, other_step int",
-        "n big, mean real, other_mean real, difference real, relative real, low real, high real",
+        "n big, mean real, other_mean real, difference real, relative real, relative_low real, relative_high real",
+        "low real, high real",
         "boot_low real, boot_high real, t real, p_t real, p_normal real, p_flip real, p_wilcoxon real",
         "p_holm real, p_value real, p_adjusted real, family str, detectable real, clusters big, seeds int",
         "holds_for str, d_z real, d_z_corrected real, adjusted_difference real, adjusted_low real, adjusted_high real",

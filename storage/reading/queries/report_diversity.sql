@@ -17,7 +17,7 @@ untold as (
     except select arm, step, other, other_step from diversity
 )
 select metric, basis, arm, step, other, other_step, n, mean, other_mean, difference,
-    low as difference_low, high as difference_high, relative, t, p_t, p_value, p_holm, p_adjusted, family, d_z,
+    low as difference_low, high as difference_high, relative, relative_low, relative_high, t, p_t, p_value, p_holm, p_adjusted, family, d_z,
     adjusted_difference, adjusted_low as adjusted_difference_low, adjusted_high as adjusted_difference_high,
     adjusted_reason, coverage, other_coverage, holds_for, reason
 from diversity

@@ -14,7 +14,8 @@ select
     f.arm, f.step, s.seed, f.trace_rate, count(d.diversity) as n,
     avg(d.diversity) as diversity, avg(d.diversity_correct) as diversity_correct, avg(d.spread) as spread,
     avg(d.per_1000_tokens) as per_1000_tokens, avg(d.per_1000_chars) as per_1000_chars, avg(d.clusters) as clusters,
-    avg(d.vendi) as vendi, avg(d.coverage) as coverage, avg(d.num_tokens) as num_tokens, avg(d.length_cv) as length_cv,
+    avg(d.vendi_of_4) as vendi_of_4, avg(d.coverage) as coverage, avg(d.num_tokens) as num_tokens,
+    avg(d.length_cv) as length_cv,
     avg(d.share_correct) as correct_share,
     case when f.trace_rate = 0 then 'every trace is malformed' when count(d.diversity) = 0 then 'no problem has two traces'
     end as reason

@@ -1,12 +1,13 @@
-"""How a pool's difficulty is spread, from counts: a beta-binomial, with points of mass at 0 left out on purpose.
+"""How a pool's difficulty is spread, from counts: a beta-binomial with a share of problems that nothing solves.
 
-A group of G rollouts that are all wrong may still be a problem that a larger group would learn from. The fit says
-how many of those there are, and how many live groups to expect at another group size.
+A group of G rollouts that are all wrong may still be a problem that a larger group would learn from. The fit says how
+many of those there are, and how many live groups to expect at another group size, with intervals from the profile
+likelihood over all three parameters (`plausible`): eight rollouts hardly tell a hard problem from an impossible one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import comb
 from typing import Any
@@ -15,33 +16,48 @@ import numpy as np
 
 from tasks.domain.bands import Band, band
 
+Pairs = Sequence[tuple[int, int]]
+#: Grid of the logit of the mean, log(a + b) and the share that nothing solves, and how often it is narrowed.
+GRID, SIDES, LOOKS = 25, ((-6.0, 6.0), (-3.0, 6.0), (0.0, 0.98)), 5
+UNLIKELY = 1.92  # log likelihood below the best: half of χ²'s 95 % quantile with one degree of freedom
+
 
 @dataclass(frozen=True, slots=True)
 class BetaBinomial:
-    """Each problem's chance of a correct rollout is drawn from Beta(a, b)."""
+    """Nothing solves a share `zero` of the problems; of the others each has a chance of a correct rollout drawn from
+    Beta(a, b). Floats, or arrays of equal shape: one model each."""
 
-    a: float
-    b: float
+    a: Any
+    b: Any
+    zero: Any = 0.0
 
-    def live_share(self, group_size: int) -> float:
-        """Expected share of groups with both outcomes at this size: 1 − E[(1−p)^G] − E[p^G].
+    def live_share(self, group_size: int) -> Any:
+        """Expected share of groups with both outcomes at this size: (1 − zero) · (1 − E[(1−p)^G] − E[p^G]).
 
-        >>> round(BetaBinomial(1.0, 1.0).live_share(2), 6)
+        >>> round(float(BetaBinomial(1.0, 1.0).live_share(2)), 6)
         0.333333
         """
-        return float(1.0 - self._all(self.b, group_size) - self._all(self.a, group_size))
+        return (1.0 - self.zero) * (1.0 - self.chance(group_size, 0) - self.chance(group_size, group_size))
 
-    def _all(self, one: float, group_size: int) -> float:
-        i = np.arange(group_size)
-        return float(np.exp(np.log((one + i) / (self.a + self.b + i)).sum()))
+    def chance(self, n: int, c: int) -> Any:
+        """Of one order of c correct and n − c wrong rollouts, for a problem that can be solved."""
+        from scipy.special import betaln
 
-    def live_given(self, n: int, c: int, group_size: int) -> float:
+        return np.exp(betaln(self.a + c, self.b + n - c) - betaln(self.a, self.b))
+
+    def live_given(self, n: int, c: int, group_size: int) -> Any:
         """The same for a problem of which c of n rollouts were correct.
 
-        >>> round(BetaBinomial(1.0, 1.0).live_given(8, 0, 2), 6)
+        >>> round(float(BetaBinomial(1.0, 1.0).live_given(8, 0, 2)), 6)
         0.163636
+        >>> round(float(BetaBinomial(1.0, 1.0, zero=0.5).live_given(8, 0, 2)), 6)  # one in ten of these can be solved
+        0.016364
         """
-        return BetaBinomial(self.a + c, self.b + n - c).live_share(group_size)
+        solvable = 1.0
+        if c == 0:
+            able = (1.0 - self.zero) * self.chance(n, 0)
+            solvable = able / (able + self.zero)
+        return solvable * BetaBinomial(self.a + c, self.b + n - c).live_share(group_size)
 
 
 def rollouts_until_decided(n: int, c: int) -> float:
@@ -55,7 +71,7 @@ def rollouts_until_decided(n: int, c: int) -> float:
     return float(sum(undecided))
 
 
-def adaptive_saving(counts: Sequence[tuple[int, int]]) -> dict[str, Any]:
+def adaptive_saving(counts: Pairs) -> dict[str, Any]:
     """`adaptive_saving`: rollouts that stopping at a decided band would not have sampled (count, share). Where the
     screening did stop, what it did not sample of the largest group.
 
@@ -72,31 +88,73 @@ def adaptive_saving(counts: Sequence[tuple[int, int]]) -> dict[str, Any]:
     return row | {"count": round(sampled - used), "estimate": 1 - used / sampled}
 
 
-def fit(counts: Sequence[tuple[int, int]]) -> BetaBinomial | None:
+def fit(counts: Pairs) -> BetaBinomial | None:
     """Maximum likelihood over (n, c) pairs; null where the likelihood has no maximum inside (all alike, or n = 1)."""
     from scipy.optimize import minimize
-    from scipy.special import betaln
 
-    n_P, c_P = np.array([c[0] for c in counts], np.float64), np.array([c[1] for c in counts], np.float64)
-    if len(counts) < 5 or np.all(n_P < 2) or c_P.sum() in (0.0, n_P.sum()):
+    if len(counts) < 5 or all(n < 2 for n, _ in counts) or sum(c for _, c in counts) in (0, sum(n for n, _ in counts)):
         return None
-    pairs, times = np.unique(np.stack([n_P, c_P]), axis=1, return_counts=True)
-    n, c = pairs
+    likelihood = _likelihood(counts)
 
-    def loss(log_ab: np.ndarray) -> float:
-        a, b = np.exp(log_ab)
-        return -float((times * (betaln(c + a, n - c + b) - betaln(a, b))).sum())
+    def loss(at: np.ndarray) -> float:
+        return -float(likelihood(BetaBinomial(np.exp(at[0]), np.exp(at[1]), at[2])))
 
-    starts = [np.log([0.3, 1.0]), np.log([1.0, 1.0]), np.log([3.0, 3.0])]
-    best = min((minimize(loss, s, method="L-BFGS-B", bounds=[(-7, 7)] * 2) for s in starts), key=lambda r: r.fun)
-    a, b = np.exp(best.x)
-    return BetaBinomial(float(a), float(b))
+    starts = [[*np.log(ab), zero] for ab, zero in (((0.3, 1.0), 0.0), ((1.0, 1.0), 0.3), ((3.0, 3.0), 0.1))]
+    bounds = [(-7, 7), (-7, 7), (0.0, 0.99)]
+    best = min((minimize(loss, s, method="L-BFGS-B", bounds=bounds) for s in starts), key=lambda r: r.fun)
+    a, b = np.exp(best.x[:2])
+    return BetaBinomial(float(a), float(b), float(best.x[2]))
 
 
-def expectations(counts: Sequence[tuple[int, int]], group_size: int) -> list[dict[str, Any]]:
-    """Rows of the cross-tab: what a group size of `group_size` would make of these problems.
+def plausible(counts: Pairs) -> tuple[BetaBinomial, np.ndarray]:
+    """(models, mask_JJ): a grid of models, and those whose likelihood is not told from the best one's (a profile
+    likelihood interval is the range of a figure over them). a, b: (J, 1); zero: (1, J)."""
+    likelihood, axes = _likelihood(counts), [np.linspace(low, high, GRID) for low, high in SIDES]
+    models, mask_JJ = _near(likelihood, axes)
+    for _ in range(LOOKS - 1):
+        places = _places(mask_JJ)
+        axes = [np.linspace(*_around(axis, at), GRID) for axis, at in zip(axes, places, strict=True)]
+        models, mask_JJ = _near(likelihood, axes)
+    return models, mask_JJ
 
-    live_unbiased: mean of c(n−c)·2/(n(n−1)), the chance that two rollouts of a problem differ, without any model.
+
+def _near(likelihood: Callable[[BetaBinomial], Any], axes: Sequence[np.ndarray]) -> tuple[BetaBinomial, np.ndarray]:
+    mean, size, zero = axes
+    share, total = 1 / (1 + np.exp(-np.repeat(mean, GRID)))[:, None], np.exp(np.tile(size, GRID))[:, None]
+    models = BetaBinomial(share * total, (1 - share) * total, zero[None, :])
+    found_JJ = likelihood(models)
+    return models, found_JJ > found_JJ.max() - UNLIKELY
+
+
+def _places(mask_JJ: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where on each axis of the grid a model is plausible."""
+    mean, size, zero = np.nonzero(mask_JJ.reshape(GRID, GRID, -1))
+    return mean, size, zero
+
+
+def _around(axis: np.ndarray, at: np.ndarray) -> tuple[float, float]:
+    """The part of an axis that the next look is at: one step further than what is plausible."""
+    return float(axis[max(at.min() - 1, 0)]), float(axis[min(at.max() + 1, len(axis) - 1)])
+
+
+def _likelihood(counts: Pairs) -> Callable[[BetaBinomial], Any]:
+    pairs, times = np.unique(np.array(counts), axis=0, return_counts=True)
+
+    def log_likelihood(model: BetaBinomial) -> Any:
+        total = 0.0
+        for (n, c), often in zip(pairs.tolist(), times.tolist(), strict=True):
+            seen = (1.0 - model.zero) * model.chance(n, c) + (model.zero if c == 0 else 0.0)
+            total = total + often * np.log(np.maximum(seen, 1e-300))
+        return total
+
+    return log_likelihood
+
+
+def expectations(counts: Pairs, group_size: int) -> list[dict[str, Any]]:
+    """Rows of the cross-tab: what a group size of `group_size` would make of these problems, with 95 % intervals.
+
+    beta_a, beta_b, beta_zero: the fit; expected_live: share of groups with both outcomes; live_in_band, mislabelled:
+    the same among problems whose own group had both outcomes, or had not.
     """
     model, n = fit(counts), len(counts)
     shared = {"n": n}
@@ -104,29 +162,33 @@ def expectations(counts: Sequence[tuple[int, int]], group_size: int) -> list[dic
         why = "too few problems, groups of one rollout, or all rollouts alike: no beta-binomial can be fitted"
         names = ("expected_live", "live_in_band", "mislabelled")
         return [shared | {"metric": q, "estimate": None, "reason": why} for q in names]
-    live_P = {pair: model.live_given(*pair, group_size) for pair in set(counts)}
-    banded = [(n, c) for n, c in counts if band(c, n) is Band.VARIANCE]
-    dead = [(n, c) for n, c in counts if band(c, n) is not Band.VARIANCE]
-    rows = [
-        shared | {"metric": "beta_a", "estimate": model.a},
-        shared | {"metric": "beta_b", "estimate": model.b},
-        shared | {"metric": "expected_live", "estimate": model.live_share(group_size)},
-        _mean("live_in_band", Band.VARIANCE, [live_P[p] for p in banded]),
-        _mean("mislabelled", None, [live_P[p] for p in dead]),
+    models, mask_JJ = plausible(counts)
+
+    def told(value: Callable[[BetaBinomial], Any]) -> dict[str, Any]:
+        at, near = float(value(model)), np.broadcast_to(value(models), mask_JJ.shape)[mask_JJ]
+        return {"estimate": at, "low": min(float(near.min()), at), "high": max(float(near.max()), at)}
+
+    def among(metric: str, name: str | None, mine: Pairs) -> dict[str, Any]:
+        """count: problems expected to be live at the training group size; estimate: their share."""
+        row: dict[str, Any] = {"metric": metric, "band": name, "n": len(mine)}
+        if not mine:
+            return row | {"reason": "no problem in this band"}
+        often = {pair: mine.count(pair) / len(mine) for pair in set(mine)}
+        share = told(lambda m: sum(w * m.live_given(*pair, group_size) for pair, w in sorted(often.items())))
+        return row | {"count": round(len(mine) * share["estimate"])} | share
+
+    banded = [pair for pair in counts if band(pair[1], pair[0]) is Band.VARIANCE]
+    dead = [pair for pair in counts if band(pair[1], pair[0]) is not Band.VARIANCE]
+    return [
+        *(
+            shared | {"metric": f"beta_{name}"} | told(lambda m, name=name: getattr(m, name))
+            for name in ("a", "b", "zero")
+        ),
+        shared | {"metric": "expected_live"} | told(lambda m: m.live_share(group_size)),
+        among("live_in_band", Band.VARIANCE, banded),
+        among("mislabelled", None, dead),
+        *(
+            among("mislabelled", name, [p for p in dead if band(p[1], p[0]) is name])
+            for name in (Band.ALL_ZERO, Band.ALL_ONE)
+        ),
     ]
-    for name in (Band.ALL_ZERO, Band.ALL_ONE):
-        rows.append(_mean("mislabelled", name, [live_P[p] for p in dead if band(p[1], p[0]) is name]))
-    return rows
-
-
-def _mean(metric: str, band: str | None, values: list[float]) -> dict[str, Any]:
-    """count: problems expected to be live at the training group size; estimate: their share."""
-    if not values:
-        return {"metric": metric, "band": band, "n": 0, "reason": "no problem in this band"}
-    return {
-        "metric": metric,
-        "band": band,
-        "count": round(sum(values)),
-        "n": len(values),
-        "estimate": float(np.mean(values)),
-    }

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from tasks.domain.statistics.intervals import clopper_pearson
+
 
 def mcnemar_exact(only_first: int, only_second: int) -> float | None:
     """Two-sided exact McNemar: a binomial test of the discordant problems. Null if there is none.
@@ -33,10 +35,19 @@ def weighted_kappa(table: list[list[int]]) -> float | None:
     return None if by_chance == 0 else 1.0 - float((away * t).sum()) / by_chance
 
 
+def _odds(only_first: int, only_second: int) -> dict[str, float]:
+    """low and high of the odds of two counts, from Clopper-Pearson's of the share; no high where it has none."""
+    share = clopper_pearson(only_first, only_first + only_second)
+    if share is None or not only_second:
+        return {}
+    return {"low": share.low / (1 - share.low)} | ({"high": share.high / (1 - share.high)} if share.high < 1 else {})
+
+
 def band_tests(table: list[list[int]]) -> list[dict[str, Any]]:
     """McNemar (variance band or not), Stuart-Maxwell (same margins), Bowker (symmetry), weighted kappa.
 
-    estimate: the statistic; for McNemar the odds of the discordant problems, null if one side has none.
+    estimate: the statistic; for McNemar the odds of the discordant problems with their exact interval, null if one side
+    has none.
     """
     from scipy.stats import chi2
     from statsmodels.stats.contingency_tables import SquareTable
@@ -52,6 +63,7 @@ def band_tests(table: list[list[int]]) -> list[dict[str, Any]]:
             "p_value": mcnemar_exact(only_first, only_second),
             "reason": None if only_first + only_second else "no problem is in one variance band alone",
         }
+        | _odds(only_first, only_second)
     ]
     used = [i for i in range(len(t)) if t[i].sum() + t[:, i].sum() > 0]
     square = t[np.ix_(used, used)]

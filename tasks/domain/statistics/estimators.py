@@ -7,6 +7,8 @@ Undefined is null for the caller: these functions return a masked entry (`numpy.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
+from math import comb
 
 import numpy as np
 
@@ -72,14 +74,15 @@ def mean_pairwise_distance(vectors_ND: np.ndarray) -> float | None:
 
 
 def spread(vectors_ND: np.ndarray) -> float | None:
-    """Trace of the (population) covariance: mean squared distance from the centroid. Null for fewer than two.
+    """Trace of the covariance, over n − 1 so that it does not depend on n: for unit vectors the mean pairwise distance,
+    where publications that divide by n print (n − 1)/n of it. Null for fewer than two.
 
     >>> spread(np.array([[1.0, 0], [0, 1]]))
-    0.5
+    1.0
     """
     if len(vectors_ND) < 2:
         return None
-    return float(vectors_ND.astype(np.float64).var(axis=0).sum())
+    return float(vectors_ND.astype(np.float64).var(axis=0, ddof=1).sum())
 
 
 def num_clusters(vectors_ND: np.ndarray, eps: float = 0.25) -> int | None:
@@ -100,33 +103,49 @@ def num_clusters(vectors_ND: np.ndarray, eps: float = 0.25) -> int | None:
     return int((reach_NN.argmax(axis=1) == np.arange(n)).sum())
 
 
-def vendi_score(vectors_ND: np.ndarray) -> float | None:
-    """Effective number of distinct traces: exp of the entropy of the eigenvalues of the similarity matrix over n.
-    Null for fewer than two. Source: Friedman and Dieng 2022 (arXiv 2210.02410).
+def vendi_of_k(vectors_ND: np.ndarray, k: int, subsets: int = 200) -> float | None:
+    """Mean Vendi score of k of the n traces, so that groups of unequal n compare: over all k-subsets, or over so many
+    random ones where there are more. The score is the effective number of distinct traces: exp of the entropy of the
+    eigenvalues of their similarities over k. Null if n < k. Source: Friedman and Dieng 2022 (arXiv 2210.02410).
 
-    >>> round(vendi_score(np.eye(3)), 6), round(vendi_score(np.ones((3, 1))), 6)
-    (3.0, 1.0)
+    >>> round(vendi_of_k(np.repeat(np.eye(2), 2, axis=0), 2), 4)  # of six pairs two are alike
+    1.6667
     """
     n = len(vectors_ND)
-    if n < 2:
+    if n < k:
         return None
-    v = vectors_ND.astype(np.float64)
-    small = v @ v.T if n <= v.shape[1] else v.T @ v
-    weights = np.linalg.eigvalsh(small / n)
-    weights = weights[weights > 1e-12]
-    weights = weights / weights.sum()
-    return float(np.exp(-(weights * np.log(weights)).sum()))
+    if comb(n, k) <= subsets:
+        chosen_SK = np.array(list(combinations(range(n), k)))
+    else:
+        chosen_SK = np.random.default_rng(0).random((subsets, n)).argsort(axis=1)[:, :k]
+    chosen_SKD = vectors_ND.astype(np.float64)[chosen_SK]
+    weights_SK = np.linalg.eigvalsh(chosen_SKD @ chosen_SKD.transpose(0, 2, 1) / k).clip(1e-12)
+    weights_SK /= weights_SK.sum(axis=1, keepdims=True)
+    return float(np.exp(-(weights_SK * np.log(weights_SK)).sum(axis=1)).mean())
+
+
+def length_cv(lengths_N: np.ndarray) -> float | None:
+    """Coefficient of variation over n − 1, times 1 + 1/4n (Haldane 1955), so that small groups are not called narrow.
+    Null for fewer than two, or lengths of 0.
+
+    >>> round(length_cv(np.array([1.0, 3.0])), 4)
+    0.7955
+    """
+    n, mean = len(lengths_N), float(np.mean(lengths_N)) if len(lengths_N) else 0.0
+    return None if n < 2 or mean == 0 else float(np.std(lengths_N, ddof=1) / mean * (1 + 1 / (4 * n)))
 
 
 def answer_entropy(counts: Sequence[int]) -> float:
-    """Plug-in entropy of a group's answers, in nats; `counts` by distinct answer.
+    """Entropy of a group's answers, in nats: the plug-in plus (m − 1)/2n for m answers (Miller, Madow 1955), by
+    which it falls short in small groups. `counts` by distinct answer. Chao and Shen's weights are not used: where each
+    answer is another, as under a policy that is always wrong, they give several times the logarithm of n.
 
     >>> round(answer_entropy([2, 2]), 4), answer_entropy([4])
-    (0.6931, 0.0)
+    (0.8181, 0.0)
     """
-    p = np.asarray(counts, np.float64)
-    p = p[p > 0] / p.sum()
-    return float(max(0.0, -(p * np.log(p)).sum()))
+    c = np.asarray(counts, np.float64)
+    p = c[c > 0] / c.sum()
+    return float(max(0.0, -(p * np.log(p)).sum()) + (len(p) - 1) / (2 * c.sum()))
 
 
 def disagreement(counts: Sequence[int]) -> float | None:

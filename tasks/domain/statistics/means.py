@@ -153,12 +153,34 @@ def ratio(top_SP: np.ndarray, bottom_SP: np.ndarray, trained: bool, level: float
     >>> [round(v, 3) for v in ratio(np.array([[2.0, 4.0, 5.0]]), np.array([[1.0, 2.0, 2.0]]), False)]
     [2.2, 1.537, 3.149]
     """
+    top, bottom = _positive(top_SP, bottom_SP)
+    found = combined([(1.0, (top_SP / top - bottom_SP / bottom)[:, :, None])], [trained])
+    return _of_logarithm(top / bottom, found, level)
+
+
+def ratio_of_policies(
+    first_SP: np.ndarray, second_SP: np.ndarray, trained: tuple[bool, bool], level: float = LEVEL
+) -> tuple[float, float, float]:
+    """The same where the two are policies with seeds of their own, on the same problems.
+
+    >>> [round(v, 3) for v in ratio_of_policies(np.array([[2.0, 4, 5]]), np.array([[1.0, 2, 2]]), (False, False))]
+    [2.2, 1.537, 3.149]
+    """
+    top, bottom = _positive(first_SP, second_SP)
+    parts = [(1.0, first_SP[:, :, None] / top), (-1.0, second_SP[:, :, None] / bottom)]
+    return _of_logarithm(top / bottom, combined(parts, trained), level)
+
+
+def _positive(top_SP: np.ndarray, bottom_SP: np.ndarray) -> tuple[float, float]:
     top, bottom = float(top_SP.mean()), float(bottom_SP.mean())
     if top <= 0 or bottom <= 0:
         raise ValueError("a ratio over nothing is undefined")
-    found = combined([(1.0, (top_SP / top - bottom_SP / bottom)[:, :, None])], [trained])
+    return top, bottom
+
+
+def _of_logarithm(ratio: float, found: Means, level: float) -> tuple[float, float, float]:
     low_V, high_V = found.interval(level)
-    return top / bottom, float(top / bottom * np.exp(low_V[0])), float(top / bottom * np.exp(high_V[0]))
+    return ratio, float(ratio * np.exp(low_V[0])), float(ratio * np.exp(high_V[0]))
 
 
 def together(values_PV: np.ndarray, draws: int, seed: int, level: float = LEVEL) -> float:

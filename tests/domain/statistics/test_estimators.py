@@ -65,8 +65,8 @@ def test_distance_and_spread_against_the_pairs_themselves(n: int, seed: int) -> 
     found = e.mean_pairwise_distance(v)
     assert found is not None
     assert found == pytest.approx(by_pairs, abs=1e-6)
-    # for unit vectors the published "emb_variance_trace" is (n-1)/n of the distance
-    assert e.spread(v) == pytest.approx(found * (n - 1) / n, abs=1e-6)
+    # for unit vectors the published "emb_variance_trace" is (n-1)/n of the distance: over n - 1 it is the distance
+    assert e.spread(v) == pytest.approx(found, abs=1e-6)
 
 
 @given(st.integers(2, 10), st.integers(0, 50))
@@ -82,15 +82,36 @@ def test_clusters_are_those_of_dbscan(n: int, seed: int) -> None:
 
 @given(st.integers(2, 8), st.integers(0, 50))
 @settings(deadline=None)
-def test_vendi_score_lies_between_one_and_n(n: int, seed: int) -> None:
-    score = e.vendi_score(unit_vectors(n, seed))
+def test_vendi_score_lies_between_one_and_k(n: int, seed: int) -> None:
+    score = e.vendi_of_k(unit_vectors(n, seed), 2)
     assert score is not None
-    assert 1 - 1e-9 <= score <= n + 1e-9
+    assert 1 - 1e-9 <= score <= 2 + 1e-9
+
+
+def test_what_is_measured_of_a_group_does_not_depend_on_its_size() -> None:
+    """Means over many groups of 4 and of 16 from one population, beside what the plug-in gives."""
+    rng = np.random.default_rng(0)
+    chances = np.array([0.4, 0.3, 0.2, 0.1])
+    truth = float(-(chances * np.log(chances)).sum())
+    found: dict[int, list[float]] = {}
+    for n in (6, 24):
+        counts = rng.multinomial(n, chances, size=3000)
+        plug_in = np.mean([-(p[p > 0] * np.log(p[p > 0])).sum() for p in counts / n])
+        vectors = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in rng.normal(1.0, 1.0, size=(300, n, 5))]
+        found[n] = [
+            float(np.mean([e.answer_entropy(c.tolist()) for c in counts])),
+            float(np.mean([e.length_cv(x) for x in rng.gamma(4.0, size=(3000, n))])),  # type: ignore[arg-type]
+            float(np.mean([e.vendi_of_k(v, 4) for v in vectors])),  # type: ignore[arg-type]
+            float(np.mean([e.spread(v) for v in vectors])),  # type: ignore[arg-type]
+        ]
+        assert abs(found[n][0] - truth) < abs(plug_in - truth) / 2
+    assert found[6][1:] == pytest.approx(found[24][1:], rel=0.05)
 
 
 def test_one_trace_has_no_diversity() -> None:
     one = unit_vectors(1, 0)
-    assert [f(one) for f in (e.mean_pairwise_distance, e.spread, e.num_clusters, e.vendi_score)] == [None] * 4
+    assert [f(one) for f in (e.mean_pairwise_distance, e.spread, e.num_clusters)] == [None] * 3
+    assert (e.vendi_of_k(one, 4), e.length_cv(np.ones(1))) == (None, None)
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=5), st.integers(1, 6))

@@ -1,0 +1,58 @@
+"""Expected bands: the fit by hand and against known truths, with problems that nothing solves or without."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tasks.domain.statistics.betabinomial import BetaBinomial, expectations, fit
+
+G = 16
+
+
+def told(counts: list[tuple[int, int]]) -> dict[tuple[str, str | None], dict]:
+    return {(r["metric"], r.get("band")): r for r in expectations(counts, G)}
+
+
+def drawn(model: BetaBinomial, problems: int, seed: int) -> list[tuple[int, int]]:
+    rng = np.random.default_rng(seed)
+    chance = np.where(rng.random(problems) < model.zero, 0.0, rng.beta(model.a, model.b, problems))
+    return [(8, int(c)) for c in rng.binomial(8, chance)]
+
+
+def test_problems_that_nothing_solves_are_found_and_are_not_called_mislabelled() -> None:
+    model = BetaBinomial(2.0, 2.0, zero=0.6)
+    found, plain = fit(drawn(model, 2000, 0)), fit(drawn(BetaBinomial(0.5, 1.5), 2000, 0))
+    assert found is not None
+    assert plain is not None
+    assert found.zero == pytest.approx(0.6, abs=0.05)
+    assert plain.zero < 0.15
+    # of a beta alone with as many all_zero groups, one in six would be live at the training size
+    rows = told(drawn(model, 2000, 0))
+    assert rows["mislabelled", "all_zero"]["estimate"] < 0.12
+
+
+@pytest.mark.parametrize("model", [BetaBinomial(0.277, 1.322), BetaBinomial(1.0, 1.0, zero=0.6)], ids=str)
+def test_intervals_hold_what_is_expected(model: BetaBinomial) -> None:
+    """Of these very problems for those in a band; of the population for expected_live. 40 studies of 60 problems."""
+    held: dict[str, list[bool]] = {"expected_live": [], "mislabelled": [], "live_in_band": []}
+    for seed in range(40):
+        counts = drawn(model, 60, seed)
+        rows = told(counts)
+        for metric, band, mine in (
+            ("live_in_band", "variance", [p for p in counts if 0 < p[1] < 8]),
+            ("mislabelled", None, [p for p in counts if p[1] in (0, 8)]),
+        ):
+            truth = np.mean([float(model.live_given(*pair, G)) for pair in mine])
+            row = rows[metric, band]
+            held[metric].append(row["low"] <= truth <= row["high"])
+            assert row["low"] < row["high"]
+        row = rows["expected_live", None]
+        held["expected_live"].append(row["low"] <= model.live_share(G) <= row["high"])
+    assert min(map(np.mean, held.values())) >= 0.82  # three standard errors under 0.95
+
+
+def test_what_has_no_fit_says_why() -> None:
+    assert {r["reason"] for r in expectations([(8, 0)] * 20, G)} == {
+        "too few problems, groups of one rollout, or all rollouts alike: no beta-binomial can be fitted"
+    }
