@@ -63,7 +63,7 @@ def plain_loop(items: list[GradeItem]) -> float:
     verify(parse("$1$"), parse("$1$"))
     began = time.perf_counter()
     for item in items:
-        region = SCAFFOLDS[item.scaffold_name].parse(item.completion).region or ""
+        region = SCAFFOLDS[str(item.scaffold)].parse(item.completion).region or ""
         verify(parse(f"${item.gold}$"), parse(region if "boxed" in region or "$" in region else f"${region}$"))
     return time.perf_counter() - began
 

@@ -158,7 +158,7 @@ def bare_tokens(
     from tasks.engines.sampling.vllm import _sampling_params
 
     generator: Any = tools.generator(policy.model.sha256, args.lora_rank)
-    scaffold = policy.spec.scaffold
+    scaffold = policy.scaffold
     prompts, params, encoded = [], [], {}
     for want in requests_for(store.read(pool), policy, draw, range(args.group_size)):
         if want.problem_id not in encoded:

@@ -101,7 +101,7 @@ def _policy(
     name = model or (start.model.name if start else "demo")
     folder = Path(name) if Path(name).is_dir() else model_folder(name)
     base = base_model(folder.name, folder)
-    if start and start.model.sha256 != base.sha256:
+    if start and start.model.sha256 not in (base.sha256, base.formerly):
         raise UserError(
             f"{adapter} was trained on {start.model.name} ({start.model.sha256[:12]}…) and {folder} is another"
             " model: give the folder of the right one with --model"
@@ -151,7 +151,7 @@ def _told(tools: Any, scaffold: Any, said: str, finish: str, gold: str | None) -
         return told
     from tasks.engines.grading.graders import GradeItem
 
-    verdict = tools.graders().grade([GradeItem(scaffold.name, said, gold, finish)])[0]
+    verdict = tools.graders().grade([GradeItem(scaffold, said, gold, finish)])[0]
     return told | {
         "answer": verdict.answer or parsed.region,
         "gold": gold,

@@ -235,7 +235,7 @@ def _measured(study: Study, at: Prepared, start: Start) -> Measured:
     p, e = study.profile, study.profile.encoder
     rollouts = _evaluated(study, at, start, p.final.group_size, final=True)
     where = f"{start.policy.arm} at step {start.policy.step}"
-    encoder = EncoderSpec(e.name, study.encoder_sha256, e.max_tokens, e.windows)
+    encoder = EncoderSpec(e.name, study.encoder_sha256, e.max_tokens, e.windows, study.encoder_formerly)
     embeddings = embed_traces.titled(f"embed {where}")(rollouts=rollouts, encoder=encoder)
     diversity = measure_diversity.titled(f"diversity {where}")(embeddings=embeddings)
     deep = _evaluated(study, at, start, p.asymptote, final=True) if p.asymptote else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import orjson
@@ -31,10 +31,13 @@ class Account:
 
     policy: str
     sampling: str
+    former: Account | None = field(default=None, compare=False)
 
     @classmethod
-    def of(cls, policy: object, sampling: object) -> Account:
-        return cls(fingerprint(policy), fingerprint(sampling))
+    def of(cls, policy: object, sampling: object, former: object = None) -> Account:
+        """former: what the policy was called before; what is entered there counts, new rows are entered here."""
+        drawn = fingerprint(sampling)
+        return cls(fingerprint(policy), drawn, None if former is None else cls(fingerprint(former), drawn))
 
 
 class Ledger:
@@ -46,10 +49,11 @@ class Ledger:
         return self.root / "ledger" / account.policy / account.sampling
 
     def shards(self, account: Account) -> list[Path]:
-        """Oldest first: the name starts with the time of writing."""
+        """Oldest first: the name starts with the time of writing. Those of a former account are among them."""
         if self._mirror:
             self._mirror.sync(f"ledger/{account.policy}/{account.sampling}")
-        return sorted(self.folder(account).glob("shard-*.parquet"))
+        before = self.shards(account.former) if account.former else []
+        return sorted([*before, *self.folder(account).glob("shard-*.parquet")], key=lambda shard: shard.name)
 
     def append(self, account: Account, rows: pa.Table, about: dict[str, object]) -> Path:
         """Make rows durable before anything is built on them. `about` says in words what the account is."""
@@ -94,7 +98,7 @@ class Ledger:
             tables = [pq.ParquetFile(shard, page_checksum_verification=True).read(columns=columns) for shard in shards]
         except (OSError, pa.ArrowInvalid) as error:
             raise UserError(f"ledger {self.folder(account)}: a shard cannot be read ({error}); move it away") from None
-        return pa.concat_tables(tables)
+        return pa.concat_tables(tables, promote_options="default")  # older shards lack columns that came later
 
     def keys(self, account: Account) -> set[tuple[str, int]]:
         """(problem_id, rollout) of everything that was paid for."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
 from storage.records.overrides import newest_overrides
 from tasks.domain.grading.overrides import ActiveGrader, read_overrides
+from tasks.domain.scaffolds import Scaffold
 from tasks.engines.grading.verdicts import with_verdicts
 from tasks.stage import toolbox
 
@@ -17,14 +19,22 @@ def active_grader(root: Path) -> ActiveGrader:
     return ActiveGrader(overrides=read_overrides(*newest_overrides(root)))
 
 
-def actively_graded(rows: pa.Table) -> pa.Table:
-    """Ledger rows, in their order, with the verdicts of the session's grader; those that have them are left alone."""
+def actively_graded(
+    rows: pa.Table, scaffold: Scaffold | None = None, as_read: Sequence[bool] | None = None
+) -> pa.Table:
+    """Ledger rows, in their order, with the verdicts of the session's grader; those that have them are left alone.
+
+    scaffold: reads every row; null: each row's arm as it is today. as_read: rows whose verdicts are of this reading;
+    null: all are.
+    """
     tools = toolbox()
-    old = [i for i, v in enumerate(rows["grader_version"].to_pylist()) if v != tools.grader.version]
+    versions = rows["grader_version"].to_pylist()
+    old = [i for i, v in enumerate(versions) if v != tools.grader.version or (as_read is not None and not as_read[i])]
     if not old:
         return rows
     stale = rows.take(pa.array(old, pa.int64()))
-    fresh = with_verdicts(stale, stale["gold"].to_pylist(), tools.graders(), tools.grader.overrides)
+    golds = stale["gold"].to_pylist()
+    fresh = with_verdicts(stale, golds, tools.graders(), tools.grader.overrides, scaffold=scaffold)
     place = list(range(rows.num_rows))
     for new, i in enumerate(old, start=rows.num_rows):
         place[i] = new

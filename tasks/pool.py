@@ -1,4 +1,4 @@
-"""Pools: source files → gradable problems, each gold checked in every arm's answer form, findings kept beside them."""
+"""Pools: source files → gradable problems, each gold checked in every answer form, findings kept beside them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from storage.errors import UserError
 from tasks.domain.grading.grading import Verdict
 from tasks.domain.problems.problems import PoolPolicy, pool_table
 from tasks.domain.problems.sources import SOURCES, SourceSpec
-from tasks.domain.scaffolds import SCAFFOLDS
+from tasks.domain.scaffolds import BARE
 from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.engines.problems.problem_files import Row, load_problems
 from tasks.stage import Payload, progress, stage, store, toolbox, workdir
@@ -56,14 +56,14 @@ def as_first_checked(at: Store, sources: tuple[SourceSpec, ...], policy: PoolPol
         manifest = at.manifest(ref)
         if manifest.recipe.stage == build_pool.name:
             other = replace(policy, grader=restored(PoolPolicy, manifest.recipe.arguments["policy"]).grader)
-            if build_pool.named({"sources": sources, "policy": other}) == ref:
+            if ref in build_pool.names({"sources": sources, "policy": other}):
                 made.append((manifest.provenance.created, other.grader))
     return replace(policy, grader=min(made)[1]) if made else policy
 
 
 def _graded(graders: Graders, probes: Sequence[tuple[str, str, str]]) -> list[Verdict]:
-    """Verdicts on (scaffold, answer, gold), each in its scaffold's answer form."""
-    items = [GradeItem(name, SCAFFOLDS[name].answer_in_form(answer), gold) for name, answer, gold in probes]
+    """Verdicts on (answer form, answer, gold)."""
+    items = [GradeItem(BARE[form], BARE[form].answer_in_form(answer, trace=""), gold) for form, answer, gold in probes]
     verdicts: list[Verdict] = []
     for start in range(0, len(items), BATCH):
         verdicts += graders.grade(items[start : start + BATCH])

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from storage.artifacts.fingerprint import restored
 from storage.artifacts.kinds import Pool, Rollouts
+from storage.artifacts.ref import Ref
 from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.grading.overrides import ActiveGrader, OverrideRows, Overrides
+from tasks.domain.policies import Policy
+from tasks.domain.scaffolds import Scaffold
 from tasks.engines.grading.verdicts import with_verdicts
 from tasks.stage import progress, stage, store, toolbox
 
@@ -29,8 +33,19 @@ def regrade_rollouts(*, rollouts: Rollouts, pool: Pool, installed: str, override
     if graders.version != installed:
         raise UserError(f"grader {installed} is not the one installed ({graders.version})")
     rows, golds = store().read(rollouts), store().read(pool, ["problem_id", "gold"])
-    graded = with_verdicts(rows, golds_of(rows, golds), graders, Overrides.of(overrides), progress)
+    read_by = scaffold_of(rollouts)
+    graded = with_verdicts(rows, golds_of(rows, golds), graders, Overrides.of(overrides), progress, scaffold=read_by)
     return graded.select(Rollouts.schema.names).cast(Rollouts.schema)
+
+
+def scaffold_of(rollouts: Ref) -> Scaffold | None:
+    """The scaffold that sampled rollouts were read by, whatever its arm has become; null for imported ones."""
+    recipe = store().manifest(rollouts).recipe
+    while "policy" not in recipe.arguments:
+        if "rollouts" not in recipe.inputs:
+            return None
+        recipe = store().manifest(Ref.parse(recipe.inputs["rollouts"][0])).recipe
+    return restored(Policy, recipe.arguments["policy"]).scaffold
 
 
 def regrade(*, rollouts: Rollouts, pool: Pool, grader: ActiveGrader) -> Rollouts:

@@ -16,16 +16,17 @@ from storage.errors import UserError
 from storage.ledger import Account, Ledger
 from storage.sql import query
 from tasks.active_grader import actively_graded
-from tasks.domain.arms import ARMS
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.engines.protocols import Request
 from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats, sample
+from tasks.former_names import SCAFFOLDS
 from tasks.metering import meter
 from tasks.stage import ledger, progress, toolbox
 
 
 def account_of(policy: Policy, sampling: Sampling) -> Account:
-    return Account.of(policy.identity(), sampling.identity(policy.spec.scaffold.stop))
+    drawn = sampling.identity(policy.scaffold.stop)
+    return Account.of(policy.identity(), drawn, policy.former_identity())
 
 
 def about(policy: Policy, sampling: Sampling) -> dict[str, object]:
@@ -35,7 +36,8 @@ def about(policy: Policy, sampling: Sampling) -> dict[str, object]:
         "model": policy.model.name,
         "adapter": policy.adapter,
         "step": policy.step,
-        **sampling.identity(policy.spec.scaffold.stop),
+        "scaffold": policy.scaffold.digest,
+        **sampling.identity(policy.scaffold.stop),
     }
 
 
@@ -108,7 +110,8 @@ def _enter(
 
 
 def entered(requested: Sequence[RolloutRequest]) -> pa.Table:
-    """The ledger's rows of exactly these rollouts, in this order, judged by the session's grader. Schema: LEDGER."""
+    """The ledger's rows of exactly these rollouts, in this order, as their policies' scaffolds read them and the
+    session's grader judges them. Schema: LEDGER."""
     parts = []
     for key in dict.fromkeys((w.policy, w.sampling) for w in requested):
         rows = ledger().read(account_of(*key))
@@ -120,24 +123,30 @@ def entered(requested: Sequence[RolloutRequest]) -> pa.Table:
             }
         )
         if rows is not None:
-            parts.append(
-                query("select rows.*, place from rows join asked using (problem_id, rollout)", rows=rows, asked=asked)
+            found = query(
+                "select rows.*, place from rows join asked using (problem_id, rollout) order by place",
+                rows=rows,
+                asked=asked,
             )
+            parts.append(as_read_by(found, key[0]).append_column("place", found["place"]))
     table = pa.concat_tables(parts) if parts else None
     if table is None or table.num_rows != len(requested):
         raise UserError(f"the ledger holds {table.num_rows if table else 0} of {len(requested)} rollouts: run again")
-    return actively_graded(parsed_now(table.sort_by("place").drop(["place"]).select(LEDGER.names).cast(LEDGER)))
+    return table.sort_by("place").drop(["place"]).cast(LEDGER)
 
 
-def parsed_now(rows: pa.Table) -> pa.Table:
-    """Ledger rows with trace and tag validity as the arms' scaffolds say today: what was sampled under an earlier rule
-    is not sampled again for a new one."""
-    parsed = [
-        ARMS[arm].scaffold.parse(text)
-        for arm, text in zip(rows["arm"].to_pylist(), rows["completion"].to_pylist(), strict=True)
-    ]
+def as_read_by(rows: pa.Table, policy: Policy) -> pa.Table:
+    """Ledger rows of a policy with trace, tag validity and verdicts as its scaffold reads them and the session's grader
+    judges them: what was sampled under an earlier rule is not sampled again for a new one. Schema: LEDGER."""
+    scaffold, at = policy.scaffold, LEDGER.names.index("reading")
+    parsed = [scaffold.parse(text) for text in rows["completion"].to_pylist()]
     for name in ("trace", "tag_valid"):
-        place = rows.schema.get_field_index(name)
-        values = pa.array([getattr(p, name) for p in parsed], rows.schema.field(name).type)
-        rows = rows.set_column(place, rows.schema.field(name), values)
-    return rows
+        values = pa.array([getattr(p, name) for p in parsed], LEDGER.field(name).type)
+        rows = rows.set_column(rows.column_names.index(name), LEDGER.field(name), values)
+    if "reading" not in rows.column_names:
+        rows = rows.append_column("reading", pa.nulls(rows.num_rows, pa.string()))
+    rows = rows.select(LEDGER.names)
+    unsaid = scaffold.reading if scaffold.digest == SCAFFOLDS.get(policy.arm) else ""
+    read_by = [reading or unsaid for reading in rows["reading"].to_pylist()]
+    judged = actively_graded(rows, scaffold, [reading == scaffold.reading for reading in read_by])
+    return judged.set_column(at, LEDGER.field(at), pa.array([scaffold.reading] * rows.num_rows)).cast(LEDGER)

@@ -85,7 +85,7 @@ def _payload(requested: list[RolloutRequest], tallies: list[SamplingStats], poli
         seconds=sum(t.seconds for t in tallies),
         grading_seconds=sum(t.grading_seconds for t in tallies),
     )
-    notes = {"reused_rollouts": str(len(requested) - stats.rollouts)}
+    notes = {"reused_rollouts": str(len(requested) - stats.rollouts), "scaffold": policy.scaffold.digest}
     if stats.rollouts:
         notes |= stats.note(toolbox().generator(policy.model.sha256, lora_rank))
     return Payload(entered(requested).select(Rollouts.schema.names).cast(Rollouts.schema), notes=notes)

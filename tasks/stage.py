@@ -27,6 +27,7 @@ from storage.artifacts.store import Payload, Store
 from storage.errors import NO_ROOM, UserError
 from storage.ledger import Ledger
 from tasks.engines.toolbox import Toolbox
+from tasks.former_names import former_fingerprint
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -218,13 +219,14 @@ class Stage(Generic[P, K]):
         bound = inspect.signature(self.function).bind(*args, **kwargs)
         bound.apply_defaults()
         given, make = bound.arguments, partial(self.function, *bound.args, **bound.kwargs)
-        ref, recipe = self.named(given), recipe_of(self.name, self.version, given)
+        ref, recipe = store().under(self.names(given)), recipe_of(self.name, self.version, given)
         _session.get().run(Step(self.title, ref, recipe, given, make))
         return ref
 
-    def named(self, arguments: Mapping[str, Any]) -> K:
-        """The artifact that a call with these arguments stands for."""
-        return self.kind.of(fingerprint(identity_of(self.name, self.version, arguments, declared(self.function))))
+    def names(self, arguments: Mapping[str, Any]) -> list[K]:
+        """What the artifact of a call with these arguments is called, then what it was called before."""
+        given = (self.name, self.version, arguments, declared(self.function))
+        return [self.kind.of(name) for name in (fingerprint(identity_of(*given)), former_fingerprint(*given)) if name]
 
 
 def stage(kind: type[K], *, version: int) -> Callable[[Callable[P, pa.Table | Payload]], Stage[P, K]]:

@@ -26,7 +26,7 @@ from tasks.domain.policies import Policy, Sampling
 from tasks.domain.problems.splits import of_split
 from tasks.domain.scaffolds import Scaffold, TagRule
 from tasks.rollouts import ensure_rollouts, entered, requests_for
-from tasks.stage import Payload, making, progress, stage, store, toolbox, workdir
+from tasks.stage import Payload, Ref, making, progress, stage, store, toolbox, workdir
 
 
 def trainable(problems: pa.Table, splits: pa.Table, bands: pa.Table | None) -> pa.Table:
@@ -56,18 +56,28 @@ def as_train_rollout(row: dict[str, Any], scaffold: Scaffold, tag_rule: TagRule)
     )
 
 
-def step_sampling(rollouts: Sampling, seed: int, step: int) -> Sampling:
+def step_sampling(rollouts: Sampling, seed: int, step: int, place: int = 0) -> Sampling:
     """How one step of a training draws: noise of its own, so that a problem that comes round again is drawn anew.
 
+    place: trainings before this one, on the way to its start; 0 for one that starts from a base model. Lessons that
+    share a pool and all seeds would else draw the same noise one after the other.
     Evaluations keep theirs: they are paired across steps and arms.
 
     >>> [step_sampling(Sampling(max_tokens=8), 0, step).seed for step in (1, 2)]
     [1106343393, 646101234]
     """
-    return replace(rollouts, seed=derived_seed(rollouts.seed, seed, step))
+    return replace(rollouts, seed=derived_seed(rollouts.seed, seed, step, *([place] if place else [])))
 
 
-@stage(Training, version=2)
+def place_of(init: Ref | None) -> int:
+    """How many trainings lie on the way to a start: the lessons before."""
+    if init is None:
+        return 0
+    before = store().manifest(init).recipe.inputs.get("init", [])
+    return 1 + place_of(Ref.parse(before[0]) if before else None)
+
+
+@stage(Training, version=3)
 def train_adapter(
     *,
     pool: Pool,
@@ -102,20 +112,21 @@ def train_adapter(
         )
     by_id = {row["problem_id"]: row for row in chosen.to_pylist()}
     heldout = of_split(problems, held, "heldout")
+    place = place_of(init)
     sampled: dict[str, int] = {"rollouts": 0, "tokens": 0}
 
     def sample_step(plan: StepPlan) -> list[TrainRollout]:
         at = plan.policy_step
         policy = replace(start, adapter=str(making()), adapter_step=at, step=at, seed=learner.seed) if at else start
         asked = pa.Table.from_pylist([by_id[p] for p in plan.problem_ids], schema=chosen.schema)
-        draw = step_sampling(rollouts, learner.seed, plan.step)
+        draw = step_sampling(rollouts, learner.seed, plan.step, place)
         requested = requests_for(asked, policy, draw, range(plan.group_size))
         evaluated = requests_for(heldout, policy, evaluation, range(evaluation_group_size)) if plan.evaluate else []
         stats = ensure_rollouts([*requested, *evaluated], plan.adapter, start.model, learner.lora_rank)
         sampled["rollouts"] += stats.rollouts
         sampled["tokens"] += stats.tokens
         rows = entered(requested).to_pylist() if requested else []
-        return [as_train_rollout(row, start.spec.scaffold, learner.tag_rule) for row in rows]
+        return [as_train_rollout(row, start.scaffold, learner.tag_rule) for row in rows]
 
     tools, folder = toolbox(), workdir()
     hardware = tools.hardware
@@ -155,6 +166,7 @@ def train_adapter(
         shutil.copytree(adapter, files / adapter.name)
     pq.write_table(_rows(result.exposure, EXPOSURE, start.arm), files / "exposure.parquet")
     notes = {f"sampled_{name}": str(number) for name, number in sampled.items()} | result.notes
+    notes |= {"scaffold": start.scaffold.digest}
     return Payload(_rows(result.steps, Training.schema, start.arm), files, notes)
 
 

@@ -22,9 +22,10 @@ from tasks.stage import STAGES
 
 REPO = Path(__file__).resolve().parent.parent
 GOLDEN = REPO / "tests" / "golden" / "stages.json"
-#: Where and how a stage runs, which by design is no part of its result.
+#: Where and how a stage runs, and what it was called, which by design is no part of its result.
 EXECUTION = {
     "tasks.stage",
+    "tasks.former_names",
     "tasks.metering",
     "tasks.engines.toolbox",
     "tasks.engines.environment",

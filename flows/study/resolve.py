@@ -57,6 +57,7 @@ class Study:
     places: dict[str, Path]
     benchmarks: dict[str, PoolInputs] = field(default_factory=dict)
     grader: ActiveGrader = field(default_factory=ActiveGrader)
+    encoder_formerly: str = ""  # what the encoder was called when other files of its folder counted
 
     @property
     def model_names(self) -> str:
@@ -175,12 +176,11 @@ def resolve(
     except UserError as error:
         raise UserError(f"{error}; a benchmark asks it, and --set benchmarks=[] leaves benchmarks out") from None
     encoder_folder = encoder or _encoder_folder(profile.encoder.name)
-    read_config(encoder_folder)
-    encoder_sha256 = model_digest(encoder_folder)
-    places[encoder_sha256] = encoder_folder
+    encoding = base_model(profile.encoder.name, encoder_folder)
+    places[encoding.sha256] = encoder_folder
     models = {name: base for arm in profile.arms for name in (arm, ARMS[arm].trained_as)}
-    grader = active_grader(store.root)
-    return Study(profile, models, {"": studied, **lessons}, encoder_sha256, places, benchmarks, grader)
+    grader, built = active_grader(store.root), {"": studied, **lessons}
+    return Study(profile, models, built, encoding.sha256, places, benchmarks, grader, encoding.formerly)
 
 
 def _sources(wishes: Sequence[str | Path], data: Path | None, places: dict[str, Path]) -> tuple[SourceSpec, ...]:

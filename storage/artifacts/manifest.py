@@ -44,8 +44,8 @@ class Group:
 
 def recipe_of(stage: str, version: int, arguments: Mapping[str, Any]) -> Recipe:
     """The recipe of one stage call: refs become inputs, the rest is recorded, groups are their fields."""
-    single = {name: value for name, value, *_ in _single(arguments, {})}
-    inputs = {name: refs for name, value in single.items() if (refs := _refs(value)) is not None}
+    single = {name: value for name, value, *_ in one_by_one(arguments, {})}
+    inputs = {name: refs for name, value in single.items() if (refs := refs_in(value)) is not None}
     plain = {name: recorded(value) for name, value in single.items() if name not in inputs}
     return Recipe(stage=stage, version=version, arguments=plain, inputs=inputs)
 
@@ -57,10 +57,10 @@ def identity_of(
     are the default that the stage declares for them."""
     told = {
         name: value
-        for name, value, default, is_label in _single(arguments, defaults)
-        if not (is_label or (_refs(value) is None and is_default(value, default)))
+        for name, value, default, is_label in one_by_one(arguments, defaults)
+        if not (is_label or (refs_in(value) is None and is_default(value, default)))
     }
-    inputs = {name: refs for name, value in told.items() if (refs := _refs(value)) is not None}
+    inputs = {name: refs for name, value in told.items() if (refs := refs_in(value)) is not None}
     plain = {name: canonical(value) for name, value in told.items() if name not in inputs}
     return {"stage": stage, "version": version, "arguments": plain, "inputs": inputs}
 
@@ -71,7 +71,7 @@ def declared(function: Callable[..., object]) -> dict[str, Any]:
     return {p.name: p.default for p in given if p.default is not p.empty}
 
 
-def _single(arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any, bool]]:
+def one_by_one(arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any, bool]]:
     """(name, value, declared default, whether it is a label) of every argument, those of groups one by one."""
     for name, value in arguments.items():
         if not isinstance(value, Group):
@@ -80,7 +80,7 @@ def _single(arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iterat
         for f in fields(value):  # type: ignore[arg-type]
             held = getattr(value, f.name)
             if isinstance(held, Mapping):
-                yield from _single(held, {})
+                yield from one_by_one(held, {})
             else:
                 yield f.name, held, f.default, not f.compare
 
@@ -90,7 +90,7 @@ def inputs_by_name(*groups: Group) -> dict[str, list[str]]:
     return recipe_of("", 0, {str(place): group for place, group in enumerate(groups)}).inputs
 
 
-def _refs(value: object) -> list[str] | None:
+def refs_in(value: object) -> list[str] | None:
     """The refs of an input argument; null for an argument that is no input."""
     if isinstance(value, Ref):
         return [str(value)]

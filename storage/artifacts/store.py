@@ -11,10 +11,11 @@ import fcntl
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +27,7 @@ from storage.artifacts.schemas import differences
 from storage.errors import NO_ROOM, UserError
 from storage.mirror import Mirror, mirror_of
 
+K = TypeVar("K", bound=Ref)
 DATA, MANIFEST, FILES = "data.parquet", "manifest.json", "files"
 #: Rows that are read together: small, so that who looks at one problem of a million rollouts reads little else.
 ROW_GROUP = 20_000
@@ -101,6 +103,11 @@ class Store:
             return False
         made_from = self._verified[ref].made_from
         return all(self.has(i := Ref.parse(text)) and self._verified[i].token == t for text, t in made_from.items())
+
+    def under(self, names: Sequence[K]) -> K:
+        """The first of an artifact's names under which it is, or a training of it was begun; else its name of today."""
+        begun = (n for n in names if self.fresh(n) or (self.root / ".work" / str(n) / "checkpoints").exists())
+        return names[0] if len(names) == 1 else next(begun, names[0])
 
     def _intact(self, ref: Ref, entry: FileEntry) -> bool:
         path = self.path(ref) / entry.path

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tasks.domain.arms import ARMS, Arm
+from storage.artifacts.fingerprint import canonical
+from tasks.domain.arms import ARMS
+from tasks.domain.scaffolds import READING, Scaffold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +24,7 @@ class BaseModel:
 class Policy:
     """Arm + adapter or none. `adapter` names the training artifact, `adapter_step` how far that training had come.
 
+    scaffold: the arm's, by content; that of the day unless it is given, as by a stored recipe.
     `step` and `seed` are labels: steps of the studied training, which starts at 0 also where its start is the adapter
     of an earlier lesson; that training's seed.
     """
@@ -32,23 +35,33 @@ class Policy:
     adapter_step: int = 0
     step: int = 0
     seed: int = 0
+    scaffold: Scaffold = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.scaffold is None:
+            object.__setattr__(self, "scaffold", ARMS[self.arm].scaffold)
 
     def identity(self) -> dict[str, object]:
-        """What the ledger files its rollouts under: the rendered prompt's parts, the weights, nothing else."""
-        scaffold = self.spec.scaffold
-        return {
+        """What the ledger files its rollouts under: all that they are sampled from, and nothing that only reads them.
+        `stop` stands with the sampling parameters."""
+        return self._filed(self.model.sha256)
+
+    def former_identity(self) -> dict[str, object] | None:
+        """What the ledger filed them under when other files counted as the model; null where that is not known."""
+        return self._filed(self.model.formerly) if self.model.formerly else None
+
+    def _filed(self, model: str) -> dict[str, object]:
+        scaffold = self.scaffold
+        spelt: dict[str, object] = {
             "arm": self.arm,
             "template": scaffold.template,
             "chat": scaffold.chat,
             "enable_thinking": scaffold.enable_thinking,
-            "model": self.model.sha256,
+            "model": model,
             "adapter": self.adapter if self.adapter_step else None,
             "step": self.adapter_step,
         }
-
-    @property
-    def spec(self) -> Arm:
-        return ARMS[self.arm]
+        return spelt | _others(scaffold, {*spelt, *READING, "stop"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +74,22 @@ class Sampling:
     seed: int = 0
 
     def identity(self, stop: tuple[str, ...]) -> dict[str, object]:
-        return {
+        spelt: dict[str, object] = {
             "max_tokens": self.max_tokens,
             "temperature": float(self.temperature),
             "top_p": float(self.top_p),
             "seed": self.seed,
             "stop": list(stop),
         }
+        return spelt | _others(self, set(spelt))
+
+
+def _others(value: object, spelt: set[str]) -> dict[str, object]:
+    """Fields beside the ones that an identity always spells, where they are not at their default: a new field makes no
+    new name, and none can be forgotten."""
+    told = canonical(value)
+    assert isinstance(told, dict)
+    return {name: form for name, form in told.items() if name not in {"is", *spelt}}
 
 
 @dataclass(frozen=True, slots=True)

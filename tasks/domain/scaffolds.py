@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
+from storage.artifacts.fingerprint import fingerprint
 from tasks.domain.grading.visible import visible
 
+#: What of a scaffold says how a completion is read. Every other field changes what is sampled.
+READING = ("name", "trace_tag", "answer_form", "trace_opened")
 AnswerForm = Literal["tag", "boxed"]
 #: `pairs` is sound form as the table of Scaffold.pairs has it; `published` what the original study paid the bonus for.
 TagRule = Literal["pairs", "published"]
@@ -63,6 +66,17 @@ class Scaffold:
         | think_tags | think, answer             | in its pair                  | in its pair, the last thing    |
         """
         return (*((self.trace_tag,) if self.trace_tag else ()), *(("answer",) if self.answer_form == "tag" else ()))
+
+    @property
+    def digest(self) -> str:
+        """The scaffold by content: another one as soon as any field is."""
+        return fingerprint(self)
+
+    @property
+    def reading(self) -> str:
+        """How its completions are taken apart and graded, by content: what was sampled under another one is read anew,
+        not sampled anew."""
+        return fingerprint({name: getattr(self, name) for name in READING if name != "name"})
 
     def prompt(self, problem: str) -> str:
         return self.template.replace("{problem}", problem)
@@ -206,4 +220,8 @@ THINK_TAGS = Scaffold(
     answer_form="tag",
     stop=("</answer>",),
 )
+#: Nothing but an answer, in each form that an arm can ask for: what a gold must survive, whatever arms there are.
+BARE: dict[str, Scaffold] = {
+    form: Scaffold(name=form, template="{problem}", trace_tag=None, answer_form=form) for form in get_args(AnswerForm)
+}
 SCAFFOLDS = {s.name: s for s in (PANEL, THINKING, NO_PANEL, THINK_TAGS)}

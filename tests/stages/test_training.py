@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from tasks.rollouts import account_of
 from tasks.splits import split_pool
 from tasks.stage import Session, session
 from tasks.synthetic_pool import make_synthetic_pool
-from tasks.training import step_sampling, train_adapter
+from tasks.training import place_of, step_sampling, train_adapter
 
 DEMO = Path(__file__).resolve().parents[2] / "models" / "demo"
 START = Policy(arm="panel", model=BaseModel(name="demo", sha256="0" * 64))
@@ -88,6 +89,34 @@ def test_a_problem_that_comes_round_again_is_drawn_anew(lab: Lab) -> None:
     assert again.mean() <= chance + 3 * np.sqrt(chance * (1 - chance) / again.size)
     # evaluations are paired across steps: with weights that stand still, they are the same
     assert texts(lab.store, START, EVALUATION) == texts(lab.store, after[1], EVALUATION)
+
+
+def test_lessons_of_one_pool_and_one_seed_draw_noise_of_their_own(lab: Lab) -> None:
+    """A training that starts from another, with the same seeds and the same problems: with weights that stand still
+    it would else sample the same texts again. The first one draws as it always did."""
+    short = replace(STILL, steps=1, group_size=4)
+    start, training, drawn = START, None, []
+    for place in range(3):
+        training = train_adapter(
+            pool=lab.pool,
+            splits=lab.splits,
+            bands=None,
+            start=start,
+            learner=short,
+            rollouts=DRAW,
+            evaluation=EVALUATION,
+            evaluation_group_size=0,
+            init=training,
+        )
+        assert place_of(training) == place + 1
+        drawn.append(texts(lab.store, start, step_sampling(DRAW, 0, 1, place)))
+        start = replace(start, adapter=str(training), adapter_step=1)
+    assert step_sampling(DRAW, 0, 1, 0) == step_sampling(DRAW, 0, 1)
+    seeds = {step_sampling(DRAW, seed, step, place).seed for seed in (0, 1) for step in (1, 2) for place in (0, 1, 2)}
+    assert len(seeds) == 12
+    for one, other in combinations(drawn, 2):
+        assert one.keys() == other.keys()
+        assert sum(one[p] == other[p] for p in one) < len(one) / 2
 
 
 def test_rollouts_that_the_learner_cannot_be_exact_about_are_refused(lab: Lab) -> None:

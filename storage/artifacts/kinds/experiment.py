@@ -37,7 +37,15 @@ ROLLOUT = joined(
 #: A ledger row is a rollout plus what training needs of it.
 LEDGER = joined(
     ROLLOUT,
-    columns("gold str", "request_seed big", "prompt_ids ints", "token_ids ints", "logprobs reals", "engine str"),
+    columns(
+        "gold str",
+        "request_seed big",
+        "prompt_ids ints",
+        "token_ids ints",
+        "logprobs reals",
+        "engine str",
+        "reading str?",  # digest of how the scaffold read it: tags and answer form
+    ),
 )
 #: How often training used each problem: the file exposure.parquet beside a training's rows.
 EXPOSURE = columns(

@@ -10,9 +10,9 @@ from tasks.domain.grading.grading import Verdict
 from tasks.domain.grading.latex_normalisation import repaired
 from tasks.domain.grading.quantities import number
 from tasks.domain.grading.shapes import Shape, shape
-from tasks.domain.scaffolds import SCAFFOLDS
+from tasks.domain.scaffolds import BARE
 
-#: (scaffold's name, answer, gold), each to be graded in that scaffold's answer form → verdicts, in order.
+#: (answer form, answer, gold), each to be graded in that form → verdicts, in order.
 Grade = Callable[[Sequence[tuple[str, str, str]]], list[Verdict]]
 MARKUP_KEPT = re.compile(r"\[asy\]|\\begin\{(?:tikzpicture|asy|tabular|array)|\|.*\|.*\|")
 
@@ -102,10 +102,10 @@ def findings_of_gold(golds: Sequence[tuple[str, str, str]], grade: Grade) -> lis
     """Findings for each (gold, gold as published, problem). Grades every gold against itself and against wrong ones."""
     probes: list[tuple[int, str, str, str, str]] = []
     for i, (gold, raw, _) in enumerate(golds):
-        for name in SCAFFOLDS:
-            probes += [(i, "self", name, gold, gold), (i, "self", name, raw, gold)]
-            probes += [(i, "wrong", name, wrong, gold) for wrong in perturbed(gold)]
-        probes += [(i, "parse", "panel", f"{leaf}+0", leaf) for leaf in _algebraic_leaves(shape(gold))]
+        for form in BARE:
+            probes += [(i, "self", form, gold, gold), (i, "self", form, raw, gold)]
+            probes += [(i, "wrong", form, wrong, gold) for wrong in perturbed(gold)]
+        probes += [(i, "parse", "tag", f"{leaf}+0", leaf) for leaf in _algebraic_leaves(shape(gold))]
     verdicts = grade([probe[2:] for probe in probes])
     found: list[dict[str, Finding]] = [{f.code: f for f in _static(*gold)} for gold in golds]
     for (i, purpose, _, answer, _), verdict in zip(probes, verdicts, strict=True):

@@ -18,7 +18,7 @@ from tasks.domain.grading.shapes import Shape, shape
 from tasks.domain.grading.terms import NeedsSymbolic, exact_same
 from tasks.domain.problems.duplicates import clusters, near_duplicates
 from tasks.domain.problems.gold_check import Finding, Grade, findings_of_gold, findings_of_text
-from tasks.domain.scaffolds import SCAFFOLDS
+from tasks.domain.scaffolds import BARE
 
 Row = dict[str, Any]
 POOL_COLUMNS = (
@@ -110,10 +110,10 @@ def _scalar_type(leaf: Shape) -> str:
 def grade_exactly(probes: Sequence[tuple[str, str, str]]) -> list[Verdict]:
     """Grade without algebra: enough where golds are plain numbers. What would need algebra is `ungradable`."""
     verdicts = []
-    for name, answer, gold in probes:
-        scaffold = SCAFFOLDS[name]
+    for form, answer, gold in probes:
+        said = BARE[form].answer_in_form(answer, trace="")
         try:
-            verdicts.append(grade_completion(scaffold, scaffold.answer_in_form(answer), gold, "stop", same=exact_same))
+            verdicts.append(grade_completion(BARE[form], said, gold, "stop", same=exact_same))
         except NeedsSymbolic:
             verdicts.append(Verdict("ungradable", "needs algebra", answer, None))
     return verdicts

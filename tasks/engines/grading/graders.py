@@ -24,7 +24,7 @@ from types import TracebackType
 from tasks.domain.grading.grading import GRADER_VERSION, Verdict, grade_region, region_of
 from tasks.domain.grading.overrides import Overrides
 from tasks.domain.grading.terms import NeedsSymbolic, exact_same
-from tasks.domain.scaffolds import SCAFFOLDS
+from tasks.domain.scaffolds import SCAFFOLDS, Scaffold
 from tasks.engines.grading.grader_worker import STARVED
 
 ITEM_SECONDS = 1.9
@@ -40,9 +40,9 @@ Key = tuple[str | None, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class GradeItem:
-    """One rollout to judge. finish: `stop` or `length`."""
+    """One rollout to judge. scaffold: by content, or the name of one that the project has. finish: `stop`, `length`."""
 
-    scaffold_name: str
+    scaffold: Scaffold | str
     completion: str
     gold: str
     finish: str = "stop"
@@ -131,7 +131,7 @@ class Graders:
 
 
 def _key(item: GradeItem) -> Key:
-    scaffold = SCAFFOLDS[item.scaffold_name]
+    scaffold = SCAFFOLDS[item.scaffold] if isinstance(item.scaffold, str) else item.scaffold
     return region_of(scaffold, item.completion, item.finish), item.gold, scaffold.answer_form, item.finish
 
 

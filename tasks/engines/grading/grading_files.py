@@ -42,4 +42,4 @@ def _item(row: dict[str, Any], where: str) -> GradeItem:
     finish = row.get("finish") or "stop"
     if finish not in ("stop", "length"):
         raise UserError(f"{where}: field 'finish' is {finish!r:.60} (known: stop, length)")
-    return GradeItem(ARMS[row["arm"]].scaffold.name, row["completion"], gold, finish)
+    return GradeItem(ARMS[row["arm"]].scaffold, row["completion"], gold, finish)

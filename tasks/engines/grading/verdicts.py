@@ -9,6 +9,7 @@ import pyarrow as pa
 from tasks.domain.arms import ARMS
 from tasks.domain.grading.grading import Verdict
 from tasks.domain.grading.overrides import Overrides
+from tasks.domain.scaffolds import Scaffold
 from tasks.engines.grading.graders import GradeItem, Graders
 
 BATCH = 512
@@ -21,9 +22,11 @@ def with_verdicts(
     graders: Graders,
     overrides: Overrides = NOBODY,
     told: Callable[[int, int, str], None] = lambda *_: None,
+    scaffold: Scaffold | None = None,
 ) -> pa.Table:
     """Rows (of ROLLOUTS or LEDGER) with verdict columns made anew; every other column as it was.
 
+    scaffold: reads every row; null: each row's arm as it is today.
     told: hears how many rows are done, of how many.
     """
     verdicts: list[Verdict] = []
@@ -31,7 +34,7 @@ def with_verdicts(
         part = rows.slice(start, BATCH).select(["arm", "completion", "finish"]).to_pylist()
         some = golds[start : start + BATCH]
         items = [
-            GradeItem(ARMS[row["arm"]].scaffold.name, row["completion"], gold, row["finish"])
+            GradeItem(scaffold or ARMS[row["arm"]].scaffold, row["completion"], gold, row["finish"])
             for row, gold in zip(part, some, strict=True)
         ]
         found = graders.grade(items)

@@ -11,11 +11,11 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storage.artifacts.fingerprint import canonical
+from storage.artifacts.fingerprint import canonical, recorded
 from storage.errors import UserError
 from tasks.domain.grpo.types import LearnerConfig, PromptProblem
 from tasks.engines.model_files import weight_files
@@ -62,8 +62,9 @@ def save(root: Path, state: State, keep: int) -> Path:
     return folder
 
 
-def latest(root: Path, recipe: str) -> State | None:
-    """The newest checkpoint, or none. Errors: UserError if it belongs to another recipe."""
+def latest(root: Path, recipe: str, former: str | None = None) -> State | None:
+    """The newest checkpoint, or none. former: what its recipe was called before. Errors: UserError if it belongs to
+    another recipe."""
     from safetensors.torch import load_file
 
     for leftover in root.glob(".step-*"):
@@ -72,7 +73,7 @@ def latest(root: Path, recipe: str) -> State | None:
     if not folders:
         return None
     position = json.loads((folders[-1] / "state.json").read_text())
-    if position["recipe"] != recipe:
+    if position["recipe"] not in (recipe, former):
         raise UserError(
             f"{folders[-1]}: a checkpoint of another recipe (other base model, problems or learner settings);"
             " give this training a folder of its own or remove that one"
@@ -95,12 +96,18 @@ def flush(path: Path) -> None:
 
 
 def recipe_hash(
-    base: Path, problems: Sequence[PromptProblem], config: LearnerConfig, init: Path | None, temperature: float
+    base: Path,
+    problems: Sequence[PromptProblem],
+    config: LearnerConfig,
+    init: Path | None,
+    temperature: float,
+    former: bool = False,
 ) -> str:
-    """Of everything that the trained numbers depend on."""
+    """Of everything that the trained numbers depend on. former: as it was when defaults were spelt out."""
     shape = hashlib.sha256((base / "config.json").read_bytes()).hexdigest()
     start = None if init is None else hashlib.sha256((init / "adapter_model.safetensors").read_bytes()).hexdigest()
-    parts = [weights_identity(base), shape, float(temperature), canonical(config), canonical(problems), start]
+    told = (recorded(config), [asdict(p) for p in problems]) if former else (canonical(config), canonical(problems))
+    parts = [weights_identity(base), shape, float(temperature), *told, start]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

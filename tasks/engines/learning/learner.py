@@ -108,8 +108,9 @@ def _train(
     if init_adapter is not None:
         adapter_config(init_adapter)
     schedule = prompt_schedule(problems, config)
-    recipe = checkpoints.recipe_hash(base, problems, config, init_adapter, temperature)
-    saved = checkpoints.latest(workdir / "checkpoints", recipe)
+    given = (base, problems, config, init_adapter, temperature)
+    recipe, former = checkpoints.recipe_hash(*given), checkpoints.recipe_hash(*given, former=True)
+    saved = checkpoints.latest(workdir / "checkpoints", recipe, former)
     policy = Policy(base, config, execution, temperature)
     updater = Updater(policy, config, execution.token_budget)
     adapters = Adapters(policy, config, workdir, recipe[:12], parallel.rank_and_world()[0] == 0)

@@ -15,6 +15,7 @@ import numpy as np
 
 from storage.errors import Parked
 from tasks.domain.policies import Policy, Sampling, ServedAdapter
+from tasks.domain.scaffolds import Scaffold
 from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.engines.protocols import Completion, Decoding, Generator, Request
 
@@ -44,7 +45,7 @@ class SamplingStats:
     tokens: int = 0
     seconds: float = 0.0
     grading_seconds: float = 0.0
-    _prompts: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
+    _prompts: dict[tuple[Scaffold, str], tuple[int, ...]] = field(default_factory=dict)
 
     def note(self, generator: Generator) -> dict[str, str]:
         rate = self.tokens / self.seconds if self.seconds else 0.0
@@ -117,12 +118,12 @@ def _beside(batches: Iterator[list[Completion]], work: Callable[[list[Completion
 
 
 def _request(key: int, want: RolloutRequest, generator: Generator, stats: SamplingStats) -> Request:
-    scaffold = want.policy.spec.scaffold
-    cached = stats._prompts.get((scaffold.name, want.problem_id))
+    scaffold = want.policy.scaffold
+    cached = stats._prompts.get((scaffold, want.problem_id))
     if cached is None:
         prompt = scaffold.prompt(want.problem)
         cached = generator.encode(prompt, chat=scaffold.chat, enable_thinking=scaffold.enable_thinking)
-        stats._prompts[(scaffold.name, want.problem_id)] = cached
+        stats._prompts[(scaffold, want.problem_id)] = cached
     s = want.sampling
     return Request(
         key,
@@ -161,11 +162,11 @@ def _rows(
     """Each rollout's want and its row of storage.artifacts.schemas.LEDGER."""
     began = time.perf_counter()
     named = [(c, requested[c.key]) for c in completions]
-    verdicts = graders.grade([GradeItem(w.policy.spec.scaffold.name, c.text, w.gold, c.finish) for c, w in named])
+    verdicts = graders.grade([GradeItem(w.policy.scaffold, c.text, w.gold, c.finish) for c, w in named])
     stats.grading_seconds += time.perf_counter() - began
     rows: list[tuple[RolloutRequest, dict[str, object]]] = []
     for (c, w), v in zip(named, verdicts, strict=True):
-        parsed = w.policy.spec.scaffold.parse(c.text)
+        parsed = w.policy.scaffold.parse(c.text)
         total = float(np.sum(c.logprobs_T, dtype=np.float64))
         row: dict[str, object] = {
             "problem_id": w.problem_id,
@@ -194,6 +195,7 @@ def _rows(
             "token_ids": c.token_ids,
             "logprobs": c.logprobs_T,
             "engine": f"{generator.name} {generator.version}",
+            "reading": w.policy.scaffold.reading,
         }
         rows.append((w, row))
     stats.rollouts += len(rows)

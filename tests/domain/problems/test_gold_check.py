@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import get_args
+
 import pytest
 
+from tasks.domain.grading.grading import Verdict
 from tasks.domain.problems.gold_check import findings_of_text, perturbed
-from tasks.domain.problems.problems import PoolPolicy, pool_table
+from tasks.domain.problems.problems import PoolPolicy, grade_exactly, pool_table
+from tasks.domain.scaffolds import PANEL, SCAFFOLDS, AnswerForm
 
 
 def _codes(gold: str, problem: str = "Find it.") -> list[str]:
@@ -87,3 +93,20 @@ def test_kept_out_problems_never_enter() -> None:
     pool, issues = pool_table(rows, policy=PoolPolicy(on_issue="keep"), kept_out=[text])
     assert pool["source_id"].to_pylist() == ["2"]
     assert issues["code"].to_pylist() == ["evaluation_problem"]
+
+
+def test_golds_are_graded_in_every_answer_form_whatever_arms_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that an arm more, or a reworded one, makes no other pool."""
+    asked: list[tuple[str, str, str]] = []
+
+    def listening(probes: Sequence[tuple[str, str, str]]) -> list[Verdict]:
+        asked.extend(probes)
+        return grade_exactly(probes)
+
+    row = {"problem": "Find it.", "gold": "7", "source": "s", "source_id": "1"}
+    before = pool_table([row], listening)
+    assert {form for form, *_ in asked} == set(get_args(AnswerForm))
+    number = len(asked)
+    monkeypatch.setitem(SCAFFOLDS, "jury", replace(PANEL, name="jury", trace_tag="jury", answer_form="boxed"))
+    after = pool_table([row], listening)
+    assert len(asked) == 2 * number and [t.to_pylist() for t in after] == [t.to_pylist() for t in before]

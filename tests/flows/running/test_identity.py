@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
 from flows.running.plan import plan
 from flows.study.profiles import DEMO
-from flows.study.resolve import SHIPPED, Study, resolve
+from flows.study.resolve import SHIPPED, resolve
 from storage.artifacts.store import Store
+from tasks.domain.arms import ARMS, Arm
+from tasks.domain.scaffolds import SCAFFOLDS, Scaffold
 from tasks.stage import Step
 
 PROFILE = replace(DEMO, arms=("panel", "thinking", "no_panel"))
@@ -20,11 +22,9 @@ PROFILE = replace(DEMO, arms=("panel", "thinking", "no_panel"))
 PROBLEMS = {"make_synthetic_pool", "split_pool"}
 
 
-def study_of(model: Path | None = None) -> Study:
-    return resolve(PROFILE, model=model, encoder=None, data=None)
-
-
-def steps(study: Study, root: Path) -> list[Step]:
+def steps(root: Path, model: Path | None = None) -> list[Step]:
+    """What a run into this folder would take, one after the other."""
+    study = resolve(PROFILE, Store(root), model=model, encoder=None, data=None)
     return [planned.step for planned in plan(study, Store(root))]
 
 
@@ -40,20 +40,94 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_a_renamed_model_with_notes_beside_it_remakes_nothing(model: Path, tmp_path: Path) -> None:
-    before = steps(study_of(), tmp_path)
+    before = steps(tmp_path)
     for name in ("notes.txt", "README.md", "consolidated.safetensors", "optimizer.json"):
         (model / name).write_text("something")
-    after = steps(study_of(model.rename(tmp_path / "under another name")), tmp_path)
+    after = steps(tmp_path, model.rename(tmp_path / "under another name"))
     assert len(before) > 40 and not made_anew(before, after)
 
 
 def test_one_byte_of_a_weight_remakes_all_that_comes_after_the_problems(model: Path, tmp_path: Path) -> None:
     """Also where the file's size and time of change are as before."""
-    before, file = steps(study_of(model), tmp_path), model / "model.safetensors"
+    before, file = steps(tmp_path, model), model / "model.safetensors"
     stat, content = file.stat(), bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)
     os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     assert (file.stat().st_size, file.stat().st_mtime_ns) == (stat.st_size, stat.st_mtime_ns)
-    after = steps(study_of(model), tmp_path)
+    after = steps(tmp_path, model)
     assert [b.ref == a.ref for b, a in zip(before, after, strict=True)] == [b.recipe.stage in PROBLEMS for b in before]
+
+
+#: Another value of every field of a scaffold; a field without an entry fails the test below by its name.
+REWORDED = {
+    "name": "another",
+    "template": "Discuss among experts. {problem}",
+    "trace_tag": "debate",
+    "answer_form": "boxed",
+    "stop": ("</answer>", "</debate>"),
+    "chat": True,
+    "enable_thinking": True,
+    "trace_opened": True,
+}
+#: What compares arms, and so depends on every one of them.
+COMPARING = {
+    "audit_designs",
+    "compare_diversity",
+    "compare_gains",
+    "contrast_pass_at_k",
+    "cross_bands",
+    "estimate_pass_at_k",
+    "find_hard_problems",
+    "measure_ceilings",
+    "measure_tokens",
+    "measure_votes",
+    "render_report",
+    "training_curves",
+}
+
+
+@pytest.mark.parametrize("name", [f.name for f in fields(Scaffold)])
+@pytest.mark.parametrize("arm", ["panel", "no_panel"])
+def test_a_reworded_scaffold_remakes_what_depends_on_it(
+    arm: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The panel's: all of its own, and of no_panel what is evaluated with the panel's adapter. no_panel's: its own
+    rollouts alone, for it trains nothing."""
+    before = steps(tmp_path)
+    scaffold = ARMS[arm].scaffold
+    assert getattr(scaffold, name) != REWORDED[name]
+    monkeypatch.setitem(ARMS, arm, replace(ARMS[arm], scaffold=replace(scaffold, **{name: REWORDED[name]})))
+    after = steps(tmp_path)
+    anew = [b.ref != a.ref for b, a in zip(before, after, strict=True)]
+    assert anew == [depends(step, arm, before) for step in before]
+    stages = {step.recipe.stage for step, changed in zip(before, anew, strict=True) if changed}
+    assert stages >= COMPARING and ("train_adapter" in stages) == (arm == "panel")
+
+
+def depends(step: Step, arm: str, others: list[Step]) -> bool:
+    """Whether a step is of this arm's policy, of a training of it, or made from something that is."""
+    policy = step.arguments.get("policy") or step.arguments.get("start")
+    if policy is not None and policy.arm == arm:
+        return True
+    made_from = {ref for refs in step.recipe.inputs.values() for ref in refs}
+    return any(depends(other, arm, others) for other in others if str(other.ref) in made_from)
+
+
+def test_a_checkpoint_of_a_reworded_scaffold_is_not_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A running training's folder is called as the training is."""
+    before = next(step for step in steps(tmp_path) if step.title == "train panel seed 0")
+    (tmp_path / ".work" / str(before.ref) / "checkpoints").mkdir(parents=True)
+    reworded = replace(ARMS["panel"].scaffold, template="Discuss among experts. {problem}")
+    monkeypatch.setitem(ARMS, "panel", replace(ARMS["panel"], scaffold=reworded))
+    after = next(step for step in steps(tmp_path) if step.title == "train panel seed 0")
+    assert after.ref != before.ref and not (tmp_path / ".work" / str(after.ref)).exists()
+
+
+def test_an_arm_that_a_study_does_not_ask_for_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does its scaffold make another pool: golds are checked in every answer form, not in every arm."""
+    before = steps(tmp_path)
+    scaffold = replace(ARMS["panel"].scaffold, name="jury", trace_tag="jury")
+    monkeypatch.setitem(ARMS, "jury", Arm(name="jury", scaffold=scaffold, trained_as="jury", label="Jury"))
+    monkeypatch.setitem(SCAFFOLDS, "jury", scaffold)
+    assert not made_anew(before, steps(tmp_path))
