@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,22 @@ def _show_audit(result: dict[str, Any]) -> None:
     show_default=True,
     help="Rollouts a problem in each arm; may be given several times.",
 )
+@click.option(
+    "--question",
+    type=click.Choice(["accuracy", "gains", "diversity"]),
+    default="accuracy",
+    show_default=True,
+    help="Two policies' accuracy; the difference of two arms' gains; mean pairwise distance.",
+)
+@click.option("--seeds", type=click.IntRange(1, 100), default=1, show_default=True, help="Trainings an arm (gains).")
+@click.option(
+    "--seed-sd",
+    type=click.FloatRange(0.0, 0.5),
+    default=0.0,
+    show_default=True,
+    help="Standard deviation of a seed's accuracy, as a share: 0.03 is 3 pp (gains).",
+)
+@click.option("-k", type=click.IntRange(1, 4096), default=1, show_default=True, help="Compare pass@k.")
 @click.option("--alpha", type=click.FloatRange(0.0001, 0.5), default=0.05, show_default=True)
 @click.option("--trials", type=click.IntRange(100, 100_000), default=2000, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
@@ -175,24 +192,42 @@ def power(
     trials: int,
     seed: int,
     as_json: bool,
+    **asked: Any,
 ) -> None:
-    """How often a paired comparison of this size finds an effect, by simulation on olympiad-like difficulty."""
+    """How often a paired comparison of this size finds an effect, and which it would mostly find, by simulation on
+    olympiad-like difficulty."""
     from dataclasses import asdict
 
     from storage.errors import UserError
-    from tasks.domain.statistics.power import simulate
+    from tasks.domain.statistics.power import Design, simulate
 
     try:
-        plans = [simulate(effect, n, g, alpha=alpha, trials=trials, seed=seed) for n in problems for g in group_size]
+        designs = [Design(num_problems=n, group_size=g, **asked) for n in problems for g in group_size]
+    except ValueError as error:
+        raise UserError(f"power: {error}") from None
+    try:
+        plans = [simulate(effect, design, alpha=alpha, trials=trials, seed=seed) for design in designs]
     except ValueError as error:
         raise UserError(f"power: {error}; give a smaller --effect") from None
     if as_json:
-        _dump({"effect": effect, "alpha": alpha, "trials": trials, "designs": [asdict(p) for p in plans]})
+        rows = [asdict(p) for p in plans]
+        _dump({"effect": effect, "alpha": alpha, "trials": trials, **asked, "designs": rows})
         return
-    click.echo(
-        f"Power to find {100 * effect:+.1f} pp: paired t over problems, alpha {alpha:g}, {trials} simulated studies"
-    )
-    click.echo("  problems " + "".join(f"{f'G={g}':>9}" for g in group_size))
+    what, unit = _power_of(effect, **asked)
+    click.echo(f"Power to find {what}: t over problems and seeds, alpha {alpha:g}, {trials} simulated studies")
+    click.echo("In brackets: what 80 % of such studies would find")
+    click.echo("  problems " + "".join(f"{f'G={g}':>17}" for g in group_size))
     for n in problems:
         row = [p for p in plans if p.num_problems == n]
-        click.echo(f"  {n:>8} " + "".join(f"{p.power:>9.0%}" for p in row))
+        told = (f"{p.power:.0%} ({unit(p.detectable)})" for p in row)
+        click.echo(f"  {n:>8} " + "".join(f"{text:>17}" for text in told))
+
+
+def _power_of(effect: float, question: str, seeds: int, seed_sd: float, k: int) -> tuple[str, Callable[[float], str]]:
+    """What is looked for, in words, and how a size of it is written."""
+    if question == "diversity":
+        return f"{effect:+.3f} in mean pairwise distance", lambda size: f"{size:.3f}"
+    of = "" if k == 1 else f" of pass@{k}"
+    if question == "gains":
+        of += f" in the difference of gains{of and ' '}, {seeds} seeds an arm that differ by {100 * seed_sd:.1f} pp"
+    return f"{100 * effect:+.1f} pp{of}", lambda size: f"{100 * size:.1f} pp"

@@ -134,6 +134,7 @@ def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     """What a run would make, reuse and cost, stage by stage: tokens, GPU-hours, money, disk. Makes nothing."""
     from cli.view import Watch
     from flows.running.costs import costs
+    from flows.running.foresight import foresight
     from flows.running.plan import plan as plan_of
     from flows.study.prices import prices_of
     from storage.artifacts.store import Store
@@ -143,4 +144,7 @@ def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     study = _request(**wishes).study(store)
     planned = plan_of(study, store)
     prices = prices_of(study.profile.name)
-    Watch(study.profile.name, planned, as_json=as_json).plan(costs(study, store, planned, prices), limits.limits())
+    sees = foresight(study, store, planned, prices)
+    Watch(study.profile.name, planned, as_json=as_json).plan(
+        costs(study, store, planned, prices), limits.limits(), sees
+    )

@@ -23,6 +23,7 @@ from rich.progress import (
 from rich.table import Table
 
 from flows.running.costs import Cost, total
+from flows.running.foresight import Foresight
 from flows.running.plan import Planned
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
@@ -91,8 +92,8 @@ class Watch:
             self.console.print(f"  [dim]{p.step.title:<34} {'reused':<28} {p.step.ref}[/]")
         self.console.print(f"[bold]{self.profile}[/]: nothing to make, all {len(self.planned)} stages are reused")
 
-    def plan(self, costs: Sequence[Cost], limits: Mapping[str, float]) -> None:
-        """One line a stage with what it will take, the sum, and whether a budget holds it."""
+    def plan(self, costs: Sequence[Cost], limits: Mapping[str, float], sees: Foresight | None = None) -> None:
+        """One line a stage with what it will take, the sum, what the study could see, and whether a budget holds it."""
         whole = total(costs)
         todo = sum(not p.reused for p in self.planned)
         if self.as_json:
@@ -101,6 +102,7 @@ class Watch:
                 for p, c in zip(self.planned, costs, strict=True)
             ]
             result = {"profile": self.profile, "stages": rows, "total": asdict(whole), "budget": dict(limits)}
+            result["sees"] = None if sees is None else asdict(sees)
             sys.stdout.buffer.write(orjson.dumps(result) + b"\n")
             return
         table = Table(box=None, pad_edge=False)
@@ -114,6 +116,8 @@ class Watch:
         self.console.print(f"[bold]{self.profile}[/]: {todo} of {len(self.planned)} stages would be made")
         if whole.basis == "assumed":
             self.console.print("lengths are assumed (60 % of max_tokens) where this store has not measured an arm yet")
+        if sees is not None:
+            self.console.print(sees.sentence())
         for name, limit in limits.items():
             need = getattr(whole, name)
             verdict = "holds" if need <= limit else "[bold red]does not hold[/]: the run would park"

@@ -99,7 +99,7 @@ class Estimator:
         given = planned.step.arguments
         match planned.step.ref.kind:
             case "rollouts" if "policy" in given:  # regraded ones cost nothing
-                asked = self._asked(given, given["split"])
+                asked = self.asked(given, given["split"])
                 return self._timed(
                     "rollouts", self._sampled(given["policy"], given["sampling"], asked, given["group_size"])
                 )
@@ -143,7 +143,7 @@ class Estimator:
         tokens = trained * (length.prompt + length.completion)
         usd = self.prices.of_tokens(base.arm, trained * length.prompt, trained * length.completion)
         parts = [Cost(rollouts=trained, tokens=tokens, usd=usd, bytes=tokens * BYTES, basis=length.basis)]
-        heldout, evaluated_group = self._asked(given, "heldout"), given["evaluation_group_size"]
+        heldout, evaluated_group = self.asked(given, "heldout"), given["evaluation_group_size"]
         for step in evaluated_steps(steps, learner.eval_every)[1:] if evaluated_group else ():
             policy = replace(base, adapter=str(ref), adapter_step=step, step=step)
             parts.append(self._sampled(policy, given["evaluation"], heldout, evaluated_group))
@@ -157,7 +157,7 @@ class Estimator:
             hours = seconds * self.prices.devices / 3600
         return replace(cost, gpu_hours=hours, usd=cost.usd + self.prices.of_hours(self.prices.device, hours))
 
-    def _asked(self, given: Mapping[str, Any], split: str | None) -> _Asked:
+    def asked(self, given: Mapping[str, Any], split: str | None) -> _Asked:
         """Exactly, once split and choice are made; before, as many as there can be."""
         splits, pool = given["splits"], given["pool"]
         within, name = (str(splits), str(splits)) if isinstance(splits, Benchmark) else ("", split or "")
@@ -196,7 +196,7 @@ class Estimator:
         if self.store.has(rollouts):
             return self.store.manifest(rollouts).rows
         given = self.planned[rollouts].step.arguments
-        return self._asked(given, given["split"]).number * given["group_size"]
+        return self.asked(given, given["split"]).number * given["group_size"]
 
     def _entered(self, account: Account, group_size: int, ids: frozenset[str] | None) -> int:
         keys = self._ledger.keys(account)

@@ -1,23 +1,56 @@
-"""Power of a planned paired comparison: how often an effect of a given size would be found, by simulation.
+"""Power of a planned comparison: how often an effect of some size would be found, and the smallest that mostly would.
 
-Difficulty is Beta(0.277, 1.322), the fit to the published panel screening; the effect is a shift in logits, the same
-on average for every problem, with its own spread between problems; the test is the paired t over problems.
+Studies are simulated and tested as a real one is (`means.combined`). Difficulty is Beta(0.277, 1.322), the fit to the
+published panel screening; the effect is a shift in logits, the same on average for every problem, with its own spread
+between problems; a seed's shift is the same for all problems.
+
+Axes: S seeds of an arm, P problems, V simulated studies.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from tasks.domain.statistics.estimators import pass_at_k
+from tasks.domain.statistics.means import POWER, Means, combined
+
+Question = Literal["accuracy", "gains", "diversity"]
 DIFFICULTY = (0.277, 1.322)
 HETEROGENEITY = 0.5  # standard deviation of the shift between problems, logits
+#: Standard deviation of a problem's difference in mean pairwise distance: the published study's two arms, 4 traces.
+DISTANCE_SD = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """What is asked of whom. `accuracy`: two policies on the same problems; `gains`: two arms before training and
+    after, with `seeds` trainings each whose accuracy varies by seed_sd (a share); `diversity`: mean pairwise distance.
+    k: of the pass@k that is compared."""
+
+    num_problems: int
+    group_size: int
+    question: Question = "accuracy"
+    seeds: int = 1
+    seed_sd: float = 0.0
+    k: int = 1
+    difficulty: tuple[float, float] = DIFFICULTY
+    heterogeneity: float = HETEROGENEITY
+
+    def __post_init__(self) -> None:
+        if self.k > self.group_size:
+            raise ValueError(f"pass@{self.k} needs groups of at least {self.k} rollouts")
+        if self.question == "diversity" and self.group_size < 2:
+            raise ValueError("diversity needs groups of at least 2 rollouts")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """effect: difference in accuracy to find, as a share. num_problems, group_size: rollouts a problem in each arm."""
+    """power: share of the simulated studies that find `effect`, with its Wilson interval. detectable: the effect that
+    0.8 of them would find."""
 
     effect: float
     num_problems: int
@@ -25,59 +58,93 @@ class Plan:
     power: float
     low: float
     high: float
+    detectable: float
 
 
-def shift_for(effect: float, p_S: np.ndarray, noise_S: np.ndarray) -> float:
-    """The mean logit shift that moves the mean accuracy of this difficulty by `effect`.
+def simulate(effect: float, design: Design, *, alpha: float = 0.05, trials: int = 2000, seed: int = 0) -> Plan:
+    """Power of the project's own test at `alpha`. Errors: ValueError if no shift has this effect.
+
+    >>> plan = simulate(0.05, Design(num_problems=100, group_size=8), trials=400)
+    >>> 0.75 < plan.power < 0.95
+    True
+    """
+    from tasks.domain.statistics.intervals import wilson
+
+    tested = _studies(effect, design, trials, seed)
+    found = int(sum((means.p_value() < alpha).sum() for means in tested))
+    interval = wilson(found, trials)
+    assert interval is not None
+    least = float(np.mean(np.concatenate([means.detectable(POWER, 1 - alpha) for means in tested])))
+    return Plan(effect, design.num_problems, design.group_size, interval.estimate, interval.low, interval.high, least)
+
+
+def detectable(design: Design, *, alpha: float = 0.05, trials: int = 200, seed: int = 0) -> float:
+    """The difference that a study of this design would find with a power of 0.8, on average over studies without one.
+
+    >>> 0.03 < detectable(Design(num_problems=100, group_size=8)) < 0.06
+    True
+    """
+    return float(np.mean([means.detectable(POWER, 1 - alpha).mean() for means in _studies(0.0, design, trials, seed)]))
+
+
+def shift_for(effect: float, p_S: np.ndarray, noise_S: np.ndarray, k: int = 1) -> float:
+    """The mean logit shift that moves the mean pass@k of this difficulty by `effect`.
     Errors: ValueError if none does."""
     from scipy.optimize import brentq
 
-    logit_S = np.log(p_S) - np.log1p(-p_S)
+    logit_S, start = _logit(p_S), (1 - (1 - p_S) ** k).mean()
 
     def moved(shift: float) -> float:
-        return float((1 / (1 + np.exp(-(logit_S + shift + noise_S))) - p_S).mean()) - effect
+        return float((1 - (1 - _chance(logit_S + shift + noise_S)) ** k).mean() - start) - effect
 
     low, high = -12.0, 12.0
     if moved(low) > 0 or moved(high) < 0:
-        raise ValueError(f"no shift moves a mean accuracy of {p_S.mean():.2f} by {effect:+.2f}")
+        raise ValueError(f"no shift moves a mean pass@{k} of {start:.2f} by {effect:+.2f}")
     root: Any = brentq(moved, low, high)
     return float(root)
 
 
-def simulate(
-    effect: float,
-    num_problems: int,
-    group_size: int,
-    *,
-    alpha: float = 0.05,
-    trials: int = 2000,
-    seed: int = 0,
-    difficulty: tuple[float, float] = DIFFICULTY,
-    heterogeneity: float = HETEROGENEITY,
-) -> Plan:
-    """Power of the two-sided paired t at `alpha`, with its Wilson interval over the simulated studies.
+def _studies(effect: float, design: Design, trials: int, seed: int) -> Sequence[Means]:
+    """The comparison of every simulated study, one a column."""
+    rng, chunk = np.random.default_rng(seed), max(1, (1 << 19) // (design.num_problems * design.seeds))
+    sizes = [min(chunk, trials - start) for start in range(0, trials, chunk)]
+    if design.question == "diversity":
+        return [_distances(effect, design, size, rng) for size in sizes]
+    many_p = np.clip(rng.beta(*design.difficulty, size=200_000), 1e-9, 1 - 1e-9)
+    none, noise = np.zeros(many_p.size), rng.normal(0, design.heterogeneity, many_p.size)
+    # a problem's own shift moves the mean by itself: the first arm is moved back, so that only the effect is left
+    shifts = tuple(shift_for(e, many_p, noise, design.k) for e in (0.0, effect))
+    slope = float((_chance(_logit(many_p) + none) * (1 - many_p)).mean())
+    return [_shares(shifts, design.seed_sd / slope, design, size, rng) for size in sizes]
 
-    >>> plan = simulate(0.05, 100, 8, trials=400)
-    >>> 0.75 < plan.power < 0.95
-    True
-    """
-    from scipy import stats
 
-    from tasks.domain.statistics.intervals import wilson
+def _shares(shifts: Sequence[float], seed_scale: float, design: Design, trials: int, rng: np.random.Generator) -> Means:
+    shape = (design.num_problems, trials)
+    logit = _logit(np.clip(rng.beta(*design.difficulty, size=shape), 1e-9, 1 - 1e-9))
 
-    rng = np.random.default_rng(seed)
-    many_p = np.clip(rng.beta(*difficulty, size=200_000), 1e-9, 1 - 1e-9)
-    shift = shift_for(effect, many_p, rng.normal(0, heterogeneity, many_p.size))
-    found = 0
-    chunk = max(1, (1 << 20) // num_problems)
-    for start in range(0, trials, chunk):
-        shape = (min(chunk, trials - start), num_problems)
-        p = np.clip(rng.beta(*difficulty, size=shape), 1e-9, 1 - 1e-9)
-        logit = np.log(p) - np.log1p(-p) + shift + rng.normal(0, heterogeneity, shape)
-        d = (rng.binomial(group_size, 1 / (1 + np.exp(-logit))) - rng.binomial(group_size, p)) / group_size
-        error = d.std(axis=1, ddof=1) / np.sqrt(num_problems)
-        t = np.divide(d.mean(axis=1), error, out=np.zeros(shape[0]), where=error > 0)
-        found += int((2 * stats.t.sf(np.abs(t), num_problems - 1) < alpha).sum())
-    interval = wilson(found, trials)
-    assert interval is not None
-    return Plan(effect, num_problems, group_size, interval.estimate, interval.low, interval.high)
+    def policy(shift: float, seeds: int) -> np.ndarray:
+        own = rng.normal(0, design.heterogeneity, shape) if shift else 0.0
+        shared = seed_scale * rng.normal(size=(seeds, 1, trials)) if seeds else np.zeros((1, 1, 1))
+        correct_SPV = rng.binomial(design.group_size, _chance(logit + own + shift + shared))
+        size = np.full(correct_SPV.size, design.group_size)
+        return pass_at_k(size, correct_SPV.ravel(), [design.k]).data[:, 0].reshape(correct_SPV.shape)
+
+    if design.question == "accuracy":
+        return combined([(1.0, policy(shifts[1], 0)), (-1.0, policy(0.0, 0))], [False, False], reach=1.0)
+    after = [(1.0, policy(shifts[1], design.seeds)), (-1.0, policy(shifts[0], design.seeds))]
+    before = [(-1.0, policy(0.0, 0)), (1.0, policy(0.0, 0))]
+    return combined([*after, *before], [True, True, False, False], reach=2.0)
+
+
+def _distances(effect: float, design: Design, trials: int, rng: np.random.Generator) -> Means:
+    """Of more than 4 traces a problem a little more is seen than this says."""
+    d_SPV = rng.normal(effect, DISTANCE_SD, size=(1, design.num_problems, trials))
+    return combined([(1.0, d_SPV)], [False])
+
+
+def _logit(p: np.ndarray) -> np.ndarray:
+    return np.log(p) - np.log1p(-p)
+
+
+def _chance(logit: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-logit))

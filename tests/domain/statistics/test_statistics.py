@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -16,7 +17,7 @@ from tasks.domain.statistics import intervals as iv
 from tasks.domain.statistics import paired_tests as s
 from tasks.domain.statistics.betabinomial import BetaBinomial, expectations, fit
 from tasks.domain.statistics.contingency import band_tests, mcnemar_exact
-from tasks.domain.statistics.power import simulate
+from tasks.domain.statistics.power import Design, Question, detectable, simulate
 from tasks.published.unpaired import newcombe, paired_p_range
 
 differences = st.lists(st.floats(-3, 3, allow_nan=False), min_size=2, max_size=12)
@@ -157,7 +158,23 @@ def test_range_of_p_contains_the_extreme_pairings() -> None:
 
 def test_power_agrees_with_a_published_table() -> None:
     # 100 problems, +5 pp: G = 1 about 21 %, G = 16 about 98 % (notes on statistics, own simulation there)
-    assert simulate(0.05, 100, 1, trials=1000).power == pytest.approx(0.21, abs=0.04)
-    assert simulate(0.05, 100, 16, trials=1000).power == pytest.approx(0.98, abs=0.02)
+    assert simulate(0.05, Design(num_problems=100, group_size=1), trials=1000).power == pytest.approx(0.21, abs=0.04)
+    assert simulate(0.05, Design(num_problems=100, group_size=16), trials=1000).power == pytest.approx(0.98, abs=0.02)
     with pytest.raises(ValueError, match="no shift"):
-        simulate(0.95, 10, 1, trials=100)
+        simulate(0.95, Design(num_problems=10, group_size=1), trials=100)
+
+
+@pytest.mark.parametrize("question", ["accuracy", "gains", "diversity"])
+def test_the_detectable_effect_is_found_in_four_of_five_studies(question: Question) -> None:
+    design = Design(num_problems=100, group_size=8, question=question, seeds=5, seed_sd=0.01)
+    assert simulate(detectable(design), design, trials=600).power == pytest.approx(0.8, abs=0.07)
+    assert simulate(0.0, design, trials=600).power == pytest.approx(0.05, abs=0.03)
+
+
+def test_seeds_that_differ_and_pass_at_k_need_more() -> None:
+    plain = Design(num_problems=100, group_size=8, question="gains", seeds=3)
+    assert detectable(replace(plain, seed_sd=0.03)) > 1.5 * detectable(plain)
+    assert detectable(replace(plain, seeds=10, seed_sd=0.03)) < 0.7 * detectable(replace(plain, seed_sd=0.03))
+    assert detectable(replace(plain, k=8)) > detectable(plain)
+    with pytest.raises(ValueError, match="groups of at least 16"):
+        replace(plain, k=16)
