@@ -8,6 +8,7 @@ from flows.arm import Measured, make_arms
 from flows.problems import prepare
 from flows.study.resolve import Study
 from storage.artifacts.kinds import PassAtK, PassAtKContrasts, Report
+from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.measures.audit import audit_designs
 from tasks.measures.bands import cross_bands
 from tasks.measures.curves import training_curves
@@ -15,6 +16,7 @@ from tasks.measures.diversity import compare_diversity, measure_answers
 from tasks.measures.gains import compare_gains
 from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k
 from tasks.measures.standard import Available, standard_measures
+from tasks.partitions import partition_rollouts
 from tasks.report.inputs import Evidence, Problems, Setup, Tables
 from tasks.report.render import render_report
 
@@ -31,6 +33,7 @@ def experiment(study: Study) -> Report:
     arms = make_arms(study, at, p.arms)
     measured = tuple(m for arm in arms for m in arm.measured)
     final = tuple(m.rollouts for m in measured)
+    partitions = tuple(partition_rollouts(rollouts=ref, grader_version=GRADER_VERSION) for ref in final)
     slices, slice_contrasts = pass_at_k_by_benchmark(study, measured)
     evidence = Evidence(
         screenings=tuple(arm.screened.rollouts for arm in arms),
@@ -39,7 +42,9 @@ def experiment(study: Study) -> Report:
         evaluations=tuple(dict.fromkeys(ref for arm in arms for t in arm.trained for ref in t.curve)),
         final=final,
         diversities=tuple(m.diversity for m in measured),
-        answers=tuple(measure_answers(rollouts=ref) for ref in final),
+        answers=tuple(
+            measure_answers(rollouts=ref, partitions=classes) for ref, classes in zip(final, partitions, strict=True)
+        ),
         sliced=tuple(ref for m in measured for ref in m.benchmarks),
     )
     tables = Tables(
@@ -68,6 +73,7 @@ def experiment(study: Study) -> Report:
             Available(
                 pool=at.studied.pool,
                 splits=at.studied.splits,
+                partitions=partitions,
                 deep=tuple(m.deep for m in measured if m.deep is not None),
                 embeddings=tuple(m.embeddings for m in measured),
                 arms=p.arms,

@@ -10,11 +10,13 @@ from storage.artifacts.kinds import (
     DiversityCeilings,
     DiversityComparison,
     Embeddings,
+    Partitions,
     Rollouts,
 )
 from tasks.measures.ceilings import ceilings_of
 from tasks.measures.comparisons import compare_columns
 from tasks.measures.diversity_measures import answers_of, diversity_of
+from tasks.measures.groups import classed
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 
@@ -25,11 +27,11 @@ def measure_diversity(*, embeddings: Embeddings) -> pa.Table:
     return diversity_of(store().read(embeddings))
 
 
-@stage(AnswerDiversity, version=2)
-def measure_answers(*, rollouts: Rollouts) -> pa.Table:
+@stage(AnswerDiversity, version=3)
+def measure_answers(*, rollouts: Rollouts, partitions: Partitions) -> pa.Table:
     """How the answers of each problem's rollouts differ; needs no encoder."""
-    columns = ["problem_id", "source", "arm", "step", "seed", "canonical", "correct"]
-    return answers_of(store().read(rollouts, columns))
+    columns = ["problem_id", "source", "arm", "adapter", "step", "seed", "rollout", "correct"]
+    return answers_of(classed(store().read(rollouts, columns), [store().read(partitions)]))
 
 
 @stage(DiversityComparison, version=4)

@@ -86,20 +86,20 @@ def _runs(keys: Sequence[Sequence[object]]) -> list[tuple[int, int]]:
 def answers_of(rollouts: pa.Table) -> pa.Table:
     """Encoder-free companions, per problem and policy: how the final answers of a group differ.
 
-    entropy (nats, Miller-Madow) and disagreement over canonical answers; a rollout without an answer is left out and
+    entropy (nats, Miller-Madow) and disagreement over `answer_class`; a rollout without an answer is left out and
     `answered` says how many are in. A policy that is always right has 0 of each, so `num_correct` stands beside them.
     """
     groups = query(
         """
         with counted as (
-            select arm, step, seed, source, problem_id, canonical, bool_or(correct) as correct, count(*) as times
+            select arm, step, seed, source, problem_id, answer_class, bool_or(correct) as correct, count(*) as times
             from rollouts group by all)
         select arm, step, seed, source, problem_id, sum(times)::integer as n,
-               coalesce(sum(times) filter (where canonical is not null), 0)::integer as answered,
+               coalesce(sum(times) filter (where answer_class is not null), 0)::integer as answered,
                coalesce(sum(times) filter (where correct), 0)::integer as num_correct,
-               count(*) filter (where canonical is not null)::integer as "distinct",
-               count(*) filter (where canonical is not null and not correct)::integer as distinct_wrong,
-               list(times order by times desc) filter (where canonical is not null) as counts
+               count(*) filter (where answer_class is not null)::integer as "distinct",
+               count(*) filter (where answer_class is not null and not correct)::integer as distinct_wrong,
+               list(times order by times desc) filter (where answer_class is not null) as counts
         from counted group by arm, step, seed, source, problem_id order by arm, step, seed, source, problem_id
         """,
         rollouts=rollouts,

@@ -21,6 +21,20 @@ def together(tables: Sequence[pa.Table]) -> pa.Table:
     return joined
 
 
+def classed(rollouts: pa.Table, partitions: Sequence[pa.Table]) -> pa.Table:
+    """Rollouts with the class of their answer: the column `answer_class`. Errors: UserError if one has no row there."""
+    columns = ["problem_id", "arm", "adapter", "step", "seed", "rollout"]
+    on = " and ".join(f"r.{name} is not distinct from p.{name}" for name in columns)
+    found = query(
+        f"select r.*, p.answer_class, p.rollout is null as missing from rollouts r left join partitions p on {on}",
+        rollouts=rollouts,
+        partitions=pa.concat_tables(partitions),
+    )
+    if any(found["missing"].to_pylist()):
+        raise UserError("some rollouts have no answer class: give the partitions of the same rollouts")
+    return found.drop(["missing"])
+
+
 def count_groups(rollouts: pa.Table) -> pa.Table:
     """One row per (policy, problem), sorted: group_size, num_correct, num_tokens, truncated.
 

@@ -14,7 +14,17 @@ from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
 
 import tasks.measures as room
-from storage.artifacts.kinds import AnswerDiversity, Bands, Diversity, Embeddings, Pool, Rollouts, Splits, Training
+from storage.artifacts.kinds import (
+    AnswerDiversity,
+    Bands,
+    Diversity,
+    Embeddings,
+    Partitions,
+    Pool,
+    Rollouts,
+    Splits,
+    Training,
+)
 from storage.artifacts.ref import Ref
 from tasks.stage import Stage
 
@@ -27,9 +37,9 @@ class Available:
     """What a standard measure may take, by the names of its arguments. Any tuple may be empty.
 
     screenings, bands: of every arm. trainings: of every arm and seed. evaluations: held-out rollouts along training;
-    final: of the base and of the last adapter, each with embeddings, diversities and answers; deep: the same policies
-    with as many rollouts as the asymptote asks for. sliced: all rollouts on benchmarks. arms: their names, in order.
-    ks: as in pass@k.
+    final: of the base and of the last adapter, each with partitions, embeddings, diversities and answers; deep: the
+    same policies with as many rollouts as the asymptote asks for. sliced: all rollouts on benchmarks. arms: their
+    names, in order. ks: as in pass@k.
     """
 
     pool: Pool
@@ -39,6 +49,7 @@ class Available:
     trainings: tuple[Training, ...]
     evaluations: tuple[Rollouts, ...]
     final: tuple[Rollouts, ...]
+    partitions: tuple[Partitions, ...]
     deep: tuple[Rollouts, ...]
     embeddings: tuple[Embeddings, ...]
     diversities: tuple[Diversity, ...]

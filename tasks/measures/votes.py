@@ -10,34 +10,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from storage.artifacts.kinds import Rollouts, Votes
+from storage.artifacts.kinds import Partitions, Rollouts, Votes
 from storage.sql import query
 from tasks.domain.statistics.curves_of_k import INCOMPLETE, levels
 from tasks.domain.statistics.voting import best_chance, majority_chance
-from tasks.measures.groups import together
+from tasks.measures.groups import classed, together
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 
-COLUMNS = [
-    "problem_id",
-    "source",
-    "arm",
-    "adapter",
-    "step",
-    "seed",
-    "rollout",
-    "canonical",
-    "correct",
-    "num_tokens",
-    "logprob_sum",
-]
+COLUMNS = ["problem_id", "source", "arm", "adapter", "step", "seed", "rollout", "correct", "num_tokens", "logprob_sum"]
 METRICS = ("maj@k", "shortest@k", "likeliest@k")
 
 
 def votes_of(rollouts: pa.Table, ks: Sequence[int], seed: int, subsets: int = 500) -> pa.Table:
     """One row per metric, (arm, step), source and k, over problems.
 
-    metric: `maj@k`, the most frequent canonical answer of k rollouts is right (ties share; no answer casts no vote);
+    metric: `maj@k`, the most frequent `answer_class` of k rollouts is right (ties share; no answer casts no vote);
     best-of-k by two selectors that cost nothing: `shortest@k`, the shortest of k rollouts that gave an answer is
     right; `likeliest@k`, that of the highest mean log-probability a token. All over the k-subsets of a group, or over
     `subsets` random ones where there are more; pass@k, best-of-k with a perfect selector, bounds them from above.
@@ -46,7 +34,7 @@ def votes_of(rollouts: pa.Table, ks: Sequence[int], seed: int, subsets: int = 50
     groups = query(
         """
         select arm, step, source, problem_id, coalesce(adapter, '') as adapter, seed,
-               list(canonical order by rollout) as answers, list(correct order by rollout) as correct,
+               list(answer_class order by rollout) as answers, list(correct order by rollout) as correct,
                list(-num_tokens::double order by rollout) as shortness,
                list(logprob_sum / greatest(num_tokens, 1) order by rollout) as likelihood
         from rollouts group by all order by arm, step, source, problem_id, adapter, seed
@@ -105,7 +93,10 @@ def _averaged(problems: Sequence[dict[str, list[float | str]]]) -> dict[str, Any
 
 
 @standard_measure("votes", rollouts="final")
-@stage(Votes, version=4)
-def measure_votes(*, rollouts: tuple[Rollouts, ...], ks: tuple[int, ...], seed: int = 0) -> pa.Table:
+@stage(Votes, version=5)
+def measure_votes(
+    *, rollouts: tuple[Rollouts, ...], partitions: tuple[Partitions, ...], ks: tuple[int, ...], seed: int = 0
+) -> pa.Table:
     """maj@k and best-of-k of every (arm, step), per source and for all of them."""
-    return votes_of(together([store().read(ref, COLUMNS) for ref in rollouts]), ks, seed)
+    rows = together([store().read(ref, COLUMNS) for ref in rollouts])
+    return votes_of(classed(rows, [store().read(ref) for ref in partitions]), ks, seed)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage.artifacts.fingerprint import fingerprint
-from storage.artifacts.kinds import Audit, Benchmark, Embeddings, Pool, Rollouts, Splits, Training
+from storage.artifacts.kinds import Audit, Benchmark, Embeddings, Partitions, Pool, Rollouts, Splits, Training
 from storage.artifacts.kinds.experiment import EXPOSURE
 from storage.artifacts.manifest import Recipe
 from storage.artifacts.provenance import provenance
@@ -151,8 +151,10 @@ def made_up_study(
     benchmarks: bool = True,
 ) -> Ref:
     """The report of a study whose rollouts are made up. Deterministic."""
+    from tasks.domain.grading.grading import GRADER_VERSION
     from tasks.measures.bands import classify_bands, cross_bands
     from tasks.measures.standard import Available, standard_measures
+    from tasks.partitions import partition_rollouts
     from tasks.report.inputs import Evidence, Problems, Setup, Tables
     from tasks.report.render import render_report
 
@@ -236,7 +238,8 @@ def made_up_study(
         embeddings = tuple(
             put(store, Embeddings, embedded(store.read(ref)), inputs={"rollouts": [str(ref)]}) for ref in final
         )
-        tables, rows = _analysis(store, pool, splits, trainings, evaluations, final, embeddings)
+        partitions = tuple(partition_rollouts(rollouts=ref, grader_version=GRADER_VERSION) for ref in final)
+        tables, rows = _analysis(store, pool, splits, trainings, evaluations, final, embeddings, partitions)
         evidence = Evidence(
             screenings=tuple(screenings),
             bands=tuple(bands),
@@ -249,6 +252,7 @@ def made_up_study(
         available = Available(
             pool=pool,
             splits=splits,
+            partitions=partitions,
             deep=tuple(final),
             embeddings=embeddings,
             arms=arms,
@@ -344,6 +348,7 @@ def _analysis(
     evaluations: list[Rollouts],
     final: list[Rollouts],
     embeddings: tuple[Embeddings, ...],
+    partitions: tuple[Partitions, ...],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """(tables, rows) of the report."""
 
@@ -355,7 +360,8 @@ def _analysis(
     finals, ks = tuple(final), KS
     diversities = tuple(measure_diversity(embeddings=ref) for ref in embeddings)
     curve = tuple(evaluations) or finals
-    rows = {"diversities": diversities, "answers": tuple(measure_answers(rollouts=ref) for ref in final)}
+    answers = tuple(measure_answers(rollouts=r, partitions=c) for r, c in zip(final, partitions, strict=True))
+    rows = {"diversities": diversities, "answers": answers}
     tables = {
         "curves": training_curves(trainings=tuple(trainings), evaluations=curve, pool=pool, splits=splits),
         "diversity": compare_diversity(diversities=diversities, draws=200),

@@ -57,6 +57,13 @@ def rows_of(
     return pa.Table.from_pylist(rows, schema=Rollouts.schema)
 
 
+def classed_by_letter(table: pa.Table) -> pa.Table:
+    """With `answer_class`: 0 for c(orrect), 1 and 2 for w(rong) in turn, null for t(runcated)."""
+    rows = zip(table["answer"].to_pylist(), table["rollout"].to_pylist(), strict=True)
+    classes = [{"c": 0, "w": 1 + i % 2}.get(letter) for letter, i in rows]
+    return table.append_column("answer_class", pa.array(classes, pa.int32()))
+
+
 @pytest.fixture
 def rollouts() -> MakeRollouts:
     return rows_of

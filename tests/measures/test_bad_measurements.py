@@ -23,7 +23,7 @@ from tasks.measures.pass_at_k import asymptotes_of, contrasts_of, passk_of
 from tasks.measures.solved_by import hard_problems_of
 from tasks.measures.tokens import tokens_of
 from tasks.measures.votes import votes_of
-from tests.measures.conftest import rows_of
+from tests.measures.conftest import classed_by_letter, rows_of
 
 KS = (1, 2, 4)
 BAD: dict[str, list[pa.Table]] = {
@@ -72,8 +72,8 @@ TABLES: dict[str, tuple[Callable[[list[pa.Table]], pa.Table], str]] = {
     "curves": (lambda parts: curves_of(groups(parts), None, {}, {}), "estimate"),
     "hard": (lambda parts: hard_problems_of(groups(parts)), "solved_by"),
     "tokens": (lambda parts: tokens_of(pa.concat_tables(parts)), "mean"),
-    "votes": (lambda parts: votes_of(pa.concat_tables(parts), KS, 0), "estimate"),
-    "answers": (lambda parts: answers_of(pa.concat_tables(parts)), "entropy"),
+    "votes": (lambda parts: votes_of(classed_by_letter(pa.concat_tables(parts)), KS, 0), "estimate"),
+    "answers": (lambda parts: answers_of(classed_by_letter(pa.concat_tables(parts))), "entropy"),
     "diversity": (lambda parts: diversity_of(vectors(pa.concat_tables(parts))), "diversity"),
     "ceilings": (lambda parts: ceilings_of(vectors(one_arm(parts, "panel"))), "within"),
     "comparison": (

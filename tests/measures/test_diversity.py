@@ -14,6 +14,7 @@ from tasks.embedding import embedded, in_other_words
 from tasks.measures.ceilings import ceilings_of
 from tasks.measures.comparisons import compare_columns
 from tasks.measures.diversity_measures import answers_of, diversity_of
+from tests.measures.conftest import classed_by_letter
 
 Make = Callable[..., pa.Table]
 
@@ -63,10 +64,11 @@ def test_nan_from_an_encoder_is_refused(rollouts: Make) -> None:
 
 
 def test_answers_without_an_encoder(rollouts: Make) -> None:
-    # canonical answers: c0 c1 w0 | none at all
-    rows = {r["problem_id"]: r for r in answers_of(rollouts({"a": "ccw", "b": "tt"})).to_pylist()}
+    # classes: 0 1 2 | none at all
+    table = classed_by_letter(rollouts({"a": "cww", "b": "tt"}))
+    rows = {r["problem_id"]: r for r in answers_of(table).to_pylist()}
     assert rows["a"]["entropy"] == pytest.approx(np.log(3) + 2 / 6)
-    assert (rows["a"]["disagreement"], rows["a"]["distinct"], rows["a"]["distinct_wrong"]) == (1.0, 3, 1)
+    assert (rows["a"]["disagreement"], rows["a"]["distinct"], rows["a"]["distinct_wrong"]) == (1.0, 3, 2)
     assert (rows["b"]["entropy"], rows["b"]["answered"]) == (None, 0)
     assert rows["b"]["reason"] == "fewer than two rollouts gave an answer"
 

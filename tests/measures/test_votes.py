@@ -14,13 +14,14 @@ from tasks.domain.statistics.betabinomial import adaptive_saving, rollouts_until
 from tasks.embedding import EncoderSpec, embedded, in_other_words
 from tasks.measures.ceilings import ceilings_of
 from tasks.measures.votes import votes_of
+from tests.measures.conftest import classed_by_letter
 
 Make = Callable[..., pa.Table]
 
 
 def test_majority_of_three_by_hand(rollouts: Make) -> None:
-    # canonical answers c0 c1 c0 | w0 w1 w0: the majority of all three is c0, right, and w0, wrong
-    rows = votes_of(rollouts({"a": "ccc", "b": "www"}), (1, 3, 4), 0).to_pylist()
+    # classes 0 0 0 | 1 2 1: the majority of all three is right, and wrong
+    rows = votes_of(classed_by_letter(rollouts({"a": "ccc", "b": "www"})), (1, 3, 4), 0).to_pylist()
     found = {(r["metric"], r["source"], r["k"]): r for r in rows}
     assert found["maj@k", "all", 3]["estimate"] == 0.5
     assert found["shortest@k", "all", 1]["estimate"] == 0.5
@@ -29,14 +30,14 @@ def test_majority_of_three_by_hand(rollouts: Make) -> None:
 
 
 def test_the_likeliest_answer_is_taken(rollouts: Make) -> None:
-    table = rollouts({"a": "wcw"})  # lengths 10, 20, 30
+    table = classed_by_letter(rollouts({"a": "wcw"}))  # lengths 10, 20, 30
     table = table.set_column(table.column_names.index("logprob_sum"), "logprob_sum", pa.array([-10.0, -2.0, -60.0]))
     found = {(r["metric"], r["k"]): r for r in votes_of(table, (1, 2, 3), 0).to_pylist() if r["source"] == "all"}
     assert found["likeliest@k", 1]["estimate"] == pytest.approx(1 / 3)
     assert found["likeliest@k", 2]["estimate"] == pytest.approx(2 / 3)  # of three pairs, the two that hold it
     assert found["likeliest@k", 3]["estimate"] == 1.0
     assert found["shortest@k", 3]["estimate"] == 0.0
-    found = {r["metric"]: r for r in votes_of(rollouts({"a": "cc"}), (1,), 0).to_pylist()}
+    found = {r["metric"]: r for r in votes_of(classed_by_letter(rollouts({"a": "cc"})), (1,), 0).to_pylist()}
     assert (found["likeliest@k"]["estimate"], found["likeliest@k"]["reason"]) == (
         None,
         "a rollout has no log-probability",
@@ -44,7 +45,7 @@ def test_the_likeliest_answer_is_taken(rollouts: Make) -> None:
 
 
 def test_no_answer_at_all_is_wrong(rollouts: Make) -> None:
-    rows = votes_of(rollouts({"a": "tt"}), (2,), 0).to_pylist()
+    rows = votes_of(classed_by_letter(rollouts({"a": "tt"})), (2,), 0).to_pylist()
     assert {r["estimate"] for r in rows if r["metric"] != "likeliest@k"} == {0.0}
 
 

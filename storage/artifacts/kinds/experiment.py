@@ -126,6 +126,17 @@ class Rollouts(Ref, kind="rollouts", schema=ROLLOUT):
     """Graded rollouts of one policy."""
 
 
+class Partitions(
+    Ref,
+    kind="partitions",
+    schema=columns(
+        "problem_id str, arm str, adapter str?, step int, seed big, rollout int",
+        "answer_class int?",  # among the problem's answers: 0 = correct, 1, 2, … the wrong ones; null = no answer
+    ),
+):
+    """Which rollouts of a problem gave the same answer."""
+
+
 class Bands(Ref, kind="bands", schema=BAND):
     """The band of each problem of one policy's screening."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
 
-def majority_chance(answers: Sequence[str | None], correct: Sequence[bool], chosen_SK: np.ndarray) -> float:
+def majority_chance(answers: Sequence[Hashable | None], correct: Sequence[bool], chosen_SK: np.ndarray) -> float:
     """Mean over the subsets of whether their most frequent answer is right; tied answers share the vote.
 
     chosen_SK: indices of each subset's rollouts. A rollout without an answer casts no vote; no vote is wrong.
@@ -30,7 +30,7 @@ def majority_chance(answers: Sequence[str | None], correct: Sequence[bool], chos
 
 
 def best_chance(
-    answers: Sequence[str | None], correct: Sequence[bool], scores: Sequence[float], chosen_SK: np.ndarray
+    answers: Sequence[Hashable | None], correct: Sequence[bool], scores: Sequence[float], chosen_SK: np.ndarray
 ) -> float:
     """Mean over the subsets of whether the rollout of the highest score among those with an answer is right (the
     first of equals); none answered is wrong.

@@ -1,0 +1,129 @@
+"""Answer classes are the grader's, not those of spelling; votes, entropy and distinct answers count them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from time import process_time
+
+import pyarrow as pa
+import pytest
+
+from storage.artifacts.kinds import Rollouts
+from storage.artifacts.store import Store
+from storage.errors import UserError
+from tasks.domain.grading.grading import GRADER_VERSION
+from tasks.engines.grading.graders import Graders
+from tasks.measures.diversity import measure_answers
+from tasks.measures.diversity_measures import answers_of
+from tasks.measures.groups import classed
+from tasks.measures.votes import measure_votes, votes_of
+from tasks.partitions import Pair, by_grader, partition_rollouts, partitions_of
+from tests.dashboards.synthetic import put
+from tests.measures.conftest import rows_of
+
+RIGHT = ("3/4", r"\frac34", "0.75", r"\frac{3}{4}", "3/4")
+
+
+def answering(right: Sequence[str], wrong: Sequence[str | None], problem: str = "a", **policy: str) -> pa.Table:
+    """Rollouts of one problem that gave these answers."""
+    rows = rows_of({problem: "c" * len(right) + "w" * len(wrong)}, **policy)  # type: ignore[arg-type]
+    at = rows.schema.get_field_index("canonical")
+    return rows.set_column(at, rows.schema.field(at), pa.array([*right, *wrong], pa.string()))
+
+
+@pytest.fixture(scope="module")
+def graders() -> Iterator[Graders]:
+    with Graders(workers=1) as made:
+        yield made
+
+
+def never(pairs: Sequence[Pair]) -> Sequence[bool]:
+    raise AssertionError(f"asked of the grader: {pairs}")
+
+
+def classes_of(rows: pa.Table, equal: object) -> list[int | None]:
+    return partitions_of(rows, equal)["answer_class"].to_pylist()  # type: ignore[arg-type]
+
+
+def test_five_right_in_three_spellings_outvote_three_wrong() -> None:
+    rows = answering(RIGHT, ("7", "7", "7"))
+    parts = partitions_of(rows, never)
+    found = {(r["metric"], r["k"]): r for r in votes_of(classed(rows, [parts]), (8,), 0).to_pylist()}
+    assert found["maj@k", 8]["estimate"] == 1.0
+    answers = answers_of(classed(rows, [parts])).to_pylist()[0]
+    assert (answers["distinct"], answers["distinct_wrong"]) == (2, 1)
+    assert answers["disagreement"] == pytest.approx(1 - (5 * 4 + 3 * 2) / (8 * 7))
+
+
+def test_wrong_answers_share_a_class_if_the_grader_says_so(graders: Graders) -> None:
+    wrong = (r"2\sqrt{2}", r"\sqrt{8}", "0.5", "1/2", "1,2", "2,1", "even", None, "x+1", "x+2")
+    found = dict(zip(wrong, classes_of(answering((), wrong), by_grader(graders)), strict=True))
+    assert found[r"2\sqrt{2}"] == found[r"\sqrt{8}"]
+    assert found["0.5"] == found["1/2"]
+    assert found["1,2"] == found["2,1"]
+    assert found["x+1"] != found["x+2"]
+    assert found[None] is None
+    assert set(found.values()) - {None} == {1, 2, 3, 4, 5, 6}
+    first, second = classes_of(answering((), ("(1,2)", "(2,1)")), by_grader(graders))
+    assert first != second
+
+
+def test_classes_do_not_depend_on_the_order_of_rows(graders: Graders) -> None:
+    rows = answering(("3",), (r"\sqrt{8}", "5", r"2\sqrt{2}", "4.0", "4"))
+    turned = rows.take([5, 2, 0, 4, 1, 3])
+    assert partitions_of(rows, by_grader(graders)).equals(partitions_of(turned, by_grader(graders)))
+
+
+def test_a_problem_has_the_same_classes_under_every_policy() -> None:
+    rows = pa.concat_tables([answering((), ("8", "9")), answering((), ("9", "10"), arm="thinking")])
+    assert classes_of(rows, never) == [2, 3, 3, 1]  # by text: 10, 8, 9
+
+
+def test_chains_of_equal_answers_are_one_class() -> None:
+    words = ("alpha wins", "beta wins", "delta wins", "gamma wins")
+    said_equal = {("alpha wins", "delta wins"), ("delta wins", "gamma wins")}
+    found = classes_of(answering((), words), lambda pairs: [pair in said_equal for pair in pairs])
+    assert found == [1, 2, 1, 1]
+    assert classes_of(answering((), words), lambda pairs: [False] * len(pairs)) == [1, 2, 3, 4]
+
+
+def test_what_takes_for_ever_is_killed_and_stays_apart() -> None:
+    with Graders(workers=1, item_seconds=0.6) as impatient:
+        wrong = (r"\int_0^1 x^x \sin(x^x) dx", r"\int_0^1 x^x \cos(x^x) dx")
+        assert classes_of(answering((), wrong), by_grader(impatient)) == [2, 1]
+
+
+def test_integers_are_classes_by_their_text_in_a_blink() -> None:
+    n = 200_000
+    wrong = pa.array([str(1 + i % 7) for i in range(n)])
+    rows = pa.table(
+        {
+            "problem_id": pa.array([f"{i // 16:06d}" for i in range(n)]),
+            "arm": pa.array(["panel"] * n),
+            "adapter": pa.nulls(n, pa.string()),
+            "step": pa.array([0] * n, pa.int32()),
+            "seed": pa.array([0] * n, pa.int64()),
+            "rollout": pa.array([i % 16 for i in range(n)], pa.int32()),
+            "canonical": wrong,
+            "correct": pa.array([i % 3 == 0 for i in range(n)]),
+        }
+    )
+    began = process_time()
+    assert partitions_of(rows, never).num_rows == n
+    assert process_time() - began < 20
+
+
+def test_stages_hand_the_classes_on(in_store: Store) -> None:
+    ref = put(in_store, Rollouts, answering(RIGHT, ("7", "7", "7.0")))
+    parts = partition_rollouts(rollouts=ref, grader_version=GRADER_VERSION)
+    votes = in_store.read(measure_votes(rollouts=(ref,), partitions=(parts,), ks=(8,))).to_pylist()
+    assert [r["estimate"] for r in votes if r["metric"] == "maj@k" and r["source"] == "all"] == [1.0]
+    answers = in_store.read(measure_answers(rollouts=ref, partitions=parts)).to_pylist()
+    assert [(r["distinct"], r["distinct_wrong"]) for r in answers] == [(2, 1)]
+    with pytest.raises(UserError, match="not the one installed"):
+        partition_rollouts(rollouts=ref, grader_version="2-old")
+
+
+def test_partitions_of_other_rollouts_are_refused() -> None:
+    with pytest.raises(UserError, match="have no answer class"):
+        classed(answering(("7",), ()), [partitions_of(answering(("7",), (), problem="b"), never)])
