@@ -10,25 +10,11 @@ from dashboards.charts import lines
 from dashboards.pages.parts import chosen, remember, root, show_section, table
 from storage.errors import UserError
 from storage.reading.figures import SECTION, Lines
-from storage.reading.live import live_steps, standing
+from storage.reading.live import METRICS, live_steps, standing
 from storage.reading.query_cache import ask, reports
 from storage.reading.recorded import running
 
 REFRESH_SECONDS = 3
-METRICS = (
-    "correct_mean",
-    "reward_mean",
-    "tag_valid_mean",
-    "live_groups",
-    "entropy",
-    "length_mean",
-    "length_cv_within",
-    "truncated",
-    "kl_behaviour",
-    "ratio_max",
-    "grad_norm",
-    "num_tokens",
-)
 
 
 def page() -> None:

@@ -8,12 +8,15 @@ import orjson
 import pyarrow as pa
 
 from storage.artifacts.kinds import Training
+from storage.artifacts.kinds.experiment import TRAINING_METRICS
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import ABOUT
 from storage.sql import named, query
 
+#: What a page may choose to see by step.
+METRICS = (*TRAINING_METRICS, "num_tokens")
 LIVE = Training.schema.append(pa.field("ref", pa.string()))
 
 

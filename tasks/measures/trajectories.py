@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from storage.artifacts.kinds.experiment import TRAINING_METRICS
 from storage.sql import query
 from tasks.domain.bands import Band
 from tasks.domain.statistics.contrasts_of_k import told_of
@@ -82,20 +83,7 @@ def gain_rows(groups: pa.Table) -> list[dict[str, Any]]:
     return in_families(rows, lambda r: ("gains", "holm") if r["source"] == "all" else ("gains by source", "bh"))
 
 
-METRICS = (
-    "reward_mean",
-    "correct_mean",
-    "tag_valid_mean",
-    "live_groups",
-    "entropy",
-    "length_mean",
-    "length_cv_within",
-    "truncated",
-    "ratio_max",
-    "kl_behaviour",
-    "grad_norm",
-    *Band,
-)
+METRICS = (*TRAINING_METRICS, *Band)
 
 
 def training_rows(steps: pa.Table) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,20 @@ import pyarrow as pa
 import pytest
 
 from flows.upkeep.store_audit import audit
+from storage.artifacts.fingerprint import canonical
 from storage.artifacts.kinds import Bands
 from storage.artifacts.manifest import Recipe
 from storage.artifacts.provenance import provenance
 from storage.artifacts.store import Payload, Store
 from storage.errors import UserError
 from storage.reading.claims import CLAIMS, Claim, check, needs, read_claims
+from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.policies import BaseModel, Policy
 from tasks.domain.statistics.designs import TABLES, from_training, recipe_row, rows_as
 from tasks.measures.lints import findings_of, lesson_leak_rows, lints
+
+START = Policy(arm="panel", model=BaseModel(sha256="m"))
+LEARNER = LearnerConfig(steps=40, groups_per_step=1, group_size=8, learning_rate=0.001, lora_rank=16, lora_alpha=16)
 
 
 def design(**fields: Any) -> dict[str, Any]:
@@ -81,11 +88,12 @@ def test_a_fault_between_screening_and_training_is_found(fields: dict[str, Any],
 
 def test_arms_that_were_trained_with_other_settings_are_found() -> None:
     """The seed is no such setting; the sentence names what differs and nothing else."""
-    start = {"arm": "panel", "model": {"sha256": "m"}}
-    learner = {"learning_rate": {"float": "0.001"}, "lora_rank": 16, "seed": 0}
-    panel = recipe_row("a", {"start": start, "learner": learner})
-    same = recipe_row("b", {"start": start | {"arm": "thinking"}, "learner": learner | {"seed": 1}})
-    other = recipe_row("b", {"start": start | {"arm": "thinking"}, "learner": learner | {"lora_rank": 8}})
+
+    def trained(arm: str, learner: LearnerConfig) -> dict[str, Any]:
+        return recipe_row(arm, {"start": canonical(replace(START, arm=arm)), "learner": canonical(learner)})
+
+    panel, same = trained("panel", LEARNER), trained("thinking", replace(LEARNER, seed=1))
+    other = trained("thinking", replace(LEARNER, lora_rank=8))
     assert codes(recipes=[panel, same]) == []
     found = findings_of({"recipes": rows_as("recipes", [panel, other])}).to_pylist()
     assert [(r["code"], r["what"]) for r in found] == [
@@ -108,8 +116,8 @@ def test_a_stored_training_whose_learner_read_another_distribution_is_found(
 ) -> None:
     """The first version of the stage read every rollout at temperature 1."""
     arguments: dict[str, object] = {
-        "start": {"arm": "panel", "model": {"sha256": "m"}, "step": 0},
-        "learner": {"group_size": 8, "steps": 40},
+        "start": canonical(START),
+        "learner": canonical(LEARNER),
         "rollouts": drawn | {"max_tokens": 128},
     }
     recipe = Recipe(stage="train_adapter", version=version, arguments=arguments, inputs={})

@@ -181,6 +181,22 @@ class Training(
     """One row a step; beside them the evaluated steps' adapters and exposure.parquet."""
 
 
+#: Columns of Training that people follow by step.
+TRAINING_METRICS = (
+    "correct_mean",
+    "reward_mean",
+    "tag_valid_mean",
+    "live_groups",
+    "entropy",
+    "length_mean",
+    "length_cv_within",
+    "truncated",
+    "kl_behaviour",
+    "ratio_max",
+    "grad_norm",
+)
+
+
 class Embeddings(
     Ref,
     kind="embeddings",

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import pyarrow as pa
 
+from storage.artifacts.fingerprint import restored
 from storage.artifacts.kinds import Designs
 from storage.artifacts.manifest import Recipe
+from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.policies import Policy, Sampling
 
 Row = dict[str, Any]
 #: The version of `train_adapter` from which the learner divides its logits by the sampler's temperature.
@@ -106,76 +110,71 @@ TABLES: dict[str, pa.Schema] = {
 
 def from_sampling(ref: str, arguments: Mapping[str, Any], problems: str, role: str, counted: Row) -> Row:
     """The design of a `rollouts` artifact from its recipe. `counted`: what its rows say (num_problems, grader, …)."""
-    policy, sampling = arguments["policy"], arguments["sampling"]
-    step = policy["step"]
+    policy, sampling = restored(Policy, arguments["policy"]), restored(Sampling, arguments["sampling"])
     return {
         "run": ref,
         "role": role,
         "family": f"{role} of {problems}",
-        "arm": policy["arm"],
-        "model": policy["model"]["sha256"],
-        "policy": f"{policy['model']['sha256']}+{policy['adapter']}@{step}" if step else policy["model"]["sha256"],
+        "arm": policy.arm,
+        "model": policy.model.sha256,
+        "policy": _sampled_from(policy),
         "problems": problems,
         "group_size": arguments["group_size"],
-        "temperature": number(sampling["temperature"]),
-        "max_tokens": sampling["max_tokens"],
+        "temperature": sampling.temperature,
+        "max_tokens": sampling.max_tokens,
         "place": ref,
     } | counted
 
 
 def from_training(ref: str, recipe: Recipe, problems: str, seeds: int, last_evaluated: int | None) -> Row:
     """The design of a `training` artifact from its recipe."""
-    arguments: Any = recipe.arguments
-    start, learner, drawn = arguments["start"], arguments["learner"], arguments["rollouts"]
-    step, temperature = start["step"], number(drawn.get("temperature", 1.0))
+    start, learner = restored(Policy, recipe.arguments["start"]), restored(LearnerConfig, recipe.arguments["learner"])
+    drawn = restored(Sampling, recipe.arguments["rollouts"])
     return {
         "run": ref,
         "role": "training",
         "family": "training",
-        "arm": start["arm"],
-        "model": start["model"]["sha256"],
-        "policy": f"{start['model']['sha256']}+{start['adapter']}@{step}" if step else start["model"]["sha256"],
+        "arm": start.arm,
+        "model": start.model.sha256,
+        "policy": _sampled_from(start),
         "problems": problems,
-        "group_size": learner["group_size"],
-        "temperature": temperature,
-        "top_p": number(drawn.get("top_p", 1.0)),
-        "learned_at": temperature if recipe.version >= LEARNS_AT_ITS_TEMPERATURE else 1.0,
-        "max_tokens": drawn["max_tokens"],
-        "steps": learner["steps"],
+        "group_size": learner.group_size,
+        "temperature": drawn.temperature,
+        "top_p": drawn.top_p,
+        "learned_at": drawn.temperature if recipe.version >= LEARNS_AT_ITS_TEMPERATURE else 1.0,
+        "max_tokens": drawn.max_tokens,
+        "steps": learner.steps,
         "seeds": seeds,
         "last_evaluated": last_evaluated,
         "place": ref,
     }
 
 
+def _sampled_from(policy: Policy) -> str:
+    return f"{policy.model.sha256}+{policy.adapter}@{policy.step}" if policy.step else policy.model.sha256
+
+
 def recipe_row(ref: str, arguments: Mapping[str, Any]) -> Row:
     """How a `training` artifact was trained, from its recipe."""
-    learner = {name: value for name, value in arguments["learner"].items() if name != "seed"}
-    return {"arm": arguments["start"]["arm"], "settings": settings(learner), "place": ref}
+    learner = restored(LearnerConfig, arguments["learner"])
+    return {"arm": restored(Policy, arguments["start"]).arm, "settings": settings(learner), "place": ref}
 
 
-def settings(kept: Mapping[str, Any]) -> list[str]:
-    """A recipe's settings as text.
+def settings(learner: LearnerConfig) -> list[str]:
+    """Every setting but the seed, as text.
 
-    >>> settings({"loss": "ppo", "betas": [{"float": "0.9"}, 1], "grad_clip": None})
-    ['betas=0.9, 1', 'grad_clip=none', 'loss=ppo']
+    >>> learner = LearnerConfig(steps=2, groups_per_step=1, group_size=4, learning_rate=1e-3, lora_rank=8, lora_alpha=8)
+    >>> [line for line in settings(learner) if line[:2] in ("be", "gr", "lo")]  # doctest: +NORMALIZE_WHITESPACE
+    ['betas=0.9, 0.95', 'grad_clip=none', 'group_size=4', 'groups_per_step=1', 'lora_alpha=8', 'lora_rank=8',
+     'loss=importance_sampling']
     """
 
     def text(value: Any) -> str:
-        if isinstance(value, Sequence) and not isinstance(value, str):
+        if isinstance(value, tuple):
             return ", ".join(map(text, value))
-        return "none" if value is None else value if isinstance(value, str) else f"{number(value):g}"
+        return "none" if value is None else value if isinstance(value, str) else f"{value:g}"
 
-    return sorted(f"{name}={text(value)}" for name, value in kept.items())
-
-
-def number(kept: Any) -> float:
-    """A recipe's number: floats are kept there as `{"float": text}` (storage.artifacts.fingerprint.canonical).
-
-    >>> number({"float": "0.7"}), number(1)
-    (0.7, 1)
-    """
-    return float(kept["float"]) if isinstance(kept, Mapping) else kept
+    return sorted(f"{f.name}={text(getattr(learner, f.name))}" for f in fields(learner) if f.name != "seed")
 
 
 def filled(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
