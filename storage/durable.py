@@ -1,4 +1,4 @@
-"""Small files that exist whole or not at all, also after a power cut."""
+"""What exists whole or not at all, also after a power cut."""
 
 from __future__ import annotations
 
@@ -29,3 +29,10 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def sync_tree(folder: Path) -> None:
+    """Flush every file and folder below, leaves first."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        sync(path)
+    sync(folder)

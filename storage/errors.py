@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
+from collections.abc import Iterable
 
 #: What the system says of a place that takes no more: full, over quota, read-only, not ours. People solve it.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES})
@@ -22,3 +24,12 @@ class Parked(UserError):
     the limit and giving the same command again goes on."""
 
     exit_code = 75
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """
+    >>> did_you_mean("dmeo", ["demo", "paper"]), did_you_mean("xyz", ["demo"])
+    ("; did you mean 'demo'?", '')
+    """
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean '{near[0]}'?" if near else ""

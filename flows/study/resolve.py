@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import difflib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import Any
 from flows.study.profiles import BENCHMARKS, Benchmark, Profile
 from flows.study.questions import PROFILES
 from storage.artifacts.store import Store
-from storage.errors import UserError
+from storage.errors import UserError, did_you_mean
 from tasks.active_grader import active_grader
 from tasks.domain.arms import ARMS
 from tasks.domain.grading.overrides import ActiveGrader
@@ -68,8 +67,7 @@ def profile_named(name: str) -> Profile:
     try:
         return PROFILES[name]
     except KeyError:
-        near = difflib.get_close_matches(name, PROFILES, 1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
+        hint = did_you_mean(name, PROFILES)
         raise UserError(f"unknown profile '{name}'{hint} (known: {', '.join(PROFILES)})") from None
 
 
@@ -96,8 +94,7 @@ def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
 def _replaced(record: Any, path: list[str], text: str, whole: str) -> Any:
     names = [f.name for f in dataclasses.fields(record)]
     if path[0] not in names:
-        near = difflib.get_close_matches(path[0], names, 1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
+        hint = did_you_mean(path[0], names)
         raise UserError(f"--set {whole}: no field '{path[0]}'{hint} (fields here: {', '.join(names)})")
     old = getattr(record, path[0])
     if len(path) > 1:

@@ -24,6 +24,7 @@ from storage.artifacts.fingerprint import file_digest
 from storage.artifacts.manifest import FORMAT, FileEntry, Manifest, Provenance, Recipe, parse_manifest
 from storage.artifacts.ref import KINDS, Ref
 from storage.artifacts.schemas import differences
+from storage.durable import sync, sync_tree
 from storage.errors import NO_ROOM, UserError
 from storage.mirror import Mirror, mirror_of
 
@@ -193,7 +194,7 @@ class Store:
                 return
             os.rename(target, self.scratch / f"replaced-{ref}-{uuid.uuid4().hex}")
             os.rename(aside, target)
-        _sync(target.parent)
+        sync(target.parent)
 
     def _won(self, mirror: Mirror, aside: Path, ref: Ref) -> bool:
         """Publish on object storage first. Of racing writers the first wins, unless what it made is stale."""
@@ -233,18 +234,3 @@ class WrongRows(TypeError):
 
 def _entry(path: Path, folder: Path) -> FileEntry:
     return FileEntry(path=path.relative_to(folder).as_posix(), bytes=path.stat().st_size, sha256=file_digest(path))
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def sync_tree(folder: Path) -> None:
-    """fsync every file and folder below, leaves first."""
-    for path in sorted(folder.rglob("*"), reverse=True):
-        _sync(path)
-    _sync(folder)

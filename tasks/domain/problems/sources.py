@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from storage.errors import UserError
+from storage.errors import UserError, did_you_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,8 +125,7 @@ def source_named(name: str) -> Source:
     try:
         return SOURCES[name]
     except KeyError:
-        near = difflib.get_close_matches(name, SOURCES, 1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
+        hint = did_you_mean(name, SOURCES)
         raise UserError(
             f"unknown source '{name}'{hint} (known: {', '.join(SOURCES)}; or a .jsonl or .parquet file)"
         ) from None

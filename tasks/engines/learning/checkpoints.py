@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storage.artifacts.fingerprint import canonical, recorded
+from storage.durable import sync
 from storage.errors import UserError
 from tasks.domain.grpo.types import LearnerConfig, PromptProblem
 from tasks.engines.model_files import weight_files
@@ -53,10 +54,10 @@ def save(root: Path, state: State, keep: int) -> Path:
     position = {"step": state.step, "recipe": state.recipe, "steps": state.steps, "exposure": state.exposure}
     (beside / "state.json").write_text(json.dumps(position))
     for path in (beside / "state.safetensors", beside / "state.json", beside):
-        flush(path)
+        sync(path)
     shutil.rmtree(folder, ignore_errors=True)
     beside.rename(folder)
-    flush(root)
+    sync(root)
     for old in _kept(root)[:-keep]:
         shutil.rmtree(old)
     return folder
@@ -84,15 +85,6 @@ def latest(root: Path, recipe: str, former: str | None = None) -> State | None:
 
 def _kept(root: Path) -> list[Path]:
     return sorted(p for p in root.glob("step-*") if (p / "state.json").is_file())
-
-
-def flush(path: Path) -> None:
-    """fsync of a file or a folder's entries."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def recipe_hash(
