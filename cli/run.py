@@ -116,13 +116,13 @@ def carry_out(request: Any, root: Path, budget: str | None, *, as_json: bool) ->
     with (
         stopped_by_sigterm(),
         watch,
-        accounted(study, store, planned, charging, watch.on_progress, request.as_json()) as hear,
+        accounted(study, store, planned, charging, watch.on_progress, request.as_json()) as listeners,
     ):
         from flows.running.prefect_tasks import orchestrated
 
         if request.plain or not os.environ.get("PREFECT_API_URL"):  # a server is to see every stage being made
-            make_arms_at_once(study, store, charging, hear.relayed)
-        report = (execute if request.plain else orchestrated)(study, store, hear.own)
+            make_arms_at_once(study, store, charging, listeners.relayed)
+        report = (execute if request.plain else orchestrated)(study, store, listeners.own)
     watch.finish(store, report)
 
 

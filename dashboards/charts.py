@@ -65,21 +65,21 @@ def lines(chart: Lines, table: pa.Table, arms: Sequence[str], dash: str | None =
     ]
     dash = several[0] if several else None
     present = {row["arm"] for row in rows}
-    looks = {arm: ARM_STYLES[place] for arm, place in styles(arms).items() if arm in present}
-    colours, shapes = [look.light for look in looks.values()], [look.shape for look in looks.values()]
+    shown = {arm: ARM_STYLES[place] for arm, place in styles(arms).items() if arm in present}
+    colours, shapes = [look.light for look in shown.values()], [look.shape for look in shown.values()]
     number_format: Spec = {"axis": {"format": "%"}} if is_share(y) else {}
     log_scale: Spec = {"scale": {"type": "log", "base": 2}} if chart.log_x else {}
     encoding: Spec = {
         "x": _field(x, title=chart.x_name, axis=_ticks(rows, x, chart.log_x), **log_scale),
         "y": _field(y, title=chart.y_name, **number_format),
         "color": _field(
-            "arm", "nominal", title=None, legend={"symbolOpacity": 1}, scale={"domain": list(looks), "range": colours}
+            "arm", "nominal", title=None, legend={"symbolOpacity": 1}, scale={"domain": list(shown), "range": colours}
         ),
     }
     dashed: Spec = {"strokeDash": _field(dash, "nominal", title=dash, **_strokes(dash, rows))} if dash else {}
     if dash:
         encoding["detail"] = _field(dash, "nominal")
-    shape = _field("arm", "nominal", title=None, scale={"domain": list(looks), "range": shapes})
+    shape = _field("arm", "nominal", title=None, scale={"domain": list(shown), "range": shapes})
     tips = [_field(name, "nominal") for name in ("arm", dash) if name] + [_field(x), _field(y)]
     layer: list[Spec] = []
     if f"{y}_low" in table.column_names:

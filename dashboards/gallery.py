@@ -68,10 +68,10 @@ def from_report(root: Path, report: str, problems: Sequence[str], kind: str, eac
 
 
 def _one(known: Sequence[dict[str, Any]], text: str) -> dict[str, Any]:
-    fit = [row for row in known if row["problem_id"].startswith(text)]
-    if len(fit) == 1:
-        return fit[0]
-    raise UserError(f"problem '{text[:40]}' fits {len(fit)} problems of this run; the Traces page lists them")
+    matching = [row for row in known if row["problem_id"].startswith(text)]
+    if len(matching) == 1:
+        return matching[0]
+    raise UserError(f"problem '{text[:40]}' fits {len(matching)} problems of this run; the Traces page lists them")
 
 
 def _rollout(policy: str, row: dict[str, Any]) -> Shown:

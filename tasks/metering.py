@@ -99,7 +99,7 @@ class Meter:
                 self._step, self._last = event, time.monotonic()
                 self.check()
             elif event.event == "made" and self._step is not None and event.ref == self._step.ref:
-                self.settle()
+                self.close_step()
             elif event.event == "advanced":
                 event = replace(event, detail=" · ".join(filter(None, [event.detail, self.words()])))
             listener(event)
@@ -142,7 +142,7 @@ class Meter:
             entries.append(self._entry(arm, share, usd, prompt_tokens=prompt, tokens=prompt + completion, **bought))
         self._enter(entries)
 
-    def settle(self) -> None:
+    def close_step(self) -> None:
         """Charge the time since the last charge, and end the step."""
         if self._step is not None:
             if hours := self._hours():
@@ -229,5 +229,5 @@ def metered(
     try:
         yield current.listening(listener)
     finally:
-        current.settle()
+        current.close_step()
         _meter.reset(token)

@@ -104,7 +104,7 @@ def _enter(
 ) -> None:
     """One shard for each account that a batch touches: a training step and its held-out share an engine call."""
     for key, account in accounts.items():
-        part = [row for want, row in rows if (want.policy, want.sampling) == key]
+        part = [row for asked, row in rows if (asked.policy, asked.sampling) == key]
         if part:
             book.append(account, pa.Table.from_pylist(part, schema=LEDGER), about(*key))
 

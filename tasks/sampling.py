@@ -52,20 +52,20 @@ def screen_adaptively(
     group has. What the ledger holds beyond that is left out: the artifact does not depend on what was paid before.
     """
     problems = of_split(store().read(pool), store().read(splits), split)
-    adapter, requested, tallies = _served(policy, training), [], []
+    adapter, requested, stats = _served(policy, training), [], []
     seen: dict[str, set[bool]] = {problem: set() for problem in problems["problem_id"].to_pylist()}
     for drawn in (range(min(2, group_size)), *(range(i, i + 1) for i in range(2, group_size))):
         undecided = pa.array([len(seen[p]) < 2 for p in problems["problem_id"].to_pylist()], pa.bool_())
         asked = requests_for(problems.filter(undecided), policy, sampling, drawn)
         if not asked:
             break
-        tallies.append(ensure_rollouts(asked, adapter, policy.model, lora_rank))
+        stats.append(ensure_rollouts(asked, adapter, policy.model, lora_rank))
         for row in entered(asked).select(["problem_id", "correct"]).to_pylist():
             seen[row["problem_id"]].add(row["correct"])
         requested += asked
     place = {problem: i for i, problem in enumerate(seen)}
     requested.sort(key=lambda w: (place[w.problem_id], w.rollout))
-    made = _payload(requested, tallies, policy, lora_rank)
+    made = _payload(requested, stats, policy, lora_rank)
     return Payload(
         made.table, notes=(made.notes or {}) | {"saved_rollouts": str(len(place) * group_size - len(requested))}
     )
@@ -78,12 +78,12 @@ def _served(policy: Policy, training: Ref | None) -> ServedAdapter | None:
     return ServedAdapter(f"{training}-step-{policy.adapter_step}", folder)
 
 
-def _payload(requested: list[RolloutRequest], tallies: list[SamplingStats], policy: Policy, lora_rank: int) -> Payload:
+def _payload(requested: list[RolloutRequest], parts: list[SamplingStats], policy: Policy, lora_rank: int) -> Payload:
     stats = SamplingStats(
-        rollouts=sum(t.rollouts for t in tallies),
-        tokens=sum(t.tokens for t in tallies),
-        seconds=sum(t.seconds for t in tallies),
-        grading_seconds=sum(t.grading_seconds for t in tallies),
+        rollouts=sum(t.rollouts for t in parts),
+        tokens=sum(t.tokens for t in parts),
+        seconds=sum(t.seconds for t in parts),
+        grading_seconds=sum(t.grading_seconds for t in parts),
     )
     notes = {"reused_rollouts": str(len(requested) - stats.rollouts), "scaffold": policy.scaffold.digest}
     if stats.rollouts:

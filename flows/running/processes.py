@@ -102,7 +102,7 @@ class _WorkerPool:
                     self.waiting = self.waiting[1:]
                 for line in wait(list(self.running)):
                     assert isinstance(line, Connection)
-                    self._hear(line)
+                    self._receive(line)
         finally:
             left = [process for *_, process in self.running.values()]
             for process in left:
@@ -120,7 +120,7 @@ class _WorkerPool:
         theirs.close()
         self.running[ours] = (job, gpus, process)
 
-    def _hear(self, line: Connection) -> None:
+    def _receive(self, line: Connection) -> None:
         try:
             said = line.recv()
         except EOFError:

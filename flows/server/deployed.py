@@ -113,11 +113,11 @@ def _run(
     flow_run = str(get_run_context().flow_run.id)  # type: ignore[union-attr]
     request = form.request().as_json()
     charging = Charging.of(study, run_id(study.profile.name, planned[-1].step.ref), budget.budget())
-    with accounted(study, store, planned, charging, _telling(), request, flow_run) as hear:
+    with accounted(study, store, planned, charging, _telling(), request, flow_run) as listeners:
         if gpu_pool and is_costly(planned):
-            under_prefect(study, store, hear.own, prepare)
+            under_prefect(study, store, listeners.own, prepare)
             _on_pool(study, store, form, budget, charging.run, flow_run)
-        under_prefect(study, store, hear.own, whole)
+        under_prefect(study, store, listeners.own, whole)
 
 
 def _on_pool(study: Study, store: Store, form: StudyForm, budget: BudgetForm, run: str, flow_run: str) -> None:

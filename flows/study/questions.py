@@ -63,6 +63,6 @@ def _sized(lesson: Lesson, study: Profile) -> Lesson:
     return own.get(lesson.name) or replace(lesson, rollouts=replace(lesson.rollouts, max_tokens=cap))
 
 
-MATRIX = tuple(question for study in (QWEN_1_5B, PAPER) for question in questions(study))
+ALL_QUESTIONS = tuple(question for study in (QWEN_1_5B, PAPER) for question in questions(study))
 #: Every study that has a name.
-PROFILES = {p.name: p for p in (DEMO, SMALL, QWEN_1_5B, PAPER, *MATRIX)}
+PROFILES = {p.name: p for p in (DEMO, SMALL, QWEN_1_5B, PAPER, *ALL_QUESTIONS)}

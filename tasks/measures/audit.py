@@ -17,7 +17,7 @@ from tasks.stage import stage, store
 Row = dict[str, Any]
 
 
-@stage(Audit, version=3)
+@stage(Audit, version=4)
 def audit_designs(
     *,
     pool: Pool,

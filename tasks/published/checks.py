@@ -108,7 +108,7 @@ def coverage_rows(diversities: Mapping[str, pa.Table]) -> list[Row]:
     return rows
 
 
-def spread_rows(diversities: Mapping[str, pa.Table]) -> list[Row]:
+def diversity_rows(diversities: Mapping[str, pa.Table]) -> list[Row]:
     """Diversity by policy and window; where two windows of the same traces were measured, how far they differ."""
     rows = []
     for folder, table in diversities.items():

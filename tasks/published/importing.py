@@ -137,7 +137,7 @@ def by_folder(refs: tuple[Ref, ...], depth: int) -> dict[str, pa.Table]:
     return {folder: pa.concat_tables(parts) for folder, parts in found.items()}
 
 
-@stage(Audit, version=2)
+@stage(Audit, version=3)
 def audit_published(
     *,
     folder: PublishedFolder,
@@ -183,6 +183,6 @@ def audit_published(
             ],
         ),
         "printed_intervals": rows_as("printed_intervals", checks.interval_rows(root, evaluated, DRAWS, 0)),
-        "spreads": rows_as("spreads", checks.spread_rows(measured)),
+        "diversity_measures": rows_as("diversity_measures", checks.diversity_rows(measured)),
     }
     return findings_of(tables)

@@ -72,10 +72,10 @@ def test_regrading_changes_verdicts_and_nothing_else() -> None:
 
 
 def test_overrides_apply_when_regrading() -> None:
-    settled = Overrides({("8", "7"): ("correct", "the gold is a misprint")})
+    decided = Overrides({("8", "7"): ("correct", "the gold is a misprint")})
     with Graders() as graders:
-        after = with_verdicts(ROWS, golds_of(ROWS, PROBLEMS), graders, settled)
-        assert set(after["grader_version"].to_pylist()) == {settled.version(graders.version)}
+        after = with_verdicts(ROWS, golds_of(ROWS, PROBLEMS), graders, decided)
+        assert set(after["grader_version"].to_pylist()) == {decided.version(graders.version)}
     assert after["verdict"].to_pylist()[1] == "correct"
     assert after["reason"].to_pylist()[1] == "override: the gold is a misprint"
 
@@ -103,6 +103,6 @@ def test_disputes_are_where_grader_and_cross_check_differ() -> None:
     ],
 )
 def test_bad_overrides(line: str, words: str) -> None:
-    with pytest.raises(UserError, match=r"settled\.jsonl, line 1") as error:
-        read_overrides(line, "settled.jsonl")
+    with pytest.raises(UserError, match=r"overrides\.jsonl, line 1") as error:
+        read_overrides(line, "overrides.jsonl")
     assert words in str(error.value)

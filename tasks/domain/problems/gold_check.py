@@ -105,7 +105,7 @@ def findings_of_gold(golds: Sequence[tuple[str, str, str]], grade: Grade) -> lis
         for form in BARE:
             probes += [(i, "self", form, gold, gold), (i, "self", form, raw, gold)]
             probes += [(i, "wrong", form, wrong, gold) for wrong in perturbed(gold)]
-        probes += [(i, "parse", "tag", f"{leaf}+0", leaf) for leaf in _algebraic_leaves(shape(gold))]
+        probes += [(i, "parse", "tag", f"{leaf}+0", leaf) for leaf in _algebraic_terms(shape(gold))]
     verdicts = grade([probe[2:] for probe in probes])
     found: list[dict[str, Finding]] = [{f.code: f for f in _static(*gold)} for gold in golds]
     for (i, purpose, _, answer, _), verdict in zip(probes, verdicts, strict=True):
@@ -164,7 +164,7 @@ def _off(leaf: Shape) -> str:
     return f"{leaf.text}+1"
 
 
-def _algebraic_leaves(found: Shape) -> list[str]:
+def _algebraic_terms(found: Shape) -> list[str]:
     """Leaves that only algebra can compare in another spelling; names on the left of an equation are not among them."""
     if found.kind == "scalar":
         words = re.search(
@@ -173,12 +173,12 @@ def _algebraic_leaves(found: Shape) -> list[str]:
         plain = number(found.text) is not None or r"\infty" in found.text
         return [] if plain or words else [found.text]
     items = found.items[1:] if found.kind == "relation" and set(found.marks) == {"="} else found.items
-    return [leaf for item in items for leaf in _algebraic_leaves(item)]
+    return [leaf for item in items for leaf in _algebraic_terms(item)]
 
 
 def _static(gold: str, raw: str, problem: str) -> list[Finding]:
     found, value, form = [], number(gold), shape(gold)
-    leaves = [number(i.text) for i in form.items] if form.items else [value]
+    terms = [number(i.text) for i in form.items] if form.items else [value]
     if repaired(gold) != gold:
         found.append(Finding("gold_unbalanced", "warn", raw[:80]))
     if (
@@ -191,9 +191,9 @@ def _static(gold: str, raw: str, problem: str) -> list[Finding]:
         found.append(Finding("gold_multiplicity", "warn", raw[:80]))
     if form.kind == "list" and (match := _ORDERED.search(problem)) and not any(i.kind == "tuple" for i in form.items):
         found.append(Finding("gold_order", "warn", f"{gold[:40]}: {_around(problem, match)}"))
-    if any(n is not None and n.unit for n in leaves) or r"^{\circ}" in gold or "%" in gold:
+    if any(n is not None and n.unit for n in terms) or r"^{\circ}" in gold or "%" in gold:
         found.append(Finding("gold_unit", "warn", raw[:80]))
-    if any(n is not None and n.decimal and n.value.denominator != 1 for n in leaves):
+    if any(n is not None and n.decimal and n.value.denominator != 1 for n in terms):
         found.append(Finding("gold_decimal", "warn", raw[:80]))
     if re.fullmatch(r"\s*\d{1,3}(,\d{3})+\s*", raw):
         found.append(Finding("gold_separator", "warn", raw[:80]))

@@ -83,7 +83,7 @@ INTERVALS = pa.schema(
     ]
 )
 #: Diversity by policy, for what the controls say. `same_as`: another window with the same figures.
-SPREADS = pa.schema(
+DIVERSITY_MEASURES = pa.schema(
     [
         ("arm", pa.string()),
         ("problems", pa.string()),
@@ -103,7 +103,7 @@ TABLES: dict[str, pa.Schema] = {
     "leaks": PAIRS,
     "mislabelled": MISLABELLED,
     "printed_intervals": INTERVALS,
-    "spreads": SPREADS,
+    "diversity_measures": DIVERSITY_MEASURES,
     "recipes": RECIPES,
 }
 

@@ -80,7 +80,7 @@ def sample(
     start = 0
     while start < len(requested):
         batch = requested[start : start + (batch_size or len(requested))]
-        requests = [_request(i, want, generator, stats) for i, want in enumerate(batch)]
+        requests = [_request(i, asked, generator, stats) for i, asked in enumerate(batch)]
         if admit is not None:
             requests = requests[: admit(batch, requests)]
         start += len(requests)
@@ -117,18 +117,18 @@ def _beside(batches: Iterator[list[Completion]], work: Callable[[list[Completion
                 pending.result()
 
 
-def _request(key: int, want: RolloutRequest, generator: Generator, stats: SamplingStats) -> Request:
-    scaffold = want.policy.scaffold
-    cached = stats._prompts.get((scaffold, want.problem_id))
+def _request(key: int, asked: RolloutRequest, generator: Generator, stats: SamplingStats) -> Request:
+    scaffold = asked.policy.scaffold
+    cached = stats._prompts.get((scaffold, asked.problem_id))
     if cached is None:
-        prompt = scaffold.prompt(want.problem)
+        prompt = scaffold.prompt(asked.problem)
         cached = generator.encode(prompt, chat=scaffold.chat, enable_thinking=scaffold.enable_thinking)
-        stats._prompts[(scaffold, want.problem_id)] = cached
-    s = want.sampling
+        stats._prompts[(scaffold, asked.problem_id)] = cached
+    s = asked.sampling
     return Request(
         key,
         cached,
-        want.request_seed,
+        asked.request_seed,
         Decoding(max_tokens=s.max_tokens, temperature=s.temperature, top_p=s.top_p, stop=scaffold.stop),
     )
 
@@ -159,7 +159,7 @@ def _rows(
     graders: Graders,
     stats: SamplingStats,
 ) -> list[tuple[RolloutRequest, dict[str, object]]]:
-    """Each rollout's want and its row of storage.artifacts.schemas.LEDGER."""
+    """What was asked for and its row of storage.artifacts.schemas.LEDGER."""
     began = time.perf_counter()
     named = [(c, requested[c.key]) for c in completions]
     verdicts = graders.grade([GradeItem(w.policy.scaffold, c.text, w.gold, c.finish) for c, w in named])

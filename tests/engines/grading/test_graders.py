@@ -148,8 +148,8 @@ def test_a_killed_worker_is_replaced(graders: Graders) -> None:
 
 
 def test_overrides_stand_above_the_grader_and_show_in_its_version() -> None:
-    settled = Overrides({("six", "6m"): ("correct", "the text says that m = 1")})
-    with Graders(workers=1, overrides=settled) as pool, Graders() as plain:
+    decided = Overrides({("six", "6m"): ("correct", "the text says that m = 1")})
+    with Graders(workers=1, overrides=decided) as pool, Graders() as plain:
         assert pool.version.startswith(plain.version + "+")
         # the answer is what the region states: words that spell a number become the number
         assert _grade(pool, "8", "7").verdict == "wrong"

@@ -12,7 +12,7 @@ from flows.running.costs import Cost, costs, total
 from flows.running.plan import plan
 from flows.study.prices import prices_of
 from flows.study.profiles import BENCHMARKS, DEMO, QWEN_1_5B, Lesson, Profile
-from flows.study.questions import MATRIX, PROFILES
+from flows.study.questions import ALL_QUESTIONS, PROFILES
 from flows.study.resolve import PoolInputs, Study, overridden, profile_named, resolve
 from storage.artifacts.fingerprint import canonical, restored
 from storage.artifacts.store import Store
@@ -60,11 +60,11 @@ def priced(profile: Profile, folder: Path, prices: Prices | None = None) -> list
 
 
 def test_every_open_question_is_a_profile_by_name() -> None:
-    assert {p.name for p in MATRIX} == {f"{study}/{q}" for study in ("qwen-1.5b", "paper") for q in QUESTIONS}
+    assert {p.name for p in ALL_QUESTIONS} == {f"{study}/{q}" for study in ("qwen-1.5b", "paper") for q in QUESTIONS}
     assert all(profile_named(name) is profile for name, profile in PROFILES.items())
 
 
-@pytest.mark.parametrize("name", [p.name for p in MATRIX])
+@pytest.mark.parametrize("name", [p.name for p in ALL_QUESTIONS])
 def test_every_open_question_is_priced(name: str, tmp_path: Path) -> None:
     whole = total([cost for _, cost in priced(PROFILES[name], tmp_path)])
     assert min(whole.rollouts, whole.tokens, whole.gpu_hours, whole.usd, whole.bytes) > 0

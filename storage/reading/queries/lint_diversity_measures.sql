@@ -6,11 +6,11 @@ select 'control' as code,
        c.place || ', ' || p.place as place,
        'diversity and error go together here: a difference between arms needs accuracy and length held equal' as matter,
        c.diversity - p.diversity as value
-from spreads c join spreads p using (problems, "window")
+from diversity_measures c join diversity_measures p using (problems, "window")
 where c.arm = 'no_panel' and p.arm = 'panel' and c.diversity > p.diversity
 union all
 select 'window', 'window ' || "window" || ' gives ' || arm || ' on ' || problems || ' the figures of window ' || same_as
        || ' (largest change ' || printf('%.0e', largest_change) || ')', place,
        'the encoder''s own limit binds in both: the second window is no robustness check', largest_change
-from spreads where same_as is not null and largest_change < 1e-6
+from diversity_measures where same_as is not null and largest_change < 1e-6
 order by all
