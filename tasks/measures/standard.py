@@ -1,7 +1,7 @@
 """Standard measures: tables that every study makes and that only figures read. Each is declared where it is computed.
 
-A printed measure is two files: `NAME.py` in this room (its columns, its table, its stage) and
-`storage/reading/queries/report_NAME.sql` (its figure, and the query that it shows). Nothing else names it.
+A printed measure is two files: `<name>.py` in this room (its columns, its table, its stage) and
+`storage/reading/queries/report_<name>.sql` (its figure, and the query that it shows). Nothing else names it.
 """
 
 from __future__ import annotations
