@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
+import warnings
 
 import click
 
-from storage.errors import UserError
+from storage.errors import Notice, UserError
 
 #: command → (module:attribute, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -19,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("cli.store:show", "One artifact: rows, schema, lineage."),
     "sql": ("cli.store:sql", "SQL over the store's catalog."),
     "gc": ("cli.store:gc", "What nobody wants any more, moved to a bin."),
+    "verify": ("cli.store:verify", "Read everything in the store and say what is damaged."),
     "pin": ("cli.store:pin", "Keep an artifact, whatever gc is told."),
     "pool": ("cli.pool:pool", "Build and check pools of problems."),
     "split": ("cli.split:split", "Draw or import a held-out split."),
@@ -63,6 +65,10 @@ def varband() -> None:
 
 def main() -> None:
     """The entry point: a user's mistake is one sentence on standard error and an exit code, never a traceback."""
+    shown = warnings.showwarning
+    warnings.showwarning = lambda message, *rest, **more: (
+        click.echo(f"varband: {message}", err=True) if isinstance(message, Notice) else shown(message, *rest, **more)
+    )
     try:
         varband(standalone_mode=False)
     except UserError as error:

@@ -1,4 +1,4 @@
-"""`varband ls`, `show`, `sql`, `gc`, `pin`: the store as people see it."""
+"""`varband ls`, `show`, `sql`, `gc`, `verify`, `pin`: the store as people see it."""
 
 from __future__ import annotations
 
@@ -82,9 +82,11 @@ def show(ref: str, rows: int, root: Path, as_json: bool) -> None:
 @options.as_json
 def sql(statement: str, root: Path, as_json: bool) -> None:
     """One SQL statement over the catalog: a view per kind, `artifacts`, and `ledger`."""
-    from storage.reading.catalog import ask
+    from storage.reading.catalog import ask, unreadable_shards
 
     _print(ask(root, statement), as_json)
+    for shard in unreadable_shards(root):
+        click.echo(f"varband: left out of the ledger: {shard} cannot be read (see: varband verify)", err=True)
 
 
 @click.command()
@@ -125,6 +127,21 @@ def age(text: str) -> timedelta:
     if unit not in units or not number.isdecimal():
         raise UserError(f"--older-than '{text[:40]}': a whole number of days, hours or minutes is wanted, e.g. 7d, 12h")
     return timedelta(**{units[unit]: int(number)})
+
+
+@click.command()
+@click.option("--repair", is_flag=True, help="Move what is damaged to .damaged; the same command then makes it again.")
+@options.root
+@options.as_json
+def verify(repair: bool, root: Path, as_json: bool) -> None:
+    """Read every artifact, ledger shard and record whole; exit code 1 while something damaged is in its place."""
+    from flows.upkeep import verify as upkeep
+
+    found = upkeep.verify(root, repair=repair)
+    _print(found.damage, as_json, title="damaged")
+    if not as_json:
+        click.echo(f"{found.examined} things were read, {found.damage.num_rows} are damaged")
+    sys.exit(1 if found.damage.num_rows and not repair else 0)
 
 
 @click.command()

@@ -26,6 +26,10 @@ class Parked(UserError):
     exit_code = 75
 
 
+class Notice(UserWarning):
+    """What a person should know though nothing stops for it. The command line prints the sentence."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     >>> did_you_mean("dmeo", ["demo", "paper"]), did_you_mean("xyz", ["demo"])

@@ -17,12 +17,15 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storage.artifacts.fingerprint import fingerprint
+from storage.artifacts.fingerprint import file_digest, fingerprint
+from storage.durable import sync, write_durably
 from storage.errors import NO_ROOM, UserError
 from storage.mirror import mirror_of
 from storage.sql import query
 
 ABOUT = "about.json"
+#: Of a shard's sha256, in its name. Checksums of pages leave their headers out.
+DIGEST_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,10 @@ class Ledger:
         before = self.shards(account.former) if account.former else []
         return sorted([*before, *self.folder(account).glob("shard-*.parquet")], key=lambda shard: shard.name)
 
+    def shard_paths(self) -> list[Path]:
+        """Of every account."""
+        return sorted((self.root / "ledger").glob("*/*/shard-*.parquet"))
+
     def append(self, account: Account, rows: pa.Table, about: dict[str, object]) -> Path:
         """Make rows durable before anything is built on them. `about` says in words what the account is."""
         folder = self.folder(account)
@@ -63,7 +70,7 @@ class Ledger:
             folder.mkdir(parents=True, exist_ok=True)
             aside.parent.mkdir(parents=True, exist_ok=True)
             if not (folder / ABOUT).exists():
-                _write_aside(aside.with_suffix(".json"), folder / ABOUT, orjson.dumps(about))
+                write_durably(folder / ABOUT, orjson.dumps(about))
             pq.write_table(
                 rows,
                 aside,
@@ -72,10 +79,10 @@ class Ledger:
                 write_page_checksum=True,
                 use_dictionary=_repetitive(rows.schema),  # type: ignore[arg-type]
             )
-            with aside.open("rb") as handle:
-                os.fsync(handle.fileno())
-            target = folder / f"shard-{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.parquet"
+            sync(aside)
+            target = folder / f"shard-{time.time_ns():020d}-{file_digest(aside)[:DIGEST_DIGITS]}.parquet"
             os.rename(aside, target)
+            sync(folder)
             if self._mirror:
                 self._mirror.push(target)
             return target
@@ -94,10 +101,7 @@ class Ledger:
         shards = self.shards(account)
         if not shards:
             return None
-        try:
-            tables = [pq.ParquetFile(shard, page_checksum_verification=True).read(columns=columns) for shard in shards]
-        except (OSError, pa.ArrowInvalid) as error:
-            raise UserError(f"ledger {self.folder(account)}: a shard cannot be read ({error}); move it away") from None
+        tables = [read_shard(shard, columns) for shard in shards]
         return pa.concat_tables(tables, promote_options="default")  # older shards lack columns that came later
 
     def keys(self, account: Account) -> set[tuple[str, int]]:
@@ -131,11 +135,25 @@ class Ledger:
         return [(Account(p.parent.parent.name, p.parent.name), orjson.loads(p.read_bytes())) for p in found]
 
 
+def read_shard(shard: Path, columns: list[str] | None = None) -> pa.Table:
+    """Rows of one shard. Errors: UserError that names it if it cannot be read whole."""
+    try:
+        return pq.ParquetFile(shard, page_checksum_verification=True).read(columns=columns)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise UserError(
+            f"ledger shard {shard} cannot be read ({error}); `varband verify --repair` sets it aside, and what was"
+            " in it is sampled again"
+        ) from None
+
+
+def examine_shard(shard: Path) -> None:
+    """Errors: UserError that names it if it is not what was written. Shards of before have no digest in their name."""
+    read_shard(shard)
+    written = shard.stem.rpartition("-")[2]
+    if len(written) == DIGEST_DIGITS and not file_digest(shard).startswith(written):
+        raise UserError(f"ledger shard {shard} is not what was written: a bit of it changed")
+
+
 def _repetitive(schema: pa.Schema) -> list[str]:
     """Columns worth a dictionary. Tokens, log-probs and texts do not repeat: one for them slows writing fourfold."""
     return [f.name for f in schema if not pa.types.is_list(f.type) and f.name not in ("completion", "trace")]
-
-
-def _write_aside(aside: Path, target: Path, data: bytes) -> None:
-    aside.write_bytes(data)
-    os.rename(aside, target)

@@ -20,7 +20,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
 from storage.records.garbage import collecting, note_planned
-from storage.records.runs import Amounts, Run, beating, now, read_run, run_path, write_run
+from storage.records.runs import Amounts, Run, beating, earlier_attempt, now, write_run
 from tasks.metering import Meter, metered
 from tasks.stage import Progress
 
@@ -80,7 +80,7 @@ def accounted(
     Errors: Parked with how far it came, how much is missing and how to go on.
     """
     name, meter = charging.run, charging.meter(study, store)
-    earlier = read_run(store.root, name) if run_path(store.root, name).exists() else None
+    earlier = earlier_attempt(store.root, name)
     record = Record(store, _begun(earlier, name, study, planned, meter, request, flow_run), meter)
     with collecting(store.root, alone=False):
         note_planned(store.root, name, (p.step.ref for p in planned))

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from storage.artifacts.store import Store
 from storage.errors import UserError
+from storage.reading.catalog import unreadable_shards
 from storage.roots import address_of
 
 State = Literal["ok", "warn", "fail"]
@@ -37,7 +38,7 @@ class Check:
 def examine(root: Path) -> list[Check]:
     """All checks; one that cannot be made says why."""
     checks: list[Check] = []
-    for check in (_root, _disk, _versions, _engines, _gpus, _graphs, _server):
+    for check in (_root, _damage, _disk, _versions, _engines, _gpus, _graphs, _server):
         checks += check(root)
     return checks
 
@@ -55,6 +56,13 @@ def _root(root: Path) -> Iterator[Check]:
         yield Check("root", "ok", where)
     except UserError as error:
         yield Check("root", "fail", where, str(error))
+
+
+def _damage(root: Path) -> Iterator[Check]:
+    """By what is quick to read; `varband verify` reads everything."""
+    bad = [f"ledger shard {path}" for path in unreadable_shards(root)]
+    fix = "varband verify --repair; the same command as before makes again what is set aside"
+    yield Check("store", "fail" if bad else "ok", "; ".join(bad) or "the ledger's shards are whole", fix if bad else "")
 
 
 def _disk(root: Path) -> Iterator[Check]:

@@ -114,6 +114,12 @@ class Store:
         path = self.path(ref) / entry.path
         return path.is_file() and path.stat().st_size == entry.bytes and file_digest(path) == entry.sha256
 
+    def examine(self, manifest: Manifest) -> None:
+        """Errors: UserError that names the first file of an artifact that is not what its manifest says."""
+        for entry in manifest.files:
+            if not self._intact(manifest.ref, entry):
+                raise UserError(f"{entry.path} is not what the manifest says: missing, cut short or changed")
+
     def manifest(self, ref: Ref) -> Manifest:
         path = self.path(ref) / MANIFEST
         if not path.exists():

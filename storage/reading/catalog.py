@@ -8,10 +8,12 @@ from pathlib import Path
 import duckdb
 import orjson
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import DATA, MANIFEST, Store
 from storage.errors import UserError
+from storage.ledger import Ledger
 from storage.sql import connect
 
 ARTIFACTS = pa.schema(
@@ -67,7 +69,8 @@ def ask(root: Path, statement: str) -> pa.Table:
             by_kind.setdefault(ref.kind, []).append(str(store.path(ref) / DATA))
         for kind, paths in by_kind.items():
             _view(connection, kind, paths)
-        if shards := sorted(map(str, (root / "ledger").glob("*/*/shard-*.parquet"))):
+        bad = set(unreadable_shards(root))
+        if shards := [str(path) for path in Ledger(root).shard_paths() if path not in bad]:
             _view(connection, "ledger", shards)
         connection.execute("set allowed_directories = [$root]", {"root": f"{root}/"})
         connection.execute("set enable_external_access = false")
@@ -81,6 +84,19 @@ def ask(root: Path, statement: str) -> pa.Table:
             raise UserError(
                 f"sql: {str(error).splitlines()[0]} (views: {', '.join([*by_kind, 'artifacts'])})"
             ) from None
+
+
+def unreadable_shards(root: Path) -> list[Path]:
+    """Those whose footer is damaged; a damaged page shows when it is read."""
+    return [path for path in Ledger(root).shard_paths() if not _has_footer(path)]
+
+
+def _has_footer(path: Path) -> bool:
+    try:
+        pq.read_metadata(path)
+    except (OSError, pa.ArrowInvalid):
+        return False
+    return True
 
 
 def _view(connection: duckdb.DuckDBPyConnection, name: str, paths: list[str]) -> None:

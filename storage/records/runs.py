@@ -10,6 +10,7 @@ import os
 import re
 import socket
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -21,8 +22,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from storage.artifacts.ref import Ref
 from storage.durable import write_durably
-from storage.errors import NO_ROOM, UserError
+from storage.errors import NO_ROOM, Notice, UserError
 from storage.mirror import mirror_of
+from storage.records.damage import set_aside
 
 #: A run whose process has not been heard of for this long is shown as crashed.
 SILENCE_SECONDS = 90.0
@@ -123,6 +125,22 @@ def read_run(root: Path, name: str) -> Run:
         raise UserError(f"no run '{name}' under {root} (known: {', '.join(known) or 'none'})") from None
     except ValidationError as error:
         raise UserError(f"{path}: not a run record of this version ({error.errors()[0]['msg']})") from None
+
+
+def earlier_attempt(root: Path, name: str) -> Run | None:
+    """The record of the same run's last attempt; null if there is none. One that cannot be read is set aside: a note
+    beside the store is no reason to refuse a study, whose artifacts and charges say how far it came."""
+    path = run_path(root, name)
+    _sync(root)
+    try:
+        return Run.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        moved, why = set_aside(root, path), error.errors()[0]["msg"]
+        said = f"{path} is no run record of this version ({why}): set aside as {moved}, made anew"
+        warnings.warn(Notice(said), stacklevel=2)
+        return None
 
 
 def write_run(root: Path, run: Run) -> None:

@@ -1,0 +1,117 @@
+"""Damage is found, named, set aside, and made again: a shard, an artifact, a record, a pin, a line of charges."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cli.main import varband
+from flows.upkeep.doctor import examine
+from flows.upkeep.verify import verify
+from storage.artifacts.store import Store
+from storage.errors import Notice, UserError
+from storage.ledger import Ledger
+from storage.reading.catalog import ask
+from storage.records.damage import DAMAGED
+from storage.records.pins import pin
+from storage.records.runs import Run, earlier_attempt, now, write_run
+from tasks.rollouts import account_of
+from tests.chaos.driver import GROUP, POLICY, PROBLEMS, SAMPLING, run
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A finished toy study with a run's record and a pin."""
+    run(tmp_path)
+    pin(tmp_path, Store(tmp_path).refs("toy_training")[0], "figure 3")
+    given = {"profile": "demo", "request": {}, "started": now(), "heartbeat": now(), "host": "elsewhere", "pid": 1}
+    write_run(tmp_path, Run.model_validate({"id": "demo-00000001", "state": "finished", **given}))
+    return tmp_path
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(path: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 0x40
+    path.write_bytes(bytes(raw))
+
+
+def one(root: Path, pattern: str) -> Path:
+    return sorted(root.glob(pattern))[0]
+
+
+DAMAGES: dict[str, tuple[str, Callable[[Path], object], str]] = {
+    "a shard cut short": ("ledger/*/*/shard-*.parquet", cut, "shard"),
+    "a flipped bit in a shard": ("ledger/*/*/shard-*.parquet", flip, "shard"),
+    "an artifact's rows": ("toy_training/*/data.parquet", flip, "artifact"),
+    "an artifact's file that is gone": ("rollouts/*/data.parquet", Path.unlink, "artifact"),
+    "a manifest": ("toy_figures/*/manifest.json", cut, "artifact"),
+    "a run's record": ("runs/*.json", cut, "run"),
+    "a pin": ("pins/*.json", cut, "pin"),
+    "what an account is": ("ledger/*/*/about.json", cut, "account"),
+    "charges": ("spending/*/*.jsonl", lambda path: path.write_bytes(b"{}}\n" + path.read_bytes()), "charges"),
+}
+
+
+def test_a_whole_root_is_whole(root: Path) -> None:
+    found = verify(root)
+    assert found.damage.num_rows == 0 and found.examined > 8
+    with pytest.raises(UserError, match="nothing to verify"):
+        verify(root / "nowhere")
+
+
+@pytest.mark.parametrize("case", DAMAGES)
+def test_damage_is_named_and_set_aside(root: Path, case: str) -> None:
+    pattern, damage, what = DAMAGES[case]
+    path = one(root, pattern)
+    damage(path)
+    named = str((path.parent if what == "artifact" else path).relative_to(root))
+    rows = verify(root).damage.to_pylist()
+    assert [(row["what"], row["path"], row["set_aside"]) for row in rows] == [(what, named, None)]
+    (moved,) = verify(root, repair=True).damage.to_pylist()
+    assert (root / moved["set_aside"]).exists() and moved["set_aside"].startswith(DAMAGED)
+    assert verify(root).damage.num_rows == 0
+
+
+def test_what_was_set_aside_is_sampled_and_made_again(root: Path) -> None:
+    before = {str(ref): Store(root).read(ref) for ref in Store(root).refs()}
+    for pattern in ("ledger/*/*/shard-*.parquet", "rollouts/*/data.parquet"):
+        flip(one(root, pattern))
+    verify(root, repair=True)
+    run(root)
+    assert {str(ref): Store(root).read(ref) for ref in Store(root).refs()} == before
+    assert len(Ledger(root).keys(account_of(POLICY, SAMPLING))) == GROUP * PROBLEMS.num_rows
+
+
+def test_one_bad_shard_is_named_and_the_others_are_asked(root: Path) -> None:
+    shards = Ledger(root).shard_paths()
+    assert len(shards) > 1
+    cut(shards[0])
+    (counted,) = ask(root, "select count(*) as n from ledger").to_pylist()
+    assert 0 < counted["n"] < GROUP * PROBLEMS.num_rows
+    with pytest.raises(UserError, match=shards[0].name):
+        Ledger(root).keys(account_of(POLICY, SAMPLING))
+    done = CliRunner().invoke(varband, ["sql", "select 1 as n", "--root", str(root), "--json"])
+    assert json.loads(done.stdout) == [{"n": 1}] and shards[0].name in done.stderr
+    assert [check.state for check in examine(root) if check.what == "store"] == ["fail"]
+
+
+def test_a_damaged_record_refuses_no_study(root: Path) -> None:
+    cut(root / "runs" / "demo-00000001.json")
+    with pytest.warns(Notice, match="set aside as"):
+        assert earlier_attempt(root, "demo-00000001") is None
+    assert earlier_attempt(root, "demo-00000001") is None
+    assert len(list((root / DAMAGED).glob("*/runs/demo-00000001.json"))) == 1
+
+
+def test_the_command_fails_until_it_is_repaired(root: Path) -> None:
+    flip(one(root, "toy_training/*/data.parquet"))
+    asked = [["verify", "--root", str(root), "--json", *more] for more in ([], ["--repair"], [])]
+    assert [CliRunner().invoke(varband, words).exit_code for words in asked] == [1, 0, 0]
