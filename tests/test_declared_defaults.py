@@ -54,8 +54,8 @@ def dataclasses_in(hint: Any, seen: set[type]) -> Iterator[type]:
 
 def left_out(kind: Any) -> dict[str, object]:
     """Defaults that a canonical form leaves out, by the field's full name; those of a group stand as arguments."""
-    stem = "" if issubclass(kind, Group) else f"{kind.__name__}."
     fields = [f for f in dataclasses.fields(kind) if f.init and f.compare and f.default is not dataclasses.MISSING]
+    stem = "" if issubclass(kind, Group) else f"{kind.__name__}."
     return {f"{stem}{f.name}": recorded(f.default) for f in fields}
 
 

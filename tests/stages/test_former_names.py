@@ -236,6 +236,14 @@ def test_what_was_read_anew_is_read_back_as_it_was(lab: Lab) -> None:
     assert lab.rows().equals(first)
 
 
+def test_artifacts_and_accounts_name_the_scaffold_by_digest(lab: Lab) -> None:
+    """In the notes that a report lists of every artifact, and in what the ledger says of an account."""
+    lab.rows()
+    (ref,) = lab.store.refs("rollouts")
+    ((_, about),) = Ledger(lab.store.root).accounts()
+    assert lab.store.manifest(ref).provenance.notes["scaffold"] == about["scaffold"] == PANEL.digest
+
+
 def test_a_policy_has_the_scaffold_of_the_day_unless_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     other = replace(PANEL, template="Say it. {problem}")
     kept = Policy(arm="panel", model=MODEL)
