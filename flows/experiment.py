@@ -8,16 +8,16 @@ from flows.arm import Measured, make_arms
 from flows.problems import prepare
 from flows.study.resolve import Study
 from storage.artifacts.kinds import PassAtK, PassAtKContrasts, Report
-from tasks.domain.grading.grading import GRADER_VERSION
+from tasks.evidence import Available, Evidence
 from tasks.measures.audit import audit_designs
 from tasks.measures.bands import cross_bands
 from tasks.measures.curves import training_curves
 from tasks.measures.diversity import compare_diversity, measure_answers
 from tasks.measures.gains import compare_gains
 from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k
-from tasks.measures.standard import Available, standard_measures
+from tasks.measures.standard import standard_measures
 from tasks.partitions import partition_rollouts
-from tasks.report.inputs import Evidence, Problems, Setup, Tables
+from tasks.report.inputs import Problems, Setup, Tables
 from tasks.report.render import render_report
 
 QUESTION = (
@@ -33,7 +33,7 @@ def experiment(study: Study) -> Report:
     arms = make_arms(study, at, p.arms)
     measured = tuple(m for arm in arms for m in arm.measured)
     final = tuple(m.rollouts for m in measured)
-    partitions = tuple(partition_rollouts(rollouts=ref, grader_version=GRADER_VERSION) for ref in final)
+    partitions = tuple(partition_rollouts(rollouts=ref, grader_version=study.grader.installed) for ref in final)
     slices, slice_contrasts = pass_at_k_by_benchmark(study, measured)
     evidence = Evidence(
         screenings=tuple(arm.screened.rollouts for arm in arms),

@@ -14,50 +14,12 @@ from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
 
 import tasks.measures as room
-from storage.artifacts.kinds import (
-    AnswerDiversity,
-    Bands,
-    Diversity,
-    Embeddings,
-    Partitions,
-    Pool,
-    Rollouts,
-    Splits,
-    Training,
-)
 from storage.artifacts.ref import Ref
+from tasks.evidence import Available
 from tasks.stage import Stage
 
 P = ParamSpec("P")
 K = TypeVar("K", bound=Ref)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Available:
-    """What a standard measure may take, by the names of its arguments. Any tuple may be empty.
-
-    screenings, bands: of every arm. trainings: of every arm and seed. evaluations: held-out rollouts along training;
-    final: of the base and of the last adapter, each with partitions, embeddings, diversities and answers; deep: the
-    same policies with as many rollouts as the asymptote asks for. sliced: all rollouts on benchmarks. arms: their
-    names, in order. ks: as in pass@k.
-    """
-
-    pool: Pool
-    splits: Splits
-    screenings: tuple[Rollouts, ...]
-    bands: tuple[Bands, ...]
-    trainings: tuple[Training, ...]
-    evaluations: tuple[Rollouts, ...]
-    final: tuple[Rollouts, ...]
-    partitions: tuple[Partitions, ...]
-    deep: tuple[Rollouts, ...]
-    embeddings: tuple[Embeddings, ...]
-    diversities: tuple[Diversity, ...]
-    answers: tuple[AnswerDiversity, ...]
-    sliced: tuple[Rollouts, ...]
-    arms: tuple[str, ...]
-    ks: tuple[int, ...]
-    train_group_size: int
 
 
 @dataclass(frozen=True, slots=True)

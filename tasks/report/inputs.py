@@ -1,4 +1,5 @@
-"""What a report is made from, in four groups. Each field stands in the recipe, and in the queries, by its own name."""
+"""What a report is made from: these three groups and tasks.evidence.Evidence. Each field stands in the recipe, and in
+the queries, by its own name."""
 
 from __future__ import annotations
 
@@ -6,21 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from storage.artifacts.kinds import (
-    AnswerDiversity,
     Audit,
     BandCrosstab,
-    Bands,
     Benchmark,
     Curves,
-    Diversity,
     DiversityComparison,
     Gains,
     PassAtK,
     PassAtKContrasts,
     Pool,
-    Rollouts,
     Splits,
-    Training,
 )
 from storage.artifacts.manifest import Group
 from storage.artifacts.ref import Ref
@@ -44,21 +40,6 @@ class Problems(Group):
     pool: Pool
     splits: Splits
     benchmarks: tuple[Benchmark, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence(Group):
-    """Rows of every arm. evaluations: held-out rollouts of the curve; final: of the base and of the last adapter, with
-    more rollouts each; sliced: all rollouts on benchmarks."""
-
-    screenings: tuple[Rollouts, ...]
-    bands: tuple[Bands, ...]
-    trainings: tuple[Training, ...]
-    evaluations: tuple[Rollouts, ...]
-    final: tuple[Rollouts, ...]
-    diversities: tuple[Diversity, ...]
-    answers: tuple[AnswerDiversity, ...] = ()
-    sliced: tuple[Rollouts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,9 +19,10 @@ from storage.reading.catalog import lineage
 from storage.reading.figures import SECTIONS, Figure, styles
 from storage.reading.views import Views, helper_tables, inputs_of, views
 from storage.sql import named
+from tasks.evidence import Evidence
 from tasks.report.drawings import draw
 from tasks.report.findings import answer, caveats
-from tasks.report.inputs import Evidence, Problems, Setup, Tables
+from tasks.report.inputs import Problems, Setup, Tables
 from tasks.report.style import TEMPLATES, style_sheet
 from tasks.report.tables import shown
 from tasks.stage import Payload, making, stage, store, workdir

@@ -152,10 +152,11 @@ def made_up_study(
 ) -> Ref:
     """The report of a study whose rollouts are made up. Deterministic."""
     from tasks.domain.grading.grading import GRADER_VERSION
+    from tasks.evidence import Available, Evidence
     from tasks.measures.bands import classify_bands, cross_bands
-    from tasks.measures.standard import Available, standard_measures
+    from tasks.measures.standard import standard_measures
     from tasks.partitions import partition_rollouts
-    from tasks.report.inputs import Evidence, Problems, Setup, Tables
+    from tasks.report.inputs import Problems, Setup, Tables
     from tasks.report.render import render_report
 
     store = Store(root)
