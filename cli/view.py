@@ -74,6 +74,8 @@ class Watch:
                 self._bars.update(
                     self._bar[event.ref], completed=event.done, total=event.total, unit=event.unit, detail=event.detail
                 )
+            case "noted":
+                self.console.print(f"  {event.title}: {event.detail}", soft_wrap=True)
             case "made":
                 if event.ref in self._bar:
                     self._bars.remove_task(self._bar.pop(event.ref))
@@ -155,7 +157,7 @@ def _summary(profile: str, rows: list[dict[str, Any]]) -> Table:
         box=None,
         padding=(0, 1, 0, 0),
     )
-    for name in ("arm", "seed", "in band", "held-out", "gain [95 %]", "diversity", "tokens"):
+    for name in ("arm", "seed", "in band", "held-out", "gain [95 %]", "diversity", "tokens", "no answer", "no tags"):
         table.add_column(name, justify="left" if name == "arm" else "right", no_wrap=True)
     for r in rows:
         low, high, cost = r["gain_low"], r["gain_high"], r["tokens_per_correct"]
@@ -168,6 +170,7 @@ def _summary(profile: str, rows: list[dict[str, Any]]) -> Table:
             "–" if r["gain"] is None else f"{r['gain']:+.2f}{interval}",
             _change(r["diversity_before"], r["diversity_after"], ".2f"),
             "–" if cost is None else f"{cost:,.0f}",
+            *("–" if r[name] is None else f"{r[name]:.0%}" for name in ("no_answer", "invalid_tags")),
         )
     return table
 

@@ -63,7 +63,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Sent to the session's listener: `reused`, `started`, `advanced`, `made`."""
+    """Sent to the session's listener: `reused`, `started`, `advanced`, `noted` (a remark that stays), `made`."""
 
     event: str
     title: str
@@ -192,10 +192,10 @@ def making() -> Ref:
     return _step.get().ref
 
 
-def progress(done: int, total: int, unit: str = "rows", detail: str = "") -> None:
-    """Tell whoever watches how far the step being made is."""
+def progress(done: int, total: int, unit: str = "rows", detail: str = "", event: str = "advanced") -> None:
+    """Tell whoever watches how far the step being made is, or (`noted`) what is worth a line about it."""
     step = _step.get()
-    _session.get().listener(Progress("advanced", step.title, step.ref, done, total, unit, detail=detail))
+    _session.get().listener(Progress(event, step.title, step.ref, done, total, unit, detail=detail))
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,15 @@ from storage.artifacts.kinds import Audit, Diversity, Pool, Rollouts, Splits, Tr
 from storage.artifacts.ref import Ref
 from storage.sql import query
 from tasks.domain.statistics.designs import from_sampling, from_training, recipe_row, rows_as
+from tasks.measures.form import COLUMNS as FORM_COLUMNS
+from tasks.measures.form import form_of
 from tasks.measures.lints import findings_of, leak_rows, lesson_leak_rows, mislabelled_rows
 from tasks.stage import stage, store
 
 Row = dict[str, Any]
 
 
-@stage(Audit, version=4)
+@stage(Audit, version=5)
 def audit_designs(
     *,
     pool: Pool,
@@ -49,6 +51,7 @@ def audit_designs(
         ),
         "coverage": rows_as("coverage", _coverage([(ref, store().read(ref)) for ref in diversities], held)),
         "mislabelled": rows_as("mislabelled", _mislabelled(screenings, trainings)),
+        "form": rows_as("form", [_form(r, str(pool)) for r in screenings] + [_form(r, held) for r in final]),
     }
     return findings_of(tables)
 
@@ -87,6 +90,11 @@ def _sampled(ref: Ref, problems: str, role: str) -> Row:
     ).to_pylist()[0]
     row = from_sampling(str(ref), arguments, problems, role, counted)
     return row | {"family": f"{row['family']} at step {arguments['policy']['step']}"}
+
+
+def _form(ref: Ref, problems: str) -> Row:
+    arm = _drawn(ref)["policy"]["arm"]
+    return {"arm": arm, "problems": problems, "place": str(ref)} | form_of(store().read(ref, FORM_COLUMNS))
 
 
 def _last_step(training: Ref, final: Sequence[Ref]) -> int | None:

@@ -17,8 +17,9 @@ from tasks.domain.statistics.betabinomial import adaptive_saving, expectations
 from tasks.domain.statistics.contingency import band_tests
 from tasks.domain.statistics.intervals import wilson
 from tasks.domain.statistics.means import ratio
+from tasks.measures import form
 from tasks.measures.groups import COLUMNS, count_groups
-from tasks.stage import stage, store
+from tasks.stage import progress, stage, store
 
 
 def bands_of(rollouts: pa.Table) -> pa.Table:
@@ -159,8 +160,11 @@ def _ratio(table: Sequence[Sequence[int]]) -> dict[str, float]:
 
 @stage(Bands, version=1)
 def classify_bands(*, rollouts: Rollouts) -> pa.Table:
-    """The bands of one arm's screening. Schema: Bands."""
-    return bands_of(store().read(rollouts, COLUMNS))
+    """The bands of one arm's screening. Schema: Bands. Tells what share of it has no answer or no valid tags."""
+    rows = store().read(rollouts, [*dict.fromkeys([*COLUMNS, *form.COLUMNS])])
+    if rows.num_rows:
+        progress(rows.num_rows, rows.num_rows, detail=form.in_words(form.form_of(rows)), event="noted")
+    return bands_of(rows)
 
 
 @stage(JointBands, version=1)

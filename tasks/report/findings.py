@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tasks.report.form import SCREENING, START, TRAINED, learnt_form, unlike, withheld
 from tasks.report.svg import number, percent
 from tasks.report.tables import minus
 
@@ -19,21 +20,28 @@ COVERED = 0.8
 
 
 def answer(ask: Ask) -> list[str]:
-    """Did one arm gain more, does its search give more to learn from, was it learnt, and was it wider."""
-    summary = ask("report_summary").to_pylist()
+    """Did one arm gain more, does its search give more to learn from, was it learnt, and was it wider.
+
+    What is a difference of form is not told as one of ability (tasks.report.form).
+    """
+    summary, form = ask("report_summary").to_pylist(), ask("report_form").to_pylist()
     return [
-        *_difference_of_gains(ask("report_difference_of_gains").to_pylist()),
-        _bands(summary, ask("report_band_tests").to_pylist()),
-        _training(summary),
-        _width(summary, ask("report_diversity").to_pylist(), ask("report_gaps").to_pylist()),
+        *_difference_of_gains(ask("report_difference_of_gains").to_pylist(), form),
+        _bands(summary, ask("report_band_tests").to_pylist(), form),
+        _training(summary, form),
+        _width(summary, ask("report_diversity").to_pylist(), ask("report_gaps").to_pylist(), form),
     ]
 
 
-def _difference_of_gains(rows: Sequence[Row]) -> list[str]:
+def _difference_of_gains(rows: Sequence[Row], form: Sequence[Row]) -> list[str]:
     """A sentence for every two arms: the study's own question comes first."""
     said = []
     for row in rows:
         if row["source"] != "all" or row["more_gain"] is None:
+            continue
+        arms = (row["arm"], row["other"])
+        if why := withheld(form, arms, TRAINED):
+            said.append(f"Whether {row['arm']} gained more than {row['other']} is not told: {why}.")
             continue
         low, high, p = row["more_gain_low"], row["more_gain_high"], row["p_value"]
         text = (
@@ -44,11 +52,13 @@ def _difference_of_gains(rows: Sequence[Row]) -> list[str]:
             text += "; no evidence that one gains more"
             if row["detectable_gain"] is not None:
                 text += f" (this study would find {100 * row['detectable_gain']:.1f} pp)"
+        if moved := [words for arm in arms if (words := learnt_form(form, arm))]:
+            text += f"; a gain is also one of form: {listed(moved)}"
         said.append(f"{text}; this holds for {row['holds_for']}." if row["holds_for"] else f"{text}.")
     return said
 
 
-def _bands(summary: Sequence[Row], tests: Sequence[Row]) -> str:
+def _bands(summary: Sequence[Row], tests: Sequence[Row], form: Sequence[Row]) -> str:
     arms = {row["arm"]: row for row in summary if row["problems"]}
     if not arms:
         return "No problem was screened, so nothing is known of the variance bands."
@@ -57,6 +67,8 @@ def _bands(summary: Sequence[Row], tests: Sequence[Row]) -> str:
     ]
     total = max(row["problems"] for row in arms.values())
     said = f"Of {total} screened problems, {listed(counted)} had both correct and wrong rollouts, and so a gradient"
+    if why := withheld(form, list(arms), SCREENING):
+        return f"{said}. Whether one gives more to learn from is not told: {why}."
     found = {row["metric"]: row for row in tests if len({(t["arm"], t["other"]) for t in tests}) <= 2}
     ratio, mcnemar = found.get("ratio"), found.get("mcnemar")
     if ratio and ratio["estimate"] is not None:
@@ -65,10 +77,10 @@ def _bands(summary: Sequence[Row], tests: Sequence[Row]) -> str:
         p = mcnemar["p_value"]
         verdict = "more than chance explains" if p < 0.05 else "a difference that chance explains"
         said += f", {verdict} (exact McNemar p = {p:.2g})"
-    return said + "."
+    return said + unlike(form, list(arms), SCREENING) + "."
 
 
-def _training(summary: Sequence[Row]) -> str:
+def _training(summary: Sequence[Row], form: Sequence[Row]) -> str:
     climbs = []
     for row in summary:
         if row["gain"] is None:
@@ -78,10 +90,15 @@ def _training(summary: Sequence[Row]) -> str:
             f"{row['arm']}{seed} from {percent(row['heldout_before'])} to {percent(row['heldout_after'])}"
             f" ({signed(100 * row['gain'])} pp{_interval(row['gain_low'], row['gain_high'], 100)})"
         )
-    return f"Training moved held-out accuracy of {listed(climbs)}." if climbs else "Nothing was trained in this run."
+    if not climbs:
+        return "Nothing was trained in this run."
+    trained = dict.fromkeys((row["arm"], row["seed"]) for row in summary if row["gain"] is not None)
+    moved = [words for arm, seed in trained if (words := learnt_form(form, arm, seed))]
+    said = f"Training moved held-out accuracy of {listed(climbs)}"
+    return f"{said}; part of that is form: {listed(list(dict.fromkeys(moved)))}." if moved else f"{said}."
 
 
-def _width(summary: Sequence[Row], compared: Sequence[Row], gaps: Sequence[Row]) -> str:
+def _width(summary: Sequence[Row], compared: Sequence[Row], gaps: Sequence[Row], form: Sequence[Row]) -> str:
     pairs = [
         r for r in compared if r["metric"] == "diversity" and r["arm"] != r["other"] and r["difference"] is not None
     ]
@@ -89,6 +106,8 @@ def _width(summary: Sequence[Row], compared: Sequence[Row], gaps: Sequence[Row])
     if not pairs:
         return "Two arms' diversity could not be compared in this run."
     row = min(pairs, key=lambda r: (r["step"], r["other_step"]))
+    if why := withheld(form, (row["arm"], row["other"]), TRAINED if row["step"] else START):
+        return f"Whether one arm's search is wider is not told: {why}."
     said = "At the start of training, traces" if any(r["gain"] is not None for r in summary) else "Traces"
     said += (
         f" of {row['arm']} lay {number(row['mean'])} apart and those of {row['other']}"

@@ -89,9 +89,14 @@ def test_summary_is_what_the_rollouts_say(study: Study) -> None:
     rows = {row["arm"]: row for row in store.read(study.report).to_pylist()}
     assert list(rows) == ["panel", "thinking"]
     for text in inputs["final"]:
-        rollouts = store.read(Ref.parse(text), ["arm", "step", "correct"]).to_pylist()
+        rollouts = store.read(Ref.parse(text), ["arm", "step", "correct", "tag_valid"]).to_pylist()
         share = sum(r["correct"] for r in rollouts) / len(rollouts)  # equal groups: mean of means is the mean
         column = "heldout_after" if rollouts[0]["step"] else "heldout_before"
+        if rollouts[0]["step"]:
+            invalid = sum(not r["tag_valid"] for r in rollouts) / len(rollouts)
+            assert rows[rollouts[0]["arm"]]["invalid_tags"] == pytest.approx(invalid)
+            assert 0 < invalid < 1
+            assert rows[rollouts[0]["arm"]]["no_answer"] == rows[rollouts[0]["arm"]]["truncated"] == 0
         assert rows[rollouts[0]["arm"]][column] == pytest.approx(share)
     for row in rows.values():
         assert row["all_zero"] + row["variance"] + row["all_one"] == row["problems"] == 16

@@ -4,7 +4,8 @@ place = 10
 title = "Every arm"
 caption = """
 Problems by band at screening; held-out accuracy at the start and under the last adapter, never the best one; \
-diversity; tokens per correct answer of the last adapter, else of the start."""
+diversity; of the last adapter, else of the start: tokens per correct answer, and the shares of rollouts that gave no \
+answer, had no valid tags, were cut off."""
 sources = ["bands", "final", "trainings", "diversities", "contrasts"]
 */
 -- One row per arm and seed: its bands, and the held-out problems before and after training.
@@ -14,7 +15,8 @@ sources = ["bands", "final", "trainings", "diversities", "contrasts"]
 with
 per_problem as (
     select ref, arm, adapter, problem_id, avg(correct::int) as rate, sum(correct::int) as correct,
-        sum(num_tokens) as tokens
+        sum(num_tokens) as tokens, count(*) as rollouts, sum((verdict = 'no_answer')::int) as unanswered,
+        sum((not tag_valid)::int) as untagged, sum((finish = 'length')::int) as cut
     from final group by all
 ),
 spread as (
@@ -24,7 +26,9 @@ spread as (
 seeds as (select distinct ref as adapter, seed from trainings),
 policy as (
     select p.ref, p.arm, s.seed, s.adapter is not null as trained, avg(p.rate) as rate,
-        sum(p.tokens) / nullif(sum(p.correct), 0) as tokens_per_correct, any_value(d.diversity) as diversity
+        sum(p.tokens) / nullif(sum(p.correct), 0) as tokens_per_correct, any_value(d.diversity) as diversity,
+        sum(p.unanswered) / sum(p.rollouts) as no_answer, sum(p.untagged) / sum(p.rollouts) as invalid_tags,
+        sum(p.cut) / sum(p.rollouts) as truncated
     from per_problem p left join seeds s using (adapter) left join spread d using (ref)
     group by all
 ),
@@ -54,7 +58,9 @@ select
     o.rate as heldout_before, t.rate as heldout_after, t.rate - o.rate as gain,
     g.gain_low, g.gain_high,
     o.diversity as diversity_before, t.diversity as diversity_after,
-    coalesce(t.tokens_per_correct, o.tokens_per_correct) as tokens_per_correct
+    coalesce(t.tokens_per_correct, o.tokens_per_correct) as tokens_per_correct,
+    coalesce(t.no_answer, o.no_answer) as no_answer, coalesce(t.invalid_tags, o.invalid_tags) as invalid_tags,
+    coalesce(t.truncated, o.truncated) as truncated
 from arms a
 left join banded b using (arm)
 left join policy o on o.arm = a.arm and not o.trained

@@ -95,6 +95,18 @@ DIVERSITY_MEASURES = pa.schema(
         ("place", pa.string()),
     ]
 )
+#: How many rollouts of an arm have the form that was asked for.
+FORM = pa.schema(
+    [
+        ("arm", pa.string()),
+        ("problems", pa.string()),
+        ("rollouts", pa.int64()),
+        ("no_answer", pa.float64()),
+        ("invalid_tags", pa.float64()),
+        ("truncated", pa.float64()),
+        ("place", pa.string()),
+    ]
+)
 TABLES: dict[str, pa.Schema] = {
     "designs": Designs.schema,
     "tests": TESTS,
@@ -105,6 +117,7 @@ TABLES: dict[str, pa.Schema] = {
     "printed_intervals": INTERVALS,
     "diversity_measures": DIVERSITY_MEASURES,
     "recipes": RECIPES,
+    "form": FORM,
 }
 
 

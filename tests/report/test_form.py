@@ -1,0 +1,135 @@
+"""A contrast of form is not told as one of ability: shares without an answer or valid tags qualify what is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from storage.artifacts.kinds import Rollouts
+from storage.artifacts.store import Store
+from storage.sql import named, query
+from tasks.domain.statistics.designs import FORM
+from tasks.engines.toolbox import Toolbox
+from tasks.measures.bands import bands_of, classify_bands, crosstab_of
+from tasks.measures.form import form_of, in_words
+from tasks.measures.lints import findings_of
+from tasks.report.findings import answer
+from tasks.stage import Progress, Session, session
+from tests.dashboards.synthetic import put
+from tests.measures.conftest import rows_of
+
+G = 8
+NOTHING = pa.table({"adapter": pa.array([], pa.string())})
+
+
+def screened(arm: str, groups: list[str], tags: bool = True) -> pa.Table:
+    """One group a text, one letter a rollout: c(orrect), w(rong), n(o answer)."""
+    rows = [(f"p{i:04d}", g, letter) for i, letters in enumerate(groups) for g, letter in enumerate(letters)]
+    n = len(rows)
+    letters = [letter for _, _, letter in rows]
+    return pa.table(
+        {
+            "problem_id": [problem for problem, _, _ in rows],
+            "source": ["amc"] * n,
+            "arm": [arm] * n,
+            "adapter": pa.nulls(n, pa.string()),
+            "step": pa.array([0] * n, pa.int32()),
+            "seed": pa.array([0] * n, pa.int64()),
+            "rollout": pa.array([g for _, g, _ in rows], pa.int32()),
+            "correct": [letter == "c" for letter in letters],
+            "verdict": [{"c": "correct", "w": "wrong", "n": "no_answer"}[letter] for letter in letters],
+            "tag_valid": [tags and letter != "n" for letter in letters],
+            "finish": ["stop"] * n,
+            "num_tokens": pa.array([10] * n, pa.int32()),
+        }
+    )
+
+
+def said_of(*screenings: pa.Table) -> list[str]:
+    """The report's sentences about these screenings; nothing was trained or embedded."""
+    arms = [table["arm"][0].as_py() for table in screenings]
+    crosstab = crosstab_of(pa.concat_tables([bands_of(table) for table in screenings]), 16)
+    counts = {r["arm"]: r for r in query("select arm, band, count(*) as n from b where band = 'variance' group by all",
+                                         b=pa.concat_tables([bands_of(t) for t in screenings])).to_pylist()}  # fmt: skip
+    problems = len(set(screenings[0]["problem_id"].to_pylist()))
+    summary = [{"arm": a, "problems": problems, "variance": counts[a]["n"], "gain": None, "seed": None} for a in arms]
+    form = query(
+        named("report_form"),
+        screenings=pa.concat_tables(screenings),
+        final=screenings[0].slice(0, 0),
+        trainings=pa.table({"ref": pa.array([], pa.string()), "seed": pa.array([], pa.int64())}),
+        arms=pa.table({"arm": arms, "place": list(range(len(arms)))}),
+    )
+    tables = {
+        "report_summary": pa.Table.from_pylist(summary),
+        "report_band_tests": query(named("report_band_tests"), crosstab=crosstab),
+        "report_form": form,
+    }
+    ask: Callable[[str], pa.Table] = lambda name: tables.get(name, pa.table({}))  # noqa: E731
+    return answer(ask)
+
+
+def test_an_arm_that_never_answers_is_no_finding() -> None:
+    """3,504 of thinking's 4,000 rollouts have no answer and none has valid tags; panel has 26.67 times as many bands."""
+    mute = screened("thinking", ["cccccccw"] * 6 + ["cccccccc"] * 56 + ["n" * G] * 438, tags=False)
+    other = screened("panel", ["ccccwwww"] * 160 + ["w" * G] * 340)
+    assert form_of(mute) == {"rollouts": 4000, "no_answer": 0.876, "invalid_tags": 1.0, "truncated": 0.0}
+    said = " ".join(said_of(other, mute))
+    assert "87.6 % of the rollouts of thinking gave no answer and 100 % had no valid tags" in said
+    assert "what differs is form and not what is solved" in said
+    for claim in ("26.67", "times as many", "more than chance explains"):
+        assert claim not in said
+    answering = screened("thinking", ["cccccccw"] * 6 + ["w" * G] * 494)
+    assert "26.67 times as many for panel as for thinking, more than chance explains" in " ".join(
+        said_of(other, answering)
+    )
+
+
+def test_a_smaller_difference_of_form_stands_beside_the_contrast() -> None:
+    some = screened("panel", ["cccccccw"] * 40 + ["w" * G] * 40 + ["n" * G] * 20)
+    other = screened("thinking", ["ccccwwww"] * 80 + ["w" * G] * 20)
+    said = " ".join(said_of(other, some))
+    assert "0.50 times as many for panel as for thinking" in said
+    assert "this is also a difference of form: 0 % of thinking's rollouts gave no answer and 20 % of panel's" in said
+
+
+def test_arms_alike_in_form_are_compared_as_they_are() -> None:
+    one, other = (
+        screened("panel", ["cccccccw"] * 40 + ["w" * G] * 60),
+        screened("thinking", ["cw" * 4] * 80 + ["w" * G] * 20),
+    )
+    said = " ".join(said_of(other, one))
+    assert "0.50 times as many" in said
+    assert "form" not in said
+
+
+@pytest.mark.parametrize(
+    ("no_answer", "invalid", "found"), [(0.876, 1.0, 1), (0.12, 0.0, 1), (0.0, 0.6, 1), (0.05, 0.2, 0)]
+)
+def test_the_audit_judges_form(no_answer: float, invalid: float, found: int) -> None:
+    row = {
+        "arm": "panel", "problems": "pool", "rollouts": 4000, "no_answer": no_answer, "invalid_tags": invalid,
+        "truncated": 0.0, "place": "rollouts-1",
+    }  # fmt: skip
+    findings = findings_of({"form": pa.Table.from_pylist([row], schema=FORM)}).to_pylist()
+    assert [f["code"] for f in findings] == ["form"] * found
+    if found:
+        assert f"{100 * no_answer:.1f} % of the 4000 rollouts of panel on pool gave no answer" in findings[0]["what"]
+
+
+def test_the_line_after_screening_says_it() -> None:
+    words = in_words(form_of(screened("panel", ["cn", "nn"])))
+    assert words == "4 rollouts: 75.0 % without an answer, 75.0 % without valid tags, 0.0 % cut off"
+
+
+def test_screening_tells_its_form_while_it_is_banded(tmp_path: Path) -> None:
+    heard: list[Progress] = []
+    store = Store(tmp_path / "store")
+    store.prepare()
+    with session(Session(store, Toolbox(), listener=heard.append)):
+        classify_bands(rollouts=put(store, Rollouts, rows_of({"a": "cwww"})))
+    told = [event.detail for event in heard if event.event == "noted"]
+    assert told == ["4 rollouts: 0.0 % without an answer, 0.0 % without valid tags, 0.0 % cut off"]
