@@ -7,9 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from storage.artifacts.fingerprint import restored
 from storage.artifacts.kinds import Audit, Diversity, Pool, Rollouts, Splits, Training
 from storage.artifacts.ref import Ref
 from storage.sql import query
+from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.policies import Policy
 from tasks.domain.statistics.designs import from_sampling, from_training, recipe_row, rows_as
 from tasks.measures.form import COLUMNS as FORM_COLUMNS
 from tasks.measures.form import form_of
@@ -32,7 +35,7 @@ def audit_designs(
     """Mismatched designs of one experiment, found before its figures are read. Schema: AUDIT."""
     held = f"held-out of {splits}"
     ends = {str(ref): _last_step(ref, final) for ref in trainings}
-    arms = [store().manifest(ref).recipe.arguments["start"]["arm"] for ref in trainings]  # type: ignore[index]
+    arms = [restored(Policy, store().manifest(ref).recipe.arguments["start"]).arm for ref in trainings]
     rows = [_sampled(ref, str(pool), "screening") for ref in screenings]
     rows += [_sampled(ref, held, "heldout") for ref in final]
     rows += [
@@ -89,7 +92,7 @@ def _sampled(ref: Ref, problems: str, role: str) -> Row:
         t=table,
     ).to_pylist()[0]
     row = from_sampling(str(ref), arguments, problems, role, counted)
-    return row | {"family": f"{row['family']} at step {arguments['policy']['step']}"}
+    return row | {"family": f"{row['family']} at step {restored(Policy, arguments['policy']).step}"}
 
 
 def _form(ref: Ref, problems: str) -> Row:
@@ -98,8 +101,8 @@ def _form(ref: Ref, problems: str) -> Row:
 
 
 def _last_step(training: Ref, final: Sequence[Ref]) -> int | None:
-    policies = [_drawn(ref)["policy"] for ref in final]
-    steps = [p["step"] for p in policies if p["adapter"] == str(training)]
+    policies = [restored(Policy, _drawn(ref)["policy"]) for ref in final]
+    steps = [policy.step for policy in policies if policy.adapter == str(training)]
     return max(steps, default=None)
 
 
@@ -129,8 +132,8 @@ def _mislabelled(screenings: Sequence[Ref], trainings: Sequence[Ref]) -> list[Ro
     """Dead groups of each screening that the training's group size is expected to make live."""
     sizes = {}
     for ref in trainings:
-        arguments: Any = store().manifest(ref).recipe.arguments
-        sizes[arguments["start"]["arm"]] = arguments["learner"]["group_size"]
+        given = store().manifest(ref).recipe.arguments
+        sizes[restored(Policy, given["start"]).arm] = restored(LearnerConfig, given["learner"]).group_size
     rows = []
     for ref in screenings:
         counts = query(
