@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from storage.artifacts.kinds import Pool, Splits
+from storage.artifacts.kinds import Pool, Rollouts, Splits
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from tasks.domain.arms import ARMS
+from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.domain.problems.sources import SourceSpec
@@ -29,6 +30,7 @@ from tasks.engines.toolbox import Toolbox
 from tasks.former_names import SCAFFOLDS
 from tasks.measures.bands import classify_bands
 from tasks.pool import PoolPolicy, build_pool
+from tasks.regrading import regrade_rollouts
 from tasks.rollouts import account_of
 from tasks.sampling import sample_rollouts
 from tasks.splits import split_pool
@@ -234,6 +236,16 @@ def test_what_was_read_anew_is_read_back_as_it_was(lab: Lab) -> None:
     for ref in lab.store.refs("rollouts"):
         lab.store.delete(ref)
     assert lab.rows().equals(first)
+
+
+def test_regrading_reads_as_was_read_whatever_the_arm_has_become(lab: Lab) -> None:
+    """An artifact of a panel that asked for boxes is judged again by its boxes: there are none, today's panel or not."""
+    boxed = lab.rows(replace(PANEL, answer_form="boxed"))
+    (ref,) = lab.store.refs("rollouts")
+    with session(Session(lab.store, lab.toolbox)):
+        given = {"pool": lab.pool, "installed": GRADER_VERSION, "overrides": ()}
+        again = lab.store.read(regrade_rollouts(rollouts=Rollouts.parse(str(ref)), **given))
+    assert set(again["verdict"].to_pylist()) == set(boxed["verdict"].to_pylist()) == {"no_answer"}
 
 
 def test_artifacts_and_accounts_name_the_scaffold_by_digest(lab: Lab) -> None:
