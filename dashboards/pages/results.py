@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboards.pages.parts import chosen, root, show, show_section
-from storage.reading.figures import FIGURES, SECTION
+from dashboards.pages.parts import chosen, root, show_section
+from storage.reading.figures import SECTION
 from storage.reading.query_cache import sources
 
 TABS = ("passk", "diversity", "tokens", "hard", "spending", "benchmarks")
@@ -15,7 +15,7 @@ def page() -> None:
     report = chosen()
     if report is None:
         return
-    show(FIGURES["summary"])
+    show_section(SECTION["result"])
     sections = [
         section
         for section in map(SECTION.__getitem__, TABS)
