@@ -17,20 +17,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from benchmarks.simulated import EDGES, KS, POPULATIONS, Cell, groups_of, truths
+from benchmarks.simulated import EDGES, KS, POPULATIONS, TRAIN_G, Cell, groups_of, rollouts_of, shift_by, truths
+from benchmarks.whole_studies import whole_studies, written
 from storage.sql import query
+from tasks.measures.bands import crosstab_of
 from tasks.measures.gains import gains_of
 from tasks.measures.pass_at_k import contrasts_of, passk_of
 from tasks.measures.token_costs import cost_rows
-from tasks.measures.trajectories import gain_rows, heldout_rows
+from tasks.measures.trajectories import MARGIN, gain_rows, heldout_rows
+from tasks.measures.votes import votes_of
 
 DRAWS = 2_000
+FEW_TRIALS = 60  # of what takes a fit or a vote each
 LOW, HIGH = 0.92, 0.98
 Row = dict[str, Any]
 
 
-def judged(figure: str, cell: Cell, rows: list[Row], truth: float) -> Row:
+def judged(figure: str, cell: Cell, rows: list[Row], truth: float, trials: int | None = None) -> Row:
     """Of the trials' rows: share that covers the truth, share whose p is below .05 where the truth is 0, median width."""
     told = [r for r in rows if r.get("low") is not None]
     covers = [r["low"] - 1e-12 <= truth <= r["high"] + 1e-12 for r in told]
@@ -38,9 +43,9 @@ def judged(figure: str, cell: Cell, rows: list[Row], truth: float) -> Row:
     return {
         "figure": figure,
         "cell": cell,
-        "trials": len(rows),
+        "trials": trials or len(rows),
         "truth": truth,
-        "printed": len(told) / len(rows),
+        "printed": len(told) / max(len(rows), 1),
         "covers": float(np.mean(covers)) if told else None,
         "width": float(np.median([r["high"] - r["low"] for r in told])) if told else None,
         "no_width": sum(r["high"] <= r["low"] for r in told),
@@ -49,7 +54,7 @@ def judged(figure: str, cell: Cell, rows: list[Row], truth: float) -> Row:
 
 
 def measured(cell: Cell, trials: int, seed: int = 0) -> list[Row]:
-    """Every figure of one cell."""
+    """Every figure of one cell; what takes long only in one cell a population."""
     groups, truth = groups_of(cell, trials, seed), truths(cell)
     after = query("from groups where step = 1", groups=groups)
     of_trial = lambda rows: [r for r in rows if r["source"] != "all"]  # noqa: E731
@@ -70,9 +75,42 @@ def measured(cell: Cell, trials: int, seed: int = 0) -> list[Row]:
     found.append(judged("gain", cell, [r for r in of_trial(gain_rows(groups)) if r["arm"] == "b"], gain))
     differ = truth["after"][0][0] - truth["after"][1][0]
     found.append(judged("difference of gains", cell, of_trial(gains_of(groups).to_pylist()), differ))
+    found.append(_equivalent(cell, of_trial(gains_of(groups).to_pylist()), differ))
     costs = [r for r in of_trial(cost_rows(after)) if r["arm"] == "a"]
     found.append(judged("tokens per correct", cell, costs, truth["tokens"][0]))
+    if cell.seeds == 1 and cell.problems == 100 and not cell.shift:
+        found += _of_bands(cell, groups, truth) + _of_votes(cell, after, truth)
     return found
+
+
+def _equivalent(cell: Cell, rows: list[Row], truth: float) -> Row:
+    """How often two arms' gains are called equivalent: an error where they differ by the margin or more."""
+    called = [r["p_equivalent"] is not None and r["p_equivalent"] < 0.05 for r in rows]
+    figure = "called equivalent" if abs(truth) < MARGIN - 1e-3 else "called equivalent in error"
+    return judged(figure, cell, [], truth, len(rows)) | {"below_05": float(np.mean(called))}
+
+
+def _of_bands(cell: Cell, groups: pa.Table, truth: Row) -> list[Row]:
+    """Expected live groups of the screening and the ratio of two arms' variance bands, of the first trials: a fit each."""
+    after = query("select arm, problem_id, source, group_size, num_correct from groups where step = 1", groups=groups)
+    live: list[Row] = []
+    ratios: list[Row] = []
+    for trial in sorted(set(after["source"].to_pylist()))[:FEW_TRIALS]:
+        bands = query("select *, band(num_correct, group_size) as band from t where source = $s", {"s": trial}, t=after)
+        rows = [r for r in crosstab_of(bands, TRAIN_G).to_pylist() if r["source"] == "all"]
+        live += [r for r in rows if r["metric"] == "expected_live" and r["arm"] == "b"]
+        ratios += [r for r in rows if r["metric"] == "ratio"]
+    return [
+        judged(f"expected live groups of {TRAIN_G}", cell, live, truth["live_at_training"][1]),
+        judged("ratio of variance bands", cell, ratios, truth["live"][0] / truth["live"][1]),
+    ]
+
+
+def _of_votes(cell: Cell, after: pa.Table, truth: Row) -> list[Row]:
+    """maj@4 of the first trials: wrong answers are one of three, alike."""
+    groups = query("from groups where arm = 'b' and source < $s", {"s": f"{FEW_TRIALS:05d}"}, groups=after)
+    rows = [r for r in votes_of(rollouts_of(groups), (4,), 0).to_pylist() if r["metric"] == "maj@k"]
+    return [judged("maj@4", cell, [r for r in rows if r["source"] != "all"], truth["majority"][1])]
 
 
 def _bands(cell: Cell, rows: list[Row], truth: list[float]) -> Row:
@@ -106,6 +144,7 @@ def cells() -> Iterator[Cell]:
     for n in (20, 100, 300):
         yield Cell("ordinary", n, seeds=5, sd_pp=3.0)
         yield Cell("ordinary", n, cost=2.7, shift=0.6)
+        yield Cell("ordinary", n, shift=shift_by(MARGIN))
 
 
 def misses(row: Row) -> str | None:
@@ -151,7 +190,7 @@ def markdown(rows: list[Row]) -> str:
 def _design(cell: Cell) -> str:
     seeds = f"{cell.seeds} seed{'s' if cell.seeds > 1 else ''}"
     return (
-        seeds + (f", SD {cell.sd_pp:g}" if cell.seeds > 1 else "") + (f", shift {cell.shift:g}" if cell.shift else "")
+        seeds + (f", SD {cell.sd_pp:g}" if cell.seeds > 1 else "") + (f", shift {cell.shift:.2g}" if cell.shift else "")
     )
 
 
@@ -168,12 +207,16 @@ def main() -> None:
     args = parser.parse_args()
     if args.table:
         kept = [json.loads(line) for line in args.table.read_text().splitlines()]
+        print(written([row for row in kept if "study" in row]))
+        kept = [row for row in kept if "cell" in row]
         rows = [row | {"cell": Cell(**row["cell"])} for row in kept]
         print(markdown(sorted(rows, key=lambda r: r["figure"])))
         return
     for cell in cells():
         for row in measured(cell, args.trials):
             print(json.dumps(row | {"cell": asdict(cell)}), flush=True)
+    for row in whole_studies(args.trials):
+        print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

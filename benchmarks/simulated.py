@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
+from math import factorial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-G, KS = 8, (1, 2, 4, 8)
+G, KS, TRAIN_G = 8, (1, 2, 4, 8), 16
 #: Logits of the chance of a correct rollout. `ordinary`: the fit to the published panel screening; `near 0`: HMMT-like;
 #: `near 1`: thinking on MATH-500; `zero-inflated`: three problems in five that no rollout solves.
 POPULATIONS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
@@ -24,6 +26,7 @@ POPULATIONS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "zero-inflated": lambda rng, n: np.where(rng.random(n) < 0.6, 1e-9, rng.beta(1.0, 1.0, n)),
 }
 EDGES = ("near 0", "near 1")
+WRONG = 3  # wrong answers that a problem has
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +85,56 @@ def truths(cell: Cell) -> dict[str, Any]:
         "before": before.mean(),
         "after": [[float((1 - (1 - p) ** k).mean()) for k in KS] for p in after],
         "all": [[float((p**k).mean()) for k in KS] for p in after],
+        "live": [_live(p, G) for p in after],
+        "live_at_training": [_live(p, TRAIN_G) for p in after],
+        "majority": [float(_majority(p[:100_000]).mean()) for p in after],
         "tokens": [
             float(_tokens(logits, cost).mean() / p.mean()) for p, cost in zip(after, (cell.cost, 1.0), strict=True)
         ],
     }
+
+
+def _live(p: np.ndarray, size: int) -> float:
+    return float((1 - p**size - (1 - p) ** size).mean())
+
+
+def _majority(p: np.ndarray) -> np.ndarray:
+    """Chance that the most frequent of four answers is right, ties shared: wrong answers are one of WRONG, alike."""
+    chances = np.stack([p, *[(1 - p) / WRONG] * WRONG], axis=1)
+    total = np.zeros(len(p))
+    for counts in product(range(5), repeat=1 + WRONG):
+        if sum(counts) != 4:
+            continue
+        ways = factorial(4) / np.prod([factorial(c) for c in counts])
+        share = (counts[0] == max(counts)) / counts.count(max(counts))
+        total += share * ways * np.prod(chances ** np.array(counts), axis=1)
+    return total
+
+
+@lru_cache
+def shift_by(effect: float) -> float:
+    """The shift of logits by which training moves accuracy on ordinary problems by this much."""
+    from scipy.optimize import brentq
+
+    rng = np.random.default_rng(4)
+    logits = _logits("ordinary", rng, 200_000) + rng.normal(0, Cell("ordinary", 1).own, 200_000)
+    start = _sigmoid(logits).mean()
+    found: Any = brentq(lambda shift: _sigmoid(logits + shift).mean() - start - effect, 0.0, 5.0)
+    return float(found)
+
+
+def rollouts_of(groups: pa.Table) -> pa.Table:
+    """Rollouts that give these groups: right answers alike, each wrong one of WRONG."""
+    rng, size = np.random.default_rng(6), groups["group_size"].to_numpy()
+    row = np.repeat(np.arange(groups.num_rows), size)
+    place = np.arange(len(row)) - np.repeat(np.cumsum(size) - size, size)
+    correct = place < groups["num_correct"].to_numpy()[row]
+    answer = np.where(correct, "right", rng.choice([f"wrong {i}" for i in range(WRONG)], len(row)))
+    kept = groups.select(["arm", "step", "adapter", "seed", "problem_id", "source"]).take(pa.array(row))
+    extra = {"rollout": pa.array(place, pa.int32()), "canonical": answer, "correct": correct}
+    for name, values in (extra | {"num_tokens": np.full(len(row), 10), "logprob_sum": np.full(len(row), -1.0)}).items():
+        kept = kept.append_column(name, pa.array(values))
+    return kept
 
 
 def _tokens(logits: np.ndarray, cost: float) -> np.ndarray:

@@ -133,7 +133,7 @@ def _show_audit(result: dict[str, Any]) -> None:
     if held:
         click.echo(f"{said['holds']} {held} figures of {len({r['report'] for r in result['reports']})} report(s)")
     for f in result["findings"]:
-        click.echo(f"\n{f['code']}: {f['what']}\n    {f['matter']}\n    {f['place']}  [{f['query']}]")
+        click.echo(f"\n{f['code']}: {f['fact']}\n    {f['inference']}\n    {f['place']}  [{f['query']}]")
     n = result["counts"]
     click.echo(f"\n{n['holds']} hold, {n['off']} off, {n['unknown']} cannot be computed; {n['findings']} findings")
 

@@ -45,11 +45,11 @@ def _findings(rows: pa.Table) -> None:
     for code, group in groupby(found, key=lambda row: row["code"]):
         some = list(group)
         many = len(found) > SHOWN_AT_ONCE
-        first = literal(some[0]["what"][:100]) + (f" and {len(some) - 1} more" if len(some) > 1 else "")
+        first = literal(some[0]["fact"][:100]) + (f" and {len(some) - 1} more" if len(some) > 1 else "")
         with st.expander(f"**{literal(code)}** {first}") if many else st.container(border=True):
             for row in some:
-                st.markdown(f":orange-badge[{literal(code)}] {literal(row['what'])}")
-                st.caption(f"{literal(row['matter'])}  \n{literal(row['place'])} · query `{row['query']}`")
+                st.markdown(f":orange-badge[{literal(code)}] {literal(row['fact'])}")
+                st.caption(f"{literal(row['inference'])}  \n{literal(row['place'])} · query `{row['query']}`")
 
 
 @lru_cache(maxsize=4)

@@ -97,9 +97,9 @@ def _findings(store: Store) -> list[Row]:
                 found.append(
                     {
                         "code": "cannot_lint",
-                        "what": f"{ref}: {error}",
+                        "fact": f"{ref}: {error}",
                         "place": str(ref),
-                        "matter": "its design was not checked",
+                        "inference": "its design was not checked",
                         "value": None,
                         "query": None,
                     }

@@ -22,7 +22,7 @@ from tasks.stage import stage, store
 Row = dict[str, Any]
 
 
-@stage(Audit, version=5)
+@stage(Audit, version=6)
 def audit_designs(
     *,
     pool: Pool,
@@ -55,6 +55,7 @@ def audit_designs(
         "coverage": rows_as("coverage", _coverage([(ref, store().read(ref)) for ref in diversities], held)),
         "mislabelled": rows_as("mislabelled", _mislabelled(screenings, trainings)),
         "form": rows_as("form", [_form(r, str(pool)) for r in screenings] + [_form(r, held) for r in final]),
+        "stops": rows_as("stops", [_steps(ref) for ref in trainings]),
     }
     return findings_of(tables)
 
@@ -98,6 +99,14 @@ def _sampled(ref: Ref, problems: str, role: str) -> Row:
 def _form(ref: Ref, problems: str) -> Row:
     arm = _drawn(ref)["policy"]["arm"]
     return {"arm": arm, "problems": problems, "place": str(ref)} | form_of(store().read(ref, FORM_COLUMNS))
+
+
+def _steps(training: Ref) -> Row:
+    """Steps that a training was asked for, and the last one of which it has a row."""
+    arguments: Any = store().manifest(training).recipe.arguments
+    executed = max(store().read(training, ["step"])["step"].to_pylist(), default=0)
+    asked = {"run": str(training), "requested": arguments["learner"]["steps"], "executed": executed}
+    return asked | {"reason": "by its own rows", "place": str(training)}
 
 
 def _last_step(training: Ref, final: Sequence[Ref]) -> int | None:

@@ -27,8 +27,8 @@ def compare_columns(tables: Sequence[pa.Table], metrics: Sequence[str], draws: i
 
     basis: `all` problems on which both are defined, or `equal_n`, those on which both have equally many traces. low,
     high, p_value: over problems and, for what was trained, seeds: artifacts of the same (arm, step) are replicates.
-    t, p_t, p_normal, p_flip, p_wilcoxon, boot_*: of the seeds' means, as publications print them. p_adjusted: Holm over
-    whole traces at equal n, Benjamini-Hochberg over the rest; p_holm: all pairs of one metric, basis and window.
+    t, p_t, p_normal, p_flip, p_wilcoxon, boot_*: of the seeds' means, as publications print them. p_adjusted: Benjamini
+    and Hochberg over whole traces at equal n, and over the rest; p_holm: all pairs of one metric, basis and window.
     adjusted_*: the difference left where log length and accuracy do not differ; adjusted_reason: why there is none.
     """
     rows: list[dict[str, Any]] = []
@@ -47,7 +47,7 @@ def compare_columns(tables: Sequence[pa.Table], metrics: Sequence[str], draws: i
 
 def _family(row: dict[str, Any]) -> Family:
     declared = (row["metric"], row["window"], row["basis"]) == ("diversity", "whole", "equal_n")
-    return ("diversity of whole traces at equal n", "holm") if declared else ("diversity, explored", "bh")
+    return "diversity of whole traces at equal n" if declared else "diversity, explored", "bh"
 
 
 def _policies(tables: Sequence[pa.Table]) -> dict[str, Policies]:

@@ -55,7 +55,7 @@ def counted(table: pa.Table) -> Shares:
     return found
 
 
-@stage(Curves, version=5)
+@stage(Curves, version=6)
 def training_curves(
     *, trainings: tuple[Training, ...], evaluations: tuple[Rollouts, ...], pool: Pool, splits: Splits
 ) -> pa.Table:

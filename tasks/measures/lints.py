@@ -24,8 +24,8 @@ def lints() -> list[str]:
 def findings_of(tables: Mapping[str, pa.Table]) -> pa.Table:
     """What every lint finds in these tables (tasks.domain.statistics.designs.TABLES; an absent one is empty).
 
-    Columns: code; what was found; place: runs or files; matter: how much it could matter; value: its size, null where
-    it has none; query: which named query shows it.
+    Columns: code; fact: what the rows show; inference: what may follow from it; place: runs or files; value: its size,
+    null where it has none; query: which named query shows it.
     """
     everything, parts = filled(tables), []
     for name in lints():

@@ -91,7 +91,8 @@ def reference_rows(bands: pa.Table, splits: pa.Table) -> list[Row]:
 
 
 def coverage_rows(diversities: Mapping[str, pa.Table]) -> list[Row]:
-    """An upper bound of what the encoder saw: its tokens over the mean trace length, problem by problem."""
+    """About what share the encoder saw: its tokens over the mean trace length, problem by problem. No bound, for traces
+    of one problem differ in length."""
     rows = []
     for folder, table in diversities.items():
         found = query(
@@ -102,7 +103,7 @@ def coverage_rows(diversities: Mapping[str, pa.Table]) -> list[Row]:
             t=table,
         ).to_pylist()
         rows += [
-            r | {"problems": VARIANTS[folder][0], "basis": "bound", "place": f"reports/{folder}/per_problem.jsonl"}
+            r | {"problems": VARIANTS[folder][0], "basis": "lengths", "place": f"reports/{folder}/per_problem.jsonl"}
             for r in found
         ]
     return rows

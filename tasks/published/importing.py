@@ -27,7 +27,7 @@ from storage.artifacts.kinds import (
 from storage.sql import query
 from tasks.domain.statistics.designs import rows_as
 from tasks.measures.lints import findings_of, leak_rows, mislabelled_rows
-from tasks.published import checks
+from tasks.published import checks, log_checks
 from tasks.published import designs as published_designs
 from tasks.published import files as published
 from tasks.published.token_checks import token_checks
@@ -69,7 +69,7 @@ def import_groups(*, file: PublishedFile, arm: str) -> Payload:
     return Payload(published.groups(file.here(), arm, file.path), notes=IMPORTED)
 
 
-@stage(Diversity, version=1)
+@stage(Diversity, version=2)
 def import_diversity(*, file: PublishedFile, label: str, arm: str, window: str) -> Payload:
     return Payload(published.diversity(file.here(), label, arm, window, Diversity.schema), notes=IMPORTED)
 
@@ -137,7 +137,7 @@ def by_folder(refs: tuple[Ref, ...], depth: int) -> dict[str, pa.Table]:
     return {folder: pa.concat_tables(parts) for folder, parts in found.items()}
 
 
-@stage(Audit, version=3)
+@stage(Audit, version=4)
 def audit_published(
     *,
     folder: PublishedFolder,
@@ -184,5 +184,9 @@ def audit_published(
         ),
         "printed_intervals": rows_as("printed_intervals", checks.interval_rows(root, evaluated, DRAWS, 0)),
         "diversity_measures": rows_as("diversity_measures", checks.diversity_rows(measured)),
+        "stops": rows_as("stops", log_checks.stop_rows(root)),
+        "notes": rows_as("notes", log_checks.note_rows(root)),
+        "trends": rows_as("trends", log_checks.trend_rows(root)),
+        "equal_tokens": rows_as("equal_tokens", log_checks.equal_token_rows(evaluated, measured)),
     }
     return findings_of(tables)

@@ -375,9 +375,9 @@ def _analysis(
             pa.table(
                 {
                     "code": ["few_problems"],
-                    "what": ["<b>10</b> held-out problems"],
+                    "fact": ["<b>10</b> held-out problems"],
                     "place": ["made up"],
-                    "matter": ["intervals are wide"],
+                    "inference": ["intervals are wide"],
                     "value": [10.0],
                     "query": ["lint_made_up"],
                 }

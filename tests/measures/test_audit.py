@@ -96,7 +96,7 @@ def test_arms_that_were_trained_with_other_settings_are_found() -> None:
     other = trained("thinking", replace(LEARNER, lora_rank=8))
     assert codes(recipes=[panel, same]) == []
     found = findings_of({"recipes": rows_as("recipes", [panel, other])}).to_pylist()
-    assert [(r["code"], r["what"]) for r in found] == [
+    assert [(r["code"], r["fact"]) for r in found] == [
         ("hyperparameters", "panel was trained with lora_rank=16 and thinking with lora_rank=8")
     ]
 
@@ -132,8 +132,8 @@ def test_a_lesson_that_holds_a_held_out_problem_is_found_and_said_to_be_harmless
         splits = pa.table({"problem_id": ["a", "b"], "split": [split, "train"]})
         rows = lesson_leak_rows(held, lesson, splits, "lesson")
         (found,) = findings_of({"leaks": rows_as("leaks", rows)}).to_pylist()
-        assert found["code"] == "near_duplicate" and "OB_1 is held out and M_1" in found["what"]
-        assert matter in found["matter"] and found["place"] == "lesson"
+        assert found["code"] == "near_duplicate" and "OB_1 is held out and M_1" in found["fact"]
+        assert matter in found["inference"] and found["place"] == "lesson"
 
 
 def test_coverage_leaks_and_p_values() -> None:

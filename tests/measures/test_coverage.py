@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.coverage import measured
 from benchmarks.simulated import EDGES, Cell
+from benchmarks.whole_studies import family_wise, promised
 
 TRIALS = 40
 
@@ -15,12 +16,27 @@ TRIALS = 40
 )
 def test_what_is_printed_covers(cell: Cell) -> None:
     rows = measured(cell, TRIALS)
-    assert len(rows) == 11
+    assert len(rows) == 12
     for row in rows:
         assert row["no_width"] == 0, row
         assert row["covers"] is None or row["covers"] >= 0.8, row  # three standard errors under 0.92
+        if row["figure"].startswith("called equivalent"):
+            assert row["below_05"] <= 0.17, row  # two arms that differ by more than the margin, or hardly known
         if row["figure"] in ("gap at k = 1", "difference of gains") and not cell.shift:
             # identical arms: before, 64 % of p were below .05 in the first cell
             assert row["below_05"] <= 0.17, row
         if cell.population in EDGES:
             assert row["width"] is None or row["width"] > 0, row
+
+
+def test_of_studies_of_like_arms_few_say_otherwise() -> None:
+    """The confirmatory family at its 5 % (three standard errors above); of the single p-values one in two studies has
+    one below."""
+    found = family_wise(60, 1, 0.0, 30)
+    assert found["confirmatory"] <= 0.17
+    assert found["exploratory"] <= found["uncorrected"]
+
+
+def test_power_is_what_was_promised() -> None:
+    found = promised(100, 1, 0.0, 0.05, 200)
+    assert found["found"] == pytest.approx(found["promised"], abs=0.1)

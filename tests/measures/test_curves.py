@@ -27,7 +27,7 @@ def test_held_out_and_gain_by_hand(rollouts: Make) -> None:
     assert (gain["p_value"], gain["p_adjusted"], gain["family"]) == (
         pytest.approx(0.1817, abs=1e-4),
         gain["p_value"],
-        "gains: Holm of 1",
+        "gains: Benjamini-Hochberg of 1",
     )
     assert gain["holds_for"] == "these adapters, not the recipe"
 

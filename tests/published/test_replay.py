@@ -160,10 +160,34 @@ def test_token_table_is_consistent_and_not_recomputable(result: dict[str, Any]) 
         "single_seed",
         "different_models",
         "control",
+        "steps",
+        "grader_artefact",
+        "prose_count",
+        "trend",
+        "equal_tokens",
     ],
 )
 def test_the_audit_finds_by_itself(result: dict[str, Any], code: str) -> None:
     assert code in {f["code"] for f in result["audit"]}
+
+
+def test_what_the_run_log_and_the_series_show(result: dict[str, Any]) -> None:
+    found = {f["fact"].split(" (")[0]: f for f in result["audit"] if f["code"] in ("steps", "trend", "prose_count")}
+    assert "GSM8K was asked for 80 steps and executed 25" in found
+    assert "GSM8K, extended was asked for 160 steps and executed 128" in found
+    assert "the log says that 352 of 500 problems were reached, and the file has 348 of them" in found
+    trend = next(f for f in result["audit"] if f["code"] == "trend")
+    assert "by +0.30 from step 0 to step 90, by +0.02 to step 80" in trend["fact"]
+    equal = next(f for f in result["audit"] if f["code"] == "equal_tokens")
+    assert equal["value"] < 0
+    assert "panel solves 0.55 of AIME 2024+2025, 20 with 16 rollouts" in equal["fact"]
+
+
+def test_findings_keep_what_the_rows_show_apart_from_what_may_follow(result: dict[str, Any]) -> None:
+    assert all(f["fact"] and f["inference"] for f in result["audit"])
+    facts, inferences = ([f[c] for f in result["audit"]] for c in ("fact", "inference"))
+    assert not [t for t in inferences if "chosen after the fact" in t or "not left out at random" in t]
+    assert not [t for t in facts if "at most" in t]
 
 
 def test_the_reference_is_not_that_of_the_heldout_set(result: dict[str, Any]) -> None:

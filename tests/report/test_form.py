@@ -117,7 +117,7 @@ def test_the_audit_judges_form(no_answer: float, invalid: float, found: int) -> 
     findings = findings_of({"form": pa.Table.from_pylist([row], schema=FORM)}).to_pylist()
     assert [f["code"] for f in findings] == ["form"] * found
     if found:
-        assert f"{100 * no_answer:.1f} % of the 4000 rollouts of panel on pool gave no answer" in findings[0]["what"]
+        assert f"{100 * no_answer:.1f} % of the 4000 rollouts of panel on pool gave no answer" in findings[0]["fact"]
 
 
 def test_the_line_after_screening_says_it() -> None:

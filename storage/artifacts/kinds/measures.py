@@ -167,7 +167,7 @@ class HardProblems(
     """Who solved what, and whether the count was fair."""
 
 
-class Audit(Ref, kind="audit", schema=nullable("code str, what str, place str, matter str, value real, query str")):
+class Audit(Ref, kind="audit", schema=nullable("code str, fact str, place str, inference str, value real, query str")):
     """Findings of the lints."""
 
 

@@ -2,9 +2,9 @@
 select 'control' as code,
        c.arm || ', the same weights under a plain prompt, is more diverse (' || printf('%.3f', c.diversity) || ') than '
        || p.arm || ' (' || printf('%.3f', p.diversity) || ') on ' || p.problems || ', and less accurate ('
-       || printf('%.2f', c.share_correct) || ' against ' || printf('%.2f', p.share_correct) || ')' as what,
+       || printf('%.2f', c.share_correct) || ' against ' || printf('%.2f', p.share_correct) || ')' as fact,
        c.place || ', ' || p.place as place,
-       'diversity and error go together here: a difference between arms needs accuracy and length held equal' as matter,
+       'diversity and error go together here: a difference between arms needs accuracy and length held equal' as inference,
        c.diversity - p.diversity as value
 from diversity_measures c join diversity_measures p using (problems, "window")
 where c.arm = 'no_panel' and p.arm = 'panel' and c.diversity > p.diversity

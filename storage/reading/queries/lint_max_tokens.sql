@@ -1,8 +1,8 @@
 -- Compared runs that were cut at different lengths; and an arm screened at another length than it is trained at.
 select 'max_tokens' as code, a.arm || ' and ' || b.arm || ' on ' || a.problems || ' were sampled with max_tokens '
-       || a.max_tokens || ' and ' || b.max_tokens as what,
+       || a.max_tokens || ' and ' || b.max_tokens as fact,
        a.place || ', ' || b.place as place,
-       'the longer budget gets answers that the shorter one cuts off; accuracy, pass@k and token ratios all move' as matter,
+       'the longer budget gets answers that the shorter one cuts off; accuracy, pass@k and token ratios all move' as inference,
        abs(a.max_tokens - b.max_tokens)::double as value
 from designs a join designs b using (family)
 where a.run < b.run and a.arm <> b.arm and a.max_tokens <> b.max_tokens and a.role <> 'training'

@@ -1,8 +1,8 @@
 -- A figure that is said to be of one set of problems but is that of another; compared runs on different problems.
 select 'reference' as code,
        figure || ': stated as ' || printf('%.3f', claimed) || ' on ' || "on" || ', where the files give '
-       || printf('%.3f', value) || '; on ' || elsewhere || ' they give ' || printf('%.3f', value_elsewhere) as what,
-       place, 'the bar that results are held against belongs to other problems' as matter, claimed - value as value
+       || printf('%.3f', value) || '; on ' || elsewhere || ' they give ' || printf('%.3f', value_elsewhere) as fact,
+       place, 'the bar that results are held against belongs to other problems' as inference, claimed - value as value
 from reference_figures where abs(claimed - value) > 0.05
 union all
 select distinct 'reference', a.arm || ' was evaluated on ' || a.problems || ' and ' || b.arm || ' on ' || b.problems,

@@ -1,8 +1,8 @@
 -- The bands of an arm come from other weights than those that training starts from.
 select distinct 'screening_policy' as code,
-       a.arm || ' was screened with ' || a.policy || ' but training starts from ' || b.policy as what,
+       a.arm || ' was screened with ' || a.policy || ' but training starts from ' || b.policy as fact,
        a.place || ', ' || b.place as place,
-       'the training pool is the variance band of another policy: its own may differ in size and content' as matter,
+       'the training pool is the variance band of another policy: its own may differ in size and content' as inference,
        null::double as value
 from designs a join designs b using (arm)
 where a.role = 'screening' and b.role = 'training' and a.policy <> b.policy

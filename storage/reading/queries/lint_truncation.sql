@@ -1,9 +1,9 @@
 -- Truncation beside every length ratio.
 select 'truncation' as code,
        case when truncated_bound then 'at least ' else '' end || printf('%.1f', 100 * truncated) || ' % of the rollouts of ' || arm || ' on ' || problems || ' end at max_tokens'
-       || coalesce(' ' || max_tokens, '') as what,
+       || coalesce(' ' || max_tokens, '') as fact,
        place, 'their true lengths and answers are unknown; length ratios are lower bounds, accuracy is what the cap allows'
-           as matter,
+           as inference,
        truncated as value
 from designs where truncated > 0.05
-order by truncated desc, what
+order by truncated desc, fact

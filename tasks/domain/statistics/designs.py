@@ -31,7 +31,7 @@ TESTS = pa.schema(
         ("place", pa.string()),
     ]
 )
-#: How much of its traces an encoder can have seen, by arm: `measured`, or an upper `bound` from lengths.
+#: How much of its traces an encoder has seen, by arm: `measured`, or about, from mean `lengths`.
 COVERAGE = pa.schema(
     [
         ("arm", pa.string()),
@@ -107,6 +107,36 @@ FORM = pa.schema(
         ("place", pa.string()),
     ]
 )
+#: Trainings with the steps that were asked for and those that were executed.
+STOPS = pa.schema(
+    [
+        ("run", pa.string()),
+        ("requested", pa.int64()),
+        ("executed", pa.int64()),
+        ("reason", pa.string()),
+        ("place", pa.string()),
+    ]
+)
+#: What a run log notes of itself.
+NOTES = pa.schema([("code", pa.string()), ("said", pa.string()), ("place", pa.string())])
+#: The change of a series from its first point, with its last point and without.
+TRENDS = pa.schema(
+    [("series", pa.string()), *((f"{name}_step", pa.int64()) for name in ("first", "before", "last"))]
+    + [(name, pa.float64()) for name in ("change", "change_without_last", "slope", "slope_without_last")]
+    + [("place", pa.string())]
+)
+#: Two arms at as many tokens a problem, as far as whole rollouts allow.
+EQUAL_TOKENS = pa.schema(
+    [
+        ("arm", pa.string()),
+        ("other", pa.string()),
+        ("problems", pa.string()),
+        ("k", pa.int64()),
+        ("other_k", pa.int64()),
+    ]
+    + [(name, pa.float64()) for name in ("estimate", "other_estimate", "tokens", "other_tokens")]
+    + [("place", pa.string())]
+)
 TABLES: dict[str, pa.Schema] = {
     "designs": Designs.schema,
     "tests": TESTS,
@@ -118,6 +148,10 @@ TABLES: dict[str, pa.Schema] = {
     "diversity_measures": DIVERSITY_MEASURES,
     "recipes": RECIPES,
     "form": FORM,
+    "stops": STOPS,
+    "notes": NOTES,
+    "trends": TRENDS,
+    "equal_tokens": EQUAL_TOKENS,
 }
 
 

@@ -1,6 +1,7 @@
 """Families of tests: which p-values are corrected together, and how. Declared where a table is made.
 
-Holm for the few comparisons that a study was made for (confirmatory), Benjamini-Hochberg for the rest.
+One family of a study is confirmatory, the differences of gains over all sources (Holm): of studies of like arms one in
+twenty says otherwise, and not one in twenty for every table. All others are exploratory (Benjamini-Hochberg).
 """
 
 from __future__ import annotations
