@@ -12,6 +12,7 @@ from typing import Any
 
 from storage.artifacts.fingerprint import fingerprint, is_default, recorded
 from storage.artifacts.manifest import one_by_one, refs_in
+from tasks.domain.grpo.types import FORMER_FIELDS
 from tasks.domain.policies import Policy
 
 #: Arguments of every stage of then, those of groups one by one.
@@ -68,12 +69,7 @@ TYPES = {
     "BaseModel": "name sha256",
     "EncoderSpec": "name weights_sha256 max_tokens windows",
     "HubSpec": "name sha256 only guards hub",
-    "LearnerConfig": (
-        "steps groups_per_step group_size learning_rate lora_rank lora_alpha target_modules loss advantage "
-        "tag_weight tag_rule betas eps weight_decay grad_clip eval_every seed truncated max_extra_groups "
-        "prompt_order clip_low clip_high tis_cap max_tokens minibatches epochs kl_weight lr_schedule "
-        "warmup_steps"
-    ),
+    "LearnerConfig": FORMER_FIELDS,
     "Policy": "arm model adapter adapter_step step seed",
     "PoolPolicy": "on_issue also_exclude limit grader",
     "PublishedFile": "path sha256",

@@ -6,11 +6,14 @@ final-answer region; it never judges the answer. The grader looks at the region 
 
 from __future__ import annotations
 
+import html
 import re
+import unicodedata
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from storage.artifacts.fingerprint import fingerprint
+from tasks.domain.grading.boxes import boxed
 from tasks.domain.grading.visible import visible
 
 #: What of a scaffold says how a completion is read. Every other field changes what is sampled.
@@ -81,7 +84,7 @@ class Scaffold:
     def prompt(self, problem: str) -> str:
         return self.template.replace("{problem}", problem)
 
-    def answer_in_form(self, answer: str, trace: str = "…") -> str:
+    def answer_in_form(self, answer: str, trace: str = "hence") -> str:
         """A well-formed completion that commits to `answer`: what a gold must survive.
 
         >>> PANEL.answer_in_form("7", "Ann: 3+4=7.")
@@ -134,8 +137,9 @@ class Scaffold:
                 in_order = once and completion.index(f"<{tag}>") < completion.index(f"</{tag}>")
             if not in_order:
                 return False
-        said = r"<answer>\s*(?!</answer>)\S" if self.answer_form == "tag" else r"\\boxed\s*\{\s*[^\s}]"
-        return bool(trace) and re.search(said, rest) is not None
+        boxes, _, cut = boxed(rest)
+        answers = answer_blocks(rest, unclosed=False) if self.answer_form == "tag" else [] if cut else boxes
+        return says_something(trace or "") and any(says_something(answer) for answer in answers)
 
     def _split_trace(self, completion: str) -> tuple[str | None, str]:
         """(trace, what follows it). The opening tag may stand in the prompt, so only the closing one is required
@@ -149,6 +153,21 @@ class Scaffold:
         if opening in head:
             return head.split(opening, 1)[1].strip(), rest
         return (head.strip(), rest) if self.chat else (None, rest)
+
+
+def says_something(text: str) -> bool:
+    r"""Whether a letter, a digit or a mathematical sign is left when spaces and what only dresses them are taken away.
+
+    >>> says_something("7"), says_something(r"\pi"), says_something(r"\{\}"), says_something("∅")
+    (True, True, True, True)
+    >>> says_something(r"\text{}"), says_something(r"\boxed{\ }"), says_something("..."), says_something("&nbsp;")
+    (False, False, False, False)
+    """
+    plain = _DRESSING.sub("", html.unescape(text))
+    return any(c.isalnum() or (not c.isascii() and unicodedata.category(c) == "Sm") for c in plain) or r"\{" in plain
+
+
+_DRESSING = re.compile(r"\\(?:text|textbf|mathrm|mbox|boxed|fbox|q?quad|[lc]?dots|hspace|displaystyle)\b|\\[ ,;:!]")
 
 
 def answer_blocks(text: str, unclosed: bool = True) -> list[str]:

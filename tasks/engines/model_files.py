@@ -34,6 +34,8 @@ TOKENIZER = (
 )
 #: Of a sentence encoder: which modules it is made of, how they are called, how long a text may be.
 ENCODER = ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json")
+#: What peft leaves in a folder.
+ADAPTER = "adapter_config.json"
 #: Reading a smaller file again costs less than a wrong memory of it could.
 REMEMBERED_BYTES = 64 << 20
 
@@ -55,7 +57,15 @@ def refuse_strays(folder: Path) -> None:
 
 
 def model_files(folder: Path) -> list[Path]:
-    """Every file that a model or a sentence encoder is made of, sorted by where it lies in the folder."""
+    """Every file that a model or a sentence encoder is made of, sorted by where it lies in the folder.
+
+    Errors: UserError for a folder that holds an adapter too: transformers would apply it without a word.
+    """
+    if (folder / ADAPTER).is_file():
+        raise UserError(
+            f"model folder {folder}: transformers would apply the adapter beside the weights ({ADAPTER}): move it away,"
+            " or merge it into the weights"
+        )
     found = {path for part in (folder, *_modules(folder)) for path in _files_of(part)}
     return sorted(found, key=lambda path: path.relative_to(folder).as_posix())
 

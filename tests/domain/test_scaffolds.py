@@ -19,6 +19,17 @@ CASES = [
     (THINKING, "<think>a</think> ", False, True),  # no answer
     (THINKING, r"<think>a</think> \boxed{}", False, True),  # empty answers
     (THINKING, r"<think>a</think> \boxed{ }", False, True),
+    (THINKING, r"<think>a</think> \boxed{\text{}}", False, True),  # nothing is said in these either
+    (THINKING, r"<think>a</think> \boxed{\ }", False, True),
+    (THINKING, r"<think>a</think> \boxed{{}}", False, True),
+    (THINKING, r"<think>a</think> \boxed{7", False, True),  # never closed
+    (THINKING, r"<think>\ </think> \boxed{7}", False, True),
+    (THINKING, r"<think>&nbsp;</think> \boxed{7}", False, True),
+    (THINKING, r"<think>a</think> \boxed{\{\}}", True, True),
+    (THINKING, r"<think>a</think> \boxed{\infty}", True, True),
+    (PANEL, rf"{D}a{E} <answer>\boxed{{}}</answer>", False, True),
+    (PANEL, f"{D}a{E} <answer>.</answer>", False, True),
+    (PANEL, f"{D}.{E} <answer>7</answer>", False, True),
     (THINKING, r"<think>\boxed{7}</think>", False, True),  # an answer in the trace is none after it
     (THINKING, r"a</think>b<think> \boxed{7}", False, True),  # out of order
     (THINKING, r"<think>a</think><think>b</think> \boxed{7}", False, False),

@@ -107,3 +107,10 @@ def test_what_vllm_alone_would_load_is_refused(model: Path) -> None:
     with pytest.raises(UserError, match=r"other\.safetensors"):
         refuse_strays(model)
     refuse_strays(sharded(model))
+
+
+def test_an_adapter_beside_the_weights_is_refused(model: Path) -> None:
+    """transformers applies it without a word: the base model would be another policy under the same name."""
+    (model / "adapter_config.json").write_text("{}")
+    with pytest.raises(UserError, match="transformers would apply the adapter"):
+        model_digest(model)

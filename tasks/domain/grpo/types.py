@@ -24,6 +24,15 @@ PromptOrder = Literal["round_robin_by_source", "proportional", "balanced_by_subj
 LrSchedule = Literal["constant", "linear", "cosine"]
 
 
+#: Those of LearnerConfig when defaults were spelt out in names (tasks/former_names.py).
+FORMER_FIELDS = (
+    "steps groups_per_step group_size learning_rate lora_rank lora_alpha target_modules loss advantage "
+    "tag_weight tag_rule betas eps weight_decay grad_clip eval_every seed truncated max_extra_groups "
+    "prompt_order clip_low clip_high tis_cap max_tokens minibatches epochs kl_weight lr_schedule "
+    "warmup_steps"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerConfig:
     """All that changes the result of training, and nothing else. Defaults are the original recipe's.

@@ -40,26 +40,39 @@ def shingles(text: str) -> frozenset[tuple[str, ...]]:
     >>> sorted(shingles("How many ways are there to go?"))[0]
     ('are', 'there', 'to', 'go')
     """
-    plain = _SILENT.sub(" ", _NOTE.sub(" ", text)).lower()
-    words = re.findall(r"[a-z]+|\d+", plain)
+    words = _words(text)
     size = min(WORDS, max(1, len(words) - 3))
     return frozenset(tuple(words[i : i + size]) for i in range(max(1, len(words) - size + 1)))
 
 
+def _words(text: str) -> tuple[str, ...]:
+    """Latin words and numbers; where most letters are of another script, each of those is a word too."""
+    plain = _SILENT.sub(" ", _NOTE.sub(" ", text)).lower()
+    latin, others = re.findall(r"[a-z]+|\d+", plain), re.findall(r"[^\W\d_a-z]", plain)
+    return tuple(latin if len(others) <= len("".join(latin)) else re.findall(r"[a-z]+|\d+|[^\W\d_]", plain))
+
+
 def near_duplicates(texts: Sequence[str], others: Sequence[str] | None = None) -> list[Pair]:
-    """Pairs within `texts`, or across `texts` (first) and `others` (second). Sorted by position."""
+    """Pairs within `texts`, or across `texts` (first) and `others` (second). Sorted by position. A copy is found
+    however common its words are, and texts without any word are near nothing but their copies."""
     sets = [shingles(text) for text in [*texts, *(others or ())]]
     border = len(texts) if others is not None else None
     holders: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for i, found in enumerate(sets):
-        for shingle in found:
+        for shingle in filter(None, found):
             holders[shingle].append(i)
+    alike: dict[str, list[int]] = defaultdict(list)
+    for i, text in enumerate([*texts, *(others or ())]):
+        alike[" ".join(text.split())].append(i)
+    same = {pair for places in alike.values() if len(places) > 1 for pair in _pairs(places, border)}
     shared: Counter[tuple[int, int]] = Counter()
     for places in holders.values():
         if 1 < len(places) <= COMMON:
             shared.update(_pairs(places, border))
-    pairs = []
+    pairs = [Pair(a, b - (border or 0), 1.0) for a, b in same]
     for (a, b), count in shared.items():
+        if (a, b) in same:
+            continue
         similarity = count / min(len(sets[a]), len(sets[b]))
         stem = count >= STEM_SHINGLES and similarity >= STEM_CONTAINED
         if stem or (similarity >= CONTAINED and count >= min(MIN_SHARED, len(sets[a]), len(sets[b]))):

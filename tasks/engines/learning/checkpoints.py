@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from storage.artifacts.fingerprint import canonical, recorded
 from storage.durable import sync
 from storage.errors import UserError
-from tasks.domain.grpo.types import LearnerConfig, PromptProblem
+from tasks.domain.grpo.types import FORMER_FIELDS, LearnerConfig, PromptProblem
 from tasks.engines.model_files import weight_files
 
 if TYPE_CHECKING:
@@ -98,9 +98,16 @@ def recipe_hash(
     """Of everything that the trained numbers depend on. former: as it was when defaults were spelt out."""
     shape = hashlib.sha256((base / "config.json").read_bytes()).hexdigest()
     start = None if init is None else hashlib.sha256((init / "adapter_model.safetensors").read_bytes()).hexdigest()
-    told = (recorded(config), [asdict(p) for p in problems]) if former else (canonical(config), canonical(problems))
+    told = (_of_then(config), [asdict(p) for p in problems]) if former else (canonical(config), canonical(problems))
     parts = [weights_identity(base), shape, float(temperature), *told, start]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _of_then(config: LearnerConfig) -> dict[str, object]:
+    """With the fields of then alone: one that came later is at its default, or no former name is asked for."""
+    told = recorded(config)
+    assert isinstance(told, dict)
+    return {name: value for name, value in told.items() if name in ("is", *FORMER_FIELDS.split())}
 
 
 def weights_identity(base: Path) -> str:

@@ -64,3 +64,18 @@ def test_order_does_not_depend_on_the_hash_seed() -> None:
         for seed in ("0", "1", "7")
     }
     assert len(outs) == 1
+
+
+def test_a_copy_is_found_however_common_its_words_are() -> None:
+    many = [f"What is the value of ${n}$ in all?" for n in range(80)]
+    assert [(p.first, p.second) for p in near_duplicates(many[7:8], many)] == [(0, 7)]
+    assert Pair(0, 80, 1.0) in near_duplicates([*many, many[0] + " "])
+
+
+def test_other_scripts_are_compared_by_their_letters() -> None:
+    held = "求所有满足条件的正整数的个数并说明理由"
+    others = ["证明对于任意三角形其内角和等于一百八十度", "求所有满足条件的正整数的个数并给出证明", held]
+    assert [p.second for p in near_duplicates([held], others)] == [1, 2]
+    assert near_duplicates(["+", "÷ ×"], ["−", "∞", "÷ ×"]) == [Pair(1, 2, 1.0)], (
+        "without any word only copies are alike"
+    )
