@@ -19,17 +19,15 @@ def active_grader(root: Path) -> ActiveGrader:
     return ActiveGrader(overrides=read_overrides(*newest_overrides(root)))
 
 
-def actively_graded(
-    rows: pa.Table, scaffold: Scaffold | None = None, as_read: Sequence[bool] | None = None
-) -> pa.Table:
+def actively_graded(rows: pa.Table, scaffold: Scaffold | None = None, stands: Sequence[bool] | None = None) -> pa.Table:
     """Ledger rows, in their order, with the verdicts of the session's grader; those that have them are left alone.
 
-    scaffold: reads every row; null: each row's arm as it is today. as_read: rows whose verdicts are of this reading;
-    null: all are.
+    scaffold: reads every row; null: each row's arm as it is today. stands: rows whose verdicts are
+    of this reading and of their gold; null: all are.
     """
     tools = toolbox()
     versions = rows["grader_version"].to_pylist()
-    old = [i for i, v in enumerate(versions) if v != tools.grader.version or (as_read is not None and not as_read[i])]
+    old = [i for i, v in enumerate(versions) if v != tools.grader.version or (stands is not None and not stands[i])]
     if not old:
         return rows
     stale = rows.take(pa.array(old, pa.int64()))

@@ -111,33 +111,37 @@ def _enter(
 
 def entered(requested: Sequence[RolloutRequest]) -> pa.Table:
     """The ledger's rows of exactly these rollouts, in this order, as their policies' scaffolds read them and the
-    session's grader judges them. Schema: LEDGER."""
+    session's grader judges them against the golds asked for. Schema: LEDGER."""
     parts = []
     for key in dict.fromkeys((w.policy, w.sampling) for w in requested):
         rows = ledger().read(account_of(*key))
+        wanted = [(i, w) for i, w in enumerate(requested) if (w.policy, w.sampling) == key]
         asked = pa.table(
             {
-                "problem_id": [w.problem_id for w in requested if (w.policy, w.sampling) == key],
-                "rollout": pa.array([w.rollout for w in requested if (w.policy, w.sampling) == key], pa.int32()),
-                "place": pa.array([i for i, w in enumerate(requested) if (w.policy, w.sampling) == key], pa.int64()),
+                "problem_id": [w.problem_id for _, w in wanted],
+                "rollout": pa.array([w.rollout for _, w in wanted], pa.int32()),
+                "wanted_gold": [w.gold for _, w in wanted],
+                "place": pa.array([i for i, _ in wanted], pa.int64()),
             }
         )
         if rows is not None:
             found = query(
-                "select rows.*, place from rows join asked using (problem_id, rollout) order by place",
+                "select rows.*, wanted_gold, place from rows join asked using (problem_id, rollout) order by place",
                 rows=rows,
                 asked=asked,
             )
-            parts.append(as_read_by(found, key[0]).append_column("place", found["place"]))
+            read = as_read_by(found, key[0], found["wanted_gold"].to_pylist())
+            parts.append(read.append_column("place", found["place"]))
     table = pa.concat_tables(parts) if parts else None
     if table is None or table.num_rows != len(requested):
         raise UserError(f"the ledger holds {table.num_rows if table else 0} of {len(requested)} rollouts: run again")
     return table.sort_by("place").drop(["place"]).cast(LEDGER)
 
 
-def as_read_by(rows: pa.Table, policy: Policy) -> pa.Table:
+def as_read_by(rows: pa.Table, policy: Policy, golds: Sequence[str]) -> pa.Table:
     """Ledger rows of a policy with trace, tag validity and verdicts as its scaffold reads them and the session's grader
-    judges them: what was sampled under an earlier rule is not sampled again for a new one. Schema: LEDGER."""
+    judges them against these golds: what was sampled under an earlier rule, or for a gold that was corrected since, is
+    not sampled again for a new one. Schema: LEDGER."""
     scaffold, at = policy.scaffold, LEDGER.names.index("reading")
     parsed = [scaffold.parse(text) for text in rows["completion"].to_pylist()]
     for name in ("trace", "tag_valid"):
@@ -148,5 +152,10 @@ def as_read_by(rows: pa.Table, policy: Policy) -> pa.Table:
     rows = rows.select(LEDGER.names)
     unsaid = scaffold.reading if scaffold.digest == SCAFFOLDS.get(policy.arm) else ""
     read_by = [reading or unsaid for reading in rows["reading"].to_pylist()]
-    judged = actively_graded(rows, scaffold, [reading == scaffold.reading for reading in read_by])
+    stands = [
+        r == scaffold.reading and g == gold for r, g, gold in zip(read_by, rows["gold"].to_pylist(), golds, strict=True)
+    ]
+    gold_at = LEDGER.names.index("gold")
+    rows = rows.set_column(gold_at, LEDGER.field(gold_at), pa.array(golds, pa.string()))
+    judged = actively_graded(rows, scaffold, stands)
     return judged.set_column(at, LEDGER.field(at), pa.array([scaffold.reading] * rows.num_rows)).cast(LEDGER)

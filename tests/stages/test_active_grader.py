@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -22,6 +23,7 @@ from tasks.pool import as_first_checked, build_pool
 from tasks.regrading import regrade as regraded
 from tasks.rollouts import ensure_rollouts, entered, requests_for
 from tasks.sampling import sample_rollouts
+from tasks.splits import split_pool
 from tasks.stage import Session, session, toolbox
 from tests.stages.test_sampling import DRAW, GROUP, POLICY, Lab, lab
 
@@ -118,3 +120,40 @@ def test_a_new_grader_makes_no_other_pool_of_a_study(tmp_path: Path) -> None:
         assert build_pool(sources=(spec,), policy=as_first_checked(store, (spec,), now)) == pool
         assert as_first_checked(store, (spec,), PoolPolicy(limit=1)) == PoolPolicy(limit=1)
     tools.close()
+
+
+def _screened(lab: Lab, folder: Path, golds: dict[str, str]) -> list[dict[str, Any]]:
+    """Rows of a pool of these problems, each with what was sampled of it."""
+    folder.mkdir()
+    (file := folder / "mine.jsonl").write_text(
+        "".join(json.dumps({"problem": p, "gold": g}) + "\n" for p, g in golds.items())
+    )
+    spec, path = source_spec(file, None)
+    lab.toolbox.places[spec.sha256] = path  # type: ignore[index]
+    pool = build_pool(sources=(spec,), policy=PoolPolicy())
+    splits = split_pool(pool=pool, heldout_per_source=0, seed=0)
+    rows = lab.store.read(sample_rollouts(pool=pool, splits=splits, policy=POLICY, sampling=DRAW, group_size=GROUP))
+    texts = {row["problem_id"]: row["problem"] for row in lab.store.read(pool).to_pylist()}
+    return [row | {"gold": golds[texts[row["problem_id"]]]} for row in rows.to_pylist()]
+
+
+def test_a_corrected_gold_is_graded_against_without_sampling(lab: Lab, tmp_path: Path) -> None:
+    """Two misprinted golds, one of them the answer that is often given: verdicts are of the gold that was asked for."""
+    right = dict(list(lab.engine.golds.items())[:3])
+    one, two, three = right
+    before = _screened(lab, tmp_path / "misprinted", right | {one: "-12345", three: "999999"})
+    paid = lab.engine.sampled
+    after = _screened(lab, tmp_path / "mended", right)
+    assert lab.engine.sampled == paid == 3 * GROUP
+    for rows in (before, after):
+        assert [row["correct"] for row in rows] == [row["answer"] == row["gold"] for row in rows]
+    assert [sum(row["correct"] for row in before if row["gold"] == gold) for gold in ("-12345", "999999")] == [GROUP, 0]
+    assert [row for row in before if row["gold"] == right[two]] == [row for row in after if row["gold"] == right[two]]
+    assert any(row["correct"] for row in after if row["gold"] == right[three])
+
+
+def test_problems_that_differ_in_a_power_are_two(lab: Lab, tmp_path: Path) -> None:
+    lab.engine.golds = {"Find 2⁵.": "32", "Find 25.": "25"}
+    for name, problems in enumerate(lab.engine.golds.items()):
+        assert len(_screened(lab, tmp_path / str(name), dict([problems]))) == GROUP
+        assert lab.engine.sampled == (name + 1) * GROUP

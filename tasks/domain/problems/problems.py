@@ -54,12 +54,15 @@ class PoolPolicy:
 
 
 def problem_id(problem: str) -> str:
-    """Content hash of the text, blind to white space and to how Unicode composes characters.
+    """Content hash of the text, blind to white space and to how Unicode composes characters, but not to what they
+    say: NFKC would take a power, an index or a fraction for its digits.
 
     >>> problem_id("Add 1 and 2.") == problem_id(" Add  1 and 2.\\n") != problem_id("Add 1 and 3.")
     True
+    >>> problem_id("Find 2⁵.") == problem_id("Find 25.")
+    False
     """
-    text = re.sub(r"\s+", " ", unicodedata.normalize("NFKC", problem)).strip()
+    text = re.sub(r"\s+", " ", unicodedata.normalize("NFC", problem)).strip()
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

@@ -76,6 +76,14 @@ def test_forms_of_golds() -> None:
 def test_problem_id_sees_content_only() -> None:
     assert problem_id("a  b\n") == problem_id(" a b")
     assert problem_id("a b") != problem_id("ab")
+    assert problem_id("cafe\u0301") == problem_id("caf\u00e9")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("2² + 1", "22 + 1"), ("2⁵", "25"), ("x₁", "x1"), ("2½", "21⁄2"), ("ℝ", "R"), ("①", "1")]
+)
+def test_texts_that_say_something_else_are_two_problems(one: str, other: str) -> None:
+    assert problem_id(f"Find {one}.") != problem_id(f"Find {other}.")
 
 
 @pytest.mark.parametrize("text", ["a", "and", "one two", "twenty thirty", "hundreds", "", "point five"])

@@ -8,14 +8,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from flows.running.costs import Cost, costs, total
+from flows.running.costs import TEXTS_PER_SECOND, Cost, costs, total
 from flows.running.plan import plan
 from flows.study.prices import prices_of
 from flows.study.profiles import BENCHMARKS, DEMO, QWEN_1_5B, Lesson, Profile
 from flows.study.questions import ALL_QUESTIONS, PROFILES
 from flows.study.resolve import PoolInputs, Study, overridden, profile_named, resolve
 from storage.artifacts.fingerprint import canonical, restored
-from storage.artifacts.store import Store
+from storage.artifacts.kinds import Rollouts
+from storage.artifacts.provenance import provenance
+from storage.artifacts.store import Payload, Store
 from storage.errors import UserError
 from storage.ledger import Ledger
 from tasks.domain.arms import ARMS
@@ -23,6 +25,7 @@ from tasks.domain.policies import BaseModel, Policy
 from tasks.domain.prices import Prices, TokenPrice
 from tasks.domain.problems.sources import SourceSpec
 from tasks.rollouts import account_of
+from tests.stages.test_regrading import ROWS
 
 MODEL = BaseModel(name="a model", sha256="c" * 64)
 QUESTIONS = ("matched-thinking", "seeds", "diversity-after", "n-64", "n-128", "token-matched", "controls", "chain")
@@ -104,6 +107,23 @@ def test_what_an_earlier_stage_will_have_sampled_is_not_paid_for_again(tmp_path:
     question = replace(PLAIN, final=replace(PLAIN.final, group_size=128))
     base = [cost for title, cost in priced(question, tmp_path) if title == "evaluate panel at step 0"]
     assert [(cost.rollouts, cost.rollouts_reused) for cost in base] == [(50 * 128, 0), (0, 50 * 2)]
+
+
+def test_what_a_former_grader_judged_is_judged_again_at_no_cost(tmp_path: Path) -> None:
+    """A store of before: the final rollouts are there, judged by an older grader; their texts are embedded anew."""
+    store, study = Store(tmp_path), study_of(PLAIN, tmp_path)
+    store.prepare()
+    steps = [p.step for p in plan(study, store)]
+    final = next(step for step in steps if step.title == "evaluate panel at step 0")
+    made = {final.ref: ROWS.cast(Rollouts.schema)}
+    for step in steps[: steps.index(final) + 1]:
+        if step.ref.kind in ("pool", "splits") or step is final:
+            table = made.get(step.ref, type(step.ref).schema.empty_table())
+            store.write(step.ref, Payload(table), step.recipe, provenance(0.0, {}))
+    found = dict(priced(PLAIN, tmp_path))
+    assert found[f"regrade {final.ref}"] == Cost()
+    texts = ROWS.num_rows * (1 + len(PLAIN.encoder.windows))
+    assert found["embed panel at step 0"].gpu_hours == pytest.approx(texts / TEXTS_PER_SECOND / 3600)
 
 
 def test_a_benchmark_is_asked_before_and_after_and_costs_its_rollouts(tmp_path: Path) -> None:
