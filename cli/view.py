@@ -151,20 +151,22 @@ class Watch:
 def _summary(profile: str, rows: list[dict[str, Any]]) -> Table:
     """The report's first table, for 80 columns."""
     trained = any(row["gain"] is not None for row in rows)
+    several = len({row["seed"] for row in rows}) > 1
     table = Table(
         title=f"{profile}: held-out pass rate" + " before and after training" * trained,
         caption="tokens: per correct answer",
         box=None,
         padding=(0, 1, 0, 0),
+        pad_edge=False,
     )
-    for name in ("arm", "seed", "in band", "held-out", "gain [95 %]", "diversity", "tokens", "no answer", "no tags"):
-        table.add_column(name, justify="left" if name == "arm" else "right", no_wrap=True)
+    arm = "arm, seed" if several else "arm"
+    for name in (arm, "in band", "held-out", "gain [95 %]", "diversity", "tokens", "no\nanswer", "no\ntags"):
+        table.add_column(name, justify="left" if name == arm else "right", no_wrap=True)
     for r in rows:
         low, high, cost = r["gain_low"], r["gain_high"], r["tokens_per_correct"]
         interval = "" if low is None or high is None else f" \\[{low:.2f}, {high:.2f}]"
         table.add_row(
-            r["arm"],
-            _cell(r["seed"]),
+            f"{r['arm']} {_cell(r['seed'])}" if several else r["arm"],
             f"{r['variance']}/{r['problems']}",
             _change(r["heldout_before"], r["heldout_after"], ".3f"),
             "–" if r["gain"] is None else f"{r['gain']:+.2f}{interval}",
@@ -176,7 +178,11 @@ def _summary(profile: str, rows: list[dict[str, Any]]) -> Table:
 
 
 def _change(before: float | None, after: float | None, form: str) -> str:
-    return " → ".join("–" if value is None else format(value, form) for value in (before, after))
+    """
+    >>> _change(0.491, 0.829, ".3f"), _change(None, 1.0, ".2f")
+    ('.491→.829', '–→1.00')
+    """
+    return "→".join("–" if value is None else format(value, form).removeprefix("0") for value in (before, after))
 
 
 def _cell(value: object) -> str:

@@ -74,3 +74,21 @@ def test_what_does_not_fit_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(table.select(["steer"]), as_json=False)
     out = capsys.readouterr().out
     assert "\x1b" not in out and "\u202e" not in out
+
+
+@pytest.mark.parametrize("seeds", [(0,), (0, 1)])
+def test_the_summary_loses_no_figure_in_80_columns(seeds: tuple[int, ...]) -> None:
+    from rich.console import Console
+
+    from cli.view import _summary
+
+    row = {"variance": 160, "problems": 877, "heldout_before": 0.491, "heldout_after": 0.829, "gain": 0.338}
+    row |= {"gain_low": -0.281, "gain_high": 0.402, "diversity_before": 0.15, "diversity_after": 0.22}
+    row |= {"tokens_per_correct": 12_345.0, "no_answer": 0.876, "invalid_tags": 1.0}
+    rows = [{"arm": arm, "seed": seed, **row} for arm in ("panel", "think_tags") for seed in seeds]
+    console = Console(width=80, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    console.print(_summary("demo", rows))
+    shown = console.export_text()
+    assert "…" not in shown and max(map(len, shown.splitlines())) <= 80
+    for figure in ("160/877", ".491→.829", "+0.34 [-0.28, 0.40]", ".15→.22", "12,345", "88%", "100%"):
+        assert shown.count(figure) == len(rows)
