@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-SHARES = ("rate", "share", "accuracy", "coverage", "correct_mean", "truncated", "live_groups", "tag_valid_mean")
+SHARES = (
+    "rate",
+    "share",
+    "accuracy",
+    "coverage",
+    "correct_mean",
+    "truncated",
+    "no_answer",
+    "invalid_tags",
+    "live_groups",
+    "tag_valid_mean",
+)
 
 
 def is_share(name: str) -> bool:

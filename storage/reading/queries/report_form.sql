@@ -18,7 +18,7 @@ sampled as (
     from final left join seeds s using (adapter)
 )
 select
-    a.arm, s.sampled, s.seed, count(*) as rollouts, avg(correct::int) as correct,
+    a.arm, s.sampled, s.seed, count(*) as rollouts, avg(correct::int) as accuracy,
     avg((verdict = 'no_answer')::int) as no_answer, avg((not tag_valid)::int) as invalid_tags,
     avg((finish = 'length')::int) as truncated
 from sampled s join arms a using (arm)
