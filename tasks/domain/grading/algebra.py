@@ -7,18 +7,12 @@ rational values are compared exactly. May take for ever: workers only.
 
 from __future__ import annotations
 
-import hashlib
-import math
 from fractions import Fraction
 from typing import Any
 
+from tasks.domain.grading.precision import GUARD_DIGITS, MAX_DIGITS, digits_lost
+from tasks.domain.grading.sample_points import points
 from tasks.domain.grading.terms import Undecided, terminates
-
-GUARD_DIGITS = 60
-#: An expression whose numbers have more digits than this is compared as a rational or not at all.
-MAX_DIGITS = 20_000
-#: Sign and magnitude of the variables at each point: below 1 and above, alike and mixed.
-POINTS = ((1, 0), (1, 1), (-1, 0), (-1, 1), (0, 0), (0, 1), (0, 0), (0, 1))
 
 
 def same_values(prediction: Any, gold: Any) -> bool:
@@ -29,6 +23,8 @@ def same_values(prediction: Any, gold: Any) -> bool:
     from sympy import Expr, MatrixBase, MatrixExpr
     from sympy.core.relational import Relational
 
+    if _nowhere(prediction) or _nowhere(gold):
+        return False
     if prediction == gold:
         return True
     if isinstance(gold, Relational) and isinstance(prediction, Relational):
@@ -41,9 +37,16 @@ def same_values(prediction: Any, gold: Any) -> bool:
     if not (isinstance(gold, Expr) and isinstance(prediction, Expr)):
         return False
     try:
-        return all(abs(a - b) <= _slack(a, b, digits) for a, b, digits in _values(prediction, gold))
+        return all(_alike(a, b, digits) for a, b, digits in _values(prediction, gold, to_first_gap=True))
     except Undecided:
         return _cancel(prediction, gold)
+
+
+def _nowhere(value: Any) -> bool:
+    """Is something divided by zero in it?"""
+    from sympy import Expr, nan, zoo
+
+    return isinstance(value, Expr) and value.has(zoo, nan)
 
 
 def close_values(prediction: Any, gold: Any, tolerance: Fraction) -> bool:
@@ -62,9 +65,10 @@ def close_values(prediction: Any, gold: Any, tolerance: Fraction) -> bool:
     return bool(abs(a - b) <= Rational(tolerance.numerator, tolerance.denominator) * abs(b))
 
 
-def _values(prediction: Any, gold: Any) -> list[tuple[Any, Any, int]]:
+def _values(prediction: Any, gold: Any, to_first_gap: bool = False) -> list[tuple[Any, Any, int]]:
     """(value of the prediction, of the gold, digits they have), point by point. `f(2)` of an unknown f is a variable.
 
+    to_first_gap: no further than the first point at which both are real and differ.
     Errors: Undecided if there is no point at which both have one.
     """
     from sympy import I, Symbol
@@ -77,22 +81,39 @@ def _values(prediction: Any, gold: Any) -> list[tuple[Any, Any, int]]:
     unit = {name: I for name in names if str(name) == "i"}
     one, other = one.xreplace(unit), other.xreplace(unit)
     names = [name for name in names if name not in unit]
-    if one.is_Rational and other.is_Rational:
-        return [(one, other, 0)]
-    digits = GUARD_DIGITS + _digits(one) + _digits(other)
-    if digits > MAX_DIGITS:
-        raise Undecided(f"numbers of more than {MAX_DIGITS:,} digits")
-    found = []
-    for number in range(len(POINTS) if names else 1):
-        at = {name: _coordinate(str(name), number) for name in names}
-        a, b = _number(one.xreplace(at), digits), _number(other.xreplace(at), digits)
-        if a is not None and b is not None:
-            found.append((at, a, b))
+    roots = _under_roots(one) | _under_roots(other)
+    found, real = [], []
+    for at in points(names, (one, other)):
+        if (values := _at_point(one, other, at)) is None:
+            continue
+        a, b, digits = values
+        found.append(values)
+        if _is_real(a, digits) and _is_real(b, digits) and _defined(roots, at):
+            real.append(values)
+            if to_first_gap and not _alike(a, b, digits):
+                break
     if not found:
         raise Undecided("no value at any point")
-    roots = _under_roots(one) | _under_roots(other)
-    real = [(a, b, digits) for at, a, b in found if _is_real(a, digits) and _is_real(b, digits) and _defined(roots, at)]
-    return real or [(a, b, digits) for _, a, b in found]
+    return real or found
+
+
+def _at_point(one: Any, other: Any, at: dict[Any, Any]) -> tuple[Any, Any, int] | None:
+    """(one value, the other, digits they have; 0 if rational), both the same if they differ by rounding alone."""
+    here, there = one.xreplace(at), other.xreplace(at)
+    if here.is_Rational and there.is_Rational:
+        return here, there, 0
+    digits = GUARD_DIGITS + digits_lost(one, at) + digits_lost(other, at)
+    if digits > MAX_DIGITS:
+        raise Undecided(f"numbers of more than {MAX_DIGITS:,} digits")
+    a, b = _number(here, digits), _number(there, digits)
+    if a is None or b is None:
+        return None
+    gap = abs(a - b)
+    if not _alike(a, b, digits) and gap <= _rounding(digits):
+        a, b = _number(here, 3 * digits), _number(there, 3 * digits)
+        if abs(a - b) <= gap * _rounding(digits):  # it shrinks as precision grows: a sum that cancels to nothing
+            return b, b, digits
+    return a, b, digits
 
 
 def _under_roots(value: Any) -> set[Any]:
@@ -112,43 +133,6 @@ def _defined(roots: set[Any], at: dict[Any, Any]) -> bool:
     return all(size >= 0 for root in roots if (size := root.xreplace(at).evalf(15)).is_real)
 
 
-def _coordinate(name: str, number: int) -> Any:
-    """A rational that depends on the name and the point alone."""
-    from sympy import Rational
-
-    sign, large = POINTS[number]
-    digest = hashlib.sha256(f"{name}:{number}".encode()).digest()
-    size = Rational(int.from_bytes(digest[:2]) % 997 + 2, 1009)
-    return (sign or (1 if digest[2] % 2 else -1)) * (1 + 3 * size if large else size)
-
-
-def _digits(value: Any) -> int:
-    """An estimate from above of how many decimal digits the numbers of an expression have, powers multiplied out.
-
-    A function of a tiny number leaves as much as its square (`1-\\cos x` is x²/2), a hyperbolic one its exponential.
-    """
-    from sympy import Function, Pow, Rational, exp, preorder_traversal
-    from sympy.functions.elementary.hyperbolic import HyperbolicFunction
-
-    total = 0.0
-    for node in preorder_traversal(value):
-        if isinstance(node, Rational):
-            total += (int(node.p).bit_length() + int(node.q).bit_length()) * math.log10(2)
-        elif isinstance(node, Pow | exp):
-            base, power = node.as_base_exp()
-            if base.is_number and power.is_number:
-                total += min(_size(power) * (1 + abs(math.log10(_size(base)))), 2.0 * MAX_DIGITS)
-        elif isinstance(node, Function) and len(node.args) == 1 and node.args[0].is_number:
-            size = _size(node.args[0])
-            total += min(size if isinstance(node, HyperbolicFunction) else 0, MAX_DIGITS) + 2 * abs(math.log10(size))
-    return int(total)
-
-
-def _size(value: Any) -> float:
-    """The magnitude of a constant, as far as floating point goes."""
-    return min(max(float(abs(value.evalf(5))), 1e-300), 1e300)
-
-
 def _number(value: Any, digits: int) -> Any:
     """The finite number that a constant is, to so many digits; null if it is none."""
     value = value if value.is_Rational else value.doit().evalf(digits, maxn=3 * digits)
@@ -157,16 +141,19 @@ def _number(value: Any, digits: int) -> Any:
 
 
 def _is_real(value: Any, digits: int) -> bool:
-    return value is not None and bool(abs(value.as_real_imag()[1]) <= _slack(value, value, digits))
+    return bool(abs(value.as_real_imag()[1]) <= _rounding(digits) * (1 + abs(value)))
 
 
-def _slack(a: Any, b: Any, digits: int) -> Any:
-    """What rounding at so many digits may leave: relative to the values, or of a sum that cancels to nothing."""
+def _alike(a: Any, b: Any, digits: int) -> bool:
+    """Do two values agree to all the digits that they have (0: exactly)? Relative to the values, however small."""
+    return bool(abs(a - b) <= (_rounding(digits) * max(abs(a), abs(b)) if digits else 0))
+
+
+def _rounding(digits: int) -> Any:
+    """What rounding at so many digits may leave of 1."""
     from sympy import Rational
 
-    if not digits:
-        return Rational(0)
-    return Rational(1, 10 ** (digits - GUARD_DIGITS // 3)) * (1 + max(abs(a), abs(b)))
+    return Rational(1, 10 ** (digits - GUARD_DIGITS // 3)) if digits else Rational(0)
 
 
 def _cancel(prediction: Any, gold: Any) -> bool:
@@ -210,7 +197,7 @@ def _factor(values: list[tuple[Any, Any, int]]) -> Any:
         return None
     ratios = [(a / b, digits) for a, b, digits in values]
     factor, _ = ratios[0]
-    return factor if all(abs(ratio - factor) <= _slack(ratio, factor, digits) for ratio, digits in ratios) else None
+    return factor if all(_alike(ratio, factor, digits) for ratio, digits in ratios) else None
 
 
 def _same_solutions(prediction: Any, gold: Any) -> bool:

@@ -11,8 +11,9 @@ from typing import Literal
 
 from tasks.domain.grading.boxes import boxed
 from tasks.domain.grading.latex_normalisation import normalise
-from tasks.domain.grading.number_words import number_in_words
-from tasks.domain.grading.quantities import CHANGES_VALUE, number
+from tasks.domain.grading.number_words import CARDINALS, number_in_words
+from tasks.domain.grading.quantities import number
+from tasks.domain.grading.units import CHANGES_VALUE, QUALIFIED
 from tasks.domain.grading.words import (
     prose_words,
     read_comparatives,
@@ -31,6 +32,11 @@ CUT_OFF = "truncated inside the answer"
 _PLACEHOLDER = re.compile(
     r"(?:the )?(?:final )?answer(?: here)?|your answer(?: here)?|\.{2,}|\?+|-+|n/?a|unknown|undetermined"
     r"|none given|none"
+    r"|(?:no,? )?(?:(?:i|we|there) (?:have|is|am|can see) )?(?:no|not|without)"
+    r"(?: (?:a|an|any|valid|clear|good|final|correct|real|further|single))*"
+    r" (?:idea|clue|answer|guess|opinion|comment|thought|thanks|result|response|information|certain|known|given"
+    r"|provided|available)s?"
+    r"(?: (?:at all|whatsoever|here|yet|given|available|found|provided|sorry))*"
     r"|i (?:do ?n[o']t|can ?not|can't) (?:know|tell|determine|solve).*|not sure|no idea|idk|null|nan|undefined"
     r"|tbd|(?:the )?(?:final )?answer is|_+",
     re.I,
@@ -106,6 +112,8 @@ def read(text: str) -> Extraction:
         return Extraction("no_answer", "empty answer")
     if len(text) > MAX_PROSE_CHARS:
         return Extraction("ok", "", (text,))
+    if QUALIFIED.fullmatch(text):
+        return Extraction("ok", "", (text,))
     text = re.sub(r"\b(\d+|[a-z]) choose (\d+|[a-z])\b", r"\\binom{\1}{\2}", text)
     text = re.sub(r"\b(?:minus|negative)\s+(?=[\d$\\])", "-", text, flags=re.I)
     if _NOT_ONE.search(text):
@@ -122,7 +130,11 @@ def read(text: str) -> Extraction:
 
 _NOT_ONE = re.compile(
     r"\b(?:otherwise|depending on|depends on|between|neither|nor|nearly|almost|close to|unlikely|and so on|etc"
-    r"|just (?:over|under)|or (?:none|nothing)|(?:none|nothing),? or)\b",
+    r"|just (?:over|under)|or (?:none|nothing)|(?:none|nothing),? or|else|alternatively"
+    r"|where the (?:answer|result) (?:is|=))\b"
+    r"|[(\[] ?(?:or(?! equivalently)|and|not|else|wrong|incorrect|false|maybe|perhaps|possibly|if|unless|probably)\b"
+    r"[^()\d\\]*[)\]]"
+    rf"|\d,? (?:possibly|maybe|perhaps|probably|or|and) (?:{'|'.join(CARDINALS)})",
     re.I,
 )
 _DENIED = re.compile(

@@ -22,10 +22,10 @@ from tasks.domain.grading.latex_normalisation import normalise, repaired
 from tasks.domain.grading.shapes import Shape, shape
 from tasks.domain.grading.terms import EQUAL, LEAST_DIGITS, MACHINE_TOLERANCE, Matcher, Undecided, symbolic_same
 from tasks.domain.grading.visible import visible
-from tasks.domain.grading.words import denies_existence
+from tasks.domain.grading.words import denies_existence, same_denial
 from tasks.domain.scaffolds import AnswerForm, Scaffold
 
-BEHAVIOUR = 4
+BEHAVIOUR = 5
 MAX_ANSWER_CHARS = 1_500
 #: An answer in words is no longer.
 MAX_WORDED_CHARS = 200
@@ -98,7 +98,9 @@ def _grade(region: str | None, gold: str, form: AnswerForm, finish: str, same: M
     if finish == "stop" and texts & {gold.strip(), worded(gold)} - {""} and len(texts) == 1:
         return Verdict("correct", "identical text", gold, gold if len(gold) <= MAX_ANSWER_CHARS else None)
     if finish == "stop" and texts and denies_existence(gold) and all(map(denies_existence, texts)):
-        return Verdict("correct", "both say that there is none", min(texts), None)
+        if all(same_denial(text, gold) for text in texts):
+            return Verdict("correct", "both say that there is none", min(texts), None)
+        return Verdict("wrong", "denies less than is asked for", min(texts), None)
     if found.status == "no_answer":
         return Verdict("no_answer", found.reason, None, None)
     if found.status == "negated":

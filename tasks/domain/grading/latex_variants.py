@@ -83,7 +83,6 @@ RENAMED = (
     (r"\^ ?\{? ?((?:\\prime ?)+) ?\}?", lambda m: "'" * m[1].count("prime")),
     (r"\\lg(?![A-Za-z])", r"\\log_{10}"),
     (r"\(mod ([^()]+)\)|\\pmod ?(\d)(?!\d)", r"\\pmod{\1\2}"),
-    (r"[€£¥₹]", r"\\$"),
     (r"\.{3,}", r"\\ldots "),
     (r"(?<![A-Za-z\\])(?:infinity|infty|inf)(?![A-Za-z])", r"\\infty "),
     (r"(?<![A-Za-z\\])(pi|theta|alpha|beta|gamma|lambda)(?![A-Za-z])", r"\\\1 "),

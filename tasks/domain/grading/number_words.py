@@ -29,7 +29,8 @@ _SMALL = (
 )
 _UNITS = {word: value for value, word in enumerate(_SMALL)}
 _TENS = {"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90}
-_SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12}
+CARDINALS = (*_SMALL, *_TENS)
+SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12}
 _PART = {
     "half": 2,
     "third": 3,
@@ -42,7 +43,7 @@ _PART = {
     "ninth": 9,
     "tenth": 10,
 }
-_PARTS = {**_PART, **{f"{word}s": value for word, value in _PART.items()}, "halves": 2}
+PARTS = {**_PART, **{f"{word}s": value for word, value in _PART.items()}, "halves": 2}
 
 
 def number_in_words(text: str) -> Fraction | None:
@@ -56,13 +57,13 @@ def number_in_words(text: str) -> Fraction | None:
         return None
     sign = -1 if words[0] in ("minus", "negative") else 1
     words = [w for w in (words[1:] if sign < 0 else words) if w != "and"]
-    if words and words[0] == "a" and words[1:2] and words[1] in _SCALES:
+    if words and words[0] == "a" and words[1:2] and words[1] in SCALES:
         words = words[1:]
     if len(words) > 2 and words[-2] == "a" and words[-1] in _PART and (whole := _cardinal(words[:-2])) is not None:
         return sign * (whole + Fraction(1, _PART[words[-1]]))
-    if words and words[-1] in _PARTS:
+    if words and words[-1] in PARTS:
         top = _cardinal(words[:-1]) if words[:-1] not in ([], ["a"]) else 1
-        return None if top is None else sign * Fraction(top, _PARTS[words[-1]])
+        return None if top is None else sign * Fraction(top, PARTS[words[-1]])
     whole = _cardinal(words)
     return None if whole is None else sign * Fraction(whole)
 
@@ -77,8 +78,8 @@ def _cardinal(words: list[str]) -> Fraction | None:
                 return None
             current += value
             last = 10 if word in _TENS else 1
-        elif word in _SCALES:
-            scale = _SCALES[word]
+        elif word in SCALES:
+            scale = SCALES[word]
             if not seen:
                 current = Fraction(1)
             if scale in (100, 12):

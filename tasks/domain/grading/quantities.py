@@ -1,4 +1,4 @@
-"""Numbers as they are written: exact values, whether a point was written, units."""
+"""Numbers as they are written: exact values, whether a point was written, their unit."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from tasks.domain.grading.latex_normalisation import matching
+from tasks.domain.grading.units import MAX_UNIT_CHARS, split_unit
 
 MAX_NUMBER_DIGITS = 2_000
-#: Longer texts hold no number with a unit; patterns that look for one are kept away from them.
-MAX_UNIT_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,136 +96,3 @@ def _scaled(digits: str, exponent: int) -> tuple[Fraction, Fraction | None]:
     """Digits, with or without a point, times a power of ten."""
     scale, decimals = Fraction(10) ** exponent, digits.partition(".")[2]
     return Fraction(digits) * scale, (scale / 10 ** len(decimals) if decimals else None)
-
-
-_UNITS = {
-    "degree": "°",
-    "degrees": "°",
-    "deg": "°",
-    "percent": "%",
-    "percentage": "%",
-    "pct": "%",
-    "dollar": "$",
-    "dollars": "$",
-    "usd": "$",
-    "cent": "cent",
-    "cents": "cent",
-    "cm": "cm",
-    "centimeter": "cm",
-    "centimeters": "cm",
-    "centimetres": "cm",
-    "mm": "mm",
-    "millimeters": "mm",
-    "millimetres": "mm",
-    "km": "km",
-    "kilometers": "km",
-    "kilometres": "km",
-    "kilometer": "km",
-    "meter": "m",
-    "meters": "m",
-    "metre": "m",
-    "metres": "m",
-    "m": "m",
-    "inch": "in",
-    "inches": "in",
-    "in": "in",
-    "ft": "ft",
-    "foot": "ft",
-    "feet": "ft",
-    "yard": "yd",
-    "yards": "yd",
-    "mile": "mi",
-    "miles": "mi",
-    "hour": "h",
-    "hours": "h",
-    "hr": "h",
-    "hrs": "h",
-    "minute": "min",
-    "minutes": "min",
-    "min": "min",
-    "mins": "min",
-    "second": "s",
-    "seconds": "s",
-    "sec": "s",
-    "day": "day",
-    "days": "day",
-    "week": "week",
-    "weeks": "week",
-    "month": "month",
-    "months": "month",
-    "year": "year",
-    "years": "year",
-    "kg": "kg",
-    "g": "g",
-    "gram": "g",
-    "grams": "g",
-    "kilograms": "kg",
-    "lb": "lb",
-    "lbs": "lb",
-    "pounds": "lb",
-    "mph": "mph",
-    "rad": "rad",
-    "radian": "rad",
-    "radians": "rad",
-    "unit": "",
-    "units": "",
-    "square": "",
-    "cubic": "",
-    "sq": "",
-}
-_TEXT_UNIT = re.compile(
-    r"^(?P<number>.+?) ?\\(?:text|mathrm|textrm|textbf|mbox|operatorname"
-    r"|hbox) ?\{(?P<word>[^{}]*)\}(?P<power> ?\^ ?\{?[23]\}?)?$",
-    re.S,
-)
-_WORD_UNIT = re.compile(
-    r"^(?P<number>.*?[\d})])(?: ?(?P<glued>cm|mm|km|kg|ft|lbs?|mph)"
-    r"| (?P<word>[A-Za-z][A-Za-z. ]*[A-Za-z]))(?P<power> ?\^ ?\{?[23]\}?)?$",
-    re.S,
-)
-CHANGES_VALUE = re.compile(
-    r"\b(?:squared|cubed|factorial|times|plus|minus|over|divided|root|half|third|quarter|hundred|thousand|million"
-    r"|billion"
-    r"|trillion|dozen|mod|modulo|power|choose|base|twice|thrice|double|triple)\b",
-    re.I,
-)
-_CONNECTS = re.compile(r"\b(?:not|or|and|to|between|if|for|when|where|at|least|most|more|less|than|but)\b", re.I)
-
-
-_POWERS = ((re.compile(r"\b(?:square|sq|squared)\b", re.I), "2"), (re.compile(r"\b(?:cubic|cubed)\b", re.I), "3"))
-
-
-def split_unit(text: str) -> tuple[str, str | None]:
-    r"""(what is left, unit or null). A bare single letter is a variable, never a unit: `6m` is 6·m.
-
-    >>> split_unit(r"6\text{ m}"), split_unit("6m"), split_unit("45^{\\circ}"), split_unit(r"\$5")
-    (('6', 'm'), ('6m', None), ('45', '°'), ('5', '$'))
-    """
-    text = text.strip()
-    if len(text) > MAX_UNIT_CHARS:
-        return text, None
-    if text.startswith((r"\$", "$")):
-        return text.lstrip("\\$ "), "$"
-    if speed := re.match(r"(.*\d) ?((?:m|km|mi|ft|cm)/(?:s|h|hr|min))(?:\^\{?2\}?)?$", text):
-        return speed[1], speed[2]
-    for suffix, unit in ((r"\%", "%"), ("%", "%"), (r"^{\circ}", "°"), (r"\$", "$")):
-        if text.endswith(suffix):
-            return text[: -len(suffix)].rstrip(), unit
-    match = _TEXT_UNIT.match(text) or _WORD_UNIT.match(text)
-    if match is None:
-        return text, None
-    groups = match.groupdict()
-    word = (groups.get("word") or groups.get("glued") or "").strip()
-    first, _, rest = word.partition(" ")
-    powered = first.lower() in _UNITS and rest.lower() in ("squared", "cubed")
-    if (
-        not word
-        or (CHANGES_VALUE.search(word) and not powered)
-        or _CONNECTS.search(word)
-        or not re.search(r"[A-Za-z]", word)
-    ):
-        return text, None
-    known = [_UNITS.get(w.lower().rstrip("."), "?") for w in re.findall(r"[A-Za-z.]+", word)]
-    unit = "".join(k for k in known if k) if "?" not in known else "?"
-    power = (groups.get("power") or "").strip(" ^{}") or next((p for w, p in _POWERS if w.search(word)), "")
-    return match["number"].strip(), (unit + power if unit else "") or "?"

@@ -10,8 +10,9 @@ from functools import lru_cache
 from typing import Any
 
 from tasks.domain.grading.algebra import close_values, same_values
-from tasks.domain.grading.quantities import Number, number, split_unit
+from tasks.domain.grading.quantities import number
 from tasks.domain.grading.terms import EQUAL, Match, NeedsSymbolic, Undecided, decimal_tolerance, exact_same, within
+from tasks.domain.grading.units import split_unit
 from tasks.domain.grading.words import prose_words
 
 _COMMAND = re.compile(r"\\[A-Za-z]+")
@@ -46,7 +47,7 @@ def equivalent(prediction: str, gold: str) -> Match:
     if one is not None and one == other:
         return EQUAL
     (a, unit_a), (b, unit_b) = _unit(prediction), _unit(gold)
-    if unit_a and unit_b and unit_a != unit_b and "?" not in (unit_a, unit_b):
+    if unit_a and unit_b and unit_a != unit_b:
         return ""
     if (unit_a == "°") != (unit_b == "°"):
         turned = (rf"({a})\cdot\frac{{\pi}}{{180}}", b) if unit_a == "°" else (a, rf"({b})\cdot\frac{{\pi}}{{180}}")
@@ -89,22 +90,10 @@ def _equal(prediction: str, gold: str) -> Match:
 
 
 def _tolerance(prediction: str, gold: str) -> Fraction | None:
-    """What rounding the decimals of one side may leave, if the other side is exact and no decimal itself."""
-    (ours, one), (theirs, other) = (_decimals(text) for text in (prediction, gold))
-    if ours and theirs:
-        if one == other:
-            return None
-        written = ours if one else theirs
-    else:
-        written = ours or theirs
-    return max((decimal_tolerance(decimal) for decimal in written), default=None)
-
-
-def _decimals(text: str) -> tuple[list[Number], bool]:
-    """(every decimal in a text, is one of them all of it)."""
-    lone = number(text)
-    found = [Number(Fraction(d), Fraction(1, 10 ** len(d.partition(".")[2]))) for d in _DECIMAL.findall(text)]
-    return ([lone], True) if lone is not None and lone.decimal else (found, False)
+    """What rounding may leave of a side that is one decimal (times i), if the other is none. In a formula none is."""
+    real = (re.sub(r"(?<=\d) ?i$", "", text) for text in (prediction, gold))
+    written = [lone for text in real if (lone := number(text)) is not None and lone.decimal]
+    return decimal_tolerance(written[0]) if len(written) == 1 else None
 
 
 #: What the parser would drop without a word: minutes of arc, an index on a number, three dots.
@@ -122,8 +111,22 @@ def _readable(text: str) -> str:
     ('f_{77}(x) + (n!)^2', '2^{(\\frac{5}{10})}', '1000\\cdot (26)')
     """
     text = _PRIMED.sub(lambda m: f"{m[1]}_{{7{'7' * len(m[2])}}}", text)
+    text = _GCD.sub(_unevaluated, text)
     text = _TIMES.sub(r"\1\\cdot ", _DECIMAL.sub(_as_fraction, text))
     return _one_case(_FACTORIAL_POWER.sub(r"(\1!)", text))
+
+
+#: The parser takes the common divisor of polynomials.
+_GCD = re.compile(r"\\(?:gcd|operatorname ?\{(?:gcd|lcm)\}|text ?\{gcd\}) ?\(([^(),]*),([^(),]*)\)")
+
+
+def _unevaluated(match: re.Match[str]) -> str:
+    """A common divisor as an unknown function of its arguments, in alphabetical order; one of numbers as it is."""
+    if not re.search("[A-Za-z]", match[1] + match[2]):
+        return match[0]
+    one, other = sorted((match[1].strip(), match[2].strip()))
+    name = "lcm" if "lcm" in match[0] else "gcd"
+    return rf"\text{{{name}}}({one},{other})"
 
 
 def _as_fraction(match: re.Match[str]) -> str:

@@ -47,6 +47,8 @@ def exact_same(prediction: str, gold: str) -> Match:
         return EQUAL
     if (option := _option(gold)) is not None and option == _option(prediction):
         return EQUAL
+    if (name := _name(gold)) is not None and (other := _name(prediction)) is not None:
+        return EQUAL if name == other else ""
     if (based := _same_in_base(prediction, gold)) is not None:
         return EQUAL if based else ""
     a, b = number(prediction), number(gold)
@@ -59,6 +61,19 @@ def _option(text: str) -> str | None:
     """The letter of a multiple-choice answer, or null."""
     match = re.fullmatch(r"(?:\\\(|\()?(?:\\(?:text|mathrm|textbf) ?\{)? ?\(?([A-H])\)? ?\}?\)?", text)
     return match[1] if match else None
+
+
+_NAMED = re.compile(r"(\\(?:angle|triangle|overline|text|mathrm|vec|overrightarrow)|[{} ])")
+
+
+def _name(text: str) -> str | None:
+    r"""A bare run of capitals: a word, a triangle, tosses of a coin, in which order counts. Null for anything else.
+
+    >>> _name(r"\text{HTT}"), _name(r"\angle ABC"), _name("2AB"), _name("A")
+    ('HTT', 'ABC', None, None)
+    """
+    bare = _NAMED.sub("", text)
+    return bare if re.fullmatch("[A-Z]{2,}", bare) else None
 
 
 _BASED = re.compile(r"(\d+) ?_ ?(?:\{ ?(\d{1,2}) ?\}|(\d))(?!\d)")
@@ -106,12 +121,12 @@ def same_numbers(prediction: Number, gold: Number) -> Match:
     a, b = prediction.value, gold.value
     units = {prediction.unit, gold.unit}
     if "%" in units and len(units) == 2:
-        if units != {"%", None} and "?" not in units:
+        if units != {"%", None}:
             return ""
         scaled = (a / 100 == b) if prediction.unit == "%" else (a == b / 100)
         meant = abs(b) > 1 and (gold.unit == "%" or abs(b) <= 100)
         return EQUAL if scaled or (a == b and meant) else ""
-    if len(units) == 2 and not units & {None, "?"}:
+    if len(units) == 2 and None not in units:
         return ""
     if a == b:
         return EQUAL

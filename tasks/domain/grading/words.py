@@ -110,6 +110,23 @@ _NO_SUCH = re.compile(
 _YES = re.compile(r"\b(?:no (?:more|less|fewer|other)|except|but|unless|none of)\b|\d|\\(?!text|mathrm)")
 
 
+_NARROWER = re.compile(
+    r"\b(?:unique|non-?negative|negative|positive|integer|integral|real|rational|irrational|complex|even|odd|prime|finite"
+    r"|infinite|non-?zero|non-?trivial|trivial|natural|whole|closed|simple|obvious|common|distinct|equal|known|easy"
+    r"|general|small|large|nice|exact)"
+)
+_NO_STATEMENT = re.compile(
+    r"\b(?:idea|clue|answers?|guess|opinion|comment|thoughts?|thanks|results?|response|information|above|below|wonder"
+    r"|doubt|problem|way|time|one)\b"
+)
+
+
+def same_denial(text: str, gold: str) -> bool:
+    """Does an answer deny all that a gold denies? `no negative solutions` says less than `no solutions`."""
+    narrowed, wanted = ({w.replace("-", "") for w in _NARROWER.findall(t.lower())} for t in (text, gold))
+    return narrowed <= (wanted or {"real"})
+
+
 def denies_existence(text: str) -> bool:
     r"""Does an answer say that there is nothing of the kind, in whatever words?
 
@@ -120,6 +137,8 @@ def denies_existence(text: str) -> bool:
         return False
     words = re.sub(r"\s+", " ", _TEXT_COMMAND.sub(r"\1", text)).strip(" .!$*").lower()
     words = re.sub(r"^(?:the answer is|answer:|so|therefore|thus|hence),? ", "", words)
+    if _NO_STATEMENT.search(words):
+        return False
     return len(words) > 2 and bool(_NO_SUCH.fullmatch(words)) and words != "none"
 
 
