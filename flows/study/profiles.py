@@ -6,19 +6,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Annotated, Literal
 
-from storage.errors import UserError
-from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.grpo.types import AtLeastOne, LearnerConfig
 from tasks.domain.policies import Sampling
+from tasks.domain.ranges import Ranged, Within
 from tasks.engines.toolbox import Hardware
+
+Count = Annotated[int, Within(0)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SamplingPlan:
+class SamplingPlan(Ranged):
     """One kind of sampling in a study: how, and how many rollouts a problem."""
 
     sampling: Sampling
-    group_size: int
+    group_size: AtLeastOne
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,24 +33,24 @@ class Screening(SamplingPlan):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Encoder:
+class Encoder(Ranged):
     """The sentence encoder of the diversity figures. `windows`: parts of a trace that it is shown beside the whole,
     of which it reads the first `max_tokens`; head2000chars is the published opening window."""
 
     name: str = "all-mpnet-base-v2"
-    max_tokens: int = 384
+    max_tokens: AtLeastOne = 384
     windows: tuple[str, ...] = ("first256", "middle256", "last256", "head2000chars")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PassK:
-    ks: tuple[int, ...] = (1, 2, 4, 8)
-    draws: int = 10_000
+class PassK(Ranged):
+    ks: tuple[AtLeastOne, ...] = (1, 2, 4, 8)
+    draws: AtLeastOne = 10_000
     seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class Pool(Ranged):
     """Which problems. `synthetic` problems a source are made by the project itself; else `sources` are files.
 
     limit: keep the first n problems (after deduplication), for short runs on real input.
@@ -55,11 +58,11 @@ class Pool:
     """
 
     sources: tuple[str, ...] = ()
-    synthetic: int = 0
+    synthetic: Count = 0
     seed: int = 0
-    limit: int | None = None
-    on_issue: str = "exclude"
-    heldout_per_source: int = 25
+    limit: AtLeastOne | None = None
+    on_issue: Literal["exclude", "keep"] = "exclude"
+    heldout_per_source: Count = 25
     split_seed: int = 0
 
 
@@ -76,7 +79,7 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Benchmark:
+class Benchmark(Ranged):
     """Problems beside the held-out ones, whose pass@k is measured before training and after, sampled as `final` is.
     What is, or nearly is, a training problem of the study or of its lessons is not asked.
 
@@ -86,13 +89,13 @@ class Benchmark:
     name: str
     sources: tuple[str, ...]
     levels: tuple[str, ...] = ()
-    per_level: int | None = None
+    per_level: AtLeastOne | None = None
     seed: int = 0
-    group_size: int
+    group_size: AtLeastOne
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class Profile(Ranged):
     """One complete study, by name.
 
     train_on: `variance`, the arm's own variance band; `joint`, of that what every trained arm has in its own; or `all`,
@@ -107,22 +110,18 @@ class Profile:
     model: str
     arms: tuple[str, ...]
     seeds: tuple[int, ...] = (0,)
-    train_on: str = "variance"
+    train_on: Literal["variance", "joint", "all"] = "variance"
     lessons: tuple[Lesson, ...] = ()
     screening: Screening
     rollouts: Sampling
     training: LearnerConfig
     evaluation: SamplingPlan
     final: SamplingPlan
-    asymptote: int = 0
+    asymptote: Count = 0
     benchmarks: tuple[Benchmark, ...] = ()
     encoder: Encoder = field(default_factory=Encoder)
     passk: PassK = field(default_factory=PassK)
     hardware: Hardware = field(default_factory=Hardware)
-
-    def __post_init__(self) -> None:
-        if self.train_on not in ("variance", "joint", "all"):
-            raise UserError(f"train_on is '{self.train_on}'; it must be variance, joint or all")
 
 
 OLYMPIAD = ("hmmt_feb_2024", "hmmt_feb_2025", "aime24", "aime25", "olympiadbench", "amc")

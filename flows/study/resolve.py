@@ -20,6 +20,7 @@ from tasks.active_grader import active_grader
 from tasks.domain.arms import ARMS
 from tasks.domain.grading.overrides import ActiveGrader
 from tasks.domain.grpo.behaviour import check_sampling
+from tasks.domain.grpo.losses import loss_for
 from tasks.domain.policies import BaseModel
 from tasks.domain.problems.problems import PoolPolicy
 from tasks.domain.problems.sources import SourceSpec, source_spec
@@ -80,29 +81,38 @@ def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
     >>> overridden(PROFILES["demo"], ["screening.adaptive=true"]).screening.adaptive
     True
     """
+    asked = []
     for setting in settings:
         path, equals, text = setting.partition("=")
         if not equals:
             raise UserError(f"--set {setting}: write field=value, for example training.learning_rate=1e-3")
-        profile = _replaced(profile, path.strip().split("."), text.strip(), path.strip())
+        asked.append((path.strip().split("."), text.strip(), path.strip()))
+    profile = _replaced(profile, asked)
+    for training in (profile.training, *(lesson.training for lesson in profile.lessons)):
+        loss_for(training)
     unknown = [arm for arm in profile.arms if arm not in ARMS]
     if unknown or not profile.arms:
         raise UserError(f"unknown arm '{', '.join(unknown)}' (known: {', '.join(ARMS)})")
     return profile
 
 
-def _replaced(record: Any, path: list[str], text: str, whole: str) -> Any:
-    names = [f.name for f in dataclasses.fields(record)]
-    if path[0] not in names:
-        hint = did_you_mean(path[0], names)
-        raise UserError(f"--set {whole}: no field '{path[0]}'{hint} (fields here: {', '.join(names)})")
-    old = getattr(record, path[0])
-    if len(path) > 1:
-        if not dataclasses.is_dataclass(old):
-            raise UserError(f"--set {whole}: '{path[0]}' has no fields of its own")
-        return dataclasses.replace(record, **{path[0]: _replaced(old, path[1:], text, whole)})
-    read = _benchmarks(old, text) if whole == "benchmarks" else _read_as(old, text, whole)
-    return dataclasses.replace(record, **{path[0]: read})
+def _replaced(record: Any, asked: Sequence[tuple[list[str], str, str]]) -> Any:
+    """asked: path from here, value, whole path. A record is made once, so what goes together is said in any order."""
+    names, changes = [f.name for f in dataclasses.fields(record)], {}
+    inner: dict[str, list[tuple[list[str], str, str]]] = {}
+    for (name, *rest), text, whole in asked:
+        if name not in names:
+            hint = did_you_mean(name, names)
+            raise UserError(f"--set {whole}: no field '{name}'{hint} (fields here: {', '.join(names)})")
+        old = getattr(record, name)
+        if rest and not dataclasses.is_dataclass(getattr(record, name)):
+            raise UserError(f"--set {whole}: '{name}' has no fields of its own")
+        if rest:
+            inner.setdefault(name, []).append((rest, text, whole))
+        else:
+            changes[name] = _benchmarks(old, text) if whole == "benchmarks" else _read_as(old, text, whole)
+    changes |= {name: _replaced(getattr(record, name), more) for name, more in inner.items()}
+    return dataclasses.replace(record, **changes)
 
 
 def _benchmarks(old: tuple[Benchmark, ...], text: str) -> tuple[Benchmark, ...]:

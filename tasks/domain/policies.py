@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from storage.artifacts.fingerprint import canonical
 from tasks.domain.arms import ARMS
+from tasks.domain.ranges import Ranged, Within
 from tasks.domain.scaffolds import READING, Scaffold
 
 
@@ -65,12 +67,13 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
-    """How rollouts are drawn. The number asked for is no part of it: growing G keeps what is there."""
+class Sampling(Ranged):
+    """How rollouts are drawn. The number asked for is no part of it: growing G keeps what is there.
+    temperature: 0 is greedy."""
 
-    max_tokens: int
-    temperature: float = 1.0
-    top_p: float = 1.0
+    max_tokens: Annotated[int, Within(1)]
+    temperature: Annotated[float, Within(0)] = 1.0
+    top_p: Annotated[float, Within(0, 1, without="least")] = 1.0
     seed: int = 0
 
     def identity(self, stop: tuple[str, ...]) -> dict[str, object]:

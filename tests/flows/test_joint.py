@@ -34,5 +34,5 @@ def test_both_arms_train_on_the_same_problems(tmp_path: Path) -> None:
 
 
 def test_a_pool_that_does_not_exist_is_named() -> None:
-    with pytest.raises(UserError, match="train_on is 'both'; it must be variance, joint or all"):
+    with pytest.raises(UserError, match="unknown train_on 'both'; choose from variance, joint, all"):
         overridden(DEMO, ["train_on=both"])

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
 from storage.errors import UserError
+from tasks.domain.ranges import Within, refuse_impossible
 from tasks.domain.scaffolds import TagRule
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 PromptOrder = Literal["round_robin_by_source", "proportional", "balanced_by_subject"]
 LrSchedule = Literal["constant", "linear", "cosine"]
+AtLeastOne = Annotated[int, Within(1)]
+NotNegative = Annotated[float, Within(0)]
+Positive = Annotated[float, Within(0, without="least")]
+Decay = Annotated[float, Within(0, 1, without="most")]
 
 
 #: Those of LearnerConfig when defaults were spelt out in names (tasks/former_names.py).
@@ -51,55 +56,46 @@ class LearnerConfig:
     lr_schedule: after `warmup_steps` steps of linear rise, constant or falling to zero behind the last step.
     """
 
-    steps: int
-    groups_per_step: int
-    group_size: int
-    learning_rate: float
-    lora_rank: int
-    lora_alpha: int
+    steps: AtLeastOne
+    groups_per_step: AtLeastOne
+    group_size: Annotated[int, Within(2)]  # an advantage is relative to the others
+    learning_rate: NotNegative
+    lora_rank: AtLeastOne
+    lora_alpha: AtLeastOne
     target_modules: tuple[str, ...] = ALL_LINEAR
     loss: str = "importance_sampling"
     advantage: str = "centred"
-    tag_weight: float = 0.2
+    tag_weight: NotNegative = 0.2
     tag_rule: TagRule = "pairs"
-    betas: tuple[float, float] = (0.9, 0.95)
-    eps: float = 1e-8
-    weight_decay: float = 0.0
-    grad_clip: float | None = None
-    eval_every: int = 10
+    betas: tuple[Decay, Decay] = (0.9, 0.95)
+    eps: NotNegative = 1e-8
+    weight_decay: NotNegative = 0.0
+    grad_clip: Positive | None = None
+    eval_every: AtLeastOne = 10
     seed: int = 0
     truncated: Literal["keep", "mask"] = "keep"
-    max_extra_groups: int = 0
+    max_extra_groups: Annotated[int, Within(0)] = 0
     prompt_order: PromptOrder = "round_robin_by_source"
-    clip_low: float = 0.2
-    clip_high: float = 0.2
-    tis_cap: float = 2.0
-    max_tokens: int | None = None
-    minibatches: int = 1
-    epochs: int = 1
-    kl_weight: float = 0.0
+    clip_low: Annotated[float, Within(0, 1)] = 0.2
+    clip_high: NotNegative = 0.2
+    tis_cap: Positive = 2.0
+    max_tokens: AtLeastOne | None = None
+    minibatches: AtLeastOne = 1
+    epochs: AtLeastOne = 1
+    kl_weight: NotNegative = 0.0
     lr_schedule: LrSchedule = "constant"
-    warmup_steps: int = 0
+    warmup_steps: Annotated[int, Within(0)] = 0
 
     def __post_init__(self) -> None:
-        for name in ("steps", "groups_per_step", "lora_rank", "lora_alpha", "eval_every", "minibatches", "epochs"):
-            if getattr(self, name) < 1:
-                raise UserError(f"learner: {name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("kl_weight", "warmup_steps"):
-            if getattr(self, name) < 0:
-                raise UserError(f"learner: {name} is {getattr(self, name)}; it must not be negative")
+        refuse_impossible(self, "learner")
         if self.minibatches > self.groups_per_step:
             raise UserError(
                 f"learner: {self.minibatches} minibatches of {self.groups_per_step} groups; one group each is the least"
             )
-        if self.tag_rule not in get_args(TagRule):
-            raise UserError(f"learner: unknown tag_rule {self.tag_rule!r}; choose from {', '.join(get_args(TagRule))}")
-        if self.lr_schedule not in get_args(LrSchedule):
+        if self.warmup_steps > self.steps:
             raise UserError(
-                f"learner: unknown lr_schedule {self.lr_schedule!r}; choose from {', '.join(get_args(LrSchedule))}"
+                f"learner: warmup_steps is {self.warmup_steps} of {self.steps} steps; the full rate is never reached"
             )
-        if self.group_size < 2:
-            raise UserError(f"learner: group_size is {self.group_size}; a group-relative advantage needs at least 2")
         if self.advantage not in ADVANTAGES:
             raise UserError(f"learner: unknown advantage {self.advantage!r}; choose from {', '.join(ADVANTAGES)}")
         if not self.target_modules:

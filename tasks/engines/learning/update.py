@@ -37,10 +37,13 @@ class Clock:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
 
 
-def trained_groups(groups: Groups, config: LearnerConfig) -> list[PromptGroup]:
-    """What has a gradient, with each rollout's advantage; `index` counts the rollouts of all groups. None of it without
-    a live group; with one, KL to the start pulls at every rollout."""
-    if not any(is_live(group_rewards(group, config)) for group in groups.values()):
+def trained_groups(groups: Groups, config: LearnerConfig, step: Groups | None = None) -> list[PromptGroup]:
+    """What has a gradient, with each rollout's advantage; `index` counts the rollouts of these groups. None of it
+    without a live group in the step; with one, KL to the start pulls at every rollout.
+
+    step: the groups that these are some of; null: they are all.
+    """
+    if not any(is_live(group_rewards(group, config)) for group in (step or groups).values()):
         return []
     trained, index = [], 0
     for group in groups.values():
@@ -91,7 +94,7 @@ class Updater:
         rate = learning_rate(self.config, step)
         gradients = []
         for part in update_groups(tuple(groups), self.config, step):
-            gradients.append(sums := self.gradient({p: groups[p] for p in part}, clock))
+            gradients.append(sums := self.gradient({p: groups[p] for p in part}, clock, groups))
             if sums.tokens:
                 with clock.phase("optimise"):
                     self._optimise(sums, rate)
@@ -112,11 +115,12 @@ class Updater:
         self.optimiser.step()
         self.policy.lora.refresh()
 
-    def gradient(self, groups: Groups, clock: Clock) -> Sums:
-        """Leave the gradient of one update in `policy.lora.grad`, summed over packs and processes."""
+    def gradient(self, groups: Groups, clock: Clock, step: Groups | None = None) -> Sums:
+        """Leave the gradient of one update in `policy.lora.grad`, summed over packs and processes. step: as in
+        trained_groups."""
         import torch
 
-        live = trained_groups(groups, self.config)
+        live = trained_groups(groups, self.config, step)
         known = [np.isfinite(t.behaviour_T) for g in live for t in g.trajectories]
         trained, masked = sum(int(k.sum()) for k in known), sum(int((~k).sum()) for k in known)
         rollouts = [r for group in groups.values() for r in group]

@@ -55,6 +55,7 @@ def test_all_wrong_with_mixed_tags_is_all_zero_although_it_is_live() -> None:
         ({"epochs": 0}, "epochs is 0"),
         ({"kl_weight": -0.1}, "kl_weight is -0.1"),
         ({"minibatches": 2}, "2 minibatches of 1 groups"),
+        ({"warmup_steps": 2}, "warmup_steps is 2 of 1 steps; the full rate is never reached"),
         ({"lr_schedule": "step"}, "unknown lr_schedule 'step'; choose from constant, linear, cosine"),
     ],
 )

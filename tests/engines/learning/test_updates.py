@@ -162,6 +162,23 @@ def test_minibatches_and_epochs_are_updates_one_after_the_other(tiny_base: Path)
     assert row["ratio_max"] == max(r["ratio_max"] for r in rows)
 
 
+@pytest.mark.parametrize("minibatches", [1, 2, 3])
+def test_kl_holds_the_dead_groups_of_a_step_whatever_its_minibatches(tiny_base: Path, minibatches: int) -> None:
+    groups = grouped(random_rollouts(PROBLEMS, 4, seed=1))
+    one, *others = groups
+    groups |= {p: [replace(r, correct=True, tag_valid=True) for r in groups[p]] for p in others}
+    assert len(others) == 2
+    rows = []
+    for weight in (0.1, 0.0):
+        updater = updater_of(tiny_base, replace(CONFIG, kl_weight=weight, minibatches=minibatches))
+        updater.start_here()
+        rows.append(updater.update(groups, Clock()))
+    held, free = rows
+    assert (held["updates"], held["trained_tokens"]) == (minibatches, held["num_tokens"])
+    assert free["updates"] == 1
+    assert 0 < free["trained_tokens"] <= sum(len(r.token_ids) for r in groups[one])
+
+
 def test_kl_is_to_where_training_started(tiny_base: Path, tmp_path: Path) -> None:
     """Zero at the first update, whether the start is the base model or an adapter; then it grows, and weight holds it
     down. Null where the loss has none."""
