@@ -155,8 +155,13 @@ def _without_trailing(text: str) -> str:
 
 
 def _aside(match: re.Match[str]) -> str:
-    """Nothing, for a remark in parentheses (`(both work)`); the parenthesis itself for anything else."""
-    return " " if len(match[1]) > 2 and prose_words(match[1]) else match[0]
+    """Nothing, for a remark in parentheses (`(both work)`); the parenthesis itself for anything else.
+
+    One word behind words is none: `increasing (decreasing)` says two things.
+    """
+    remark = len(match[1]) > 2 and prose_words(match[1])
+    worded = " " not in match[1].strip() and not re.search(r"[\d\\]", match.string)
+    return " " if remark and not worded else match[0]
 
 
 def _says_something(text: str) -> bool:

@@ -16,7 +16,7 @@ LARGE = (30, 1_000, 10**6)
 def points(names: list[Any], formulas: tuple[Any, ...]) -> Iterator[dict[Any, Any]]:
     """Values of the variables, point by point; one empty point if there are none. They depend on the names alone.
 
-    Steps and corners (floor, absolute value, maximum, remainder, an even power under a root) show at whole and at large
+    Steps and corners (floor, absolute value, maximum, remainder, a root of a sum) show at whole and at large
     points; what is real for whole numbers only (`(-1)^n`) has a value there.
     """
     if not names:
@@ -39,13 +39,16 @@ def _has_steps(formula: Any) -> bool:
     kinds = (Abs, Max, Min, Mod, Piecewise, ceiling, floor, frac, sign)
     return any(
         isinstance(node, kinds)
-        or (isinstance(node, Pow) and (_even_under_root(node) or (node.base.is_negative and node.exp.free_symbols)))
+        or (isinstance(node, Pow) and (_root_of_sum(node) or (node.base.is_negative and node.exp.free_symbols)))
         for node in preorder_traversal(formula)
     )
 
 
-def _even_under_root(power: Any) -> bool:
-    return bool(power.exp.is_Rational and power.exp.q == 2 and power.base.is_Pow and power.base.exp.is_even)
+def _root_of_sum(power: Any) -> bool:
+    """A square root that may be real, or turn its sign, far from zero only: `\\sqrt{x-10}`, `\\sqrt{(x-5)^2}`."""
+    from sympy import Add
+
+    return bool(power.exp.is_Rational and power.exp.q == 2 and power.base.free_symbols and power.base.has(Add))
 
 
 def _largest(formulas: tuple[Any, ...]) -> int:
