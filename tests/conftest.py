@@ -8,11 +8,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests import mini
 from tests.needs import lacks
 
+#: Other tests use the processor too: how long an example takes says nothing of it.
+hypothesis.settings.register_profile("varband", deadline=None)
+hypothesis.settings.load_profile("varband")
 REPO = Path(__file__).resolve().parent.parent
 
 
