@@ -15,9 +15,9 @@ from tasks.measures.curves import training_curves
 from tasks.measures.diversity import compare_diversity, measure_answers
 from tasks.measures.gains import compare_gains
 from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k
-from tasks.measures.standard import standard_measures
+from tasks.measures.standard import names_of_measures, standard_measures
 from tasks.partitions import partition_rollouts
-from tasks.report.inputs import Problems, Setup, Tables
+from tasks.report.inputs import Problems, Setup, Tables, check_figures
 from tasks.report.render import render_report
 
 QUESTION = (
@@ -28,6 +28,7 @@ QUESTION = (
 
 def experiment(study: Study) -> Report:
     """Every arm, then what compares them. Returns the report."""
+    check_figures(names_of_measures())  # a plan says it, before hours are paid for
     p, passk = study.profile, study.profile.passk
     at = prepare(study)
     arms = make_arms(study, at, p.arms)

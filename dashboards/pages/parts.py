@@ -66,13 +66,13 @@ def show(figure: Figure, *, write: Callable[[pa.Table], None] | None = None) -> 
     if figure.caption:
         st.caption(literal(figure.caption))
     if not sources(root(), report.ref, figure.sources[:1]):
-        st.info(f"Nothing to show: {figure.empty} It is made from {figure.sources[0]}, and this run holds none.")
+        st.info(figure.without_artifact)
         return
     rows = rows_of(figure.query)
     if rows is None:
         return
     if rows.num_rows == 0:
-        st.info(f"Nothing to show: {figure.empty}")
+        st.info(figure.without_rows)
     else:
         specs = drawn(figure.chart, rows, report.arms)
         for spec in specs:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from storage.errors import UserError, did_you_mean
 from storage.sql import QUERIES, header
 
 FILE = Path(__file__).with_name("figures.toml")
@@ -58,7 +59,7 @@ CHARTS = {"lines": Lines, "bars": Bars, "heat": Heat, "pairs": Pairs}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
     """place: in its section, ascending. sources: inputs of the report whose rows it reads; without the first there is
-    nothing to show. empty: why there may be no row."""
+    nothing to show. empty: why there may be no row; empty itself where the artifact alone says so."""
 
     name: str
     section: str
@@ -67,11 +68,24 @@ class Figure:
     caption: str
     sources: tuple[str, ...]
     chart: Chart | None = None
-    empty: str = "the artifact has no row."
+    empty: str = ""
 
     @property
     def query(self) -> str:
         return f"report_{self.name}"
+
+    @property
+    def file(self) -> str:
+        return f"storage/reading/queries/{self.query}.sql"
+
+    @property
+    def without_rows(self) -> str:
+        return f"Nothing to show: {self.empty or 'the artifact has no row.'}"
+
+    @property
+    def without_artifact(self) -> str:
+        why = f": {self.empty}" if self.empty else "."
+        return f"Not in this run, which holds no {self.sources[0]}{why}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,11 +120,33 @@ def _figure(query: str) -> Figure:
         raise
 
 
+def in_sections(declared: Iterable[Mapping[str, Any]], figures: Iterable[Figure]) -> tuple[Section, ...]:
+    """Every figure in its section. Errors: UserError for a figure of a section that is not declared."""
+    sections = {given["id"]: given for given in declared}
+    held: dict[str, list[Figure]] = {name: [] for name in sections}
+    for figure in sorted(figures, key=lambda f: (f.place, f.name)):
+        if figure.section not in held:
+            raise UserError(
+                f"{figure.file}: unknown section '{figure.section}'{did_you_mean(figure.section, held)}"
+                f" (known: {', '.join(held)}; {FILE.name} declares them)"
+            )
+        held[figure.section].append(figure)
+    return tuple(Section(**given, figures=tuple(held[name])) for name, given in sections.items())
+
+
+def check_sources(figures: Iterable[Figure], known: Iterable[str]) -> None:
+    """known: everything that a report can hold. Errors: UserError for a figure that reads what no report can hold."""
+    names = sorted(known)
+    for figure in figures:
+        for source in figure.sources:
+            if source not in names:
+                raise UserError(
+                    f"{figure.file}: unknown source '{source}'{did_you_mean(source, names)} (known: {', '.join(names)})"
+                )
+
+
 _DECLARED = tomllib.loads(FILE.read_text(encoding="utf-8"))
-_FIGURES = sorted((_figure(path.stem) for path in QUERIES.glob("report_*.sql")), key=lambda f: (f.place, f.name))
-SECTIONS = tuple(
-    Section(**given, figures=tuple(f for f in _FIGURES if f.section == given["id"])) for given in _DECLARED["section"]
-)
+SECTIONS = in_sections(_DECLARED["section"], (_figure(path.stem) for path in QUERIES.glob("report_*.sql")))
 SECTION = {section.id: section for section in SECTIONS}
 FIGURES = {figure.name: figure for section in SECTIONS for figure in section.figures}
 #: In the order of a run's arms.

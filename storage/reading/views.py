@@ -13,6 +13,7 @@ from threading import Lock
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from storage.artifacts.kinds import (
     AnswerDiversity,
@@ -27,7 +28,7 @@ from storage.artifacts.kinds import (
     Training,
     Votes,
 )
-from storage.artifacts.ref import Ref
+from storage.artifacts.ref import KINDS, Ref
 from storage.artifacts.store import DATA, Store
 from storage.errors import UserError
 from storage.sql import connect, named
@@ -63,6 +64,7 @@ class Views:
 
     def __init__(self, parquet: Mapping[str, Sequence[Path]], tables: Mapping[str, pa.Table], threads: int) -> None:
         self._connection = connect(threads=threads)
+        self._parquet = dict(parquet)
         self._waiting = dict(parquet)
         self._turn = Lock()
         for name, table in tables.items():
@@ -72,23 +74,34 @@ class Views:
         self._connection.close()
 
     def ask(self, name: str, parameters: dict[str, object] | None = None) -> pa.Table:
-        return self.sql(named(name), parameters, where=f"query {name}")
+        return self.sql(named(name), parameters, where=f"storage/reading/queries/{name}.sql")
 
     def sql(self, statement: str, parameters: dict[str, object] | None = None, where: str = "sql") -> pa.Table:
-        """Errors: UserError if a view lacks what the statement reads, as with artifacts of an older schema."""
+        """Errors: UserError for a statement that DuckDB refuses, in its words; where an artifact of an older schema may
+        be why, it is named."""
+        named_by = {*WORD.findall(statement), *(v for v in (parameters or {}).values() if isinstance(v, str))}
         try:
             with self._turn:
-                named_by = {*WORD.findall(statement), *(v for v in (parameters or {}).values() if isinstance(v, str))}
                 for name in named_by & self._waiting.keys():
                     _view(self._connection, name, self._waiting[name])
                     del self._waiting[name]
                 return self._connection.sql(statement, params=parameters or {}).to_arrow_table()
         except duckdb.IOException:
             raise UserError(f"{where}: one of its artifacts was deleted: run the study again to remake it") from None
-        except (duckdb.BinderException, duckdb.CatalogException) as error:
-            raise UserError(
-                f"{where}: {str(error).splitlines()[0]} (made by another version of the stages? run the study again)"
-            ) from None
+        except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException) as error:
+            said = " ".join(line.strip() for line in str(error).partition("\nLINE ")[0].splitlines() if line.strip())
+            raise UserError(f"{where}: {said}{self._outdated(named_by)}") from None
+
+    def _outdated(self, named_by: set[str]) -> str:
+        """Columns of these views' kinds that the first artifact without them lacks, and the way out; empty if none."""
+        for name in sorted(named_by & self._parquet.keys()):
+            for path in self._parquet[name]:
+                kind = KINDS.get(path.parent.name.rpartition("-")[0])
+                lacks = [] if kind is None else sorted({*kind.schema.names} - {*pq.read_schema(path).names})
+                if lacks:
+                    old = f"{path.parent.name} is of an older version, without {', '.join(lacks)}"
+                    return f" ({old}: run the study again)"
+        return ""
 
 
 @contextmanager

@@ -17,7 +17,6 @@ class Arm:
     name: str
     scaffold: Scaffold
     trained_as: str
-    label: str
 
     @property
     def trains(self) -> bool:
@@ -27,9 +26,9 @@ class Arm:
 ARMS = {
     a.name: a
     for a in (
-        Arm(name="panel", scaffold=PANEL, trained_as="panel", label="Panel of experts"),
-        Arm(name="thinking", scaffold=THINKING, trained_as="thinking", label="Private <think> monologue"),
-        Arm(name="no_panel", scaffold=NO_PANEL, trained_as="panel", label="Panel's model, plain prompt"),
-        Arm(name="think_tags", scaffold=THINK_TAGS, trained_as="think_tags", label="Base model, <think> tags, same RL"),
+        Arm(name="panel", scaffold=PANEL, trained_as="panel"),
+        Arm(name="thinking", scaffold=THINKING, trained_as="thinking"),
+        Arm(name="no_panel", scaffold=NO_PANEL, trained_as="panel"),
+        Arm(name="think_tags", scaffold=THINK_TAGS, trained_as="think_tags"),
     )
 }

@@ -87,10 +87,16 @@ def _words(annotation: Any) -> str:
     return re.sub(r"[\w.]+\.(?=\w)", "", inspect.formatannotation(annotation))
 
 
-def standard_measures(available: Available) -> dict[str, Ref]:
-    """Every standard measure of what is available, by its name."""
+def names_of_measures() -> set[str]:
+    """Of every standard measure, whether a study makes it or not."""
     for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
         import_module(module.name)
+    return set(_STANDARD)
+
+
+def standard_measures(available: Available) -> dict[str, Ref]:
+    """Every standard measure of what is available, by its name."""
+    names_of_measures()
     return {
         name: measure.stage(**{argument: getattr(available, field) for argument, field in measure.taken.items()})
         for name, measure in sorted(_STANDARD.items())

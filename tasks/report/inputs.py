@@ -3,8 +3,8 @@ the queries, by its own name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 
 from storage.artifacts.kinds import (
     Audit,
@@ -20,6 +20,8 @@ from storage.artifacts.kinds import (
 )
 from storage.artifacts.manifest import Group
 from storage.artifacts.ref import Ref
+from storage.reading.figures import FIGURES, check_sources
+from tasks.evidence import Evidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,3 +59,9 @@ class Tables(Group):
     slices: tuple[PassAtK, ...] = ()
     slice_contrasts: tuple[PassAtKContrasts, ...] = ()
     standard: Mapping[str, Ref] = field(default_factory=dict)
+
+
+def check_figures(measures: Iterable[str]) -> None:
+    """measures: names of the standard ones. Errors: UserError for a figure of neither one nor a field of a report."""
+    own = {f.name for group in (Problems, Evidence, Tables) for f in fields(group)}
+    check_sources(FIGURES.values(), own - {"standard"} | set(measures))

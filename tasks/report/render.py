@@ -83,14 +83,14 @@ def _figure(figure: Figure, asked: Views, refs: dict[str, list[str]], arms: Sequ
         "why": "",
     }
     if not refs.get(figure.sources[0]):
-        return made | {"why": f"Nothing to show: {figure.empty}"}
+        return made | {"why": figure.without_artifact}
     try:
         table = asked.ask(figure.query)
     except UserError as error:
         return made | {"why": f"Not shown: {error}"}
     rows = table.to_pylist()
     if not rows:
-        return made | {"why": f"Nothing to show: {figure.empty}"}
+        return made | {"why": figure.without_rows}
     drawn = draw(figure.chart, rows, styles(arms))
     why = "" if drawn or not figure.chart else "Nothing to draw: every value is missing."
     return made | {"svg": drawn, "table": shown(rows, table.column_names), "why": why}

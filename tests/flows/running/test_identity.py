@@ -128,6 +128,6 @@ def test_an_arm_that_a_study_does_not_ask_for_changes_nothing(tmp_path: Path, mo
     """Nor does its scaffold make another pool: golds are checked in every answer form, not in every arm."""
     before = steps(tmp_path)
     scaffold = replace(ARMS["panel"].scaffold, name="jury", trace_tag="jury")
-    monkeypatch.setitem(ARMS, "jury", Arm(name="jury", scaffold=scaffold, trained_as="jury", label="Jury"))
+    monkeypatch.setitem(ARMS, "jury", Arm(name="jury", scaffold=scaffold, trained_as="jury"))
     monkeypatch.setitem(SCAFFOLDS, "jury", scaffold)
     assert not made_anew(before, steps(tmp_path))

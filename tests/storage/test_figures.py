@@ -1,0 +1,73 @@
+"""A figure that stands nowhere, reads nothing or asks wrongly is said to its author, with the file's name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from storage.artifacts.kinds import Votes
+from storage.errors import UserError
+from storage.reading import views as module
+from storage.reading.figures import FIGURES, check_sources, in_sections
+from storage.reading.views import views
+from tasks.measures.standard import names_of_measures
+from tasks.report import inputs
+from tasks.report.render import _figure
+
+VOTES = FIGURES["votes"]
+SECTIONS = ({"id": "training", "title": "Training"}, {"id": "passk", "title": "pass@k"})
+
+
+def test_a_figure_of_an_unknown_section_is_refused() -> None:
+    assert [len(section.figures) for section in in_sections(SECTIONS, [VOTES])] == [0, 1]
+    lost = replace(VOTES, section="trainnig")
+    with pytest.raises(UserError, match=r"report_votes\.sql: unknown section 'trainnig'; did you mean 'training'\?"):
+        in_sections(SECTIONS, [VOTES, lost])
+
+
+def test_a_figure_of_what_no_report_holds_is_refused() -> None:
+    inputs.check_figures(names_of_measures())
+    with pytest.raises(UserError, match=r"report_votes\.sql: unknown source 'vots'; did you mean 'votes'\? \(known: g"):
+        check_sources([replace(VOTES, sources=("votes", "vots"))], ["votes", "gains"])
+
+
+def test_every_study_checks_its_figures_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    from flows.experiment import experiment
+
+    lost = {"entropy_fall": replace(FIGURES["entropy"], name="entropy_fall", sources=("entropy_fal",))}
+    monkeypatch.setattr(inputs, "FIGURES", lost)
+    with pytest.raises(UserError, match=r"report_entropy_fall\.sql: unknown source 'entropy_fal'.*votes"):
+        experiment(None)  # type: ignore[arg-type]
+
+
+def test_a_figure_whose_artifact_this_run_does_not_hold_says_so() -> None:
+    figure = replace(VOTES, empty="")
+    with views({}, {}) as asked:
+        assert _figure(figure, asked, {}, ())["why"] == "Not in this run, which holds no votes."
+    assert replace(VOTES, empty="one arm only.").without_artifact.endswith("holds no votes: one arm only.")
+    assert figure.without_rows == "Nothing to show: the artifact has no row."
+
+
+@pytest.mark.parametrize("older", [False, True])
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [("select arms from votes", '"arms" not found'), ("selec arm from votes", "syntax error"), ("from vote", "vote ")],
+)
+def test_a_wrong_query_is_told_in_duckdbs_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str, said: str, older: bool
+) -> None:
+    """Only an artifact that lacks a column of its kind may be of another version."""
+    (folder := tmp_path / f"votes-{'a' * 16}").mkdir()
+    kept = pa.schema([field for field in Votes.schema if not older or field.name != "metric"])
+    pq.write_table(kept.empty_table(), folder / "data.parquet")
+    monkeypatch.setattr(module, "named", lambda _: statement)
+    with views({"votes": [folder / "data.parquet"]}, {}) as asked, pytest.raises(UserError) as error:
+        asked.ask("report_votes")
+    text = str(error.value)
+    assert text.startswith("storage/reading/queries/report_votes.sql: ") and said in text and "\n" not in text
+    outdated = f"(votes-{'a' * 16} is of an older version, without metric: run the study again)"
+    assert text.endswith(outdated) if older and "votes" in statement else "version" not in text
