@@ -52,11 +52,7 @@ def groups_by_step(root: Path, group_size: int) -> list[tuple[np.ndarray, np.nda
 
 
 def saving(ready: np.ndarray, tokens: np.ndarray, train_share: float) -> float:
-    """Share of the step saved.
-
-    >>> round(saving(np.array([1.0, 2.0]), np.array([1.0, 1.0]), 0.5), 3)  # half of training hides in the last half
-    0.25
-    """
+    """Share of the step saved."""
     work = train_share * tokens / tokens.sum()
     at = (1 - train_share) * ready / ready.max()
     end = 0.0

@@ -82,3 +82,7 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(141)
+
+
+if __name__ == "__main__":
+    main()

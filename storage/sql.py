@@ -21,8 +21,13 @@ HEADER = re.compile(r"\A/\*\n(.*?)\*/\n", re.DOTALL)
 MACROS = """
 create macro bands() as ['all_zero', 'variance', 'all_one'];
 create macro band(num_correct, group_size) as
-    case when num_correct = 0 then 'all_zero' when num_correct = group_size then 'all_one' else 'variance' end;
-create macro pass_at_k(n, c, k) as case when n >= k then 1 - list_reduce(
+    case when num_correct is null or group_size is null then null
+    when num_correct = 0 then 'all_zero' when num_correct = group_size then 'all_one' else 'variance' end;
+create macro pass_at_k(n, c, k) as case
+    when n is null or c is null or k is null then null
+    when c < 0 or c > n then error('a group has fewer rollouts than correct ones')
+    when k < 1 then error('k counts draws, so it is at least 1')
+    when n >= k then 1 - list_reduce(
     range(k)::double[], lambda miss, i: miss * greatest(n - c - i, 0) / greatest(n - i, 1), 1.0::double) end;
 """
 

@@ -15,6 +15,7 @@ from tasks.domain.grading.overrides import ActiveGrader, OverrideRows, Overrides
 from tasks.domain.policies import Policy
 from tasks.domain.scaffolds import Scaffold
 from tasks.engines.grading.verdicts import with_verdicts
+from tasks.origins import sampled_with
 from tasks.stage import progress, stage, store, toolbox
 
 CHANGES = pa.schema(
@@ -40,12 +41,8 @@ def regrade_rollouts(*, rollouts: Rollouts, pool: Pool, installed: str, override
 
 def scaffold_of(rollouts: Ref) -> Scaffold | None:
     """The scaffold that sampled rollouts were read by, whatever its arm has become; null for imported ones."""
-    recipe = store().manifest(rollouts).recipe
-    while "policy" not in recipe.arguments:
-        if "rollouts" not in recipe.inputs:
-            return None
-        recipe = store().manifest(Ref.parse(recipe.inputs["rollouts"][0])).recipe
-    return restored(Policy, recipe.arguments["policy"]).scaffold
+    arguments = sampled_with(rollouts)
+    return restored(Policy, arguments["policy"]).scaffold if arguments else None
 
 
 def regrade(*, rollouts: Rollouts, pool: Pool, grader: ActiveGrader) -> Rollouts:

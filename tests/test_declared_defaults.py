@@ -33,7 +33,9 @@ def test_a_changed_default_is_a_new_version() -> None:
     if os.environ.get("VARBAND_BLESS"):
         bless()
     refuse_silence(now := current())
-    assert now == json.loads(GOLDEN.read_text()), "a default came, went or has a new version: bless it"
+    assert now == json.loads(GOLDEN.read_text()), (
+        "a default came, went or has a new version: VARBAND_BLESS=1 pytest tests/test_stage_versions.py"
+    )
 
 
 @pytest.mark.parametrize("name", ["LearnerConfig.tag_weight", "init"])

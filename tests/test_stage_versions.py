@@ -21,6 +21,7 @@ import pytest
 from tasks.stage import STAGES
 from tests import declared_defaults
 
+BLESS = "VARBAND_BLESS=1 pytest tests/test_stage_versions.py"
 REPO = Path(__file__).resolve().parent.parent
 GOLDEN = REPO / "tests" / "golden" / "stages.json"
 #: Where and how a stage runs, and what it was called, which by design is no part of its result.
@@ -73,16 +74,17 @@ def test_changed_stages_have_a_new_version() -> None:
         declared_defaults.bless()  # which holds the versions too, and refuses
         GOLDEN.write_text(json.dumps(now, indent=1) + "\n")
     kept = json.loads(GOLDEN.read_text())
-    assert set(now) == set(kept), "a stage came or went: bless it"
+    assert set(now) == set(kept), f"a stage came or went: {BLESS}"
     stale = [
         name
         for name in now
         if now[name]["code"] != kept[name]["code"] and now[name]["version"] == kept[name]["version"]
     ]
     assert not stale, (
-        f"{', '.join(stale)}: the code changed and the version did not; bump it, or bless a change that moves no row"
+        f"{', '.join(stale)}: the code changed and the version did not; bump it if its rows change, and then, or for a"
+        f" change that moves no row: {BLESS}"
     )
-    assert now == kept, "a version was bumped: bless it"
+    assert now == kept, f"a version was bumped: {BLESS}"
 
 
 def test_the_guard_sees_a_changed_helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pyarrow as pa
 
 TYPES = {
@@ -49,6 +51,7 @@ def differences(schema: pa.Schema, table: pa.Table) -> list[str]:
     found = table.schema
     wrong = [f"{name} is lacking" for name in schema.names if name not in found.names]
     wrong += [f"{name} is no column of it" for name in found.names if name not in schema.names]
+    wrong += [f"{name} is there {n} times" for name, n in Counter(found.names).items() if n > 1]
     if wrong:
         return wrong
     for field in schema:

@@ -243,4 +243,5 @@ THINK_TAGS = Scaffold(
 BARE: dict[str, Scaffold] = {
     form: Scaffold(name=form, template="{problem}", trace_tag=None, answer_form=form) for form in get_args(AnswerForm)
 }
+#: By the name that files for the grader and the demo's model use; arms hold theirs themselves (arms.py).
 SCAFFOLDS = {s.name: s for s in (PANEL, THINKING, NO_PANEL, THINK_TAGS)}

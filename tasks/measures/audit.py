@@ -10,6 +10,7 @@ import pyarrow as pa
 from storage.artifacts.fingerprint import restored
 from storage.artifacts.kinds import Audit, Diversity, Pool, Rollouts, Splits, Training
 from storage.artifacts.ref import Ref
+from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.domain.policies import Policy
@@ -17,6 +18,7 @@ from tasks.domain.statistics.designs import from_sampling, from_training, recipe
 from tasks.measures.form import COLUMNS as FORM_COLUMNS
 from tasks.measures.form import form_of
 from tasks.measures.lints import findings_of, leak_rows, lesson_leak_rows, mislabelled_rows
+from tasks.origins import sampled_with
 from tasks.stage import stage, store
 
 Row = dict[str, Any]
@@ -97,15 +99,15 @@ def _sampled(ref: Ref, problems: str, role: str) -> Row:
 
 
 def _form(ref: Ref, problems: str) -> Row:
-    arm = _drawn(ref)["policy"]["arm"]
+    arm = restored(Policy, _drawn(ref)["policy"]).arm
     return {"arm": arm, "problems": problems, "place": str(ref)} | form_of(store().read(ref, FORM_COLUMNS))
 
 
 def _steps(training: Ref) -> Row:
     """Steps that a training was asked for, and the last one of which it has a row."""
-    arguments: Any = store().manifest(training).recipe.arguments
+    learner = restored(LearnerConfig, store().manifest(training).recipe.arguments["learner"])
     executed = max(store().read(training, ["step"])["step"].to_pylist(), default=0)
-    asked = {"run": str(training), "requested": arguments["learner"]["steps"], "executed": executed}
+    asked = {"run": str(training), "requested": learner.steps, "executed": executed}
     return asked | {"reason": "by its own rows", "place": str(training)}
 
 
@@ -116,11 +118,10 @@ def _last_step(training: Ref, final: Sequence[Ref]) -> int | None:
 
 
 def _drawn(rollouts: Ref) -> dict[str, Any]:
-    """The arguments that the rollouts were sampled with; regraded ones were sampled as what they are made from."""
-    recipe = store().manifest(rollouts).recipe
-    while "policy" not in recipe.arguments:
-        recipe = store().manifest(Ref.parse(recipe.inputs["rollouts"][0])).recipe
-    return dict(recipe.arguments)
+    """The arguments that the rollouts were sampled with. Errors: UserError for imported ones."""
+    if (arguments := sampled_with(rollouts)) is None:
+        raise UserError(f"{rollouts} was imported: nothing tells how it was sampled")
+    return dict(arguments)
 
 
 def _coverage(tables: Sequence[tuple[Ref, pa.Table]], problems: str) -> list[Row]:

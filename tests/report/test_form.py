@@ -52,8 +52,9 @@ def said_of(*screenings: pa.Table) -> list[str]:
     """The report's sentences about these screenings; nothing was trained or embedded."""
     arms = [table["arm"][0].as_py() for table in screenings]
     crosstab = crosstab_of(pa.concat_tables([bands_of(table) for table in screenings]), 16)
-    counts = {r["arm"]: r for r in query("select arm, band, count(*) as n from b where band = 'variance' group by all",
-                                         b=pa.concat_tables([bands_of(t) for t in screenings])).to_pylist()}  # fmt: skip
+    banded = pa.concat_tables([bands_of(table) for table in screenings])
+    live = query("select arm, band, count(*) as n from b where band = 'variance' group by all", b=banded)
+    counts = {row["arm"]: row for row in live.to_pylist()}
     problems = len(set(screenings[0]["problem_id"].to_pylist()))
     summary = [{"arm": a, "problems": problems, "variance": counts[a]["n"], "gain": None, "seed": None} for a in arms]
     form = query(
@@ -111,9 +112,14 @@ def test_arms_alike_in_form_are_compared_as_they_are() -> None:
 )
 def test_the_audit_judges_form(no_answer: float, invalid: float, found: int) -> None:
     row = {
-        "arm": "panel", "problems": "pool", "rollouts": 4000, "no_answer": no_answer, "invalid_tags": invalid,
-        "truncated": 0.0, "place": "rollouts-1",
-    }  # fmt: skip
+        "arm": "panel",
+        "problems": "pool",
+        "rollouts": 4000,
+        "no_answer": no_answer,
+        "invalid_tags": invalid,
+        "truncated": 0.0,
+        "place": "rollouts-1",
+    }
     findings = findings_of({"form": pa.Table.from_pylist([row], schema=FORM)}).to_pylist()
     assert [f["code"] for f in findings] == ["form"] * found
     if found:

@@ -54,6 +54,7 @@ def put(store: Store, ref: Ref, table: pa.Table) -> None:
         (pa.table({"problem_id": ["p"], "source": ["s"], "split": ["train"], "x": [1]}), "x is no column of it"),
         (pa.table({"problem_id": ["p"], "source": ["s"], "split": [1]}), "split is int64, not string"),
         (pa.table({"problem_id": ["p"], "source": ["s"], "split": pa.nulls(1, pa.string())}), "null in 1 rows"),
+        (pa.table([["p"], ["s"], ["a"], ["b"]], ["problem_id", "source", "split", "split"]), "split is there 2 times"),
     ],
 )
 def test_rows_of_another_shape_are_refused(tmp_path: Path, table: pa.Table, words: str) -> None:

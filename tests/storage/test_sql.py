@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -39,6 +40,22 @@ def test_pass_at_k_is_the_macro(k: int) -> None:
     found = query("select pass_at_k(n, c, $k) as p from groups", {"k": k}, groups=groups)["p"].to_pylist()
     n_P, c_P = (np.array([group[i] for group in GROUPS]) for i in (0, 1))
     assert found == pass_at_k(n_P, c_P, [k])[:, 0].tolist()
+
+
+def test_what_is_not_known_is_in_no_band_and_has_no_pass_at_k() -> None:
+    groups = pa.table({"n": pa.array([8, None, None], pa.int32()), "c": pa.array([None, 3, None], pa.int32())})
+    found = query("select band(c, n) as band, pass_at_k(n, c, 1) as p from groups", groups=groups)
+    assert found.to_pylist() == [{"band": None, "p": None}] * 3
+
+
+@pytest.mark.parametrize(
+    ("n", "c", "k", "words"), [(4, 5, 2, "fewer rollouts"), (4, -1, 2, "fewer rollouts"), (4, 1, 0, "counts draws")]
+)
+def test_impossible_groups_are_refused_by_both(n: int, c: int, k: int, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        pass_at_k(np.array([n]), np.array([c]), [k])
+    with pytest.raises(duckdb.Error, match=words):
+        query("select pass_at_k(n, c, $k) as p from groups", {"k": k}, groups=pa.table({"n": [4, n], "c": [2, c]}))
 
 
 @settings(deadline=None, max_examples=25)  # each opens a database

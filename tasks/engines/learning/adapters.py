@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.domain.grpo.model_card import model_card
-from tasks.domain.grpo.types import LearnerConfig, PromptProblem
+from tasks.domain.grpo.types import LearnerConfig, PromptProblem, evaluated_steps
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.learning.memory_plan import licence_of
 from tasks.engines.learning.policy import Policy
@@ -17,7 +17,7 @@ from tasks.engines.learning.policy import Policy
 
 def evaluated(config: LearnerConfig, policy_step: int) -> bool:
     """Whether the policy after this step is sampled on held-out problems."""
-    return policy_step % config.eval_every == 0 or policy_step == config.steps
+    return policy_step in evaluated_steps(config.steps, config.eval_every)
 
 
 @dataclass(frozen=True, slots=True)
