@@ -117,7 +117,8 @@ def check(
         " group by 1 having count(*) > 1 order by 2 desc, 1",
         problems=problems,
     )
-    leaks = _leaks(problems, against or _beside(data), data)
+    compared = against or _beside(data, {spec.name for spec in sources})
+    leaks = _leaks(problems, compared, data)
     if as_json:
         parts = {"findings": summary, "clusters": clustered, "leaks": leaks}
         click.echo(
@@ -132,8 +133,10 @@ def check(
     print_table(clustered.slice(0, 10), as_json=False)
     if leaks.num_rows:
         print_table(leaks, as_json=False, title="\nduplicates in other sets")
-    elif against or data:
-        say("no duplicates in " + ", ".join(against or _beside(data)))
+    elif compared:
+        say("no duplicates in " + ", ".join(compared))
+    elif data:
+        say(f"compared with no other set: {data} has no file of one")
 
 
 def _meaning(code: str) -> str:
@@ -189,12 +192,12 @@ def _commits(revisions: tuple[str, ...], from_hub: bool) -> dict[str, str]:
     return commits
 
 
-def _beside(data: Path | None) -> tuple[str, ...]:
-    """The sets that a pool is compared with unless told otherwise, as far as they are there."""
+def _beside(data: Path | None, own: set[str]) -> tuple[str, ...]:
+    """The sets that a pool is compared with unless told otherwise: every named one that is there, but for its own."""
     from tasks.domain.problems.sources import SOURCES
 
-    wanted = ("gsm8k_train", "gsm8k_test", "math_train", "math500")
-    return tuple(name for name in wanted if data is not None and (data / SOURCES[name].file).exists())
+    others = (source for name, source in SOURCES.items() if name not in own)
+    return tuple(source.name for source in others if data is not None and (data / source.file).exists())
 
 
 def _leaks(problems: Any, against: tuple[str, ...], data: Path | None) -> Any:

@@ -26,7 +26,9 @@ def _study_options(command: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option("--arms", help="Arms to run, comma-separated."),
         click.option("--seeds", help="Training seeds, comma-separated; '' trains nothing."),
-        click.option("--pool", "pools", type=path, multiple=True, help="A JSONL or Parquet file of problems."),
+        click.option(
+            "--pool", "pools", type=path, multiple=True, help="A file of problems (JSONL, Parquet), or a named set."
+        ),
         click.option("--limit", type=click.IntRange(min=1), help="Use the first N problems only."),
         click.option("--data", type=path, envvar="VARBAND_DATA", help="Folder with the sources' files."),
         click.option("--model", type=path, help="Folder of the base model."),
@@ -134,7 +136,7 @@ def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     """What a run would make, reuse and cost, stage by stage: tokens, GPU-hours, money, disk. Makes nothing."""
     from cli.view import Watch
     from flows.running.costs import costs
-    from flows.running.foresight import foresight
+    from flows.running.foresight import foresight, not_taught
     from flows.running.plan import plan as plan_of
     from flows.study.prices import prices_of
     from storage.artifacts.store import Store
@@ -145,6 +147,7 @@ def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     planned = plan_of(study, store)
     prices = prices_of(study.profile.name)
     sees = foresight(study, store, planned, prices)
+    untaught = not_taught(study.profile)
     Watch(study.profile.name, planned, as_json=as_json).plan(
-        costs(study, store, planned, prices), limits.limits(), sees
+        costs(study, store, planned, prices), limits.limits(), sees, untaught
     )

@@ -94,8 +94,11 @@ class Watch:
             self.console.print(f"  [dim]{p.step.title:<34} {'reused':<28} {p.step.ref}[/]")
         self.console.print(f"[bold]{self.profile}[/]: nothing to make, all {len(self.planned)} stages are reused")
 
-    def plan(self, costs: Sequence[Cost], limits: Mapping[str, float], sees: Foresight | None = None) -> None:
-        """One line a stage with what it will take, the sum, what the study could see, and whether a budget holds it."""
+    def plan(
+        self, costs: Sequence[Cost], limits: Mapping[str, float], sees: Foresight | None = None, untaught: str = ""
+    ) -> None:
+        """One line a stage with what it will take, the sum, what the study could see, which arms no lesson teaches, and
+        whether a budget holds it."""
         whole = total(costs)
         todo = sum(not p.reused for p in self.planned)
         if self.as_json:
@@ -105,6 +108,7 @@ class Watch:
             ]
             result = {"profile": self.profile, "stages": rows, "total": asdict(whole), "budget": dict(limits)}
             result["sees"] = None if sees is None else asdict(sees)
+            result["untaught"] = untaught
             sys.stdout.buffer.write(orjson.dumps(result) + b"\n")
             return
         table = Table(box=None, pad_edge=False)
@@ -120,6 +124,8 @@ class Watch:
             self.console.print("lengths are assumed (60 % of max_tokens) where this store has not measured an arm yet")
         if sees is not None:
             self.console.print(sees.sentence())
+        if untaught:
+            self.console.print(untaught)
         for name, limit in limits.items():
             need = getattr(whole, name)
             verdict = "holds" if need <= limit else "[bold red]does not hold[/]: the run would park"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from flows.arm import heads
 from flows.running.costs import Estimator
 from flows.running.plan import Planned
+from flows.study.profiles import Profile
 from flows.study.resolve import Study
 from storage.artifacts.kinds import Splits
 from storage.artifacts.store import Store
@@ -40,6 +42,23 @@ class Foresight:
             over = f"{self.seeds} seeds; {apart}"
         size = f"{self.problems} held-out problems × {self.group_size} rollouts"
         return f"this study can see a difference of gains of {100 * self.detectable:.1f} pp ({size}, {over})"
+
+
+def not_taught(profile: Profile) -> str:
+    """Which arms start from the base model while lessons teach others; empty if that is none.
+
+    >>> from flows.study.profiles import QWEN_1_5B
+    >>> not_taught(QWEN_1_5B)
+    'no lesson names thinking, which starts from the base model (lessons: gsm8k for panel)'
+    """
+    trained = heads(profile.arms)
+    lessons = {x.name: [arm for arm in trained if arm in x.arms] for x in profile.lessons}
+    untaught = [arm for arm in trained if not any(arm in arms for arms in lessons.values())]
+    taught = ", ".join(f"{name} for {' and '.join(arms)}" for name, arms in lessons.items() if arms)
+    if not taught or not untaught:
+        return ""
+    start = "starts" if len(untaught) == 1 else "start"
+    return f"no lesson names {' or '.join(untaught)}, which {start} from the base model (lessons: {taught})"
 
 
 def foresight(study: Study, store: Store, planned: Sequence[Planned], prices: Prices) -> Foresight | None:

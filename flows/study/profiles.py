@@ -51,7 +51,7 @@ class PassK(Ranged):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool(Ranged):
-    """Which problems. `synthetic` problems a source are made by the project itself; else `sources` are files.
+    """Which problems. `sources`: files and named sets; without any, `synthetic` problems a source are made.
 
     limit: keep the first n problems (after deduplication), for short runs on real input.
     on_issue: what happens to a problem whose gold fails its self-check: `exclude` or `keep`.

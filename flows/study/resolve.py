@@ -170,7 +170,13 @@ def resolve(
         return PoolInputs(specs, as_first_checked(store, specs, PoolPolicy(on_issue=on_issue, limit=limit)))
 
     own = profile.pool
-    studied = PoolInputs() if own.synthetic and not pools else inputs(pools or own.sources, own.on_issue, own.limit)
+    wished = pools or own.sources
+    if own.synthetic and own.limit and not wished:
+        raise UserError(
+            f"--limit {own.limit}: {profile.name} makes its own problems, {own.synthetic} a source; write --set"
+            " pool.synthetic=N for another number, or name problems with --pool"
+        )
+    studied = inputs(wished, own.on_issue, own.limit) if wished or not own.synthetic else PoolInputs()
     lessons: dict[str, PoolInputs] = {}
     if profile.training.steps:
         check_sampling(profile.rollouts)

@@ -31,6 +31,7 @@ WORDS = {
     "impossible number": (("run", "demo", "--set", "training.steps=-3"), "-3"),
     "seeds": (("run", "demo", "--seeds", "1,x"), "1,x"),
     "no such pool": (("run", "demo", "--pool", "nowhere.jsonl"), "nowhere.jsonl"),
+    "limit of problems that are made": (("run", "demo", "--limit", "5"), "pool.synthetic=N"),
     "no such artifact": (("show", "rollouts-0123"), "rollouts-0123"),
     "bad SQL": (("sql", "select * from nowhere"), "nowhere"),
     "root is a file": (("run", "demo", "--root", "a_file"), "a_file"),

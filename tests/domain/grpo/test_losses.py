@@ -102,11 +102,18 @@ def test_k3_is_the_divergence_on_average() -> None:
     assert (p * k3(p.log(), q.log())).sum().item() == pytest.approx((p * (p / q).log()).sum().item(), abs=1e-6)
 
 
-Reference = Callable[[list[float], list[float], float], float]
+Reference = Callable[[list[float], list[float], list[float], float], float]
 
 
 def by_token(term: Callable[[float, float, float], float]) -> Reference:
-    return lambda logprobs, behaviour, a: sum(term(x, b, a) for x, b in zip(logprobs, behaviour, strict=True))
+    return lambda logprobs, behaviour, _, a: sum(term(x, b, a) for x, b in zip(logprobs, behaviour, strict=True))
+
+
+def weighted(cap: float) -> Reference:
+    """The weight is that of where the gradient is taken, `at`, and does not move with the log-prob."""
+    return lambda logprobs, behaviour, at, a: sum(
+        -min(math.exp(y - b), cap) * a * x for x, b, y in zip(logprobs, behaviour, at, strict=True)
+    )
 
 
 def surrogate(ratio: float, a: float) -> float:
@@ -117,7 +124,7 @@ def token_clipped(x: float, b: float, a: float) -> float:
     return surrogate(math.exp(min(x - b, 10)), a)
 
 
-def sequence(logprobs: list[float], behaviour: list[float], a: float) -> float:
+def sequence(logprobs: list[float], behaviour: list[float], _: list[float], a: float) -> float:
     log_s = sum(x - b for x, b in zip(logprobs, behaviour, strict=True)) / len(logprobs)
     return surrogate(math.exp(min(log_s, 10)), a)
 
@@ -128,19 +135,22 @@ REFERENCES: dict[str, Reference] = {
     "ppo": by_token(token_clipped),
     "dapo": by_token(token_clipped),
     "dr_grpo": by_token(token_clipped),
-    "grpo": lambda x, b, a: by_token(token_clipped)(x, b, a) / len(x),
+    "grpo": lambda x, b, at, a: by_token(token_clipped)(x, b, at, a) / len(x),
     "gspo": sequence,
     "rloo": by_token(lambda x, b, a: -x * a),
+    "cispo": weighted(1.2),
+    "tis": weighted(2.0),
 }
 
 
 def reference_loss(name: str, kl_weight: float, batch: list, logprobs: list[list[float]]) -> float:
     """The whole batch's, token by token; `mean_of_means` holds KL inside the mean over a rollout's tokens."""
+    assert name in REFERENCES, f"REFERENCES lacks {name}: write a rollout's share of this loss in plain floats there"
     total = 0.0
-    for (_, behaviour, reference, a), x in zip(batch, logprobs, strict=True):
-        total += REFERENCES[name](x, behaviour, a)
+    for (at, behaviour, reference, a), x in zip(batch, logprobs, strict=True):
+        total += REFERENCES[name](x, behaviour, at, a)
         kl = sum(math.exp(min(r - y, 10)) - min(r - y, 10) - 1 for r, y in zip(reference, x, strict=True))
-        total += kl_weight * kl / (len(x) if name in ("grpo", "gspo") else 1)
+        total += kl_weight * kl / (len(x) if LOSSES[name].reduction == "mean_of_means" else 1)
     return total
 
 
@@ -151,7 +161,7 @@ batches = st.lists(
 )
 
 
-@pytest.mark.parametrize("name", sorted(REFERENCES))
+@pytest.mark.parametrize("name", sorted(LOSSES))
 @given(drawn=batches, kl_weight=st.sampled_from([0.0, 0.1]))
 def test_gradients_are_those_of_plain_floats(name: str, drawn: list, kl_weight: float) -> None:
     """Central differences of the formulas written out rollout by rollout, in float64."""
