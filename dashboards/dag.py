@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from storage.reading.query_cache import Manifest
+from storage.reading.recipes import arm_of
 
 COLOURS = {"made": "#00734f", "reused": "#0072B2", "kept": "#6b747e"}
 
@@ -28,9 +29,7 @@ def arms_of(manifests: Mapping[str, Manifest]) -> dict[str, str]:
     def arm(ref: str) -> str:
         if ref not in found:
             found[ref] = ""
-            given = manifests[ref].recipe.arguments
-            policy = given.get("policy") or given.get("start") or {}
-            own = str(policy.get("arm", "")) if isinstance(policy, dict) else ""
+            own = arm_of(manifests[ref].recipe)
             inputs = {arm(str(r)) for r in manifests[ref].input_refs if str(r) in manifests} - {""}
             found[ref] = own or (inputs.pop() if len(inputs) == 1 else "")
         return found[ref]

@@ -12,7 +12,7 @@ import orjson
 
 from dashboards.pieces import Piece, pieces
 from storage.errors import UserError
-from storage.reading.query_cache import ask, manifest
+from storage.reading.query_cache import ask, reports
 
 TEMPLATES = Path(__file__).parent / "templates"
 DEFAULT_PROBLEMS = 12
@@ -63,7 +63,7 @@ def from_report(root: Path, report: str, problems: Sequence[str], kind: str, eac
             shown += [_rollout(f"{arm}, step {step}" if step else f"{arm}, start", r) for r in list(some)[:each]]
         facts = [("gold", [Piece("math", about["gold"])]), ("correct", [Piece("text", row["correct"])])]
         items.append(Item(f"{row['source']} · {row['problem_id']}", pieces(about["problem"]), facts, shown))
-    profile = str(manifest(root, report).recipe.arguments.get("profile", ""))
+    profile = next((known.profile for known in reports(root) if known.ref == report), "")
     return Page(f"Rollouts of {profile}", report, [("profile", profile), ("rollouts", kind)], items)
 
 

@@ -13,6 +13,7 @@ from storage.artifacts.store import DATA, Store
 from storage.errors import UserError
 from storage.reading.catalog import artifacts
 from storage.reading.claims import CLAIMS, Claim, read_claims, recomputed
+from storage.reading.recipes import report_arguments
 from storage.reading.views import helper_tables, inputs_of, views
 from tasks.measures.audit import audit_designs
 
@@ -48,7 +49,7 @@ def _report(store: Store, ref: Ref) -> list[Row]:
     if not store.has(ref):
         return [about | {"status": "unknown", "reason": "the report is damaged"}]
     try:
-        arms: Any = recipe.arguments["arms"]
+        arms = report_arguments(recipe).arms
         with views(inputs_of(store, recipe.inputs), helper_tables(recipe.inputs, arms)) as asked:
             again = asked.ask("report_summary").to_pylist()
     except UserError as error:

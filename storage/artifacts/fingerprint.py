@@ -98,6 +98,8 @@ def restored(kind: Any, value: Any) -> Any:
             return kind(**given)  # type: ignore[operator]
         if kind is float:
             return float(value["float"])
+        if (kind is str and not isinstance(value, str)) or (origin is tuple and not isinstance(value, list)):
+            raise TypeError(f"found {type(value).__name__}")
         if origin is tuple:
             inner = parts[:1] * len(value) if parts[-1:] == (...,) else parts
             return tuple(restored(part, item) for part, item in zip(inner, value, strict=True))

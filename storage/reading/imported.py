@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from storage.artifacts.manifest import Manifest
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
+from storage.reading.recipes import file_of
 
 IMPORTS = "import_groups"
 #: Kinds that every slice of an imported study shares, and the report's names for them.
@@ -36,9 +36,8 @@ def slices(store: Store) -> list[Manifest]:
 
 def title(store: Store, passk: Manifest) -> str:
     """After the folder of the file that its first arm was read from."""
-    file = store.manifest(passk.input_refs[0]).recipe.arguments.get("file")
-    path = next((v for v in file.values() if isinstance(v, str) and "/" in v), "") if isinstance(file, Mapping) else ""
-    return f"published · {'/'.join(Path(path).parts[-3:-1]) or passk.fingerprint[:8]}"
+    path = file_of(store.manifest(passk.input_refs[0]).recipe)
+    return f"published · {'/'.join(Path(path or '').parts[-3:-1]) or passk.fingerprint[:8]}"
 
 
 def inputs_of_slice(store: Store, passk: Manifest) -> dict[str, list[str]]:

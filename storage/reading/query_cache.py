@@ -20,6 +20,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import DATA, MANIFEST, Store
 from storage.errors import UserError
 from storage.reading import catalog, imported
+from storage.reading.recipes import report_arguments
 from storage.reading.views import Views, helper_tables, inputs_of, views
 from storage.sql import named, query
 
@@ -67,10 +68,10 @@ def _reports(root: Path, at: Stamp) -> tuple[Report, ...]:
     ]
     for ref in store.refs("report"):
         try:
-            m = orjson.loads((store.path(ref) / MANIFEST).read_bytes())
-            given = m["recipe"]["arguments"]
-            found.append(Report(str(ref), given["profile"], m["provenance"]["created"], tuple(given["arms"])))
-        except (OSError, ValueError, KeyError, TypeError):  # of another version: it has no place in these lists
+            m = store.manifest(ref)
+            given = report_arguments(m.recipe)
+            found.append(Report(str(ref), given.profile, m.provenance.created, given.arms))
+        except (OSError, UserError):  # of another version: it has no place in these lists
             continue
     return tuple(sorted(found, key=lambda r: (r.created, r.ref), reverse=True))
 
@@ -115,10 +116,11 @@ def _inputs(store: Store, report: str) -> tuple[dict[str, list[str]], list[str]]
     if imported.is_slice(whole.ref):
         return imported.inputs_of_slice(store, whole), imported.arms_of_slice(store, whole)
     recipe = whole.recipe
-    arms = recipe.arguments.get("arms")
-    if not isinstance(arms, list):
-        raise UserError(f"{report} was made by another version of the report's stage: run the study again")
-    return dict(recipe.inputs), [str(a) for a in arms]
+    try:
+        arms = report_arguments(recipe).arms
+    except UserError:
+        raise UserError(f"{report} was made by another version of the report's stage: run the study again") from None
+    return dict(recipe.inputs), list(arms)
 
 
 def ask(

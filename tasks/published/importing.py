@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
+from storage.artifacts.fingerprint import restored
 from storage.artifacts.kinds import (
     Audit,
     Bands,
@@ -132,8 +132,8 @@ def by_folder(refs: tuple[Ref, ...], depth: int) -> dict[str, pa.Table]:
     """Imported artifacts by the folder below `reports/` that their file came from."""
     found: dict[str, list[pa.Table]] = {}
     for ref in refs:
-        file: Any = store().manifest(ref).recipe.arguments["file"]
-        found.setdefault("/".join(file["path"].split("/")[1:-1][:depth]), []).append(store().read(ref))
+        file = restored(PublishedFile, store().manifest(ref).recipe.arguments["file"])
+        found.setdefault("/".join(file.path.split("/")[1:-1][:depth]), []).append(store().read(ref))
     return {folder: pa.concat_tables(parts) for folder, parts in found.items()}
 
 

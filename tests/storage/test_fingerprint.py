@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.artifacts.fingerprint import Ambiguous, canonical, derived_seed, fingerprint
+from storage.artifacts.fingerprint import Ambiguous, canonical, derived_seed, fingerprint, restored
+from storage.errors import UserError
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False),
@@ -72,3 +73,9 @@ def test_hash_seed_does_not_matter() -> None:
         for s in ("0", "1", "42")
     }
     assert seen == {f"{fingerprint({'b': [1, 'x'], 'a': None})} {derived_seed(1, 'p', 2)}\n"}
+
+
+@pytest.mark.parametrize(("kind", "form"), [(tuple[str, ...], "panel"), (str, 3), (tuple[str, ...], [1])])
+def test_a_form_of_another_type_is_not_read(kind: object, form: object) -> None:
+    with pytest.raises(UserError, match="a stored recipe holds no"):
+        restored(kind, form)

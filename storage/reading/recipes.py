@@ -1,0 +1,47 @@
+"""What reading shows of stored recipes: only these fields, whatever else the version that wrote them knew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from storage.artifacts.fingerprint import restored
+from storage.artifacts.manifest import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class ReportArguments:
+    """arms: in the order in which everything lists and colours them."""
+
+    profile: str
+    arms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Policy:
+    arm: str
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: str
+
+
+def report_arguments(recipe: Recipe) -> ReportArguments:
+    """Errors: UserError for a report of another version of its stage."""
+    return restored(ReportArguments, recipe.arguments)
+
+
+def arm_of(recipe: Recipe) -> str | None:
+    """The arm of the policy that was sampled from or trained; null where there is none.
+
+    Errors: UserError for a policy without an arm.
+    """
+    policy = recipe.arguments.get("policy") or recipe.arguments.get("start")
+    named = isinstance(policy, dict) and policy.get("is") == "Policy"
+    return restored(_Policy, policy).arm if named else None
+
+
+def file_of(recipe: Recipe) -> str | None:
+    """Path of the published file that an artifact was imported from; null where it was not."""
+    found: _File | None = restored(_File | None, recipe.arguments.get("file"))
+    return found.path if found else None
