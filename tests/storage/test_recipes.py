@@ -32,5 +32,5 @@ def test_a_report_of_another_version_is_not_guessed_at() -> None:
     read = report_arguments(recipe_of("render_report", 1, {"profile": "demo", "arms": ("b", "a"), "more": 1}))
     assert (read.profile, read.arms) == ("demo", ("b", "a"))
     for given in ({"profile": "demo"}, {"profile": "demo", "arms": "panel"}, {"arms": ("a",)}):
-        with pytest.raises(UserError, match="ReportArguments|tuple"):
+        with pytest.raises(UserError, match=r"ReportArguments|tuple"):
             report_arguments(recipe_of("render_report", 1, given))
