@@ -10,7 +10,7 @@ demo: $(VENV)/.ready
 	$(BIN)/varband run demo
 
 test: $(VENV)/.ready
-	$(BIN)/pytest -n auto --dist loadfile
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/.ready
 	$(BIN)/ruff check .

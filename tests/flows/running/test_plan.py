@@ -11,14 +11,13 @@ import pytest
 from flows.running.costs import TEXTS_PER_SECOND, Cost, costs, total
 from flows.running.plan import plan
 from flows.study.prices import prices_of
-from flows.study.profiles import BENCHMARKS, DEMO, QWEN_1_5B, Lesson, Profile
+from flows.study.profiles import BENCHMARKS, QWEN_1_5B, Lesson, Profile
 from flows.study.questions import ALL_QUESTIONS, PROFILES
-from flows.study.resolve import PoolInputs, Study, overridden, profile_named, resolve
+from flows.study.resolve import PoolInputs, Study
 from storage.artifacts.fingerprint import canonical, restored
 from storage.artifacts.kinds import Rollouts
 from storage.artifacts.provenance import provenance
 from storage.artifacts.store import Payload, Store
-from storage.errors import UserError
 from storage.ledger import Ledger
 from tasks.domain.arms import ARMS
 from tasks.domain.policies import BaseModel, Policy
@@ -28,7 +27,6 @@ from tasks.rollouts import account_of
 from tests.stages.test_regrading import ROWS
 
 MODEL = BaseModel(name="a model", sha256="c" * 64)
-QUESTIONS = ("matched-thinking", "seeds", "diversity-after", "n-64", "n-128", "token-matched", "controls", "chain")
 LINES = 40
 PLAIN = replace(
     QWEN_1_5B, lessons=(), benchmarks=(), arms=("panel",), pool=replace(QWEN_1_5B.pool, sources=("aime24", "aime25"))
@@ -60,11 +58,6 @@ def priced(profile: Profile, folder: Path, prices: Prices | None = None) -> list
     planned = plan(study, store)
     each = costs(study, store, planned, prices or prices_of(profile.name))
     return [(step.step.title, cost) for step, cost in zip(planned, each, strict=True)]
-
-
-def test_every_open_question_is_a_profile_by_name() -> None:
-    assert {p.name for p in ALL_QUESTIONS} == {f"{study}/{q}" for study in ("qwen-1.5b", "paper") for q in QUESTIONS}
-    assert all(profile_named(name) is profile for name, profile in PROFILES.items())
 
 
 @pytest.mark.parametrize("name", [p.name for p in ALL_QUESTIONS])
@@ -138,16 +131,6 @@ def test_a_benchmark_is_asked_before_and_after_and_costs_its_rollouts(tmp_path: 
     ]
 
 
-def test_benchmarks_are_chosen_by_name() -> None:
-    profile = PROFILES["qwen-1.5b"]
-    assert [b.name for b in overridden(profile, ["benchmarks=aime, math500_l5"]).benchmarks] == ["aime", "math500_l5"]
-    assert overridden(profile, ["benchmarks=[]"]).benchmarks == overridden(profile, ["benchmarks="]).benchmarks == ()
-    assert overridden(PROFILES["small"], ["benchmarks=aime"]).benchmarks == (BENCHMARKS[2],)
-    assert overridden(PROFILES["paper/n-64"], ["benchmarks=aime"]).benchmarks[0].group_size == 64
-    with pytest.raises(UserError, match="unknown benchmark 'amie'"):
-        overridden(profile, ["benchmarks=amie"])
-
-
 def test_a_policy_is_read_back_from_a_recipe_with_its_adapter() -> None:
     policy = Policy(arm="panel", model=MODEL, adapter="training-1", adapter_step=60, step=60, seed=2)
     assert restored(Policy, canonical(policy)) == policy
@@ -157,8 +140,3 @@ def test_what_training_evaluates_is_the_adapter_not_the_base(tmp_path: Path) -> 
     """50 held-out problems: training's last evaluation took 2 of each, the curve reuses them, the end asks for 8."""
     last = [cost for title, cost in priced(PLAIN, tmp_path) if title == "evaluate panel at step 60"]
     assert [(cost.rollouts, cost.rollouts_reused) for cost in last] == [(0, 50 * 2), (50 * 6, 50 * 2)]
-
-
-def test_a_benchmark_whose_file_is_not_here_says_how_to_do_without(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"has no math500.jsonl; .*--set benchmarks=\[\]"):
-        resolve(replace(DEMO, benchmarks=BENCHMARKS), Store(tmp_path), model=None, encoder=None, data=tmp_path)

@@ -68,7 +68,7 @@ def test_hash_seed_does_not_matter() -> None:
             text=True,
             check=True,
             env={"PYTHONHASHSEED": s},
-            cwd=Path(__file__).parents[2],
+            cwd=Path(__file__).parents[3],
         ).stdout
         for s in ("0", "1", "42")
     }

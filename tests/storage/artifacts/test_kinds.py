@@ -17,7 +17,7 @@ from storage.artifacts.schemas import columns
 from storage.artifacts.store import Payload, Store, WrongRows
 from storage.errors import UserError
 
-REPO = Path(__file__).resolve().parents[2]
+REPO = Path(__file__).resolve().parents[3]
 RIGHT = """
 from storage.artifacts.kinds import BandCrosstab, PassAtK
 from tasks.report.inputs import Tables
