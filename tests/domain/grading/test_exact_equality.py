@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tasks.domain.grading import symbolic
 from tasks.domain.grading.grading import grade_region
 from tasks.domain.grading.quantities import number
 from tasks.domain.grading.terms import decimal_tolerance, symbolic_same, terminates
@@ -160,3 +161,15 @@ def test_a_decimal_is_right_to_its_last_digit_or_wrong(top: int, bottom: int, de
     assert symbolic_same(right, gold)
     assert symbolic_same(cut_off, gold)
     assert not symbolic_same(off, gold)
+
+
+def test_what_algebra_cannot_decide_is_not_called_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    undecided = grade_region(r"\lim_{n\to\infty} \cos(n!)", "1", "tag")
+    assert (undecided.verdict, undecided.reason[:17]) == ("ungradable", "cannot be decided")
+
+    def unknown_to_sympy(*_: object) -> bool:
+        raise NotImplementedError("no algorithm for this")
+
+    monkeypatch.setattr(symbolic, "same_values", unknown_to_sympy)
+    refused = grade_region(r"\sqrt[5]{3}+x", r"\sqrt[5]{3}-x", "tag")
+    assert (refused.verdict, refused.reason) == ("ungradable", "cannot be decided: no algorithm for this")
