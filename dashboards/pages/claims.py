@@ -12,9 +12,9 @@ import streamlit as st
 
 from dashboards.pages.parts import root, show, table
 from dashboards.text import literal
-from storage.reading.claims import CLAIMS, read_claims, recomputed
+from storage.reading.claims import CLAIMS, checked_claims
 from storage.reading.figures import FIGURES
-from storage.reading.query_cache import Stamp, stamp, whole_store
+from storage.reading.query_cache import Stamp, stamp
 
 #: Findings that are shown unfolded.
 SHOWN_AT_ONCE = 8
@@ -55,8 +55,7 @@ def _findings(rows: pa.Table) -> None:
 @lru_cache(maxsize=4)
 def _claims(where: Path, at: Stamp) -> tuple[list[dict[str, Any]], int]:
     """(checked claims, how many this store cannot answer); asked again only when the store has changed."""
-    with whole_store(where) as (asked, kinds):
-        checked = recomputed(read_claims(CLAIMS), kinds, asked)
+    checked = checked_claims(where)
     known = [one for one in checked if one.status != "unknown"]
     rows = [
         {

@@ -9,10 +9,9 @@ from typing import Any, TypeVar
 from flows.running.sessions import stages_on
 from storage.artifacts.kinds import Diversity, Pool, Rollouts, Splits, Training
 from storage.artifacts.ref import Ref
-from storage.artifacts.store import DATA, Store
+from storage.artifacts.store import Store
 from storage.errors import UserError
-from storage.reading.catalog import artifacts
-from storage.reading.claims import CLAIMS, Claim, read_claims, recomputed
+from storage.reading.claims import CLAIMS, read_claims, recomputed
 from storage.reading.recipes import report_arguments
 from storage.reading.views import helper_tables, inputs_of, views
 from tasks.measures.audit import audit_designs
@@ -26,20 +25,11 @@ def audit(store: Store, claims: Path = CLAIMS) -> Row:
     wanted = read_claims(claims)
     if not store.refs():
         raise UserError(f"store {store.root}: no artifact to audit; run a study or replay the published one into it")
-    checked = _claims(store, wanted)
+    checked = [one.row() for one in recomputed(store, wanted)]
     reports = [row for ref in store.refs("report") for row in _report(store, ref)]
     found = _findings(store)
     counts = {s: sum(r["status"] == s for r in [*checked, *reports]) for s in ("holds", "off", "unknown")}
     return {"claims": checked, "reports": reports, "findings": found, "counts": counts | {"findings": len(found)}}
-
-
-def _claims(store: Store, claims: list[Claim]) -> list[Row]:
-    paths: dict[str, list[Path]] = {}
-    for ref in store.refs():
-        if store.has(ref):
-            paths.setdefault(ref.kind, []).append(store.path(ref) / DATA)
-    with views(paths, {"artifacts": artifacts(store.root)}) as asked:
-        return [one.row() for one in recomputed(claims, set(paths), asked)]
 
 
 def _report(store: Store, ref: Ref) -> list[Row]:

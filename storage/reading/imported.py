@@ -8,7 +8,7 @@ from storage.artifacts.manifest import Manifest
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from storage.reading.recipes import file_of
+from storage.reading.recipes import file_of, published_files
 
 IMPORTS = "import_groups"
 #: Kinds that every slice of an imported study shares, and the report's names for them.
@@ -58,3 +58,25 @@ def arms_of_slice(store: Store, passk: Manifest) -> list[str]:
 
 def is_slice(ref: Ref) -> bool:
     return ref.kind == "passk"
+
+
+def imported_files(store: Store) -> dict[Ref, dict[str, str]]:
+    """Every artifact → sha256 by path of the published files that it was made from, itself or through its inputs.
+
+    An artifact whose manifest cannot be read, or an input of which is gone, is of no file.
+    """
+    found: dict[Ref, dict[str, str]] = {}
+
+    def files(ref: Ref) -> dict[str, str]:
+        if ref not in found:
+            found[ref] = {}
+            try:
+                manifest = store.manifest(ref)
+            except UserError:
+                return {}
+            found[ref] = published_files(manifest.recipe)
+            for parent in manifest.input_refs:
+                found[ref] = found[ref] | files(parent)
+        return found[ref]
+
+    return {ref: files(ref) for ref in store.refs()}

@@ -6,8 +6,6 @@ Nothing here imports a dashboard library; a page asks again at every look and pa
 from __future__ import annotations
 
 import atexit
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,11 +15,11 @@ import pyarrow as pa
 
 from storage.artifacts.manifest import Manifest
 from storage.artifacts.ref import Ref
-from storage.artifacts.store import DATA, MANIFEST, Store
+from storage.artifacts.store import MANIFEST, Store
 from storage.errors import UserError
 from storage.reading import catalog, imported
 from storage.reading.recipes import report_arguments
-from storage.reading.views import Views, helper_tables, inputs_of, views
+from storage.reading.views import Views, helper_tables, inputs_of
 from storage.sql import named, query
 
 Stamp = tuple[tuple[str, int], ...]
@@ -140,14 +138,3 @@ def sources(root: Path, report: str, names: tuple[str, ...]) -> list[str]:
     """Refs of some arguments of a report; none for what it does not have."""
     inputs, _ = _inputs(Store(root), report)
     return [ref for name in names for ref in inputs.get(name, [])]
-
-
-@contextmanager
-def whole_store(root: Path) -> Iterator[tuple[Views, set[str]]]:
-    """Views by kind over every artifact, and `artifacts`; and which kinds there are."""
-    store = Store(root)
-    paths: dict[str, list[Path]] = {}
-    for ref in store.refs():
-        paths.setdefault(ref.kind, []).append(store.path(ref) / DATA)
-    with views(paths, {"artifacts": artifacts(root)}, threads=4) as asked:
-        yield asked, set(paths)

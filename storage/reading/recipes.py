@@ -24,6 +24,7 @@ class _Policy:
 @dataclass(frozen=True, slots=True)
 class _File:
     path: str
+    sha256: str
 
 
 def report_arguments(recipe: Recipe) -> ReportArguments:
@@ -45,3 +46,14 @@ def file_of(recipe: Recipe) -> str | None:
     """Path of the published file that an artifact was imported from; null where it was not."""
     found: _File | None = restored(_File | None, recipe.arguments.get("file"))
     return found.path if found else None
+
+
+def published_files(recipe: Recipe) -> dict[str, str]:
+    """sha256 by path of the published files that a recipe names itself."""
+    found: dict[str, str] = {}
+    for value in recipe.arguments.values():
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, dict) and one.get("is") == "PublishedFile":
+                file = restored(_File, one)
+                found[file.path] = file.sha256
+    return found

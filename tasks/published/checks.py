@@ -177,3 +177,23 @@ def with_truncation(designs: pa.Table, tokens: Mapping[str, Any]) -> pa.Table:
         cut = sum(b["n"] / 2 for b in parts if b[field] >= cap)
         row |= {"truncated": cut / bench["n_paired"], "truncated_bound": True} if cut else {}
     return pa.Table.from_pylist(rows, schema=designs.schema)
+
+
+def evaluated_rows(evaluations: Mapping[str, pa.Table], pools: pa.Table) -> list[Row]:
+    """How many of the AIME problems that were evaluated stand in each training pool. Schema: EVALUATED."""
+    rows = query(
+        """
+        with asked as (
+            select distinct replace(problem_id, 'aime', 'aime_') as problem_id from groups where source like 'AIME%'),
+        named as (select replace(problem_id, '__', '_') as problem_id, pool from pools where pool like '%_train')
+        select pool, count(asked.problem_id) as count, (select count(*) from asked) as n
+        from named left join asked using (problem_id) group by pool order by pool
+        """,
+        groups=pa.concat_tables(evaluations.values()),
+        pools=pools,
+    ).to_pylist()
+    folder = "reports/eval_aime_vibecheck"
+    return [
+        row | {"problems": "AIME 2024+2025, 20", "place": f"{folder}, data/olympiad_pool/{row['pool']}.jsonl"}
+        for row in rows
+    ]

@@ -137,7 +137,7 @@ def by_folder(refs: tuple[Ref, ...], depth: int) -> dict[str, pa.Table]:
     return {folder: pa.concat_tables(parts) for folder, parts in found.items()}
 
 
-@stage(Audit, version=4)
+@stage(Audit, version=5)
 def audit_published(
     *,
     folder: PublishedFolder,
@@ -157,9 +157,9 @@ def audit_published(
     root = folder.here()
     screened = pa.concat_tables([store().read(ref) for ref in bands])
     measured, evaluated = by_folder(diversities, 1), by_folder(evaluations, 2)
-    where = store().read(pools).to_pylist()
+    in_pools = store().read(pools)
     trains: dict[str, str] = {}
-    for row in where:
+    for row in in_pools.to_pylist():
         if row["pool"] != "heldout_eval":
             said = trains.get(row["problem_id"])
             trains[row["problem_id"]] = f"{said} and {row['pool']}" if said else f"it is in {row['pool']}"
@@ -187,6 +187,7 @@ def audit_published(
         "stops": rows_as("stops", log_checks.stop_rows(root)),
         "notes": rows_as("notes", log_checks.note_rows(root)),
         "trends": rows_as("trends", log_checks.trend_rows(root)),
+        "evaluated": rows_as("evaluated", checks.evaluated_rows(evaluated, in_pools)),
         "equal_tokens": rows_as("equal_tokens", log_checks.equal_token_rows(evaluated, measured)),
     }
     return findings_of(tables)

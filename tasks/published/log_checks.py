@@ -21,6 +21,10 @@ PROXY = "reports/olympiad_panel_only/diversity_proxy.jsonl"
 #: Arm of a diversity file whose lengths are those of the evaluation that is compared.
 EQUAL = ("eval_aime_vibecheck/aime_panel_postmath_n16", "eval_aime_vibecheck/aime_thinking_n16")
 REACHED = re.compile(r"reached (\d+)/(\d+) \((\d+) rollouts")
+APPROXIMATELY = re.compile(r"~(0\.\d+) correct")
+PEAK = re.compile(r"base-run peak was (0\.\d+) at step (\d+)")
+WINDOW_MEAN = re.compile(r"[Mm]ean correct (0\.\d+)")
+LIMITS = re.compile(r"\((\d+)d, (\d+) token cap")
 ARTEFACT = re.compile(r"[^;,.]*probable grader art[ei]fact \(([^)]*)\)")
 
 
@@ -62,7 +66,33 @@ def note_rows(root: Path) -> list[Row]:
         if said != kept:
             text_of = f"the log says that {said} of {planned} problems were reached, and the file has {kept} of them"
             rows.append({"code": "prose_count", "said": text_of})
-    return [row | {"place": LOG} for row in rows]
+    return [row | {"place": LOG} for row in (*rows, *_against_itself(whole(root / LOG), text))]
+
+
+def _against_itself(log: Row, text: str) -> list[Row]:
+    """Statements of the run log that figures elsewhere in it contradict, and one about the encoder."""
+    rows = []
+    start, status = log["rl_run"]["baseline_step0"]["correct"], log["project_status"]["headline_result"]
+    if (said := APPROXIMATELY.search(status["baseline_step0_training_batch"])) and abs(float(said[1]) - start) > 0.05:
+        rows.append(
+            f"the log counts its improvement of {status['absolute_improvement_correct_pp']} pp from about {said[1]}"
+            f" before training, where its own step 0 gives {start:.3f}"
+        )
+    high = log["rl_run"]["run_summary"]["run_highs"]["correct"]
+    if (said := PEAK.search(text)) and int(said[2]) != high["step"]:
+        rows.append(
+            f"the log says that the first run was best at step {said[2]} with {said[1]}, and elsewhere at step"
+            f" {high['step']} with {high['value']}"
+        )
+    window = log["extend_160_run"]["window_81_90_means"]
+    if (said := WINDOW_MEAN.search(window["note"])) and abs(float(said[1]) - window["correct"]) > 0.0005:
+        rows.append(f"the log gives steps 81 to 90 a mean of {window['correct']}, and {said[1]} in the note beside it")
+    if said := LIMITS.search(text):
+        rows.append(
+            f"the log takes the encoder for one of {said[1]} dimensions that reads {said[2]} tokens;"
+            " all-mpnet-base-v2 has 768 and reads 384"
+        )
+    return [{"code": "log_contradicts", "said": one} for one in rows]
 
 
 def trend_rows(root: Path) -> list[Row]:

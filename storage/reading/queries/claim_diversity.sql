@@ -1,9 +1,8 @@
 -- needs: diversity
--- One figure of panel against another arm, from the imported per-problem distances. field: mean | other_mean | relative
+-- One figure of panel against another arm, from the distances of one imported file. field: mean | other_mean | relative
 -- (percent) | t | per_token (ratio of distance per token) | length (ratio of mean lengths, other over panel).
 with d as (
-    select arm, problem_id, diversity, num_tokens from diversity join artifacts using (ref)
-    where stage = 'import_diversity' and "window" = $window and (source like 'AIME%') = ($problems = 'aime')),
+    select arm, problem_id, diversity, num_tokens from diversity where ref in (select ref from imports where path = $file)),
 pairs as (
     select a.diversity as x, b.diversity as y, a.num_tokens as n, b.num_tokens as m
     from d a join d b using (problem_id) where a.arm = 'panel' and b.arm = $other)

@@ -1,4 +1,6 @@
 -- needs: passk
--- pass@k of one arm on a slice, told by its number of problems.
+-- pass@k of one arm in one evaluation's file.
 select any_value(estimate) as value from passk
-where metric = 'pass@k' and source = 'all' and arm = $arm and k = $k and n = $n and step = 0 having count(*) > 0
+where metric = 'pass@k' and source = 'all' and arm = $arm and k = $k and step = 0
+      and ref in (select ref from imports where path = $file)
+having count(*) > 0

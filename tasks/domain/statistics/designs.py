@@ -137,6 +137,10 @@ EQUAL_TOKENS = pa.schema(
     + [(name, pa.float64()) for name in ("estimate", "other_estimate", "tokens", "other_tokens")]
     + [("place", pa.string())]
 )
+#: How many of the problems that were evaluated stand in a training pool.
+EVALUATED = pa.schema(
+    [("problems", pa.string()), ("n", pa.int64()), ("pool", pa.string()), ("count", pa.int64()), ("place", pa.string())]
+)
 TABLES: dict[str, pa.Schema] = {
     "designs": Designs.schema,
     "tests": TESTS,
@@ -152,6 +156,7 @@ TABLES: dict[str, pa.Schema] = {
     "notes": NOTES,
     "trends": TRENDS,
     "equal_tokens": EQUAL_TOKENS,
+    "evaluated": EVALUATED,
 }
 
 
