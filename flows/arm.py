@@ -5,12 +5,13 @@ Problems are prepared once for all arms. An arm that is evaluated with another a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flows.problems import Prepared, prepare
+from flows.study.profiles import SamplingPlan
 from flows.study.resolve import Study
-from storage.artifacts.kinds import Bands, Diversity, Embeddings, Rollouts, Training
+from storage.artifacts.kinds import Bands, Benchmark, Diversity, Embeddings, Pool, Rollouts, Splits, Training
 from tasks.benchmarks import ASKED
 from tasks.domain.arms import ARMS
 from tasks.domain.grpo.types import evaluated_steps
@@ -85,12 +86,6 @@ def heads(arms: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(ARMS[arm].trained_as for arm in arms))
 
 
-def rounds(arms: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Arms that can be made at once: one of each training, then those that are evaluated with an adapter of these."""
-    first = [h if h in arms else next(arm for arm in arms if ARMS[arm].trained_as == h) for h in heads(arms)]
-    return first, [arm for arm in arms if arm not in first]
-
-
 def make_arms(study: Study, at: Prepared, arms: Sequence[str]) -> tuple[ArmArtifacts, ...]:
     """These arms of a study, end to end, each under its own name: screen, band, train, evaluate, measure diversity."""
     p = study.profile
@@ -101,18 +96,17 @@ def make_arms(study: Study, at: Prepared, arms: Sequence[str]) -> tuple[ArmArtif
     screened = {
         a: grouped(f"screen {a}", lambda a=a: _screened(study, at, a, taught[ARMS[a].trained_as])) for a in needed
     }
+    live = {head: _live(head, screened, joint) for head in heads(arms) if training and p.train_on != "all"}
     made: dict[tuple[str, int], Training] = {}
 
     def make(arm: str) -> ArmArtifacts:
         head, start = ARMS[arm].trained_as, screened[arm].start
-        before, trained = _measured(study, at, start), []
-        first = (_evaluated(study, at, start, p.evaluation.group_size),) if training else ()
+        heldout = _heldout(study, at, start, (*_finally(study), p.evaluation) if training else _finally(study))
+        before, trained = _measured(study, at, start, heldout), []
         for seed in p.seeds if training else ():
             if (head, seed) not in made:
-                shared = tuple(screened[other].trained_on for other in joint if other != head)
-                bands = None if p.train_on == "all" else screened[head].trained_on
-                made[head, seed] = _trained(study, at, _start(study, head, taught[head]), bands, shared, seed)
-            trained.append(_evaluated_after(study, at, start, first, made[head, seed], seed))
+                made[head, seed] = _trained(study, at, _start(study, head, taught[head]), live.get(head), seed)
+            trained.append(_evaluated_after(study, at, start, heldout[p.evaluation], made[head, seed], seed))
         return ArmArtifacts(screened[arm], before, tuple(trained))
 
     return tuple(grouped(arm, lambda arm=arm: make(arm)) for arm in arms)
@@ -166,14 +160,15 @@ def _screened(study: Study, at: Prepared, arm: str, taught: Start | None) -> Scr
     return Screened(arm, start, judged, trained_on if judged == rollouts else band(rollouts=judged), trained_on)
 
 
-def _trained(
-    study: Study, at: Prepared, start: Start, bands: Bands | None, shared: tuple[Bands, ...], seed: int
-) -> Training:
-    """The arm's adapter. bands: its own; null for all problems. shared: of the other arms, where all train on what
-    every one of them has in its variance band."""
+def _live(head: str, screened: Mapping[str, Screened], joint: Sequence[str]) -> Bands:
+    """Bands whose variance band a head is trained on: its own, or of that what every arm of `joint` has in its own."""
+    own, others = screened[head].trained_on, tuple(screened[arm].trained_on for arm in joint if arm != head)
+    return keep_joint.titled(f"joint band of {head}")(own=own, others=others) if joint else own
+
+
+def _trained(study: Study, at: Prepared, start: Start, bands: Bands | None, seed: int) -> Training:
+    """The adapter of an arm. bands: null for all problems."""
     p, arm = study.profile, start.policy.arm
-    if bands is not None and p.train_on == "joint":
-        bands = keep_joint.titled(f"joint band of {arm}")(own=bands, others=shared)
     return train_adapter.titled(f"train {arm} seed {seed}")(
         pool=at.studied.pool,
         splits=at.studied.splits,
@@ -188,58 +183,66 @@ def _trained(
 
 
 def _evaluated_after(
-    study: Study, at: Prepared, start: Start, first: tuple[Rollouts, ...], training: Training, seed: int
+    study: Study, at: Prepared, start: Start, first: Rollouts, training: Training, seed: int
 ) -> Trained:
     """first: the rollouts at step 0, which are the same for every seed."""
     p = study.profile
-    steps = evaluated_steps(p.training.steps, p.training.eval_every)
-    policies = [start.after(training, step, seed) for step in steps[1:]]
-    curve = tuple(_evaluated(study, at, policy, p.evaluation.group_size) for policy in policies)
-    return Trained(seed, training, first + curve, _measured(study, at, policies[-1]))
-
-
-def _evaluated(study: Study, at: Prepared, start: Start, group_size: int, *, final: bool = False) -> Rollouts:
-    plan, policy = study.profile.final if final else study.profile.evaluation, start.policy
-    rollouts = sample_rollouts.titled(f"evaluate {policy.arm} at step {policy.step}")(
-        pool=at.studied.pool,
-        splits=at.studied.splits,
-        policy=policy,
-        sampling=plan.sampling,
-        group_size=group_size,
-        split="heldout",
-        training=start.training,
-        lora_rank=study.profile.training.lora_rank,
+    *earlier, end = (
+        start.after(training, step, seed) for step in evaluated_steps(p.training.steps, p.training.eval_every)[1:]
     )
-    return regrade(rollouts=rollouts, pool=at.studied.pool, grader=study.grader)
+    curve = tuple(_heldout(study, at, policy, (p.evaluation,))[p.evaluation] for policy in earlier)
+    heldout = _heldout(study, at, end, (p.evaluation, *_finally(study)))
+    return Trained(seed, training, (first, *curve, heldout[p.evaluation]), _measured(study, at, end, heldout))
+
+
+def _finally(study: Study) -> tuple[SamplingPlan, ...]:
+    """How a policy is sampled that is measured: as all are and, where the asymptote is asked for, deeper."""
+    p = study.profile
+    return (p.final, replace(p.final, group_size=p.asymptote)) if p.asymptote else (p.final,)
+
+
+def _heldout(
+    study: Study, at: Prepared, start: Start, plans: Sequence[SamplingPlan]
+) -> Mapping[SamplingPlan, Rollouts]:
+    """Rollouts of one policy on the held-out problems, by plan: equal plans are one artifact."""
+    pool, splits = at.studied.pool, at.studied.splits
+    return {plan: _sampled(study, start, "evaluate", pool, splits, "heldout", plan) for plan in dict.fromkeys(plans)}
 
 
 def _asked(study: Study, at: Prepared, start: Start) -> tuple[Rollouts, ...]:
     """Rollouts of one policy on each benchmark."""
-    p, policy, made = study.profile, start.policy, []
-    for benchmark, chosen in zip(p.benchmarks, at.benchmarks, strict=True):
-        rollouts = sample_rollouts.titled(f"{benchmark.name}: {policy.arm} at step {policy.step}")(
-            pool=chosen.pool,
-            splits=chosen.choice,
-            policy=policy,
-            sampling=p.final.sampling,
-            group_size=benchmark.group_size,
-            split=ASKED,
-            training=start.training,
-            lora_rank=p.training.lora_rank,
-        )
-        made.append(regrade(rollouts=rollouts, pool=chosen.pool, grader=study.grader))
-    return tuple(made)
+    p = study.profile
+    return tuple(
+        _sampled(study, start, f"{b.name}:", c.pool, c.choice, ASKED, replace(p.final, group_size=b.group_size))
+        for b, c in zip(p.benchmarks, at.benchmarks, strict=True)
+    )
 
 
-def _measured(study: Study, at: Prepared, start: Start) -> Measured:
-    p, e = study.profile, study.profile.encoder
-    rollouts = _evaluated(study, at, start, p.final.group_size, final=True)
-    where = f"{start.policy.arm} at step {start.policy.step}"
+def _sampled(
+    study: Study, start: Start, what: str, pool: Pool, splits: Splits | Benchmark, split: str, plan: SamplingPlan
+) -> Rollouts:
+    policy = start.policy
+    rollouts = sample_rollouts.titled(f"{what} {policy.arm} at step {policy.step}")(
+        pool=pool,
+        splits=splits,
+        policy=policy,
+        sampling=plan.sampling,
+        group_size=plan.group_size,
+        split=split,
+        training=start.training,
+        lora_rank=study.profile.training.lora_rank,
+    )
+    return regrade(rollouts=rollouts, pool=pool, grader=study.grader)
+
+
+def _measured(study: Study, at: Prepared, start: Start, heldout: Mapping[SamplingPlan, Rollouts]) -> Measured:
+    final, *deeper = _finally(study)
+    e, where = study.profile.encoder, f"{start.policy.arm} at step {start.policy.step}"
     encoder = EncoderSpec(e.name, study.encoder_sha256, e.max_tokens, e.windows, study.encoder_formerly)
-    embeddings = embed_traces.titled(f"embed {where}")(rollouts=rollouts, encoder=encoder)
+    embeddings = embed_traces.titled(f"embed {where}")(rollouts=heldout[final], encoder=encoder)
     diversity = measure_diversity.titled(f"diversity {where}")(embeddings=embeddings)
-    deep = _evaluated(study, at, start, p.asymptote, final=True) if p.asymptote else None
-    return Measured(rollouts, embeddings, diversity, deep, _asked(study, at, start))
+    deep = heldout[deeper[0]] if deeper else None
+    return Measured(heldout[final], embeddings, diversity, deep, _asked(study, at, start))
 
 
 def run_arm(study: Study, arm: str) -> ArmArtifacts:

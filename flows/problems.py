@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
+from flows.study import profiles
 from flows.study.resolve import PoolInputs, Study
 from storage.artifacts.kinds import Benchmark, Pool, Splits
 from tasks.benchmarks import choose_benchmark
@@ -39,15 +41,26 @@ class Prepared:
 
 
 def prepare(study: Study) -> Prepared:
-    """Pools, splits, and of each benchmark the problems that nothing in this study trains on, whatever the arm."""
-    p = study.profile
-    studied = _problems(study, "")
-    lessons = {name: _kept_clear(_problems(study, name), name, studied) for name in study.pools if name}
+    """Pools, splits, and of each benchmark the problems that nothing in this study trains on, whatever the arm. What
+    two of them have in common, such as a lesson on the study's own pool, is asked for once."""
+    p, built, made_up, cut = study.profile, cache(_built), cache(_made_up), cache(_cut)
+
+    def problems(name: str, wanted: profiles.Pool) -> Problems:
+        inputs = study.pools[name]
+        pool = built(inputs) if inputs.sources else made_up(wanted.synthetic, wanted.seed)
+        return cut(pool, wanted.heldout_per_source, wanted.split_seed)
+
+    studied = problems("", p.pool)
+    taught = {x.name: problems(x.name, x.pool) for x in p.lessons if x.name in study.pools}
+    clear = {
+        some: _kept_clear(some, " and ".join(name for name in taught if taught[name] == some), studied)
+        for some in dict.fromkeys(taught.values())
+    }
+    lessons = {name: clear[some] for name, some in taught.items()}
     trained = (studied, *lessons.values())
-    pools = {inputs: _built(inputs) for inputs in dict.fromkeys(study.benchmarks.values())}
     chosen = []
     for b in p.benchmarks:
-        pool = pools[study.benchmarks[b.name]]
+        pool = built(study.benchmarks[b.name])
         choice = choose_benchmark.titled(f"choose {b.name}")(
             name=b.name,
             pool=pool,
@@ -61,21 +74,22 @@ def prepare(study: Study) -> Prepared:
     return Prepared(studied, lessons, tuple(chosen))
 
 
-def _problems(study: Study, lesson: str) -> Problems:
-    """The pool and split of a lesson, or of the study itself: the same for every arm, made before any model is seen."""
-    p = next((x.pool for x in study.profile.lessons if x.name == lesson), study.profile.pool)
-    inputs = study.pools[lesson]
-    pool = _built(inputs) if inputs.sources else make_synthetic_pool(per_source=p.synthetic, seed=p.seed)
-    return Problems(pool, split_pool(pool=pool, heldout_per_source=p.heldout_per_source, seed=p.split_seed))
-
-
 def _built(inputs: PoolInputs) -> Pool:
     return build_pool(sources=inputs.sources, policy=inputs.policy)
 
 
-def _kept_clear(taught: Problems, lesson: str, studied: Problems) -> Problems:
-    """A lesson's problems, with what nearly equals a held-out problem of the study left out of its training."""
-    clear = keep_clear.titled(f"keep {lesson} clear of held-out")(
+def _made_up(per_source: int, seed: int) -> Pool:
+    return make_synthetic_pool(per_source=per_source, seed=seed)
+
+
+def _cut(pool: Pool, heldout_per_source: int, seed: int) -> Problems:
+    """The split is the same for every arm, and made before any model is seen."""
+    return Problems(pool, split_pool(pool=pool, heldout_per_source=heldout_per_source, seed=seed))
+
+
+def _kept_clear(taught: Problems, lessons: str, studied: Problems) -> Problems:
+    """What lessons teach, with what nearly equals a held-out problem of the study left out of their training."""
+    clear = keep_clear.titled(f"keep {lessons} clear of held-out")(
         pool=taught.pool, splits=taught.splits, studied=studied.pool, heldout=studied.splits
     )
     return Problems(taught.pool, clear)

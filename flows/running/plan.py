@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TypeVar
 
-from flows.arm import rounds, run_arm
+from flows.arm import heads, run_arm
 from flows.experiment import experiment
 from flows.running.sessions import stages_of
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from storage.errors import Parked
+from tasks.domain.arms import ARMS
 from tasks.metering import OCCUPYING
 from tasks.stage import Progress, Step
 
@@ -56,8 +57,14 @@ def is_costly(planned: Sequence[Planned]) -> bool:
 def arms_to_make(study: Study, store: Store) -> Iterator[list[str]]:
     """Arms that lack something costly, in rounds of those that can be made at once; a round is planned when it is its
     turn, for it may be evaluated with what the one before has made."""
-    for arms in rounds(study.profile.arms):
+    for arms in _rounds(study.profile.arms):
         yield [arm for arm in arms if is_costly(plan(study, store, lambda s, arm=arm: run_arm(s, arm)))]
+
+
+def _rounds(arms: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Arms that can be made at once: one of each training, then those that are evaluated with an adapter of these."""
+    first = [h if h in arms else next(arm for arm in arms if ARMS[arm].trained_as == h) for h in heads(arms)]
+    return first, [arm for arm in arms if arm not in first]
 
 
 def execute(

@@ -3,36 +3,70 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from flows.experiment import experiment
-from flows.study.profiles import DEMO, PAPER
+from flows.study.profiles import DEMO, PAPER, Profile
 from flows.study.questions import PROFILES
 from storage.artifacts.store import Store
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Session, Step, session
 from tests.flows.running.test_plan import study_of
 
+#: Studies that somebody asks for with `--set`: what they ask for twice is one artifact all the same.
+NEIGHBOURS = {
+    "evaluated as finally": replace(PAPER, evaluation=PAPER.final),
+    "no deeper than finally": replace(PAPER, asymptote=PAPER.final.group_size),
+    "no deeper than evaluated": replace(PAPER, asymptote=PAPER.evaluation.group_size),
+    "all three alike": replace(PAPER, evaluation=PAPER.final, asymptote=PAPER.final.group_size),
+    "taught on what is studied": replace(PAPER, lessons=tuple(replace(x, pool=PAPER.pool) for x in PAPER.lessons)),
+    "two lessons of one pool": replace(
+        PAPER, lessons=tuple(replace(x, pool=PAPER.lessons[0].pool) for x in PAPER.lessons)
+    ),
+    "taught on what was made up": replace(DEMO, lessons=(replace(PAPER.lessons[0], pool=DEMO.pool),)),
+    "joint, with seeds": replace(PAPER, train_on="joint", seeds=(0, 1, 2)),
+    "joint, with controls": replace(PROFILES["paper/controls"], train_on="joint", seeds=(0, 1)),
+    "all, with seeds": replace(PROFILES["paper/controls"], train_on="all", seeds=(0, 1)),
+    "one step": replace(PAPER, training=replace(PAPER.training, steps=1)),
+    "no seed": replace(PAPER, seeds=()),
+    "one arm": replace(PAPER, arms=("panel",)),
+    "one that is served alone": replace(PAPER, arms=("no_panel",), asymptote=64),
+    "adaptive": replace(PAPER, screening=replace(PAPER.screening, adaptive=True)),
+    "a benchmark twice": replace(PAPER, benchmarks=(*PAPER.benchmarks, replace(PAPER.benchmarks[0], name="again"))),
+}
 
-def planned(tmp_path: Path, name: str) -> list[Step]:
+
+def planned(tmp_path: Path, profile: Profile) -> list[Step]:
     planning = Session(Store(tmp_path), Toolbox(), planning=True)
     with session(planning):
-        experiment(study_of(PROFILES[name], tmp_path))
+        experiment(study_of(profile, tmp_path))
     return planning.steps
 
 
-@pytest.mark.parametrize("name", [DEMO.name, PAPER.name, "paper/controls", "paper/seeds", "qwen-1.5b"])
-def test_every_artifact_is_asked_for_once(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "profile", [pytest.param(profile, id=name) for name, profile in (*PROFILES.items(), *NEIGHBOURS.items())]
+)
+def test_every_artifact_is_asked_for_once(tmp_path: Path, profile: Profile) -> None:
     """Step 0 alone is shared: seeds of one arm, and arms of one prompt, start from the same policy."""
-    calls = Counter(step.ref for step in planned(tmp_path, name))
-    again = {str(ref): n for ref, n in calls.items() if n > 1}
+    calls = Counter((step.ref, step.title) for step in planned(tmp_path, profile))
+    asked = Counter(ref for ref, _ in calls.elements())
+    again = {title: asked[ref] for ref, title in calls if asked[ref] > 1}
     assert not again
 
 
+def test_a_pool_that_is_studied_and_asked_too_is_built_once(tmp_path: Path) -> None:
+    study = study_of(PAPER, tmp_path)
+    planning = Session(Store(tmp_path), Toolbox(), planning=True)
+    with session(planning):
+        experiment(replace(study, benchmarks=dict.fromkeys(study.benchmarks, study.pools[""])))
+    assert sum(step.title == "build pool" for step in planning.steps) == 3
+
+
 def test_an_arm_evaluated_with_anothers_adapter_receives_its_training(tmp_path: Path) -> None:
-    steps = planned(tmp_path, "paper/controls")
+    steps = planned(tmp_path, PROFILES["paper/controls"])
     trainings = [step for step in steps if step.title == "train panel seed 0"]
     assert len(trainings) == 1
     served = {step.arguments["training"] for step in steps if step.title.startswith("evaluate no_panel at step 1")}

@@ -34,3 +34,10 @@ def test_benchmarks_are_chosen_by_name() -> None:
 def test_a_benchmark_whose_file_is_not_here_says_how_to_do_without(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has no math500.jsonl; .*--set benchmarks=\[\]"):
         resolve(replace(DEMO, benchmarks=BENCHMARKS), Store(tmp_path), model=None, encoder=None, data=tmp_path)
+
+
+@pytest.mark.parametrize("asked", ["arms=panel,panel", "seeds=0,1,0"])
+def test_what_stands_twice_is_refused_and_not_counted_twice(asked: str) -> None:
+    """Two seeds that are one would narrow an interval that is of one."""
+    with pytest.raises(UserError, match="more than once"):
+        overridden(PROFILES["demo"], [asked])
