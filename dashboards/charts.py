@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from storage.reading.figures import ARM_STYLES, BAND_STYLES, BANDS, Bars, Chart, Heat, Lines, Pairs, styles
+from storage.reading.figures import ARM_STYLES, BAND_STYLES, BANDS, Band, Bars, Chart, Heat, Lines, Pairs, styles
 from storage.reading.units import is_share
 
 Spec = dict[str, Any]
@@ -159,7 +159,7 @@ def pairs(rows: Sequence[Row], y: str, phase: str, seed: int | None, arm: str, o
     }
     ends = {
         "data": {"values": [{"x": 0, "y": 0}, {"x": high, "y": high}]},
-        "mark": {"type": "line", "strokeDash": [5, 4], "color": BAND_STYLES["all_zero"].light},
+        "mark": {"type": "line", "strokeDash": [5, 4], "color": BAND_STYLES[Band.ALL_ZERO].light},
         "encoding": {"x": _field("x", scale=scale), "y": _field("y", scale=scale)},
     }
     dots = {"mark": {"type": "circle", "size": 60, "color": ARM_STYLES[0].light, "opacity": 0.7}, "encoding": encoding}

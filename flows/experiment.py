@@ -8,7 +8,8 @@ from flows.arm import Measured, make_arms
 from flows.problems import prepare
 from flows.study.resolve import Study
 from storage.artifacts.kinds import PassAtK, PassAtKContrasts, Report
-from tasks.evidence import Available, Evidence
+from storage.artifacts.kinds.report import Evidence, Problems, Tables
+from tasks.evidence import Available
 from tasks.measures.audit import audit_designs
 from tasks.measures.bands import cross_bands
 from tasks.measures.curves import training_curves
@@ -17,7 +18,7 @@ from tasks.measures.gains import compare_gains
 from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k
 from tasks.measures.standard import names_of_measures, standard_measures
 from tasks.partitions import partition_rollouts
-from tasks.report.inputs import Problems, Setup, Tables, check_figures
+from tasks.report.inputs import Setup, check_figures
 from tasks.report.render import render_report
 
 QUESTION = (

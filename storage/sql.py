@@ -14,22 +14,22 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+from duckdb.func import FunctionNullHandling, PythonUDFType
+from duckdb.sqltypes import BIGINT, DOUBLE, VARCHAR
+
+from storage.bands import Band, band
 
 QUERIES = Path(__file__).parent / "reading" / "queries"
 HEADER = re.compile(r"\A/\*\n(.*?)\*/\n", re.DOTALL)
-#: Rules that questions share with Python: tasks.domain.bands and tasks.domain.statistics.estimators.pass_at_k.
-MACROS = """
-create macro bands() as ['all_zero', 'variance', 'all_one'];
-create macro band(num_correct, group_size) as
-    case when num_correct is null or group_size is null then null
-    when num_correct = 0 then 'all_zero' when num_correct = group_size then 'all_one' else 'variance' end;
-create macro pass_at_k(n, c, k) as case
-    when n is null or c is null or k is null then null
-    when c < 0 or c > n then error('a group has fewer rollouts than correct ones')
-    when k < 1 then error('k counts draws, so it is at least 1')
-    when n >= k then 1 - list_reduce(
-    range(k)::double[], lambda miss, i: miss * greatest(n - c - i, 0) / greatest(n - i, 1), 1.0::double) end;
-"""
+#: What questions say of bands: their order, the rule of storage.bands, and by name, so that a misspelt one is an error.
+MACROS = "\n".join(
+    (
+        f"create macro bands() as {[str(band) for band in Band]};",
+        "create macro band(num_correct, group_size) as band_of_group(num_correct::bigint, group_size::bigint);",
+        "create macro pass_at_k(n, c, k) as pass_at_k_of_group(n::bigint, c::bigint, k::bigint);",
+        *(f"create macro is_{band}(band) as band = '{band}';" for band in Band),
+    )
+)
 
 
 def query(sql: str, parameters: dict[str, object] | None = None, /, **tables: pa.Table) -> pa.Table:
@@ -45,16 +45,23 @@ def query(sql: str, parameters: dict[str, object] | None = None, /, **tables: pa
 
 
 def connect(*, threads: int) -> duckdb.DuckDBPyConnection:
-    """A private database in memory that knows MACROS and `bootstrap`, [low, high] of a mean over problems. Close it: a
-    function of Python's that outlives the interpreter makes DuckDB complain.
+    """A private database in memory that knows MACROS and, beneath them, the rules that Python has: bands, pass@k,
+    `bootstrap` ([low, high] of a mean over problems). Close it: a function of Python's that outlives the interpreter
+    makes DuckDB complain.
 
     threads: one makes sums of floats the same on every machine.
     """
+    from storage.pass_at_k import pass_at_k_in_sql
     from storage.resampling import bootstrap
 
     connection = duckdb.connect(config={"threads": threads})
+    connection.create_function("band_of_group", band, [BIGINT, BIGINT], VARCHAR)
+    nulls, arrow = FunctionNullHandling.SPECIAL, PythonUDFType.ARROW
+    connection.create_function(
+        "pass_at_k_of_group", pass_at_k_in_sql, [BIGINT, BIGINT, BIGINT], DOUBLE, null_handling=nulls, type=arrow
+    )
+    connection.create_function("bootstrap", bootstrap, [duckdb.list_type(DOUBLE)], duckdb.list_type(DOUBLE))
     connection.execute(MACROS)
-    connection.create_function("bootstrap", bootstrap, ["DOUBLE[]"], "DOUBLE[]")  # pyright: ignore[reportArgumentType]
     return connection
 
 

@@ -1,40 +1,11 @@
-"""What a study has, by the names under which measures take it, queries read it and recipes keep it."""
+"""What a study has for its measures, by the names under which they take it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from storage.artifacts.kinds import (
-    AnswerDiversity,
-    Bands,
-    Diversity,
-    Embeddings,
-    Partitions,
-    Pool,
-    Rollouts,
-    Splits,
-    Training,
-)
-from storage.artifacts.manifest import Group
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence(Group):
-    """Rows of every arm, which a report reads too. Any tuple may be empty.
-
-    screenings, bands: of every arm. trainings: of every arm and seed. evaluations: held-out rollouts of the curve;
-    final: of the base and of the last adapter, with more rollouts each, and their diversities and answers; sliced: all
-    rollouts on benchmarks.
-    """
-
-    screenings: tuple[Rollouts, ...]
-    bands: tuple[Bands, ...]
-    trainings: tuple[Training, ...]
-    evaluations: tuple[Rollouts, ...]
-    final: tuple[Rollouts, ...]
-    diversities: tuple[Diversity, ...]
-    answers: tuple[AnswerDiversity, ...] = ()
-    sliced: tuple[Rollouts, ...] = ()
+from storage.artifacts.kinds import Embeddings, Partitions, Pool, Rollouts, Splits
+from storage.artifacts.kinds.report import Evidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,14 +89,14 @@ def moved(before: pa.Table, after: pa.Table) -> pa.Table:
     return query(
         """
         with groups as (
-            select 'before' as phase, arm, step, problem_id, avg(correct::int) as p from before group by all
-            union all select 'after', arm, step, problem_id, avg(correct::int) from after group by all),
-        wide as (
-            select arm, step, problem_id, max(p) filter (phase = 'before') as b, max(p) filter (phase = 'after') as a
-            from groups group by all)
-        select arm, step, count(*) as problems, avg(b) as accuracy_before, avg(a) as accuracy_after,
-            count(*) filter ((b = 0) <> (a = 0) or (b = 1) <> (a = 1)) as bands_changed
-        from wide group by all order by arm, step
+            select phase, arm, step, problem_id, avg(correct::int) as p,
+                   band(count(*) filter (correct), count(*)) as band
+            from (select 'before' as phase, arm, step, problem_id, correct from before
+                  union all select 'after', arm, step, problem_id, correct from after) group by all)
+        select arm, step, count(*) as problems, avg(b.p) as accuracy_before, avg(a.p) as accuracy_after,
+            count(*) filter (b.band <> a.band) as bands_changed
+        from (from groups where phase = 'before') b full join (from groups where phase = 'after') a
+            using (arm, step, problem_id) group by all order by arm, step
         """,
         before=before,
         after=after,

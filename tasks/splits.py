@@ -105,7 +105,7 @@ def arm_splits(splits: pa.Table, bands: pa.Table) -> pa.Table:
         with arms as (select distinct arm from bands),
         live as (
             select b.problem_id, s.source, b.arm from bands b join splits s using (problem_id)
-            where b.band = 'variance' and s.split = 'train'
+            where is_variance(b.band) and s.split = 'train'
         ),
         joint as (
             select problem_id, source, 'joint' as arm from live

@@ -32,7 +32,7 @@ from tasks.stage import Payload, Ref, making, progress, stage, store, toolbox, w
 def trainable(problems: pa.Table, splits: pa.Table, bands: pa.Table | None) -> pa.Table:
     """The problems outside held-out, in the pool's order; with bands, only those in the variance band."""
     numbered = problems.append_column("place", pa.array(range(problems.num_rows), pa.int64()))
-    live = "" if bands is None else "semi join (from bands where band = 'variance') using (problem_id)"
+    live = "" if bands is None else "semi join (from bands where is_variance(band)) using (problem_id)"
     tables = {"numbered": numbered, "splits": splits} | ({} if bands is None else {"bands": bands})
     chosen = query(
         f"from numbered semi join (from splits where split = 'train') using (problem_id) {live} order by place",

@@ -100,6 +100,15 @@ def test_sessions_are_opened_and_meters_made_in_one_place() -> None:
         assert made == ["flows/running/sessions.py"]
 
 
+def test_bands_are_named_by_their_enum() -> None:
+    """A misspelt name is then an error: of Python where the enum is asked, of DuckDB where a macro of it is."""
+    quoted = re.compile(r"""['"](all_zero|variance|all_one)['"]""")
+    compared = re.compile(r"""band\w*['"]?\]?\s*(=|==|!=|<>|:|is|in)\s*[\[(]?""" + quoted.pattern)
+    said = [p for p in SOURCE if compared.search(p.read_text())]
+    said += [p for p in (REPO / "storage").rglob("*.sql") if quoted.search(p.read_text())]
+    assert not [str(p.relative_to(REPO)) for p in said]
+
+
 def test_no_path_of_one_machine_is_committed() -> None:
     done = subprocess.run(
         ["git", "grep", "-nIE", r"/(work|root|farm)/", "--", ".", ":!.gitignore"], cwd=REPO, capture_output=True

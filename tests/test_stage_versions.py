@@ -35,6 +35,10 @@ EXECUTION = {
 }
 
 
+#: What of storage makes rows: rules that SQL and Python share.
+RULES = {"storage.bands", "storage.pass_at_k", "storage.resampling", "storage.sql"}
+
+
 def code_of(module: str) -> str:
     """The module's syntax without comments, docstrings and layout."""
     path = REPO / Path(*module.split("."))
@@ -53,7 +57,7 @@ def code_of(module: str) -> str:
 
 
 def current() -> dict[str, dict[str, object]]:
-    graph = grimp.build_graph("tasks", cache_dir=None)
+    graph = grimp.build_graph("tasks", "storage", cache_dir=None)
     for path in sorted((REPO / "tasks").rglob("*.py")):
         if "\n@stage(" in path.read_text():
             importlib.import_module(".".join(path.relative_to(REPO).with_suffix("").parts))
@@ -62,7 +66,8 @@ def current() -> dict[str, dict[str, object]]:
         if not one.function.__module__.startswith("tasks."):
             continue
         module = one.function.__module__
-        read = ({module} | graph.find_upstream_modules(module)) - EXECUTION
+        upstream = {module} | graph.find_upstream_modules(module)
+        read = {m for m in upstream if m.startswith("tasks") or m in RULES} - EXECUTION
         text = "".join(f"{m}:{code_of(m)}" for m in sorted(read))
         found[name] = {"version": one.version, "code": hashlib.sha256(text.encode()).hexdigest()[:16]}
     return found

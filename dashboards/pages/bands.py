@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dashboards.pages.parts import show_section
-from storage.reading.figures import SECTION
+from storage.reading.figures import on_page
 
 
 def page() -> None:
-    show_section(SECTION["bands"])
+    for section in on_page("bands"):
+        show_section(section)

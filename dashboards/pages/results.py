@@ -5,21 +5,18 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboards.pages.parts import chosen, root, show_section
-from storage.reading.figures import SECTION
+from storage.reading.figures import on_page
 from storage.reading.query_cache import sources
-
-TABS = ("passk", "diversity", "tokens", "hard", "spending", "benchmarks")
 
 
 def page() -> None:
     report = chosen()
     if report is None:
         return
-    show_section(SECTION["result"])
+    first, *others = on_page("results")
+    show_section(first)
     sections = [
-        section
-        for section in map(SECTION.__getitem__, TABS)
-        if section.only_with is None or sources(root(), report.ref, (section.only_with,))
+        section for section in others if section.only_with is None or sources(root(), report.ref, (section.only_with,))
     ]
     for tab, section in zip(st.tabs([section.title for section in sections]), sections, strict=True):
         with tab:

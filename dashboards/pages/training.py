@@ -9,7 +9,7 @@ import streamlit as st
 from dashboards.charts import lines
 from dashboards.pages.parts import chosen, remember, root, show_section, table
 from storage.errors import UserError
-from storage.reading.figures import SECTION, Lines
+from storage.reading.figures import Lines, on_page
 from storage.reading.live import METRICS, live_steps, standing
 from storage.reading.query_cache import ask, reports
 from storage.reading.recorded import running
@@ -34,7 +34,8 @@ def page() -> None:
         st.subheader(metric.replace("_", " "), anchor="steps")
         _chart(steps, metric, _arms(steps, report.arms), "line" if len(over) > 1 else "seed")
         st.caption(f"query `app_steps` of {len(set(steps['training'].to_pylist()))} trainings")
-    show_section(SECTION["training"])
+    for section in on_page("training"):
+        show_section(section)
 
 
 def _arms(steps: pa.Table, order: tuple[str, ...]) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ import pyarrow as pa
 from flows.published.replay import TRAIN_GROUP_SIZE, Replayed
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
+from storage.bands import Band
 from storage.sql import named, query
-from tasks.domain.bands import Band
 
 Row = dict[str, Any]
 

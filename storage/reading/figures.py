@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from storage.bands import Band
 from storage.errors import UserError, did_you_mean
 from storage.sql import QUERIES, header
 
@@ -90,10 +91,12 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """only_with: argument of the report's stage without which a report does not have this section."""
+    """page: of the app, which shows it. only_with: argument of the report's stage without which a report does not have
+    this section."""
 
     id: str
     title: str
+    page: str
     figures: tuple[Figure, ...]
     lead: str = ""
     only_with: str | None = None
@@ -147,13 +150,17 @@ def check_sources(figures: Iterable[Figure], known: Iterable[str]) -> None:
 
 _DECLARED = tomllib.loads(FILE.read_text(encoding="utf-8"))
 SECTIONS = in_sections(_DECLARED["section"], (_figure(path.stem) for path in QUERIES.glob("report_*.sql")))
-SECTION = {section.id: section for section in SECTIONS}
 FIGURES = {figure.name: figure for section in SECTIONS for figure in section.figures}
 #: In the order of a run's arms.
 ARM_STYLES = tuple(Style(**style) for style in _DECLARED["arm_style"])
 #: Bands in the order in which everything lists them.
-BAND_STYLES = {style["band"]: Style(style["light"], style["dark"]) for style in _DECLARED["band_style"]}
-BANDS = tuple(BAND_STYLES)
+BAND_STYLES = {band: Style(**_DECLARED["band_style"][band]) for band in Band}
+BANDS = tuple(map(str, Band))
+
+
+def on_page(page: str) -> tuple[Section, ...]:
+    """Sections that a page of the app shows, in the order of the report."""
+    return tuple(section for section in SECTIONS if section.page == page)
 
 
 def styles(arms: Iterable[str]) -> dict[str, int]:

@@ -15,19 +15,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storage.artifacts.kinds import (
-    AnswerDiversity,
-    Asymptotes,
-    Bands,
-    Benchmark,
-    DiversityCeilings,
-    Gains,
-    PassAtK,
-    PassAtKContrasts,
-    Rollouts,
-    Training,
-    Votes,
-)
+from storage.artifacts.kinds.report import SOMETIMES
 from storage.artifacts.ref import KINDS, Ref
 from storage.artifacts.store import DATA, Store
 from storage.errors import UserError
@@ -35,24 +23,6 @@ from storage.sql import connect, named
 
 WORD = re.compile(r"\w+")
 SMALL_BYTES = 8_000_000
-#: Arguments of the report that may be empty, and the kind whose columns an empty one has.
-MAY_BE_EMPTY: dict[str, type[Ref]] = {
-    "screenings": Rollouts,
-    "evaluations": Rollouts,
-    "final": Rollouts,
-    "bands": Bands,
-    "trainings": Training,
-    "gains": Gains,
-    "contrasts": PassAtKContrasts,
-    "benchmarks": Benchmark,
-    "sliced": Rollouts,
-    "slices": PassAtK,
-    "slice_contrasts": PassAtKContrasts,
-    "answers": AnswerDiversity,
-    "votes": Votes,
-    "ceilings": DiversityCeilings,
-    "asymptotes": Asymptotes,
-}
 
 
 class Views:
@@ -156,6 +126,8 @@ def helper_tables(inputs: Mapping[str, Sequence[str]], arms: Sequence[str]) -> d
         ),
     }
     empty = {
-        name: kind.schema.append(pa.field("ref", pa.string())).empty_table() for name, kind in MAY_BE_EMPTY.items()
+        name: kind.schema.append(pa.field("ref", pa.string())).empty_table()
+        for name, kind in SOMETIMES.items()
+        if name not in inputs
     }
-    return helpers | {name: table for name, table in empty.items() if name not in inputs}
+    return helpers | empty

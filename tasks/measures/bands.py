@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from storage.artifacts.kinds import BandCrosstab, Bands, JointBands, Rollouts
+from storage.bands import Band
 from storage.errors import UserError
 from storage.sql import query
-from tasks.domain.bands import Band
 from tasks.domain.statistics.betabinomial import adaptive_saving, expectations
 from tasks.domain.statistics.contingency import band_tests
 from tasks.domain.statistics.intervals import wilson
@@ -130,7 +130,7 @@ def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, Any]]:
         both
         | {
             "metric": "ratio",
-            "band": "variance",
+            "band": Band.VARIANCE,
             "count": live,
             "reason": None if live_other else f"{other} has no problem in the variance band",
         }
@@ -138,14 +138,14 @@ def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, Any]]:
         both
         | {
             "metric": "shared",
-            "band": "variance",
+            "band": Band.VARIANCE,
             "count": shared,
             "estimate": shared / union if union else None,
             "reason": None if union else "no problem is in either variance band",
         }
         | share(shared, union),
-        both | {"metric": "only", "band": "variance", "count": live - shared},
-        {**both, "arm": other, "other": arm, "metric": "only", "band": "variance", "count": live_other - shared},
+        both | {"metric": "only", "band": Band.VARIANCE, "count": live - shared},
+        {**both, "arm": other, "other": arm, "metric": "only", "band": Band.VARIANCE, "count": live_other - shared},
     ]
     return rows + [both | row for row in band_tests(table)]
 
@@ -178,16 +178,18 @@ def joint_of(own: pa.Table, others: Sequence[pa.Table]) -> pa.Table:
     """Schema: Bands.
 
     >>> rows = {"source": ["s"] * 2, "arm": ["a"] * 2, "group_size": [8] * 2, "num_correct": [4] * 2}
-    >>> own = pa.table({"problem_id": ["p", "q"], **rows, "band": ["variance"] * 2}).cast(Bands.schema)
-    >>> other = pa.table({"problem_id": ["p", "q"], **rows, "band": ["variance", "all_one"]}).cast(Bands.schema)
+    >>> own = pa.table({"problem_id": ["p", "q"], **rows, "band": [Band.VARIANCE] * 2}).cast(Bands.schema)
+    >>> other = pa.table({"problem_id": ["p", "q"], **rows, "band": [Band.VARIANCE, Band.ALL_ONE]}).cast(Bands.schema)
     >>> joint_of(own, [other])["problem_id"].to_pylist()
     ['p']
     """
     live = [
-        set(query("select problem_id from t where band = 'variance'", t=t)["problem_id"].to_pylist()) for t in others
+        set(query("select problem_id from t where is_variance(band)", t=t)["problem_id"].to_pylist()) for t in others
     ]
     rows = zip(own["problem_id"].to_pylist(), own["band"].to_pylist(), strict=True)
-    return own.filter(pa.array([band != "variance" or all(problem in one for one in live) for problem, band in rows]))
+    return own.filter(
+        pa.array([band != Band.VARIANCE or all(problem in one for one in live) for problem, band in rows])
+    )
 
 
 @stage(BandCrosstab, version=5)

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage.artifacts.kinds import Curves, Pool, Rollouts, Splits, Training
+from storage.bands import Band
 from storage.sql import query
 from tasks.domain.arms import ARMS
 from tasks.measures.grouping import read_groups
@@ -32,11 +33,11 @@ def trained_on(training: Ref, pool: pa.Table, splits: pa.Table) -> pa.Table:
     if bands:
         live = store().read(Ref.parse(bands[0]), ["problem_id", "source", "band"])
     else:
-        live = query("select problem_id, source, 'variance' as band from pool", pool=pool)
+        live = query("select problem_id, source, $band as band from pool", {"band": Band.VARIANCE}, pool=pool)
     return query(
         """
         select $arm as arm, source, problem_id from live semi join (from splits where split = 'train')
-        using (problem_id) where band = 'variance'
+        using (problem_id) where is_variance(band)
         """,
         {"arm": arm},
         live=live,

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from storage.artifacts.kinds.experiment import TRAINING_METRICS
+from storage.bands import Band
 from storage.sql import query
-from tasks.domain.bands import Band
 from tasks.domain.statistics.contrasts_of_k import told_of
 from tasks.domain.statistics.curves_of_k import INCOMPLETE, levels, on_common
 from tasks.domain.statistics.families import in_families

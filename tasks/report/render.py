@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import orjson
 
 from storage.artifacts.kinds import Report
+from storage.artifacts.kinds.report import Evidence, Problems, Tables
 from storage.artifacts.manifest import inputs_by_name
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
@@ -19,10 +20,9 @@ from storage.reading.catalog import lineage
 from storage.reading.figures import SECTIONS, Figure, styles
 from storage.reading.views import Views, helper_tables, inputs_of, views
 from storage.sql import named
-from tasks.evidence import Evidence
 from tasks.report.drawings import draw
 from tasks.report.findings import answer, caveats
-from tasks.report.inputs import Problems, Setup, Tables
+from tasks.report.inputs import Setup
 from tasks.report.style import TEMPLATES, style_sheet
 from tasks.report.tables import shown
 from tasks.stage import Payload, making, stage, store, workdir

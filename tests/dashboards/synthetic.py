@@ -151,12 +151,13 @@ def made_up_study(
     benchmarks: bool = True,
 ) -> Ref:
     """The report of a study whose rollouts are made up. Deterministic."""
+    from storage.artifacts.kinds.report import Evidence, Problems, Tables
     from tasks.domain.grading.grading import GRADER_VERSION
-    from tasks.evidence import Available, Evidence
+    from tasks.evidence import Available
     from tasks.measures.bands import classify_bands, cross_bands
     from tasks.measures.standard import standard_measures
     from tasks.partitions import partition_rollouts
-    from tasks.report.inputs import Problems, Setup, Tables
+    from tasks.report.inputs import Setup
     from tasks.report.render import render_report
 
     store = Store(root)

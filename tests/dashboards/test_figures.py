@@ -11,7 +11,7 @@ import pytest
 
 from dashboards.charts import drawn
 from storage.errors import UserError
-from storage.reading.figures import ARM_STYLES, BAND_STYLES, FIGURES, SECTIONS, Lines, styles
+from storage.reading.figures import ARM_STYLES, BAND_STYLES, FIGURES, SECTIONS, Lines, on_page, styles
 from storage.reading.query_cache import ask
 from storage.sql import QUERIES, named
 from tasks.report.drawings import draw
@@ -47,6 +47,13 @@ def test_every_query_of_the_report_has_a_figure() -> None:
     assert asked == {figure.query for figure in FIGURES.values()}
     assert len(FIGURES) == sum(len(section.figures) for section in SECTIONS)
     assert "section" not in named("report_votes"), "what is asked and shown is the query alone"
+
+
+def test_every_section_is_on_a_page_of_the_app() -> None:
+    from dashboards.app import PAGES
+
+    assert {section.page for section in SECTIONS} <= set(PAGES)
+    assert [s.title for s in on_page("results")] == [s.title for s in SECTIONS if s.page == "results"]
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -63,7 +63,7 @@ from flows.experiment import experiment
 from flows.running.sessions import stages_of
 from flows.study.profiles import DEMO
 from storage.artifacts.store import Store
-from storage.reading.figures import SECTION
+from storage.reading.figures import on_page
 from storage.reading.query_cache import ask, sources
 from tests.dashboards.synthetic import made_up_study
 from tests.flows.running.test_plan import study_of
@@ -80,7 +80,7 @@ assert [row["arm"] for row in rows] == ["panel", "thinking"] and rows[0]["widest
 assert sum(rows[0][band] or 0 for band in ("all_zero", "variance", "all_one")) == 12, rows
 shown = page.split("Trainable problems of each band")[1].split("|\\n\\n")[0]
 assert all(str(row["variance"]) in shown and row["arm"] in shown for row in rows), shown
-assert "band_shares" in [figure.name for figure in SECTION["bands"].figures]
+assert "band_shares" in [figure.name for section in on_page("bands") for figure in section.figures]
 assert len(sources(root, str(report), ("band_shares",))) == 1
 with stages_of(study := study_of(DEMO, Path(".")), Store(root), planning=True) as planning:
     experiment(study)

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage.bands import Band, band
+from storage.pass_at_k import pass_at_k
 from storage.reading.figures import BANDS
 from storage.reading.views import views
 from storage.resampling import DRAWS, SEED, bootstrap
 from storage.sql import query
-from tasks.domain.bands import Band, band
-from tasks.domain.statistics.estimators import pass_at_k
 from tasks.domain.statistics.intervals import bootstrap_mean
 
 GROUPS = [(n, c) for n in range(1, 20) for c in range(n + 1)]

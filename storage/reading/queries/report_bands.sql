@@ -11,10 +11,10 @@ labels = ["arm"]
 -- Problems by band, per arm.
 select
     a.arm, max(b.group_size) as group_size, count(*) as problems,
-    count(*) filter (b.band = 'all_zero') as all_zero,
-    count(*) filter (b.band = 'variance') as variance,
-    count(*) filter (b.band = 'all_one') as all_one,
-    avg((b.band = 'variance')::int) as variance_share
+    count(*) filter (is_all_zero(b.band)) as all_zero,
+    count(*) filter (is_variance(b.band)) as variance,
+    count(*) filter (is_all_one(b.band)) as all_one,
+    avg(is_variance(b.band)::int) as variance_share
 from bands b join arms a using (arm)
 group by a.arm, a.place
 order by a.place

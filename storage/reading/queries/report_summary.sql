@@ -33,8 +33,8 @@ policy as (
     group by all
 ),
 banded as (
-    select arm, count(*) as problems, count(*) filter (band = 'all_zero') as all_zero,
-        count(*) filter (band = 'variance') as variance, count(*) filter (band = 'all_one') as all_one
+    select arm, count(*) as problems, count(*) filter (is_all_zero(band)) as all_zero,
+        count(*) filter (is_variance(band)) as variance, count(*) filter (is_all_one(band)) as all_one
     from bands group by arm
 ),
 differences as (

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.domain.bands import Band, band
+from storage.bands import Band, band
 
 Pairs = Sequence[tuple[int, int]]
 #: Grid of the logit of the mean, log(a + b) and the share that nothing solves, and how often it is narrowed.

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from storage.bands import Band
 from tasks.domain.statistics.intervals import clopper_pearson
 
 
@@ -57,7 +58,7 @@ def band_tests(table: list[list[int]]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = [
         {
             "metric": "mcnemar",
-            "band": "variance",
+            "band": Band.VARIANCE,
             "count": only_first + only_second,
             "estimate": only_first / only_second if only_second else None,
             "p_value": mcnemar_exact(only_first, only_second),

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from tasks.domain.statistics import estimators
+from storage.pass_at_k import pass_all_k, pass_at_k
 from tasks.domain.statistics.intervals import resample_classes
 from tasks.domain.statistics.means import combined, folded, proportions, together
 from tasks.domain.statistics.seeded import by_seed
 
-METRICS = {"pass@k": estimators.pass_at_k, "pass^k": estimators.pass_all_k}
+METRICS = {"pass@k": pass_at_k, "pass^k": pass_all_k}
 INCOMPLETE = "no problem was evaluated under every seed"
 ONE_PROBLEM = "one problem has no spread: no interval"
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage.bands import band
 from storage.errors import UserError
-from tasks.domain.bands import band
 from tasks.domain.grpo.rewards import reward
 from tasks.domain.grpo.types import ADVANTAGES, LearnerConfig, centred, group_advantages, is_live, leave_one_out
 

@@ -19,7 +19,10 @@ from tasks.report import inputs
 from tasks.report.render import _figure
 
 VOTES = FIGURES["votes"]
-SECTIONS = ({"id": "training", "title": "Training"}, {"id": "passk", "title": "pass@k"})
+SECTIONS = (
+    {"id": "training", "title": "Training", "page": "training"},
+    {"id": "passk", "title": "pass@k", "page": "results"},
+)
 
 
 def test_a_figure_of_an_unknown_section_is_refused() -> None:
