@@ -1,7 +1,7 @@
 """Milliseconds a token position of a batch, by how log-probs and adapters are served; and whether they are right.
 
     python -m benchmarks.serving --model DIR [--batches 32 128 512 1024] [--tokens 256] [--rank 32] [--engine-process core]
-                                 [--layouts bare base merged unmerged]
+                                 [--layouts bare base merged unmerged] [--stream N]
 
 All rollouts of a batch write the same number of tokens and share prompts of 200 in groups of 16. `bare` is vLLM without an
 adapter and without log-probs; `base` and `merged` are this project's sampler; `unmerged` is the sampler on vLLM's LoRA operations
@@ -17,7 +17,8 @@ import random
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -42,6 +43,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--memory-fraction", type=float, default=0.45)
     parser.add_argument("--engine-process", default="core", choices=("inside", "core", "worker"))
+    parser.add_argument("--stream", type=int, help="also this many rollouts of lengths between 1/8 and 15/8 of TOKENS")
     parser.add_argument("--layouts", nargs="+", default=["bare", "base", "merged", "unmerged"])
     args = parser.parse_args()
     quiet_libraries()
@@ -61,7 +63,7 @@ def main() -> None:
 def started(args: argparse.Namespace, adapters: Any) -> Iterator[Any]:
     began = time.perf_counter()
     hardware = Hardware(
-        max_model_len=args.prompt + args.tokens + 8,
+        max_model_len=args.prompt + args.tokens * (2 if args.stream else 1) + 8,
         max_num_seqs=max(args.batches),
         memory_fraction=args.memory_fraction,
         dtype=args.dtype,
@@ -110,7 +112,7 @@ def measure(args: argparse.Namespace, generator: Any, layouts: list[str], adapte
         began = time.perf_counter()
         generator._serve(served)
         print(f"{layout:9s} weights served in {time.perf_counter() - began:.3f} s", flush=True)
-        with patch.object(generator, "_taken", zeros) if bare else patch.object(generator, "_calls", generator._calls):
+        with patch.object(generator, "_taken", zeros) if bare else nullcontext():
             for size in args.batches:
                 asked = requests(args, size, args.tokens)
                 run(generator, asked[:16], served, returned=not generator._keeps)
@@ -122,8 +124,28 @@ def measure(args: argparse.Namespace, generator: Any, layouts: list[str], adapte
                     f"{layout:9s} n={size:5d} {1000 * seconds / args.tokens:7.2f} ms a position {rate:9,.0f} tokens/s",
                     flush=True,
                 )
+            if args.stream:
+                streamed(args, generator, layout, served)
         if bare:
             generator._ask("keep_logprobs", True)
+
+
+def streamed(args: argparse.Namespace, generator: Any, layout: str, served: ServedAdapter | None) -> None:
+    """As a screening samples: rollouts end one by one and others take their place; with bursts, and without."""
+    draw = random.Random(0)
+    asked = [
+        replace(r, decoding=replace(r.decoding, max_tokens=draw.randint(args.tokens // 8, args.tokens * 15 // 8)))
+        for r in requests(args, args.stream, args.tokens)
+    ]
+    for burst in (generator._burst, 1):
+        with patch.object(generator, "_burst", burst):
+            began = time.perf_counter()
+            wrote = sum(len(c.token_ids) for c in run(generator, asked, served, returned=not generator._keeps))
+            seconds = time.perf_counter() - began
+        print(
+            f"{layout:9s} {args.stream:,} of mixed lengths, in bursts of {burst:3d} {wrote / seconds:9,.0f} tokens/s",
+            flush=True,
+        )
 
 
 def zeros(ended: list[tuple[Request, str, Any]]) -> list[np.ndarray]:

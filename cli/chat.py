@@ -73,7 +73,7 @@ def _policy(
     root: Path, adapter: str | None, step: int | None, model: str | None
 ) -> tuple[BaseModel, Path, ServedAdapter | None, int]:
     """(base model, its folder, adapter to serve, LoRA rank). Errors: UserError if one is missing or does not fit."""
-    from flows.study.resolve import base_model, model_folder
+    from flows.study.models import base_model, model_folder
     from storage.artifacts.fingerprint import restored
     from storage.artifacts.store import Store
     from storage.errors import UserError

@@ -31,8 +31,14 @@ def _study_options(command: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option("--limit", type=click.IntRange(min=1), help="Use the first N problems only."),
         click.option("--data", type=path, envvar="VARBAND_DATA", help="Folder with the sources' files."),
-        click.option("--model", type=path, help="Folder of the base model."),
-        click.option("--encoder", type=path, help="Folder of the sentence encoder."),
+        click.option("--model", type=path, help="Folder of the base model, or sha256:… of one that is elsewhere."),
+        click.option("--encoder", type=path, help="Folder of the sentence encoder, or sha256:… likewise."),
+        click.option(
+            "--without",
+            multiple=True,
+            metavar="KIND",
+            help="Make no artifact of this kind here, nor what follows from it, e.g. embeddings. May be repeated.",
+        ),
     ):
         command = option(command)
     return command
@@ -48,6 +54,7 @@ def _request(
     data: Path | None,
     model: Path | None,
     encoder: Path | None,
+    without: tuple[str, ...] = (),
     **how: Any,
 ) -> Any:
     from flows.study.request import Request
@@ -59,6 +66,8 @@ def _request(
         raise UserError(f"--seeds {seeds}: write whole numbers, comma-separated") from None
     if seeds is not None and not numbers:
         settings = (*settings, "seeds=()")
+    if without:
+        settings = (*settings, f"hardware.without={','.join(without)}")
     return Request(
         profile=profile,
         settings=settings,
@@ -74,7 +83,7 @@ def _request(
 
 
 def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path.resolve())
+    return None if path is None else str(path) if path.name.startswith("sha256:") else str(path.resolve())
 
 
 @click.command()

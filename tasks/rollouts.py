@@ -74,6 +74,8 @@ def ensure_rollouts(
     stats = SamplingStats()
     if not missing:
         return stats
+    if adapter is not None and not adapter.folder.is_dir():
+        raise weights_left(adapter.name, f"{len(missing)} of its rollouts are not in the ledger")
     tools = toolbox()
     generator, graders = tools.generator(model.sha256, lora_rank), tools.graders()
     began = time.perf_counter()
@@ -97,6 +99,13 @@ def ensure_rollouts(
     sample(missing, generator, graders, adapter, keep, batch_size=tools.batch_size, stats=stats, admit=admit)
     stats.seconds = time.perf_counter() - began
     return stats
+
+
+def weights_left(whose: str, why: str) -> UserError:
+    return UserError(
+        f"{whose}: its weights are not in this copy of the study, and {why}; run this where they are, or bring them"
+        " with `varband export` from there"
+    )
 
 
 def _enter(

@@ -20,7 +20,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import pyarrow as pa
 
 from storage.artifacts.fingerprint import fingerprint
-from storage.artifacts.manifest import Recipe, declared, identity_of, recipe_of
+from storage.artifacts.manifest import declared, identity_of, recipe_of
 from storage.artifacts.provenance import provenance
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Payload, Store
@@ -28,6 +28,7 @@ from storage.errors import NO_ROOM, UserError
 from storage.ledger import Ledger
 from tasks.engines.toolbox import Toolbox
 from tasks.former_names import former_fingerprint
+from tasks.steps import Progress, Step
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,31 +51,6 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One stage call: what is asked for, and how to make it if nobody has. arguments: as the caller gave them."""
-
-    title: str
-    ref: Ref
-    recipe: Recipe
-    arguments: Mapping[str, Any]
-    make: Callable[[], pa.Table | Payload]
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Sent to the session's listener: `reused`, `started`, `advanced`, `noted` (a remark that stays), `made`."""
-
-    event: str
-    title: str
-    ref: Ref
-    done: int = 0
-    total: int = 0
-    unit: str = "rows"
-    seconds: float = 0.0
-    detail: str = ""
-
-
 def _ignore(_: Progress) -> None: ...
 
 
@@ -86,6 +62,7 @@ class Session:
     wrap: lets an orchestrator run the making of a step as one of its own tasks.
     group: lets an orchestrator show the steps of one arm together.
     before: asked before anything is made (budget wall); may raise to stop.
+    without: kinds that are not made here; a step of one, or after one, that the store has not is left for elsewhere.
     """
 
     store: Store
@@ -95,18 +72,25 @@ class Session:
     wrap: Callable[[Step, Callable[[], bool]], None] | None = None
     group: Callable[[str, Callable[[], Any]], Any] | None = None
     before: Callable[[Step], None] | None = None
+    without: frozenset[str] = frozenset()
     steps: list[Step] = field(default_factory=list)
     made: list[Ref] = field(default_factory=list)
 
     def run(self, step: Step) -> None:
         again = any(step.ref == earlier.ref for earlier in self.steps)
         self.steps.append(step)
-        if self.planning or again:
+        if self.planning or again or self._is_left(step):
             return
         if self.wrap is None:
             self.ensure(step)
         else:
             self.wrap(step, lambda: self.ensure(step))
+
+    def _is_left(self, step: Step) -> bool:
+        if not self.without or self.store.fresh(step.ref):
+            return False
+        inputs = (Ref.parse(text) for refs in step.recipe.inputs.values() for text in refs)
+        return step.ref.kind in self.without or not all(self.store.fresh(ref) for ref in inputs)
 
     def ensure(self, step: Step) -> bool:
         """Make the step's artifact unless the store has it. True if it was reused."""

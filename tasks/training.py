@@ -25,7 +25,7 @@ from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, Trai
 from tasks.domain.policies import Policy, Sampling
 from tasks.domain.problems.splits import of_split
 from tasks.domain.scaffolds import Scaffold, TagRule
-from tasks.rollouts import ensure_rollouts, entered, requests_for
+from tasks.rollouts import ensure_rollouts, entered, requests_for, weights_left
 from tasks.stage import Payload, Ref, making, progress, stage, store, toolbox, workdir
 
 
@@ -175,5 +175,8 @@ def _rows(rows: list[dict[str, object]], schema: pa.Schema, arm: str) -> pa.Tabl
 
 
 def last_adapter(files: Path) -> Path:
-    """The adapter of the last step that a training kept."""
-    return max(files.glob("step-*"))
+    """The adapter of the last step that a training kept. Errors: UserError in a copy without weights."""
+    kept = sorted(files.glob("step-*"))
+    if not kept:
+        raise weights_left(files.parent.name, "a training is to start from them")
+    return kept[-1]

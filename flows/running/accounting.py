@@ -88,6 +88,7 @@ def accounted(
     try:
         with beating(record.update), metered(meter, listener) as charged:
             yield Listeners(record.before(charged), record.before(listener))
+        _check_left(study, store, planned)
     except Parked as wall:
         why, missing = _parked(study, store, meter, record.run, wall)
         record.update(state="parked", why=why, missing=missing)
@@ -101,6 +102,16 @@ def accounted(
     record.update(
         state="finished", why="", at="", stages_done=len(planned), report=str(planned[-1].step.ref), missing=Amounts()
     )
+
+
+def _check_left(study: Study, store: Store, planned: Sequence[Planned]) -> None:
+    """Errors: Parked if the study was told to leave stages for another machine, and has come to them."""
+    without = study.profile.hardware.without
+    if without and not store.fresh(planned[-1].step.ref):
+        raise Parked(
+            f"what needs {' and '.join(without)} is left for another machine: `varband export DIR --without weights`"
+            " takes along what it needs, and there the same command goes on without `--without`"
+        )
 
 
 def _begun(

@@ -49,16 +49,17 @@ def plan(study: Study, store: Store, dag: Callable[[Study], object] = experiment
     return planned
 
 
-def is_costly(planned: Sequence[Planned]) -> bool:
-    """Whether something is to be made that occupies an accelerator."""
-    return any(not p.reused and p.step.ref.kind in OCCUPYING for p in planned)
+def is_costly(planned: Sequence[Planned], without: Sequence[str] = ()) -> bool:
+    """Whether something is to be made here that occupies an accelerator."""
+    return any(not p.reused and p.step.ref.kind in OCCUPYING - set(without) for p in planned)
 
 
 def arms_to_make(study: Study, store: Store) -> Iterator[list[str]]:
     """Arms that lack something costly, in rounds of those that can be made at once; a round is planned when it is its
     turn, for it may be evaluated with what the one before has made."""
     for arms in _rounds(study.profile.arms):
-        yield [arm for arm in arms if is_costly(plan(study, store, lambda s, arm=arm: run_arm(s, arm)))]
+        without = study.profile.hardware.without
+        yield [arm for arm in arms if is_costly(plan(study, store, lambda s, arm=arm: run_arm(s, arm)), without)]
 
 
 def _rounds(arms: Sequence[str]) -> tuple[list[str], list[str]]:

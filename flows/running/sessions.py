@@ -62,7 +62,13 @@ def stages_of(study: Study, store: Store, listener: Listener = unheard, **orches
     """The same with all that the study was resolved to."""
     hardware = study.profile.hardware
     with stages_on(
-        store, listener, hardware=hardware, places=study.places, grader=study.grader, **orchestration
+        store,
+        listener,
+        hardware=hardware,
+        places=study.places,
+        grader=study.grader,
+        without=frozenset(hardware.without),
+        **orchestration,
     ) as current:
         yield current
 

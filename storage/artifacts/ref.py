@@ -26,6 +26,8 @@ class Ref:
     fingerprint: str
 
     KIND: ClassVar[str] = ""
+    #: Begin of the paths of its files that are a model's weights; null for a kind that has none.
+    WEIGHTS: ClassVar[str | None] = None
     schema: ClassVar[pa.Schema]
 
     def __init_subclass__(cls, *, kind: str, schema: pa.Schema | None = None) -> None:

@@ -53,6 +53,18 @@ def note_planned(root: Path, run: str, refs: Iterable[Ref]) -> None:
         mirror.push(path)
 
 
+def planned_refs(root: Path, run: str) -> list[Ref]:
+    """Errors: UserError for a run that noted nothing."""
+    path = run_path(root, run).with_suffix(".jsonl")
+    if not path.exists():
+        raise UserError(f"no run '{run}' under {root} noted what it needs (see: varband runs)")
+    return _noted(path)
+
+
+def _noted(path: Path) -> list[Ref]:
+    return [Ref.parse(orjson.loads(line)) for line in path.read_bytes().splitlines()]
+
+
 @contextmanager
 def collecting(root: Path, *, alone: bool) -> Iterator[None]:
     """Held by a run while it notes what it needs, and `alone` by the collection while it looks and moves. On a root
@@ -99,7 +111,7 @@ def restore(root: Path) -> pa.Table:
 
 
 def _artifacts(store: Store, older_than: timedelta) -> list[Doomed]:
-    manifests = dict(_manifests(store))
+    manifests = dict(readable_manifests(store))
     kept = wanted(manifests, pinned={Ref.parse(p.ref) for p in pins(store.root)} | _planned(store.root), age=older_than)
     return [Doomed(store.path(ref), "nothing kept is made from it") for ref in manifests if ref not in kept]
 
@@ -119,7 +131,7 @@ def wanted(manifests: Mapping[Ref, Manifest], *, pinned: set[Ref], age: timedelt
     return kept
 
 
-def _manifests(store: Store) -> Iterator[tuple[Ref, Manifest]]:
+def readable_manifests(store: Store) -> Iterator[tuple[Ref, Manifest]]:
     """Of every artifact whose manifest can be read; the others are being replaced, or `varband doctor` names them."""
     for ref in store.refs():
         with suppress(UserError):
@@ -154,7 +166,7 @@ def _planned(root: Path) -> set[Ref]:
                 f"run {run.id} is {run.shown_state}, and an earlier version did not note what it needs: nothing is"
                 f" collected; `varband resume {run.id}` notes it, or remove {path}"
             )
-    return {Ref.parse(orjson.loads(line)) for path in notes.values() for line in path.read_bytes().splitlines()}
+    return {ref for path in notes.values() for ref in _noted(path)}
 
 
 def _silence(path: Path) -> timedelta:

@@ -41,6 +41,8 @@ class Hardware:
     graphs_up_to: the largest batch that has a CUDA graph; null: max_num_seqs. A larger batch decodes four times slower.
     threads: of the CPU engines; null leaves it to them. A model too small to share its matrices out runs best on one,
     and then gives the same bits whatever the number of cores.
+    without: kinds that this machine does not make, nor what follows from them: sample and train where the GPU is, and
+    embed and report elsewhere, from a copy.
     arms_at_once: in processes of their own, each with its engine; for a machine with cores to spare. On GPUs each
     arm has its own, and where there are fewer, as many arms as there are GPUs for.
     """
@@ -58,6 +60,7 @@ class Hardware:
     graphs_up_to: int | None = None
     batch_size: int | None = 256
     threads: int | None = None
+    without: tuple[str, ...] = ()
     arms_at_once: int = 1
     processes: int = 1
     token_budget: int = 8192

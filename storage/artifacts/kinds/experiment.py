@@ -180,6 +180,8 @@ class Training(
 ):
     """One row a step; beside them the evaluated steps' adapters and exposure.parquet."""
 
+    WEIGHTS = "files/step-"
+
 
 #: Columns of Training that people follow by step.
 TRAINING_METRICS = (

@@ -135,7 +135,7 @@ def _batch(rng: random.Random, tokenizer: Any, size: int) -> tuple[Any, Any]:
     """(ids_BL, targets_BL), padded on the right; targets are the completion's tokens and its end, nothing else."""
     import torch
 
-    from tasks.engines.sampling.vllm import encode_prompt
+    from tasks.engines.sampling.prompts import encode_prompt
 
     rows: list[tuple[list[int], int]] = []
     for scaffold in rng.choices(list(MIX), weights=list(MIX.values()), k=size):

@@ -24,7 +24,7 @@ from tasks.domain.policies import ServedAdapter
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.sampling.endpoint import Endpoint
-from tasks.engines.sampling.vllm import check_lengths, encode_prompt
+from tasks.engines.sampling.prompts import check_lengths, encode_prompt
 from tasks.engines.toolbox import Hardware
 
 #: vLLM writes this for a log-prob of minus infinity, which JSON cannot hold.

@@ -12,7 +12,7 @@ import numpy as np
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.protocols import Completion, Request
-from tasks.engines.sampling.vllm import check_lengths, encode_prompt
+from tasks.engines.sampling.prompts import check_lengths, encode_prompt
 from tasks.engines.toolbox import Hardware
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -23,6 +24,7 @@ from tasks.engines.learning.memory_plan import num_experts, read_config
 from tasks.engines.learning.merging import merges_adapters
 from tasks.engines.model_files import refuse_strays
 from tasks.engines.protocols import Completion, Decoding, Request
+from tasks.engines.sampling.prompts import check_lengths, encode_prompt
 from tasks.engines.sampling.settings import on_cpu, on_gpu
 from tasks.engines.sampling.worker import SamplingWorker
 from tasks.engines.toolbox import Hardware
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 #: What vLLM can allocate LoRA slots for.
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+#: Share of the rollouts at once that start together.
+BURST = 1 / 16
 #: Ended rollouts wait at most this long for their kept log-probs.
 FETCH_SECONDS = 0.5
 
@@ -60,7 +64,8 @@ class VllmGenerator:
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1" if outside else "0"
         from vllm import LLM
 
-        self._max_model_len = hardware.max_model_len
+        self._max_model_len, self._max_num_seqs = hardware.max_model_len, hardware.max_num_seqs
+        self._burst = max(1, int(hardware.max_num_seqs * BURST))
         self._llm = LLM(
             str(model),
             max_model_len=hardware.max_model_len,
@@ -100,7 +105,7 @@ class VllmGenerator:
         self._eos = self._tokenizer.eos_token_id
         self._served: str | None = None
         self._lora_requests: dict[str, LoRARequest] = {}
-        self._calls = 0
+        self._requests = 0
 
     def encode(self, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]:
         return encode_prompt(self._tokenizer, prompt, chat=chat, enable_thinking=enable_thinking)
@@ -113,34 +118,43 @@ class VllmGenerator:
             self._empty_prefix_cache()
         if self._keeps:
             self._ask("forget_logprobs")
-        self._calls += 1
         waiting: dict[str, tuple[Request, str]] = {}
-        params: dict[tuple[Decoding, int], SamplingParams] = {}
         try:
-            for i, request in enumerate(requests):
-                name = f"{self._calls}-{i}"
-                key = (request.decoding, request.seed)
-                params[key] = _sampling_params(request.decoding, request.seed, logprobs=not self._keeps)
-                prompt: Any = {"prompt_token_ids": list(request.prompt_ids)}
-                known = engine.add_request(name, prompt, params[key], lora_request=lora)
-                if not self._keeps:
-                    # it would spell every sampled token alone beside its log-prob, for nobody to read
-                    speller: Any = engine.output_processor.request_states[known].logprobs_processor
-                    speller.tokenizer = None
-                waiting[name] = request, known
-            yield from self._finished(waiting)
+            yield from self._finished(deque(requests), waiting, lora)
         finally:
             if waiting:
                 engine.abort_request(list(waiting))
 
-    def _finished(self, waiting: dict[str, tuple[Request, str]]) -> Iterator[Completion]:
-        """Steps the engine until nothing is left in `waiting`. Kept log-probs are fetched for many rollouts at once."""
+    def _admit(self, queue: deque[Request], waiting: dict[str, tuple[Request, str]], lora: LoRARequest | None) -> None:
+        """Hand requests to the engine: all at once on a CPU. On a GPU as many as it runs at once, then a burst when as
+        many have ended, for a step that computes prompts has no CUDA graph and should not be every step."""
+        room = len(queue) if self._cpu else self._max_num_seqs - len(waiting)
+        if room < min(len(queue), self._burst):
+            return
+        engine = self._llm.llm_engine
+        for _ in range(min(room, len(queue))):
+            request = queue.popleft()
+            self._requests += 1
+            params = _sampling_params(request.decoding, request.seed, logprobs=not self._keeps)
+            prompt: Any = {"prompt_token_ids": list(request.prompt_ids)}
+            known = engine.add_request(str(self._requests), prompt, params, lora_request=lora)
+            if not self._keeps:
+                # it would spell every sampled token alone beside its log-prob, for nobody to read
+                speller: Any = engine.output_processor.request_states[known].logprobs_processor
+                speller.tokenizer = None
+            waiting[str(self._requests)] = request, known
+
+    def _finished(
+        self, queue: deque[Request], waiting: dict[str, tuple[Request, str]], lora: LoRARequest | None
+    ) -> Iterator[Completion]:
+        """Steps the engine until nothing is left. Kept log-probs are fetched for many rollouts at once."""
         ended: list[tuple[Request, str, Any]] = []
         fetched = time.monotonic()
-        while waiting:
+        while queue or waiting:
+            self._admit(queue, waiting, lora)
             outputs: list[Any] = self._llm.llm_engine.step()
             ended += [(*waiting.pop(o.request_id), o.outputs[0]) for o in outputs if o.finished]
-            due = not self._keeps or not waiting or time.monotonic() - fetched > FETCH_SECONDS
+            due = not self._keeps or not (queue or waiting) or time.monotonic() - fetched > FETCH_SECONDS
             if ended and due:
                 taken = self._taken(ended) if self._keeps else [_returned(output) for _, _, output in ended]
                 for (request, _, output), logprobs_T in zip(ended, taken, strict=True):
@@ -215,28 +229,3 @@ def _sampling_params(decoding: Decoding, seed: int, *, logprobs: bool) -> Sampli
         flat_logprobs=logprobs,
         skip_special_tokens=False,
     )
-
-
-def encode_prompt(tokenizer: Any, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]:
-    """Token ids of a prompt; a chat prompt becomes one user message and the template's generation prompt."""
-    if not chat:
-        return tuple(tokenizer(prompt)["input_ids"])
-    if tokenizer.chat_template is None:
-        raise UserError(f"{tokenizer.name_or_path}: this arm needs a chat template and the model folder has none")
-    text = tokenizer.apply_chat_template(
-        [{"role": "user", "content": prompt}],
-        tokenize=False,
-        add_generation_prompt=True,
-        enable_thinking=enable_thinking,
-    )
-    return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
-
-
-def check_lengths(requests: Sequence[Request], max_model_len: int) -> None:
-    """Errors: UserError if a prompt leaves no room for its completion."""
-    for request in requests:
-        if len(request.prompt_ids) + request.decoding.max_tokens > max_model_len:
-            raise UserError(
-                f"a prompt of {len(request.prompt_ids)} tokens and max_tokens={request.decoding.max_tokens} do not fit"
-                f" max_model_len={max_model_len}: raise the profile's max_model_len or lower max_tokens"
-            )

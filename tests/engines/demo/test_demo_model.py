@@ -18,7 +18,7 @@ from tasks.domain.scaffolds import SCAFFOLDS
 from tasks.engines.demo.card import measure, write_card
 from tasks.engines.demo.pretrain import PretrainConfig, Pretrained, pretrain
 from tasks.engines.demo.tokenizer import TAGS, make_tokenizer
-from tasks.engines.sampling.vllm import encode_prompt
+from tasks.engines.sampling.prompts import encode_prompt
 
 MODEL = Path(__file__).resolve().parents[3] / "models" / "demo"
 TINY = PretrainConfig(steps=3, batch_size=2, hidden=32, layers=1, heads=2, head_dim=16, mlp=32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,6 +92,21 @@ class TestVllm:
             learned = learned_logprobs(other, tuple(range(5, 25 + i)), completion.token_ids)
             assert np.abs(learned - completion.logprobs_T).max() < 1e-4
         assert any(abs(a.logprobs_T[0] - b.logprobs_T[0]) > 1e-3 for a, b in zip(before, after, strict=True))
+
+
+def test_a_gpu_starts_rollouts_in_bursts(generator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generator, "_cpu", False)
+    monkeypatch.setattr(generator, "_max_num_seqs", 8)
+    monkeypatch.setattr(generator, "_burst", 3)
+    engine, at_once, started = generator._llm.llm_engine, [], []
+    step, add = engine.step, engine.add_request
+    monkeypatch.setattr(engine, "step", lambda: at_once.append(len(started)) or step())
+    monkeypatch.setattr(engine, "add_request", lambda name, *a, **k: started.append(name) or add(name, *a, **k))
+    requests = [Request(i, tuple(range(5, 25)), i, Decoding(max_tokens=4 + i % 5)) for i in range(21)]
+    done = list(generator.generate(requests, None))
+    assert sorted(c.key for c in done) == list(range(21))
+    grown = [b - a for a, b in zip([0, *at_once], at_once, strict=False) if b > a]
+    assert grown[0] == 8 and all(n >= 3 for n in grown[1:-1]) and sum(grown) == 21
 
 
 def moe_base(folder: Path) -> Path:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from flows.running.plan import plan
+from flows.study.models import SHIPPED
 from flows.study.profiles import DEMO
-from flows.study.resolve import SHIPPED, resolve
+from flows.study.resolve import resolve
 from storage.artifacts.store import Store
 from tasks.domain.arms import ARMS, Arm
 from tasks.domain.scaffolds import SCAFFOLDS, Scaffold

@@ -1,0 +1,148 @@
+"""Copies of a study: what a report, an audit and a run that goes on elsewhere need, in another root.
+
+A light copy is made without weights: adapters and checkpoints are by far the largest part of a study, and only sampling
+needs them. Its trainings say in `left.json` which of their files stayed behind. A copy into a root that has some of it
+already adds what is missing there, also weights that an earlier light copy left out; what is there is never changed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage.artifacts.light import left_out, mark_light
+from storage.artifacts.manifest import Manifest
+from storage.artifacts.ref import KINDS, Ref
+from storage.artifacts.store import MANIFEST, Store
+from storage.durable import sync, sync_tree, write_durably
+from storage.errors import UserError
+from storage.ledger import ABOUT, Ledger
+from storage.mirror import mirror_of
+from storage.records.garbage import collecting, planned_refs, readable_manifests
+from storage.records.overrides import FOLDER as OVERRIDES
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """artifacts, shards: that were copied now. left_bytes: of weights that are not in the whole copy. others: artifacts
+    that the target holds in another making, which stays."""
+
+    artifacts: int = 0
+    shards: int = 0
+    bytes: int = 0
+    left_bytes: int = 0
+    others: int = 0
+
+    def __add__(self, more: Copied) -> Copied:
+        return Copied(*(getattr(self, f) + getattr(more, f) for f in self.__slots__))
+
+
+def copy_study(source: Path, target: Path, run: str | None = None, *, weights: bool = True) -> Copied:
+    """Copy what a run has made so far, or all of a root, with the ledger's rollouts, the records and the overrides.
+
+    weights: false leaves adapters and checkpoints behind.
+    Errors: UserError for a run that is not known, and for a target that cannot hold light copies or is the source.
+    """
+    if source.resolve() == target.resolve():
+        raise UserError(f"{target} is the root that is copied from")
+    if mirror_of(target):
+        raise UserError(f"{target} is on object storage; a copy of a study is made into a folder")
+    store, into = Store(source), Store(target)
+    into.prepare()
+    with collecting(source, alone=False), collecting(target, alone=False):
+        known = dict(readable_manifests(store))
+        chosen = list(known) if run is None else sorted(_with_origins(known, planned_refs(source, run)))
+        parts = [_copy_artifact(store, into, known[ref], weights=weights) for ref in chosen]
+        shards = [size for size in _copy_ledger(source, target, None if run is None else chosen) if size]
+        records = sum(_copy_records(source, target, run, weights=weights))
+    return sum(parts, Copied(shards=len(shards), bytes=sum(shards) + records))
+
+
+def _with_origins(known: dict[Ref, Manifest], wanted: Iterable[Ref]) -> set[Ref]:
+    """Of these artifacts the ones that exist, with all that they were made from."""
+    found: set[Ref] = set()
+    waiting = [ref for ref in wanted if ref in known]
+    while waiting:
+        if (ref := waiting.pop()) not in found:
+            found.add(ref)
+            waiting += [origin for origin in known[ref].input_refs if origin in known]
+    return found
+
+
+def _copy_artifact(store: Store, into: Store, manifest: Manifest, *, weights: bool) -> Copied:
+    ref, away = manifest.ref, left_out(store.path(manifest.ref))
+    mark = KINDS[ref.kind].WEIGHTS if ref.kind in KINDS else None
+    left = {e.path for e in manifest.files if e.path in away or (not weights and mark and e.path.startswith(mark))}
+    if into.has(ref):
+        if into.manifest(ref).token != manifest.token:
+            return Copied(others=1)
+        if left_out(into.path(ref)) <= left:
+            return Copied(left_bytes=sum(e.bytes for e in manifest.files if e.path in left_out(into.path(ref))))
+    if not store.has(ref):
+        return Copied()  # damaged, or deleted meanwhile: its maker makes it again
+    aside = into.scratch / f"copy-{ref}-{uuid.uuid4().hex}"
+    try:
+        for entry in manifest.files:
+            if entry.path not in left:
+                (aside / entry.path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(store.path(ref) / entry.path, aside / entry.path)
+        shutil.copyfile(store.path(ref) / MANIFEST, aside / MANIFEST)
+        mark_light(aside, left)
+        sync_tree(aside)
+        _put_in_place(into, aside, ref)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    sizes = {kept: sum(e.bytes for e in manifest.files if (e.path not in left) == kept) for kept in (True, False)}
+    return Copied(artifacts=1, bytes=sizes[True], left_bytes=sizes[False])
+
+
+def _put_in_place(into: Store, aside: Path, ref: Ref) -> None:
+    """What is there is lighter than this copy, damaged, or of another making."""
+    target, grave = into.path(ref), into.scratch / f"replaced-{ref}-{uuid.uuid4().hex}"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.exists():
+        os.rename(target, grave)
+    os.rename(aside, target)
+    sync(target.parent)
+    shutil.rmtree(grave, ignore_errors=True)
+
+
+def _copy_ledger(source: Path, target: Path, chosen: list[Ref] | None) -> Iterator[int]:
+    """Bytes of each shard that the target lacked. chosen: accounts of base models and of these trainings' adapters."""
+    mine = None if chosen is None else {None, *map(str, chosen)}
+    for account, about in Ledger(source).accounts():
+        if mine is None or about.get("adapter") in mine:
+            folder = Path("ledger", account.policy, account.sampling)
+            for shard in sorted((source / folder).glob("shard-*.parquet")):
+                yield _copy_file(shard, target / folder / shard.name)
+            _copy_file(source / folder / ABOUT, target / folder / ABOUT)
+
+
+def _copy_records(source: Path, target: Path, run: str | None, *, weights: bool) -> Iterator[int]:
+    """Bytes of records, charges, pins and overrides, and with weights of what unfinished trainings need to go on."""
+    names = (f"runs/{run}.*", f"spending/{run}/*") if run else ("runs/*", "spending/*/*")
+    for pattern in (*names, "pins/*", f"{OVERRIDES}/*"):
+        for path in sorted(source.glob(pattern)):
+            if path.suffix in (".json", ".jsonl"):
+                yield _copy_file(
+                    path, target / path.relative_to(source), changing=pattern.startswith(("runs", "spend"))
+                )
+    if weights:
+        for path in sorted((source / ".work").glob("*/checkpoints/**/*")):
+            if path.is_file():
+                yield _copy_file(path, target / path.relative_to(source))
+
+
+def _copy_file(path: Path, to: Path, *, changing: bool = False) -> int:
+    """Bytes written; 0 if the target has it. changing: a longer or younger one replaces what is there."""
+    have = to.stat() if to.exists() else None
+    if have and (not changing or have.st_mtime_ns >= path.stat().st_mtime_ns):
+        return 0
+    to.parent.mkdir(parents=True, exist_ok=True)
+    content = path.read_bytes()
+    write_durably(to, content)
+    return len(content)

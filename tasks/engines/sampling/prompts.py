@@ -1,0 +1,34 @@
+"""Prompts as token ids, the same from every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from storage.errors import UserError
+from tasks.engines.protocols import Request
+
+
+def encode_prompt(tokenizer: Any, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]:
+    """Token ids of a prompt; a chat prompt becomes one user message and the template's generation prompt."""
+    if not chat:
+        return tuple(tokenizer(prompt)["input_ids"])
+    if tokenizer.chat_template is None:
+        raise UserError(f"{tokenizer.name_or_path}: this arm needs a chat template and the model folder has none")
+    text = tokenizer.apply_chat_template(
+        [{"role": "user", "content": prompt}],
+        tokenize=False,
+        add_generation_prompt=True,
+        enable_thinking=enable_thinking,
+    )
+    return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def check_lengths(requests: Sequence[Request], max_model_len: int) -> None:
+    """Errors: UserError if a prompt leaves no room for its completion."""
+    for request in requests:
+        if len(request.prompt_ids) + request.decoding.max_tokens > max_model_len:
+            raise UserError(
+                f"a prompt of {len(request.prompt_ids)} tokens and max_tokens={request.decoding.max_tokens} do not fit"
+                f" max_model_len={max_model_len}: raise the profile's max_model_len or lower max_tokens"
+            )

@@ -1,0 +1,38 @@
+"""What a stage call is, and what is told of it while it is carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from storage.artifacts.manifest import Recipe
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Payload
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One stage call: what is asked for, and how to make it if nobody has. arguments: as the caller gave them."""
+
+    title: str
+    ref: Ref
+    recipe: Recipe
+    arguments: Mapping[str, Any]
+    make: Callable[[], pa.Table | Payload]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Sent to the session's listener: `reused`, `started`, `advanced`, `noted` (a remark that stays), `made`."""
+
+    event: str
+    title: str
+    ref: Ref
+    done: int = 0
+    total: int = 0
+    unit: str = "rows"
+    seconds: float = 0.0
+    detail: str = ""

@@ -1,0 +1,67 @@
+"""A study in two places: sampled and trained here, embedded and reported from a light copy of it there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.study.models import SHIPPED
+from storage.artifacts.store import Store
+from tasks.engines.model_files import model_digest
+from tests.mini import command, environment, finish
+
+DIGEST = model_digest(SHIPPED["demo"])
+
+
+def said(root: Path, *more: str) -> tuple[int, str]:
+    done = subprocess.run(
+        command(root, *more), capture_output=True, text=True, cwd=root.parent, env=environment(), check=False
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """(with the weights, the light copy), both without embeddings."""
+    here, there = tmp_path_factory.mktemp("study") / "here", tmp_path_factory.mktemp("copy") / "there"
+    code, words = said(here, "--without", "embeddings")
+    assert code == 75 and "is left for another machine" in words, words
+    varband = str(Path(sys.executable).parent / "varband")
+    export = [varband, "export", str(there), "--without", "weights", "--root", str(here), "--json"]
+    copied = json.loads(subprocess.run(export, capture_output=True, check=True, env=environment()).stdout)
+    assert copied["left_bytes"] > 0 and copied["others"] == 0
+    return here, there
+
+
+def test_embeddings_and_what_follows_are_left(places: tuple[Path, Path]) -> None:
+    kinds = {ref.kind for ref in Store(places[0]).refs()}
+    assert {"rollouts", "bands", "training", "passk"} <= kinds
+    assert not {"embeddings", "diversity", "diversity_comparison", "report"} & kinds
+
+
+def test_what_needs_the_weights_says_so(places: tuple[Path, Path]) -> None:
+    code, words = said(places[1], "--without", "embeddings", "--set", "final.group_size=5")
+    assert code == 2 and "its weights are not in this copy of the study" in words, words
+
+
+def test_what_needs_a_model_that_is_elsewhere_says_so(places: tuple[Path, Path]) -> None:
+    code, words = said(places[1], "--model", f"sha256:{DIGEST}", "--set", "screening.sampling.seed=9")
+    assert code == 2 and "is not on this machine" in words, words
+    code, words = said(places[1], "--model", "sha256:cafe")
+    assert code == 2 and "64 hex digits" in words
+
+
+def test_the_copy_ends_with_the_report(places: tuple[Path, Path]) -> None:
+    done = finish(places[1], "--model", f"sha256:{DIGEST}")
+    made = {ref.kind for ref in Store(places[1]).refs()} - {ref.kind for ref in Store(places[0]).refs()}
+    assert {"embeddings", "report"} <= made and Path(done["html"]).exists()
+    assert all(Store(places[1]).fresh(ref) for ref in Store(places[0]).refs())
+
+
+def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
+    code, words = said(tmp_path / "x", "--without", "embedings")
+    assert code == 2 and "did you mean 'embeddings'" in words

@@ -1,0 +1,147 @@
+"""Copies of a study: whole, light, grown a piece at a time; what is there is never changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from storage.artifacts.light import left_out
+from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import columns
+from storage.artifacts.store import Store
+from storage.errors import UserError
+from storage.ledger import Account, Ledger
+from storage.records.copies import copy_study
+from storage.records.garbage import note_planned
+from tasks.engines.toolbox import Toolbox
+from tasks.stage import Payload, Session, session, stage, store, workdir
+
+
+class Ores(Ref, kind="ores", schema=columns("n big")):
+    """Toy."""
+
+
+class Swords(Ref, kind="swords", schema=columns("n big")):
+    """Toy: its weights are heavy."""
+
+    WEIGHTS = "files/step-"
+
+
+class Fights(Ref, kind="fights", schema=columns("n big")):
+    """Toy."""
+
+
+@stage(Ores, version=1)
+def dig(*, n: int) -> pa.Table:
+    return pa.table({"n": [n]})
+
+
+@stage(Swords, version=1)
+def forge(*, ores: Ores) -> Payload:
+    files = workdir() / "files"
+    (files / "step-0001").mkdir(parents=True)
+    (files / "step-0001" / "adapter.bin").write_bytes(b"w" * 1000)
+    (files / "exposure.txt").write_text("light")
+    return Payload(store().read(ores), files)
+
+
+@stage(Fights, version=1)
+def fight(*, sword: Swords) -> pa.Table:
+    return store().read(sword)
+
+
+def made(root: Path, n: int = 1) -> tuple[Ores, Swords, Fights]:
+    at = Store(root)
+    at.prepare()
+    with session(Session(at, Toolbox())):
+        ores = dig(n=n)
+        sword = forge(ores=ores)
+        return ores, sword, fight(sword=sword)
+
+
+def entered(root: Path, adapter: str | None, name: str) -> Account:
+    account = Account.of(name, {"seed": 1})
+    Ledger(root).append(account, pa.table({"problem_id": [name], "rollout": [0]}), {"adapter": adapter})
+    return account
+
+
+def test_a_light_copy_is_whole_but_for_the_weights(tmp_path: Path) -> None:
+    refs, here, there = made(tmp_path / "here"), tmp_path / "here", tmp_path / "there"
+    copied = copy_study(here, there, weights=False)
+    assert copied.artifacts == 3 and copied.left_bytes == 1000
+    sword, light = Store(there).files(refs[1]), Store(there)
+    assert not (sword / "step-0001").exists() and (sword / "exposure.txt").read_text() == "light"
+    assert all(light.fresh(ref) for ref in refs)
+    light.examine(light.manifest(refs[1]))
+    with session(Session(light, Toolbox())) as current:
+        fight(sword=forge(ores=dig(n=1)))
+    assert current.made == []
+
+
+def test_a_file_that_was_not_left_out_is_missed(tmp_path: Path) -> None:
+    _, sword, _ = made(tmp_path / "here")
+    copy_study(tmp_path / "here", tmp_path / "there", weights=False)
+    (Store(tmp_path / "there").files(sword) / "exposure.txt").unlink()
+    assert not Store(tmp_path / "there").has(sword)
+
+
+def test_a_copy_grows_and_its_weights_follow(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    _, sword, _ = made(here)
+    copy_study(here, there, weights=False)
+    assert copy_study(here, there, weights=False).artifacts == 0
+    made(here, n=2)
+    assert copy_study(here, there, weights=False).artifacts == 3
+    assert copy_study(here, there).artifacts == 2  # both swords, now with their weights
+    assert not left_out(Store(there).path(sword)) and Store(there).has(sword)
+    assert copy_study(here, there, weights=False).artifacts == 0  # a light copy takes nothing away
+    assert (Store(there).files(sword) / "step-0001" / "adapter.bin").exists()
+
+
+def test_a_light_copy_of_a_light_copy_leaves_out_the_same(tmp_path: Path) -> None:
+    made(tmp_path / "a")
+    copy_study(tmp_path / "a", tmp_path / "b", weights=False)
+    assert copy_study(tmp_path / "b", tmp_path / "c").left_bytes == 1000
+
+
+def test_another_making_of_an_artifact_stays(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    refs = made(here)
+    made(there)
+    tokens = [Store(there).manifest(ref).token for ref in refs]
+    assert copy_study(here, there).others == 3
+    assert [Store(there).manifest(ref).token for ref in refs] == tokens
+
+
+def test_a_run_takes_along_what_it_needs(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    refs, others = made(here, n=1), made(here, n=2)
+    note_planned(here, "demo-00000001", [refs[2]])
+    base, mine, theirs = (
+        entered(here, None, "base"),
+        entered(here, str(refs[1]), "mine"),
+        entered(here, str(others[1]), "x"),
+    )
+    copied = copy_study(here, there, "demo-00000001", weights=False)
+    assert set(Store(there).refs()) == set(refs) and copied.shards == 2
+    assert Ledger(there).read(base) is not None and Ledger(there).read(mine) is not None
+    assert Ledger(there).read(theirs) is None
+    assert (there / "runs" / "demo-00000001.jsonl").exists()
+    assert copy_study(here, there, "demo-00000001", weights=False).shards == 0
+
+
+def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
+    made(tmp_path / "here")
+    with pytest.raises(UserError, match="copied from"):
+        copy_study(tmp_path / "here", tmp_path / "here" / ".")
+    with pytest.raises(UserError, match="no run 'demo-00000009'"):
+        copy_study(tmp_path / "here", tmp_path / "there", "demo-00000009")
+
+
+def test_a_damaged_artifact_is_not_copied(tmp_path: Path) -> None:
+    ores, *_ = made(tmp_path / "here")
+    (Store(tmp_path / "here").path(ores) / "data.parquet").write_bytes(b"torn")
+    copy_study(tmp_path / "here", tmp_path / "there")
+    assert ores not in Store(tmp_path / "there").refs()
