@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ from tasks.domain.policies import BaseModel
 from tasks.domain.problems.problems import PoolPolicy
 from tasks.domain.problems.sources import SourceSpec, source_spec
 from tasks.engines.learning.memory_plan import check_positions
+from tasks.engines.toolbox import ENGINES
 from tasks.pool import as_first_checked
 
 
@@ -88,6 +90,8 @@ def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
     if strange := [kind for kind in profile.hardware.without if kind not in KINDS]:
         hint = did_you_mean(strange[0], KINDS)
         raise UserError(f"hardware.without: no kind '{strange[0]}'{hint} (known: {', '.join(sorted(KINDS))})")
+    if (engine := profile.hardware.engine) not in ENGINES:
+        raise UserError(f"--set hardware.engine: unknown engine '{engine}' (known: {', '.join(ENGINES)})")
     unknown = [arm for arm in profile.arms if arm not in ARMS]
     if unknown or not profile.arms:
         raise UserError(f"unknown arm '{', '.join(unknown)}' (known: {', '.join(ARMS)})")
@@ -113,7 +117,11 @@ def _replaced(record: Any, asked: Sequence[tuple[list[str], str, str]]) -> Any:
         else:
             changes[name] = _benchmarks(old, text) if whole == "benchmarks" else _read_as(old, text, whole)
     changes |= {name: _replaced(getattr(record, name), more) for name, more in inner.items()}
-    return dataclasses.replace(record, **changes)
+    try:
+        return dataclasses.replace(record, **changes)
+    except UserError as error:
+        paths = [whole for (name, *_), _, whole in asked if re.search(rf"\b{name}\b", str(error))]
+        raise UserError(f"--set {paths[0]}: {error}" if paths else str(error)) from None
 
 
 def _benchmarks(old: tuple[Benchmark, ...], text: str) -> tuple[Benchmark, ...]:

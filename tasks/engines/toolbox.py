@@ -11,14 +11,17 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from storage.errors import UserError
 from tasks.domain.grading.overrides import ActiveGrader
+from tasks.domain.ranges import Within, refuse_impossible
 from tasks.engines.environment import quiet_libraries, settle_threads
 from tasks.engines.protocols import Embedder, Generator
 
 T = TypeVar("T")
+AtLeastOne = Annotated[int, Within(1)]
+ENGINES = ("auto", "vllm", "transformers", "openai")
 
 if TYPE_CHECKING:
     from tasks.engines.grading.graders import Graders
@@ -49,24 +52,27 @@ class Hardware:
 
     engine: str = "auto"
     endpoint: str = ""
-    device: str = "auto"
-    memory_fraction: float = 0.45
-    kv_cache_mb: int = 256
-    max_num_seqs: int = 64
-    max_model_len: int = 512
-    tensor_parallel: int = 1
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    memory_fraction: Annotated[float, Within(0, 1, without="least")] = 0.45
+    kv_cache_mb: AtLeastOne = 256
+    max_num_seqs: AtLeastOne = 64
+    max_model_len: AtLeastOne = 512
+    tensor_parallel: AtLeastOne = 1
     engine_process: Literal["inside", "core", "worker"] = "inside"
     adapters: Literal["auto", "merged", "unmerged"] = "auto"
-    graphs_up_to: int | None = None
-    batch_size: int | None = 256
-    threads: int | None = None
+    graphs_up_to: AtLeastOne | None = None
+    batch_size: AtLeastOne | None = 256
+    threads: AtLeastOne | None = None
     without: tuple[str, ...] = ()
-    arms_at_once: int = 1
-    processes: int = 1
-    token_budget: int = 8192
+    arms_at_once: AtLeastOne = 1
+    processes: AtLeastOne = 1
+    token_budget: AtLeastOne = 8192
     checkpointing: Literal["auto", "on", "off"] = "auto"
-    checkpoint_every: int = 1
-    dtype: str = "float32"
+    checkpoint_every: AtLeastOne = 1
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+
+    def __post_init__(self) -> None:
+        refuse_impossible(self, "hardware")
 
     @property
     def gpus(self) -> int:

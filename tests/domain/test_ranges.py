@@ -18,7 +18,7 @@ from tasks.domain.policies import Sampling
 from tasks.domain.ranges import Within, declared
 
 LEARNER = LearnerConfig(steps=9, groups_per_step=8, group_size=8, learning_rate=1e-3, lora_rank=4, lora_alpha=4)
-RECORDS = (LEARNER, Sampling(max_tokens=8), DEMO.screening, DEMO.passk, DEMO.encoder, Pool(), DEMO)
+RECORDS = (LEARNER, Sampling(max_tokens=8), DEMO.screening, DEMO.passk, DEMO.encoder, Pool(), DEMO, DEMO.hardware)
 
 
 def numbers(hint: Any) -> list[Within | None]:
@@ -54,7 +54,7 @@ def test_a_number_outside_its_range_is_refused_in_a_sentence(record: Any, name: 
         with pytest.raises(UserError) as error:
             put(record, name, value)
         said = str(error.value)
-        assert said.startswith(("learner: ", f"{type(record).__name__}: "))
+        assert said.startswith(("learner: ", "hardware: ", f"{type(record).__name__}: "))
         assert f"{name} is " in said and repr(value) in said and str(limit) in said
 
 
@@ -88,12 +88,34 @@ def test_what_is_within(value: float, limit: Within) -> None:
         "rollouts.max_tokens=0",
         "evaluation.group_size=0",
         "pool.on_issue=zzz",
+        "hardware.max_num_seqs=-1",
+        "hardware.memory_fraction=7",
+        "hardware.memory_fraction=0",
+        "hardware.max_model_len=0",
+        "hardware.kv_cache_mb=-1",
+        "hardware.tensor_parallel=0",
+        "hardware.graphs_up_to=-8",
+        "hardware.batch_size=0",
+        "hardware.threads=0",
+        "hardware.threads=1.5",
+        "hardware.arms_at_once=0",
+        "hardware.processes=-2",
+        "hardware.token_budget=0",
+        "hardware.checkpoint_every=0",
+        "hardware.device=tpu",
+        "hardware.engine=zzz",
+        "hardware.dtype=int8",
+        "hardware.adapters=zzz",
+        "hardware.engine_process=zzz",
+        "hardware.checkpointing=maybe",
     ],
 )
 def test_a_study_with_an_impossible_setting_is_not_planned(setting: str) -> None:
-    name = setting.partition("=")[0].split(".")[1]
-    with pytest.raises(UserError, match=name):
-        overridden(DEMO, [setting])
+    path = setting.partition("=")[0]
+    with pytest.raises(UserError, match=path.split(".")[1]) as error:
+        overridden(DEMO, ["screening.group_size=16", setting])
+    assert str(error.value).startswith((f"--set {path}: ", "learner: "))
+    assert "\n" not in str(error.value)
 
 
 def test_settings_that_go_together_are_taken_in_any_order() -> None:
