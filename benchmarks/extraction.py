@@ -64,6 +64,18 @@ HOSTILE = (
     "<!--",
     "<b hidden ",
     "\u200b",
+    "~~7",
+    "<s>",
+    "<del>7",
+    r"\sout{",
+    "f(",
+    "P(X=1)=",
+    "|a",
+    "3 hours 20 ",
+    "7 (base ",
+    r"1 \in \mathbb{Z}",
+    "yes, ",
+    "7!!",
 )
 
 

@@ -2,10 +2,13 @@
 
     python benchmarks/graded_by_others.py FOLDER [--show 20]
 
-Reads every file under FOLDER in one of two public forms, and passes over the rest:
+Reads every file under FOLDER in one of three public forms, and passes over the rest:
 
 - JSON lines with `pred` (answers as extracted), `score` (whether each is right) and `answer`, the gold, as in the
-  outputs of microsoft/rho (`rho-1/outputs.zip`, unpacked; its `minerva_math` is MATH-500);
+  outputs of microsoft/rho (`rho-1/outputs.zip`, unpacked; its `minerva_math` is MATH-500, its golds of GSM8K stand
+  behind `####`);
+- JSON lines of openai/grade-school-math (`example_model_solutions.jsonl`): `ground_truth` and, for each model, a
+  `solution` with `is_correct`; both end in `A: answer`;
 - logs of inspect (`samples` with `target` and `scores` that hold `extracted_answer`), as in
   epoch-research/inspect-hendrycks-math-repro.
 
@@ -50,9 +53,15 @@ def _of_file(path: Path) -> Iterator[Graded]:
     if path.suffix == ".jsonl":
         for line in path.read_text(encoding="utf-8").split("\n"):
             row = json.loads(line) if line.strip() else {}
+            if "ground_truth" in row:
+                gold = row["ground_truth"].rpartition("A: ")[2]
+                for model in (value for value in row.values() if isinstance(value, dict)):
+                    answer = model["solution"].rpartition("A: ")[2]
+                    yield Graded("is_correct", answer, gold, bool(model["is_correct"]))
             if {"pred", "score", "answer"} <= set(row):
+                gold = str(row["answer"]).rpartition("#### ")[2]
                 for answer, correct in zip(row["pred"], row["score"], strict=True):
-                    yield Graded("math_equal", str(answer), str(row["answer"]), bool(correct))
+                    yield Graded("math_equal", str(answer), gold, bool(correct))
         return
     log: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     for sample in log.get("samples", ()):

@@ -10,13 +10,17 @@ import pyarrow as pa
 
 @dataclass(slots=True)
 class Regraded:
-    """artifacts: one entry for each with other rows now. ledger: counts of rollouts that stand in the ledger only."""
+    """artifacts: one entry for each with other rows now. ledger: counts of rollouts that stand in the ledger only.
+
+    stored: rollouts that are kept with their texts; counts that were imported without them cannot be graded.
+    """
 
     version: str
     changes: pa.Table
     artifacts: list[dict[str, Any]] = field(default_factory=list)
     figures: list[pa.Table] = field(default_factory=list)
     ledger: dict[str, int] = field(default_factory=dict)
+    stored: int = 0
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -25,6 +29,7 @@ class Regraded:
             "changes": self.changes.to_pylist(),
             "figures": [row for t in self.figures for row in t.to_pylist()],
             "ledger": self.ledger,
+            "stored": self.stored,
         }
 
 
@@ -44,6 +49,7 @@ def regrade_store(store: Any) -> Regraded:
         for ref in refs:
             old, now = store.read(ref), regrade(rollouts=ref, pool=pool, grader=grader)
             artifacts.append(old)
+            found.stored += old.num_rows
             if now == ref:
                 continue
             new = store.read(now)
@@ -63,6 +69,7 @@ def regrade_store(store: Any) -> Regraded:
     for account, _ in book.accounts():
         kept = book.read(account)
         rest = None if kept is None else outside(kept, artifacts)
+        found.stored += 0 if rest is None else rest.num_rows
         if rest is None or set(rest["grader_version"].to_pylist()) <= {found.version}:
             continue
         now = actively_graded(rest).select(Rollouts.schema.names)
@@ -77,6 +84,9 @@ def tell(found: Regraded) -> None:
     from cli.stages import say
     from cli.tables import print_table
 
+    if not found.stored:
+        say("no rollouts are stored here with their texts: counts stay as they were printed")
+        return
     rows = sum(entry["rows"] for entry in found.artifacts) + found.ledger["rows"]
     if not rows:
         say(f"every stored rollout is graded by {found.version} already")

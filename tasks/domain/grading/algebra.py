@@ -7,12 +7,16 @@ rational values are compared exactly. May take for ever: workers only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 from tasks.domain.grading.precision import GUARD_DIGITS, MAX_DIGITS, digits_lost
 from tasks.domain.grading.sample_points import points
 from tasks.domain.grading.terms import Undecided, terminates
+
+#: (value of the prediction at a point, of the gold, digits they have; 0 if rational).
+Values = tuple[Any, Any, int]
 
 
 def same_values(prediction: Any, gold: Any) -> bool:
@@ -27,6 +31,7 @@ def same_values(prediction: Any, gold: Any) -> bool:
         return False
     if prediction == gold:
         return True
+    prediction, gold = _rates(prediction), _rates(gold)
     if isinstance(gold, Relational) and isinstance(prediction, Relational):
         return _same_relation(prediction, gold)
     if isinstance(gold, MatrixBase | MatrixExpr) and isinstance(prediction, MatrixBase | MatrixExpr):
@@ -37,9 +42,19 @@ def same_values(prediction: Any, gold: Any) -> bool:
     if not (isinstance(gold, Expr) and isinstance(prediction, Expr)):
         return False
     try:
-        return all(_alike(a, b, digits) for a, b, digits in _values(prediction, gold, to_first_gap=True))
+        return _agree(_values(prediction, gold, until=lambda found: not _agree(found[-1:])))
     except Undecided:
         return _cancel(prediction, gold)
+
+
+def _rates(value: Any) -> Any:
+    """With a variable of its own for the derivative of an unknown: as a constant it would be nothing."""
+    from sympy import Basic, Derivative, Symbol
+
+    if not isinstance(value, Basic):
+        return value
+    unknown = {d for d in value.atoms(Derivative) if d.expr.free_symbols and not d.expr.free_symbols & {*d.variables}}
+    return value.xreplace({d: Symbol(str(d)) for d in unknown})
 
 
 def _nowhere(value: Any) -> bool:
@@ -65,10 +80,14 @@ def close_values(prediction: Any, gold: Any, tolerance: Fraction) -> bool:
     return bool(abs(a - b) <= Rational(tolerance.numerator, tolerance.denominator) * abs(b))
 
 
-def _values(prediction: Any, gold: Any, to_first_gap: bool = False) -> list[tuple[Any, Any, int]]:
+def _agree(values: list[Values]) -> bool:
+    return all(_alike(*pair) for pair in values)
+
+
+def _values(prediction: Any, gold: Any, until: Callable[[list[Values]], bool] = lambda _: False) -> list[Values]:
     """(value of the prediction, of the gold, digits they have), point by point. `f(2)` of an unknown f is a variable.
 
-    to_first_gap: no further than the first point at which both are real and differ.
+    until: no further than the first point at which both are real and it holds of those found so far.
     Errors: Undecided if there is no point at which both have one.
     """
     from sympy import I, Symbol
@@ -90,7 +109,7 @@ def _values(prediction: Any, gold: Any, to_first_gap: bool = False) -> list[tupl
         found.append(values)
         if _is_real(a, digits) and _is_real(b, digits) and _defined(roots, at):
             real.append(values)
-            if to_first_gap and not _alike(a, b, digits):
+            if until(real):
                 break
     if not found:
         raise Undecided("no value at any point")
@@ -117,7 +136,7 @@ def _at_point(one: Any, other: Any, at: dict[Any, Any]) -> tuple[Any, Any, int] 
 
 
 def _under_roots(value: Any) -> set[Any]:
-    """What stands under roots of even or broken degree and in logarithms."""
+    """What stands under roots of even or broken degree and in logarithms, but for what a sum runs over."""
     from sympy import Pow, log, preorder_traversal
 
     nodes = [
@@ -125,7 +144,7 @@ def _under_roots(value: Any) -> set[Any]:
         for node in preorder_traversal(value)
         if isinstance(node, log) or (isinstance(node, Pow) and not node.exp.is_integer)
     ]
-    return {inner for inner in nodes if inner.free_symbols}
+    return {inner for inner in nodes if inner.free_symbols and inner.free_symbols <= value.free_symbols}
 
 
 def _defined(roots: set[Any], at: dict[Any, Any]) -> bool:
@@ -184,14 +203,15 @@ def _same_relation(prediction: Any, gold: Any) -> bool:
     if not all(isinstance(side, Expr) for side in (*prediction.args, *gold.args)):
         alike = prediction.rel_op == gold.rel_op
         return alike and all(same_values(a, b) for a, b in zip(prediction.args, gold.args, strict=True))
-    factor = _factor(_values(prediction.lhs - prediction.rhs, gold.lhs - gold.rhs))
+    sides = prediction.lhs - prediction.rhs, gold.lhs - gold.rhs
+    factor = _factor(_values(*sides, until=lambda found: _factor([found[0], found[-1]]) is None))
     if factor is None:
         return isinstance(gold, Eq) and isinstance(prediction, Eq) and _same_solutions(prediction, gold)
     turned = prediction if isinstance(gold, Eq | Ne) or not factor.is_negative else prediction.reversed
     return turned.rel_op == gold.rel_op
 
 
-def _factor(values: list[tuple[Any, Any, int]]) -> Any:
+def _factor(values: list[Values]) -> Any:
     """What the first values are of the second ones, if it is the same everywhere; null otherwise."""
     if any(a == 0 or b == 0 for a, b, _ in values):
         return None
@@ -207,6 +227,9 @@ def _same_solutions(prediction: Any, gold: Any) -> bool:
     names = prediction.free_symbols
     if not names or names != gold.free_symbols:
         return False
-    found = [(solve(prediction, name), solve(gold, name)) for name in sorted(names, key=str)]
-    alike = [len(got) == len(want) and all(any(same_values(g, w) for w in want) for g in got) for got, want in found]
-    return all(want for _, want in found) and all(alike)
+    differences = prediction.lhs - prediction.rhs, gold.lhs - gold.rhs
+    for name in sorted(names, key=lambda n: (not all(d.is_polynomial(n) for d in differences), str(n))):
+        want, got = (solve(equation, name, simplify=False) for equation in (gold, prediction))
+        if not want or len(got) != len(want) or not all(any(same_values(g, w) for w in want) for g in got):
+            return False
+    return True

@@ -9,9 +9,11 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from tasks.domain.grading.bases import says_base
 from tasks.domain.grading.boxes import boxed
+from tasks.domain.grading.compound_quantities import compound_in
 from tasks.domain.grading.latex_normalisation import normalise
-from tasks.domain.grading.number_words import CARDINALS, number_in_words
+from tasks.domain.grading.number_words import CARDINALS, counted, number_in_words, said_twice
 from tasks.domain.grading.quantities import number
 from tasks.domain.grading.units import CHANGES_VALUE, QUALIFIED
 from tasks.domain.grading.words import (
@@ -112,8 +114,10 @@ def read(text: str) -> Extraction:
         return Extraction("no_answer", "empty answer")
     if len(text) > MAX_PROSE_CHARS:
         return Extraction("ok", "", (text,))
-    if QUALIFIED.fullmatch(text):
+    if QUALIFIED.fullmatch(text) or says_base(text):
         return Extraction("ok", "", (text,))
+    if twice := said_twice(text.strip(" .$")):
+        return Extraction("ok" if twice[1] else "ambiguous", "" if twice[1] else "two different numbers", twice[:1])
     text = re.sub(r"\b(\d+|[a-z]) choose (\d+|[a-z])\b", r"\\binom{\1}{\2}", text)
     text = re.sub(r"\b(?:minus|negative)\s+(?=[\d$\\])", "-", text, flags=re.I)
     if _NOT_ONE.search(text):
@@ -146,6 +150,10 @@ _DENIED = re.compile(
 )
 _TRAILING_REVERSED = re.compile(r"(?:[ ~]|[,;:! ]\\|\\\\|dauqq?\\)+")
 _ASIDE = re.compile(r"\(([^()\d\\]*)\)")
+#: In parentheses behind a number these change it.
+_SCALED = re.compile(
+    r"\b(?:base|binary|ternary|octal|hex(?:adecimal)?|dozens?|hundreds?|thousands?|[mb]illions?)\b", re.I
+)
 
 
 def _without_trailing(text: str) -> str:
@@ -159,7 +167,7 @@ def _aside(match: re.Match[str]) -> str:
 
     One word behind words is none: `increasing (decreasing)` says two things.
     """
-    remark = len(match[1]) > 2 and prose_words(match[1])
+    remark = len(match[1]) > 2 and prose_words(match[1]) and not _SCALED.search(match[1])
     worded = " " not in match[1].strip() and not re.search(r"[\d\\]", match.string)
     return " " if remark and not worded else match[0]
 
@@ -185,8 +193,12 @@ _OPTION = re.compile(
 
 
 def _from_sentence(text: str) -> Extraction:
+    if compound := compound_in(text):
+        return Extraction("ok", "", (compound,))
     for candidate in _candidates(text):
         bare = candidate.strip(" .,;:!*")
+        if says_base(bare):
+            return Extraction("ok", "", (bare,))
         words, percent, _ = bare.partition(" percent")
         if (in_words := number_in_words(words)) is not None:
             return Extraction("ok", "", (f"{in_words}{percent}",))
@@ -226,6 +238,8 @@ def _spans(text: str) -> Extraction:
         return Extraction("ok", "", tuple(dict.fromkeys(formulas)), joined)
     numbers = re.findall(r"(?<![\w.\\{])-?\d[\d,]*(?:\.\d+)?(?:\s*/\s*\d+)?(?:\s*%)?(?![A-Za-z\d]|[.,]\d)", text)
     distinct = tuple(dict.fromkeys(n.rstrip(",") for n in numbers))
+    if not distinct and not CHANGES_VALUE.search(text) and (words := counted(text)) is not None:
+        return Extraction("ok", "", (words,))
     if len(distinct) > 1 or (distinct and "\\" not in text and not CHANGES_VALUE.search(text)):
         return Extraction("ok", "", distinct)
     return Extraction("ok", "", (text,))

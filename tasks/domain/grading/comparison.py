@@ -11,6 +11,7 @@ from tasks.domain.grading.relation_comparison import RIGHT, WRONG, Judgement, ag
 from tasks.domain.grading.relations import intervals, is_closed, is_inequality, named_values
 from tasks.domain.grading.shapes import Shape, shape
 from tasks.domain.grading.terms import Same
+from tasks.domain.grading.unions import merged
 
 _SEVERAL = ("list", "choice", "set")
 
@@ -107,6 +108,8 @@ def _against_tuple(prediction: Shape, gold: Shape, same: Same) -> Judgement:
     inequalities = prediction.items if prediction.kind == "choice" else (prediction,)
     if len(gold.items) == 2 and gold.marks == ("(", ")") and all(map(is_inequality, inequalities)):
         return _against_intervals(prediction, Shape("interval", gold.text, gold.items, gold.marks), same)
+    if len(gold.items) == 2 and gold.marks == ("(", ")") and prediction.text.count(r"\cup"):
+        return _against_intervals(prediction, Shape("interval", gold.text, gold.items, gold.marks), same)
     if prediction.kind == "relation":
         if any(is_closed(item.text) and not agree(item, prediction.items[-1], same) for item in prediction.items[:-1]):
             return "wrong", "false equation"
@@ -131,7 +134,12 @@ def _against_intervals(prediction: Shape, gold: Shape, same: Same) -> Judgement:
     def covers(some: list[Shape], others: list[Shape]) -> bool:
         return all(any(_same_piece(a, b, same) for b in others) for a in some)
 
-    return RIGHT if covers(got, want) and covers(want, got) else WRONG
+    if covers(got, want) and covers(want, got):
+        return RIGHT
+    if not any(piece.kind == "interval" for piece in want):
+        return WRONG
+    got, want = merged(got, same), merged(want, same)
+    return RIGHT if in_order(got, want, lambda one, other: _same_piece(one, other, same)) else WRONG
 
 
 def _same_piece(one: Shape, other: Shape, same: Same) -> bool:

@@ -19,13 +19,14 @@ from typing import Literal
 from tasks.domain.grading.answer_extraction import MAX_ANSWERS, Extraction, answer_texts, extract_answers
 from tasks.domain.grading.comparison import agree, compare
 from tasks.domain.grading.latex_normalisation import normalise, repaired
+from tasks.domain.grading.parameters import with_parameter_of
 from tasks.domain.grading.shapes import Shape, shape
 from tasks.domain.grading.terms import EQUAL, LEAST_DIGITS, MACHINE_TOLERANCE, Matcher, Undecided, symbolic_same
-from tasks.domain.grading.visible import visible
-from tasks.domain.grading.words import denies_existence, same_denial
+from tasks.domain.grading.visible import visible, without_struck
+from tasks.domain.grading.words import denies_existence, same_denial, yes_or_no
 from tasks.domain.scaffolds import AnswerForm, Scaffold
 
-BEHAVIOUR = 5
+BEHAVIOUR = 6
 MAX_ANSWER_CHARS = 1_500
 #: An answer in words is no longer.
 MAX_WORDED_CHARS = 200
@@ -71,7 +72,8 @@ def region_of(scaffold: Scaffold, completion: str, finish: str) -> str | None:
     cut_off = completion.rfind("<answer>") > completion.rfind("</answer>")
     if finish == "length" and scaffold.answer_form == "tag" and cut_off:
         return None
-    return scaffold.parse(completion).region
+    region = scaffold.parse(completion).region
+    return None if region is None else without_struck(region)
 
 
 def grade_region(
@@ -101,6 +103,9 @@ def _grade(region: str | None, gold: str, form: AnswerForm, finish: str, same: M
         if all(same_denial(text, gold) for text in texts):
             return Verdict("correct", "both say that there is none", min(texts), None)
         return Verdict("wrong", "denies less than is asked for", min(texts), None)
+    said = {yes_or_no(text) for text in texts}
+    if finish == "stop" and (asked := yes_or_no(gold, gold=True)) and said and "" not in said:
+        return Verdict("correct" if said == {asked} else "wrong", "says yes or no", min(texts), None)
     if found.status == "no_answer":
         return Verdict("no_answer", found.reason, None, None)
     if found.status == "negated":
@@ -134,7 +139,7 @@ def _judge(found: Extraction, gold: str, matcher: Matcher) -> Verdict:
         if text.strip().isdigit():
             return Verdict("wrong", "not equal", text[:200], None)
         return Verdict("ungradable", f"answer longer than {MAX_ANSWER_CHARS} characters", text[:200], None)
-    whole = [repaired(normalise(answer)) for answer in found.answers]
+    whole = [repaired(with_parameter_of(normalise(answer), gold)) for answer in found.answers]
     if None in whole:
         return Verdict("ungradable", "unbalanced or empty brackets", text, None)
     roundings: list[str] = []

@@ -18,7 +18,8 @@ _NEGATIVE_SPACE = re.compile(r"(?<=\d) ?, ?\\! ?(?=\d{3}(?!\d))")
 #: A comma in braces, or a thin space.
 _THOUSANDS = re.compile(r"(?<=\d) ?\{, ?\} ?(?=\d{3})|(?<=\d)\\,(?=\d{3}(?!\d))")
 #: Letters that name options or points, one after the other.
-_LETTERS = r" ?[A-Za-z](?: ?(?:,|;|and) ?[A-Za-z])+ ?"
+_LETTER = r" ?\(?(?:[A-Za-z]|[IVX]{2,4})\)?"
+_LETTERS = rf"{_LETTER}(?: ?(?:,|;|,? and){_LETTER})+ ?"
 
 
 @lru_cache(maxsize=8192)

@@ -2,6 +2,8 @@ r"""Variants of LaTeX, Unicode, HTML and Markdown that answers are written in, e
 
 from __future__ import annotations
 
+from math import prod
+
 SYMBOLS = {
     "−": "-",
     "–": "-",
@@ -66,17 +68,30 @@ SYMBOLS = {
 RENAMED = (
     (r"</?(?:b|i|em|strong|p|span|sub|sup|br|div|u) ?/?>", " "),
     (r"[✓✔✅□■∎🎉]|\\(?:blacksquare|square|Box|checkmark)(?![A-Za-z])", " "),
-    (r"\\(?:color|textcolor) ?\{\w+\}", ""),
+    (r"\\(?:color|textcolor|colorbox) ?\{\w+\}|\\bbox ?(?:\[[^\[\]]*\])?(?=\{)", ""),
+    (r"\\(?:tiny|small|normalsize|[lL]arge|LARGE|[hH]uge)(?![A-Za-z])", " "),
     (r"\\(?:bf|rm|it|sf|tt)(?![A-Za-z])", " "),
     (r"\\underline ?(?=\{)", ""),
     (r"\\(?:textnormal|textit|textsf|texttt|emph)(?= ?\{)", r"\\text"),
     (r"\\(?:mathrm|rm|operatorname) ?\{([eid])\}|\\text ?\{(e)\}", lambda m: f" {m[1] or m[2]} "),
+    (r"\\mathrm ([eid])", r" \1"),
     (r"\\(?:imath|jmath)(?![A-Za-z])", " i "),
     (r"(?<=\d)(?:st|nd|rd|th)(?![A-Za-z])", ""),
     (r"(?<=\d) ?\^ ?\{? ?(?:\\(?:text|mathrm) ?\{)? ?(?:st|nd|rd|th) ?\}{0,2}(?![A-Za-z])", ""),
     (r"\{ ?([^{}]+?) ?\\choose ?([^{}]+?) ?\}", r"\\binom{\1}{\2}"),
     (r"(?<!\w)(\w+) choose (\w+)(?!\w)", r"\\binom{\1}{\2}"),
     (r"(?<![A-Za-z\\])n?C ?\( ?(\w{1,9}) ?, ?(\w{1,9}) ?\)", r"\\binom{\1}{\2}"),
+    (
+        r"(?:^|(?<=[-+*/=( ,]))(?:\{ ?\})? ?\^ ?(?:\{([^{}]+)\}|(\w)) ?C ?_ ?(?:\{([^{}]+)\}|(\w))",
+        r"\\binom{\1\2}{\3\4}",
+    ),
+    (r"^(?:all|any|every|each) (?=[a-z] ?(?:[<>]|\\(?:le|ge|in)))", ""),
+    (
+        r"(?<=[^\s,;(]) *+[,;]?+ *+\(?+ *+(?:(?:\\text ?\{ *+)?(?:where|for|with)(?: all| any)? *+\}?)?+ *+"
+        r"[a-z] ?\\in ?\\mathbb ?\{? ?Z ?\}? ?\)?$",
+        "",
+    ),
+    (r"(?<![\d.!])(\d{1,3})!!(?!!)", lambda m: str(prod(range(int(m[1]), 0, -2)))),
     (r"(?<![\\^_])\{ ?([-+]) ?\}", r"\1"),
     (r"^ ?#+ (?=\S)", " "),
     (r"\\(?:text|mathrm) ?\{[ .,;]*\}", " "),
@@ -112,6 +127,11 @@ RENAMED = (
     (r"\\langle(?![A-Za-z])", "("),
     (r"\\rangle(?![A-Za-z])", ")"),
     (r"~", " "),
+    (r"\\(?:text|mathrm) ?\{ ?([A-Za-z]+) ?\} ?/ ?\\(?:text|mathrm) ?\{ ?([A-Za-z]+) ?\}", r"\\text{ \1/\2}"),
+    (
+        r"\\frac ?\{ ?\\(?:text|mathrm) ?\{ ?([A-Za-z]+) ?\} ?\} ?\{ ?\\(?:text|mathrm) ?\{ ?([A-Za-z]+) ?\} ?\}",
+        r"\\text{ \1/\2}",
+    ),
     (r"\\(?:lbrace)(?![A-Za-z])", r"\\{"),
     (r"\\(?:rbrace)(?![A-Za-z])", r"\\}"),
     (r"\\lbrack(?![A-Za-z])", "["),

@@ -93,3 +93,38 @@ def _cardinal(words: list[str]) -> Fraction | None:
             return None
         seen = True
     return total + current if seen and not all(re.fullmatch(r"[\d.]+", w) for w in words) else None
+
+
+_TWICE = re.compile(r"([A-Za-z -]{3,60})\((-?\d[\d,]*)\)|(-?\d[\d,]*) ?\(([A-Za-z -]{3,60})\)")
+_COUNTED = re.compile(
+    r"(?:so |thus,? |therefore,? |hence,? )?(?:there (?:are|is|exists?)|we (?:have|get|find)|it is|it's) +"
+    r"([a-z-]+(?: [a-z-]+){0,9})\.?",
+    re.I,
+)
+
+
+def said_twice(text: str) -> tuple[str, bool] | None:
+    """(digits, do the words say the same number) of a number in digits and in words; null for anything else.
+
+    >>> said_twice("seven (7)"), said_twice("7 (eight)"), said_twice("7 (apples)")
+    (('7', True), ('7', False), None)
+    """
+    if (found := _TWICE.fullmatch(text)) is None:
+        return None
+    digits, value = found[2] or found[3], number_in_words(found[1] or found[4])
+    return None if value is None else (digits, value == int(digits.replace(",", "")))
+
+
+def counted(text: str) -> str | None:
+    """The number, in figures, of a sentence that counts something in words; null for any other sentence.
+
+    >>> counted("There are seven such integers."), counted("There are twenty one of them"), counted("There are none")
+    ('7', '21', None)
+    """
+    found = _COUNTED.fullmatch(text.strip())
+    words = found[1].split() if found else []
+    for end in range(min(len(words), 6), 0, -1):
+        value = number_in_words(" ".join(words[:end]))
+        if value is not None and not any(number_in_words(word) is not None for word in words[end:]):
+            return str(value)
+    return None

@@ -7,17 +7,9 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Literal
 
+from tasks.domain.grading.labels import is_label, same_label
 from tasks.domain.grading.matching import Agree, in_order
-from tasks.domain.grading.relations import (
-    MIRROR,
-    intervals,
-    is_closed,
-    is_inequality,
-    is_label,
-    is_name,
-    renamed,
-    subject,
-)
+from tasks.domain.grading.relations import MIRROR, intervals, is_closed, is_inequality, is_name, renamed, subject
 from tasks.domain.grading.shapes import Shape, shape
 from tasks.domain.grading.terms import Same, squeeze
 
@@ -82,11 +74,12 @@ def against_relation(prediction: Shape, gold: Shape, same: Same, compare: Compar
 def _against_label(prediction: Shape, gold: Shape, same: Same, compare: Compare) -> Judgement:
     r"""A gold such as `|AB| = 1` takes the value, alone or with its label; what another label is says nothing."""
     if prediction.kind == "relation" and set(prediction.marks) <= {"=", r"\approx"}:
-        label = prediction.items[0].text
-        if squeeze(label) == squeeze(gold.items[0].text):
+        label, asked = prediction.items[0].text, gold.items[0].text
+        if same_label(label, asked):
             prediction = prediction.items[-1]
-        elif is_label(label):
-            return "wrong", f"about {label}, not {gold.items[0].text}"[:200]
+        elif is_label(label) or (is_name(label) and "(" in label):
+            sums = "(" not in label + asked and same(prediction.text, gold.text)
+            return RIGHT if sums else ("wrong", f"about {label}, not {asked}"[:200])
     return compare(prediction, gold.items[-1], same)
 
 
@@ -121,7 +114,10 @@ def _against_assignment(prediction: Shape, gold: Shape, same: Same, compare: Com
     if not set(prediction.marks) <= {"=", r"\equiv", r"\approx"}:
         return WRONG
     left = prediction.items[0].text
-    if squeeze(left) == squeeze(name):
+    whole_function = prediction.marks[0] == r"\equiv" and re.fullmatch(
+        rf"{re.escape(squeeze(left))}\([a-z]\)", squeeze(name)
+    )
+    if same_label(left, name) or whole_function:
         answer = value_of(prediction, _agreeing(same, compare))
         return ("wrong", answer) if isinstance(answer, str) else compare(answer, value, same)
     if names := renamed(name, left):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
+from tasks.domain.grading.compound_quantities import compound_quantity
 from tasks.domain.grading.latex_normalisation import matching, normalise
 from tasks.domain.grading.layouts import matrix_rows
 from tasks.domain.grading.number_words import number_in_words
@@ -23,8 +24,6 @@ _AND = re.compile(
     r"\\(?:text|mathrm|textrm|quad) ?\{ ?,? ?(and|or) ?\}|(?<![A-Za-z\\])(and|or|OR|AND)(?![A-Za-z])|\\(?:vee|lor"
     r"|wedge|land)(?![A-Za-z])"
 )
-
-
 _ALL_REALS = re.compile(r"(?:\\text ?\{)? ?(?:all |the )?(?:set of (?:all )?)?reals?(?: numbers?)?(?: x)? ?\}?", re.I)
 _NOTHING = re.compile(
     r"(?:\\text ?\{)? ?(?:there (?:is|are) )?(?:no|the empty set|empty set)(?: such)?(?: (?:real|integer|positive))?"
@@ -74,7 +73,7 @@ def shape(text: str) -> Shape:
 
 def _shape(text: str) -> Shape:
     text = text.strip()
-    if number(text) is not None:
+    if number(text) is not None or compound_quantity(text) is not None:
         return Shape("scalar", text)
     if rows := matrix_rows(text):
         parts = [Shape("tuple", " & ".join(row), tuple(map(_shape, row))) for row in rows]

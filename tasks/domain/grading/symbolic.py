@@ -31,6 +31,26 @@ def letters(text: str) -> frozenset[str]:
     return frozenset([*re.findall(r"[A-Za-z]", bare), *_GREEK.findall(text)]) - {"e", "i"}
 
 
+#: What a sum, a product, a limit or an integral runs over.
+_BOUND = re.compile(
+    r"\\(?:sum|prod) ?_ ?\{? ?([A-Za-z]) ?=|\\lim ?_ ?\{? ?([A-Za-z]) ?\\to"
+    r"|\\int(?![A-Za-z]).*?d ?([A-Za-z])(?![A-Za-z])"
+)
+
+
+def _with_index_of(text: str, gold: str) -> str:
+    r"""With the gold's letter for what a sum or an integral runs over, if both have one and it is free.
+
+    >>> _with_index_of(r"\sum_{k=1}^n a_k", r"\sum_{i=1}^n i"), _with_index_of(r"\int_0^x t dt", r"\int_0^x x dx")
+    ('\\sum_{i=1}^n a_i', '\\int_0^x t dt')
+    """
+    mine, theirs = ({"".join(found) for found in _BOUND.findall(one)} for one in (text, gold))
+    if len(mine) != 1 or len(theirs) != 1 or theirs <= letters(text):
+        return text
+    (old,), (new,) = mine, theirs
+    return re.sub(rf"\\[A-Za-z]+|{old}", lambda found: new if found[0] == old else found[0], text)
+
+
 def plain_words(text: str) -> str | None:
     """A worded answer in normal form, or null if the answer is not words."""
     words = re.sub(r"\s+", " ", _TEXTUAL.sub(r"\1", text)).strip(" .()").lower()
@@ -74,6 +94,7 @@ def _equal(prediction: str, gold: str) -> Match:
     if ":" in prediction + gold:
         parts, others = prediction.split(":"), gold.split(":")
         return EQUAL if len(parts) == len(others) and all(map(_equal, parts, others)) else ""
+    prediction = _with_index_of(prediction, gold)
     theirs, ours = letters(prediction), letters(gold)
     if not (theirs <= ours or ours <= theirs):
         return ""
@@ -101,6 +122,8 @@ _LOST = (re.compile(r"\d ?'"), re.compile(r"(?<![_\d])\d+ ?_"), re.compile(r"\\[
 _DECIMAL = re.compile(r"(?<![\w.])\d*\.\d+(?![\d.])")
 _PRIMED = re.compile(r"([A-Za-z])('+)")
 _TIMES = re.compile(r"(?<![\w^_.{])(\d+) ?(?=\(\d+\))")
+#: Every second factor alone: the parser takes the factorial of a factorial.
+_DOUBLE_FACTORIAL = re.compile(r"([A-Za-z]|\d+|\([^()]*\))!!(?!!)")
 _FACTORIAL_POWER = re.compile(r"(\w|\([^()]*\)|\{[^{}]*\})!(?=\^)")
 
 
@@ -111,7 +134,7 @@ def _readable(text: str) -> str:
     ('f_{77}(x) + (n!)^2', '2^{(\\frac{5}{10})}', '1000\\cdot (26)')
     """
     text = _PRIMED.sub(lambda m: f"{m[1]}_{{7{'7' * len(m[2])}}}", text)
-    text = _GCD.sub(_unevaluated, text)
+    text = _DOUBLE_FACTORIAL.sub(r"\\text{semifactorial}(\1)", _GCD.sub(_unevaluated, text))
     text = _TIMES.sub(r"\1\\cdot ", _DECIMAL.sub(_as_fraction, text))
     return _one_case(_FACTORIAL_POWER.sub(r"(\1!)", text))
 
@@ -179,6 +202,7 @@ _WARMING = (
     (r"\frac{2n}{2}", "n"),
     (r"\sin x", r"\cos x"),
     ("x^2+y=3", "y=3-x^2"),
+    ("y^2=x^2", "y=x"),
     (r"\binom{n}{2}", r"\frac{n(n-1)}{2}"),
     ("i^2", "-1"),
     (r"\left(n-2\right) 2^{n}+1", r"-2 \cdot(n+1)"),

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 
+from tasks.domain.grading.bases import same_in_base
+from tasks.domain.grading.compound_quantities import compound_quantity
 from tasks.domain.grading.quantities import Number, number
 
 LEAST_DIGITS = 6
@@ -49,7 +51,9 @@ def exact_same(prediction: str, gold: str) -> Match:
         return EQUAL
     if (name := _name(gold)) is not None and (other := _name(prediction)) is not None:
         return EQUAL if name == other else ""
-    if (based := _same_in_base(prediction, gold)) is not None:
+    if (measured := compound_quantity(gold)) is not None or compound_quantity(prediction) is not None:
+        return EQUAL if measured == compound_quantity(prediction) else ""
+    if (based := same_in_base(prediction, gold)) is not None:
         return EQUAL if based else ""
     a, b = number(prediction), number(gold)
     if a is None or b is None:
@@ -74,29 +78,6 @@ def _name(text: str) -> str | None:
     """
     bare = _NAMED.sub("", text)
     return bare if re.fullmatch("[A-Z]{2,}", bare) else None
-
-
-_BASED = re.compile(r"(\d+) ?_ ?(?:\{ ?(\d{1,2}) ?\}|(\d))(?!\d)")
-
-
-def _same_in_base(prediction: str, gold: str) -> bool | None:
-    """`101_2` is 5, and what the gold `101_2` asks for may leave the base out; null if no base is written."""
-    got, want = _BASED.fullmatch(prediction), _BASED.fullmatch(gold)
-    if want is not None and got is None:
-        return True if squeeze(prediction) == want[1] else None
-    if got is None:
-        return None
-    value = _in_base(got)
-    other = _in_base(want) if want is not None else number(gold)
-    other = other.value if isinstance(other, Number) else other
-    if value is None or other is None:
-        return False if want is None and number(gold) is not None else None
-    return value == other
-
-
-def _in_base(match: re.Match[str]) -> int | None:
-    base = int(match[2] or match[3])
-    return int(match[1], base) if 2 <= base <= 36 and all(int(d) < base for d in match[1]) else None
 
 
 def symbolic_same(prediction: str, gold: str) -> Match:

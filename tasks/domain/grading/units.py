@@ -95,8 +95,8 @@ def split_unit(text: str) -> tuple[str, str | None]:
     for sign, unit in _CURRENCIES.items():
         if text.startswith(sign):
             return text[len(sign) :].lstrip("\\$ "), unit
-    if speed := re.match(r"(.*\d) ?((?:m|km|mi|ft|cm)/(?:s|h|hr|min))(?:\^\{?2\}?)?$", text):
-        return speed[1], speed[2].replace("hr", "h")
+    if speed := re.match(r"(.*[\d})]) ?((?:m|km|mi|ft|cm)/(?:s|h|hr|min|sec))(?: ?\^ ?\{?(2)\}?)?$", text):
+        return speed[1], re.sub("hr|sec", lambda name: name[0][0], speed[2]) + (speed[3] or "")
     for suffix, unit in ((r"\%", "%"), ("%", "%"), (r"^{\circ}", "°"), *_CURRENCIES.items()):
         if text.endswith(suffix):
             return text[: -len(suffix)].rstrip(), unit

@@ -1,6 +1,7 @@
 r"""What a reader of a completion sees: no comments, phantoms, white text, hidden elements or invisible characters.
 
-What is not seen is neither form nor answer: it earns no reward for tags, and no verdict.
+What is not seen is neither form nor answer: it earns no reward for tags, and no verdict. What is struck out is seen,
+and is no answer.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ _HIDDEN = re.compile(
 )
 _WHITE = r"\s*\{\s*white\s*\}"
 _UNSEEN = re.compile(rf"\\(?:(?:[hv]?phantom|label|textcolor{_WHITE})\s*(?P<argument>\{{)|color{_WHITE})")
+_STRUCK = re.compile(
+    r"(?<![\w$}~])~~(?=[^\s~])[^~\n]{1,200}(?<=[^\s~])~~(?![\w$\\{~])|<(s|del|strike)>[^<]{0,500}</\1>"
+    r"|\\(?:sout|xout|st|[bx]?cancel) ?\{[^{}]*\}"
+)
 _BRACE = re.compile(r"\\.|[{}]", re.S)
 
 
@@ -38,6 +43,15 @@ def visible(text: str) -> str:
         closing = _closing(text, match.end())
         end = closing + 1 if match["argument"] else closing
     return "".join(out) + text[end:]
+
+
+def without_struck(region: str) -> str:
+    r"""A final-answer region without what its writer has struck out.
+
+    >>> without_struck("~~8~~ 7"), without_struck(r"\boxed{\sout{7}}"), without_struck("x=1~~y=2~~z=3")
+    (' 7', '\\boxed{}', 'x=1~~y=2~~z=3')
+    """
+    return _STRUCK.sub("", region)
 
 
 def _closing(text: str, start: int) -> int:

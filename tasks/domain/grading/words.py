@@ -133,13 +133,56 @@ def denies_existence(text: str) -> bool:
     >>> [denies_existence(t) for t in ("No, such a function does not exist.", r"\text{no such function}", "no more")]
     [True, True, False]
     """
-    if len(text) > 120 or _YES.search(text):
+    if len(text) > 120 or _YES.search(_without_delimiters(text)):
         return False
-    words = re.sub(r"\s+", " ", _TEXT_COMMAND.sub(r"\1", text)).strip(" .!$*").lower()
-    words = re.sub(r"^(?:the answer is|answer:|so|therefore|thus|hence),? ", "", words)
+    words = _bare_words(text)
     if _NO_STATEMENT.search(words):
         return False
     return len(words) > 2 and bool(_NO_SUCH.fullmatch(words)) and words != "none"
+
+
+def _bare_words(text: str) -> str:
+    """Words in small letters, without `\\text`, the dollars of formulas and what leads up to an answer."""
+    words = re.sub(r"\s+", " ", _TEXT_COMMAND.sub(r"\1", _without_delimiters(text))).strip(" .!*").lower()
+    return re.sub(r"^(?:the answer is|answer:|so|therefore|thus|hence),? ", "", words)
+
+
+def _without_delimiters(text: str) -> str:
+    return re.sub(r"\$|\\[()]", "", text)
+
+
+_YES_OR_NO = re.compile(
+    r"(?P<said>yes|no)(?:(?: ?[,.;:!-]+ ?| (?=(?:it|he|she|they|we|you|i|this|that|there)\b))(?P<rest>[a-z' ,.-]*))?"
+)
+_CONDITION = re.compile(
+    r"\b(?:if|unless|but|except|only|when|or|maybe|sometimes|depend\w*|however|al?though|perhaps|possibly|probably"
+    r"|provided|almost|usually|mostly|partly|not (?:impossible|false|wrong)|n't (?:impossible|false|wrong))\b"
+)
+_DENIES = re.compile(r"\b(?:not|cannot|no|never|none|impossible|false|neither|nor|without|fails?|wrong)\b")
+#: Words with which a gold only says once more that it is so, or that it is not.
+_REPEATS = re.compile(
+    r"(?:\b(?:it|he|she|they|we|you|this|that|there|is|are|was|were|does|do|did|can|could|will|would|must|has|have|be"
+    r"|not|cannot|never|always|possible|impossible|exists?|such|so|true|false|done|an?|the|no)\b|[ ,.-])*"
+)
+
+
+def yes_or_no(text: str, gold: bool = False) -> str:
+    """`yes` or `no`, if an answer says one of them and nothing that speaks against it; else empty.
+
+    gold: whatever else is said must say the same in other words, because an answer would have to say it too.
+
+    >>> [yes_or_no(t) for t in ("Yes, it can.", "No, it is not possible.", "No", "Yes, if n is even", "No, it can.")]
+    ['yes', 'no', 'no', '', '']
+    >>> yes_or_no("Yes, Alice wins", gold=True), yes_or_no("No, he can't", gold=True)
+    ('', 'no')
+    """
+    if len(text) > 120 or not (found := _YES_OR_NO.fullmatch(_bare_words(text))):
+        return ""
+    rest = (found["rest"] or "").replace("can't", "cannot").replace("n't", " not")
+    against = bool(_DENIES.search(rest)) == (found["said"] == "yes") and rest.strip()
+    if against or _CONDITION.search(rest) or (gold and not _REPEATS.fullmatch(rest)):
+        return ""
+    return found["said"]
 
 
 def read_comparatives(text: str) -> str:
