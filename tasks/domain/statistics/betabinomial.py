@@ -53,11 +53,22 @@ class BetaBinomial:
         >>> round(float(BetaBinomial(1.0, 1.0, zero=0.5).live_given(8, 0, 2)), 6)  # one in ten of these can be solved
         0.016364
         """
+        return self.bands_given(n, c, group_size)[1]
+
+    def bands_given(self, n: int, c: int, group_size: int) -> tuple[Any, Any, Any]:
+        """Chances of all_zero, variance and all_one at this size for a problem of which c of n rollouts were correct.
+
+        >>> [round(float(p), 4) for p in BetaBinomial(1.0, 1.0).bands_given(1, 0, 2)]
+        [0.5, 0.3333, 0.1667]
+        """
         solvable = 1.0
         if c == 0:
             able = (1.0 - self.zero) * self.chance(n, 0)
             solvable = able / (able + self.zero)
-        return solvable * BetaBinomial(self.a + c, self.b + n - c).live_share(group_size)
+        now = BetaBinomial(self.a + c, self.b + n - c)
+        live = solvable * now.live_share(group_size)
+        ones = solvable * now.chance(group_size, group_size)
+        return 1.0 - live - ones, live, ones
 
 
 def rollouts_until_decided(n: int, c: int) -> float:
@@ -104,6 +115,27 @@ def fit(counts: Pairs) -> BetaBinomial | None:
     best = min((minimize(loss, s, method="L-BFGS-B", bounds=bounds) for s in starts), key=lambda r: r.fun)
     a, b = np.exp(best.x[:2])
     return BetaBinomial(float(a), float(b), float(best.x[2]))
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The most likely model, and those whose likelihood is not told from its own."""
+
+    model: BetaBinomial
+    models: BetaBinomial
+    mask_JJ: np.ndarray
+
+    def told(self, value: Callable[[BetaBinomial], Any]) -> dict[str, float]:
+        """estimate, low and high of what a model says: its profile-likelihood interval."""
+        near = np.broadcast_to(value(self.models), self.mask_JJ.shape)[self.mask_JJ]
+        at = float(value(self.model))
+        return {"estimate": at, "low": min(float(near.min()), at), "high": max(float(near.max()), at)}
+
+
+def fitted(counts: Pairs) -> Fitted | None:
+    """Null where nothing can be fitted."""
+    model = fit(counts)
+    return None if model is None else Fitted(model, *plausible(counts))
 
 
 def plausible(counts: Pairs) -> tuple[BetaBinomial, np.ndarray]:
@@ -156,17 +188,12 @@ def expectations(counts: Pairs, group_size: int) -> list[dict[str, Any]]:
     beta_a, beta_b, beta_zero: the fit; expected_live: share of groups with both outcomes; live_in_band, mislabelled:
     the same among problems whose own group had both outcomes, or had not.
     """
-    model, n = fit(counts), len(counts)
+    found, n = fitted(counts), len(counts)
     shared = {"n": n}
-    if model is None:
+    if found is None:
         why = "too few problems, groups of one rollout, or all rollouts alike: no beta-binomial can be fitted"
         names = ("expected_live", "live_in_band", "mislabelled")
         return [shared | {"metric": q, "estimate": None, "reason": why} for q in names]
-    models, mask_JJ = plausible(counts)
-
-    def told(value: Callable[[BetaBinomial], Any]) -> dict[str, Any]:
-        at, near = float(value(model)), np.broadcast_to(value(models), mask_JJ.shape)[mask_JJ]
-        return {"estimate": at, "low": min(float(near.min()), at), "high": max(float(near.max()), at)}
 
     def among(metric: str, name: str | None, mine: Pairs) -> dict[str, Any]:
         """count: problems expected to be live at the training group size; estimate: their share."""
@@ -174,17 +201,17 @@ def expectations(counts: Pairs, group_size: int) -> list[dict[str, Any]]:
         if not mine:
             return row | {"reason": "no problem in this band"}
         often = {pair: mine.count(pair) / len(mine) for pair in set(mine)}
-        share = told(lambda m: sum(w * m.live_given(*pair, group_size) for pair, w in sorted(often.items())))
+        share = found.told(lambda m: sum(w * m.live_given(*pair, group_size) for pair, w in sorted(often.items())))
         return row | {"count": round(len(mine) * share["estimate"])} | share
 
     banded = [pair for pair in counts if band(pair[1], pair[0]) is Band.VARIANCE]
     dead = [pair for pair in counts if band(pair[1], pair[0]) is not Band.VARIANCE]
     return [
         *(
-            shared | {"metric": f"beta_{name}"} | told(lambda m, name=name: getattr(m, name))
+            shared | {"metric": f"beta_{name}"} | found.told(lambda m, name=name: getattr(m, name))
             for name in ("a", "b", "zero")
         ),
-        shared | {"metric": "expected_live"} | told(lambda m: m.live_share(group_size)),
+        shared | {"metric": "expected_live"} | found.told(lambda m: m.live_share(group_size)),
         among("live_in_band", Band.VARIANCE, banded),
         among("mislabelled", None, dead),
         *(

@@ -1,4 +1,4 @@
-"""Estimators over one group of rollouts, vectorised over many groups. Axes: N rollouts, S subsets of
+"""Estimators over one group of rollouts, vectorised over many groups. Axes: P problems, N rollouts, S subsets of
 them, K of a subset, D dimensions (all letters: docs/architecture.md).
 
 Undefined is null, never a made-up 0 or 1.
@@ -13,6 +13,23 @@ from math import comb
 import numpy as np
 
 from storage.pass_at_k import pass_at_k
+
+
+def g_pass_at_k(n_P: np.ndarray, c_P: np.ndarray, k: int, wanted_K: Sequence[int]) -> np.ma.MaskedArray:
+    """(P, K) unbiased chance that at least `wanted` of k rollouts are correct, the tail of the hypergeometric
+    distribution: G-Pass@k at the threshold wanted/k. Masked where n < k. Source: Liu et al. 2024 (arXiv 2412.13147).
+
+    >>> g_pass_at_k(np.array([4, 2]), np.array([3, 2]), 3, [1, 2, 3]).round(4).tolist()
+    [[1.0, 1.0, 0.25], [None, None, None]]
+    """
+    from scipy.stats import hypergeom
+
+    if k < 1 or any(not 1 <= wanted <= k for wanted in wanted_K):
+        raise ValueError(f"of k = {k} rollouts between 1 and k can be wanted: {list(wanted_K)}")
+    short_P = n_P < k
+    size_P = np.where(short_P, k, n_P)
+    tail_PK = hypergeom.sf(np.asarray(wanted_K)[None, :] - 1, size_P[:, None], c_P[:, None], k)
+    return np.ma.MaskedArray(tail_PK, mask=np.broadcast_to(short_P[:, None], tail_PK.shape))
 
 
 def mean_pairwise_distance(vectors_ND: np.ndarray) -> float | None:

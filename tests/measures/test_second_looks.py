@@ -1,0 +1,117 @@
+"""G-Pass@k, crossings of pass@k and re-screening: by hand, and on made-up policies of known truth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from storage.artifacts.kinds import Bands
+from tasks.domain.policies import Sampling
+from tasks.measures.crossings import crossings_of
+from tasks.measures.g_pass import g_pass_of
+from tasks.measures.rescreening import HALVES, SECOND, rescreening_of
+
+G = 16
+
+
+def groups(arm: str, counts: list[int], size: int = G, **fields: Any) -> list[dict[str, Any]]:
+    return [
+        {"arm": arm, "step": 0, "adapter": "", "seed": 0, "problem_id": f"{i:04d}", "source": "s"}
+        | {"group_size": size, "num_correct": c, "num_tokens": 10 * size}
+        | fields
+        for i, c in enumerate(counts)
+    ]
+
+
+def drawn(chance_P: np.ndarray, size: int = G, seed: int = 0) -> list[int]:
+    return np.random.default_rng(seed).binomial(size, chance_P).tolist()
+
+
+def test_g_pass_lies_between_pass_at_k_and_pass_all_k() -> None:
+    rows = g_pass_of(pa.Table.from_pylist(groups("a", [4, 2, 0], size=4)), (1, 4, 8)).to_pylist()
+    mine = {r["threshold"]: r for r in rows if r["source"] == "all" and r["k"] == 4 and r["metric"] == "G-Pass@k"}
+    assert [r["wanted"] for r in mine.values()] == [1, 2, 3, 4]
+    assert [r["estimate"] for r in mine.values()] == pytest.approx([2 / 3, 2 / 3, 1 / 3, 1 / 3])
+    assert all(0 <= r["low"] < r["estimate"] < r["high"] <= 1 for r in mine.values())
+    (mean,) = [r for r in rows if r["source"] == "all" and r["metric"] == "mG-Pass@k"]
+    assert mean["estimate"] == pytest.approx(1 / 3)  # at 3 and 4 of 4
+    assert [r["reason"] for r in rows if r["k"] == 8] == ["a problem has 4 rollouts, fewer than k = 8"] * 2
+    assert not [r for r in rows if r["k"] == 1]
+
+
+def test_wide_and_narrow_policies_cross_where_they_should() -> None:
+    """Beta(1.2, 3) and Beta(.35, .55): pass@k crosses at k = 3.14."""
+    rng = np.random.default_rng(1)
+    table = pa.Table.from_pylist(
+        groups("wide", drawn(rng.beta(1.2, 3.0, 400))) + groups("narrow", drawn(rng.beta(0.35, 0.55, 400), seed=2))
+    )
+    (row,) = [r for r in crossings_of(table).to_pylist() if r["source"] == "all"]
+    assert (row["crosses"], row["leader"], row["k_max"], row["reason"]) == (True, "narrow", G, None)
+    assert 1 < row["low"] < row["estimate"] < row["high"] < G
+    assert row["low"] < 3.14 < row["high"]
+
+
+def test_curves_that_do_not_cross_say_so_and_where_they_might() -> None:
+    rng = np.random.default_rng(3)
+    chance_P = rng.beta(1.0, 2.0, 60)
+    table = pa.Table.from_pylist(groups("weak", drawn(chance_P / 3)) + groups("strong", drawn(chance_P, seed=4)))
+    (row,) = [r for r in crossings_of(table).to_pylist() if r["source"] == "all"]
+    assert (row["crosses"], row["estimate"], row["leader"]) == (False, None, "strong")
+    assert row["reason"].startswith(f"they do not cross up to k = {G}")
+    alike = pa.Table.from_pylist(groups("a", [3, 4]) + groups("b", [3, 4]))
+    assert crossings_of(alike).to_pylist()[0]["reason"] == "the two are alike at every k"
+
+
+def bands(counts: list[int], size: int = 8) -> pa.Table:
+    names = ["all_zero" if c == 0 else "all_one" if c == size else "variance" for c in counts]
+    rows = [
+        {"problem_id": f"{i:04d}", "source": "s", "arm": "a", "group_size": size, "num_correct": c, "band": name}
+        for i, (c, name) in enumerate(zip(counts, names, strict=True))
+    ]
+    table = pa.Table.from_pylist(rows, schema=Bands.schema)
+    return table.append_column("cluster", table["problem_id"])
+
+
+def test_a_second_draw_agrees_as_often_as_the_first_one_foresees() -> None:
+    chance_P = np.random.default_rng(5).beta(0.3, 1.3, 300)
+    again = pa.Table.from_pylist(groups("a", drawn(chance_P[:150], 8, 7), size=8))
+    rows = rescreening_of(bands(drawn(chance_P, 8, 6)), again).to_pylist()
+    found = {(r["draw"], r["metric"], r["band"]): r for r in rows}
+    assert len(found) == len(rows) == 8
+    for row in rows:
+        if row["n"] > 10:  # the problems are as the fit takes them to be
+            assert row["low"] < row["predicted"] < row["high"], row
+    assert (found[SECOND, "agreement", None]["n"], found[HALVES, "agreement", None]["n"]) == (150, 300)
+    assert found[HALVES, "agreement", None]["group_size"] == 4
+    assert found[SECOND, "mislabelled", "all_zero"]["estimate"] < 0.3
+
+
+def test_what_cannot_be_screened_again_says_why() -> None:
+    none = pa.Table.from_pylist(groups("b", [1], size=8))
+    rows = rescreening_of(bands([0, 1, 3, 8], 8), none).to_pylist()
+    assert rows[0]["reason"] == "no rollouts of the screened policy but the screening's own"
+    assert {r["reason"] for r in rows[1:3]} == {"no beta-binomial can be fitted to the first draw"}
+    uneven = bands([0, 1], 8).set_column(3, "group_size", pa.array([8, 2], pa.int32()))
+    assert (
+        rescreening_of(uneven, none).to_pylist()[1]["reason"] == "halves are of groups of one even size of at least 4"
+    )
+
+
+def test_only_other_rollouts_of_the_same_policy_are_a_second_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tasks.measures import rescreening
+
+    screened = {"policy": {"arm": "a", "adapter": None, "step": 0, "seed": 0}, "sampling": {"seed": 1, "max_tokens": 8}}
+    asked: dict[str, Any] = {
+        "screening": screened,
+        "same rollouts": screened,
+        "another seed": screened | {"sampling": {"seed": 3, "max_tokens": 8}},
+        "longer": screened | {"sampling": {"seed": 3, "max_tokens": 16}},
+        "trained": screened | {"policy": {"arm": "a", "adapter": "t", "step": 9, "seed": 1}, "sampling": {"seed": 3}},
+        "imported": None,
+    }
+    monkeypatch.setattr(rescreening, "sampled_with", asked.__getitem__)
+    assert rescreening.drawn_anew("screening", tuple(asked)) == ["another seed"]  # type: ignore[arg-type]
+    assert Sampling(max_tokens=8, seed=3).seed == 3  # the field that is told apart has this name
