@@ -15,7 +15,7 @@ from storage.artifacts.kinds import Bands, Benchmark, Diversity, Embeddings, Poo
 from tasks.benchmarks import ASKED
 from tasks.domain.arms import ARMS
 from tasks.domain.grpo.types import evaluated_steps
-from tasks.domain.policies import Policy
+from tasks.domain.policies import Policy, check_bases
 from tasks.embedding import EncoderSpec, embed_traces
 from tasks.measures.bands import classify_bands, keep_joint
 from tasks.measures.diversity import measure_diversity
@@ -93,6 +93,7 @@ def make_arms(study: Study, at: Prepared, arms: Sequence[str]) -> tuple[ArmArtif
     joint = [head for head in heads(p.arms) if training and p.train_on == "joint"]
     needed = dict.fromkeys([*(heads(arms) if training and p.train_on != "all" else ()), *joint, *arms])
     taught = {head: _taught(study, at, head) for head in heads(tuple(needed))}
+    check_bases(study.models, [a for a in needed if training or taught[ARMS[a].trained_as]])
     screened = {
         a: grouped(f"screen {a}", lambda a=a: _screened(study, at, a, taught[ARMS[a].trained_as])) for a in needed
     }
@@ -210,11 +211,10 @@ def _heldout(
 
 
 def _asked(study: Study, at: Prepared, start: Start) -> tuple[Rollouts, ...]:
-    """Rollouts of one policy on each benchmark."""
-    p = study.profile
+    final, several = study.profile.final, zip(study.profile.benchmarks, at.benchmarks, strict=True)
     return tuple(
-        _sampled(study, start, f"{b.name}:", c.pool, c.choice, ASKED, replace(p.final, group_size=b.group_size))
-        for b, c in zip(p.benchmarks, at.benchmarks, strict=True)
+        _sampled(study, start, f"{b.name}:", c.pool, c.choice, ASKED, replace(final, group_size=b.group_size))
+        for b, c in several
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from storage.artifacts.fingerprint import restored
 from storage.artifacts.kinds import Benchmark, Pool, Rollouts, Splits, Training
-from tasks.domain.policies import Policy, Sampling, ServedAdapter
+from tasks.domain.policies import Policy, Sampling, ServedAdapter, another_base
 from tasks.domain.problems.splits import of_split
 from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats
 from tasks.rollouts import ensure_rollouts, entered, requests_for
@@ -74,6 +75,9 @@ def screen_adaptively(
 def _served(policy: Policy, training: Ref | None) -> ServedAdapter | None:
     if training is None or not policy.adapter_step:
         return None
+    trained_on = restored(Policy, store().manifest(training).recipe.arguments["start"]).model
+    if trained_on.sha256 not in (policy.model.sha256, policy.model.formerly):
+        raise another_base(f"the policy of {policy.arm}", policy.model, str(training), trained_on)
     folder = store().files(training) / f"step-{policy.adapter_step:04d}"
     return ServedAdapter(f"{training}-step-{policy.adapter_step}", folder)
 

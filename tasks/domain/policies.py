@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 from storage.artifacts.fingerprint import canonical
+from storage.errors import UserError
 from tasks.domain.arms import ARMS
 from tasks.domain.ranges import Ranged, Within
 from tasks.domain.scaffolds import READING, Scaffold
@@ -20,6 +22,22 @@ class BaseModel:
     name: str = field(default="", compare=False)
     sha256: str
     formerly: str = field(default="", compare=False)
+
+
+def check_bases(models: Mapping[str, BaseModel], arms: Iterable[str]) -> None:
+    """models: of each arm. Errors: UserError for an arm that would be sampled with an adapter of another base model."""
+    for arm in arms:
+        own, trained_as = models[arm], ARMS[arm].trained_as
+        if own != models[trained_as]:
+            raise another_base(f"arm {arm}", own, f"the adapter of {trained_as}", models[trained_as])
+
+
+def another_base(who: str, own: BaseModel, adapter: str, trained_on: BaseModel) -> UserError:
+    names = [f"{model.name or 'a model'} ({model.sha256[:12]}…)" for model in (own, trained_on)]
+    return UserError(
+        f"{who} stands on {names[0]}, and {adapter} was trained on {names[1]}: an adapter is served on its own base"
+        " model alone"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,8 @@ from flows.experiment import experiment
 from flows.study.profiles import DEMO, PAPER, Profile
 from flows.study.questions import PROFILES
 from storage.artifacts.store import Store
+from storage.errors import UserError
+from tasks.domain.policies import BaseModel
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Session, Step, session
 from tests.flows.running.test_plan import study_of
@@ -63,6 +65,19 @@ def test_a_pool_that_is_studied_and_asked_too_is_built_once(tmp_path: Path) -> N
     with session(planning):
         experiment(replace(study, benchmarks=dict.fromkeys(study.benchmarks, study.pools[""])))
     assert sum(step.title == "build pool" for step in planning.steps) == 3
+
+
+def test_an_adapter_of_another_base_is_refused(tmp_path: Path) -> None:
+    """Before anything is made, and again where it would be served."""
+    study = study_of(replace(PAPER, arms=("panel", "no_panel"), lessons=()), tmp_path)
+    other = replace(study, models=study.models | {"no_panel": BaseModel(name="another", sha256="f" * 64)})
+    planning = Session(Store(tmp_path), Toolbox(), planning=True)
+    told = "arm no_panel stands on another .*, and the adapter of panel was trained on a model"
+    with session(planning), pytest.raises(UserError, match=told):
+        experiment(other)
+    assert not [step for step in planning.steps if step.title.startswith(("screen", "evaluate", "train"))]
+    with session(planning):
+        experiment(replace(other, profile=replace(other.profile, seeds=())))  # without an adapter every base will do
 
 
 def test_an_arm_evaluated_with_anothers_adapter_receives_its_training(tmp_path: Path) -> None:

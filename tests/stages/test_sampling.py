@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from storage.artifacts.kinds import Pool, Splits
-from storage.artifacts.store import Store
+from storage.artifacts.kinds import Pool, Splits, Training
+from storage.artifacts.manifest import recipe_of
+from storage.artifacts.provenance import provenance
+from storage.artifacts.store import Payload, Store
+from storage.errors import UserError
 from storage.ledger import Ledger
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.engines.protocols import Completion, Request
@@ -111,3 +114,18 @@ def test_a_problem_is_left_at_its_first_disagreement(lab: Lab) -> None:
     for correct in groups.values():
         assert len(set(correct[:-1])) == 1
         assert len(correct) == GROUP or len(set(correct)) == 2
+
+
+def test_an_adapter_is_served_on_the_base_that_it_was_trained_on(lab: Lab) -> None:
+    """A base model that was called otherwise when other files of its folder counted is the same one."""
+    training = Training.of("a" * 16)
+    recipe = recipe_of("train_adapter", 3, {"start": replace(POLICY, model=BaseModel(name="other", sha256="1" * 64))})
+    lab.store.write(training, Payload(Training.schema.empty_table()), recipe, provenance(0.0))
+    served = replace(POLICY, adapter=str(training), adapter_step=1, step=1)
+    asked = {"pool": lab.pool, "splits": lab.splits, "sampling": DRAW, "group_size": 1, "training": training}
+    with pytest.raises(UserError, match=r"the policy of panel stands on none .* was trained on other") as raised:
+        sample_rollouts(**asked, policy=served)
+    assert "\n" not in str(raised.value) and not lab.engine.sampled
+    formerly = replace(POLICY.model, formerly="1" * 64)
+    sample_rollouts(**(asked | {"group_size": 2}), policy=replace(served, model=formerly))
+    assert lab.engine.sampled
