@@ -23,6 +23,7 @@ from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.reading.catalog import lineage
 from storage.reading.figures import SECTIONS, styles
+from storage.reading.recipes import report_inputs
 from storage.reading.views import helper_tables, inputs_of, views
 from storage.sql import query
 from tasks.report.drawings import draw
@@ -60,7 +61,7 @@ def collect(store: Store, folder: Path, wish: str | None) -> None:
         raise UserError(f"{store.root} holds no report{f' {wish}' if wish else ''}: finish a run first")
     report = reports[-1]
     recipe: Any = store.manifest(report).recipe
-    arms, inputs = recipe.arguments["arms"], recipe.inputs
+    arms, inputs = recipe.arguments["arms"], report_inputs(recipe)
     folder.mkdir(parents=True, exist_ok=True)
     for old in [*folder.glob("*.parquet"), *folder.glob("*.svg")]:
         old.unlink()

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from storage.artifacts.fingerprint import fingerprint, is_default, recorded
-from storage.artifacts.manifest import one_by_one, refs_in
+from storage.artifacts.manifest import identity_of, one_by_one, refs_in
+from storage.artifacts.ref import Ref
 from tasks.domain.grpo.types import FORMER_FIELDS
 from tasks.domain.policies import Policy
 
+K = TypeVar("K", bound=Ref)
 #: Arguments of every stage of then, those of groups one by one.
 STAGES = {
     "audit_designs": "pool splits screenings trainings final diversities",
@@ -77,6 +79,8 @@ TYPES = {
     "Sampling": "max_tokens temperature top_p seed",
     "SourceSpec": "name sha256 only guards",
 }
+#: Stages that got another name since, as later stores too know them.
+RENAMED = {"compare_solved": "find_hard_problems"}
 #: The scaffold of every arm, by digest, as it was then.
 SCAFFOLDS = {
     "panel": "c7cab11302372bd0",
@@ -90,6 +94,15 @@ SAME_ROWS = {("train_adapter", 3): (2, "init")}
 
 class _Unsaid(Exception):
     """Something that a name of then could not say."""
+
+
+def former_refs(
+    kind: type[K], stage: str, version: int, arguments: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> list[K]:
+    """What the artifact of a stage call was called, the latest name first."""
+    was, named = RENAMED.get(stage, stage), kind.FORMER or kind.KIND
+    later = fingerprint(identity_of(was, version, arguments, defaults)) if was != stage else None
+    return [kind(named, f) for f in (later, former_fingerprint(was, version, arguments, defaults)) if f]
 
 
 def former_fingerprint(

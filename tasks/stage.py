@@ -27,7 +27,7 @@ from storage.artifacts.store import Payload, Store
 from storage.errors import NO_ROOM, UserError
 from storage.ledger import Ledger
 from tasks.engines.toolbox import Toolbox
-from tasks.former_names import former_fingerprint
+from tasks.former_names import former_refs
 from tasks.steps import Progress, Step
 
 P = ParamSpec("P")
@@ -210,7 +210,7 @@ class Stage(Generic[P, K]):
     def names(self, arguments: Mapping[str, Any]) -> list[K]:
         """What the artifact of a call with these arguments is called, then what it was called before."""
         given = (self.name, self.version, arguments, declared(self.function))
-        return [self.kind.of(name) for name in (fingerprint(identity_of(*given)), former_fingerprint(*given)) if name]
+        return [self.kind.of(fingerprint(identity_of(*given))), *former_refs(self.kind, *given)]
 
 
 def stage(kind: type[K], *, version: int) -> Callable[[Callable[P, pa.Table | Payload]], Stage[P, K]]:

@@ -29,6 +29,10 @@ REFUSED = {
     "Errand": "ArmJob",
     "Crew": "WorkerPool",
     "hear": "listeners",
+    "hard": "solved_by",
+    "hard_problems": "solved_by",
+    "HardProblems": "SolvedBy",
+    "find_hard_problems": "compare_solved",
 }
 ROOMS = ("cli", "dashboards", "flows", "storage", "tasks")
 #: Names of the PEFT format.

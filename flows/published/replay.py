@@ -16,7 +16,7 @@ from storage.records.garbage import note_planned
 from tasks.measures.bands import cross_bands
 from tasks.measures.diversity import compare_diversity
 from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k
-from tasks.measures.solved_by import find_hard_problems
+from tasks.measures.solved_by import compare_solved
 from tasks.published.checks import VARIANTS, window_of
 from tasks.published.designs import EVALUATIONS
 from tasks.published.importing import (
@@ -70,7 +70,7 @@ class Replayed:
     comparisons: dict[str, Ref] = field(default_factory=dict)
     passk: dict[str, Ref] = field(default_factory=dict)
     contrasts: dict[str, Ref] = field(default_factory=dict)
-    hard: dict[str, Ref] = field(default_factory=dict)
+    solved_by: dict[str, Ref] = field(default_factory=dict)
 
 
 def replay(folder: Path, store: Store, listener: Listener = unheard) -> Replayed:
@@ -149,5 +149,5 @@ def _dag(folder: Path, files: dict[str, PublishedFile], whole: PublishedFolder) 
         comparisons={name: compare_diversity(diversities=refs) for name, refs in diversities.items()},
         passk={name: estimate_pass_at_k(rollouts=refs, ks=ks[name]) for name, refs in pairs.items()},
         contrasts={name: contrast_pass_at_k(rollouts=refs, ks=ks[name]) for name, refs in pairs.items()},
-        hard={name: find_hard_problems(rollouts=refs) for name, refs in pairs.items()},
+        solved_by={name: compare_solved(rollouts=refs) for name, refs in pairs.items()},
     )

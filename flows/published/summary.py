@@ -28,7 +28,7 @@ def summary(store: Store, r: Replayed) -> Row:
         "splits": _splits(pools, bands),
         "diversity": {name: _diversity(read(ref)) for name, ref in r.comparisons.items()},
         "passk": {name: _passk(read(r.passk[name]), read(r.contrasts[name])) for name in r.passk},
-        "hard_problems": {name: _hard(read(ref)) for name, ref in r.hard.items()},
+        "hard_problems": {name: _solved_by(read(ref)) for name, ref in r.solved_by.items()},
         "trajectory": _trajectory(read(r.curves)),
         "entropy": _series(series, "entropy"),
         "length_cv": _series(series, "length_cv_within"),
@@ -131,8 +131,8 @@ def _passk(passk: pa.Table, contrasts: pa.Table) -> Row:
     }
 
 
-def _hard(hard: pa.Table) -> Row:
-    rows = hard.to_pylist()
+def _solved_by(table: pa.Table) -> Row:
+    rows = table.to_pylist()
     by = {
         name: sorted(r["problem_id"] for r in rows if r["solved_by"] == name)
         for name in ("both", "arm_only", "other_only", "neither")

@@ -142,7 +142,8 @@ class Store:
             self._mirror.refresh_rows()
         found = []
         for folder in sorted(self.root.iterdir()) if self.root.is_dir() else []:
-            if folder.name.startswith((".", "ledger")) or not folder.is_dir() or kind not in (None, folder.name):
+            today = KINDS[folder.name].KIND if folder.name in KINDS else folder.name
+            if folder.name.startswith((".", "ledger")) or not folder.is_dir() or kind not in (None, folder.name, today):
                 continue
             with os.scandir(folder) as entries:
                 names = sorted(entry.name for entry in entries if entry.name.startswith(f"{folder.name}-"))

@@ -66,7 +66,7 @@ def ask(root: Path, statement: str) -> pa.Table:
         connection.register("artifacts", table)
         by_kind: dict[str, list[str]] = {}
         for ref in map(Ref.parse, table["ref"].to_pylist()):
-            by_kind.setdefault(ref.kind, []).append(str(store.path(ref) / DATA))
+            by_kind.setdefault(ref.view, []).append(str(store.path(ref) / DATA))
         for kind, paths in by_kind.items():
             _view(connection, kind, paths)
         bad = set(unreadable_shards(root))

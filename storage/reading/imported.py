@@ -46,7 +46,7 @@ def inputs_of_slice(store: Store, passk: Manifest) -> dict[str, list[str]]:
     if "bands" not in found or "pool" not in found:
         raise UserError(f"{passk.ref}: the imported study it belongs to is not whole here; varband replay remakes it")
     found["passk"] = [str(passk.ref)]
-    for kind, name in (("passk_contrasts", "contrasts"), ("hard_problems", "hard")):
+    for kind, name in (("passk_contrasts", "contrasts"), ("solved_by", "solved_by")):
         found[name] = [str(ref) for ref in store.refs(kind) if store.manifest(ref).input_refs == passk.input_refs]
     return {name: refs for name, refs in found.items() if refs}
 

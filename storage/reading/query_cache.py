@@ -18,7 +18,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import MANIFEST, Store
 from storage.errors import UserError
 from storage.reading import catalog, imported
-from storage.reading.recipes import report_arguments
+from storage.reading.recipes import report_arguments, report_inputs
 from storage.reading.views import Views, helper_tables, inputs_of
 from storage.sql import named, query
 
@@ -118,7 +118,7 @@ def _inputs(store: Store, report: str) -> tuple[dict[str, list[str]], list[str]]
         arms = report_arguments(recipe).arms
     except UserError:
         raise UserError(f"{report} was made by another version of the report's stage: run the study again") from None
-    return dict(recipe.inputs), list(arms)
+    return report_inputs(recipe), list(arms)
 
 
 def ask(

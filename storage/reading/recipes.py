@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from storage.artifacts.fingerprint import restored
 from storage.artifacts.manifest import Recipe
 
+#: Inputs of reports that have another name now.
+FORMER_INPUTS = {"hard": "solved_by"}
+
 
 @dataclass(frozen=True, slots=True)
 class ReportArguments:
@@ -30,6 +33,11 @@ class _File:
 def report_arguments(recipe: Recipe) -> ReportArguments:
     """Errors: UserError for a report of another version of its stage."""
     return restored(ReportArguments, recipe.arguments)
+
+
+def report_inputs(recipe: Recipe) -> dict[str, list[str]]:
+    """Inputs of a report by the names that queries of today know them by."""
+    return {FORMER_INPUTS.get(name, name): refs for name, refs in recipe.inputs.items()}
 
 
 def arm_of(recipe: Recipe) -> str | None:

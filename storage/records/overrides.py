@@ -1,4 +1,4 @@
-"""Overrides of a root, people's verdicts above the grader's: `settled/<time>.jsonl`, all kept; the newest is active."""
+"""Overrides of a root, people's verdicts above the grader's: `overrides/<time>.jsonl`, all kept; the newest holds."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from pathlib import Path
 
 from storage.mirror import mirror_of
 
-FOLDER = "settled"
+FOLDER = "overrides"
+#: Where earlier versions left them: still read, by their times among the others.
+FORMER = "settled"
 
 
 def put_overrides(root: Path, text: str) -> Path:
     """Make a file of overrides the active one, whole or not at all; an empty one ends what was active."""
-    folder, aside = root / FOLDER, root / ".scratch" / f"settled-{uuid.uuid4().hex}"
+    folder, aside = root / FOLDER, root / ".scratch" / f"overrides-{uuid.uuid4().hex}"
     folder.mkdir(parents=True, exist_ok=True)
     aside.parent.mkdir(parents=True, exist_ok=True)
     aside.write_text(text, encoding="utf-8")
@@ -29,5 +31,6 @@ def newest_overrides(root: Path) -> tuple[str, str]:
     """(text, name) of the active overrides; empty if there are none."""
     if mirror := mirror_of(root):
         mirror.sync(FOLDER)
-    files = sorted((root / FOLDER).glob("*.jsonl"))
+        mirror.sync(FORMER)
+    files = sorted((path for name in (FOLDER, FORMER) for path in (root / name).glob("*.jsonl")), key=lambda p: p.name)
     return (files[-1].read_text(encoding="utf-8"), str(files[-1])) if files else ("", "")

@@ -1,17 +1,17 @@
-"""Hard problems: solved under one policy only, under both, under neither."""
+"""Who solves what: problems solved under one policy only, under both, under neither."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from storage.artifacts.kinds import Groups, HardProblems, Rollouts
+from storage.artifacts.kinds import Groups, Rollouts, SolvedBy
 from storage.sql import query
 from tasks.measures.grouping import read_groups
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage
 
 
-def hard_problems_of(groups: pa.Table) -> pa.Table:
+def solved_by_of(groups: pa.Table) -> pa.Table:
     """One row per problem and pair of policies. solved_by: `both`, `arm_only`, `other_only`, `neither`, by all
     rollouts, as published; `equal_n` says whether that was a fair count, for a policy that was sampled more often has
     more chances. chance_of_arm, chance_of_other: chance that the smaller of the two numbers of rollouts holds a correct
@@ -44,11 +44,11 @@ def hard_problems_of(groups: pa.Table) -> pa.Table:
         order by arm, step, other, other_step, source, problem_id
         """,
         groups=groups,
-    ).cast(HardProblems.schema)
+    ).cast(SolvedBy.schema)
 
 
-@standard_measure("hard", rollouts="final")
-@stage(HardProblems, version=3)
-def find_hard_problems(*, rollouts: tuple[Rollouts | Groups, ...]) -> pa.Table:
+@standard_measure("solved_by", rollouts="final")
+@stage(SolvedBy, version=3)
+def compare_solved(*, rollouts: tuple[Rollouts | Groups, ...]) -> pa.Table:
     """Per problem and pair of policies, who solved it."""
-    return hard_problems_of(read_groups(rollouts))
+    return solved_by_of(read_groups(rollouts))

@@ -20,7 +20,7 @@ from tasks.measures.curves import curves_of
 from tasks.measures.diversity_measures import answers_of, diversity_of
 from tasks.measures.groups import count_groups
 from tasks.measures.pass_at_k import asymptotes_of, contrasts_of, passk_of
-from tasks.measures.solved_by import hard_problems_of
+from tasks.measures.solved_by import solved_by_of
 from tasks.measures.tokens import tokens_of
 from tasks.measures.votes import votes_of
 from tests.measures.conftest import classed_by_letter, rows_of
@@ -70,7 +70,7 @@ TABLES: dict[str, tuple[Callable[[list[pa.Table]], pa.Table], str]] = {
     "contrasts": (lambda parts: contrasts_of(groups(parts), KS, 50, 0), "estimate"),
     "asymptotes": (lambda parts: asymptotes_of(groups(parts)), "estimate"),
     "curves": (lambda parts: curves_of(groups(parts), None, {}, {}), "estimate"),
-    "hard": (lambda parts: hard_problems_of(groups(parts)), "solved_by"),
+    "solved_by": (lambda parts: solved_by_of(groups(parts)), "solved_by"),
     "tokens": (lambda parts: tokens_of(pa.concat_tables(parts)), "mean"),
     "votes": (lambda parts: votes_of(classed_by_letter(pa.concat_tables(parts)), KS, 0), "estimate"),
     "answers": (lambda parts: answers_of(classed_by_letter(pa.concat_tables(parts))), "entropy"),

@@ -9,7 +9,7 @@ import pytest
 
 from storage.sql import named, query
 from tasks.measures.groups import count_groups
-from tasks.measures.solved_by import hard_problems_of
+from tasks.measures.solved_by import solved_by_of
 
 Make = Callable[..., pa.Table]
 
@@ -19,7 +19,7 @@ def test_who_solved_what(rollouts: Make) -> None:
         rollouts({"a": "cw", "b": "ww", "d": "cc", "e": "ww"}),
         rollouts({"a": "cc", "b": "cw", "d": "ww", "e": "ww"}, arm="thinking"),
     ]
-    rows = hard_problems_of(count_groups(pa.concat_tables(both))).to_pylist()
+    rows = solved_by_of(count_groups(pa.concat_tables(both))).to_pylist()
     assert {r["problem_id"]: r["solved_by"] for r in rows} == {
         "a": "both",
         "b": "other_only",
@@ -31,7 +31,7 @@ def test_who_solved_what(rollouts: Make) -> None:
 
 def test_unequal_groups_are_judged_at_the_smaller_size_too(rollouts: Make) -> None:
     both = [rollouts({"a": "cwww"}), rollouts({"a": "ww"}, arm="thinking")]
-    row = hard_problems_of(count_groups(pa.concat_tables(both))).to_pylist()[0]
+    row = solved_by_of(count_groups(pa.concat_tables(both))).to_pylist()[0]
     assert (row["solved_by"], row["equal_n"]) == ("arm_only", False)
     assert row["chance_of_arm"] == pytest.approx(0.5)  # two of the four rollouts: 3 of 6 pairs hold the correct one
     assert row["chance_of_other"] == 0.0
@@ -39,7 +39,7 @@ def test_unequal_groups_are_judged_at_the_smaller_size_too(rollouts: Make) -> No
 
 def test_two_policies_without_a_common_problem_are_a_row_of_nulls(rollouts: Make) -> None:
     three = [rollouts({"a": "cw"}), rollouts({"a": "cw"}, step=4), rollouts({"b": "cw"}, arm="thinking")]
-    table = hard_problems_of(count_groups(pa.concat_tables(three)))
+    table = solved_by_of(count_groups(pa.concat_tables(three)))
     rows = {(r["arm"], r["step"], r["other"], r["other_step"]): r for r in table.to_pylist()}
     assert len(rows) == table.num_rows == 3
     assert (rows["panel", 0, "panel", 4]["solved_by"], rows["panel", 0, "panel", 4]["reason"]) == ("both", None)
@@ -53,9 +53,9 @@ def test_two_policies_without_a_common_problem_are_a_row_of_nulls(rollouts: Make
             "reason",
         }
         assert row["reason"] == "no problem in common"
-    shown = query(named("report_hard"), hard=table).to_pylist()
+    shown = query(named("report_solved_by"), solved_by=table).to_pylist()
     assert [(r["problems"], r["both"], r["neither"], r["sets"], r["reason"]) for r in shown] == [
         (1, 1, 0, "the same problems", None),
         *[(0, None, None, None, "no problem in common")] * 2,
     ]
-    assert query(named("report_hard_problems"), hard=table).num_rows == 0
+    assert query(named("report_solved_by_one"), solved_by=table).num_rows == 0

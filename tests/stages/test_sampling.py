@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -122,7 +123,13 @@ def test_an_adapter_is_served_on_the_base_that_it_was_trained_on(lab: Lab) -> No
     recipe = recipe_of("train_adapter", 3, {"start": replace(POLICY, model=BaseModel(name="other", sha256="1" * 64))})
     lab.store.write(training, Payload(Training.schema.empty_table()), recipe, provenance(0.0))
     served = replace(POLICY, adapter=str(training), adapter_step=1, step=1)
-    asked = {"pool": lab.pool, "splits": lab.splits, "sampling": DRAW, "group_size": 1, "training": training}
+    asked: dict[str, Any] = {
+        "pool": lab.pool,
+        "splits": lab.splits,
+        "sampling": DRAW,
+        "group_size": 1,
+        "training": training,
+    }
     with pytest.raises(UserError, match=r"the policy of panel stands on none .* was trained on other") as raised:
         sample_rollouts(**asked, policy=served)
     assert "\n" not in str(raised.value) and not lab.engine.sampled

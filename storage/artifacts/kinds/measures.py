@@ -155,9 +155,10 @@ class Gains(
     """How much more one arm gained than another: the difference of gains, which is the study's answer."""
 
 
-class HardProblems(
+class SolvedBy(
     Ref,
-    kind="hard_problems",
+    kind="solved_by",
+    formerly="hard_problems",
     schema=nullable(
         "problem_id str, source str, arm str, step int, other str, other_step int",
         "num_correct big, group_size big, other_correct big, other_group_size big",

@@ -1,9 +1,9 @@
 /*
-section = "hard"
+section = "solved_by"
 place = 10
 title = "Who solves what"
 caption = "Every two policies on the held-out problems."
-sources = ["hard"]
+sources = ["solved_by"]
 empty = "there is only one arm or one policy, so there is nothing to compare."
 */
 -- Held-out problems by who solved them, every two policies. sets: a strict subset solves nothing that the other does
@@ -20,6 +20,6 @@ select
         else 'neither contains the other'
     end as sets,
     bool_and(equal_n) as equal_n, any_value(reason) as reason
-from hard
+from solved_by
 group by arm, step, other, other_step
 order by arm, step, other, other_step
