@@ -23,7 +23,7 @@ from storage.errors import UserError
 from storage.ledger import ABOUT, Ledger
 from storage.mirror import mirror_of
 from storage.records.garbage import collecting, planned_refs, readable_manifests
-from storage.records.overrides import FOLDER as OVERRIDES
+from storage.records.overrides import FOLDERS as OVERRIDES
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def _copy_ledger(source: Path, target: Path, chosen: list[Ref] | None) -> Iterat
 def _copy_records(source: Path, target: Path, run: str | None, *, weights: bool) -> Iterator[int]:
     """Bytes of records, charges, pins and overrides, and with weights of what unfinished trainings need to go on."""
     names = (f"runs/{run}.*", f"spending/{run}/*") if run else ("runs/*", "spending/*/*")
-    for pattern in (*names, "pins/*", f"{OVERRIDES}/*"):
+    for pattern in (*names, "pins/*", *(f"{folder}/*" for folder in OVERRIDES)):
         for path in sorted(source.glob(pattern)):
             if path.suffix in (".json", ".jsonl"):
                 yield _copy_file(

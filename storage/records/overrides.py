@@ -10,8 +10,8 @@ from pathlib import Path
 from storage.mirror import mirror_of
 
 FOLDER = "overrides"
-#: Where earlier versions left them: still read, by their times among the others.
-FORMER = "settled"
+#: Where they lie, and where earlier versions left them: read together, by their times.
+FOLDERS = (FOLDER, "settled")
 
 
 def put_overrides(root: Path, text: str) -> Path:
@@ -30,7 +30,7 @@ def put_overrides(root: Path, text: str) -> Path:
 def newest_overrides(root: Path) -> tuple[str, str]:
     """(text, name) of the active overrides; empty if there are none."""
     if mirror := mirror_of(root):
-        mirror.sync(FOLDER)
-        mirror.sync(FORMER)
-    files = sorted((path for name in (FOLDER, FORMER) for path in (root / name).glob("*.jsonl")), key=lambda p: p.name)
+        for folder in FOLDERS:
+            mirror.sync(folder)
+    files = sorted((path for name in FOLDERS for path in (root / name).glob("*.jsonl")), key=lambda p: p.name)
     return (files[-1].read_text(encoding="utf-8"), str(files[-1])) if files else ("", "")

@@ -15,7 +15,7 @@ from storage.artifacts.schemas import columns
 from storage.artifacts.store import Payload, Store
 from storage.reading.catalog import ask
 from storage.reading.recipes import report_inputs
-from storage.records.overrides import FORMER, newest_overrides, put_overrides
+from storage.records.overrides import FOLDERS, newest_overrides, put_overrides
 from tasks.engines.toolbox import Toolbox
 from tasks.measures.solved_by import compare_solved
 from tasks.stage import Session, session
@@ -62,7 +62,7 @@ def test_a_report_of_before_is_asked_by_the_names_of_today() -> None:
 
 def test_overrides_of_before_hold_until_there_are_newer_ones(tmp_path: Path) -> None:
     assert newest_overrides(tmp_path) == ("", "")
-    former = tmp_path / FORMER / f"{1:020d}.jsonl"
+    former = tmp_path / FOLDERS[-1] / f"{1:020d}.jsonl"
     former.parent.mkdir()
     former.write_text("before")
     assert newest_overrides(tmp_path) == ("before", str(former))

@@ -122,6 +122,7 @@ def test_an_adapter_is_served_on_the_base_that_it_was_trained_on(lab: Lab) -> No
     training = Training.of("a" * 16)
     recipe = recipe_of("train_adapter", 3, {"start": replace(POLICY, model=BaseModel(name="other", sha256="1" * 64))})
     lab.store.write(training, Payload(Training.schema.empty_table()), recipe, provenance(0.0))
+    (lab.store.files(training) / "step-0001").mkdir(parents=True)
     served = replace(POLICY, adapter=str(training), adapter_step=1, step=1)
     asked: dict[str, Any] = {
         "pool": lab.pool,
@@ -134,5 +135,6 @@ def test_an_adapter_is_served_on_the_base_that_it_was_trained_on(lab: Lab) -> No
         sample_rollouts(**asked, policy=served)
     assert "\n" not in str(raised.value) and not lab.engine.sampled
     formerly = replace(POLICY.model, formerly="1" * 64)
-    sample_rollouts(**(asked | {"group_size": 2}), policy=replace(served, model=formerly))
+    asked["group_size"] = 2  # another call: the first one was noted
+    sample_rollouts(**asked, policy=replace(served, model=formerly))
     assert lab.engine.sampled
