@@ -76,6 +76,8 @@ HOSTILE = (
     r"1 \in \mathbb{Z}",
     "yes, ",
     "7!!",
+    "(1,2), ",
+    "(1,2) and permutations",
 )
 
 

@@ -14,6 +14,7 @@ from tasks.domain.grading.boxes import boxed
 from tasks.domain.grading.compound_quantities import compound_in
 from tasks.domain.grading.latex_normalisation import normalise
 from tasks.domain.grading.number_words import CARDINALS, counted, number_in_words, said_twice
+from tasks.domain.grading.permutations import permuted
 from tasks.domain.grading.quantities import number
 from tasks.domain.grading.units import CHANGES_VALUE, QUALIFIED
 from tasks.domain.grading.words import (
@@ -199,6 +200,8 @@ def _from_sentence(text: str) -> Extraction:
         bare = candidate.strip(" .,;:!*")
         if says_base(bare):
             return Extraction("ok", "", (bare,))
+        if every := permuted(bare):
+            return Extraction("ok", "", (every,))
         words, percent, _ = bare.partition(" percent")
         if (in_words := number_in_words(words)) is not None:
             return Extraction("ok", "", (f"{in_words}{percent}",))

@@ -21,6 +21,8 @@ def compare(prediction: Shape, gold: Shape, same: Same) -> Judgement:
     if prediction.text == gold.text:
         return "correct", "identical text"
     prediction, gold = alike(prediction, gold)
+    if gold.kind in ("scalar", "list") and intervals(gold) is not None and intervals(prediction) is not None:
+        return _against_intervals(prediction, gold, same)
     match gold.kind:
         case "list" | "choice":
             return _against_list(prediction, gold, same)

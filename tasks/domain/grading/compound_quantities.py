@@ -18,7 +18,7 @@ _ROWS: tuple[dict[str, int], ...] = (
     {"$": 100, "cent": 1},
 )
 _WRAPPER = re.compile(r"\\(?:text|mathrm|textrm|mbox) ?\{([^{}]*)\}")
-_PART = r"(\d+(?:\.\d+)?) ?([A-Za-z]+)"
+_PART = r"(\d+(?:\.\d+)?) ?([A-Za-z]+)\.?"
 _COMPOUND = re.compile(rf"{_PART}(?:(?: ?, ?| ?,? and | ){_PART})+\.?", re.I)
 _PARTS = re.compile(_PART)
 MAX_CHARS = 120
@@ -53,7 +53,8 @@ def compound_in(sentence: str) -> str | None:
     """
     plain = _plain(sentence)
     found = _COMPOUND.search(plain) if len(sentence) <= MAX_CHARS else None
-    alone = found is not None and not re.search(r"[\d\\]", plain[: found.start()] + plain[found.end() :])
+    alone = found is not None and not re.search(r"[\d\\]|[-+*/<>=~] ?$", plain[: found.start()])
+    alone = alone and found is not None and not re.search(r"[\d\\]", plain[found.end() :])
     return found[0].rstrip(".") if found and alone and compound_quantity(found[0]) is not None else None
 
 

@@ -19,7 +19,7 @@ _QUANTITIES = re.compile(
     rf"\\(?:overline|overrightarrow|overleftrightarrow|widehat|vec|bar|hat|tilde|dot) ?(?:\{{ ?[A-Za-z]+{_INDEX} ?\}}"
     rf"|[A-Za-z](?![A-Za-z])){_INDEX}"
     rf"|\\(?:angle|triangle) ?\{{?[A-Z](?: ?[A-Z]{_INDEX})*\}}?{_INDEX}"
-    rf"|(?<![A-Za-z\\])[A-Z]{{2,4}}{_INDEX}(?![A-Za-z(])|\[[A-Z]{{3,}}\]"
+    rf"|\\# ?\{{?[A-Z]\}}?|(?<![A-Za-z\\])[A-Z]{{2,4}}{_INDEX}(?![A-Za-z(])|\[[A-Z]{{3,}}\]"
 )
 _SIZE = re.compile(r"(?:\||\\[lr]?[vV]ert(?![A-Za-z])|\\\|)")
 _OF_ANGLE = re.compile(
@@ -35,6 +35,7 @@ _RATIO = re.compile(
     rf"{_RATIO_PART}(?: ?[:/] ?{_RATIO_PART})+|\\frac ?\{{ ?{_RATIO_PART} ?\}} ?\{{ ?{_RATIO_PART} ?\}}"
 )
 _EXTREME = re.compile(r"_\\?(?:max|min)$")
+_IN_WORDS = re.compile(r"\\(?:text|mathrm) ?\{[A-Za-z ]{3,60}\} ?(?:\\triangle ?)?[A-Z]{0,4}")
 _DOT_PRODUCT = re.compile(r"[A-Za-z] ?\\(?:cdot|times) ?[A-Za-z]")
 
 
@@ -49,12 +50,12 @@ def is_label(text: str) -> bool:
     text = text.strip()
     if not text or len(text) > MAX_LABEL_CHARS or is_closed(text):
         return False
-    if _RATIO.fullmatch(text) or _DOT_PRODUCT.fullmatch(text):
+    if _RATIO.fullmatch(text) or _IN_WORDS.fullmatch(text) or _DOT_PRODUCT.fullmatch(text):
         return True
     if _OPERATOR.fullmatch(text):
         return not re.search(r"[-+]", _inside_out(text))
     bars = _SIZE.split(text)
-    if len(bars) == 3 and bars[1].strip() and not (bars[0] + bars[2]).strip():
+    if len(bars) == 3 and bars[1].strip() and not bars[0].strip() and bars[2].strip() in ("", "^2", "^{2}"):
         return True
     return is_closed(_values_named(text))
 

@@ -96,6 +96,7 @@ RENAMED = (
     (r"^ ?#+ (?=\S)", " "),
     (r"\\(?:text|mathrm) ?\{[ .,;]*\}", " "),
     (r"\^ ?\{? ?((?:\\prime ?)+) ?\}?", lambda m: "'" * m[1].count("prime")),
+    (r"\\mathbb ([A-Z])(?![A-Za-z])", r"\\mathbb{\1}"),
     (r"\\lg(?![A-Za-z])", r"\\log_{10}"),
     (r"\(mod ([^()]+)\)|\\pmod ?(\d)(?!\d)", r"\\pmod{\1\2}"),
     (r"\.{3,}", r"\\ldots "),

@@ -27,6 +27,8 @@ def intervals(found: Shape) -> list[Shape] | None:
         return [Shape("interval", found.text, found.items, found.marks)]
     if found.kind == "set":
         return [found]
+    if (without := _without_points(found)) is not None:
+        return without
     if found.kind in ("union", "choice"):
         parts = [intervals(item) for item in found.items]
         pieces = None if any(p is None for p in parts) else [i for p in parts if p is not None for i in p]
@@ -36,6 +38,53 @@ def intervals(found: Shape) -> list[Shape] | None:
     if left_out := _PUNCTURED.fullmatch(found.text):
         return _all_but(left_out[1].split(","))
     return None
+
+
+def _without_points(found: Shape) -> list[Shape] | None:
+    r"""`x>0, x\ne 1` and `(0,\infty)\setminus\{1\}`: one interval without some numbers; null for anything else."""
+    if found.kind in ("list", "choice") and not re.search(r"\bor\b|vee|lor", found.text):
+        told = [i for i in found.items if i.kind == "relation" and i.marks != (r"\ne",)]
+        holes = [i.items[1] for i in found.items if i.kind == "relation" and i.marks == (r"\ne",)]
+        names = {subject(i) for i in found.items if i.kind == "relation"}
+        whole = (
+            intervals(told[0])
+            if len(told) == 1 and len(told) + len(holes) == len(found.items) and len(names) == 1
+            else None
+        )
+    elif left_out := _LESS_POINTS.fullmatch(found.text):
+        whole = [
+            Shape(
+                "interval",
+                left_out[1],
+                tuple(Shape("scalar", e) for e in (left_out[3], left_out[4])),
+                (left_out[2], left_out[5]),
+            )
+        ]
+        holes = [Shape("scalar", text.strip()) for text in left_out[6].split(",")]
+    else:
+        return None
+    values = [number(hole.text) for hole in holes]
+    if not holes or whole is None or len(whole) != 1 or whole[0].kind != "interval" or None in values:
+        return None
+    (low, high), marks = whole[0].items, whole[0].marks
+    inside = [
+        hole for _, hole in sorted(zip([v.value for v in values if v], holes, strict=True), key=lambda pair: pair[0])
+    ]
+    ends = [low, *inside, high]
+    if not all(_above(b, a) for a, b in pairwise(ends)):
+        return None
+    opening, closing = [marks[0], *["("] * len(inside)], [*[")"] * len(inside), marks[1]]
+    return [
+        Shape("interval", "", pair, edges)
+        for pair, edges in zip(pairwise(ends), zip(opening, closing, strict=True), strict=True)
+    ]
+
+
+def _above(one: Shape, other: Shape) -> bool:
+    if one.text.replace("+", "") == _HIGHEST.text or other.text == _LOWEST.text:
+        return True
+    a, b = number(one.text), number(other.text)
+    return a is not None and b is not None and a.value > b.value
 
 
 def _overlap(pieces: list[Shape]) -> list[Shape] | None:
@@ -51,6 +100,10 @@ def _overlap(pieces: list[Shape]) -> list[Shape] | None:
 
 
 _PUNCTURED = re.compile(r"\\mathbb ?\{?R\}? ?(?:\\setminus|\\backslash|-) ?\\\{(.*)\\\}")
+_LESS_POINTS = re.compile(
+    r"(([(\[])([^(),\[\]]*),([^(),\[\]]*)([)\]])) ?(?:\\setminus|\\backslash|-) ?\\\{([^{}]*)\\\}"
+)
+_AROUND = re.compile(r"(?:\||\\lvert ?)([A-Za-z]) ?([-+]) ?([\d./]+) ?(?:\|| ?\\rvert)")
 _ABSOLUTE = re.compile(r"(?:\||\\lvert ?)[A-Za-z](?:\|| ?\\rvert)")
 _LOWEST, _HIGHEST = Shape("scalar", r"-\infty"), Shape("scalar", r"\infty")
 
@@ -79,6 +132,13 @@ def _solved(relation: Shape) -> list[Shape] | None:
     if not set(marks) <= {"<", r"\le"}:
         return None
     low, high = _LOWEST, _HIGHEST
+    if len(items) == 2 and (around := _AROUND.fullmatch(items[0].text)) and (size := number(items[1].text)) is not None:
+        center = number(around[3])
+        if center is None or size.value <= 0:
+            return None
+        middle = center.value if around[2] == "-" else -center.value
+        ends = tuple(Shape("scalar", str(middle + side)) for side in (-size.value, size.value))
+        return [Shape("interval", relation.text, ends, ("(", ")") if marks[0] == "<" else ("[", "]"))]
     if len(items) == 2 and _ABSOLUTE.fullmatch(items[0].text):
         edges = ("(", ")") if marks[0] == "<" else ("[", "]")
         return [Shape("interval", relation.text, (_opposite(items[1]), items[1]), edges)]
@@ -132,7 +192,7 @@ def subject(relation: Shape) -> str | None:
 
 def renamed(gold_name: str, name: str) -> tuple[str, str] | None:
     """(gold's variable, prediction's) of two applications of one function: f(x) and f(n)."""
-    one, other = (re.fullmatch(r"([A-Za-z]+) ?\(([A-Za-z])\)", squeeze(n)) for n in (gold_name, name))
+    one, other = (re.fullmatch(r"([A-Za-z]+) ?\(([a-z])\)", squeeze(n)) for n in (gold_name, name))
     return (one[2], other[2]) if one and other and one[1] == other[1] else None
 
 

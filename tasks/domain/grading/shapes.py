@@ -15,15 +15,13 @@ from tasks.domain.grading.compound_quantities import compound_quantity
 from tasks.domain.grading.latex_normalisation import matching, normalise
 from tasks.domain.grading.layouts import matrix_rows
 from tasks.domain.grading.number_words import number_in_words
+from tasks.domain.grading.permutations import permuted
 from tasks.domain.grading.quantities import number
+from tasks.domain.grading.splitting import one_bracket, split_command, split_top, split_words
 
 Kind = Literal["scalar", "list", "choice", "set", "tuple", "interval", "union", "relation", "matrix"]
 _RELATION = re.compile(r"\\(?:ne|le|ge|approx|in|equiv|sim|simeq)(?![A-Za-z])|<=|>=|!=|==|=|<|>")
 _CANONICAL = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne", "==": "=", r"\simeq": r"\approx", r"\sim": r"\approx"}
-_AND = re.compile(
-    r"\\(?:text|mathrm|textrm|quad) ?\{ ?,? ?(and|or) ?\}|(?<![A-Za-z\\])(and|or|OR|AND)(?![A-Za-z])|\\(?:vee|lor"
-    r"|wedge|land)(?![A-Za-z])"
-)
 _ALL_REALS = re.compile(r"(?:\\text ?\{)? ?(?:all |the )?(?:set of (?:all )?)?reals?(?: numbers?)?(?: x)? ?\}?", re.I)
 _NOTHING = re.compile(
     r"(?:\\text ?\{)? ?(?:there (?:is|are) )?(?:no|the empty set|empty set)(?: such)?(?: (?:real|integer|positive))?"
@@ -43,32 +41,13 @@ class Shape:
     marks: tuple[str, ...] = ()
 
 
-def split_top(text: str, separators: str) -> list[str]:
-    """Split at characters that stand outside every bracket.
-
-    >>> split_top("1,(2,3),4", ",")
-    ['1', '(2,3)', '4']
-    """
-    parts, depth, start = [], 0, 0
-    for i, char in enumerate(text):
-        escaped = i > 0 and text[i - 1] == "\\"
-        if char in "([{":
-            depth += 1
-        elif char in ")]}":
-            depth -= 1
-        elif depth == 0 and char in separators and not (escaped and char in ",;"):
-            parts.append(text[start:i])
-            start = i + 1
-    return [part.strip() for part in [*parts, text[start:]]]
-
-
 def shape(text: str) -> Shape:
     r"""The form of an answer in any notation.
 
     >>> shape(r"\{1, 2\}").kind, shape("(1,2)").kind, shape("[1,2)").kind, shape("2 or 3").kind, shape("x=3").kind
     ('set', 'tuple', 'interval', 'choice', 'relation')
     """
-    return _shape(normalise(text))
+    return _shape(normalise(permuted(text) or text))
 
 
 def _shape(text: str) -> Shape:
@@ -92,18 +71,18 @@ def _shape(text: str) -> Shape:
         return _shape(builder[1])
     if text.startswith("=") and not text.startswith("=="):
         return _shape(text[1:])
-    chosen = _split_words(text)
+    chosen = split_words(text)
     if len(chosen) > 1:
-        return Shape("choice", text, _flatten(tuple(_shape(t) for t in chosen)))
+        items = tuple(_shape(t) for t in chosen)
+        return Shape("choice", text, _as_tuples(items) if _same_names(items) else _flatten(items))
     for separators in (";", ","):
         parts = [p for p in split_top(text, separators) if p]
         if len(parts) > 1:
             items = tuple(_shape(p) for p in _share_name(parts))
             return Shape("list", text, _as_tuples(items) if separators == ";" else _flatten(items))
-    unions = _split_command(text, r"\cup")
-    if len(unions) > 1:
+    unions, signs = split_command(text, r"\cup"), _top_relations(text)
+    if len(unions) > 1 and not (signs and signs[0][2] == "=" and r"\cup" in text[: signs[0][0]]):
         return Shape("union", text, tuple(_shape(u) for u in unions))
-    signs = _top_relations(text)
     if signs:
         return _relation(text, signs)
     return _bracketed(text) or Shape("scalar", text)
@@ -137,7 +116,7 @@ def _bracketed(text: str) -> Shape | None:
         return Shape("tuple", text, tuple(_shape(p) for p in split_top(text[7:-7], ",")))
     if len(text) < 3 or text[0] not in "([]" or text[-1] not in ")][":
         return None
-    if not _one_bracket(text):
+    if not one_bracket(text):
         return None
     parts = split_top(text[1:-1], ",;")
     if len(parts) < 2:
@@ -148,30 +127,6 @@ def _bracketed(text: str) -> Shape | None:
     if len(parts) == 2 and (marks != ("(", ")") or endless):
         return Shape("interval", text, tuple(_shape(p) for p in parts), marks)
     return Shape("tuple", text, tuple(_shape(p) for p in parts), marks)
-
-
-def _one_bracket(text: str) -> bool:
-    """Does the bracket at the start close at the very end? `(1,2]` counts; `(1,2)(3,4)` does not."""
-    depth = 0
-    for i, char in enumerate(text[1:-1], start=1):
-        depth += (char in "([{") - (char in ")]}")
-        if depth < 0 and i < len(text) - 1:
-            return False
-    return depth == 0
-
-
-def _split_words(text: str) -> list[str]:
-    parts, depth, start = [], 0, 0
-    i = 0
-    while i < len(text):
-        if depth == 0 and (match := _AND.match(text, i)):
-            parts.append(text[start:i])
-            i = start = match.end()
-            continue
-        depth += (text[i] in "([{") - (text[i] in ")]}")
-        i += 1
-    parts = [p.strip(" ,;") for p in [*parts, text[start:]]]
-    return [p for p in parts if p]
 
 
 def _flatten(items: tuple[Shape, ...]) -> tuple[Shape, ...]:
@@ -185,18 +140,9 @@ def _as_tuples(items: tuple[Shape, ...]) -> tuple[Shape, ...]:
     return tuple(Shape("tuple", i.text, i.items, ("(", ")")) for i in items) if named else _flatten(items)
 
 
-def _split_command(text: str, command: str) -> list[str]:
-    parts, depth, start, i = [], 0, 0, 0
-    while i < len(text):
-        if depth == 0 and text.startswith(command, i) and not text[i + len(command) : i + len(command) + 1].isalpha():
-            parts.append(text[start:i])
-            i = start = i + len(command)
-            continue
-        depth += (text[i] in "([{") - (text[i] in ")]}")
-        if depth < 0:
-            depth = 0
-        i += 1
-    return [p.strip() for p in [*parts, text[start:]]]
+def _same_names(items: tuple[Shape, ...]) -> bool:
+    """`a=1, b=2 or a=2, b=1`: does every part give values to the same names?"""
+    return len({tuple(part.items[0].text if part.items else "" for part in item.items) for item in items}) == 1
 
 
 def _top_relations(text: str) -> list[tuple[int, int, str]]:
@@ -233,10 +179,10 @@ def _plus_minus(text: str) -> tuple[str, ...] | None:
         or len(signs) > 4
         or text.startswith(r"\{")
         or len([p for p in split_top(text, ",;") if p]) > 1
-        or len(_split_words(text)) > 1
+        or len(split_words(text)) > 1
     ):
         return None
-    tied = any(m.group() == r"\mp" for m in signs) or text[0] not in "([" or not _one_bracket(text)
+    tied = any(m.group() == r"\mp" for m in signs) or text[0] not in "([" or not one_bracket(text)
     choices = [(1,) * len(signs), (-1,) * len(signs)] if tied else list(product((1, -1), repeat=len(signs)))
     return tuple(_signed(text, signs, choice) for choice in choices)
 

@@ -105,7 +105,9 @@ _EXPLANATION = re.compile(
 _NO_SUCH = re.compile(
     r"(?:no,? )?(?:there (?:is|are|exists?) )?(?:no|none|not any|not exist)(?: such)?(?: [a-z-]+){0,4}(?: exists?)?"
     r"|(?:no,? )?(?:(?:such|these|those|the|an?|any) )*(?:[a-z-]+ ){0,4}(?:(?:do|does) ?n[o']t|can ?not) exist"
-    r"|(?:no,? )?(?:it|this|that|there) (?:is not possible|is impossible|(?:do|does) ?n[o']t exist)|dne|impossible"
+    r"|(?:no,? )?(?:it|this|that|there) (?:is not possible|is impossible|(?:do|does) ?n[o']t exist"
+    r"(?: any| an?)?(?: such)?(?: [a-z-]+){0,4})"
+    r"|dne|impossible"
 )
 _YES = re.compile(r"\b(?:no (?:more|less|fewer|other)|except|but|unless|none of)\b|\d|\\(?!text|mathrm)")
 
