@@ -1,0 +1,89 @@
+"""Slopes over problems that occur once an arm, and over training seeds: a linear mixed model. Axes: S seeds, N rows of
+(problem, arm)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tasks.domain.statistics.spread import Spread
+
+MIXED, CLUSTERED = "mixed model, problems random", "least squares, robust to problems alike"
+
+
+@dataclass(frozen=True, slots=True)
+class Slope:
+    estimate: float
+    low: float
+    high: float
+    p_value: float
+    method: str
+
+
+def slope(outcome_SN: np.ndarray, fixed: Sequence[np.ndarray], group_N: np.ndarray, level: float = 0.95) -> Slope | str:
+    """The first of `fixed` on the outcome averaged over seeds, or why there is none.
+
+    The other columns and an intercept are held fixed; each group (problem, or near-duplicates of one) has a random
+    intercept, by restricted maximum likelihood. Where that has no solution, or no group has two rows: least squares
+    with errors clustered by group. Seeds are the same for every row, so a seed's own level leaves the slope alone; how
+    far slopes differ by seed, beyond what their rows explain, is added to its variance. Student's t.
+
+    >>> x = np.arange(8.0); one = slope(2 * x[None] + np.tile([0.1, -0.1, -0.1, 0.1], 2), [x], np.arange(8) // 2)
+    >>> isinstance(one, Slope) and (round(one.estimate, 1), one.low < 2 < one.high)
+    (2.0, True)
+    """
+    design_ND = np.column_stack([*fixed, np.ones(outcome_SN.shape[1])])
+    groups, free = len(np.unique(group_N)), len(np.unique(group_N)) - design_ND.shape[1]
+    if np.linalg.matrix_rank(design_ND) < design_ND.shape[1] or free < 1:
+        return "what is held fixed leaves nothing of it to vary"
+    mean_N = outcome_SN.mean(axis=0)
+    if float(mean_N.var()) < 1e-18:
+        return "the outcome is the same everywhere"
+    found, method = (_mixed(mean_N, design_ND, group_N) if groups < len(group_N) else None), MIXED
+    if found is None:
+        found, method = _clustered(mean_N, design_ND, group_N), CLUSTERED
+    at, variance = found
+    added, seeds_df = _over_seeds(outcome_SN, design_ND)
+    spread = Spread(*(np.array([v]) for v in (variance, float(free), added, seeds_df)))
+    half, p_value = float(spread.half((1 - level) / 2)[0]), float(2 * spread.beyond(np.array([abs(at)]))[0])
+    return Slope(at, at - half, at + half, min(p_value, 1.0), method)
+
+
+def _mixed(outcome_N: np.ndarray, design_ND: np.ndarray, group_N: np.ndarray) -> tuple[float, float] | None:
+    """(slope, its variance); null without a solution."""
+    from statsmodels.regression.mixed_linear_model import MixedLM
+
+    scale = float(outcome_N.std())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a variance at its edge, 0, is no fault here
+        try:
+            found: Any = MixedLM(outcome_N / scale, design_ND, groups=group_N).fit(reml=True, method=["bfgs", "powell"])
+            at, error = float(found.fe_params[0]) * scale, float(found.bse_fe[0]) * scale
+        except (np.linalg.LinAlgError, ValueError):
+            return None
+    return (at, error**2) if found.converged and np.isfinite(error) and error > 0 else None
+
+
+def _clustered(outcome_N: np.ndarray, design_ND: np.ndarray, group_N: np.ndarray) -> tuple[float, float]:
+    from statsmodels.regression.linear_model import OLS
+
+    alone = len(np.unique(group_N)) == len(group_N)
+    how: dict[str, Any] = {"cov_type": "HC3"} if alone else {"cov_type": "cluster", "cov_kwds": {"groups": group_N}}
+    found: Any = OLS(outcome_N, design_ND).fit(**how)
+    return float(found.params[0]), float(found.bse[0]) ** 2
+
+
+def _over_seeds(outcome_SN: np.ndarray, design_ND: np.ndarray) -> tuple[float, float]:
+    """(variance that seeds add to the slope's, its degrees of freedom)."""
+    seeds, rows = outcome_SN.shape
+    if seeds < 2:
+        return 0.0, 1.0
+    slope_N = np.linalg.pinv(design_ND)[0]
+    rest_SN = outcome_SN - outcome_SN.mean(axis=0)
+    rest_SN = rest_SN - rest_SN.mean(axis=1, keepdims=True)
+    noise = float((rest_SN**2).sum()) / ((seeds - 1) * max(rows - 1, 1)) * float(slope_N @ slope_N)
+    return max(float((outcome_SN @ slope_N).var(ddof=1)) - noise, 0.0) / seeds, seeds - 1.0

@@ -1,0 +1,181 @@
+"""The chain of the hypothesis: are problems whose traces differ more at the start more often in the variance band, and
+do they gain more? Observed, not set by anyone: what goes together need not follow from one another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from storage.artifacts.kinds import Bands, Diversity, Rollouts
+from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import nullable
+from storage.sql import query
+from tasks.domain.statistics.families import in_families
+from tasks.domain.statistics.means import combined, folded, holds_for
+from tasks.domain.statistics.mixed import Slope, slope
+from tasks.measures.grouping import read_groups
+from tasks.measures.standard import standard_measure
+from tasks.stage import stage, store
+
+#: Fewer problems than these tell nothing of a slope with difficulty and arms held fixed.
+FEWEST = 20
+LINKS = ("diversity to band", "band to gain", "diversity to gain")
+Row = dict[str, Any]
+
+
+class Chain(
+    Ref,
+    kind="chain",
+    schema=nullable(
+        "metric str, source str, arm str, dose str, estimate real, low real, high real, p_value real, p_adjusted real",
+        "family str, diversity real, live_share real, n big, problems big, seeds int, holds_for str, method str",
+        "reason str",
+    ),
+):
+    """Slopes of the chain with difficulty held equal, and gains by dose."""
+
+
+def chain_of(groups: pa.Table, bands: pa.Table, diversity: pa.Table) -> pa.Table:
+    """Rows of metric:
+
+    `diversity to band`, `diversity to gain`: by a standard deviation of an arm's diversity at the start, how much more
+    often a problem is in the variance band at screening, and how much more it gains; `band to gain`: how much more
+    problems of the variance band gain than others. Difficulty (share correct and its square) and arm are held fixed. So
+    that no noise is on both sides, a slope's predictor and its difficulty come from one draw of rollouts, and the band
+    or the accuracy that the gain starts from come from the other: the screening, and those of step 0.
+    `gain by dose`: mean gain by thirds of what of diversity difficulty and arm leave unexplained. `by source`: means.
+
+    groups: held-out groups of the first and the last step, with `cluster`. n: rows of (problem, arm). Null with the
+    reason where there are too few problems, or shares at screening are biased.
+    """
+    table = _laid_out(groups, bands, diversity)
+    rows: list[Row] = []
+    for source in ("all", *sorted(set(table["source"].to_pylist()))):
+        mine = table if source == "all" else query("from t where source = $s", {"s": source}, t=table)
+        rows += [{"source": source} | row for row in _links(mine)]
+    rows += _by_source(table)
+    family = lambda r: ("chain" if r["source"] == "all" else "chain by source", "bh")  # noqa: E731
+    return pa.Table.from_pylist(in_families(rows, family), schema=Chain.schema)
+
+
+def _laid_out(groups: pa.Table, bands: pa.Table, diversity: pa.Table) -> pa.Table:
+    """One row per (problem, arm) that was screened, embedded at step 0, and evaluated under as many adapters as any:
+    `after`: accuracy by adapter."""
+    return query(
+        """
+        with last as (select arm, max(step) as step from groups group by arm having max(step) > 0),
+             after as (
+                select arm, problem_id, list(share order by adapter) as after from (
+                    select arm, problem_id, adapter, sum(num_correct) / sum(group_size) as share
+                    from groups semi join last using (arm, step) group by all)
+                group by all),
+             before as (
+                select arm, problem_id, any_value(source) as source, any_value(cluster) as cluster,
+                       sum(num_correct) / sum(group_size) as share
+                from groups where step = 0 group by arm, problem_id),
+             spread as (
+                select arm, problem_id, avg(diversity) as diversity from diversity
+                where step = 0 and "window" = 'whole' and diversity is not null group by all)
+        select before.*, after, diversity, s.group_size, s.num_correct / s.group_size as screened,
+               (is_variance(s.band))::int::double as live
+        from before join after using (arm, problem_id) join spread using (arm, problem_id)
+        join bands s using (arm, problem_id)
+        where len(after) = (select max(len(after)) from after)
+        order by arm, problem_id
+        """,
+        groups=groups,
+        bands=bands,
+        diversity=diversity,
+    )
+
+
+def _links(table: pa.Table) -> list[Row]:
+    problems = len(set(table["problem_id"].to_pylist()))
+    about: Row = {"n": table.num_rows, "problems": problems}
+    if (why := _refused(table, problems)) is not None:
+        return [about | {"metric": metric, "reason": why} for metric in LINKS]
+    after_SN = np.array(table["after"].to_pylist(), np.float64).T
+    about |= {"seeds": len(after_SN), "holds_for": holds_for(len(after_SN))}
+    own, screened, live, spread = (
+        table[c].to_numpy().astype(float) for c in ("share", "screened", "live", "diversity")
+    )
+    arm_N, group_N = (np.unique(table[c].to_pylist(), return_inverse=True)[1] for c in ("arm", "cluster"))
+    arms = [(arm_N == a).astype(float) for a in range(1, arm_N.max() + 1)]
+    dose = _standardised(spread, arm_N)
+    found = {
+        "diversity to band": slope(live[None], [dose, own, own**2, *arms], group_N),
+        "band to gain": slope(after_SN - own, [live, screened, screened**2, *arms], group_N),
+        "diversity to gain": slope(after_SN - screened, [dose, own, own**2, *arms], group_N),
+    }
+    rows = [about | {"metric": metric} | _told(one) for metric, one in found.items()]
+    unseeded = {"seeds": None, "holds_for": None}
+    rows[0] |= unseeded  # bands are of the policy before training
+    left = (
+        dose
+        - np.column_stack(fixed := [own, own**2, *arms, np.ones(len(own))])
+        @ np.linalg.lstsq(np.column_stack(fixed), dose, rcond=None)[0]
+    )
+    return [*rows, *(about | row for row in _doses(after_SN - screened, left, group_N))]
+
+
+def _refused(table: pa.Table, problems: int) -> str | None:
+    if problems < FEWEST:
+        return f"{problems} problems were screened, embedded and trained past; a slope wants {FEWEST}"
+    if len(set(table["group_size"].to_pylist())) > 1:
+        return "groups of the screening differ in size, as adaptive ones do: their shares are biased"
+    return None
+
+
+def _standardised(value_N: np.ndarray, arm_N: np.ndarray) -> np.ndarray:
+    """In standard deviations within its arm; as it is where nothing varies."""
+    size_A = np.bincount(arm_N)
+    away_N = value_N - (np.bincount(arm_N, weights=value_N) / size_A)[arm_N]
+    scale = float(np.sqrt((away_N**2).sum() / max(len(away_N) - len(size_A), 1)))
+    return away_N / scale if scale > 0 else away_N
+
+
+def _told(found: Slope | str) -> Row:
+    if isinstance(found, str):
+        return {"reason": found}
+    return {name: getattr(found, name) for name in ("estimate", "low", "high", "p_value", "method")}
+
+
+def _doses(gain_SN: np.ndarray, left_N: np.ndarray, group_N: np.ndarray) -> list[Row]:
+    thirds_N = np.searchsorted(np.quantile(left_N, [1 / 3, 2 / 3]), left_N)
+    rows: list[Row] = []
+    for i, dose in enumerate(("least diverse", "middle", "most diverse")):
+        mine = thirds_N == i
+        row: Row = {"metric": "gain by dose", "dose": dose, "n": int(mine.sum())}
+        if not mine.any():
+            rows.append(row | {"reason": "no problem in this third"})
+            continue
+        mean = combined([(1.0, folded(gain_SN[:, mine, None], group_N[mine]))], [True], reach=1.0)
+        low, high = (float(end[0]) for end in mean.interval())
+        known = {"low": low, "high": high} if np.isfinite(low) else {"reason": "one problem has no spread: no interval"}
+        rows.append(row | {"estimate": float(mean.estimate_V[0])} | known)
+    return rows
+
+
+def _by_source(table: pa.Table) -> list[Row]:
+    return query(
+        """
+        select 'by source' as metric, source, arm, avg(diversity) as diversity, avg(live) as live_share,
+               avg(list_avg(after) - screened) as estimate, count(*) as n, count(distinct problem_id) as problems
+        from t group by source, arm order by source, arm
+        """,
+        t=table,
+    ).to_pylist()
+
+
+@standard_measure("chain", needs=("trainings",), rollouts="final")
+@stage(Chain, version=1)
+def follow_the_chain(
+    *, rollouts: tuple[Rollouts, ...], bands: tuple[Bands, ...], diversities: tuple[Diversity, ...]
+) -> pa.Table:
+    """Diversity at the start, variance band and gain, by problem and by source."""
+    parts: list[Sequence[Ref]] = [bands, diversities]
+    screened, spread = (pa.concat_tables([store().read(ref) for ref in refs]) for refs in parts)
+    return chain_of(read_groups(rollouts), screened, spread)

@@ -1,0 +1,83 @@
+"""The chain of the hypothesis on made-up studies: found where it is, not found where difficulty alone moves both."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from storage.artifacts.kinds import Bands, Diversity
+from storage.bands import band
+from tasks.domain.statistics.mixed import slope
+from tasks.measures.chain import FEWEST, LINKS, chain_of
+
+G = 16
+
+
+def study(problems: int, effect: float, seed: int = 0, seeds: int = 2) -> tuple[pa.Table, pa.Table, pa.Table]:
+    """(groups, bands, diversity) of two arms: diversity follows difficulty, and adds `effect` to a problem's gain for
+    each of its own standard deviations."""
+    rng = np.random.default_rng(seed)
+    groups, bands, spread = [], [], []
+    easy = rng.normal(-0.5, 1.2, problems)
+    for arm in ("panel", "thinking"):
+        own = rng.normal(size=problems)
+        start = 1 / (1 + np.exp(-easy - rng.normal(0, 0.3, problems)))
+        for i in range(problems):
+            about = {"arm": arm, "problem_id": f"{i:03d}", "source": "amc" if i % 2 else "aime"}
+            counts = {"group_size": G, "cluster": f"{i:03d}", "num_tokens": 10}
+            c = int(rng.binomial(8, start[i]))
+            bands.append(about | {"group_size": 8, "num_correct": c, "band": band(c, 8)})
+            value = 0.2 - 0.15 * start[i] + 0.03 * own[i]
+            spread.append(about | {"step": 0, "seed": 0, "window": "whole", "diversity": value, "n": G})
+            for s in range(seeds + 1):
+                chance = np.clip(start[i] + (0.1 + effect * own[i] if s else 0.0), 0, 1)
+                policy = {"step": 10 if s else 0, "adapter": f"{arm}{s}" if s else "", "seed": s}
+                groups.append(about | counts | policy | {"num_correct": int(rng.binomial(G, chance))})
+    diversity = pa.Table.from_pylist(spread, schema=Diversity.schema)
+    return pa.Table.from_pylist(groups), pa.Table.from_pylist(bands, schema=Bands.schema), diversity
+
+
+def test_a_dose_that_works_is_found_and_its_thirds_are_ordered() -> None:
+    rows = chain_of(*study(120, 0.08)).to_pylist()
+    found = {r["metric"]: r for r in rows if r["source"] == "all" and r["metric"] in LINKS}
+    gain = found["diversity to gain"]
+    assert gain["low"] < 0.08 * 0.95 < gain["high"] and gain["p_adjusted"] < 0.01
+    assert (gain["n"], gain["problems"], gain["seeds"]) == (240, 120, 2)
+    assert gain["holds_for"] == "the recipe, by 2 seeds"
+    doses = [r["estimate"] for r in rows if r["source"] == "all" and r["metric"] == "gain by dose"]
+    assert doses == sorted(doses) and len(doses) == 3
+    means = [r for r in rows if r["metric"] == "by source"]
+    assert [(r["source"], r["arm"]) for r in means] == [(s, a) for s in ("aime", "amc") for a in ("panel", "thinking")]
+
+
+def test_what_difficulty_alone_moves_is_rarely_called_an_effect() -> None:
+    """A gain that is the same for all, and a diversity that follows difficulty: p below .05 in about one of twenty."""
+    found = [
+        next(r for r in chain_of(*study(60, 0.0, seed)).to_pylist() if r["metric"] == "diversity to gain")
+        for seed in range(20)
+    ]
+    assert sum(r["p_value"] < 0.05 for r in found) <= 4
+    assert np.mean([r["low"] <= 0 <= r["high"] for r in found]) >= 0.8
+
+
+def test_too_little_to_tell_is_a_reason() -> None:
+    groups, bands, spread = study(FEWEST - 1, 0.0)
+    said = {r["reason"] for r in chain_of(groups, bands, spread).to_pylist() if r["metric"] in LINKS}
+    assert all(text.endswith(f"a slope wants {FEWEST}") for text in said)
+    groups, bands, spread = study(30, 0.0)
+    sizes = pa.array([2, *bands["group_size"].to_pylist()[1:]], pa.int32())
+    adaptive = bands.set_column(bands.schema.get_field_index("group_size"), "group_size", sizes)
+    rows = [r for r in chain_of(groups, adaptive, spread).to_pylist() if r["source"] == "all"]
+    assert rows[0]["reason"] == "groups of the screening differ in size, as adaptive ones do: their shares are biased"
+
+
+def test_a_slope_without_room_says_so() -> None:
+    x = np.arange(6.0)
+    assert slope(x[None], [x, x], np.arange(6)) == "what is held fixed leaves nothing of it to vary"
+    assert slope(np.ones((1, 6)), [x], np.arange(6)) == "the outcome is the same everywhere"
+    assert slope(x[None] ** 2, [x], np.arange(6)).method.startswith("least squares")  # type: ignore[union-attr]
+    assert (
+        pytest.approx(2.0, abs=0.3)
+        == slope(2 * x[None] + np.array([0.1, -0.2, 0.1, 0, -0.1, 0.1]), [x], x // 2).estimate
+    )  # type: ignore[union-attr]
