@@ -131,9 +131,9 @@ def _refused(table: pa.Table, problems: int) -> str | None:
 
 def _standardised(value_N: np.ndarray, arm_N: np.ndarray) -> np.ndarray:
     """In standard deviations within its arm; as it is where nothing varies."""
-    size_A = np.bincount(arm_N)
-    away_N = value_N - (np.bincount(arm_N, weights=value_N) / size_A)[arm_N]
-    scale = float(np.sqrt((away_N**2).sum() / max(len(away_N) - len(size_A), 1)))
+    per_arm = np.bincount(arm_N)
+    away_N = value_N - (np.bincount(arm_N, weights=value_N) / per_arm)[arm_N]
+    scale = float(np.sqrt((away_N**2).sum() / max(len(away_N) - len(per_arm), 1)))
     return away_N / scale if scale > 0 else away_N
 
 
