@@ -66,7 +66,7 @@ def collect(store: Store, folder: Path, wish: str | None) -> None:
     for old in [*folder.glob("*.parquet"), *folder.glob("*.svg")]:
         old.unlink()
     with views(inputs_of(store, inputs), helper_tables(inputs, arms)) as asked:
-        for figure in (f for s in SECTIONS for f in s.figures):
+        for figure in (f for s in SECTIONS for f in s.figures if inputs.get(f.sources[0])):
             table = asked.ask(figure.query)
             if table.num_rows:
                 pq.write_table(table, folder / f"{figure.name}.parquet", compression="zstd")
