@@ -50,7 +50,8 @@ def test_every_page_of_the_published_study(browser, published_app: str, name: st
     sound(page)
     expected = {"bands": "Two arms against each other", "claims": "of 86 hold", "results": "Gaps and their closure"}
     if name in expected:
-        page.wait_for_selector(f"text={expected[name]}", timeout=60_000)
+        # attached: what stands in another tab than the first one is hidden
+        page.wait_for_selector(f"text={expected[name]}", state="attached", timeout=60_000)
     page.close()
 
 
