@@ -22,11 +22,11 @@ from tasks.domain.grpo.packing import plan_packs
 from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout
 from tasks.domain.scaffolds import SCAFFOLDS
 from tasks.engines.grading.graders import GradeItem, Graders
+from tasks.engines.hardware import Hardware
 from tasks.engines.learning.learner import Execution, StepMetrics, train
 from tasks.engines.learning.memory_plan import lora_parameters, read_config
 from tasks.engines.learning.update import trained_groups
 from tasks.engines.protocols import Decoding, Generator, Request
-from tasks.engines.toolbox import Hardware
 
 #: Measured on one H200: a large device-to-device copy, a large bf16 matrix product on random data.
 BYTES_PER_SECOND, FLOPS_PER_SECOND = 4.3e12, 790e12

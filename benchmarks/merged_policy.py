@@ -21,6 +21,7 @@ from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack, plan_
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.domain.policies import ServedAdapter
 from tasks.domain.scaffolds import SCAFFOLDS
+from tasks.engines.hardware import Hardware
 from tasks.engines.learning.lora import adapter_config
 from tasks.engines.learning.memory_plan import read_config
 from tasks.engines.learning.merging import merged, read_products
@@ -28,7 +29,6 @@ from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.protocols import Decoding, Request
 from tasks.engines.sampling.vllm import VllmGenerator
 from tasks.engines.sampling.worker import _file_tensors
-from tasks.engines.toolbox import Hardware
 
 
 def main() -> None:

@@ -29,8 +29,9 @@ from storage.artifacts.kinds import Pool, Splits
 from storage.artifacts.store import Store
 from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.domain.problems.sources import source_spec
+from tasks.engines.hardware import Hardware
 from tasks.engines.model_files import model_digest
-from tasks.engines.toolbox import Hardware, Toolbox
+from tasks.engines.toolbox import Toolbox
 from tasks.pool import PoolPolicy, build_pool
 from tasks.rollouts import requests_for
 from tasks.sampling import sample_rollouts

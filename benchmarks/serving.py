@@ -27,10 +27,10 @@ import numpy as np
 
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.environment import quiet_libraries
+from tasks.engines.hardware import Hardware
 from tasks.engines.learning.memory_plan import read_config
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling import vllm as sampling
-from tasks.engines.toolbox import Hardware
 
 
 def main() -> None:

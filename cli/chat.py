@@ -48,9 +48,9 @@ def chat(
     from storage.errors import UserError
     from tasks.domain.arms import ARMS
     from tasks.domain.grading.overrides import ActiveGrader
+    from tasks.engines.hardware import Hardware
     from tasks.engines.learning.memory_plan import positions
     from tasks.engines.protocols import Decoding
-    from tasks.engines.toolbox import Hardware
 
     if arm not in ARMS:
         raise UserError(f"unknown arm '{arm}' (known: {', '.join(ARMS)})")

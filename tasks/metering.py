@@ -20,8 +20,8 @@ from storage.errors import Parked, UserError
 from storage.records.runs import Amounts, now
 from storage.records.spending import Charge, Journal
 from tasks.domain.prices import Prices
+from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Request
-from tasks.engines.toolbox import Hardware
 from tasks.stage import Progress
 
 #: Kinds of artifacts whose making occupies an accelerator.

@@ -30,6 +30,7 @@ EXECUTION = {
     "tasks.former_names",
     "tasks.metering",
     "tasks.engines.toolbox",
+    "tasks.engines.hardware",
     "tasks.engines.environment",
     "tasks.engines.learning.memory",
 }

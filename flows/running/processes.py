@@ -24,7 +24,7 @@ from flows.running.sessions import Charging, Listener
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
-from tasks.engines.toolbox import Hardware
+from tasks.engines.hardware import Hardware
 from tasks.metering import metered
 from tasks.stage import Progress
 

@@ -15,7 +15,8 @@ from storage.records.spending import Journal
 from tasks.active_grader import active_grader
 from tasks.domain.grading.overrides import ActiveGrader
 from tasks.domain.prices import Prices
-from tasks.engines.toolbox import Hardware, Toolbox
+from tasks.engines.hardware import Hardware
+from tasks.engines.toolbox import Toolbox
 from tasks.metering import Budget, Meter
 from tasks.stage import Progress, Session, session
 

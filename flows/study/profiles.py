@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from tasks.domain.grpo.types import AtLeastOne, LearnerConfig
 from tasks.domain.policies import Sampling
 from tasks.domain.ranges import Ranged, Within
-from tasks.engines.toolbox import Hardware
+from tasks.engines.hardware import Hardware
 
 Count = Annotated[int, Within(0)]
 

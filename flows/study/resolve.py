@@ -25,8 +25,8 @@ from tasks.domain.grpo.losses import loss_for
 from tasks.domain.policies import BaseModel
 from tasks.domain.problems.problems import PoolPolicy
 from tasks.domain.problems.sources import SourceSpec, source_spec
+from tasks.engines.hardware import ENGINES
 from tasks.engines.learning.memory_plan import check_positions
-from tasks.engines.toolbox import ENGINES
 from tasks.pool import as_first_checked
 
 

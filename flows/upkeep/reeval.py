@@ -24,7 +24,7 @@ from storage.records.runs import now
 from storage.sql import query
 from tasks.domain.policies import Policy, Sampling
 from tasks.domain.statistics.intervals import Interval, bootstrap_mean
-from tasks.engines.toolbox import engine_now
+from tasks.engines.hardware import engine_now
 from tasks.regrading import regrade
 from tasks.rollouts import account_of
 from tasks.sampling import sample_rollouts

@@ -12,9 +12,9 @@ from storage.artifacts.kinds import Audit, Diversity, Pool, Rollouts, Splits, Tr
 from storage.artifacts.ref import Ref
 from storage.errors import UserError
 from storage.sql import query
+from tasks.designs import from_sampling, from_training, recipe_row, rows_as
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.domain.policies import Policy
-from tasks.domain.statistics.designs import from_sampling, from_training, recipe_row, rows_as
 from tasks.measures.form import COLUMNS as FORM_COLUMNS
 from tasks.measures.form import form_of
 from tasks.measures.lints import findings_of, leak_rows, lesson_leak_rows, mislabelled_rows

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from storage.artifacts.kinds import Audit
 from storage.sql import QUERIES, named, query
+from tasks.designs import filled
 from tasks.domain.problems.leaks import find_leaks
 from tasks.domain.statistics.betabinomial import expectations
-from tasks.domain.statistics.designs import filled
 
 Row = dict[str, Any]
 
@@ -22,7 +22,7 @@ def lints() -> list[str]:
 
 
 def findings_of(tables: Mapping[str, pa.Table]) -> pa.Table:
-    """What every lint finds in these tables (tasks.domain.statistics.designs.TABLES; an absent one is empty).
+    """What every lint finds in these tables (tasks.designs.TABLES; an absent one is empty).
 
     Columns: code; fact: what the rows show; inference: what may follow from it; place: runs or files; value: its size,
     null where it has none; query: which named query shows it.

@@ -1,4 +1,4 @@
-"""What the published files say about the design: the tables that the lints read (tasks.domain.statistics.designs)."""
+"""What the published files say about the design: the tables that the lints read (tasks.designs)."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from storage.artifacts.kinds import (
     TrainingSeries,
 )
 from storage.sql import query
-from tasks.domain.statistics.designs import rows_as
+from tasks.designs import rows_as
 from tasks.measures.lints import findings_of, leak_rows, mislabelled_rows
 from tasks.published import checks, log_checks
 from tasks.published import designs as published_designs

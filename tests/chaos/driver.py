@@ -24,8 +24,9 @@ from storage.records.spending import Journal
 from tasks.domain.grading.grading import Verdict
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.engines.grading.graders import GradeItem
+from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Completion, Request
-from tasks.engines.toolbox import Hardware, Toolbox
+from tasks.engines.toolbox import Toolbox
 from tasks.metering import Meter, metered
 from tasks.rollouts import ensure_rollouts, entered, requests_for
 from tasks.stage import Ref, Session, session, stage, store, workdir

@@ -12,9 +12,10 @@ from cli.chat import chat
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.arms import ARMS
+from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Decoding, Generator, Request
 from tasks.engines.sampling.streaming import PIECE_TOKENS, stream
-from tasks.engines.toolbox import Hardware, Toolbox
+from tasks.engines.toolbox import Toolbox
 from tests.mini import REPO
 
 PROBLEM = "There are 6 boxes of 6 pens. 7 go. 3 come. How many pens in all?"

@@ -21,11 +21,11 @@ import numpy as np
 import pytest
 
 from storage.errors import Parked, UserError
+from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling.endpoint import Endpoint
 from tasks.engines.sampling.openai import OpenAIGenerator
 from tasks.engines.sampling.sampler import _durable_batches
-from tasks.engines.toolbox import Hardware
 from tests.tiny_model import write_tiny_model
 
 Answer = Callable[[int, dict[str, Any]], tuple[int, dict[str, Any]] | None]

@@ -12,9 +12,9 @@ import torch
 
 from benchmarks.serving import random_adapter
 from tasks.domain.policies import ServedAdapter
+from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling import vllm as sampling
-from tasks.engines.toolbox import Hardware
 from tests.needs import lacks
 
 pytestmark = pytest.mark.gpu

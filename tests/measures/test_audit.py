@@ -19,9 +19,9 @@ from storage.artifacts.store import Payload, Store
 from storage.errors import UserError
 from storage.reading.claims import CLAIMS, Claim, check, needs, read_claims, recomputed
 from storage.sql import named
+from tasks.designs import TABLES, from_training, recipe_row, rows_as
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.domain.policies import BaseModel, Policy
-from tasks.domain.statistics.designs import TABLES, from_training, recipe_row, rows_as
 from tasks.measures.lints import findings_of, lesson_leak_rows, lints
 
 START = Policy(arm="panel", model=BaseModel(sha256="m"))

@@ -11,7 +11,7 @@ import pytest
 from storage.artifacts.kinds import Rollouts
 from storage.artifacts.store import Store
 from storage.sql import named, query
-from tasks.domain.statistics.designs import FORM
+from tasks.designs import FORM
 from tasks.engines.toolbox import Toolbox
 from tasks.measures.bands import bands_of, classify_bands, crosstab_of
 from tasks.measures.form import form_of, in_words

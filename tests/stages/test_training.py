@@ -18,7 +18,8 @@ from storage.ledger import Ledger
 from tasks.domain.grpo.behaviour import check_sampling
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.domain.policies import BaseModel, Policy, Sampling
-from tasks.engines.toolbox import Hardware, Toolbox
+from tasks.engines.hardware import Hardware
+from tasks.engines.toolbox import Toolbox
 from tasks.rollouts import account_of
 from tasks.splits import split_pool
 from tasks.stage import Session, session

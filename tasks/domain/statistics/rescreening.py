@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.domain.bands import Band, band
+from storage.bands import Band, band
 from tasks.domain.statistics.betabinomial import BetaBinomial, fitted
 from tasks.domain.statistics.curves_of_k import levels
 from tasks.domain.statistics.means import LEVEL, folded, tail_freedom

@@ -36,9 +36,9 @@ def measure(
 ) -> list[Measured]:
     """Samples every arm at T=1 with the reference engine: a few CPU-seconds an arm."""
     from tasks.engines.grading.graders import GradeItem, Graders
+    from tasks.engines.hardware import Hardware
     from tasks.engines.protocols import Decoding, Request
     from tasks.engines.sampling.transformers import TransformersGenerator
-    from tasks.engines.toolbox import Hardware
 
     problems = demo_problems(per_source, POOL_SEED)
     generator = TransformersGenerator(model, Hardware(device="cpu", max_num_seqs=256))

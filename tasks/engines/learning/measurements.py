@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.domain.bands import Band, band
+from storage.bands import Band, band
 from tasks.domain.grpo.rewards import reward
 from tasks.domain.grpo.types import LearnerConfig, TrainRollout, is_live
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storage.errors import UserError
+from tasks.engines.hardware import Hardware
 from tasks.engines.learning.memory_plan import num_experts
-from tasks.engines.toolbox import Hardware
 
 if TYPE_CHECKING:
     import torch

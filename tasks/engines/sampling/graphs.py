@@ -5,7 +5,7 @@ Its own default ends at 512, whatever `max_num_seqs` is: 1,024 rollouts at once 
 
 from __future__ import annotations
 
-from tasks.engines.toolbox import Hardware
+from tasks.engines.hardware import Hardware
 
 #: (largest batch, step between sizes): little padding, and not a size more than that, for each takes time to capture.
 _STEPS = ((64, 8), (256, 16), (512, 32), (1 << 30, 64))

@@ -22,10 +22,10 @@ import numpy as np
 from storage.errors import UserError
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.environment import quiet_libraries
+from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.sampling.endpoint import Endpoint
 from tasks.engines.sampling.prompts import check_lengths, encode_prompt
-from tasks.engines.toolbox import Hardware
 
 #: vLLM writes this for a log-prob of minus infinity, which JSON cannot hold.
 NO_LOGPROB = -9998.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tasks.engines.hardware import Hardware
 from tasks.engines.learning.memory_plan import check_sampler_memory, linear_parameters, read_config
 from tasks.engines.sampling.compile_cache import keep_compiled
 from tasks.engines.sampling.graphs import graph_bytes, graph_sizes
-from tasks.engines.toolbox import Hardware
 
 
 def on_cpu(hardware: Hardware) -> dict[str, Any]:

@@ -11,9 +11,9 @@ import numpy as np
 
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.environment import quiet_libraries
+from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.sampling.prompts import check_lengths, encode_prompt
-from tasks.engines.toolbox import Hardware
 
 
 class TransformersGenerator:

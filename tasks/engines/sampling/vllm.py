@@ -20,6 +20,7 @@ import numpy as np
 from storage.errors import UserError
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.environment import quiet_libraries
+from tasks.engines.hardware import Hardware
 from tasks.engines.learning.memory_plan import num_experts, read_config
 from tasks.engines.learning.merging import merges_adapters
 from tasks.engines.model_files import refuse_strays
@@ -27,7 +28,6 @@ from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling.prompts import check_lengths, encode_prompt
 from tasks.engines.sampling.settings import on_cpu, on_gpu
 from tasks.engines.sampling.worker import SamplingWorker
-from tasks.engines.toolbox import Hardware
 
 if TYPE_CHECKING:
     from vllm import SamplingParams

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from storage.errors import UserError
+from tasks.engines.hardware import Hardware
 from tasks.engines.learning.merging import merged, merges_adapters, read_products, rounded
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.update import Clock, Updater
-from tasks.engines.toolbox import Hardware
 from tests.engines.conftest import random_rollouts
 from tests.engines.learning.test_packed import CONFIG, grouped
 

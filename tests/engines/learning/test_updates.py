@@ -13,12 +13,12 @@ from tasks.domain.grpo.losses import LOSSES
 from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack
 from tasks.domain.grpo.schedules import update_groups
 from tasks.domain.grpo.types import LearnerConfig, TrainRollout
+from tasks.engines.hardware import Hardware
 from tasks.engines.learning.learner import Execution, Interrupted
 from tasks.engines.learning.policy import Policy
 from tasks.engines.learning.update import Clock, Updater
 from tasks.engines.protocols import Decoding, Request
 from tasks.engines.sampling.transformers import TransformersGenerator
-from tasks.engines.toolbox import Hardware
 from tests.engines.conftest import random_rollouts
 from tests.engines.learning.test_learner import CONFIG as LOOP
 from tests.engines.learning.test_learner import run, same, weights

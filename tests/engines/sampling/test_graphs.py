@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from storage.errors import UserError
+from tasks.engines.hardware import Hardware
 from tasks.engines.learning.memory_plan import GIB, check_sampler_memory, linear_parameters
 from tasks.engines.sampling.graphs import graph_bytes, graph_sizes
-from tasks.engines.toolbox import Hardware
 
 
 def test_the_largest_batch_always_has_one() -> None:

@@ -15,9 +15,9 @@ from storage.errors import UserError
 from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack
 from tasks.domain.grpo.types import ALL_LINEAR, ATTENTION, LearnerConfig
 from tasks.domain.policies import ServedAdapter
+from tasks.engines.hardware import Hardware
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.protocols import Completion, Decoding, Generator, Request
-from tasks.engines.toolbox import Hardware
 from tests.engines.conftest import tiny
 
 DEMO = Path(__file__).resolve().parents[3] / "models" / "demo"

@@ -19,8 +19,9 @@ from storage.records.runs import Amounts, Run, all_runs, now, read_run, run_path
 from storage.records.spending import Charge, Journal, charges, spending_by_arm
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.domain.prices import DevicePrice, Prices, TokenPrice
+from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Completion, Request
-from tasks.engines.toolbox import Hardware, Toolbox
+from tasks.engines.toolbox import Toolbox
 from tasks.metering import Budget, BudgetExceeded, Meter, metered
 from tasks.rollouts import account_of, ensure_rollouts, entered, requests_for
 from tasks.stage import Progress, Ref, Session, session, stage

@@ -16,7 +16,7 @@ from flows.study.resolve import profile_named, resolve
 from storage.artifacts.store import Store
 from storage.records.runs import all_runs
 from storage.records.spending import charges
-from tasks.engines.toolbox import Hardware
+from tasks.engines.hardware import Hardware
 from tests import mini
 
 
