@@ -156,6 +156,46 @@ def test_a_wrong_request_is_the_users_to_mend(tiny: Path, status: int, says: str
     assert not isinstance(e.value, Parked)
 
 
+def test_a_server_draws_as_the_local_engine_does_whatever_its_model_prefers(tiny: Path) -> None:
+    """`vllm serve` fills what a request leaves unsaid from the model's generation_config.json."""
+    from vllm.entrypoints.openai.completion.protocol import CompletionRequest
+
+    from tasks.engines.sampling.vllm import _sampling_params
+
+    bodies: list[dict[str, Any]] = []
+    with provider(lambda n, body: bodies.append(body) or fine(body)) as url:
+        list(engine(tiny, url).generate(requests(1), None))
+    preferred = {"temperature": 0.7, "top_p": 0.8, "top_k": 20, "min_p": 0.1, "repetition_penalty": 1.1}
+    preferred |= {"presence_penalty": 1.5, "frequency_penalty": 0.5}
+    served = CompletionRequest(**bodies[0]).to_sampling_params(8, preferred)
+    local = _sampling_params(requests(1)[0].decoding, 1000, logprobs=True)
+    assert {name: getattr(served, name) for name in preferred} == {name: getattr(local, name) for name in preferred}
+
+
+@pytest.mark.parametrize("processed", [True, False])
+def test_log_probs_of_another_temperature_than_the_drawn_one_are_refused(tiny: Path, processed: bool) -> None:
+    """Before anything is drawn. A server tells them of temperature 1 unless it was started to do otherwise."""
+    drawn: list[float] = []
+
+    def answer(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if body["logprobs"] == 0:
+            drawn.append(body["temperature"])
+            return fine(body)
+        logits = np.array([2.0, 1.5, 0.0, -1.0, -1.0, -30.0]) / (body["temperature"] if processed else 1)
+        top = dict(zip("abcdef", logits - np.log(np.exp(logits).sum()), strict=True))
+        return 200, {"choices": [{"logprobs": {"top_logprobs": [top]}}]}
+
+    asked = [Request(i, (5, 6), i, Decoding(max_tokens=8, temperature=0.7)) for i in range(3)]
+    with provider(answer) as url:
+        sampler = engine(tiny, url)
+        if not processed:
+            with pytest.raises(UserError, match="processed_logprobs"):
+                list(sampler.generate(asked, None))
+        else:
+            assert len(list(sampler.generate(asked, None))) == 3
+    assert drawn == ([0.7] * 3 if processed else [])
+
+
 @pytest.mark.parametrize("url", ["", "ftp://h/v1", "host:8000", "http://user:secret@h/v1"])
 def test_an_address_that_is_none_is_refused_without_repeating_secrets(url: str) -> None:
     with pytest.raises(UserError, match="engine openai") as error:

@@ -14,6 +14,7 @@ import os
 import queue
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,15 @@ from storage.errors import UserError
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
-from tasks.engines.protocols import Completion, Request
+from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling.endpoint import Endpoint
 from tasks.engines.sampling.prompts import check_lengths, encode_prompt
 
 #: vLLM writes this for a log-prob of minus infinity, which JSON cannot hold.
 NO_LOGPROB = -9998.0
+#: What a server would else take from the model's generation_config.json: a cut or bent distribution whose log-probs are
+#: not those of the policy.
+NEUTRAL = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
 #: More connections than this gain nothing and cost a thread each.
 MOST_CONNECTIONS = 256
 
@@ -53,6 +57,7 @@ class OpenAIGenerator:
         self._connections = min(hardware.max_num_seqs, MOST_CONNECTIONS)
         self._max_model_len = hardware.max_model_len
         self._loaded: set[str] = set()
+        self._scaled = False
 
     def encode(self, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]:
         return encode_prompt(self._tokenizer, prompt, chat=chat, enable_thinking=enable_thinking)
@@ -61,6 +66,7 @@ class OpenAIGenerator:
         """Errors: Parked if the provider refuses to go on or stays away, after all that finished was yielded."""
         check_lengths(requests, self._max_model_len)
         model = self._served(adapter)
+        self._check_logprobs(model, requests)
         todo: queue.SimpleQueue[Request] = queue.SimpleQueue()
         for request in requests:
             todo.put(request)
@@ -88,6 +94,26 @@ class OpenAIGenerator:
             stop.set()
         if failure is not None:
             raise failure
+
+    def _check_logprobs(self, model: str, requests: Sequence[Request]) -> None:
+        """Once, before anything is drawn at another temperature than 1. Errors: UserError for a server whose log-probs
+        are of temperature 1 whatever it draws at: half the temperature is to double their differences."""
+        if all(r.decoding.temperature in (0, 1) for r in requests) or self._scaled:
+            return
+        widths = []
+        with self._endpoint.connection() as connection:
+            for temperature in (1.0, 0.5):
+                asked = replace(requests[0], decoding=Decoding(max_tokens=1, temperature=temperature))
+                body = {**self._body(model, asked), "logprobs": 5, "return_tokens_as_token_ids": True}
+                choice = connection.post("/completions", body, threading.Event())["choices"][0]
+                likeliest = sorted(choice["logprobs"]["top_logprobs"][0].values())[-5:]
+                widths.append(likeliest[-1] - likeliest[0])
+        if widths[1] < 1.5 * widths[0]:
+            raise UserError(
+                f"{self._endpoint.url}: the server draws at a temperature and tells log-probs of temperature 1; start"
+                " it with --logprobs-mode processed_logprobs"
+            )
+        self._scaled = True
 
     def _work(
         self,
@@ -119,6 +145,7 @@ class OpenAIGenerator:
             "max_tokens": d.max_tokens,
             "temperature": d.temperature,
             "top_p": d.top_p,
+            **NEUTRAL,
             "seed": request.seed,
             "stop": list(d.stop) or None,
             "logprobs": 0,
