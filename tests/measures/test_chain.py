@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
+import pytest
+from scipy.stats import t
+from statsmodels.regression.mixed_linear_model import MixedLM
 
 from storage.artifacts.kinds import Bands, Diversity
 from storage.bands import band
-from tasks.domain.statistics.mixed import Slope, slope
+from tasks.domain.statistics.mixed import MIXED, Slope, between_groups, slope
 from tasks.measures.chain import FEWEST, LINKS, chain_of
 
 G = 16
@@ -77,3 +82,18 @@ def test_a_slope_without_room_says_so() -> None:
     assert slope(np.ones((1, 6)), [x], np.arange(6)) == "the outcome is the same everywhere"
     alone = slope(x[None] ** 2, [x], np.arange(6))
     assert isinstance(alone, Slope) and alone.method.startswith("least squares")
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.6])
+def test_a_slope_is_what_statsmodels_finds_by_its_own_search(spread: float) -> None:
+    rng = np.random.default_rng(6)
+    group, x = np.repeat(np.arange(40), [1, 3] * 20), rng.normal(size=80)
+    y = 0.5 * x + spread * rng.normal(size=40)[group] + rng.normal(size=80)
+    design = np.column_stack([x, np.ones(80)])
+    searched: Any = MixedLM(y, design, groups=group).fit(reml=True, method=["powell"], xtol=1e-10, ftol=1e-12)
+    assert between_groups(y, design, group) == pytest.approx(searched.cov_re[0, 0] / searched.scale, abs=1e-3)
+    one = slope(y[None], [x], group)
+    assert isinstance(one, Slope) and one.method == MIXED
+    assert one.estimate == pytest.approx(searched.fe_params[0], abs=1e-4)
+    half = float(t.ppf(0.975, 38)) * searched.bse_fe[0]
+    assert one.high - one.estimate == pytest.approx(half, rel=1e-3)
