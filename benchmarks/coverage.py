@@ -1,7 +1,7 @@
 """Coverage and type I error of what the report prints, over simulated studies of known truth, through the project's own
 tables. Writes the table of docs/coverage.md.
 
-    python -m benchmarks.coverage [--trials 250] > coverage.jsonl
+    python -m benchmarks.coverage [--trials 250] [--part cells|studies|further] > coverage.jsonl
     python -m benchmarks.coverage --table coverage.jsonl
 
 Every trial is a `source` of one table, so that a table is made once for all trials of a cell.
@@ -19,10 +19,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.further_figures import further_figures, further_table
 from benchmarks.simulated import EDGES, KS, POPULATIONS, TRAIN_G, Cell, groups_of, rollouts_of, shift_by, truths
+from benchmarks.tally import missed, tally
 from benchmarks.whole_studies import whole_studies, written
 from storage.sql import query
 from tasks.measures.bands import crosstab_of
+from tasks.measures.g_pass import g_pass_of
 from tasks.measures.gains import gains_of
 from tasks.measures.pass_at_k import contrasts_of, passk_of
 from tasks.measures.token_costs import cost_rows
@@ -31,26 +34,12 @@ from tasks.measures.votes import votes_of
 
 DRAWS = 2_000
 FEW_TRIALS = 60  # of what takes a fit or a vote each
-LOW, HIGH = 0.92, 0.98
 Row = dict[str, Any]
 
 
-def judged(figure: str, cell: Cell, rows: list[Row], truth: float, trials: int | None = None) -> Row:
-    """Of the trials' rows: share that covers the truth, share whose p is below .05 where the truth is 0, median width."""
-    told = [r for r in rows if r.get("low") is not None]
-    covers = [r["low"] - 1e-12 <= truth <= r["high"] + 1e-12 for r in told]
-    tested = [r["p_value"] < 0.05 if r.get("p_value") is not None else False for r in rows]
-    return {
-        "figure": figure,
-        "cell": cell,
-        "trials": trials or len(rows),
-        "truth": truth,
-        "printed": len(told) / max(len(rows), 1),
-        "covers": float(np.mean(covers)) if told else None,
-        "width": float(np.median([r["high"] - r["low"] for r in told])) if told else None,
-        "no_width": sum(r["high"] <= r["low"] for r in told),
-        "below_05": float(np.mean(tested)) if any("p_value" in r for r in rows) else None,
-    }
+def judged(figure: str, cell: Cell, rows: list[Row], truth: float) -> Row:
+    """The trials' rows of one figure against its truth."""
+    return {"figure": figure, "cell": cell, "trials": len(rows), "truth": truth} | tally(rows, [truth] * len(rows))
 
 
 def measured(cell: Cell, trials: int, seed: int = 0) -> list[Row]:
@@ -67,6 +56,10 @@ def measured(cell: Cell, trials: int, seed: int = 0) -> list[Row]:
                 mine = [r for r in curves if r["metric"] == metric and r["k"] == k]
                 found.append(judged(f"{metric.replace('k', str(k))}", cell, mine, values[place]))
     found.append(_bands(cell, [r for r in curves if r["metric"] == "pass@k"], truth["after"][1]))
+    steady = [r for r in of_trial(g_pass_of(after, (8,)).to_pylist()) if r["arm"] == "b"]
+    for metric, wanted in (("G-Pass@k", 4), ("mG-Pass@k", None)):
+        mine = [r for r in steady if (r["metric"], r["wanted"]) == (metric, wanted)]
+        found.append(judged(metric.replace("k", "8"), cell, mine, truth["g_pass"][1][wanted]))
     rows = of_trial(contrasts_of(after, KS, 50, 0).to_pylist())
     for place, k in ((0, 1), (3, 8)):
         gap = truth["after"][0][place] - truth["after"][1][place]
@@ -87,7 +80,7 @@ def _equivalent(cell: Cell, rows: list[Row], truth: float) -> Row:
     """How often two arms' gains are called equivalent: an error where they differ by the margin or more."""
     called = [r["p_equivalent"] is not None and r["p_equivalent"] < 0.05 for r in rows]
     figure = "called equivalent" if abs(truth) < MARGIN - 1e-3 else "called equivalent in error"
-    return judged(figure, cell, [], truth, len(rows)) | {"below_05": float(np.mean(called))}
+    return judged(figure, cell, [], truth) | {"trials": len(rows), "below_05": float(np.mean(called))}
 
 
 def _of_bands(cell: Cell, groups: pa.Table, truth: Row) -> list[Row]:
@@ -147,19 +140,6 @@ def cells() -> Iterator[Cell]:
         yield Cell("ordinary", n, shift=shift_by(MARGIN))
 
 
-def misses(row: Row) -> str | None:
-    """Which target a row misses by more than two standard errors of the simulation; null for none. Above HIGH counts
-    only away from the edges."""
-    if row["covers"] is None:
-        return None
-    error = 2 * np.sqrt(0.05 * 0.95 / row["trials"])
-    if row["covers"] < LOW - error:
-        return "covers too little"
-    if row["covers"] > HIGH + error and not at_an_edge(row):
-        return "wider than needed"
-    return "no width" if row["no_width"] else None
-
-
 def at_an_edge(row: Row) -> bool:
     """Fewer than five problems' worth of correct or of wrong, where no interval can be both short and safe."""
     cell, truth = row["cell"], row["truth"]
@@ -179,12 +159,12 @@ def markdown(rows: list[Row]) -> str:
             found = {_design(r["cell"]): r for r in mine if (r["cell"].population, r["cell"].problems) == key}
             told = [_told(found[d]) if d in found else "" for d in designs]
             out.append(f"| {key[0]}, n = {key[1]} | {' | '.join(told)} |")
-    missed = [
-        f"- {r['figure']}, {r['cell'].population}, n = {r['cell'].problems}, {_design(r['cell'])}: {_told(r)}, {misses(r)}"
+    off = [
+        f"- {r['figure']}, {r['cell'].population}, n = {r['cell'].problems}, {_design(r['cell'])}: {_told(r)}, {why}"
         for r in rows
-        if misses(r)
+        if (why := missed(r, at_an_edge(r)))
     ]
-    return "\n".join([*out, "\nCells that miss a target:\n", *(missed or ["none"])])
+    return "\n".join([*out, "\nCells that miss a target:\n", *(off or ["none"])])
 
 
 def _design(cell: Cell) -> str:
@@ -200,23 +180,39 @@ def _told(row: Row) -> str:
     return told if below is None else f"{told} ({100 * below:.0f})"
 
 
+PARTS = ("cells", "studies", "further")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--trials", type=int, default=250)
+    parser.add_argument("--part", choices=PARTS, action="append", help="only this; may be given several times")
     parser.add_argument("--table", type=Path, help="write nothing anew: the table of what an earlier run printed")
     args = parser.parse_args()
     if args.table:
-        kept = [json.loads(line) for line in args.table.read_text().splitlines()]
-        print(written([row for row in kept if "study" in row]))
-        kept = [row for row in kept if "cell" in row]
-        rows = [row | {"cell": Cell(**row["cell"])} for row in kept]
-        print(markdown(sorted(rows, key=lambda r: r["figure"])))
+        print(table_of([json.loads(line) for line in args.table.read_text().splitlines()]))
         return
+    made = {"cells": of_cells, "studies": whole_studies, "further": further_figures}
+    for part in args.part or PARTS:
+        for row in made[part](args.trials):
+            print(json.dumps(row), flush=True)
+
+
+def of_cells(trials: int) -> Iterator[Row]:
     for cell in cells():
-        for row in measured(cell, args.trials):
-            print(json.dumps(row | {"cell": asdict(cell)}), flush=True)
-    for row in whole_studies(args.trials):
-        print(json.dumps(row), flush=True)
+        for row in measured(cell, trials):
+            yield row | {"cell": asdict(cell)}
+
+
+def table_of(kept: list[Row]) -> str:
+    rows = [row | {"cell": Cell(**row["cell"])} for row in kept if "cell" in row]
+    return "\n".join(
+        (
+            written([row for row in kept if "study" in row]),
+            markdown(sorted(rows, key=lambda r: r["figure"])),
+            further_table([row for row in kept if "design" in row]),
+        )
+    )
 
 
 if __name__ == "__main__":

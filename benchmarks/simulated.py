@@ -43,11 +43,11 @@ class Cell:
     own: float = 0.3
 
 
-def _sigmoid(x: np.ndarray) -> np.ndarray:
+def sigmoid(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-x))
 
 
-def _logits(population: str, rng: np.random.Generator, n: int) -> np.ndarray:
+def logits_of(population: str, rng: np.random.Generator, n: int) -> np.ndarray:
     p = np.clip(POPULATIONS[population](rng, n), 1e-9, 1 - 1e-9)
     return np.log(p) - np.log1p(-p)
 
@@ -60,11 +60,11 @@ def seed_scale(population: str, sd_pp: float) -> float:
     from scipy.optimize import brentq
 
     rng = np.random.default_rng(1)
-    logits, shifts = _logits(population, rng, 20_000), np.linspace(-2.5, 2.5, 41)
+    logits, shifts = logits_of(population, rng, 20_000), np.linspace(-2.5, 2.5, 41)
     weight = np.exp(-(shifts**2) / 2) / np.exp(-(shifts**2) / 2).sum()
 
     def excess(scale: float) -> float:
-        means = np.array([_sigmoid(logits + scale * s).mean() for s in shifts])
+        means = np.array([sigmoid(logits + scale * s).mean() for s in shifts])
         return float(np.sqrt(weight @ (means - weight @ means) ** 2)) - sd_pp / 100
 
     found: Any = brentq(excess, 0.0, 8.0, xtol=1e-3)
@@ -75,16 +75,15 @@ def seed_scale(population: str, sd_pp: float) -> float:
 def truths(cell: Cell) -> dict[str, Any]:
     """pass@k by arm after training, and mean tokens a correct answer, over problems and seeds without end."""
     rng, many = np.random.default_rng(2), 400_000
-    logits, scale = _logits(cell.population, rng, many), seed_scale(cell.population, cell.sd_pp)
+    logits, scale = logits_of(cell.population, rng, many), seed_scale(cell.population, cell.sd_pp)
     own = rng.normal(0, cell.own, (3, many))
-    before = _sigmoid(logits + own[0])
-    after = [
-        _sigmoid(logits + own[i] + move + scale * rng.normal(size=many)) for i, move in ((1, 0.0), (2, cell.shift))
-    ]
+    before = sigmoid(logits + own[0])
+    after = [sigmoid(logits + own[i] + move + scale * rng.normal(size=many)) for i, move in ((1, 0.0), (2, cell.shift))]
     return {
         "before": before.mean(),
         "after": [[float((1 - (1 - p) ** k).mean()) for k in KS] for p in after],
         "all": [[float((p**k).mean()) for k in KS] for p in after],
+        "g_pass": [_g_pass(p[:100_000]) for p in after],
         "live": [_live(p, G) for p in after],
         "live_at_training": [_live(p, TRAIN_G) for p in after],
         "majority": [float(_majority(p[:100_000]).mean()) for p in after],
@@ -92,6 +91,14 @@ def truths(cell: Cell) -> dict[str, Any]:
             float(_tokens(logits, cost).mean() / p.mean()) for p, cost in zip(after, (cell.cost, 1.0), strict=True)
         ],
     }
+
+
+def _g_pass(p: np.ndarray) -> dict[int | None, float]:
+    """Chance that so many or more of 8 rollouts are right; under null its mean over what is above a half."""
+    from scipy.stats import binom
+
+    tails = {wanted: float(binom.sf(wanted - 1, 8, p).mean()) for wanted in range(4, 9)}
+    return {4: tails[4], None: float(np.mean([tails[wanted] for wanted in range(5, 9)]))}
 
 
 def _live(p: np.ndarray, size: int) -> float:
@@ -117,9 +124,9 @@ def shift_by(effect: float) -> float:
     from scipy.optimize import brentq
 
     rng = np.random.default_rng(4)
-    logits = _logits("ordinary", rng, 200_000) + rng.normal(0, Cell("ordinary", 1).own, 200_000)
-    start = _sigmoid(logits).mean()
-    found: Any = brentq(lambda shift: _sigmoid(logits + shift).mean() - start - effect, 0.0, 5.0)
+    logits = logits_of("ordinary", rng, 200_000) + rng.normal(0, Cell("ordinary", 1).own, 200_000)
+    start = sigmoid(logits).mean()
+    found: Any = brentq(lambda shift: sigmoid(logits + shift).mean() - start - effect, 0.0, 5.0)
     return float(found)
 
 
@@ -129,9 +136,9 @@ def rollouts_of(groups: pa.Table) -> pa.Table:
     row = np.repeat(np.arange(groups.num_rows), size)
     place = np.arange(len(row)) - np.repeat(np.cumsum(size) - size, size)
     correct = place < groups["num_correct"].to_numpy()[row]
-    answer = np.where(correct, "right", rng.choice([f"wrong {i}" for i in range(WRONG)], len(row)))
+    answer = np.where(correct, 0, 1 + rng.integers(WRONG, size=len(row)))
     kept = groups.select(["arm", "step", "adapter", "seed", "problem_id", "source"]).take(pa.array(row))
-    extra = {"rollout": pa.array(place, pa.int32()), "canonical": answer, "correct": correct}
+    extra = {"rollout": pa.array(place, pa.int32()), "answer_class": answer, "correct": correct}
     for name, values in (extra | {"num_tokens": np.full(len(row), 10), "logprob_sum": np.full(len(row), -1.0)}).items():
         kept = kept.append_column(name, pa.array(values))
     return kept
@@ -139,13 +146,13 @@ def rollouts_of(groups: pa.Table) -> pa.Table:
 
 def _tokens(logits: np.ndarray, cost: float) -> np.ndarray:
     """Tokens a rollout of each problem: harder ones take longer."""
-    return 500 * cost * (1 + 1.5 * (1 - _sigmoid(logits)))
+    return 500 * cost * (1 + 1.5 * (1 - sigmoid(logits)))
 
 
 def groups_of(cell: Cell, trials: int, seed: int) -> pa.Table:
     """Groups of both arms: step 0 once, step 1 under every seed. source: the trial."""
     rng, n = np.random.default_rng(seed), trials * cell.problems
-    logits, scale = _logits(cell.population, rng, n), seed_scale(cell.population, cell.sd_pp)
+    logits, scale = logits_of(cell.population, rng, n), seed_scale(cell.population, cell.sd_pp)
     source = np.repeat([f"{i:05d}" for i in range(trials)], cell.problems)
     problem = np.array([f"{i:07d}" for i in range(n)])
     parts = []
@@ -157,7 +164,7 @@ def groups_of(cell: Cell, trials: int, seed: int) -> pa.Table:
             shared = np.repeat(scale * rng.normal(size=trials), cell.problems)
             policies.append((1, f"{arm}{s}", logits + own + move + shared))
         for step, adapter, logit in policies:
-            correct = rng.binomial(G, _sigmoid(logit))
+            correct = rng.binomial(G, sigmoid(logit))
             mean = _tokens(logits, cost)
             parts.append(
                 pa.table(

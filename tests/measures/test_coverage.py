@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from benchmarks.coverage import measured
+from benchmarks.further_figures import crossings, over_seeds, rescreened
 from benchmarks.simulated import EDGES, Cell
 from benchmarks.whole_studies import family_wise, promised
 
@@ -12,11 +16,14 @@ TRIALS = 40
 
 
 @pytest.mark.parametrize(
-    "cell", [Cell("ordinary", 100, 3, 6.0), Cell("near 1", 20), Cell("near 0", 25, shift=1.0)], ids=str
+    "cell",
+    [Cell("ordinary", 100, 3, 6.0), Cell("near 1", 20), Cell("near 0", 25, shift=1.0), Cell("ordinary", 100)],
+    ids=str,
 )
 def test_what_is_printed_covers(cell: Cell) -> None:
     rows = measured(cell, TRIALS)
-    assert len(rows) == 12
+    banded = cell.problems == 100 and cell.seeds == 1
+    assert len({row["figure"] for row in rows}) == len(rows) == (17 if banded else 14)
     for row in rows:
         assert row["no_width"] == 0, row
         assert row["covers"] is None or row["covers"] >= 0.8, row  # three standard errors under 0.92
@@ -27,6 +34,19 @@ def test_what_is_printed_covers(cell: Cell) -> None:
             assert row["below_05"] <= 0.17, row
         if cell.population in EDGES:
             assert row["width"] is None or row["width"] > 0, row
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: crossings(100, TRIALS), lambda: rescreened("ordinary", 100, 20), lambda: over_seeds(30, 5, 3.0, 20)],
+    ids=["crossings", "rescreened", "over seeds"],
+)
+def test_a_second_look_covers(make: Callable[[], list[dict[str, Any]]]) -> None:
+    for row in make():
+        assert row["no_width"] == 0, row
+        assert row["covers"] is None or row["covers"] >= 0.8, row
+        if row["figure"].endswith("alike"):
+            assert row["below_05"] <= 0.17, row
 
 
 def test_of_studies_of_like_arms_few_say_otherwise() -> None:

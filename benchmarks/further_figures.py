@@ -1,0 +1,208 @@
+"""Coverage of the figures that look a second time, for benchmarks/coverage.py: where curves cross, bands screened again,
+seeds together, and the chain from diversity to gain. Each through the project's own table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.further_studies import (
+    CROSSING,
+    SIZE,
+    SOURCES,
+    chain_studies,
+    crossing_studies,
+    crossing_truth,
+    screenings,
+    seeded_study,
+)
+from benchmarks.simulated import EDGES, POPULATIONS, G, logits_of, seed_scale, sigmoid
+from benchmarks.tally import missed, monte_carlo, tally
+from tasks.domain.statistics.over_seeds import interquartile_mean
+from tasks.measures.chain import LINKS, chain_of
+from tasks.measures.crossings import crossings_of
+from tasks.measures.over_seeds import over_seeds_of
+from tasks.measures.rescreening import HALVES, SECOND, rescreening_of
+
+Row = dict[str, Any]
+DOSES = ("least diverse", "middle", "most diverse")
+
+
+def further_figures(trials: int) -> Iterator[Row]:
+    """Row by row, so that a run that is stopped has said what it knows."""
+    for n in (20, 100, 300):
+        yield from crossings(n, trials)
+    for population in POPULATIONS:
+        for n in (20, 100, 300):
+            yield from rescreened(population, n, trials)
+    for n, seeds, sd in ((30, 3, 1.0), (30, 5, 3.0), (100, 3, 0.0), (100, 3, 3.0), (100, 5, 1.0), (100, 5, 6.0)):
+        yield from over_seeds(n, seeds, sd, trials)
+    for n, seeds, effect in ((20, 1, 0.0), (100, 1, 0.0), (300, 1, 0.0), (100, 3, 0.0), (100, 1, 0.08), (100, 3, 0.08)):
+        yield from chain(n, seeds, effect, trials)
+
+
+def told(figure: str, design: str, rows: Sequence[Row], truths: Sequence[float]) -> Row:
+    return {"figure": figure, "design": design, "trials": len(rows)} | tally(rows, truths)
+
+
+def crossings(n: int, trials: int) -> list[Row]:
+    """An end that is not told is the first or the last k. Of arms alike: how often both ends are told all the same."""
+    truth, design = crossing_truth(*CROSSING), f"n = {n}"
+    found = _of_studies(crossings_of(crossing_studies(n, trials, 0, *CROSSING)))
+    ends = [
+        {"low": 1.0 if r["low"] is None else r["low"], "high": float(SIZE) if r["high"] is None else r["high"]}
+        for r in found
+        if r["crosses"]
+    ]
+    alike = _of_studies(crossings_of(crossing_studies(n, trials, 0, CROSSING[1], CROSSING[1])))
+    both = float(np.mean([r["low"] is not None and r["high"] is not None for r in alike]))
+    return [
+        told("crossing", design, ends, [truth] * len(ends)) | {"trials": trials, "printed": len(ends) / trials},
+        told("crossing of arms alike", design, [], []) | {"trials": trials, "below_05": both},
+    ]
+
+
+def rescreened(population: str, n: int, trials: int) -> list[Row]:
+    """Measured figures against what the population gives; those that a second draw's prediction is of, against what it
+    gives for the counts that were seen."""
+    bands, again = screenings(population, n, trials, 0)
+    found = rescreening_of(bands, again).to_pylist()
+    same, dead, revived = _of_pairs(chance := POPULATIONS[population](np.random.default_rng(3), 400_000))
+    half = _of_pairs(chance, G // 2)
+    counts_T = bands["num_correct"].to_numpy().reshape(trials, n)
+    expected_C = _given_counts(chance)
+    out = []
+    for draw, measured in ((SECOND, (same, revived / dead)), (HALVES, (half[0], half[2] / half[1]))):
+        for metric, truth in zip(("agreement", "mislabelled"), measured, strict=True):
+            mine = [r for r in found if (r["draw"], r["metric"], r["band"]) == (draw, metric, None)]
+            design = f"{population}, n = {n}"
+            out.append(told(f"{metric}, {draw}", design, mine, [truth] * len(mine)))
+            truths = [truth] * len(mine)
+            if draw == SECOND:
+                truths = [_expected(counts, expected_C, metric) for counts in counts_T]
+            guessed = [{"low": r["predicted_low"], "high": r["predicted_high"]} for r in mine]
+            out.append(told(f"{metric}, {draw}, predicted", design, guessed, truths))
+    return out
+
+
+def _of_pairs(chance: np.ndarray, size: int = G) -> tuple[float, float, float]:
+    """Chances over problems: both draws give the same band; the first calls the problem dead; and the second revives."""
+    zero, one = (1 - chance) ** size, chance**size
+    live = 1 - zero - one
+    dead = zero + one
+    return float((zero**2 + one**2 + live**2).mean()), float(dead.mean()), float((dead * live).mean())
+
+
+def _given_counts(chance: np.ndarray) -> np.ndarray:
+    """(C, 3) chances of a second draw's bands, in their order, for a problem with c = 0 … G correct in the first."""
+    rows = []
+    for c in range(G + 1):
+        weight = chance**c * (1 - chance) ** (G - c)
+        zero, one = (float((weight * p).sum() / weight.sum()) for p in ((1 - chance) ** G, chance**G))
+        rows.append((zero, 1 - zero - one, one))
+    return np.array(rows)
+
+
+def _expected(counts: np.ndarray, expected_C: np.ndarray, metric: str) -> float:
+    own = np.where(counts == 0, 0, np.where(counts == G, 2, 1))
+    if metric == "agreement":
+        return float(expected_C[counts, own].mean())
+    dead = counts[own != 1]
+    return float(expected_C[dead, 1].mean()) if len(dead) else np.nan
+
+
+def over_seeds(n: int, seeds: int, sd: float, trials: int) -> list[Row]:
+    """The chance of improvement is of more seeds on the same problems, which differ from study to study."""
+    level = _interquartile_truth(sd)
+    design = f"3 sources of {n}, {seeds} seeds, SD {sd:g}"
+    means, alike, better = [], [], []
+    truths = []
+    for trial in range(trials):
+        for shift, kept in ((0.0, alike), (0.5, better)):
+            groups, chances = seeded_study(n, seeds, sd, shift, rng := np.random.default_rng([trial, int(10 * shift)]))
+            rows = over_seeds_of(groups, 0).to_pylist()
+            kept += [r for r in rows if r["metric"] == "probability of improvement" and r["source"] == "all"]
+            if not shift:
+                means += [r for r in rows if r["metric"] == "interquartile mean" and r["arm"] == "b"]
+            else:
+                truths.append(_improves(*(_scores(chances(arm, 300), rng) for arm in ("a", "b"))))
+    chances_of = "probability of improvement"
+    return [
+        told("interquartile mean", design, means, [level] * trials),
+        told(f"{chances_of}, arms alike", design, alike, [0.5] * trials) | {"below_05": _excludes_half(alike)},
+        told(f"{chances_of}, first better", design, better, truths) | {"below_05": _excludes_half(better)},
+    ]
+
+
+def _interquartile_truth(sd: float) -> float:
+    """Over seeds without end and problems without end."""
+    rng, scale = np.random.default_rng(4), seed_scale("ordinary", sd)
+    shift = scale * rng.normal(size=400) if sd else np.zeros(1)
+    scores = []
+    for move in SOURCES:
+        logits = logits_of("ordinary", rng, 200_000) + rng.normal(0, 0.3, 200_000) + move
+        scores.append([float(sigmoid(logits + s).mean()) for s in shift])
+    return interquartile_mean(np.array(scores))
+
+
+def _scores(chance_SP: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return rng.binomial(G, chance_SP).mean(axis=1)
+
+
+def _improves(first: np.ndarray, second: np.ndarray) -> float:
+    away = first[:, None] - second[None, :]
+    return float(((away > 0) + 0.5 * (away == 0)).mean())
+
+
+def _excludes_half(rows: Sequence[Row]) -> float | None:
+    kept = [not r["low"] <= 0.5 <= r["high"] for r in rows if r["low"] is not None]
+    return float(np.mean(kept)) if kept else None
+
+
+def chain(n: int, seeds: int, effect: float, trials: int) -> list[Row]:
+    by_seed = 0.02 if seeds > 1 else 0.0
+    found = _of_studies(chain_of(*chain_studies(n, trials, seeds, effect, 0, by_seed)))
+    design = f"n = {n}, {seeds} seed{'s' if seeds > 1 else ''}, effect {effect:g}"
+    out = []
+    for name, dose in (*((link, None) for link in LINKS), *(("gain by dose", dose) for dose in DOSES)):
+        truth = chain_truth(effect)[name, dose]
+        mine = [r for r in found if (r["metric"], r["dose"]) == (name, dose)]
+        row = told(name if dose is None else f"{name}, {dose}", design, mine, [truth] * len(mine))
+        out.append(row | {"truth": truth} | ({} if dose is None else {"below_05": None}))
+    return out
+
+
+@cache
+def chain_truth(effect: float) -> dict[tuple[str, str | None], float]:
+    """What the same table says of 20,000 problems."""
+    endless = chain_of(*chain_studies(20_000, 1, 1, effect, 1)).to_pylist()
+    return {(r["metric"], r["dose"]): r["estimate"] for r in endless if r["source"] == "all"}
+
+
+def _of_studies(table: pa.Table) -> list[Row]:
+    return [r for r in table.to_pylist() if r["source"] != "all"]
+
+
+def further_table(rows: Sequence[Row]) -> str:
+    """One line a figure and design: what it covers, give or take the simulation's standard error, and its misses."""
+    lines = ["\n| figure | design | studies | interval printed | covers | p < .05 |", "|---|---|---|---|---|---|"]
+    off = []
+    for row in sorted(rows, key=lambda r: r["figure"]):
+        covers, below = row["covers"], row["below_05"]
+        error = monte_carlo(0.95, max(row["trials"] * row["printed"], 1))
+        cells = [
+            row["figure"],
+            row["design"],
+            str(row["trials"]),
+            f"{100 * row['printed']:.0f}",
+            "–" if covers is None else f"{100 * covers:.1f} ± {100 * error:.1f}",
+            "" if below is None else f"{100 * below:.0f}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+        if why := missed(row, edge=row["design"].startswith(EDGES)):
+            off.append(f"- {row['figure']}, {row['design']}: {cells[4]}, {why}")
+    return "\n".join([*lines, "\nFigures that miss a target:\n", *(off or ["none"])])

@@ -1,0 +1,125 @@
+"""Simulated studies of known truth for benchmarks/further_figures.py: crossing curves, two screenings, several seeds, and
+a chain from diversity to gain.
+
+Every function gives tables as the project's measures read them; a study is told from another by its `source` or `arm`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.simulated import POPULATIONS, G, logits_of, seed_scale, sigmoid
+from storage.artifacts.kinds import Bands
+from storage.bands import band
+
+Draw = Callable[[np.random.Generator, int], np.ndarray]
+#: Two policies whose pass@k crosses: one solves every third problem nearly always, the other most of them now and then.
+CROSSING: tuple[Draw, Draw] = (lambda rng, n: rng.beta(0.35, 0.55, n), lambda rng, n: rng.beta(1.2, 3.0, n))
+SIZE = 16  # rollouts of a problem where curves cross, and of a problem of the chain
+#: Shifts of the logits of three sources, from the hardest to the easiest.
+SOURCES = (-1.0, 0.0, 1.0)
+
+
+def rows(
+    arm: str, step: int, adapter: str, problem: np.ndarray, source: Any, size: int, correct: np.ndarray
+) -> pa.Table:
+    """Groups of one policy."""
+    n = len(problem)
+    return pa.table(
+        {
+            "arm": [arm] * n,
+            "step": pa.array([step] * n, pa.int32()),
+            "adapter": [adapter] * n,
+            "seed": pa.array([0] * n, pa.int64()),
+            "problem_id": problem,
+            "source": [source] * n if isinstance(source, str) else source,
+            "group_size": pa.array([size] * n, pa.int32()),
+            "num_correct": pa.array(correct, pa.int32()),
+            "num_tokens": pa.array([10 * size] * n, pa.int64()),
+        }
+    )
+
+
+def names(n: int) -> np.ndarray:
+    return np.array([f"{i:07d}" for i in range(n)])
+
+
+def crossing_studies(n: int, trials: int, seed: int, first: Draw, second: Draw) -> pa.Table:
+    """One source a study of n problems; arms `a` and `b`, whose chances are drawn each for itself."""
+    rng, source = np.random.default_rng(seed), np.repeat(names(trials), n)
+    return pa.concat_tables(
+        rows(arm, 0, "", names(n * trials), source, SIZE, rng.binomial(SIZE, draw(rng, n * trials)))
+        for arm, draw in (("a", first), ("b", second))
+    )
+
+
+def crossing_truth(first: Draw, second: Draw) -> float:
+    """The k at which the two expected curves cross, on the line between whole k."""
+    rng, ks = np.random.default_rng(2), np.arange(1, SIZE + 1)
+    gap_K = [float(np.mean((1 - second(rng, 2_000_000)) ** k) - np.mean((1 - first(rng, 2_000_000)) ** k)) for k in ks]
+    at = int(np.flatnonzero(np.diff(np.sign(gap_K)))[0])
+    return float(ks[at] + gap_K[at] / (gap_K[at] - gap_K[at + 1]))
+
+
+def screenings(population: str, n: int, trials: int, seed: int) -> tuple[pa.Table, pa.Table]:
+    """(bands, groups drawn anew) of one policy, 8 rollouts each; one arm a study."""
+    rng, total = np.random.default_rng(seed), n * trials
+    chance = POPULATIONS[population](rng, total)
+    arm, problem = np.repeat(names(trials), n), names(total)
+    first, second = (rng.binomial(G, chance) for _ in range(2))
+    bands = pa.table(
+        {"problem_id": problem, "source": ["s"] * total, "arm": arm}
+        | {"group_size": pa.array([G] * total, pa.int32()), "num_correct": pa.array(first, pa.int32())}
+        | {"band": [band(int(c), G) for c in first]}
+    ).cast(Bands.schema)
+    again = rows("", 0, "", problem, "s", G, second)
+    return bands.append_column("cluster", pa.array(problem)), again.set_column(0, "arm", pa.array(arm))
+
+
+def seeded_study(n: int, seeds: int, sd_pp: float, shift: float, rng: np.random.Generator) -> tuple[pa.Table, Any]:
+    """(groups, chances) of one study: arms `a` and `b`, three sources of n problems each; chances(arm, seeds) draws
+    more seeds' chances (S, P) of the same problems."""
+    scale = seed_scale("ordinary", sd_pp)
+    logits = np.concatenate([logits_of("ordinary", rng, n) + move for move in SOURCES])
+    source = np.repeat(["s0", "s1", "s2"], n)
+    own = {arm: rng.normal(0, 0.3, 3 * n) + move for arm, move in (("a", shift), ("b", 0.0))}
+
+    def chances(arm: str, many: int) -> np.ndarray:
+        return sigmoid(logits + own[arm] + scale * rng.normal(size=(many, 1)))
+
+    parts = [
+        rows(arm, 1, f"{arm}{s}", names(3 * n), source, G, rng.binomial(G, chance))
+        for arm in own
+        for s, chance in enumerate(chances(arm, seeds))
+    ]
+    return pa.concat_tables(parts), chances
+
+
+def chain_studies(
+    n: int, trials: int, seeds: int, effect: float, seed: int, by_seed: float = 0.02
+) -> tuple[pa.Table, pa.Table, pa.Table]:
+    """(groups, bands, diversity), one source a study of n problems under two arms. Diversity falls with the chance of a
+    correct rollout; every standard deviation of its own part adds `effect` to a gain, give or take `by_seed` from seed
+    to seed."""
+    rng, total = np.random.default_rng(seed), n * trials
+    source, problem = np.repeat(names(trials), n), names(total)
+    easy, groups, bands, spread = rng.normal(-0.5, 1.2, total), [], [], []
+    for arm in ("a", "b"):
+        own, start = rng.normal(size=total), sigmoid(easy + rng.normal(0, 0.3, total))
+        first = rng.binomial(G, start)
+        about = {"problem_id": problem, "source": source, "arm": [arm] * total}
+        counted = {"group_size": pa.array([G] * total, pa.int32()), "num_correct": pa.array(first, pa.int32())}
+        bands.append(pa.table(about | counted | {"band": [band(int(c), G) for c in first]}).cast(Bands.schema))
+        value = {"diversity": 0.2 - 0.15 * start + 0.03 * own, "window": ["whole"] * total}
+        spread.append(pa.table(about | value | {"step": pa.array([0] * total, pa.int32())}))
+        groups.append(rows(arm, 0, "", problem, source, SIZE, rng.binomial(SIZE, start)))
+        for s in range(seeds):
+            slope = effect + np.repeat(by_seed * rng.normal(size=trials) if seeds > 1 else np.zeros(trials), n)
+            chance = np.clip(start + 0.1 + slope * own, 0, 1)
+            groups.append(rows(arm, 9, f"{arm}{s}", problem, source, SIZE, rng.binomial(SIZE, chance)))
+    joined = pa.concat_tables(groups)
+    return joined.append_column("cluster", joined["problem_id"]), pa.concat_tables(bands), pa.concat_tables(spread)
