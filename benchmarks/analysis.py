@@ -107,7 +107,7 @@ def plain(table: pa.Table) -> dict[str, float]:
                 with drawing(2_000 / PLAIN_DRAWS):
                     for _ in range(PLAIN_DRAWS):
                         drawn = sums[rng.integers(0, len(sums), len(sums))].sum(axis=0)
-                        drawn[0] / max(drawn[1], 1)
+                        _ = drawn[0] / max(drawn[1], 1)
         index = ["source", "problem_id", "rollout"]
         wide = frame.pivot_table(index=index, columns="arm", values=["correct", "num_tokens"])
         ratio = wide["num_tokens"]["thinking"] / wide["num_tokens"]["panel"]

@@ -1,6 +1,6 @@
 """Seconds per GRPO step by phase, against what bytes and operations allow.
 
-    python benchmarks/grpo_speed.py --model DIR --problems FILE.jsonl --steps 12 --out speed.json
+    python -m benchmarks.grpo_speed --model DIR --problems FILE.jsonl --steps 12 --out speed.json
 
 FILE.jsonl has `problem` and `gold` a line. The first `--warmup` steps are left out of the medians.
 """
@@ -18,18 +18,13 @@ from typing import Any
 
 import torch
 
-from tasks.domain.grpo.packing import plan_packs
+from benchmarks.floors import floors
 from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout
 from tasks.domain.scaffolds import SCAFFOLDS
 from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.learner import Execution, StepMetrics, train
-from tasks.engines.learning.memory_plan import lora_parameters, read_config
-from tasks.engines.learning.update import trained_groups
 from tasks.engines.protocols import Decoding, Generator, Request
-
-#: Measured on one H200: a large device-to-device copy, a large bf16 matrix product on random data.
-BYTES_PER_SECOND, FLOPS_PER_SECOND = 4.3e12, 790e12
 
 
 def main() -> None:
@@ -190,35 +185,6 @@ class Run:
         print(f"  trainer     {max(s['trainer_gib'] or 0 for s in kept):7.1f} GiB at most")
         print(f"  KL a token  {max(s['kl'] or 0 for s in self.steps):.1e} at most, of behaviour and policy")
         print(f"  mean wall   {sum(s['wall'] for s in kept) / len(kept):7.3f} s/step")
-
-
-def floors(
-    rollouts: list[TrainRollout], config: LearnerConfig, args: argparse.Namespace, budget: int
-) -> dict[str, float]:
-    """What the step needs at least: training operations of a frozen base (forward and input gradients) and the bytes of
-    decoding (weights once a token position, each rollout's cache once a token)."""
-    groups: dict[str, list[TrainRollout]] = {}
-    for rollout in rollouts:
-        groups.setdefault(rollout.problem_id, []).append(rollout)
-    packs = plan_packs(trained_groups(groups, config), budget)
-    rows = sum(len(g.prompt_ids) + sum(len(t.token_ids) - 1 for t in g.trajectories) for p in packs for g in p)
-    predicted = sum(len(t.token_ids) for p in packs for g in p for t in g.trajectories)
-    model = read_config(args.model)
-    hidden, layers = model["hidden_size"], model["num_hidden_layers"]
-    heads, kv_heads = model["num_attention_heads"], model.get("num_key_value_heads", model["num_attention_heads"])
-    head = model.get("head_dim") or hidden // heads
-    block = layers * (2 * hidden * head * (heads + kv_heads) + 3 * hidden * model["intermediate_size"])
-    embedding = model["vocab_size"] * hidden
-    flops = 4.0 * rows * block + 4.0 * predicted * embedding + 6.0 * rows * lora_parameters(model, config)
-    cache = layers * 2 * kv_heads * head * 2
-    read = sum(len(r.token_ids) * (len(r.prompt_ids) + len(r.token_ids) / 2) for r in rollouts) * cache
-    read += max(len(r.token_ids) for r in rollouts) * (block + embedding) * 2.0
-    return {
-        "rows": float(rows),
-        "train_flops": flops,
-        "floor_train": flops / FLOPS_PER_SECOND,
-        "floor_decode": read / BYTES_PER_SECOND,
-    }
 
 
 def read_problems(path: Path) -> dict[str, dict[str, str]]:

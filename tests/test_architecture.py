@@ -38,10 +38,13 @@ def test_heavy_libraries_stay_at_the_edge(module: str) -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("path", SOURCE, ids=lambda p: str(p.relative_to(REPO)))
-def test_files_stay_small(path: Path) -> None:
-    lines = len(path.read_text().splitlines())
-    assert lines <= 250, f"{path.name} has {lines} lines: split it along a seam"
+def test_files_stay_small() -> None:
+    """Of Python and of SQL, tests and benchmarks too: what is longer wants splitting along a seam."""
+    folders = ("benchmarks", "cli", "dashboards", "flows", "storage", "tasks", "tests")
+    files = [p for folder in folders for kind in ("py", "sql") for p in (REPO / folder).rglob(f"*.{kind}")]
+    lengths = {str(p.relative_to(REPO)): len(p.read_text().splitlines()) for p in files}
+    assert len(lengths) > 500
+    assert {name: lines for name, lines in lengths.items() if lines > 250} == {}
 
 
 def test_stages_do_not_import_each_other() -> None:

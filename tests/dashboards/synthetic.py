@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -20,16 +18,10 @@ from storage.artifacts.store import Payload, Store
 from storage.records.runs import Amounts, Run, now
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Session, session
+from tests.dashboards.made_up_rows import audit_rows, embedded, exposure_rows, pool_rows_of, rollouts, steps_of
 
 K = TypeVar("K", bound=Ref)
 KS = (1, 2, 4, 8)
-SOURCES = ("sums", "clocks")
-HOSTILE = (
-    "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>",
-    "ש\u202eלום \u2066right to left\u2069 abc",
-    "x" * 100_000,
-    "a | b\n| --- |\n**bold** $\\frac{1}{2}$ \x00\x1b[31mred",
-)
 
 
 def put(
@@ -46,98 +38,6 @@ def put(
     ref = kind.of(fingerprint(recipe.model_dump()))
     store.write(ref, Payload(table, files), recipe, provenance(0.1))
     return ref
-
-
-def rollouts(
-    problems: list[dict[str, object]],
-    arm: str,
-    group_size: int,
-    skill: float,
-    *,
-    step: int = 0,
-    adapter: str | None = None,
-    seed: int = 0,
-    hostile: bool = False,
-) -> pa.Table:
-    """Harder problems come later; the panel writes short traces, the monologue long ones."""
-    draw = random.Random(f"{arm} {step} {seed} {group_size}")
-    tag = {"panel": "mutipersonaDebate"}.get(arm, "think")
-    rows = []
-    for i, problem in enumerate(problems):
-        chance = max(0.0, min(1.0, skill + 0.75 - 1.5 * i / len(problems)))
-        for g in range(group_size):
-            correct = draw.random() < chance
-            answer = str(problem["gold"]) if correct else str(draw.randrange(50, 99))
-            words = " ".join(draw.choice(("so", "add", "carry", "check", "thus")) for _ in range(12))
-            trace = (
-                HOSTILE[(i + g) % len(HOSTILE)]
-                if hostile and i < 4
-                else f"Ann: {words}. Bob: {words}, \\(x = {answer}\\)."
-            )
-            rows.append(
-                {
-                    "problem_id": problem["problem_id"],
-                    "source": problem["source"],
-                    "arm": arm,
-                    "adapter": adapter,
-                    "step": step,
-                    "seed": seed,
-                    "rollout": g,
-                    "trace": trace,
-                    "tag_valid": draw.random() < 0.9,
-                    "completion": f"<{tag}>{trace}</{tag}> <answer>{answer}</answer>",
-                    "answer": answer,
-                    "canonical": answer,
-                    "verdict": "correct" if correct else "wrong",
-                    "reason": "compared",
-                    "correct": correct,
-                    "grader_version": "1",
-                    "finish": "stop",
-                    "num_prompt_tokens": 40,
-                    "num_tokens": draw.randrange(20, 60) * (1 if arm == "panel" else 5),
-                    "logprob_sum": -12.5,
-                }
-            )
-    return pa.Table.from_pylist(rows, schema=Rollouts.schema)
-
-
-def steps_of(arm: str, seed: int, steps: int) -> pa.Table:
-    draw = random.Random(f"steps {arm} {seed}")
-    rows = []
-    for step in range(1, steps + 1):
-        share = step / steps
-        rows.append(
-            {
-                "arm": arm,
-                "seed": seed,
-                "step": step,
-                "reward_mean": 0.2 + 0.3 * share,
-                "tag_valid_mean": 0.9,
-                "correct_mean": 0.2 + 0.3 * share + draw.uniform(-0.05, 0.05),
-                "live_groups": 0.8 - 0.2 * share,
-                "all_zero": 1,
-                "variance": 6,
-                "all_one": 1,
-                "entropy": 1.2 - 0.6 * share + draw.uniform(0, 0.05),
-                "length_mean": 40.0,
-                "length_cv_within": 0.3 + 0.2 * share,
-                "truncated": 0.01,
-                "ratio_mean": 1.0,
-                "ratio_max": 1.2,
-                "kl_behaviour": 0.001,
-                "kl_start": None,
-                "masked_tokens": 0,
-                "bounded_tokens": 0,
-                "loss": 0.1,
-                "grad_norm": 0.5,
-                "learning_rate": 2e-3,
-                "num_tokens": 2000,
-                "trained_tokens": 1500,
-                "updates": 1,
-                "skipped_updates": 0,
-            }
-        )
-    return pa.Table.from_pylist(rows, schema=Training.schema)
 
 
 def made_up_study(
@@ -162,22 +62,7 @@ def made_up_study(
 
     store = Store(root)
     store.prepare()
-    pool_rows = [
-        {
-            "problem_id": f"p{i:04d}",
-            "source": SOURCES[i % 2],
-            "source_id": f"{SOURCES[i % 2]}-{i}",
-            "gold": str(i),
-            "problem": f"What is {i} + 0? <b>Give</b> \\(x\\).",
-            "gold_raw": str(i),
-            "answer_type": "integer",
-            "cluster": f"c{i}",
-            "year": None,
-            "level": None,
-            "subject": None,
-        }
-        for i in range(problems)
-    ]
+    pool_rows = pool_rows_of(problems)
     held = [p for i, p in enumerate(pool_rows) if i % 4 == 0]
     pool = put(store, Pool, pa.Table.from_pylist(pool_rows, schema=Pool.schema))
     split_rows = [
@@ -202,21 +87,7 @@ def made_up_study(
             for seed in seeds if steps else ():
                 folder = store.scratch / f"exposure-{arm}-{seed}"
                 folder.mkdir(parents=True, exist_ok=True)
-                exposure = [
-                    {
-                        "arm": arm,
-                        "seed": seed,
-                        "step": s,
-                        "problem_id": p["problem_id"],
-                        "source": p["source"],
-                        "num_correct": 3,
-                        "group_size": 8,
-                        "live": True,
-                    }
-                    for s in range(1, steps + 1)
-                    for p in pool_rows[1:9]
-                    if p not in held
-                ]
+                exposure = exposure_rows(arm, seed, steps, [p for p in pool_rows[1:9] if p not in held])
                 pq.write_table(pa.Table.from_pylist(exposure, schema=EXPOSURE), folder / "exposure.parquet")
                 training = put(
                     store,
@@ -318,30 +189,6 @@ def _benchmarks(store: Store, pool_rows: list[dict[str, Any]], pool: Pool, polic
     return {name: tuple(refs) for name, refs in found.items()}
 
 
-def embedded(table: pa.Table) -> pa.Table:
-    """Vectors as an encoder would leave them: the panel's lie further apart."""
-    kept = table.select(["problem_id", "source", "arm", "step", "seed", "rollout", "correct", "num_tokens"])
-    spread = 0.35 if table["arm"][0].as_py() == "panel" else 0.25
-    rng = np.random.default_rng(len(table) + int(table["step"][0].as_py()))
-    vectors = np.ones((len(table), 8)) + spread * rng.normal(size=(len(table), 8))
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    columns = {name: kept[name] for name in kept.column_names}
-    n = len(table)
-    return (
-        pa.table(
-            columns
-            | {
-                "window": ["whole"] * n,
-                "coverage": [0.9] * n,
-                "num_chars": pa.array([120] * n, pa.int32()),
-                "embedding": pa.array(vectors.tolist(), pa.list_(pa.float32())),
-            }
-        )
-        .select(Embeddings.schema.names)
-        .cast(Embeddings.schema)
-    )
-
-
 def _analysis(
     store: Store,
     pool: Pool,
@@ -370,20 +217,7 @@ def _analysis(
         "passk": estimate_pass_at_k(rollouts=finals, ks=ks, draws=200, seed=0),
         "gains": compare_gains(evaluations=finals),
         "contrasts": contrast_pass_at_k(rollouts=finals, ks=ks, draws=200, seed=0),
-        "audit": put(
-            store,
-            Audit,
-            pa.table(
-                {
-                    "code": ["few_problems"],
-                    "fact": ["<b>10</b> held-out problems"],
-                    "place": ["made up"],
-                    "inference": ["intervals are wide"],
-                    "value": [10.0],
-                    "query": ["lint_made_up"],
-                }
-            ),
-        ),
+        "audit": put(store, Audit, audit_rows()),
     }
     return tables, rows
 

@@ -14,19 +14,15 @@ from urllib.request import urlopen
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from storage.artifacts.manifest import Provenance, Recipe
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import columns
 from storage.artifacts.store import Payload, Store
-from storage.errors import UserError
 from storage.ledger import Account, Ledger
-from storage.mirror import _inside
 from storage.records.runs import Run, all_runs, now, write_run
 from storage.records.spending import Charge, Journal, charges
-from storage.roots import address_of, root_folder
+from storage.roots import root_folder
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -228,37 +224,3 @@ def test_a_worker_killed_half_way_is_taken_over_and_nothing_is_sampled_twice(buc
     sampled_later = [line.split()[1] for lines in said for line in lines if line.startswith("sampled")]
     assert set(before[:4]).isdisjoint(sampled_later), "rollouts that were durable before the kill were sampled again"
     assert set(before) | set(sampled_later) == {str(i) for i in range(12)}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "gs://b/p",
-        "s3://",
-        "s3://B_/x",
-        "s3://b/../x",
-        "s3://key:secret@bucket/x",
-        "s3://bucket/a?x=1",
-        "\0",
-        " ",
-        "s3://bucket//..//x",
-    ],
-)
-def test_an_address_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(UserError) as error:
-        root_folder(text)
-    assert "secret" not in str(error.value)
-
-
-def test_a_folder_is_no_working_copy(tmp_path: Path) -> None:
-    assert root_folder(str(tmp_path)) == tmp_path and address_of(tmp_path) is None
-
-
-@given(st.text(max_size=40))
-def test_no_name_from_the_bucket_leaves_the_root(name: str) -> None:
-    root = Path("/some/root")
-    try:
-        inside = _inside(name)
-    except UserError:
-        return
-    assert (root / inside).resolve().is_relative_to(root)

@@ -6,36 +6,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from storage.artifacts.kinds import Pool, Rollouts, Splits
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.ledger import Ledger
-from tasks.domain.arms import ARMS
-from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.domain.grpo.types import LearnerConfig
-from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
+from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.domain.problems.sources import SourceSpec
-from tasks.domain.scaffolds import PANEL, Scaffold
-from tasks.engines.protocols import Completion, Request
+from tasks.domain.scaffolds import PANEL
 from tasks.engines.toolbox import Toolbox
 from tasks.former_names import SCAFFOLDS
 from tasks.measures.bands import classify_bands
 from tasks.pool import PoolPolicy, build_pool
-from tasks.regrading import regrade_rollouts
 from tasks.rollouts import account_of
 from tasks.sampling import sample_rollouts
 from tasks.splits import split_pool
 from tasks.stage import Session, session
-from tasks.synthetic_pool import make_synthetic_pool
 from tasks.training import train_adapter
 
 FORMER: dict[str, str] = json.loads((Path(__file__).parents[1] / "golden" / "former_names.json").read_text())
@@ -133,132 +123,3 @@ def test_the_ledger_looks_under_its_former_accounts() -> None:
         assert account.former is not None
         assert f"{account.former.policy}/{account.former.sampling}" == FORMER[name]
         assert account.policy != account.former.policy
-
-
-class Counting:
-    """An engine that answers 7 in the form of the panel, and counts."""
-
-    name, version, serving, sampled = "counting", "1", "none", 0
-
-    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]:
-        return (len(prompt),)
-
-    def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
-        for request in requests:
-            self.sampled += 1
-            text = "<mutipersonaDebate>so <answer>8</answer></mutipersonaDebate> <answer>7</answer>"
-            yield Completion(request.key, text, [1, 2], np.zeros(2, np.float32), "stop")
-
-    def close(self) -> None: ...
-
-
-@dataclass
-class Lab:
-    store: Store
-    toolbox: Toolbox
-    engine: Counting
-    pool: Pool
-    splits: Splits
-
-    def rows(self, scaffold: Scaffold = PANEL) -> pa.Table:
-        """As a run of its own has them, whose policy has this scaffold."""
-        policy = Policy(arm="panel", model=MODEL, scaffold=scaffold)
-        asked = {"pool": self.pool, "splits": self.splits, "sampling": EVALUATION, "group_size": 4}
-        with session(Session(self.store, self.toolbox)):
-            return self.store.read(sample_rollouts(**asked, policy=policy))
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    store, engine = Store(tmp_path / "store"), Counting()
-    store.prepare()
-    toolbox = Toolbox(places={MODEL.sha256: tmp_path})
-    toolbox._open |= {("generator", name, str(tmp_path)): engine for name in ("vllm", "transformers")}
-    with session(Session(store, toolbox)):
-        pool = make_synthetic_pool(per_source=2, seed=0)
-        yield Lab(store, toolbox, engine, pool, split_pool(pool=pool, heldout_per_source=0, seed=0))
-        toolbox.close()
-
-
-def test_rollouts_under_a_former_account_are_not_sampled_again(lab: Lab) -> None:
-    """Filed under the name that the former commit gave them, without the columns that came since."""
-    before = lab.rows()
-    sampled, root = lab.engine.sampled, lab.store.root
-    account = account_of(Policy(arm="panel", model=MODEL), EVALUATION)
-    book = Ledger(root)
-    (shard,) = book.shards(account)
-    old = pq.read_table(shard).drop(["reading"])
-    former = root / "ledger" / FORMER["base"]
-    former.mkdir(parents=True)
-    pq.write_table(old, former / shard.name)
-    shard.unlink()
-    for ref in lab.store.refs("rollouts"):
-        lab.store.delete(ref)
-    assert lab.rows().equals(before) and lab.engine.sampled == sampled == before.num_rows
-    assert not list(book.folder(account).glob("shard-*")), "nothing was entered anew"
-
-
-@pytest.mark.parametrize(
-    ("scaffold", "sampled_anew"),
-    [
-        (replace(PANEL, name="another"), False),
-        (replace(PANEL, trace_tag="another"), False),
-        (replace(PANEL, answer_form="boxed"), False),
-        (replace(PANEL, trace_opened=True), False),
-        (replace(PANEL, template="Say it. {problem}"), True),
-        (replace(PANEL, stop=()), True),
-        (replace(PANEL, chat=True), True),
-        (replace(PANEL, enable_thinking=True), True),
-    ],
-)
-def test_another_reading_reads_again_and_another_prompt_samples_again(
-    lab: Lab, scaffold: Scaffold, sampled_anew: bool
-) -> None:
-    before = lab.rows()
-    sampled, made = lab.engine.sampled, len(lab.store.refs("rollouts"))
-    after = lab.rows(scaffold)
-    assert lab.engine.sampled == sampled * (2 if sampled_anew else 1)
-    assert len(lab.store.refs("rollouts")) == made + 1, "it is another artifact"
-    assert after["completion"].equals(before["completion"])
-    parsed = [scaffold.parse(text) for text in before["completion"].to_pylist()]
-    assert after["trace"].to_pylist() == [p.trace for p in parsed]
-    assert after["tag_valid"].to_pylist() == [p.tag_valid for p in parsed]
-    # the panel's answer is 7; what does not know its tag for a trace finds 8 and 7; no box is no answer
-    verdicts = {"another": "ambiguous", "mutipersonaDebate": before["verdict"][0].as_py()}
-    wanted = "no_answer" if scaffold.answer_form == "boxed" else verdicts[scaffold.trace_tag or ""]
-    assert set(after["verdict"].to_pylist()) == {wanted}
-
-
-def test_what_was_read_anew_is_read_back_as_it_was(lab: Lab) -> None:
-    """And the other way round: the ledger's rows stay as they were entered, whoever reads them."""
-    first = lab.rows()
-    lab.rows(replace(PANEL, answer_form="boxed"))
-    for ref in lab.store.refs("rollouts"):
-        lab.store.delete(ref)
-    assert lab.rows().equals(first)
-
-
-def test_regrading_reads_as_was_read_whatever_the_arm_has_become(lab: Lab) -> None:
-    """An artifact of a panel that asked for boxes is judged again by its boxes: there are none, today's panel or not."""
-    boxed = lab.rows(replace(PANEL, answer_form="boxed"))
-    (ref,) = lab.store.refs("rollouts")
-    with session(Session(lab.store, lab.toolbox)):
-        given = {"pool": lab.pool, "installed": GRADER_VERSION, "overrides": ()}
-        again = lab.store.read(regrade_rollouts(rollouts=Rollouts.parse(str(ref)), **given))
-    assert set(again["verdict"].to_pylist()) == set(boxed["verdict"].to_pylist()) == {"no_answer"}
-
-
-def test_artifacts_and_accounts_name_the_scaffold_by_digest(lab: Lab) -> None:
-    """In the notes that a report lists of every artifact, and in what the ledger says of an account."""
-    lab.rows()
-    (ref,) = lab.store.refs("rollouts")
-    ((_, about),) = Ledger(lab.store.root).accounts()
-    assert lab.store.manifest(ref).provenance.notes["scaffold"] == about["scaffold"] == PANEL.digest
-
-
-def test_a_policy_has_the_scaffold_of_the_day_unless_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    other = replace(PANEL, template="Say it. {problem}")
-    kept = Policy(arm="panel", model=MODEL)
-    monkeypatch.setitem(ARMS, "panel", replace(ARMS["panel"], scaffold=other))
-    assert Policy(arm="panel", model=MODEL).scaffold == other
-    assert kept.scaffold == PANEL != other and kept != Policy(arm="panel", model=MODEL)

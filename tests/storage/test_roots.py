@@ -1,0 +1,47 @@
+"""Addresses of a root, and names that may come from a bucket."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.errors import UserError
+from storage.mirror import _inside
+from storage.roots import address_of, root_folder
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gs://b/p",
+        "s3://",
+        "s3://B_/x",
+        "s3://b/../x",
+        "s3://key:secret@bucket/x",
+        "s3://bucket/a?x=1",
+        "\0",
+        " ",
+        "s3://bucket//..//x",
+    ],
+)
+def test_an_address_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(UserError) as error:
+        root_folder(text)
+    assert "secret" not in str(error.value)
+
+
+def test_a_folder_is_no_working_copy(tmp_path: Path) -> None:
+    assert root_folder(str(tmp_path)) == tmp_path and address_of(tmp_path) is None
+
+
+@given(st.text(max_size=40))
+def test_no_name_from_the_bucket_leaves_the_root(name: str) -> None:
+    root = Path("/some/root")
+    try:
+        inside = _inside(name)
+    except UserError:
+        return
+    assert (root / inside).resolve().is_relative_to(root)
