@@ -205,7 +205,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--group-size", type=int, default=16)
     parser.add_argument("--max-tokens", type=int, default=1024)
     parser.add_argument("--rank", type=int, default=32)
-    parser.add_argument("--token-budget", type=int, default=6144)
+    parser.add_argument("--token-budget", type=int, default=12288)
     parser.add_argument("--memory-fraction", type=float, default=0.45)
     parser.add_argument("--checkpointing", default="auto", choices=("auto", "on", "off"))
     parser.add_argument("--compile", action="store_true")

@@ -1,7 +1,7 @@
 """Where a learner update spends its time, without a sampler: random rollouts of a step's shape, several settings.
 
 python benchmarks/learner_profile.py --model DIR            (or --random for weights of a 1.5B model's shape)
-python benchmarks/learner_profile.py --random --settings 4096 6144 6144+compile 16384+on --table
+python benchmarks/learner_profile.py --random --settings 6144 12288 12288+compile 16384+on --table
 """
 
 from __future__ import annotations
@@ -62,10 +62,13 @@ def random_model(folder: Path, layers: int) -> Path:
 
 
 def execution(setting: str) -> Execution:
-    """`6144`, `6144+compile`, `16384+on` (recomputation): the budget and what is added."""
+    """`6144`, `12288+compile`, `16384+on` (recomputation): the budget and what is added."""
     budget, *extra = setting.split("+")
     return Execution(
-        token_budget=int(budget), compile="compile" in extra, checkpointing="on" if "on" in extra else "off"
+        token_budget=int(budget),
+        compile="compile" in extra,
+        checkpointing="on" if "on" in extra else "off",
+        merged=True,
     )
 
 
@@ -124,7 +127,7 @@ def arguments() -> argparse.Namespace:
     which.add_argument("--model", type=Path)
     which.add_argument("--random", action="store_true")
     parser.add_argument("--layers", type=int, default=28)
-    parser.add_argument("--settings", nargs="+", default=["4096", "6144", "8192", "6144+compile", "16384+on"])
+    parser.add_argument("--settings", nargs="+", default=["6144", "8192", "12288", "16384+on"])
     parser.add_argument("--mean", type=float, default=590)
     parser.add_argument("--prompt", type=int, default=260)
     parser.add_argument("--longest", type=int, default=1024)

@@ -196,7 +196,8 @@ QWEN_1_5B = Profile(
         batch_size=None,
         memory_fraction=0.45,
         dtype="bfloat16",
-        token_budget=6144,
+        # what 25 GiB hold; smaller packs leave the GPU waiting for the program
+        token_budget=12288,
         engine_process="core",
         arms_at_once=2,
     ),

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tasks.domain.grpo.packing import Pack
+from tasks.engines.learning.memory import on_device
 
 if TYPE_CHECKING:
     import torch
@@ -48,16 +50,14 @@ class Layout:
 
 
 def layout(pack: Pack, device: torch.device) -> Layout:
-    import torch
-
     lengths_q, lengths_k = np.diff(pack.starts_q), np.diff(pack.starts_k)
     buckets, order = ((), None) if device.type == "cuda" else _buckets(pack, lengths_q, lengths_k)
     return Layout(
-        starts_q=torch.from_numpy(pack.starts_q).to(device),
-        starts_k=torch.from_numpy(pack.starts_k).to(device),
+        starts_q=on_device(pack.starts_q, device),
+        starts_k=on_device(pack.starts_k, device),
         longest_q=int(lengths_q.max()),
         longest_k=int(lengths_k.max()),
-        key_rows=torch.from_numpy(pack.key_rows).to(device),
+        key_rows=on_device(pack.key_rows, device),
         buckets=buckets,
         order=order,
     )
@@ -100,11 +100,13 @@ def packed_attention(
 def _variable_length(q: Tensor, k: Tensor, v: Tensor, scaling: float, at: Layout) -> Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
-    k, v = (_to_all_heads(_gather().apply(x, at.key_rows), q.shape[1]) for x in (k, v))
-    usual = math.isclose(scaling, q.shape[-1] ** -0.5)
-    scale: dict[str, Any] = {} if usual else {"scale": scaling}
+    k, v = (_gather().apply(x, at.key_rows) for x in (k, v))
+    options: dict[str, Any] = {} if math.isclose(scaling, q.shape[-1] ** -0.5) else {"scale": scaling}
+    # query heads that share a key head: kernels always took them, torch asks for the word since 2.12
+    if "enable_gqa" in signature(varlen_attn).parameters:
+        options["enable_gqa"] = True
     return varlen_attn(
-        q.contiguous(), k, v, at.starts_q, at.starts_k, at.longest_q, at.longest_k, window_size=(-1, 0), **scale
+        q.contiguous(), k, v, at.starts_q, at.starts_k, at.longest_q, at.longest_k, window_size=(-1, 0), **options
     )  # type: ignore[return-value]
 
 
@@ -151,10 +153,8 @@ def _gather() -> Any:
 
 
 def register() -> None:
-    """Make the attention known to transformers, with no mask built for it."""
+    """Make the attention known to transformers, which builds no mask for one that has no function for masks."""
     import torch
     from transformers import AttentionInterface
-    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
     AttentionInterface.register(ATTENTION_NAME, torch.compiler.disable(packed_attention))
-    ALL_MASK_ATTENTION_FUNCTIONS.register(ATTENTION_NAME, lambda *_, **__: None)

@@ -11,7 +11,28 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
+
+
+def _terms(logits: Tensor, targets: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """(log-probs, entropies, p - onehot), the last of `dtype`: -temperature · d log-prob / d logits."""
+    import torch
+
+    target = targets[:, None]
+    log_p = logits - logits.logsumexp(-1, keepdim=True)
+    logprobs, p = log_p.gather(1, target), log_p.exp()
+    entropies = -torch.linalg.vecdot(p, log_p)
+    # p - 1 before rounding, or sure tokens lose it
+    slopes = torch.where(torch.arange(logits.shape[1], device=logits.device) == target, logprobs.expm1(), p)
+    return logprobs[:, 0], entropies, slopes.to(dtype)
+
+
+@cache
+def _compiled_terms() -> Any:
+    import torch
+
+    return torch.compile(_terms, dynamic=True)
 
 
 @cache
@@ -26,23 +47,16 @@ def _function() -> Any:
             logprobs_K = torch.empty(len(targets_K), dtype=torch.float32, device=hidden_KD.device)
             entropy_K = torch.empty_like(logprobs_K)
             slope_KD = torch.empty_like(hidden_KD) if ctx.needs_input_grad[0] else None
+            terms = _compiled_terms() if hidden_KD.is_cuda else _terms
             for start in range(0, len(targets_K), chunk):
                 part = slice(start, start + chunk)
                 logits = _logits(hidden_KD[part], weight_VD)
                 if temperature != 1:
                     logits /= temperature
-                target = targets_K[part, None]
-                log_z = logits.logsumexp(-1)
-                logprobs_K[part] = logprobs = logits.gather(1, target)[:, 0] - log_z
-                logits -= log_z[:, None]
-                probs = logits.exp()
-                entropy_K[part] = -torch.linalg.vecdot(probs, logits)
+                logprobs_K[part], entropy_K[part], slopes = terms(logits, targets_K[part], weight_VD.dtype)
                 if slope_KD is not None:
-                    # -temperature · d logprob / d hidden = (probs - onehot) @ weight; p - 1 before rounding, or sure
-                    # tokens lose it
-                    probs.scatter_(1, target, logprobs.expm1()[:, None])
-                    torch.mm(probs.to(weight_VD.dtype), weight_VD, out=slope_KD[part])
-                del logits, probs
+                    torch.mm(slopes, weight_VD, out=slope_KD[part])
+                del logits, slopes
             ctx.mark_non_differentiable(entropy_K)
             ctx.save_for_backward(*(() if slope_KD is None else (slope_KD,)))
             ctx.temperature = temperature

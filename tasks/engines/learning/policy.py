@@ -15,7 +15,7 @@ from tasks.engines.learning import attention, parallel
 from tasks.engines.learning.fusion import compile_layers, fuse
 from tasks.engines.learning.logprobs import token_logprobs
 from tasks.engines.learning.lora import Lora
-from tasks.engines.learning.memory import keep_freed_memory
+from tasks.engines.learning.memory import keep_freed_memory, on_device
 from tasks.engines.learning.memory_plan import plan_memory
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ class Policy:
         self.dtype = getattr(torch, name)
         self.chunk = execution.logprob_chunk
         self.base, self.temperature = base, temperature
-        recompute = plan_memory(base, config, execution, self.dtype.itemsize, _free_bytes(self.device))
+        fused = execution.merged and self.device.type == "cuda"
+        recompute = plan_memory(base, config, execution, self.dtype.itemsize, _free_bytes(self.device), fused=fused)
         model: Any = AutoModelForCausalLM.from_pretrained(
             base, dtype=self.dtype, attn_implementation=attention.ATTENTION_NAME, use_safetensors=True
         )
@@ -94,10 +95,8 @@ class Policy:
 
     def logprobs(self, pack: Pack) -> tuple[Tensor, Tensor]:
         """(log-probs_K, entropy_K) of the pack's predicted tokens, float32."""
-        import torch
-
         tokens, positions, rows, targets = (
-            torch.from_numpy(a).to(self.device) for a in (pack.tokens_T, pack.positions_T, pack.rows_K, pack.targets_K)
+            on_device(a, self.device) for a in (pack.tokens_T, pack.positions_T, pack.rows_K, pack.targets_K)
         )
         hidden = self.body(
             input_ids=tokens[None],

@@ -16,6 +16,7 @@ from tasks.domain.grpo.schedules import learning_rate, update_groups
 from tasks.domain.grpo.types import LearnerConfig, TrainRollout, group_advantages, is_live
 from tasks.engines.learning import parallel
 from tasks.engines.learning.measurements import Groups, Sums, group_rewards, rollouts_row, updates_row
+from tasks.engines.learning.memory import on_device
 from tasks.engines.learning.policy import Policy
 
 if TYPE_CHECKING:
@@ -153,9 +154,8 @@ class Updater:
         """Forward and backward of one pack. Returns 2x6 measurements, sums and a maximum, still on the device."""
         import torch
 
-        device = self.policy.device
         behaviour, advantages, rollout = (
-            torch.from_numpy(a).to(device) for a in (pack.behaviour_K, pack.advantages_K, pack.rollout_K)
+            on_device(a, self.policy.device) for a in (pack.behaviour_K, pack.advantages_K, pack.rollout_K)
         )
         logprobs, entropy = self.policy.logprobs(pack)
         loss = summed(self.loss, Tokens(logprobs, behaviour, advantages, rollout), reference, self.config) * scale
