@@ -24,12 +24,13 @@ from benchmarks.simulated import EDGES, KS, POPULATIONS, TRAIN_G, Cell, groups_o
 from benchmarks.tally import missed, tally
 from benchmarks.whole_studies import whole_studies, written
 from storage.sql import query
+from tasks.domain.statistics.means import MARGIN
 from tasks.measures.bands import crosstab_of
 from tasks.measures.g_pass import g_pass_of
 from tasks.measures.gains import gains_of
 from tasks.measures.pass_at_k import contrasts_of, passk_of
 from tasks.measures.token_costs import cost_rows
-from tasks.measures.trajectories import MARGIN, gain_rows, heldout_rows
+from tasks.measures.trajectories import gain_rows, heldout_rows
 from tasks.measures.votes import votes_of
 
 DRAWS = 2_000

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from storage.artifacts.kinds import Gains, Rollouts
@@ -16,7 +15,7 @@ from tasks.domain.statistics.families import in_families
 from tasks.domain.statistics.means import combined
 from tasks.measures.grouping import read_groups
 from tasks.measures.slicing import counts_of
-from tasks.measures.trajectories import MARGIN
+from tasks.measures.trajectories import equivalence
 from tasks.stage import stage
 
 
@@ -64,11 +63,10 @@ def _difference(one: list[KCurve], other: list[KCurve]) -> dict[str, Any]:
         return {"n": 0, "reason": "no problem that both arms were asked at both ends"}
     after, before, other_after, other_before = (float(v.mean()) for v in values)
     found = combined(list(zip((1.0, -1.0, -1.0, 1.0), values, strict=True)), [end.trained for end in ends], reach=2.0)
-    equivalent = float(found.p_equivalent(MARGIN)[0])
     return (
         {"gain": after - before, "other_gain": other_after - other_before}
         | told_of(found, common, alike="both arms gain the same on every problem")[0]
-        | {"p_equivalent": equivalent if np.isfinite(equivalent) else None}
+        | {"p_equivalent": equivalence(found)}
     )
 
 

@@ -13,13 +13,11 @@ from storage.sql import query
 from tasks.domain.statistics.contrasts_of_k import told_of
 from tasks.domain.statistics.curves_of_k import INCOMPLETE, levels, on_common
 from tasks.domain.statistics.families import in_families
-from tasks.domain.statistics.means import combined
+from tasks.domain.statistics.means import MARGIN, Means, combined
 from tasks.measures.slicing import counts_of
 
 LEVELS = "Wilson on the effective number of problems"
 DIFFERENCES = "t over problems and seeds"
-#: A gain within two points of 0 is called unchanged: declared before any is seen.
-MARGIN = 0.02
 
 
 def heldout_rows(groups: pa.Table) -> list[dict[str, Any]]:
@@ -74,13 +72,18 @@ def gain_rows(groups: pa.Table) -> list[dict[str, Any]]:
                 continue
             found = combined(list(zip((1.0, -1.0), values, strict=True)), [after.trained, before.trained], reach=1.0)
             told = told_of(found, common, alike="every problem gains the same")[0]
-            equivalent = float(found.p_equivalent(MARGIN)[0])
             rows.append(
                 row
                 | {k: v for k, v in told.items() if k not in ("n", "seeds")}
-                | {"method": DIFFERENCES, "p_equivalent": equivalent if np.isfinite(equivalent) else None}
+                | {"method": DIFFERENCES, "p_equivalent": equivalence(found)}
             )
     return in_families(rows, lambda r: ("gains" if r["source"] == "all" else "gains by source", "bh"))
+
+
+def equivalence(found: Means) -> float | None:
+    """p that a gain, or a difference of gains, is larger than MARGIN either way; null where it is not known."""
+    p = float(found.p_equivalent(MARGIN)[0])
+    return p if np.isfinite(p) else None
 
 
 METRICS = (*TRAINING_METRICS, *Band)

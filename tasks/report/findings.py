@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tasks.domain.statistics.means import MARGIN
 from tasks.report.form import SCREENING, START, TRAINED, learnt_form, unlike, withheld
 from tasks.report.svg import number, percent
 from tasks.report.tables import minus
@@ -28,7 +29,7 @@ def answer(ask: Ask) -> list[str]:
     return [
         *_difference_of_gains(ask("report_difference_of_gains").to_pylist(), form),
         _bands(summary, ask("report_band_tests").to_pylist(), form),
-        _training(summary, form),
+        _training(summary, ask("report_gains").to_pylist(), form),
         _width(summary, ask("report_diversity").to_pylist(), ask("report_gaps").to_pylist(), form),
     ]
 
@@ -43,7 +44,7 @@ def _difference_of_gains(rows: Sequence[Row], form: Sequence[Row]) -> list[str]:
         if why := withheld(form, arms, TRAINED):
             said.append(f"Whether {row['arm']} gained more than {row['other']} is not told: {why}.")
             continue
-        low, high, p = row["more_gain_low"], row["more_gain_high"], row["p_value"]
+        low, high, p = row["more_gain_low"], row["more_gain_high"], row["p_adjusted"]
         text = (
             f"{row['arm']} gained {signed(100 * row['more_gain'])} pp more than {row['other']}"
             f"{_interval(low, high, 100)}{f', p = {p:.2g}' if p is not None else ''}, {row['n']} problems"
@@ -52,6 +53,9 @@ def _difference_of_gains(rows: Sequence[Row], form: Sequence[Row]) -> list[str]:
             text += "; no evidence that one gains more"
             if row["detectable_gain"] is not None:
                 text += f" (this study would find {100 * row['detectable_gain']:.1f} pp)"
+            text += f", {_equivalence(row, 'that both gain the same')}"
+        elif _equal(row):
+            text += f"; {_equivalence(row, 'that both gain the same')} all the same"
         if moved := [words for arm in arms if (words := learnt_form(form, arm))]:
             text += f"; a gain is also one of form: {listed(moved)}"
         said.append(f"{text}; this holds for {row['holds_for']}." if row["holds_for"] else f"{text}.")
@@ -75,12 +79,24 @@ def _bands(summary: Sequence[Row], tests: Sequence[Row], form: Sequence[Row]) ->
         said += f"; that is {ratio['estimate']:.2f} times as many for {ratio['arm']} as for {ratio['other']}"
     if mcnemar and mcnemar["p_value"] is not None:
         p = mcnemar["p_value"]
-        verdict = "more than chance explains" if p < 0.05 else "a difference that chance explains"
+        verdict = "more than chance explains" if p < 0.05 else "a difference that chance may make"
         said += f", {verdict} (exact McNemar p = {p:.2g})"
     return said + unlike(form, list(arms), SCREENING) + "."
 
 
-def _training(summary: Sequence[Row], form: Sequence[Row]) -> str:
+def _equivalence(row: Row, what: str) -> str:
+    """What a test of equivalence adds where no difference was found: its absence is shown, or it is not either."""
+    if row["p_equivalent"] is None:
+        return f"and {what} is not tested"
+    joined, shown = ("but", "shown") if _equal(row) else ("and", "not shown")
+    return f"{joined} {what} to within {100 * MARGIN:g} pp is {shown} (equivalence, p = {row['p_equivalent']:.2g})"
+
+
+def _equal(row: Row) -> bool:
+    return row["p_equivalent"] is not None and row["p_equivalent"] < 0.05
+
+
+def _training(summary: Sequence[Row], gains: Sequence[Row], form: Sequence[Row]) -> str:
     climbs = []
     for row in summary:
         if row["gain"] is None:
@@ -95,6 +111,9 @@ def _training(summary: Sequence[Row], form: Sequence[Row]) -> str:
     trained = dict.fromkeys((row["arm"], row["seed"]) for row in summary if row["gain"] is not None)
     moved = [words for arm, seed in trained if (words := learnt_form(form, arm, seed))]
     said = f"Training moved held-out accuracy of {listed(climbs)}"
+    for row in gains:
+        if row["source"] == "all" and row["gain_low"] is not None and row["gain_low"] <= 0 <= row["gain_high"]:
+            said += f"; no evidence of a change under {row['arm']}, {_equivalence(row, 'that it is unchanged')}"
     return f"{said}; part of that is form: {listed(list(dict.fromkeys(moved)))}." if moved else f"{said}."
 
 

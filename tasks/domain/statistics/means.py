@@ -24,6 +24,8 @@ from tasks.domain.statistics.spread import Spread
 LEVEL = 0.95
 _normal = NormalDist()
 POWER = 0.8
+#: Gains within two points of 0, and of each other, are called the same: declared before any is seen.
+MARGIN = 0.02
 #: Half a problem at either end of what a value can be: the variance that n problems alike leave possible.
 PSEUDO = 0.5
 ADAPTERS = "these adapters, not the recipe"

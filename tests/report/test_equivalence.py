@@ -1,0 +1,63 @@
+"""That two arms gain the same, or that one is unchanged, is said where a test of equivalence shows it, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from storage.artifacts.kinds import Curves
+from storage.sql import named, query
+from tasks.measures.gains import gains_of
+from tasks.measures.trajectories import gain_rows
+from tasks.report.findings import answer
+
+
+def said_of(problems: int, gain: float) -> str:
+    """The sentences about two arms that both gain `gain`, each problem give or take up to four rollouts of 16."""
+    rows = [
+        {"arm": arm, "step": step, "adapter": f"{arm}{step}" if step else "", "seed": 0, "problem_id": f"{i:05d}"}
+        | {"source": "amc", "group_size": 16, "num_tokens": 160, "truncated": 0}
+        | {"num_correct": round(16 * (0.5 + step * gain)) + 2 * ((i * (place + 1) + 2 * step) % 5 - 2)}
+        for place, arm in enumerate(("panel", "thinking"))
+        for step in (0, 1)
+        for i in range(problems)
+    ]
+    groups = pa.Table.from_pylist(rows)
+    arms = pa.table({"arm": ["panel", "thinking"], "place": [0, 1]})
+    curves = pa.Table.from_pylist(gain_rows(groups), schema=Curves.schema)
+    summary = [
+        {"arm": a, "problems": None, "gain": gain, "gain_low": None, "gain_high": None, "seed": 0}
+        for a in arms["arm"].to_pylist()
+    ]
+    told = [row | {"heldout_before": 0.5, "heldout_after": 0.5 + gain} for row in summary]
+    tables = {
+        "report_difference_of_gains": query(named("report_difference_of_gains"), gains=gains_of(groups), arms=arms),
+        "report_gains": query(named("report_gains"), curves=curves, arms=arms),
+        "report_summary": pa.Table.from_pylist(told),
+    }
+    ask: Callable[[str], pa.Table] = lambda name: tables.get(name, pa.table({}))  # noqa: E731
+    return " ".join(answer(ask))
+
+
+@pytest.mark.parametrize(
+    ("problems", "said"),
+    [
+        (4000, "but that both gain the same to within 2 pp is shown (equivalence, p = "),
+        (50, "and that both gain the same to within 2 pp is not shown (equivalence, p = "),
+    ],
+)
+def test_arms_alike_are_told_alike_where_the_study_can_tell(problems: int, said: str) -> None:
+    found = said_of(problems, 0.125)
+    assert "no evidence that one gains more (this study would find" in found
+    assert said in found
+    assert "unchanged" not in found  # both gained twelve points
+
+
+@pytest.mark.parametrize(("problems", "shown"), [(4000, "but"), (50, "and")])
+def test_unchanged_is_said_where_it_is_shown(problems: int, shown: str) -> None:
+    verdict = "shown" if shown == "but" else "not shown"
+    found = said_of(problems, 0.0)
+    for arm in ("panel", "thinking"):
+        assert f"no evidence of a change under {arm}, {shown} that it is unchanged to within 2 pp is {verdict}" in found
