@@ -29,6 +29,7 @@ TOKENIZER = (
     "tokenizer.model",
     "spiece.model",
     "sentencepiece.bpe.model",
+    "tekken.json",
     "chat_template.jinja",
     "chat_template.json",
 )

@@ -81,7 +81,11 @@ class VllmGenerator:
             logprobs_mode="processed_logprobs",
             disable_log_stats=True,
             trust_remote_code=False,
-            load_format="safetensors",  # left to itself it takes consolidated*.safetensors, if there are any
+            # left to itself it takes Mistral's own files where there are any: consolidated*.safetensors, params.json,
+            # tekken.json
+            load_format="safetensors",
+            config_format="hf",
+            tokenizer_mode="hf",
             use_tqdm_on_load=False,
             seed=0,
             **where,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from tasks.domain.grpo.types import ALL_LINEAR, ATTENTION, LearnerConfig
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.policy import Execution, Policy
+from tasks.engines.model_files import model_digest
 from tasks.engines.protocols import Completion, Decoding, Generator, Request
 from tests.engines.conftest import tiny
 
@@ -94,6 +97,27 @@ class TestVllm:
         assert any(abs(a.logprobs_T[0] - b.logprobs_T[0]) > 1e-3 for a, b in zip(before, after, strict=True))
 
 
+def test_vllm_reads_the_files_that_a_model_is_known_by(generator: Generator, tmp_path: Path) -> None:
+    """Mistral's folders hold each thing twice; left to itself vLLM takes the copies, which are no part of the model."""
+    from tasks.engines.sampling.vllm import VllmGenerator
+
+    folder = Path(shutil.copytree(DEMO, tmp_path / "model"))
+    shard = (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
+    index = {"weight_map": dict.fromkeys(load_file(shard), shard.name)}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    before = model_digest(folder)
+    shutil.copy(shard, folder / "consolidated.safetensors")
+    for name in ("params.json", "tokenizer.model.v3"):
+        (folder / name).write_text("{}")
+    assert model_digest(folder) == before
+    made = VllmGenerator(folder, Hardware(kv_cache_mb=64), 0)
+    asked = "1 + 1 ="
+    assert made.encode(asked, chat=False, enable_thinking=False) == generator.encode(
+        asked, chat=False, enable_thinking=False
+    )
+    made.close()
+
+
 def test_a_gpu_starts_rollouts_in_bursts(generator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generator, "_cpu", False)
     monkeypatch.setattr(generator, "_max_num_seqs", 8)
@@ -111,8 +135,6 @@ def test_a_gpu_starts_rollouts_in_bursts(generator: Any, monkeypatch: pytest.Mon
 
 def moe_base(folder: Path) -> Path:
     """A random Qwen3-MoE of 4 experts with the demo's tokenizer."""
-    import shutil
-
     from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
     shape = tiny(head_dim=32).to_dict() | {
