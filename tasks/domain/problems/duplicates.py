@@ -23,6 +23,7 @@ COMMON = 60
 _SILENT = re.compile(
     r"\\(?:left|right|cdots|dots|ldots|quad|qquad|displaystyle|text|mathrm|mathbf|begin|end|dfrac|tfrac|frac|circ)\b"
 )
+_SPACING = re.compile(r"\\[,;:!> ]|[$~]|\\[()\[\]]|\\(?:left|right|quad|qquad|displaystyle)(?![A-Za-z])")
 _NOTE = re.compile(r"\((?=[A-Z])(?:[^()]|\([^()]*\))*\.\s*\)")
 
 
@@ -52,9 +53,19 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(latin if len(others) <= len("".join(latin)) else re.findall(r"[a-z]+|\d+|[^\W\d_]", plain))
 
 
+def _look(text: str) -> str:
+    r"""What is the same for copies that differ in case, in spaces, or in LaTeX that spaces or delimits.
+
+    >>> _look("What is $12+ 7$ ?") == _look(r"what is 12 \, + 7?") != _look("What is 127?")
+    True
+    """
+    return re.sub(r"(?<!\w) | (?!\w)", "", " ".join(_SPACING.sub(" ", text).lower().split()))
+
+
 def near_duplicates(texts: Sequence[str], others: Sequence[str] | None = None) -> list[Pair]:
-    """Pairs within `texts`, or across `texts` (first) and `others` (second). Sorted by position. A copy is found
-    however common its words are, and texts without any word are near nothing but their copies."""
+    """Pairs within `texts`, or across `texts` (first) and `others` (second). Sorted by position. A copy, however
+    it is spaced, is found however common its words are, and texts without any word are near nothing but
+    their copies."""
     sets = [shingles(text) for text in [*texts, *(others or ())]]
     border = len(texts) if others is not None else None
     holders: dict[tuple[str, ...], list[int]] = defaultdict(list)
@@ -63,7 +74,7 @@ def near_duplicates(texts: Sequence[str], others: Sequence[str] | None = None) -
             holders[shingle].append(i)
     alike: dict[str, list[int]] = defaultdict(list)
     for i, text in enumerate([*texts, *(others or ())]):
-        alike[" ".join(text.split())].append(i)
+        alike[_look(text)].append(i)
     same = {pair for places in alike.values() if len(places) > 1 for pair in _pairs(places, border)}
     shared: Counter[tuple[int, int]] = Counter()
     for places in holders.values():

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tasks.domain.problems.duplicates import Pair, clusters, near_duplicates
 
 STEM = (
@@ -70,6 +72,15 @@ def test_a_copy_is_found_however_common_its_words_are() -> None:
     many = [f"What is the value of ${n}$ in all?" for n in range(80)]
     assert [(p.first, p.second) for p in near_duplicates(many[7:8], many)] == [(0, 7)]
     assert Pair(0, 80, 1.0) in near_duplicates([*many, many[0] + " "])
+
+
+@pytest.mark.parametrize(
+    "copy", ["what is 12 + 17?", "What is  12+17 ?", "What is\n$12 \\,+\\, 17$?", r"WHAT IS \( 12 + 17 \)?"]
+)
+def test_so_is_a_copy_that_is_spelt_otherwise(copy: str) -> None:
+    """Every word of it stands in more problems than a link may."""
+    many = [f"what is {a} + {b}?" for a in range(10, 90) for b in range(10, 90) if (a, b) != (12, 17)]
+    assert [p.second for p in near_duplicates(["What is 12 + 17?"], [*many, copy])] == [len(many)]
 
 
 def test_other_scripts_are_compared_by_their_letters() -> None:
