@@ -16,9 +16,9 @@ from benchmarks.simulated import POPULATIONS, G, logits_of, seed_scale, sigmoid
 from storage.artifacts.kinds import Bands
 from storage.bands import band
 
-Draw = Callable[[np.random.Generator, int], np.ndarray]
+SolveRates = Callable[[np.random.Generator, int], np.ndarray]
 #: Two policies whose pass@k crosses: one solves every third problem nearly always, the other most of them now and then.
-CROSSING: tuple[Draw, Draw] = (lambda rng, n: rng.beta(0.35, 0.55, n), lambda rng, n: rng.beta(1.2, 3.0, n))
+CROSSING: tuple[SolveRates, SolveRates] = (lambda rng, n: rng.beta(0.35, 0.55, n), lambda rng, n: rng.beta(1.2, 3.0, n))
 SIZE = 16  # rollouts of a problem where curves cross, and of a problem of the chain
 #: Shifts of the logits of three sources, from the hardest to the easiest.
 SOURCES = (-1.0, 0.0, 1.0)
@@ -48,7 +48,7 @@ def names(n: int) -> np.ndarray:
     return np.array([f"{i:07d}" for i in range(n)])
 
 
-def crossing_studies(n: int, trials: int, seed: int, first: Draw, second: Draw) -> pa.Table:
+def crossing_studies(n: int, trials: int, seed: int, first: SolveRates, second: SolveRates) -> pa.Table:
     """One source a study of n problems; arms `a` and `b`, whose chances are drawn each for itself."""
     rng, source = np.random.default_rng(seed), np.repeat(names(trials), n)
     return pa.concat_tables(
@@ -57,7 +57,7 @@ def crossing_studies(n: int, trials: int, seed: int, first: Draw, second: Draw) 
     )
 
 
-def crossing_truth(first: Draw, second: Draw) -> float:
+def crossing_truth(first: SolveRates, second: SolveRates) -> float:
     """The k at which the two expected curves cross, on the line between whole k."""
     rng, ks = np.random.default_rng(2), np.arange(1, SIZE + 1)
     gap_K = [float(np.mean((1 - second(rng, 2_000_000)) ** k) - np.mean((1 - first(rng, 2_000_000)) ** k)) for k in ks]

@@ -76,7 +76,7 @@ def _show_replay(r: dict[str, Any]) -> None:
             f" {p['closure_pp']:+.1f} [{100 * c['low']:+.1f}, {100 * c['high']:+.1f}]"
         )
     click.echo("Solved by both / panel only / thinking only / neither")
-    for name, h in r["hard_problems"].items():
+    for name, h in r["solved_by"].items():
         click.echo(
             f"  {name:<28} "
             + " / ".join(str(h["counts"][k]) for k in h["counts"])

@@ -15,7 +15,7 @@ from storage.artifacts.kinds import Pool, PoolIssues
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.grading.grading import Verdict
-from tasks.domain.problems.problems import PoolPolicy, pool_table
+from tasks.domain.problems.problems import PoolPolicy, pool_rows
 from tasks.domain.problems.sources import SOURCES, SourceSpec
 from tasks.domain.scaffolds import BARE
 from tasks.engines.grading.graders import GradeItem, Graders
@@ -31,12 +31,12 @@ def build_pool(*, sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> Payloa
     """The problems of all sources that the policy keeps, in the order of the files. Schema: Pool."""
     rows = load_problems((_place(s), s.name, s.only) for s in sources)
     pool, issues = _limited(rows, toolbox().graders(), policy, _kept_out(sources))
-    if pool.num_rows == 0:
+    if not pool:
         raise UserError(f"pool: none of {len(rows)} problems is left after the checks (policy: {policy.on_issue})")
     folder = workdir()
-    pq.write_table(issues.cast(PoolIssues.schema), folder / ISSUES_FILE)
-    notes = {"read": str(len(rows)), "kept": str(pool.num_rows), "issues": str(issues.num_rows)}
-    return Payload(pool.cast(Pool.schema), files=folder, notes=notes)
+    pq.write_table(pa.Table.from_pylist(issues, schema=PoolIssues.schema), folder / ISSUES_FILE)
+    notes = {"read": str(len(rows)), "kept": str(len(pool)), "issues": str(len(issues))}
+    return Payload(pa.Table.from_pylist(pool, schema=Pool.schema), files=folder, notes=notes)
 
 
 @stage(PoolIssues, version=1)
@@ -73,12 +73,12 @@ def _graded(graders: Graders, probes: Sequence[tuple[str, str, str]]) -> list[Ve
 
 def _limited(
     rows: list[Row], graders: Graders, policy: PoolPolicy, kept_out: Sequence[str]
-) -> tuple[pa.Table, pa.Table]:
+) -> tuple[list[Row], list[Row]]:
     """A small pool of a large source checks no more golds than it takes."""
     taken = min(policy.limit or len(rows), len(rows))
     while True:
-        pool, issues = pool_table(rows[:taken], partial(_graded, graders), policy, kept_out)
-        if taken == len(rows) or pool.num_rows >= (policy.limit or len(rows)):
+        pool, issues = pool_rows(rows[:taken], partial(_graded, graders), policy, kept_out)
+        if taken == len(rows) or len(pool) >= (policy.limit or len(rows)):
             return pool, issues
         taken = min(2 * taken, len(rows))
 

@@ -13,12 +13,14 @@ import hashlib
 import importlib
 import json
 import os
+from inspect import Parameter, signature
 from pathlib import Path
+from typing import Any
 
 import grimp
 import pytest
 
-from tasks.stage import STAGES
+from tasks.stage import STAGES, Stage
 from tests import declared_defaults
 
 BLESS = "VARBAND_BLESS=1 pytest tests/test_stage_versions.py"
@@ -57,21 +59,31 @@ def code_of(module: str) -> str:
     return ast.dump(tree)
 
 
-def current() -> dict[str, dict[str, object]]:
-    graph = grimp.build_graph("tasks", "storage", cache_dir=None)
+def stages() -> dict[str, Stage[..., Any]]:
+    """The project's own, by name."""
     for path in sorted((REPO / "tasks").rglob("*.py")):
         if "\n@stage(" in path.read_text():
             importlib.import_module(".".join(path.relative_to(REPO).with_suffix("").parts))
+    return {name: one for name, one in sorted(STAGES.items()) if one.function.__module__.startswith("tasks.")}
+
+
+def current() -> dict[str, dict[str, object]]:
+    graph = grimp.build_graph("tasks", "storage", cache_dir=None)
     found = {}
-    for name, one in sorted(STAGES.items()):
-        if not one.function.__module__.startswith("tasks."):
-            continue
+    for name, one in stages().items():
         module = one.function.__module__
         upstream = {module} | graph.find_upstream_modules(module)
         read = {m for m in upstream if m.startswith("tasks") or m in RULES} - EXECUTION
         text = "".join(f"{m}:{code_of(m)}" for m in sorted(read))
         found[name] = {"version": one.version, "code": hashlib.sha256(text.encode()).hexdigest()[:16]}
     return found
+
+
+def test_stages_take_their_arguments_by_name_and_the_report_four_groups() -> None:
+    taken = {name: signature(one.function).parameters.values() for name, one in stages().items()}
+    assert len(taken) > 30
+    assert {p.kind for parameters in taken.values() for p in parameters} == {Parameter.KEYWORD_ONLY}
+    assert [p.name for p in taken["render_report"]] == ["setup", "problems", "evidence", "tables"]
 
 
 def test_changed_stages_have_a_new_version() -> None:

@@ -34,7 +34,7 @@ REFUSED = {
     "HardProblems": "SolvedBy",
     "find_hard_problems": "compare_solved",
 }
-ROOMS = ("cli", "dashboards", "flows", "storage", "tasks")
+ROOMS = ("benchmarks", "cli", "dashboards", "flows", "storage", "tasks", "tests")
 #: Names of the PEFT format.
 FOREIGN = {"lora_A", "lora_B"}
 

@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 def summary(store: Store, r: Replayed) -> Row:
-    """Keys: bands, crosstab, splits, diversity, passk, hard_problems, trajectory, entropy, length_cv,
+    """Keys: bands, crosstab, splits, diversity, passk, solved_by, trajectory, entropy, length_cv,
     training, token_efficiency, reference, audit, provenance, refs."""
     read = store.read
     bands, crosstab, pools = pa.concat_tables([read(b) for b in r.bands]), read(r.crosstab), read(r.pools)
@@ -28,7 +28,7 @@ def summary(store: Store, r: Replayed) -> Row:
         "splits": _splits(pools, bands),
         "diversity": {name: _diversity(read(ref)) for name, ref in r.comparisons.items()},
         "passk": {name: _passk(read(r.passk[name]), read(r.contrasts[name])) for name in r.passk},
-        "hard_problems": {name: _solved_by(read(ref)) for name, ref in r.solved_by.items()},
+        "solved_by": {name: _solved_by(read(ref)) for name, ref in r.solved_by.items()},
         "trajectory": _trajectory(read(r.curves)),
         "entropy": _series(series, "entropy"),
         "length_cv": _series(series, "length_cv_within"),

@@ -14,7 +14,7 @@ from storage.artifacts.store import Store
 from storage.reading.query_cache import ask, reports
 from storage.records.runs import all_runs, write_run
 from tests.dashboards.synthetic import run_under_way
-from tests.dashboards.visits import PAGES, serving, settled, sound, visit
+from tests.dashboards.visits import PAGES, came_to_rest, serving, sound, visit
 
 
 @pytest.fixture(scope="module")
@@ -65,12 +65,12 @@ def test_a_filter_is_in_the_address_and_the_address_gives_the_filter(browser, de
     page.get_by_role("combobox", name="Source").click()
     page.get_by_role("option", name="synthetic_mod").click()
     page.wait_for_selector(f"text=Problem ({len(fit)} fit)", timeout=60_000)
-    settled(page)
+    came_to_rest(page)
     assert "source=synthetic_mod" in page.url and f"problem={fit[0]}" in page.url
     page.get_by_label("Search").fill(fit[1])
     page.get_by_label("Search").press("Enter")
     page.wait_for_selector("text=Problem (1 fit)", timeout=60_000)
-    settled(page)
+    came_to_rest(page)
     address = page.url
     page.close()
     again, said = visit(browser, address)

@@ -73,11 +73,11 @@ def visit(browser: Browser, address: str) -> tuple[Page, list[str]]:
     )
     page.goto(address)
     page.wait_for_selector("h1", timeout=60_000)
-    settled(page)
+    came_to_rest(page)
     return page, said
 
 
-def settled(page: Page) -> None:
+def came_to_rest(page: Page) -> None:
     """Wait until the page's script has ended and what it drew is drawn."""
     page.wait_for_selector('[data-test-script-state="notRunning"]', timeout=60_000)
     page.wait_for_timeout(300)

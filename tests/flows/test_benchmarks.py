@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from storage.artifacts.ref import Ref
@@ -18,7 +19,7 @@ from storage.ledger import Ledger
 from storage.reading.query_cache import ask
 from tasks.domain.problems.arithmetic import demo_problems
 from tasks.domain.problems.duplicates import near_duplicates
-from tasks.domain.problems.problems import pool_table
+from tasks.domain.problems.problems import pool_rows
 from tasks.splits import draw_split
 from tests.mini import REPO, SETTINGS, environment
 
@@ -27,9 +28,9 @@ Row = dict[str, Any]
 
 def in_training() -> list[str]:
     """Texts of the mini demo's training problems."""
-    pool = pool_table(demo_problems(16, 7))[0]
-    train = {r["problem_id"] for r in draw_split(pool, 4, 0).to_pylist() if r["split"] == "train"}
-    return [r["problem"] for r in pool.to_pylist() if r["problem_id"] in train]
+    rows, _ = pool_rows(demo_problems(16, 7))
+    train = {r["problem_id"] for r in draw_split(pa.Table.from_pylist(rows), 4, 0).to_pylist() if r["split"] == "train"}
+    return [r["problem"] for r in rows if r["problem_id"] in train]
 
 
 def write_benchmark(path: Path) -> None:

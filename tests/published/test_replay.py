@@ -83,13 +83,13 @@ def test_closure_on_aime_is_not_told_from_zero(result: dict[str, Any]) -> None:
     assert closure["low"] < 0 < closure["high"]
 
 
-@pytest.mark.parametrize("name", GOLDEN["hard_problems"])
-def test_hard_problems(result: dict[str, Any], name: str) -> None:
-    assert result["hard_problems"][name]["counts"] == GOLDEN["hard_problems"][name]
+@pytest.mark.parametrize("name", GOLDEN["solved_by"])
+def test_solved_by(result: dict[str, Any], name: str) -> None:
+    assert result["solved_by"][name]["counts"] == GOLDEN["solved_by"][name]
 
 
 def test_strict_subset_holds_on_aime_only_where_n_is_equal(result: dict[str, Any]) -> None:
-    aime, level5 = result["hard_problems"]["aime"], result["hard_problems"]["math500_l5"]
+    aime, level5 = result["solved_by"]["aime"], result["solved_by"]["math500_l5"]
     assert (aime["strict_subset"], aime["equal_n"]) == (True, True)
     assert (level5["strict_subset"], level5["equal_n"]) == (False, False)
     assert level5["expected_solved_at_equal_n"]["arm"] == pytest.approx(0.7770788912579958 * 134)
@@ -147,7 +147,7 @@ def test_json_of_the_command(published: Path, store: Store) -> None:
         "splits",
         "diversity",
         "passk",
-        "hard_problems",
+        "solved_by",
         "trajectory",
         "entropy",
         "token_efficiency",

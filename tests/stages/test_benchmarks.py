@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 
 from flows.study.profiles import BENCHMARKS
+from storage.artifacts.kinds import Pool
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.benchmarks import benchmark_of, choose_benchmark
 from tasks.domain.problems.leaks import LEAKS
-from tasks.domain.problems.problems import PoolPolicy, pool_table
+from tasks.domain.problems.problems import PoolPolicy, pool_rows
 from tasks.domain.problems.sources import source_spec
 from tasks.engines.toolbox import Toolbox
 from tasks.pool import build_pool
@@ -27,7 +28,7 @@ def tables(levels: str, leaked: str = "") -> tuple[pa.Table, pa.Table]:
         {"problem": f"Problem {i}?", "gold": "1", "source": "s", "source_id": str(i), "level": level}
         for i, level in enumerate(levels)
     ]
-    pool = pool_table(rows)[0]
+    pool = pa.Table.from_pylist(pool_rows(rows)[0], schema=Pool.schema)
     leaks = [
         {
             "problem_id": pool["problem_id"][int(i)].as_py(),

@@ -12,7 +12,7 @@ from storage.artifacts.manifest import Recipe
 from storage.artifacts.provenance import provenance
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Payload, Store
-from tasks.domain.problems.problems import pool_table
+from tasks.domain.problems.problems import pool_rows
 from tasks.engines.toolbox import Toolbox
 from tasks.splits import keep_clear
 from tasks.stage import Session, session
@@ -31,9 +31,10 @@ def kept(store: Store, kind: type[K], table: pa.Table) -> K:
 
 
 def pool_of(*texts: str, prefix: str) -> pa.Table:
-    return pool_table(
+    rows, _ = pool_rows(
         [{"problem": t, "gold": "1", "source": "s", "source_id": f"{prefix}_{i}"} for i, t in enumerate(texts)]
-    )[0]
+    )
+    return pa.Table.from_pylist(rows, schema=Pool.schema)
 
 
 def splits_of(pool: pa.Table, *split: str) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Problems: identity, canonical golds, answer types, and the table that a pool is."""
+"""Problems: identity, canonical golds, answer types, and the rows of a pool."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-import pyarrow as pa
 
 from tasks.domain.grading.grading import GRADER_VERSION, Verdict, grade_completion
 from tasks.domain.grading.latex_normalisation import normalise
@@ -21,19 +19,6 @@ from tasks.domain.problems.gold_check import Finding, Grade, findings_of_gold, f
 from tasks.domain.scaffolds import BARE
 
 Row = dict[str, Any]
-POOL_COLUMNS = (
-    "problem_id",
-    "source",
-    "source_id",
-    "problem",
-    "gold",
-    "gold_raw",
-    "answer_type",
-    "cluster",
-    "year",
-    "level",
-    "subject",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,13 +86,13 @@ def answer_type(gold: str) -> str:
     return {"choice": "list", "union": "interval", "matrix": "tuple"}.get(parsed.kind, parsed.kind)
 
 
-def _scalar_type(leaf: Shape) -> str:
-    found = number(leaf.text)
+def _scalar_type(scalar: Shape) -> str:
+    found = number(scalar.text)
     if found is not None:
         return "integer" if found.value.denominator == 1 and found.unit != "%" else "rational"
-    words = re.sub(r"\\(?:text|mathrm|textbf|mbox) ?\{([^{}]*)\}", r"\1", leaf.text)
+    words = re.sub(r"\\(?:text|mathrm|textbf|mbox) ?\{([^{}]*)\}", r"\1", scalar.text)
     worded = re.fullmatch(r"[A-Za-z ,.'()-]*[A-Za-z]{2}[A-Za-z ,.'()-]*", words) and not re.search(r"[a-z]\(", words)
-    return "text" if worded and ("\\" in leaf.text or len(words) > 2) else "expression"
+    return "text" if worded and ("\\" in scalar.text or len(words) > 2) else "expression"
 
 
 def grade_exactly(probes: Sequence[tuple[str, str, str]]) -> list[Verdict]:
@@ -122,10 +107,10 @@ def grade_exactly(probes: Sequence[tuple[str, str, str]]) -> list[Verdict]:
     return verdicts
 
 
-def pool_table(
+def pool_rows(
     rows: Sequence[Row], grade: Grade = grade_exactly, policy: PoolPolicy | None = None, kept_out: Sequence[str] = ()
-) -> tuple[pa.Table, pa.Table]:
-    """(pool, pool_issues) of rows with problem, gold, source, source_id (and year, level, subject where known).
+) -> tuple[list[Row], list[Row]]:
+    """Rows of (Pool, PoolIssues). rows: problem, gold, source, source_id; year, level, subject where known.
 
     kept_out: texts of evaluation problems; what equals or nearly equals one of them is excluded, whatever the policy.
     """
@@ -151,7 +136,7 @@ def pool_table(
     linked = clusters(names, near_duplicates([p["problem"] for p in kept]))
     for problem, cluster in zip(kept, linked, strict=True):
         problem["cluster"] = cluster
-    return _table(kept, POOL_COLUMNS, _POOL_TYPES), _table(issues, tuple(_ISSUE_TYPES), _ISSUE_TYPES)
+    return kept, issues
 
 
 def _problem(row: Row) -> Row:
@@ -197,14 +182,3 @@ def _issue(problem: Row, finding: Finding, excluded: bool) -> Row:
         "detail": finding.detail,
         "excluded": excluded,
     }
-
-
-_POOL_TYPES = {name: pa.string() for name in POOL_COLUMNS} | {"year": pa.int32()}
-_ISSUE_TYPES = {name: pa.string() for name in ("problem_id", "source_id", "source", "code", "severity", "detail")}
-_ISSUE_TYPES |= {"excluded": pa.bool_()}
-_OPTIONAL = ("year", "level", "subject")
-
-
-def _table(rows: Sequence[Row], columns: Sequence[str], types: dict[str, pa.DataType]) -> pa.Table:
-    schema = pa.schema([pa.field(name, types[name], nullable=name in _OPTIONAL) for name in columns])
-    return pa.Table.from_pylist([{c: row[c] for c in columns} for row in rows], schema=schema)

@@ -10,13 +10,13 @@ import pytest
 
 from tasks.domain.grading.grading import Verdict
 from tasks.domain.problems.gold_check import findings_of_text, perturbed
-from tasks.domain.problems.problems import PoolPolicy, grade_exactly, pool_table
+from tasks.domain.problems.problems import PoolPolicy, grade_exactly, pool_rows
 from tasks.domain.scaffolds import PANEL, SCAFFOLDS, AnswerForm
 
 
 def _codes(gold: str, problem: str = "Find it.") -> list[str]:
-    _, issues = pool_table([{"problem": problem, "gold": gold, "source": "s", "source_id": "1"}])
-    return issues["code"].to_pylist()
+    _, issues = pool_rows([{"problem": problem, "gold": gold, "source": "s", "source_id": "1"}])
+    return [row["code"] for row in issues]
 
 
 @pytest.mark.parametrize(
@@ -67,21 +67,21 @@ def test_policy_decides_and_says_so() -> None:
         {"problem": "One.", "gold": "4.25", "source": "s", "source_id": "1"},
         {"problem": "Two.", "gold": "4", "source": "s", "source_id": "2"},
     ]
-    pool, issues = pool_table(rows, policy=PoolPolicy(also_exclude=("gold_decimal",)))
-    assert pool["source_id"].to_pylist() == ["2"]
-    assert [row["excluded"] for row in issues.to_pylist() if row["code"] == "gold_decimal"] == [True]
-    pool, issues = pool_table(rows)
-    assert pool.num_rows == 2
-    assert not any(issues["excluded"].to_pylist())
+    pool, issues = pool_rows(rows, policy=PoolPolicy(also_exclude=("gold_decimal",)))
+    assert [row["source_id"] for row in pool] == ["2"]
+    assert [row["excluded"] for row in issues if row["code"] == "gold_decimal"] == [True]
+    pool, issues = pool_rows(rows)
+    assert len(pool) == 2
+    assert not any(row["excluded"] for row in issues)
 
 
 def test_the_same_text_twice_enters_once_whatever_the_policy() -> None:
     rows = [
         {"problem": "One.", "gold": g, "source": "s", "source_id": i} for i, g in (("1", "4"), ("2", "4"), ("3", "5"))
     ]
-    pool, issues = pool_table(rows, policy=PoolPolicy(on_issue="keep"))
-    assert pool.num_rows == 1
-    assert issues["code"].to_pylist() == ["duplicate", "duplicate_with_other_gold"]
+    pool, issues = pool_rows(rows, policy=PoolPolicy(on_issue="keep"))
+    assert len(pool) == 1
+    assert [row["code"] for row in issues] == ["duplicate", "duplicate_with_other_gold"]
 
 
 def test_kept_out_problems_never_enter() -> None:
@@ -90,9 +90,9 @@ def test_kept_out_problems_never_enter() -> None:
         {"problem": text, "gold": "4", "source": "s", "source_id": "1"},
         {"problem": "Find the least prime above one hundred.", "gold": "101", "source": "s", "source_id": "2"},
     ]
-    pool, issues = pool_table(rows, policy=PoolPolicy(on_issue="keep"), kept_out=[text])
-    assert pool["source_id"].to_pylist() == ["2"]
-    assert issues["code"].to_pylist() == ["evaluation_problem"]
+    pool, issues = pool_rows(rows, policy=PoolPolicy(on_issue="keep"), kept_out=[text])
+    assert [row["source_id"] for row in pool] == ["2"]
+    assert [row["code"] for row in issues] == ["evaluation_problem"]
 
 
 def test_golds_are_graded_in_every_answer_form_whatever_arms_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,9 +104,9 @@ def test_golds_are_graded_in_every_answer_form_whatever_arms_there_are(monkeypat
         return grade_exactly(probes)
 
     row = {"problem": "Find it.", "gold": "7", "source": "s", "source_id": "1"}
-    before = pool_table([row], listening)
+    before = pool_rows([row], listening)
     assert {form for form, *_ in asked} == set(get_args(AnswerForm))
     number = len(asked)
     monkeypatch.setitem(SCAFFOLDS, "jury", replace(PANEL, name="jury", trace_tag="jury", answer_form="boxed"))
-    after = pool_table([row], listening)
-    assert len(asked) == 2 * number and [t.to_pylist() for t in after] == [t.to_pylist() for t in before]
+    after = pool_rows([row], listening)
+    assert len(asked) == 2 * number and after == before

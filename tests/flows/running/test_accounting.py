@@ -140,10 +140,10 @@ def test_hours_are_those_of_every_gpu_of_the_arm_and_none_where_another_host_sam
         hardware = Hardware(engine=engine, tensor_parallel=2, processes=3)
         for kind, hours in (("rollouts", sampling), ("training", 1.5)):
             meter = Meter(Journal(tmp_path, f"{engine}-{kind}"), hardware=hardware)
-            hear, ref = meter.listening(lambda _: None), Ref(kind, "0" * 16)
-            hear(Progress("started", kind, ref))
+            listener, ref = meter.listening(lambda _: None), Ref(kind, "0" * 16)
+            listener(Progress("started", kind, ref))
             moment += 1800
-            hear(Progress("made", kind, ref))
+            listener(Progress("made", kind, ref))
             assert meter.spent.gpu_hours == pytest.approx(hours)
 
 
