@@ -1,5 +1,5 @@
 """Means over problems and training seeds, and how surely they are known: the one place where intervals of means,
-their p-values and what they could have seen are made.
+their p-values and what they could have seen are made; those of shares in `shares`.
 
 Axes: S seeds (adapters of one recipe), P problems, V columns that are judged side by side (for example every k).
 
@@ -92,7 +92,7 @@ def combined(parts: Sequence[tuple[float, np.ndarray]], trained: Sequence[bool],
     n = len(mean_PV)
     estimate_V = mean_PV.mean(axis=0)
     problems_V = mean_PV.var(axis=0, ddof=1) / n if n > 1 else np.zeros_like(estimate_V)
-    seeds_V, seeds_df_V = _over_seeds(parts, estimate_V.shape)
+    seeds_V, seeds_df_V = added_by_seeds(parts, estimate_V.shape)
     varies_V = problems_V + seeds_V > 1e-24
     df_V = np.where(problems_V > 1e-24, tail_freedom(mean_PV), max(n - 1.0, 1.0))
     if reach is not None:
@@ -115,36 +115,6 @@ def folded(values_SPV: np.ndarray, cluster_P: np.ndarray) -> np.ndarray:
     member_CP = (np.arange(len(found))[:, None] == at_P[None, :]).astype(float)
     mean_S1V = values_SPV.mean(axis=1, keepdims=True)
     return mean_S1V + len(found) / len(cluster_P) * np.einsum("cp,spv->scv", member_CP, values_SPV - mean_S1V)
-
-
-def proportions(
-    values_SPV: np.ndarray, trained: bool, level: float = LEVEL, beyond: float = 1.0
-) -> tuple[np.ndarray, np.ndarray]:
-    """(low_V, high_V) of means of shares in [0, 1]: Wilson's interval on the effective number of problems.
-
-    The effective number is what gives p(1 − p)/n the variance over problems and seeds, with half a problem at 0 and
-    half at 1 counted into that variance; Student's t stands for the normal quantile. Never of width 0, never outside
-    [0, 1]; NaN for fewer than two problems. beyond: factor on the quantile, for bands that hold for all V together.
-
-    >>> [round(float(end[0]), 3) for end in proportions(np.ones((1, 25, 1)), False)]
-    [0.849, 1.0]
-    """
-    n = values_SPV.shape[1]
-    mean_PV = values_SPV.mean(axis=0)
-    p_V = np.clip(mean_PV.mean(axis=0), 0.0, 1.0)
-    if n < 2:
-        return np.full_like(p_V, np.nan), np.full_like(p_V, np.nan)
-    more = n + 2 * PSEUDO
-    middle_V = (mean_PV.sum(axis=0) + PSEUDO) / more
-    problems_V = ((mean_PV**2).sum(axis=0) + PSEUDO - more * middle_V**2) / (more - 1) / n
-    seeds_V, seeds_df_V = _over_seeds([(1.0, values_SPV)] if trained else [], p_V.shape)
-    spread = Spread(problems_V, np.full_like(p_V, n - 1.0), seeds_V, seeds_df_V)
-    q_V = spread.half(_normal.cdf(beyond * _normal.inv_cdf((1 - level) / 2))) / np.sqrt(spread.variance_V)
-    size_V = middle_V * (1 - middle_V) / spread.variance_V
-    shrink_V = q_V**2 / size_V
-    centre_V = (p_V + shrink_V / 2) / (1 + shrink_V)
-    half_V = np.sqrt(shrink_V * (p_V * (1 - p_V) + shrink_V / 4)) / (1 + shrink_V)
-    return np.minimum(np.clip(centre_V - half_V, 0.0, 1.0), p_V), np.maximum(np.clip(centre_V + half_V, 0.0, 1.0), p_V)
 
 
 def ratio(top_SP: np.ndarray, bottom_SP: np.ndarray, trained: bool, level: float = LEVEL) -> tuple[float, float, float]:
@@ -225,7 +195,7 @@ def seeds_of(parts: Sequence[tuple[float, np.ndarray]], trained: Sequence[bool])
     return min((len(values) for (_, values), was in zip(parts, trained, strict=True) if was), default=0)
 
 
-def _over_seeds(parts: Sequence[tuple[float, np.ndarray]], shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+def added_by_seeds(parts: Sequence[tuple[float, np.ndarray]], shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """(variance_V that seeds add to that of the problems, its degrees of freedom by Satterthwaite)."""
     added_V, over_V = np.zeros(shape), np.zeros(shape)
     for sign, values_SPV in parts:

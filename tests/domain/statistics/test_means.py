@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tasks.domain.statistics.contrasts_of_k import at_fraction
-from tasks.domain.statistics.means import combined, folded, holds_for, proportions, ratio, tail_freedom, together
+from tasks.domain.statistics.means import combined, folded, holds_for, ratio, tail_freedom, together
 from tasks.domain.statistics.paired_tests import explained_difference, sign_flip, unsupported
+from tasks.domain.statistics.shares import proportions
 
 
 def test_many_problems_without_seeds_are_the_paired_t() -> None:
@@ -142,3 +143,14 @@ def test_a_fraction_of_k_lies_between_whole_ones() -> None:
     values = np.array([[[0.5, 0.75, 0.875], [0.0, 0.0, 1.0]]])
     assert at_fraction(values, np.array([0.5, 2.5])).tolist() == [[0.25, 0.5]]
     assert at_fraction(values, np.array([3.0, 3.0])).tolist() == [[0.875, 1.0]]
+
+
+@pytest.mark.parametrize("n", [20, 100, 300])
+def test_a_share_of_hardly_any_problem_is_covered(n: int) -> None:
+    """By the binomial distribution itself, with one rollout a problem: Wilson's falls to 86 % where one problem in ten
+    studies is solved."""
+    ends = [proportions((np.arange(n) < x)[None, :, None] * 1.0, False) for x in range(n + 1)]
+    low, high = (np.array([float(end[i][0]) for end in ends]) for i in (0, 1))
+    for share in np.concatenate([np.linspace(0.01, 4, 200) / n, 1 - np.linspace(0.01, 4, 200) / n]):
+        chance = stats.binom.pmf(np.arange(n + 1), n, share)
+        assert chance[(low <= share) & (share <= high)].sum() >= 0.92, share
