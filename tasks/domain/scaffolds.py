@@ -6,15 +6,12 @@ final-answer region; it never judges the answer. The grader looks at the region 
 
 from __future__ import annotations
 
-import html
-import re
-import unicodedata
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from storage.artifacts.fingerprint import fingerprint
 from tasks.domain.grading.boxes import boxed
-from tasks.domain.grading.visible import visible
+from tasks.domain.grading.visible import says_something, visible
 
 #: What of a scaffold says how a completion is read. Every other field changes what is sampled.
 READING = ("name", "trace_tag", "answer_form", "trace_opened")
@@ -153,21 +150,6 @@ class Scaffold:
         if opening in head:
             return head.split(opening, 1)[1].strip(), rest
         return (head.strip(), rest) if self.chat else (None, rest)
-
-
-def says_something(text: str) -> bool:
-    r"""Whether a letter, a digit or a mathematical sign is left when spaces and what only dresses them are taken away.
-
-    >>> says_something("7"), says_something(r"\pi"), says_something(r"\{\}"), says_something("∅")
-    (True, True, True, True)
-    >>> says_something(r"\text{}"), says_something(r"\boxed{\ }"), says_something("..."), says_something("&nbsp;")
-    (False, False, False, False)
-    """
-    plain = _DRESSING.sub("", html.unescape(text))
-    return any(c.isalnum() or (not c.isascii() and unicodedata.category(c) == "Sm") for c in plain) or r"\{" in plain
-
-
-_DRESSING = re.compile(r"\\(?:text|textbf|mathrm|mbox|boxed|fbox|q?quad|[lc]?dots|hspace|displaystyle)\b|\\[ ,;:!]")
 
 
 def answer_blocks(text: str, unclosed: bool = True) -> list[str]:

@@ -9,6 +9,23 @@ from hypothesis import strategies as st
 from tasks.domain.scaffolds import NO_PANEL, PANEL, SCAFFOLDS, THINK_TAGS, THINKING, Scaffold
 
 D, E = "<mutipersonaDebate>", "</mutipersonaDebate>"
+#: What leaves no ink, or none that says anything.
+EMPTY = (
+    r"\mathbf{}",
+    r"\emph{ }",
+    r"\textbf{\textit{}}",
+    r"\underline{}",
+    r"\operatorname{}",
+    r"\hspace{3cm}",
+    r"\rule{0pt}{0pt}",
+    r"\color{red}",
+    r"\textcolor{red}{}",
+    r"\left.\right.",
+    r"\strut",
+    r"\thinspace",
+    "<b></b>",
+    "<br/>",
+)
 #: (scaffold, completion, valid, valid by the published rule)
 CASES = [
     (THINKING, r"<think>a</think> \boxed{7}", True, True),
@@ -22,6 +39,11 @@ CASES = [
     (THINKING, r"<think>a</think> \boxed{\text{}}", False, True),  # nothing is said in these either
     (THINKING, r"<think>a</think> \boxed{\ }", False, True),
     (THINKING, r"<think>a</think> \boxed{{}}", False, True),
+    *((THINKING, rf"<think>a</think> \boxed{{{empty}}}", False, True) for empty in EMPTY),
+    *((THINKING, rf"<think>{empty}</think> \boxed{{7}}", False, True) for empty in EMPTY),
+    *((PANEL, f"{D}a{E} <answer>{empty}</answer>", False, True) for empty in EMPTY),
+    (THINKING, r"<think>a</think> \boxed{\left\{\right\}}", True, True),
+    (THINKING, r"<think>a</think> \boxed{\mathbb{R}}", True, True),
     (THINKING, r"<think>a</think> \boxed{7", False, True),  # never closed
     (THINKING, r"<think>\ </think> \boxed{7}", False, True),
     (THINKING, r"<think>&nbsp;</think> \boxed{7}", False, True),

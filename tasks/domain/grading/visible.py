@@ -6,7 +6,9 @@ and is no answer.
 
 from __future__ import annotations
 
+import html
 import re
+import unicodedata
 
 #: Format and control characters, fillers, variation selectors, tags: no ink, no space.
 _INK_FREE = (
@@ -24,6 +26,13 @@ _UNSEEN = re.compile(rf"\\(?:(?:[hv]?phantom|label|textcolor{_WHITE})\s*(?P<argu
 _STRUCK = re.compile(
     r"(?<![\w$}~])~~(?=[^\s~])[^~\n]{1,200}(?<=[^\s~])~~(?![\w$\\{~])|<(s|del|strike)>[^<]{0,500}</\1>"
     r"|\\(?:sout|xout|st|[bx]?cancel) ?\{[^{}]*\}"
+)
+#: Elements; macros with lengths and colours; fonts, boxes, delimiters and spaces.
+_DRESSING = re.compile(
+    r"</?[A-Za-z]{1,9}\b[^<>]{0,200}>"
+    r"|\\(?:[hv]space\*?|(?:text)?color|rule\s*\{[^{}]*\})\s*\{[^{}]*\}"
+    r"|\\(?:(?:text|math)[a-z]*|[mhf]box|boxed|emph|(?:under|over)line|operatorname|left|right|strut|displaystyle)\b"
+    r"|\\(?:q?quad|(?:thin|en)space|[lc]?dots)\b|\\[ ,;:!]"
 )
 _BRACE = re.compile(r"\\.|[{}]", re.S)
 
@@ -52,6 +61,18 @@ def without_struck(region: str) -> str:
     (' 7', '\\boxed{}', 'x=1~~y=2~~z=3')
     """
     return _STRUCK.sub("", region)
+
+
+def says_something(text: str) -> bool:
+    r"""Whether a letter, a digit or a mathematical sign is left when spaces and what only dresses them are taken away.
+
+    >>> says_something("7"), says_something(r"\pi"), says_something(r"\{\}"), says_something("∅")
+    (True, True, True, True)
+    >>> says_something(r"\text{}"), says_something(r"\boxed{\ }"), says_something("..."), says_something("&nbsp;")
+    (False, False, False, False)
+    """
+    plain = _DRESSING.sub("", html.unescape(text))
+    return any(c.isalnum() or (not c.isascii() and unicodedata.category(c) == "Sm") for c in plain) or r"\{" in plain
 
 
 def _closing(text: str, start: int) -> int:
