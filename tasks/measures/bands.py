@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
@@ -15,9 +16,11 @@ from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.statistics.betabinomial import adaptive_saving, expectations
 from tasks.domain.statistics.contingency import band_tests
+from tasks.domain.statistics.families import in_families
 from tasks.domain.statistics.intervals import wilson
-from tasks.domain.statistics.means import ratio
+from tasks.domain.statistics.means import folded, ratio
 from tasks.measures import form
+from tasks.measures.grouping import with_clusters
 from tasks.measures.groups import COLUMNS, count_groups
 from tasks.stage import progress, stage, store
 
@@ -47,12 +50,13 @@ def crosstab_of(bands: pa.Table, train_group_size: int) -> pa.Table:
     """Long table of what several arms' bands say together, one number a row.
 
     Columns: metric, arm, other, source (`all`: the whole pool), band, other_band, count, estimate with low and high
-    (over problems), p_value, n, reason. Metrics: `count` (problems by band), `cell` (two arms' cross-tab on common
-    problems), `ratio` (variance bands of arm over other), `shared`/`only`, `mcnemar` (variance band or not),
-    `stuart_maxwell`, `bowker`, `expected_live` (share of groups with both outcomes at the training group size),
-    `mislabelled` (share of all_zero and all_one problems that are expected to be live all the same), `beta_a`,
-    `beta_b`, `beta_zero` (the fit behind both; the last is the share that nothing solves), `adaptive_saving` (rollouts
-    not needed if a problem were left once a correct and a wrong rollout were seen).
+    (over problems), p_value with its correction over all of them, n, reason. Metrics: `count` (problems by band),
+    `cell` (two arms' cross-tab on common problems), `ratio` (variance bands of arm over other, near-duplicates as
+    one), `shared`/`only`, `mcnemar` (variance band or not), `stuart_maxwell`, `bowker`,
+    `expected_live` (share of groups with both outcomes at the training group size), `mislabelled` (share of all_zero
+    and all_one problems that are expected to be live all the same), `beta_a`, `beta_b`, `beta_zero` (the fit behind
+    both; the last is the share that nothing solves), `adaptive_saving` (rollouts not needed if a problem were left once
+    a correct and a wrong rollout were seen).
     """
     rows = _counts(bands)
     arms = sorted(set(bands["arm"].to_pylist()))
@@ -69,7 +73,7 @@ def crosstab_of(bands: pa.Table, train_group_size: int) -> pa.Table:
             rows += [{"arm": arm, "source": source} | row for row in said]
     for arm, other in combinations(arms, 2):
         rows += _pair(bands, arm, other)
-    return pa.Table.from_pylist(rows, schema=BandCrosstab.schema)
+    return pa.Table.from_pylist(in_families(rows, lambda _: ("bands between arms", "bh")), schema=BandCrosstab.schema)
 
 
 def _counts(bands: pa.Table) -> list[dict[str, Any]]:
@@ -104,16 +108,17 @@ def share(count: int, n: int) -> dict[str, float]:
 
 
 def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, Any]]:
-    cells = query(
-        """
-        select a.band, b.band as other_band, count(*) as count from bands a join bands b using (problem_id)
-        where a.arm = $arm and b.arm = $other group by a.band, b.band
+    cluster = "a.cluster" if "cluster" in bands.column_names else "problem_id"
+    common = query(
+        f"""
+        select a.band, b.band as other_band, {cluster} as cluster
+        from bands a join bands b using (problem_id) where a.arm = $arm and b.arm = $other order by problem_id
         """,
         {"arm": arm, "other": other},
         bands=bands,
-    ).to_pylist()
-    at = {(c["band"], c["other_band"]): int(c["count"]) for c in cells}
-    both = {"arm": arm, "other": other, "source": "all", "n": (n := sum(at.values()))}
+    )
+    at = Counter(zip(common["band"].to_pylist(), common["other_band"].to_pylist(), strict=True))
+    both = {"arm": arm, "other": other, "source": "all", "n": (n := common.num_rows)}
     if n == 0:
         return [both | {"metric": "cell", "reason": "the two arms have no problem in common"}]
     table = [[at.get((a, b), 0) for b in Band] for a in Band]
@@ -134,7 +139,7 @@ def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, Any]]:
             "count": live,
             "reason": None if live_other else f"{other} has no problem in the variance band",
         }
-        | (_ratio(table) if live and live_other else {"estimate": 0.0 if live_other else None}),
+        | (_ratio(common) if live and live_other else {"estimate": 0.0 if live_other else None}),
         both
         | {
             "metric": "shared",
@@ -150,12 +155,14 @@ def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, Any]]:
     return rows + [both | row for row in band_tests(table)]
 
 
-def _ratio(table: Sequence[Sequence[int]]) -> dict[str, float]:
-    """How many times as many problems are in the first arm's variance band, over the same problems."""
-    cells = [(i == 1, j == 1, count) for i, row in enumerate(table) for j, count in enumerate(row)]
-    live, other = (np.repeat([c[at] for c in cells], [c[2] for c in cells]).astype(float)[None] for at in (0, 1))
-    estimate, low, high = ratio(live, other, trained=False)
-    return {"estimate": estimate} | ({"low": low, "high": high} if np.isfinite(low) else {})
+def _ratio(common: pa.Table) -> dict[str, float]:
+    """How many times as many problems are in the first arm's variance band, over the same problems, of which
+    near-duplicates are one."""
+    live_P2 = np.column_stack([np.array(common[c].to_pylist()) == Band.VARIANCE for c in ("band", "other_band")])
+    live_C2 = folded(live_P2[None] * 1.0, np.array(common["cluster"].to_pylist()))[0]
+    estimate, low, high = ratio(live_C2[None, :, 0], live_C2[None, :, 1], trained=False)
+    found = {"estimate": estimate, "clusters": len(live_C2)}
+    return found | ({"low": low, "high": high} if np.isfinite(low) else {})
 
 
 @stage(Bands, version=1)
@@ -192,7 +199,8 @@ def joint_of(own: pa.Table, others: Sequence[pa.Table]) -> pa.Table:
     )
 
 
-@stage(BandCrosstab, version=5)
+@stage(BandCrosstab, version=6)
 def cross_bands(*, bands: tuple[Bands, ...], train_group_size: int) -> pa.Table:
     """What several arms' bands say together; expectations are for groups of `train_group_size` rollouts."""
-    return crosstab_of(pa.concat_tables([store().read(ref) for ref in bands]), train_group_size)
+    rows = pa.concat_tables([store().read(ref) for ref in bands])
+    return crosstab_of(with_clusters(rows, bands), train_group_size)

@@ -14,7 +14,7 @@ from storage.artifacts.kinds import DiversityComparison
 from storage.sql import query
 from tasks.domain.statistics.contrasts_of_k import told_of
 from tasks.domain.statistics.families import Family, in_families
-from tasks.domain.statistics.means import Means, combined, ratio_of_policies
+from tasks.domain.statistics.means import Means, combined, folded, ratio_of_policies
 from tasks.domain.statistics.paired_tests import adjust, explained_difference, paired, unsupported
 from tasks.domain.statistics.seeded import Seeded, by_seed
 
@@ -26,7 +26,8 @@ def compare_columns(tables: Sequence[pa.Table], metrics: Sequence[str], draws: i
     """Every two (arm, step), paired by problem; columns of DiversityComparison.schema.
 
     basis: `all` problems on which both are defined, or `equal_n`, those on which both have equally many traces. low,
-    high, p_value: over problems and, for what was trained, seeds: artifacts of the same (arm, step) are replicates.
+    high, p_value, adjusted_*: over problems, near-duplicates (`cluster` of a table that has it) as one, and, for what
+    was trained, seeds: artifacts of the same (arm, step) are replicates.
     t, p_t, p_normal, p_flip, p_wilcoxon, boot_*: of the seeds' means, as publications print them. p_adjusted: Benjamini
     and Hochberg over whole traces at equal n, and over the rest; p_holm: all pairs of one metric, basis and window.
     adjusted_*: the difference left where log length and accuracy do not differ; adjusted_reason: why there is none.
@@ -51,20 +52,23 @@ def _family(row: dict[str, Any]) -> Family:
 
 
 def _policies(tables: Sequence[pa.Table]) -> dict[str, Policies]:
-    """window → (arm, step) → COLUMNS by replicate and problem. An untrained policy (step 0) is one replicate."""
-    numbered = [t.append_column("replicate", pa.array([i + 1] * t.num_rows, pa.int64())) for i, t in enumerate(tables)]
+    """window → (arm, step) → COLUMNS and the cluster, by replicate and problem. An untrained policy (step 0) is one
+    replicate."""
+    known = [t if "cluster" in t.column_names else t.append_column("cluster", t["problem_id"]) for t in tables]
+    numbered = [t.append_column("replicate", pa.array([i + 1] * t.num_rows, pa.int64())) for i, t in enumerate(known)]
     rows = query(
         f"""
         select "window", arm, step, dense_rank() over (order by problem_id) as problem,
                case when step = 0 then 0 else replicate end as replicate,
-               {", ".join(f'"{c}"::double as "{c}"' for c in COLUMNS)}
+               {", ".join(f'"{c}"::double as "{c}"' for c in COLUMNS)},
+               dense_rank() over (order by coalesce(cluster, problem_id))::double as cluster
         from measured order by all
         """,
         measured=pa.concat_tables(numbered),
     )
     keys = list(zip(*(rows[c].to_pylist() for c in ("window", "arm", "step")), strict=True))
     problem_N, replicate_N = (rows[c].to_numpy() for c in ("problem", "replicate"))
-    values_NV = np.column_stack([np.array(rows[c].to_pylist(), np.float64) for c in COLUMNS])
+    values_NV = np.column_stack([np.array(rows[c].to_pylist(), np.float64) for c in (*COLUMNS, "cluster")])
     found: dict[str, Policies] = {}
     for key in sorted(set(keys)):
         mine = np.array([k == key for k in keys])
@@ -110,20 +114,21 @@ def _compare(
     for name, one in (("coverage", x), ("other_coverage", y)):
         if np.isfinite(one["coverage"]).all():
             row[name] = float(one["coverage"].mean())
-    place = COLUMNS.index(metric)
-    means = combined(
-        [(1.0, x_SPV[:, kept_P, place, None]), (-1.0, y_SPV[:, kept_P, place, None])], [a.trained, b.trained]
-    )
+    place, cluster_P = COLUMNS.index(metric), x_SPV[0, kept_P, -1]
+    one, other = (folded(v[:, kept_P, place, None], cluster_P) for v in (x_SPV, y_SPV))
+    means = combined([(1.0, one), (-1.0, other)], [a.trained, b.trained])
     if (x[metric].sum(), y[metric].sum()) > (0, 0):
-        _, low, high = ratio_of_policies(x_SPV[:, kept_P, place], y_SPV[:, kept_P, place], (a.trained, b.trained))
+        _, low, high = ratio_of_policies(one[:, :, 0], other[:, :, 0], (a.trained, b.trained))
         row |= {"relative_low": low - 1, "relative_high": high - 1} if np.isfinite(low) else {}
     row |= {
         k: v for k, v in told_of(means, int(kept_P.sum()), alike="")[0].items() if k not in ("estimate", "n", "reason")
     }
-    return row | _adjusted(x, y, metric, means)
+    return row | _adjusted(x, y, metric, means, cluster_P)
 
 
-def _adjusted(x: dict[str, np.ndarray], y: dict[str, np.ndarray], metric: str, means: Means) -> dict[str, Any]:
+def _adjusted(
+    x: dict[str, np.ndarray], y: dict[str, np.ndarray], metric: str, means: Means, cluster_P: np.ndarray
+) -> dict[str, Any]:
     """adjusted_* of a comparison, or adjusted_reason."""
     if not (x["num_tokens"] > 0).all() or not (y["num_tokens"] > 0).all():
         return {"adjusted_reason": "not adjusted: lengths are not known"}
@@ -132,9 +137,8 @@ def _adjusted(x: dict[str, np.ndarray], y: dict[str, np.ndarray], metric: str, m
         return {"adjusted_reason": why}
     d_P = x[metric] - y[metric]
     more, freedom = float(means.spread.seeds_V[0]), float(means.spread.seeds_df_V[0])
-    left = explained_difference(
-        d_P, longer_P, x["share_correct"] - y["share_correct"], more, freedom if more else np.inf
-    )
+    better_P = x["share_correct"] - y["share_correct"]
+    left = explained_difference(d_P, longer_P, better_P, cluster_P, more, freedom if more else np.inf)
     if left is None:
         return {"adjusted_reason": "not adjusted: too few problems, or covariates that do not vary"}
     return dict(zip(("adjusted_difference", "adjusted_low", "adjusted_high", "adjusted_p"), left, strict=True))

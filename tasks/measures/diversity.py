@@ -16,6 +16,7 @@ from storage.artifacts.kinds import (
 from tasks.measures.ceilings import ceilings_of
 from tasks.measures.comparisons import compare_columns
 from tasks.measures.diversity_measures import answers_of, diversity_of
+from tasks.measures.grouping import with_clusters
 from tasks.measures.groups import classed
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
@@ -34,10 +35,10 @@ def measure_answers(*, rollouts: Rollouts, partitions: Partitions) -> pa.Table:
     return answers_of(classed(store().read(rollouts, columns), [store().read(partitions)]))
 
 
-@stage(DiversityComparison, version=5)
+@stage(DiversityComparison, version=6)
 def compare_diversity(*, diversities: tuple[Diversity, ...], draws: int = 10_000, seed: int = 0) -> pa.Table:
     """Every two policies, paired by problem. Several artifacts of one (arm, step) are its replicates."""
-    tables = [store().read(ref) for ref in diversities]
+    tables = [with_clusters(store().read(ref), [ref]) for ref in diversities]
     return compare_columns(tables, ("diversity", "diversity_correct"), draws, seed).cast(DiversityComparison.schema)
 
 

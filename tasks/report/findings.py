@@ -78,9 +78,9 @@ def _bands(summary: Sequence[Row], tests: Sequence[Row], form: Sequence[Row]) ->
     if ratio and ratio["estimate"] is not None:
         said += f"; that is {ratio['estimate']:.2f} times as many for {ratio['arm']} as for {ratio['other']}"
     if mcnemar and mcnemar["p_value"] is not None:
-        p = mcnemar["p_value"]
+        p = mcnemar["p_adjusted"]
         verdict = "more than chance explains" if p < 0.05 else "a difference that chance may make"
-        said += f", {verdict} (exact McNemar p = {p:.2g})"
+        said += f", {verdict} (exact McNemar, corrected p = {p:.2g})"
     return said + unlike(form, list(arms), SCREENING) + "."
 
 

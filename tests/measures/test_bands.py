@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
+from storage.bands import Band
 from storage.errors import UserError
 from tasks.measures.bands import _ratio, bands_of, crosstab_of
 
@@ -65,6 +66,11 @@ def test_mixed_policies_and_doubled_rollouts_are_refused(rollouts: Make) -> None
 
 def test_the_published_ratio_of_variance_bands_has_an_interval_over_the_same_problems() -> None:
     table = [[232, 137, 108], [30, 72, 280], [0, 0, 18]]
-    found = _ratio(table)
+    pairs = [pair for i, row in enumerate(table) for j, n in enumerate(row) for pair in [(i, j)] * n]
+    names = [[list(Band)[pair[at]].value for pair in pairs] for at in (0, 1)]
+    alone = list(range(len(pairs)))
+    found = _ratio(pa.table({"band": names[0], "other_band": names[1], "cluster": alone}))
     assert round(found["estimate"], 2) == 1.83
     assert [round(found[end], 2) for end in ("low", "high")] == [1.58, 2.12]
+    doubled = pa.table({"band": names[0] * 2, "other_band": names[1] * 2, "cluster": alone * 2})
+    assert _ratio(doubled) == pytest.approx(found)  # every problem twice, as near-duplicates

@@ -87,6 +87,26 @@ def test_comparison_pairs_problems_and_says_what_equal_n_leaves(rollouts: Make) 
     assert rows["diversity", "equal_n"]["reason"] == "one problem has no spread"
 
 
+def test_near_duplicates_are_compared_as_one(rollouts: Make) -> None:
+    """Every problem twice, under one cluster: interval and p stay."""
+    angles = {"panel": [0.3, 0.9, 1.4, 0.6], "thinking": [0.2, 0.4, 1.5, 0.1]}
+    told = []
+    for copies in (1, 2):
+        tables = []
+        for arm, apart in angles.items():
+            problems = {f"{name}{i}": angle for name, angle in zip("abde", apart, strict=True) for i in range(copies)}
+            table = rollouts(dict.fromkeys(problems, "cw"), arm=arm)
+            measured = diversity_of(vectors_of(table, [v for angle in problems.values() for v in (0.0, angle)]))
+            tables.append(
+                measured.append_column("cluster", pa.array([p[0] for p in measured["problem_id"].to_pylist()]))
+            )
+        told.append(compare_columns(tables, ("diversity",), 10, 0).to_pylist()[0])
+    assert [(r["n"], r["clusters"]) for r in told] == [(4, 4), (8, 4)]
+    for name in ("low", "high", "p_value", "relative_low", "relative_high"):
+        assert told[0][name] == pytest.approx(told[1][name]), name
+    assert told[1]["p_t"] < told[0]["p_t"]  # as publications have it: each problem counts
+
+
 def test_two_arms_with_no_common_problem(rollouts: Make) -> None:
     tables = [
         diversity_of(vectors_of(rollouts({p: "cc"}, arm=arm), [0, 1])) for p, arm in (("a", "panel"), ("b", "thinking"))

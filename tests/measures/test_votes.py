@@ -29,6 +29,21 @@ def test_majority_of_three_by_hand(rollouts: Make) -> None:
     assert "fewer than k = 4" in found["maj@k", "all", 4]["reason"]
 
 
+def test_near_duplicates_vote_as_one(rollouts: Make) -> None:
+    """Every problem twice, under one cluster: no row moves but its n."""
+    once = classed_by_letter(rollouts({"a": "ccw", "b": "www", "d": "cww"}))
+    twice = classed_by_letter(
+        rollouts({p: t for o, t in (("a", "ccw"), ("b", "www"), ("d", "cww")) for p in (o, o + "2")})
+    )
+    told = []
+    for table in (once, twice):
+        clusters = pa.array([p[0] for p in table["problem_id"].to_pylist()])
+        rows = votes_of(table.append_column("cluster", clusters), (2,), 0).to_pylist()
+        told.append(next(r for r in rows if r["metric"] == "maj@k" and r["source"] == "all"))
+    assert (told[0].pop("n"), told[1].pop("n")) == (3, 6)
+    assert told[0]["low"] > 0 and told[0] == pytest.approx(told[1])
+
+
 def test_the_likeliest_answer_is_taken(rollouts: Make) -> None:
     table = classed_by_letter(rollouts({"a": "wcw"}))  # lengths 10, 20, 30
     table = table.set_column(table.column_names.index("logprob_sum"), "logprob_sum", pa.array([-10.0, -2.0, -60.0]))

@@ -11,7 +11,8 @@ class BandCrosstab(
     kind="band_crosstab",
     schema=nullable(
         "metric str, arm str, other str, source str, band str, other_band str",
-        "count big, estimate real, low real, high real, p_value real, n big, reason str",
+        "count big, estimate real, low real, high real, p_value real, p_adjusted real, family str, n big",
+        "clusters big, reason str",
     ),
 ):
     """What several arms' bands say together."""
@@ -58,7 +59,7 @@ class Votes(
     kind="votes",
     schema=nullable(
         "metric str, arm str, step int, source str, k int, estimate real, low real, high real, n big",
-        "seeds int, holds_for str, reason str",
+        "clusters big, seeds int, holds_for str, reason str",
     ),
 ):
     """maj@k and selection among k rollouts."""

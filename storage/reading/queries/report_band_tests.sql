@@ -10,7 +10,7 @@ sources = ["crosstab"]
 empty = "there is only one arm or one policy, so there is nothing to compare."
 */
 -- What two arms' bands say together, on their common problems.
-select metric, arm, other, count, estimate, low, high, p_value, n, reason
+select metric, arm, other, count, estimate, low, high, p_value, p_adjusted, family, n, reason
 from crosstab
 where source = 'all' and other is not null and metric <> 'cell'
 order by arm, other, metric

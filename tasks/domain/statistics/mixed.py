@@ -107,10 +107,14 @@ def between_groups(outcome_N: np.ndarray, design_ND: np.ndarray, group_N: np.nda
 def _clustered(outcome_N: np.ndarray, design_ND: np.ndarray, group_N: np.ndarray) -> tuple[float, float]:
     from statsmodels.regression.linear_model import OLS
 
-    alone = len(np.unique(group_N)) == len(group_N)
-    how: dict[str, Any] = {"cov_type": "HC3"} if alone else {"cov_type": "cluster", "cov_kwds": {"groups": group_N}}
-    found: Any = OLS(outcome_N, design_ND).fit(**how)
+    found: Any = OLS(outcome_N, design_ND).fit(**robust(group_N))
     return float(found.params[0]), float(found.bse[0]) ** 2
+
+
+def robust(group_N: np.ndarray) -> dict[str, Any]:
+    """What statsmodels needs for errors that hold whatever a group's rows share; HC3 where each row is alone."""
+    alone = len(np.unique(group_N)) == len(group_N)
+    return {"cov_type": "HC3"} if alone else {"cov_type": "cluster", "cov_kwds": {"groups": group_N}}
 
 
 def _over_seeds(outcome_SN: np.ndarray, design_ND: np.ndarray) -> tuple[float, float]:

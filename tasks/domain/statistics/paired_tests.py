@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tasks.domain.statistics.intervals import percentile, resample_means
+from tasks.domain.statistics.mixed import robust
 
 EXACT_FLIPS = 20  # all 2^n sign patterns up to here
 EXACT_RANKS = 13  # as in scipy, which takes half a second for each test with ties
@@ -186,19 +187,25 @@ def unsupported(longer_P: np.ndarray) -> str | None:
 
 
 def explained_difference(
-    d_P: np.ndarray, longer_P: np.ndarray, better_P: np.ndarray, more: float = 0.0, freedom: float = np.inf
+    d_P: np.ndarray,
+    longer_P: np.ndarray,
+    better_P: np.ndarray,
+    cluster_P: np.ndarray,
+    more: float = 0.0,
+    freedom: float = np.inf,
 ) -> tuple[float, float, float, float] | None:
     """(intercept, low, high, p): the difference left where neither log length nor accuracy differs, by least squares
-    on the log length ratio, its square and the difference in accuracy, with HC3 errors. more: variance that seeds add,
-    and its degrees of freedom. Null with fewer than three problems per coefficient."""
+    on the log length ratio, its square and the difference in accuracy, with errors that hold for near-duplicates. more:
+    variance that seeds add, and its degrees of freedom. Null with fewer than three clusters of problems per
+    coefficient."""
     import statsmodels.api as sm
     from scipy import stats
 
     covariates_PC = np.column_stack([longer_P, longer_P**2, better_P])
-    n, c = covariates_PC.shape
+    n, c = len(np.unique(cluster_P)), covariates_PC.shape[1]
     if n < 3 * (c + 1):
         return None
-    result = sm.OLS(d_P, sm.add_constant(covariates_PC, has_constant="add")).fit(cov_type="HC3", use_t=True)
+    result = sm.OLS(d_P, sm.add_constant(covariates_PC, has_constant="add")).fit(**robust(cluster_P), use_t=True)
     at, error = float(result.params[0]), float(np.hypot(result.bse[0], np.sqrt(more)))
     df = min(n - c - 1, freedom)
     half = float(stats.t.ppf(0.975, df)) * error

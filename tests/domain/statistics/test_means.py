@@ -134,7 +134,7 @@ def test_no_adjustment_outside_the_lengths_that_occur() -> None:
     assert unsupported(longer) is None
     # curved in length: the intercept is found where lengths are equal
     d = 0.2 + 0.1 * longer + 0.3 * longer**2 + rng.normal(0, 0.05, 300)
-    found = explained_difference(d, longer, rng.normal(0, 0.1, 300))
+    found = explained_difference(d, longer, rng.normal(0, 0.1, 300), np.arange(300))
     assert found is not None
     assert found[1] < 0.2 < found[2]
 
