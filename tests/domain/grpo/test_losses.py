@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import UserError
+from tasks.domain.grpo import losses
 from tasks.domain.grpo.losses import LOSSES, MAX_LOG_RATIO, Tokens, clipped, divisor, k3, loss_for, summed
 from tasks.domain.grpo.types import LearnerConfig
 
@@ -200,10 +201,11 @@ def test_gradients_are_those_of_plain_floats(name: str, drawn: list, kl_weight: 
 @pytest.mark.parametrize("name", sorted(LOSSES))
 @pytest.mark.parametrize("advantage", [1.0, -1.0])
 def test_a_behaviour_log_prob_of_minus_120_trains_nothing_to_pieces(name: str, advantage: float) -> None:
-    """e^119 is no float32. The ratio's gradient is zero beyond the bound; a capped weight is its cap; rloo has none."""
+    """e^119 is no float32. The ratio's gradient is zero beyond the bound; a capped weight is its cap; reinforce has
+    none."""
     found = gradient(name, [-1.0], [-120.0], torch.tensor([advantage])).item()
-    caps = {"cispo": 1.2, "tis": 2.0, "rloo": 1.0}
-    assert found == pytest.approx(-advantage * caps.get(name, 0.0))
+    weights = {losses.cispo: 1.2, losses.truncated_importance: 2.0, losses.reinforce: 1.0}
+    assert found == pytest.approx(-advantage * weights.get(LOSSES[name].term, 0.0))
 
 
 @pytest.mark.parametrize("name", ["importance_sampling", "ppo", "gspo"])
