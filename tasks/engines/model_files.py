@@ -74,7 +74,8 @@ def model_files(folder: Path) -> list[Path]:
 def _files_of(folder: Path) -> Iterator[Path]:
     named = [folder / name for name in (INDEX, *CONFIG, *TOKENIZER, *ENCODER)]
     yield from (path for path in [*named, *folder.glob("additional_chat_templates/*.jinja")] if path.is_file())
-    yield from weight_files(folder)
+    # a sentence encoder is loaded from these where there is nothing better
+    yield from weight_files(folder) or sorted(folder.glob("pytorch_model*.bin"))
 
 
 def _modules(folder: Path) -> Iterator[Path]:

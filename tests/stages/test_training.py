@@ -15,7 +15,7 @@ from storage.artifacts.kinds import Pool, Splits
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Ledger
-from tasks.domain.grpo.behaviour import check_sampling
+from tasks.domain.grpo.behaviour import LEAST_TEMPERATURE, check_sampling
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.engines.hardware import Hardware
@@ -121,8 +121,16 @@ def test_lessons_of_one_pool_and_one_seed_draw_noise_of_their_own(lab: Lab) -> N
 
 
 def test_rollouts_that_the_learner_cannot_be_exact_about_are_refused(lab: Lab) -> None:
-    """Before anything is sampled; evaluations may be drawn so."""
-    for wrong, said in (({"top_p": 0.9}, "rollouts.top_p is 0.9"), ({"temperature": 0.0}, "rollouts.temperature is 0")):
+    """Before anything is sampled; evaluations may be drawn so. vLLM draws at the least temperature where a lower one is
+    asked for."""
+    from vllm import SamplingParams
+
+    assert SamplingParams(temperature=0.005).temperature == LEAST_TEMPERATURE
+    for wrong, said in (
+        ({"top_p": 0.9}, "rollouts.top_p is 0.9"),
+        ({"temperature": 0.0}, "rollouts.temperature is 0:"),
+        ({"temperature": 0.005}, "rollouts.temperature is 0.005"),
+    ):
         with pytest.raises(UserError, match=said) as raised:
             check_sampling(replace(DRAW, **wrong))
         assert "\n" not in str(raised.value)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from storage.errors import UserError
 from tasks.domain.policies import Sampling
 
+#: vLLM draws at this one where a lower one is asked for.
+LEAST_TEMPERATURE = 0.01
+
 
 def check_sampling(rollouts: Sampling) -> None:
-    """Any temperature above zero: the learner divides its logits by it.
+    """Any temperature from LEAST_TEMPERATURE on: the learner divides its logits by it.
 
     Errors: UserError for top_p, because the sampler's nucleus is cut at the policy that sampled: its log-probs are of
     that cut distribution, which is not recorded, and a token that the learner's own nucleus leaves out has no ratio;
-    for temperature 0, where all rollouts of a group are one.
+    for a lower temperature, where nearly all rollouts of a group are one.
 
     >>> check_sampling(Sampling(max_tokens=8, temperature=0.7))
     """
@@ -20,8 +23,8 @@ def check_sampling(rollouts: Sampling) -> None:
             f"rollouts.top_p is {rollouts.top_p:g}: training needs 1, because log-probs of a cut distribution are not"
             " those of the policy; set rollouts.top_p=1 (evaluation.sampling.top_p is free)"
         )
-    if rollouts.temperature <= 0:
+    if rollouts.temperature < LEAST_TEMPERATURE:
         raise UserError(
-            f"rollouts.temperature is {rollouts.temperature:g}: training needs more than 0, because greedy rollouts of"
-            " a problem are all the same; set rollouts.temperature=1"
+            f"rollouts.temperature is {rollouts.temperature:g}: training needs at least {LEAST_TEMPERATURE:g}, because"
+            " greedy rollouts of a problem are all the same; set rollouts.temperature=1"
         )
