@@ -24,6 +24,17 @@ def resample_means(values_PV: np.ndarray, draws: int, seed: int) -> np.ndarray:
     return out
 
 
+def resample_classes(counts_C: np.ndarray, draws: int, seed: int) -> np.ndarray:
+    """(draws, C) bootstrap weights of problems that fall into C classes, rows summing to 1.
+
+    Problems of one class are exchangeable, so drawing problems with replacement is drawing class counts from a
+    multinomial: the same distribution as the plain bootstrap, at a cost that does not grow with the problems.
+    """
+    counts_C = np.asarray(counts_C, np.int64)
+    total = int(counts_C.sum())
+    return np.random.default_rng(seed).multinomial(total, counts_C / total, size=draws) / total
+
+
 def percentile_ends(drawn: np.ndarray, level: float = 0.95) -> tuple[float, float]:
     """The percentile interval of bootstrap draws."""
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])

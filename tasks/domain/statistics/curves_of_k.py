@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from storage.pass_at_k import pass_all_k, pass_at_k
-from tasks.domain.statistics.intervals import resample_classes
+from storage.resampling import resample_classes
 from tasks.domain.statistics.means import combined, folded, together
 from tasks.domain.statistics.seeded import by_seed
 from tasks.domain.statistics.shares import proportions

@@ -45,17 +45,6 @@ def clopper_pearson(successes: int, n: int, level: float = 0.95) -> Interval | N
     return Interval(successes / n, float(ends[0]), float(ends[1]))
 
 
-def resample_classes(counts_C: np.ndarray, draws: int, seed: int) -> np.ndarray:
-    """(draws, C) bootstrap weights of problems that fall into C classes, rows summing to 1.
-
-    Problems of one class are exchangeable, so drawing problems with replacement is drawing class counts from a
-    multinomial: the same distribution as the plain bootstrap, at a cost that does not grow with the problems.
-    """
-    counts_C = np.asarray(counts_C, np.int64)
-    total = int(counts_C.sum())
-    return np.random.default_rng(seed).multinomial(total, counts_C / total, size=draws) / total
-
-
 def percentile(estimate: float, drawn: np.ndarray, level: float = 0.95) -> Interval:
     """The percentile interval of bootstrap draws."""
     return Interval(estimate, *percentile_ends(drawn, level))

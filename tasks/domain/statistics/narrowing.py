@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.domain.statistics.intervals import resample_classes
+from storage.resampling import resample_classes
 from tasks.domain.statistics.means import Means
 from tasks.domain.statistics.spread import Spread
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.domain.statistics.intervals import resample_classes
+from storage.resampling import resample_classes
 from tasks.domain.statistics.means import LEVEL
 from tasks.domain.statistics.spread import Spread
 

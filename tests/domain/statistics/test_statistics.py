@@ -13,6 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from storage.resampling import resample_classes, resample_means
 from tasks.domain.statistics import intervals as iv
 from tasks.domain.statistics import paired_tests as s
 from tasks.domain.statistics.betabinomial import BetaBinomial, expectations, fit
@@ -106,8 +107,8 @@ def test_wilson_and_clopper_pearson_of_14_in_100() -> None:
 def test_drawing_class_counts_is_the_bootstrap_over_problems(correct: list[int]) -> None:
     values = np.array(correct, float) / 8
     classes, counts = np.unique(values, return_counts=True)
-    by_class = iv.resample_classes(counts, 4000, 0) @ classes
-    plain = iv.resample_means(values[:, None], 4000, 1)[:, 0]
+    by_class = resample_classes(counts, 4000, 0) @ classes
+    plain = resample_means(values[:, None], 4000, 1)[:, 0]
     error = values.std() / math.sqrt(len(values))
     assert by_class.mean() == pytest.approx(plain.mean(), abs=5 * error / math.sqrt(4000) + 1e-9)
     assert by_class.std() == pytest.approx(error, rel=0.1, abs=1e-9)
