@@ -13,7 +13,8 @@ from tasks.domain.grading.bases import says_base
 from tasks.domain.grading.boxes import boxed
 from tasks.domain.grading.compound_quantities import compound_in
 from tasks.domain.grading.latex_normalisation import normalise
-from tasks.domain.grading.number_words import CARDINALS, counted, number_in_words, said_twice
+from tasks.domain.grading.non_answers import denies, is_about, names_no_one
+from tasks.domain.grading.number_words import counted, number_in_words, said_twice
 from tasks.domain.grading.permutations import permuted
 from tasks.domain.grading.quantities import number
 from tasks.domain.grading.units import CHANGES_VALUE, QUALIFIED
@@ -121,11 +122,11 @@ def read(text: str) -> Extraction:
         return Extraction("ok" if twice[1] else "ambiguous", "" if twice[1] else "two different numbers", twice[:1])
     text = re.sub(r"\b(\d+|[a-z]) choose (\d+|[a-z])\b", r"\\binom{\1}{\2}", text)
     text = re.sub(r"\b(?:minus|negative)\s+(?=[\d$\\])", "-", text, flags=re.I)
-    if _NOT_ONE.search(text):
+    if names_no_one(text):
         return Extraction("ambiguous", "depends on a case", (text,))
-    if _DENIED.search(without_explanation(text)):
-        return Extraction("negated", "states what the answer is not", (text,))
     plain = read_comparatives(unwrap_text(text).replace("**", "" if text.startswith("**") or " **" in text else "**"))
+    if denies(without_explanation(text), plain):
+        return Extraction("negated", "states what the answer is not", (text,))
     affirmed = without_negations(plain)
     if affirmed != plain and not re.search(r"[\d\\]|(?<![A-Za-z])[A-Za-z](?![A-Za-z])", affirmed):
         return Extraction("negated", "states what the answer is not", (text,))
@@ -133,22 +134,6 @@ def read(text: str) -> Extraction:
     return _from_sentence(affirmed) if prose_words(affirmed) else Extraction("ok", "", (affirmed,))
 
 
-_NOT_ONE = re.compile(
-    r"\b(?:otherwise|depending on|depends on|between|neither|nor|nearly|almost|close to|unlikely|and so on|etc"
-    r"|just (?:over|under)|or (?:none|nothing)|(?:none|nothing),? or|else|alternatively"
-    r"|where the (?:answer|result) (?:is|=))\b"
-    r"|[(\[] ?(?:or(?! equivalently)|and|not|else|wrong|incorrect|false|maybe|perhaps|possibly|if|unless|probably)\b"
-    r"[^()\d\\]*[)\]]"
-    rf"|\d,? (?:possibly|maybe|perhaps|probably|or|and) (?:{'|'.join(CARDINALS)})",
-    re.I,
-)
-_DENIED = re.compile(
-    r"\b(?:is|are|was|can)(?: ?not|n't) (?:be )?(?:the|a|an|my|our)?\b ?(?:final |right |correct )?"
-    r"(?:answer|solution|result|correct|right|possible|valid)\b"
-    r"|\b(?:is|are) (?:impossible|wrong|incorrect|invalid|false)\b"
-    r"|\b(?:does|do)(?: not|n't) (?:work|hold|satisfy)\b|\bfails?\b|\bnot not\b",
-    re.I,
-)
 _TRAILING_REVERSED = re.compile(r"(?:[ ~]|[,;:! ]\\|\\\\|dauqq?\\)+")
 _ASIDE = re.compile(r"\(([^()\d\\]*)\)")
 #: In parentheses behind a number these change it.
@@ -235,6 +220,8 @@ def _after(pattern: re.Pattern[str], text: str) -> str | None:
 def _spans(text: str) -> Extraction:
     """A sentence: its formulas if it has any, its numbers if not, its words if neither."""
     formulas = [f.strip() for pair in re.findall(r"\$([^$]+)\$|\\\((.+?)\\\)", text) for f in pair if f.strip()]
+    if len(formulas) == 1 and is_about(formulas[0], text):
+        return Extraction("ok", "", (text,))
     if formulas:
         gaps = re.split(r"\$[^$]+\$|\\\(.+?\\\)", text)[1:-1]
         joined = all(re.fullmatch(r"[\s,;]*(?:and|or)?[\s,;]*", gap) for gap in gaps)
@@ -243,6 +230,8 @@ def _spans(text: str) -> Extraction:
     distinct = tuple(dict.fromkeys(n.rstrip(",") for n in numbers))
     if not distinct and not CHANGES_VALUE.search(text) and (words := counted(text)) is not None:
         return Extraction("ok", "", (words,))
+    if len(distinct) == 1 and is_about(distinct[0], text):
+        return Extraction("ok", "", (text,))
     if len(distinct) > 1 or (distinct and "\\" not in text and not CHANGES_VALUE.search(text)):
         return Extraction("ok", "", distinct)
     return Extraction("ok", "", (text,))

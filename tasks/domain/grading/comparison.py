@@ -47,8 +47,8 @@ def agree(prediction: Shape, gold: Shape, same: Same) -> bool:
 
 
 def _against_scalar(prediction: Shape, gold: Shape, same: Same) -> Judgement:
-    if r"\pmod" in prediction.text and r"\pmod" not in gold.text:
-        prediction = shape(re.sub(r" ?\\pmod ?\{[^{}]*\}", "", prediction.text))
+    if r"\pmod" in prediction.text and r"\pmod" not in gold.text and prediction.kind == "scalar":
+        return _against_residue(prediction, gold, same)
     if prediction.kind == "relation":
         value = value_of(prediction, _agreeing(same))
         return ("wrong", value) if isinstance(value, str) else compare(value, gold, same)
@@ -60,6 +60,17 @@ def _against_scalar(prediction: Shape, gold: Shape, same: Same) -> Judgement:
     if prediction.kind != "scalar":
         return "wrong", f"a {prediction.kind} where one value is asked for"
     return RIGHT if same(prediction.text, gold.text) else WRONG
+
+
+_RESIDUE = re.compile(r"(\d+) ?\\pmod ?\{ ?(\d+) ?\}")
+
+
+def _against_residue(prediction: Shape, gold: Shape, same: Same) -> Judgement:
+    r"""`1 \pmod 3` says 1; `4 \pmod 3` and `n \pmod 3` name a class and no number."""
+    found = _RESIDUE.fullmatch(prediction.text)
+    if found is None or int(found[1]) >= int(found[2]):
+        return "wrong", "a class where one value is asked for"
+    return compare(shape(found[1]), gold, same)
 
 
 def _against_list(prediction: Shape, gold: Shape, same: Same) -> Judgement:
@@ -117,7 +128,8 @@ def _against_tuple(prediction: Shape, gold: Shape, same: Same) -> Judgement:
             return "wrong", "false equation"
         if prediction.marks[-1] in ("=", r"\in", r"\equiv") and prediction.items[-1].kind == "tuple":
             return _against_tuple(prediction.items[-1], gold, same)
-        if prediction.items[0].kind in ("tuple", "list") and prediction.items[-1].kind in ("tuple", "list"):
+        named = prediction.items[0].kind in ("tuple", "list") and prediction.items[-1].kind in ("tuple", "list")
+        if named and not set(prediction.marks) & {r"\ne", "<", ">"}:
             return compare(prediction.items[-1], gold, same)
     if prediction.kind in _SEVERAL and len(prediction.items) == 1:
         return compare(prediction.items[0], gold, same)

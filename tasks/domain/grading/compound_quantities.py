@@ -21,6 +21,8 @@ _WRAPPER = re.compile(r"\\(?:text|mathrm|textrm|mbox) ?\{([^{}]*)\}")
 _PART = r"(\d+(?:\.\d+)?) ?([A-Za-z]+)\.?"
 _COMPOUND = re.compile(rf"{_PART}(?:(?: ?, ?| ?,? and | ){_PART})+\.?", re.I)
 _PARTS = re.compile(_PART)
+#: Feet and inches.
+_FEET = re.compile(r"^(\d+) ?' ?(\d+) ?(?:''|\\?\")$")
 MAX_CHARS = 120
 
 
@@ -59,4 +61,5 @@ def compound_in(sentence: str) -> str | None:
 
 
 def _plain(text: str) -> str:
+    text = _FEET.sub(r"\1 ft \2 in", text)
     return re.sub(r"\s+", " ", re.sub(r"(?<!\\)\$", "", _WRAPPER.sub(r" \1 ", text))).strip(" .")

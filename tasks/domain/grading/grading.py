@@ -26,7 +26,7 @@ from tasks.domain.grading.visible import visible, without_struck
 from tasks.domain.grading.words import denies_existence, same_denial, yes_or_no
 from tasks.domain.scaffolds import AnswerForm, Scaffold
 
-BEHAVIOUR = 6
+BEHAVIOUR = 7
 MAX_ANSWER_CHARS = 1_500
 #: An answer in words is no longer.
 MAX_WORDED_CHARS = 200
@@ -124,7 +124,7 @@ def worded(text: str) -> str:
     if len(text) > MAX_WORDED_CHARS:
         return ""
     plain = re.sub(r"\\(?:text|mbox|textbf|mathrm|textrm) ?\{([^{}]*)\}", r"\1", text).strip(" .$*").lower()
-    plain = re.sub(r"^(?:it is|it's|the (?:final )?answer is|answer:) ", "", plain)
+    plain = re.sub(r"^(?:(?:it is|it's|the (?:final )?answer is|answer:) )?(?:(?:an?|the) (?=[a-z]{4}))?", "", plain)
     mixed = re.search(r"[a-z]{4}", plain) and re.fullmatch(r"[a-z0-9][a-z0-9' ,;-]{2,100}", plain)
     return plain if mixed or re.fullmatch(r"[a-z][a-z' -]{2,60}", plain) else ""
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-_COUNTS_PERIODS = re.compile(r"\\pi ?([k-n])(?![A-Za-z])|(?<![A-Za-z\\])([k-n]) ?\\pi")
+#: No factor, power or factorial may follow, and it stands in no exponent by itself: `\pi n^2` counts no periods.
+_ENDS = r"(?! ?(?:(?!i(?![A-Za-z]))[A-Za-z]|[\^!_(]))"
+_COUNTS_PERIODS = re.compile(rf"\\pi ?([k-n]){_ENDS}|(?<![A-Za-z\\^_])([k-n]) ?\\pi(?![A-Za-z]){_ENDS}")
 
 
 def with_parameter_of(text: str, gold: str) -> str:

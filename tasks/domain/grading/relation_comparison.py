@@ -9,7 +9,16 @@ from typing import Literal
 
 from tasks.domain.grading.labels import is_label, same_label
 from tasks.domain.grading.matching import Agree, in_order
-from tasks.domain.grading.relations import MIRROR, intervals, is_closed, is_inequality, is_name, renamed, subject
+from tasks.domain.grading.relations import (
+    MIRROR,
+    in_order_of,
+    intervals,
+    is_closed,
+    is_inequality,
+    is_name,
+    named,
+    renamed,
+)
 from tasks.domain.grading.shapes import Shape, shape
 from tasks.domain.grading.terms import Same, squeeze
 
@@ -55,17 +64,16 @@ def against_relation(prediction: Shape, gold: Shape, same: Same, compare: Compar
     if set(gold.marks) <= {"=", r"\equiv"} and is_name(gold.items[0].text):
         return _against_assignment(prediction, gold, same, compare)
     if gold.marks == ("=",) and gold.items[0].kind == "tuple" == gold.items[1].kind:
-        return compare(prediction, gold.items[1], same)
+        return compare(in_order_of(gold.items[0].items, prediction), gold.items[1], same)
     if gold.marks == (r"\in",):
         return compare(prediction, gold.items[1], same)
     if r"\approx" in gold.marks:
         return _against_approximation(prediction, gold, same, compare)
     if set(gold.marks) == {"="} and is_label(gold.items[0].text):
         return _against_label(prediction, gold, same, compare)
-    if prediction.kind == "scalar":
-        last = gold.items[-1]
-        says_a_value = all(is_closed(item.text) for item in gold.items)
-        return RIGHT if says_a_value and same(prediction.text, last.text) else WRONG
+    if all(is_closed(item.text) for item in gold.items) and prediction.kind in ("scalar", "relation"):
+        value = value_of(prediction, _agreeing(same, compare)) if prediction.kind == "relation" else prediction
+        return ("wrong", value) if isinstance(value, str) else compare(value, gold.items[-1], same)
     if prediction.kind != "relation":
         return WRONG
     return RIGHT if same(prediction.text, gold.text) else WRONG
@@ -93,9 +101,11 @@ def _against_approximation(prediction: Shape, gold: Shape, same: Same, compare: 
 
 
 def _against_inequality(prediction: Shape, gold: Shape, same: Same, compare: Compare) -> Judgement:
-    if is_inequality(prediction) and (one := subject(prediction)) and (other := subject(gold)) and one != other:
-        return "wrong", f"about {one}, not {other}"
-    if (pieces := intervals(gold)) is not None and intervals(prediction) is not None:
+    asked, told = named(gold), named(prediction) if is_inequality(prediction) else set()
+    if asked and told and asked != told:
+        return "wrong", f"about {', '.join(sorted(told))}, not {', '.join(sorted(asked))}"[:200]
+    pairs = told and len(asked) == 2 == len(gold.items)  # of letters: `a < b` is no ray
+    if not pairs and (pieces := intervals(gold)) is not None and intervals(prediction) is not None:
         return compare(prediction, Shape("union", gold.text, tuple(pieces)), same)
     if prediction.kind != "relation" or len(prediction.items) != len(gold.items):
         return WRONG
@@ -122,12 +132,14 @@ def _against_assignment(prediction: Shape, gold: Shape, same: Same, compare: Com
         return ("wrong", answer) if isinstance(answer, str) else compare(answer, value, same)
     if names := renamed(name, left):
         old, new = names
+        if old != new and re.search(rf"(?<![A-Za-z\\]){old}(?![A-Za-z])", prediction.items[-1].text):
+            return "wrong", f"a constant {old}, not a function of it"
         body = re.sub(rf"(?<![A-Za-z\\]){new}(?![A-Za-z])", old, prediction.items[-1].text)
         return compare(shape(body), value, same)
     if squeeze(prediction.items[-1].text) == squeeze(name):
         return compare(prediction.items[0], value, same)
     if not is_name(left):
         return RIGHT if same(prediction.text, gold.text) else WRONG
-    if _PRODUCT.fullmatch(name.strip()) and same(prediction.text, gold.text):
+    if any(_PRODUCT.fullmatch(one.strip()) for one in (name, left)) and same(prediction.text, gold.text):
         return RIGHT  # `xy = 2` is an equation as well
     return "wrong", f"names {left}, not {name}"[:200]

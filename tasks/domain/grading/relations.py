@@ -30,9 +30,12 @@ def intervals(found: Shape) -> list[Shape] | None:
     if (without := _without_points(found)) is not None:
         return without
     if found.kind in ("union", "choice"):
+        if not _about_one_thing(found):
+            return None
         parts = [intervals(item) for item in found.items]
         pieces = None if any(p is None for p in parts) else [i for p in parts if p is not None for i in p]
-        return (pieces and (_overlap(pieces) if re.search(r"\band\b|wedge|land", found.text) else None)) or pieces
+        both = _overlap(pieces) if pieces and re.search(r"\band\b|wedge|land", found.text) else None
+        return both or (None if re.search(r"\\(?:wedge|land)(?![A-Za-z])", found.text) else pieces)
     if found.kind == "relation":
         return _solved(found)
     if left_out := _PUNCTURED.fullmatch(found.text):
@@ -40,15 +43,22 @@ def intervals(found: Shape) -> list[Shape] | None:
     return None
 
 
+def _about_one_thing(found: Shape) -> bool:
+    """Have all relations of an answer a name in common?"""
+    names = [named(item) for item in found.items if item.kind == "relation"]
+    return not names or bool(set.intersection(*names))
+
+
 def _without_points(found: Shape) -> list[Shape] | None:
     r"""`x>0, x\ne 1` and `(0,\infty)\setminus\{1\}`: one interval without some numbers; null for anything else."""
     if found.kind in ("list", "choice") and not re.search(r"\bor\b|vee|lor", found.text):
         told = [i for i in found.items if i.kind == "relation" and i.marks != (r"\ne",)]
         holes = [i.items[1] for i in found.items if i.kind == "relation" and i.marks == (r"\ne",)]
-        names = {subject(i) for i in found.items if i.kind == "relation"}
+        if holes and found.items[0] in told and found.items[1].marks == (r"\ne",):
+            holes += [i for i in found.items if i.kind == "scalar"]  # `x \ne 1, 2`
         whole = (
             intervals(told[0])
-            if len(told) == 1 and len(told) + len(holes) == len(found.items) and len(names) == 1
+            if len(told) == 1 and len(told) + len(holes) == len(found.items) and _about_one_thing(found)
             else None
         )
     elif left_out := _LESS_POINTS.fullmatch(found.text):
@@ -132,30 +142,38 @@ def _solved(relation: Shape) -> list[Shape] | None:
     if not set(marks) <= {"<", r"\le"}:
         return None
     low, high = _LOWEST, _HIGHEST
-    if len(items) == 2 and (around := _AROUND.fullmatch(items[0].text)) and (size := number(items[1].text)) is not None:
-        center = number(around[3])
-        if center is None or size.value <= 0:
-            return None
-        middle = center.value if around[2] == "-" else -center.value
-        ends = tuple(Shape("scalar", str(middle + side)) for side in (-size.value, size.value))
-        return [Shape("interval", relation.text, ends, ("(", ")") if marks[0] == "<" else ("[", "]"))]
+    edges = ("(", ")") if marks[0] == "<" else ("[", "]")
+    if len(items) == 2 and (ends := _around(items[0].text, items[1].text)):
+        return [Shape("interval", relation.text, ends, edges)]
+    if len(items) == 2 and (ends := _around(items[1].text, items[0].text)):
+        left = Shape("interval", relation.text, (low, ends[0]), ("(", edges[1]))
+        return [left, Shape("interval", relation.text, (ends[1], high), (edges[0], ")"))]
     if len(items) == 2 and _ABSOLUTE.fullmatch(items[0].text):
-        edges = ("(", ")") if marks[0] == "<" else ("[", "]")
         return [Shape("interval", relation.text, (_opposite(items[1]), items[1]), edges)]
     if len(items) == 2 and _ABSOLUTE.fullmatch(items[1].text):
-        ends = ("(", ")") if marks[0] == "<" else ("[", "]")
         return [
-            Shape("interval", relation.text, (low, _opposite(items[0])), ("(", ends[1])),
-            Shape("interval", relation.text, (items[0], high), (ends[0], ")")),
+            Shape("interval", relation.text, (low, _opposite(items[0])), ("(", edges[1])),
+            Shape("interval", relation.text, (items[0], high), (edges[0], ")")),
         ]
     if len(items) == 3 and is_name(items[1].text):
         edges = ("(" if marks[0] == "<" else "[", ")" if marks[1] == "<" else "]")
         return [Shape("interval", relation.text, (items[0], items[2]), edges)]
-    if len(items) == 2 and is_name(items[0].text):
+    about = next((i for i in relation.items if is_name(i.text)), None)  # of two letters the one written first
+    if len(items) == 2 and items[0] is about:
         return [Shape("interval", relation.text, (low, items[1]), ("(", ")" if marks[0] == "<" else "]"))]
-    if len(items) == 2 and is_name(items[1].text):
+    if len(items) == 2 and items[1] is about:
         return [Shape("interval", relation.text, (items[0], high), ("(" if marks[0] == "<" else "[", ")"))]
     return None
+
+
+def _around(distance: str, size: str) -> tuple[Shape, Shape] | None:
+    """The ends at a distance from a centre: of `|x-1|` and `2`, -1 and 3."""
+    found, radius = _AROUND.fullmatch(distance), number(size)
+    centre = number(found[3]) if found else None
+    if found is None or centre is None or radius is None or radius.value <= 0:
+        return None
+    middle = centre.value if found[2] == "-" else -centre.value
+    return Shape("scalar", str(middle - radius.value)), Shape("scalar", str(middle + radius.value))
 
 
 def _opposite(bound: Shape) -> Shape:
@@ -186,8 +204,24 @@ def is_closed(text: str) -> bool:
     return bool(text) and not re.search(r"[A-Za-z]", rest.replace("e", "", 1) if rest.strip() == "e" else rest)
 
 
-def subject(relation: Shape) -> str | None:
-    return next((i.text for i in relation.items if is_name(i.text) and not is_closed(i.text)), None)
+def named(relation: Shape) -> set[str]:
+    """What a relation is about: those of its sides that are names."""
+    return {i.text for i in relation.items if is_name(i.text) and not is_closed(i.text)}
+
+
+def in_order_of(names: Sequence[Shape], told: Shape) -> Shape:
+    """`(q,p)=(5,2)` and `q=5, p=2` as the tuple that `(p,q)` asks for; anything else as it is."""
+    if told.kind == "relation" and told.marks == ("=",) and told.items[0].kind == "tuple" == told.items[1].kind:
+        left, right = told.items[0].items, told.items[1].items
+    elif told.kind in ("list", "choice") and all(i.kind == "relation" and i.marks == ("=",) for i in told.items):
+        left, right = tuple(i.items[0] for i in told.items), tuple(i.items[1] for i in told.items)
+    else:
+        return told
+    wanted, given = [squeeze(n.text) for n in names], [squeeze(n.text) for n in left]
+    if sorted(wanted) != sorted(given) or len(set(given)) < len(given) or len(left) != len(right):
+        return told
+    values = tuple(right[given.index(name)] for name in wanted)
+    return Shape("tuple", f"({','.join(value.text for value in values)})", values, ("(", ")"))
 
 
 def renamed(gold_name: str, name: str) -> tuple[str, str] | None:

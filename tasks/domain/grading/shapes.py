@@ -23,6 +23,10 @@ Kind = Literal["scalar", "list", "choice", "set", "tuple", "interval", "union", 
 _RELATION = re.compile(r"\\(?:ne|le|ge|approx|in|equiv|sim|simeq)(?![A-Za-z])|<=|>=|!=|==|=|<|>")
 _CANONICAL = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne", "==": "=", r"\simeq": r"\approx", r"\sim": r"\approx"}
 _ALL_REALS = re.compile(r"(?:\\text ?\{)? ?(?:all |the )?(?:set of (?:all )?)?reals?(?: numbers?)?(?: x)? ?\}?", re.I)
+_POINTS = re.compile(r"^\{(.*)\}$")
+#: The numbers above zero, or below.
+_HALF_LINE = re.compile(r"\\mathbb ?\{?R\}? ?(?:\^ ?\{? ?([-+]) ?\}?|_ ?\{ ?(<|>|\\[lg]e) ?0 ?\})")
+_RAYS = str.maketrans("-+", "<>")
 _NOTHING = re.compile(
     r"(?:\\text ?\{)? ?(?:there (?:is|are) )?(?:no|the empty set|empty set)(?: such)?(?: (?:real|integer|positive))?"
     r"(?: (?:solutions?|values?|roots?|integers?|numbers?))?(?: exists?)? ?\.?\}?",
@@ -65,6 +69,8 @@ def _shape(text: str) -> Shape:
         return Shape("list", text, tuple(_shape(t) for t in both))
     if text in (r"\mathbb{R}", r"\R", r"\mathbb R") or _ALL_REALS.fullmatch(text):
         return Shape("interval", text, (_shape(r"-\infty"), _shape(r"\infty")), ("(", ")"))
+    if half := _HALF_LINE.fullmatch(text):
+        return _shape(f"x{half[2] or half[1].translate(_RAYS)}0")
     if _NOTHING.fullmatch(text):
         return Shape("set", text, ())
     if builder := _BUILDER.fullmatch(text):
@@ -82,7 +88,7 @@ def _shape(text: str) -> Shape:
             return Shape("list", text, _as_tuples(items) if separators == ";" else _flatten(items))
     unions, signs = split_command(text, r"\cup"), _top_relations(text)
     if len(unions) > 1 and not (signs and signs[0][2] == "=" and r"\cup" in text[: signs[0][0]]):
-        return Shape("union", text, tuple(_shape(u) for u in unions))
+        return Shape("union", text, tuple(_shape(_POINTS.sub(r"\{\1\}", u)) for u in unions))
     if signs:
         return _relation(text, signs)
     return _bracketed(text) or Shape("scalar", text)

@@ -117,23 +117,28 @@ def _tolerance(prediction: str, gold: str) -> Fraction | None:
     return decimal_tolerance(written[0]) if len(written) == 1 else None
 
 
-#: What the parser would drop without a word: minutes of arc, an index on a number, three dots.
-_LOST = (re.compile(r"\d ?'"), re.compile(r"(?<![_\d])\d+ ?_"), re.compile(r"\\[lc]?dots"))
+#: What the parser would drop without a word: minutes of arc, primes on brackets, an index on a number, three dots.
+_LOST = (re.compile(r"[\d)\]}|] ?'"), re.compile(r"(?<![_\d])\d+ ?_"), re.compile(r"\\[lc]?dots"))
 _DECIMAL = re.compile(r"(?<![\w.])\d*\.\d+(?![\d.])")
 _PRIMED = re.compile(r"([A-Za-z])('+)")
 _TIMES = re.compile(r"(?<![\w^_.{])(\d+) ?(?=\(\d+\))")
 #: Every second factor alone: the parser takes the factorial of a factorial.
 _DOUBLE_FACTORIAL = re.compile(r"([A-Za-z]|\d+|\([^()]*\))!!(?!!)")
+#: The parser takes braces for brackets.
+_FRACTIONAL = re.compile(r"\\\{((?:(?!\\[{}]).)*)\\\}")
+#: What is negative has a real root of odd degree, and the parser takes another one.
+_ODD_ROOT = re.compile(r"(\\sqrt ?\[ ?\d*[13579] ?\]) ?\{ ?- ?((?:[^-+{}]|\{[^{}]*\})+)\}")
 _FACTORIAL_POWER = re.compile(r"(\w|\([^()]*\)|\{[^{}]*\})!(?=\^)")
 
 
 def _readable(text: str) -> str:
     r"""Primes as indices, powers of factorials in brackets, exact decimals: the parser loses or cannot read them.
 
-    >>> _readable("f'(x) + n!^2"), _readable("2^{0.5}"), _readable("1000(26)")
-    ('f_{77}(x) + (n!)^2', '2^{(\\frac{5}{10})}', '1000\\cdot (26)')
+    >>> _readable("f'(x) + n!^2"), _readable("2^{0.5}"), _readable("1000(26)"), _readable(r"\sqrt[3]{-2}")
+    ('f_{77}(x) + (n!)^2', '2^{(\\frac{5}{10})}', '1000\\cdot (26)', '(-\\sqrt[3]{2})')
     """
     text = _PRIMED.sub(lambda m: f"{m[1]}_{{7{'7' * len(m[2])}}}", text)
+    text = _ODD_ROOT.sub(r"(-\1{\2})", _FRACTIONAL.sub(r"\\text{fractional}(\1)", text))
     text = _DOUBLE_FACTORIAL.sub(r"\\text{semifactorial}(\1)", _GCD.sub(_unevaluated, text))
     text = _TIMES.sub(r"\1\\cdot ", _DECIMAL.sub(_as_fraction, text))
     return _one_case(_FACTORIAL_POWER.sub(r"(\1!)", text))

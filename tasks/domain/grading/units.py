@@ -53,6 +53,7 @@ _WORD_UNIT = re.compile(
     r"| (?P<word>[A-Za-z][A-Za-z. ]*[A-Za-z]))(?P<power> ?\^ ?\{?[23]\}?)?$",
     re.S,
 )
+_TEMPERATURE = re.compile(r"(.*[\d})]) ?\^\{\\circ\} ?(?:\\(?:text|mathrm) ?\{ ?)?([CF])(?: ?\})?")
 CHANGES_VALUE = re.compile(
     r"\b(?:squared|cubed|factorial|times|plus|minus|over|divided|roots?|halves|mod|modulo|power|choose|base|twice|thrice"
     r"|double|triple|lakhs?|crores?|gross|scores?|pi|tau|sqrt|radicals?|imaginary|inverse|reciprocal|negative|positive"
@@ -97,6 +98,8 @@ def split_unit(text: str) -> tuple[str, str | None]:
             return text[len(sign) :].lstrip("\\$ "), unit
     if speed := re.match(r"(.*[\d})]) ?((?:m|km|mi|ft|cm)/(?:s|h|hr|min|sec))(?: ?\^ ?\{?(2)\}?)?$", text):
         return speed[1], re.sub("hr|sec", lambda name: name[0][0], speed[2]) + (speed[3] or "")
+    if warm := _TEMPERATURE.fullmatch(text):
+        return warm[1], f"°{warm[2]}"
     for suffix, unit in ((r"\%", "%"), ("%", "%"), (r"^{\circ}", "°"), *_CURRENCIES.items()):
         if text.endswith(suffix):
             return text[: -len(suffix)].rstrip(), unit
