@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,19 @@ def test_files_stay_small() -> None:
     lengths = {str(p.relative_to(REPO)): len(p.read_text().splitlines()) for p in files}
     assert len(lengths) > 500
     assert {name: lines for name, lines in lengths.items() if lines > 250} == {}
+
+
+def test_every_doctest_is_collected() -> None:
+    asked = tomllib.loads((REPO / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    assert "--doctest-modules" in asked["addopts"].split()
+    folders = [p for p in REPO.iterdir() if p.is_dir() and not p.name.startswith(".")]
+    exemplified = {p.name for p in folders if any(">>> " in f.read_text() for f in p.rglob("*.py"))}
+    assert {"flows", "storage", "tasks"} <= exemplified <= set(asked["testpaths"])
+
+
+def test_the_formatter_is_not_told_to_look_away() -> None:
+    skipped = [p for p in SOURCE if re.search(r"#\s*fmt:\s*(skip|off)", p.read_text())]
+    assert not skipped
 
 
 def test_stages_do_not_import_each_other() -> None:
