@@ -51,9 +51,10 @@ def test_files_stay_small() -> None:
 def test_every_doctest_is_collected() -> None:
     asked = tomllib.loads((REPO / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     assert "--doctest-modules" in asked["addopts"].split()
-    folders = [p for p in REPO.iterdir() if p.is_dir() and not p.name.startswith(".")]
-    exemplified = {p.name for p in folders if any(">>> " in f.read_text() for f in p.rglob("*.py"))}
-    assert {"flows", "storage", "tasks"} <= exemplified <= set(asked["testpaths"])
+    places = {p for p in REPO.iterdir() if p.is_dir() and not p.name.startswith(".")}
+    with_one = [f for place in places for f in place.rglob("*.py") if ">>> " in f.read_text()]
+    assert len(with_one) > 90
+    assert [f for f in with_one if not any(f.is_relative_to(REPO / path) for path in asked["testpaths"])] == []
 
 
 def test_the_formatter_is_not_told_to_look_away() -> None:
