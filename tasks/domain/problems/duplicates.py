@@ -54,12 +54,12 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _look(text: str) -> str:
-    r"""What is the same for copies that differ in case, in spaces, or in LaTeX that spaces or delimits.
+    r"""What is the same for copies that differ in case, in spaces, at their end, or in LaTeX that spaces or delimits.
 
-    >>> _look("What is $12+ 7$ ?") == _look(r"what is 12 \, + 7?") != _look("What is 127?")
+    >>> _look("What is $12+ 7$ ?") == _look(r"what is 12 \, + 7.") != _look("What is 127?")
     True
     """
-    return re.sub(r"(?<!\w) | (?!\w)", "", " ".join(_SPACING.sub(" ", text).lower().split()))
+    return re.sub(r"(?<!\w) | (?!\w)", "", " ".join(_SPACING.sub(" ", text).lower().split())).rstrip(".?:")
 
 
 def near_duplicates(texts: Sequence[str], others: Sequence[str] | None = None) -> list[Pair]:
