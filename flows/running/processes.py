@@ -1,4 +1,5 @@
-"""Arms at once on this machine, each in a process of its own: one small model leaves the other cores idle.
+"""Arms, and seeds of them, at once on this machine, each in a process of its own: one small model leaves the other
+cores idle.
 
 They warm the store as GPU workers do, and whoever started them finds their arms made. They end with their starter,
 however that one ends; what they made and sampled is kept.
@@ -11,7 +12,7 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -34,7 +35,7 @@ GRACE_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class ArmJob:
-    """One arm for one process, charged to the run that wants it."""
+    """One arm for one process, under all of the study's seeds, charged to the run that wants it."""
 
     study: Study
     root: Path
@@ -43,7 +44,8 @@ class ArmJob:
 
 
 def make_arms_at_once(study: Study, store: Store, charging: Charging, listener: Listener) -> None:
-    """Make the arms that lack something costly, `hardware.arms_at_once` of them at a time; nothing to do for one arm.
+    """Make the arms that lack something costly, `hardware.arms_at_once` of them at a time, and where there is room for
+    more than the arms, their seeds; nothing to do for one arm with one seed.
 
     listener: hears the events of all of them. Errors: as those of one arm; the others are stopped first.
     """
@@ -51,9 +53,23 @@ def make_arms_at_once(study: Study, store: Store, charging: Charging, listener: 
     if hardware.arms_at_once == 1 or len(places := gpus_apart(hardware)) == 1:
         return
     for arms in arms_to_make(study, store):
-        if len(arms) > 1:
-            execute(study, store, listener, prepare)
-            _WorkerPool([ArmJob(study, store.root, arm, charging) for arm in arms], places, listener).run()
+        rounds = rounds_of(study, arms, len(places))
+        if sum(map(len, rounds)) < 2:
+            continue
+        execute(study, store, listener, prepare)
+        for parts in rounds:
+            _WorkerPool([ArmJob(part, store.root, arm, charging) for part, arm in parts], places, listener).run()
+
+
+def rounds_of(study: Study, arms: Sequence[str], places: int) -> list[list[tuple[Study, str]]]:
+    """Round by round what can be made at once, a process each: the arms; where there are more places than arms, every
+    arm under its first seed, and then under each of the others, which share what the first has screened and sampled
+    before training."""
+    profile = study.profile
+    if places <= len(arms) or len(profile.seeds) < 2 or not profile.training.steps:
+        return [[(study, arm) for arm in arms]]
+    first, *others = (replace(study, profile=replace(profile, seeds=(seed,))) for seed in profile.seeds)
+    return [[(first, arm) for arm in arms], [(one, arm) for one in others for arm in arms]]
 
 
 def gpus_apart(hardware: Hardware) -> list[str]:

@@ -34,8 +34,9 @@ class Hardware:
     and then gives the same bits whatever the number of cores.
     without: kinds that this machine does not make, nor what follows from them: sample and train where the GPU is, and
     embed and report elsewhere, from a copy.
-    arms_at_once: in processes of their own, each with its engine; for a machine with cores to spare. On GPUs each
-    arm has its own, and where there are fewer, as many arms as there are GPUs for.
+    arms_at_once: in processes of their own, each with its engine; for a machine with cores to spare. Where it is more
+    than a study has arms, their seeds are made at once too. On GPUs each process has its own, and where there are
+    fewer, as many run as there are GPUs for.
     """
 
     engine: str = "auto"

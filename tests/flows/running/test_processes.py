@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows.running.processes import ArmJob, _WorkerPool, gpus_apart
+from flows.running.processes import ArmJob, _WorkerPool, gpus_apart, rounds_of
 from flows.running.sessions import Charging, unheard
 from flows.study.resolve import profile_named, resolve
 from storage.artifacts.store import Store
@@ -25,15 +25,19 @@ def arms_of(starter: psutil.Process, wanted: int) -> list[psutil.Process]:
     to do says so in Python's own words."""
     until = time.monotonic() + 300
     while time.monotonic() < until:
-        found = [p for p in starter.children() if any("spawn_main" in word for word in p.cmdline()) and _at_work(p)]
+        found = [p for p in starter.children() if _is_arm_at_work(p)]
         if len(found) == wanted:
             return found
         time.sleep(0.1)
     raise AssertionError(f"never {wanted} arms at once")
 
 
-def _at_work(process: psutil.Process) -> bool:
-    return any("pyarrow" in mapped.path for mapped in process.memory_maps())
+def _is_arm_at_work(process: psutil.Process) -> bool:
+    try:
+        spawned = any("spawn_main" in word for word in process.cmdline())
+        return spawned and any("pyarrow" in mapped.path for mapped in process.memory_maps())
+    except psutil.NoSuchProcess:  # it has ended meanwhile
+        return False
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
@@ -71,6 +75,33 @@ def test_the_budget_holds_for_all_of_them(tmp_path: Path) -> None:
     [parked] = all_runs(tmp_path / "store")
     assert parked.state == "parked" and 20_000 < parked.spent.tokens <= 30_000 + 32 * (60 + 128)
     assert {c["arm"] for c in charges(tmp_path / "store", parked.id).to_pylist()} >= {"panel", "thinking"}
+
+
+def test_seeds_go_side_by_side_where_there_is_room_for_more_than_the_arms(tmp_path: Path) -> None:
+    profile = replace(profile_named("demo"), seeds=(0, 1, 2, 3, 4))
+    study = resolve(profile, Store(tmp_path), model=None, encoder=None, data=None)
+    arms = ["panel", "thinking"]
+
+    def told(places: int) -> list[list[tuple[tuple[int, ...], str]]]:
+        return [[(s.profile.seeds, arm) for s, arm in parts] for parts in rounds_of(study, arms, places)]
+
+    assert told(2) == [[((0, 1, 2, 3, 4), arm) for arm in arms]]
+    assert told(10) == [[((0,), arm) for arm in arms], [((seed,), arm) for seed in (1, 2, 3, 4) for arm in arms]]
+
+
+@pytest.mark.slow
+def test_five_seeds_of_an_arm_are_five_processes_and_one_study(tmp_path: Path) -> None:
+    """What they share is made once: the run goes on from five trainings and makes no rollout again."""
+    asked = ("--set", "arms=panel", "--seeds", "0,1,2,3,4", "--set", "training.steps=2")
+    run = mini.start(tmp_path / "store", *asked, "--set", "hardware.arms_at_once=4")
+    assert len(arms_of(psutil.Process(run.pid), 4)) == 4  # after the first seed, the four others
+    _, said = run.communicate(timeout=600)
+    assert run.returncode == 0, said
+    store = Store(tmp_path / "store")
+    assert len(store.refs("training")) == 5
+    for ref in store.refs("rollouts"):
+        sampled = sum(c["rollouts"] for c in charges(tmp_path / "store").to_pylist() if c["ref"] == str(ref))
+        assert sampled <= store.manifest(ref).rows, ref
 
 
 def test_an_error_of_the_program_is_no_interruption(tmp_path: Path) -> None:
