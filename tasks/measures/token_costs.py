@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from storage.sql import query
-from tasks.domain.statistics.means import combined, folded, holds_for, ratio, seeds_of
+from tasks.domain.statistics.means import ADAPTERS, combined, folded, holds_for, ratio, seeds_of
 from tasks.domain.statistics.paired_tests import wilcoxon
 from tasks.domain.statistics.seeded import Seeded, by_seed
 
@@ -128,6 +128,7 @@ def bucket_rows(rollouts: pa.Table, first: tuple[str, int], second: tuple[str, i
             x, y = row.pop("xs", None), row.pop("ys", None)
             if pairing == "problem":
                 row |= _compared(np.array(x, np.float64), np.array(y, np.float64))
+                row["holds_for"] = ADAPTERS if first[1] or second[1] else None  # seeds are averaged
             rows.append(names | row | {"metric": "bucket", "pairing": pairing})
     return rows
 

@@ -9,7 +9,7 @@ sources = ["curves"]
 with
 ranged as (select arm, min(step) as first, max(step) as last from curves where series = 'heldout' group by arm)
 select c.source, c.arm, c.step, c.estimate as heldout_rate, c.low as heldout_rate_low, c.high as heldout_rate_high,
-    c.n, c.method, c.reason
+    c.n, c.method, c.holds_for, c.reason
 from curves c join ranged r using (arm) join arms a using (arm)
 where c.series = 'heldout' and c.source <> 'all' and c.step in (r.first, r.last)
 order by c.source, a.place, c.step

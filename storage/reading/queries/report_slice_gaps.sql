@@ -30,7 +30,7 @@ select benchmark, arm, step, other, other_step,
     any_value(high) filter (metric = 'closure') as closure_high,
     any_value(p_value) filter (metric = 'closure') as closure_p,
     any_value(estimate) filter (metric = 'monotone') as monotone,
-    max(n) as n, any_value(reason) filter (estimate is null) as reason
+    max(n) as n, any_value(holds_for) as holds_for, any_value(reason) filter (estimate is null) as reason
 from told
 group by benchmark, arm, step, other, other_step
 order by benchmark, arm, step, other, other_step

@@ -15,7 +15,7 @@ each = "benchmark"
 */
 -- pass@k on each benchmark, with bands that hold for all k together.
 select benchmark, arm, step, k, estimate as pass_at_k, low_simultaneous as pass_at_k_low,
-    high_simultaneous as pass_at_k_high, n, rollouts, reason
+    high_simultaneous as pass_at_k_high, n, rollouts, holds_for, reason
 from slices
 join sliced_by on sliced_by.slices = slices.ref
 join (select distinct ref, benchmark from benchmarks) as named on named.ref = sliced_by.benchmarks

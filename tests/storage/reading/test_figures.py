@@ -14,6 +14,7 @@ from storage.errors import UserError
 from storage.reading import views as module
 from storage.reading.figures import FIGURES, check_sources, in_sections
 from storage.reading.views import views
+from storage.sql import named
 from tasks.measures.standard import names_of_measures
 from tasks.report import inputs
 from tasks.report.render import _figure
@@ -30,6 +31,17 @@ def test_a_figure_of_an_unknown_section_is_refused() -> None:
     lost = replace(VOTES, section="trainnig")
     with pytest.raises(UserError, match=r"report_votes\.sql: unknown section 'trainnig'; did you mean 'training'\?"):
         in_sections(SECTIONS, [VOTES, lost])
+
+
+#: Of the policy before training, and of one adapter a row.
+NOT_OF_SEEDS = {"rescreening", "summary"}
+
+
+@pytest.mark.parametrize("name", sorted(FIGURES))
+def test_every_interval_over_trained_policies_says_what_it_holds_for(name: str) -> None:
+    text = named(f"report_{name}")
+    if "_low" in text and name not in NOT_OF_SEEDS:
+        assert "holds_for" in text
 
 
 def test_a_figure_of_what_no_report_holds_is_refused() -> None:
