@@ -112,9 +112,11 @@ def folded(values_SPV: np.ndarray, cluster_P: np.ndarray) -> np.ndarray:
     found, at_P = np.unique(cluster_P, return_inverse=True)
     if len(found) == len(cluster_P):
         return values_SPV
-    member_CP = (np.arange(len(found))[:, None] == at_P[None, :]).astype(float)
     mean_S1V = values_SPV.mean(axis=1, keepdims=True)
-    return mean_S1V + len(found) / len(cluster_P) * np.einsum("cp,spv->scv", member_CP, values_SPV - mean_S1V)
+    together_P = np.argsort(at_P, kind="stable")
+    first_C = np.searchsorted(at_P[together_P], np.arange(len(found)))
+    summed_SCV = np.add.reduceat((values_SPV - mean_S1V)[:, together_P], first_C, axis=1)
+    return mean_S1V + len(found) / len(cluster_P) * summed_SCV
 
 
 def ratio(top_SP: np.ndarray, bottom_SP: np.ndarray, trained: bool, level: float = LEVEL) -> tuple[float, float, float]:

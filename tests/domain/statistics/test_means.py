@@ -154,3 +154,10 @@ def test_a_share_of_hardly_any_problem_is_covered(n: int) -> None:
     for share in np.concatenate([np.linspace(0.01, 4, 200) / n, 1 - np.linspace(0.01, 4, 200) / n]):
         chance = stats.binom.pmf(np.arange(n + 1), n, share)
         assert chance[(low <= share) & (share <= high)].sum() >= 0.92, share
+
+
+def test_clusters_of_a_large_pool_are_folded_in_memory_for_the_problems_alone() -> None:
+    """A matrix of clusters by problems would take 20 GB."""
+    values = np.random.default_rng(0).random((1, 60_000, 1))
+    found = folded(values, np.arange(60_000) // 2)
+    assert found.shape == (1, 30_000, 1) and found.mean() == pytest.approx(values.mean())
