@@ -26,7 +26,7 @@ _DENIED = re.compile(
     re.I,
 )
 #: Nothing but what the answer is not, and words behind which something else may be said.
-_NOT_IT = re.compile(r"[\s$*]*(?:(?:it|this|that|the (?:final )?answer)(?: is|'s) |answer: ?)?not\b(?! only)", re.I)
+_NOT_IT = re.compile(r"[\s$*]*(?:(?:it|this|that|the (?:final )?answer)(?: is|'s) |answer: ?)?not\b", re.I)
 _BUT = re.compile(r"[,;]|\.\s|\b(?:but|rather|instead|it is|it's)\b", re.I)
 _BRACKETS = re.compile(r"[(\[{][^()\[\]{}]*[)\]}]")
 #: Behind these a number says what the answer is about, and is not it: `all multiples of 3`, `primes > 7`.

@@ -190,6 +190,9 @@ _NAME = re.compile(
 )
 
 
+_CONSTANTS = ("e", "i", r"\pi", r"\infty", r"\emptyset")
+
+
 def is_name(text: str) -> bool:
     return bool(_NAME.fullmatch(text.strip()))
 
@@ -205,8 +208,8 @@ def is_closed(text: str) -> bool:
 
 
 def named(relation: Shape) -> set[str]:
-    """What a relation is about: those of its sides that are names."""
-    return {i.text for i in relation.items if is_name(i.text) and not is_closed(i.text)}
+    """What a relation is about: those of its sides that are names, Greek ones too, and no constants."""
+    return {i.text for i in relation.items if is_name(i.text) and i.text.strip() not in _CONSTANTS}
 
 
 def in_order_of(names: Sequence[Shape], told: Shape) -> Shape:

@@ -85,7 +85,7 @@ _NEGATION = re.compile(
     r"[(,;]?\s*\b(?:and (?:is )?not|but not|not|rather than|instead of|isn't|is not|aren't|can ?not be|can't be"
     r"|never|anything but"
     r"|won't be|n't)\b\s*(?:equal to )?(?!divisible|coprime|congruent|relatively)"
-    r"(?P<what>\$[^$]*\$|\\\(.*?\\\)|[^\s,();]+)\)?",
+    r"(?P<what>\$[^$]*\$|\\\(.*?\\\)|[(\[][^()\[\]]*[)\]]|[^\s,();]+)\)?",
     re.I,
 )
 _HEDGE = re.compile(
