@@ -29,7 +29,8 @@ class Hardware:
     model alone (`worker`). Texts are spelt here; grading and files have threads and processes of their own.
     adapters: `merged` into the weights, at the base model's price (tasks/engines/learning/merging.py), `unmerged`
     through vLLM's LoRA operations, or `auto`: merged where the model allows it.
-    graphs_up_to: the largest batch that has a CUDA graph; null: max_num_seqs. A larger batch decodes four times slower.
+    graphs_up_to: tokens of the largest step that has a CUDA graph; null: of any step, twice max_num_seqs. With more
+    rollouts at once than it a token takes four times as long.
     threads: of the CPU engines; null leaves it to them. A model too small to share its matrices out runs best on one,
     and then gives the same bits whatever the number of cores.
     without: kinds that this machine does not make, nor what follows from them: sample and train where the GPU is, and

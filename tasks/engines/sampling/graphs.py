@@ -1,6 +1,8 @@
-"""Which batches decode by a CUDA graph. vLLM pads a batch to the next captured size; above the largest it runs without.
+"""Which steps of the engine run by a CUDA graph. vLLM pads a step to the next captured size; above the largest it runs
+without, and 1,024 rollouts at once then decode four times slower a token.
 
-Its own default ends at 512, whatever `max_num_seqs` is: 1,024 rollouts at once then decode four times slower a token.
+A step's size is its tokens: one a decoding rollout, and those of the prompts that are computed beside. So steps are
+kept small (long prompts are computed in parts), and the graphs reach to the largest.
 """
 
 from __future__ import annotations
@@ -13,10 +15,15 @@ _STEPS = ((64, 8), (256, 16), (512, 32), (1 << 30, 64))
 GRAPH_BYTES = 16 << 20
 
 
+def step_tokens(hardware: Hardware) -> int:
+    """Tokens of a step at most: where every rollout decodes, as many again of prompts."""
+    return max(512, 2 * hardware.max_num_seqs)
+
+
 def graph_sizes(hardware: Hardware) -> list[int]:
-    """Batch sizes that are captured, ascending, up to what the hardware asks for, that one always."""
-    largest = hardware.max_num_seqs if hardware.graphs_up_to is None else hardware.graphs_up_to
-    sizes, size = {1, 2, 4, largest}, 0
+    """Tokens of the steps that are captured, ascending, up to what the hardware asks for, that one always."""
+    largest = step_tokens(hardware) if hardware.graphs_up_to is None else hardware.graphs_up_to
+    sizes, size = {1, 2, 4, hardware.max_num_seqs, largest}, 0
     while (size := size + next(step for end, step in _STEPS if size < end)) < largest:
         sizes.add(size)
     return sorted(s for s in sizes if 0 < s <= largest)

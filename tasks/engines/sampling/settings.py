@@ -8,7 +8,7 @@ from typing import Any
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.memory_plan import check_sampler_memory, linear_parameters, read_config
 from tasks.engines.sampling.compile_cache import keep_compiled
-from tasks.engines.sampling.graphs import graph_bytes, graph_sizes
+from tasks.engines.sampling.graphs import graph_bytes, graph_sizes, step_tokens
 
 
 def on_cpu(hardware: Hardware) -> dict[str, Any]:
@@ -35,5 +35,6 @@ def on_gpu(model: Path, hardware: Hardware, merges: bool) -> dict[str, Any]:
     return {
         "dtype": hardware.dtype,
         "gpu_memory_utilization": share / total,
+        "max_num_batched_tokens": step_tokens(hardware),
         "compilation_config": {"cudagraph_capture_sizes": graph_sizes(hardware)},
     }

@@ -221,6 +221,7 @@ def _returned(output: Any) -> np.ndarray:
 
 def _sampling_params(decoding: Decoding, seed: int, *, logprobs: bool) -> SamplingParams:
     from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
 
     return SamplingParams(
         temperature=decoding.temperature,
@@ -232,4 +233,6 @@ def _sampling_params(decoding: Decoding, seed: int, *, logprobs: bool) -> Sampli
         logprobs=0 if logprobs else None,
         flat_logprobs=logprobs,
         skip_special_tokens=False,
+        # else each step spells out all that each rollout has so far
+        output_kind=RequestOutputKind.FINAL_ONLY,
     )

@@ -11,13 +11,22 @@ import pytest
 from storage.errors import UserError
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.memory_plan import GIB, check_sampler_memory, linear_parameters
-from tasks.engines.sampling.graphs import graph_bytes, graph_sizes
+from tasks.engines.sampling.graphs import graph_bytes, graph_sizes, step_tokens
 
 
 def test_the_largest_batch_always_has_one() -> None:
-    assert graph_sizes(Hardware(max_num_seqs=20)) == [1, 2, 4, 8, 16, 20]
+    assert graph_sizes(Hardware(max_num_seqs=20, graphs_up_to=20)) == [1, 2, 4, 8, 16, 20]
     for largest in (1, 3, 64, 128, 1000, 1024):
-        assert graph_sizes(Hardware(max_num_seqs=largest))[-1] == largest
+        assert graph_sizes(Hardware(max_num_seqs=largest, graphs_up_to=largest))[-1] == largest
+
+
+def test_a_full_batch_has_one_of_its_own_and_room_for_prompts_beside_it() -> None:
+    """100 rollouts decode by a graph of 100; while as many tokens of prompts are computed, by one of at most 512."""
+    for at_once in (100, 512, 1024):
+        hardware = Hardware(max_num_seqs=at_once)
+        sizes = graph_sizes(hardware)
+        assert at_once in sizes and sizes[-1] == step_tokens(hardware) >= 2 * at_once
+    assert step_tokens(Hardware(max_num_seqs=100)) == 512
 
 
 def test_capped_and_spaced() -> None:
