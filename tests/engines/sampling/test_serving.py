@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,6 @@ from tasks.domain.grpo.types import ALL_LINEAR, ATTENTION, LearnerConfig
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.policy import Execution, Policy
-from tasks.engines.model_files import model_digest
 from tasks.engines.protocols import Completion, Decoding, Generator, Request
 from tests.engines.conftest import tiny
 
@@ -95,27 +93,6 @@ class TestVllm:
             learned = learned_logprobs(other, tuple(range(5, 25 + i)), completion.token_ids)
             assert np.abs(learned - completion.logprobs_T).max() < 1e-4
         assert any(abs(a.logprobs_T[0] - b.logprobs_T[0]) > 1e-3 for a, b in zip(before, after, strict=True))
-
-
-def test_vllm_reads_the_files_that_a_model_is_known_by(generator: Generator, tmp_path: Path) -> None:
-    """Mistral's folders hold each thing twice; left to itself vLLM takes the copies, which are no part of the model."""
-    from tasks.engines.sampling.vllm import VllmGenerator
-
-    folder = Path(shutil.copytree(DEMO, tmp_path / "model"))
-    shard = (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
-    index = {"weight_map": dict.fromkeys(load_file(shard), shard.name)}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    before = model_digest(folder)
-    shutil.copy(shard, folder / "consolidated.safetensors")
-    for name in ("params.json", "tokenizer.model.v3"):
-        (folder / name).write_text("{}")
-    assert model_digest(folder) == before
-    made = VllmGenerator(folder, Hardware(kv_cache_mb=64), 0)
-    asked = "1 + 1 ="
-    assert made.encode(asked, chat=False, enable_thinking=False) == generator.encode(
-        asked, chat=False, enable_thinking=False
-    )
-    made.close()
 
 
 def test_a_gpu_starts_rollouts_in_bursts(generator: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,9 @@ def test_a_machine_of_one_person_is_in_order(tmp_path: Path, monkeypatch: pytest
         check.what for check in checks
     }
     assert [check for check in checks if check.state == "fail"] == []
-    assert any("qwen-1.5b: 512 rollouts at once, steps of 1 to 1024 tokens by CUDA graph" in check.found for check in checks)
+    assert any(
+        "qwen-1.5b: 512 rollouts at once, steps of 1 to 1024 tokens by CUDA graph" in check.found for check in checks
+    )
     assert next(check.fix for check in checks if check.what == "server").startswith("one person needs none")
 
 
