@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from storage.artifacts.fingerprint import derived_seed
+from storage.artifacts.kinds import Training
 from storage.artifacts.kinds.experiment import LEDGER
 from storage.errors import UserError
 from storage.ledger import Account, Ledger
@@ -21,7 +22,7 @@ from tasks.engines.protocols import Request
 from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats, sample
 from tasks.former_names import SCAFFOLDS
 from tasks.metering import meter
-from tasks.stage import ledger, progress, toolbox
+from tasks.stage import ledger, making, progress, store, toolbox
 
 
 def account_of(policy: Policy, sampling: Sampling) -> Account:
@@ -30,8 +31,10 @@ def account_of(policy: Policy, sampling: Sampling) -> Account:
 
 
 def about(policy: Policy, sampling: Sampling) -> dict[str, object]:
-    """An account in words."""
-    return {
+    """An account in words. rewarded_by: whose verdicts the training goes by that enters its adapter's rollouts."""
+    own = isinstance(making(), Training) and policy.adapter == str(making())
+    rewarded: dict[str, object] = {"rewarded_by": toolbox().grader.version} if own else {}
+    return rewarded | {
         "arm": policy.arm,
         "model": policy.model.name,
         "adapter": policy.adapter,
@@ -99,6 +102,19 @@ def ensure_rollouts(
     sample(missing, generator, graders, adapter, keep, batch_size=tools.batch_size, stats=stats, admit=admit)
     stats.seconds = time.perf_counter() - began
     return stats
+
+
+def refuse_other_rewards(training: Training) -> None:
+    """For a training that is made from its beginning. Errors: UserError if it was made before under another grader or
+    other overrides: its weights will be others, and the rollouts of the former ones would be taken for theirs."""
+    now = toolbox().grader.version
+    told = [told for _, told in ledger().accounts() if told.get("adapter") == str(training)]
+    if before := sorted({str(was) for one in told if (was := one.get("rewarded_by", now)) != now}):
+        raise UserError(
+            f"{training}: the ledger holds rollouts of it as grader {', '.join(before)} rewarded it, and grader {now}"
+            f" makes other weights: move away the {len(told)} folders of {store().root / 'ledger'} whose about.json"
+            " names it, or go back to that grader and its overrides"
+        )
 
 
 def weights_left(whose: str, why: str) -> UserError:

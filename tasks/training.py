@@ -25,7 +25,7 @@ from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, Trai
 from tasks.domain.policies import Policy, Sampling
 from tasks.domain.problems.splits import of_split
 from tasks.domain.scaffolds import Scaffold, TagRule
-from tasks.rollouts import ensure_rollouts, entered, requests_for, weights_left
+from tasks.rollouts import ensure_rollouts, entered, refuse_other_rewards, requests_for, weights_left
 from tasks.stage import Payload, Ref, making, progress, stage, store, toolbox, workdir
 
 
@@ -129,6 +129,8 @@ def train_adapter(
         return [as_train_rollout(row, start.scaffold, learner.tag_rule) for row in rows]
 
     tools, folder = toolbox(), workdir()
+    if not (folder / "checkpoints").is_dir():
+        refuse_other_rewards(Training.parse(str(making())))
     hardware = tools.hardware
 
     def tell(metrics: StepMetrics) -> None:

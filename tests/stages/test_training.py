@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage.artifacts.kinds import Pool, Splits
+from storage.artifacts.kinds import Pool, Splits, Training
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Ledger
+from tasks.domain.grading.overrides import ActiveGrader, Overrides
 from tasks.domain.grpo.behaviour import LEAST_TEMPERATURE, check_sampling
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.domain.policies import BaseModel, Policy, Sampling
@@ -22,7 +24,7 @@ from tasks.engines.hardware import Hardware
 from tasks.engines.toolbox import Toolbox
 from tasks.rollouts import account_of
 from tasks.splits import split_pool
-from tasks.stage import Session, session
+from tasks.stage import Session, session, toolbox
 from tasks.synthetic_pool import make_synthetic_pool
 from tasks.training import place_of, step_sampling, train_adapter
 
@@ -146,3 +148,40 @@ def test_rollouts_that_the_learner_cannot_be_exact_about_are_refused(lab: Lab) -
                 evaluation_group_size=4,
             )
     assert not list(Ledger(lab.store.root).accounts())
+
+
+def test_a_training_remade_for_other_rewards_takes_no_rollouts_of_its_former_weights(lab: Lab) -> None:
+    """They lie in the ledger under its name. For the same rewards they are its own, and none is sampled again."""
+    plain, strict = ActiveGrader(), ActiveGrader(overrides=Overrides({("7", "7"): ("wrong", "a test")}))
+
+    def made(grader: ActiveGrader) -> Training:
+        tools = toolbox()
+        tools.grader = grader
+        with session(Session(lab.store, tools)):
+            return train_adapter(
+                pool=lab.pool,
+                splits=lab.splits,
+                bands=None,
+                start=START,
+                learner=replace(STILL, groups_per_step=2, group_size=2),
+                rollouts=DRAW,
+                evaluation=EVALUATION,
+                evaluation_group_size=1,
+            )
+
+    def forget(training: Training) -> None:
+        shutil.rmtree(lab.store.path(training))
+        shutil.rmtree(lab.store.root / ".work" / str(training), ignore_errors=True)
+
+    training = made(plain)
+    forget(training)
+    sampled = lab.store.manifest(made(plain)).provenance.notes["sampled_rollouts"]
+    assert sampled == "0"
+    forget(training)
+    with pytest.raises(UserError, match=r"move away the 2 folders") as raised:
+        made(strict)
+    assert strict.version in str(raised.value)
+    for folder in (lab.store.root / "ledger").glob("*/*"):
+        if str(training) in (folder / "about.json").read_text():
+            shutil.rmtree(folder)
+    assert int(lab.store.manifest(made(strict)).provenance.notes["sampled_rollouts"]) > 0
