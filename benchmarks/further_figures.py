@@ -50,13 +50,14 @@ def told(figure: str, design: str, rows: Sequence[Row], truths: Sequence[float])
 
 
 def crossings(n: int, trials: int) -> list[Row]:
-    """An end that is not told is the first or the last k. Of arms alike: how often both ends are told all the same."""
+    """An end that is not told is the first or the last k; where neither is, a reason stands for the interval. Of arms
+    alike: how often both ends are told all the same."""
     truth, design = crossing_truth(*CROSSING), f"n = {n}"
     found = _of_studies(crossings_of(crossing_studies(n, trials, 0, *CROSSING)))
     ends = [
         {"low": 1.0 if r["low"] is None else r["low"], "high": float(SIZE) if r["high"] is None else r["high"]}
         for r in found
-        if r["crosses"]
+        if r["crosses"] and (r["low"], r["high"]) != (None, None)
     ]
     alike = _of_studies(crossings_of(crossing_studies(n, trials, 0, CROSSING[1], CROSSING[1])))
     both = float(np.mean([r["low"] is not None and r["high"] is not None for r in alike]))
@@ -188,21 +189,34 @@ def _of_studies(table: pa.Table) -> list[Row]:
 
 
 def further_table(rows: Sequence[Row]) -> str:
-    """One line a figure and design: what it covers, give or take the simulation's standard error, and its misses."""
-    lines = ["\n| figure | design | studies | interval printed | covers | p < .05 |", "|---|---|---|---|---|---|"]
-    off = []
-    for row in sorted(rows, key=lambda r: r["figure"]):
-        covers, below = row["covers"], row["below_05"]
-        error = monte_carlo(0.95, max(row["trials"] * row["printed"], 1))
-        cells = [
-            row["figure"],
-            row["design"],
-            str(row["trials"]),
-            f"{100 * row['printed']:.0f}",
-            "–" if covers is None else f"{100 * covers:.1f} ± {100 * error:.1f}",
-            "" if below is None else f"{100 * below:.0f}",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-        if why := missed(row, edge=row["design"].startswith(EDGES)):
-            off.append(f"- {row['figure']}, {row['design']}: {cells[4]}, {why}")
+    """Designs down, figures of the same designs across: what they cover in percent, in brackets how often p < .05 or, for
+    a chance of improvement, how often a half is excluded; then what misses a target. ±: the simulation's standard error
+    of 95 %, in points."""
+    of_figure: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        of_figure.setdefault(row["figure"], {})[row["design"]] = row
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for figure, found in of_figure.items():
+        alike.setdefault(tuple(found), []).append(figure)
+    lines = []
+    for designs, figures in alike.items():
+        lines += [f"\n| design | studies | ± | {' | '.join(figures)} |", "|---" * (len(figures) + 3) + "|"]
+        for design in designs:
+            mine = [of_figure[figure][design] for figure in figures]
+            studies = mine[0]["trials"]
+            error = 100 * monte_carlo(0.95, studies)
+            lines.append(f"| {design} | {studies} | {error:.1f} | {' | '.join(map(_cell, mine))} |")
+    off = [
+        f"- {row['figure']}, {row['design']}: {_cell(row)}, {why}"
+        for row in rows
+        if (why := missed(row, edge=row["design"].startswith(EDGES)))
+    ]
     return "\n".join([*lines, "\nFigures that miss a target:\n", *(off or ["none"])])
+
+
+def _cell(row: Row) -> str:
+    told = "–" if row["covers"] is None else f"{100 * row['covers']:.1f}"
+    told += "" if row["below_05"] is None else f" ({100 * row['below_05']:.0f})"
+    return (
+        told if row["covers"] is None or row["printed"] > 0.995 else f"{told}, printed in {100 * row['printed']:.0f} %"
+    )

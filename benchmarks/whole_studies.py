@@ -46,7 +46,7 @@ def family_wise(n: int, seeds: int, sd_pp: float, trials: int) -> Row:
         explored.append(below(rest, "p_adjusted"))
         raw.append(below(rest, "p_value"))
     return {
-        "study": f"n = {n}, {seeds} seeds, SD {sd_pp:g}",
+        "study": f"n = {n}, {seeds} seed{'s' if seeds > 1 else ''}, SD {sd_pp:g}",
         "trials": trials,
         "confirmatory": float(np.mean(confirmed)),
         "exploratory": float(np.mean(explored)),
@@ -62,7 +62,7 @@ def promised(n: int, seeds: int, sd_pp: float, effect: float, trials: int) -> Ro
         num_problems=n, group_size=G, question="gains", seeds=seeds, seed_sd=sd_pp / 100, heterogeneity=cell.own
     )
     return {
-        "study": f"n = {n}, {seeds} seeds, SD {sd_pp:g}, {100 * effect:+.0f} pp",
+        "study": f"n = {n}, {seeds} seed{'s' if seeds > 1 else ''}, SD {sd_pp:g}, {100 * effect:+.0f} pp",
         "trials": trials,
         "found": float(np.mean([r["p_value"] < 0.05 for r in rows])),
         "promised": simulate(effect, design, trials=4 * trials).power,
@@ -74,6 +74,8 @@ def written(rows: list[Row]) -> str:
     out = []
     for names in (("confirmatory", "exploratory", "uncorrected"), ("found", "promised")):
         mine = [r for r in rows if names[0] in r]
-        out += [f"\n| study | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
-        out += [f"| {r['study']} | {' | '.join(f'{100 * r[name]:.1f}' for name in names)} |" for r in mine]
+        out += [f"\n| study | studies | {' | '.join(names)} |", "|---" * (len(names) + 2) + "|"]
+        out += [
+            f"| {r['study']} | {r['trials']} | {' | '.join(f'{100 * r[name]:.1f}' for name in names)} |" for r in mine
+        ]
     return "\n".join(out)
