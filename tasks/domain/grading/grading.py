@@ -124,7 +124,9 @@ def worded(text: str) -> str:
     if len(text) > MAX_WORDED_CHARS:
         return ""
     plain = re.sub(r"\\(?:text|mbox|textbf|mathrm|textrm) ?\{([^{}]*)\}", r"\1", text).strip(" .$*").lower()
-    plain = re.sub(r"^(?:(?:it is|it's|the (?:final )?answer is|answer:) )?(?:(?:an?|the) (?=[a-z]{4}))?", "", plain)
+    plain = re.sub(
+        r"^(?:(?:it is|it's|the (?:final )?answer is|answer:) )?[$ ]*(?:(?:an?|the) (?=[a-z]{4}))?", "", plain
+    )
     mixed = re.search(r"[a-z]{4}", plain) and re.fullmatch(r"[a-z0-9][a-z0-9' ,;-]{2,100}", plain)
     return plain if mixed or re.fullmatch(r"[a-z][a-z' -]{2,60}", plain) else ""
 
