@@ -24,7 +24,8 @@ from tasks.domain.scaffolds import SCAFFOLDS
 from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.learner import Execution, StepMetrics, train
-from tasks.engines.protocols import Decoding, Generator, Request
+from tasks.engines.protocols import Completion, Decoding, Generator, Request
+from tasks.engines.sampling.sampler import judged_ahead
 
 
 def main() -> None:
@@ -121,10 +122,14 @@ class Run:
             for rollout in range(plan.group_size):
                 requests.append(Request(len(requests), prompt, plan.step * 10_000 + len(requests), decoding))
                 owners.append((problem_id, rollout))
-        done = sorted(self.generator.generate(requests, plan.adapter), key=lambda c: c.key)
+
+        def item(c: Completion) -> GradeItem:
+            return GradeItem(self.scaffold.name, c.text, self.problems[owners[c.key][0]]["gold"], c.finish)
+
+        written = judged_ahead(iter(self.generator.generate(requests, plan.adapter)), item, self.graders)
+        done = sorted(written, key=lambda c: c.key)
         sampled = time.perf_counter()
-        items = [GradeItem(self.scaffold.name, c.text, self.problems[owners[c.key][0]]["gold"], c.finish) for c in done]
-        verdicts = self.graders.grade(items)
+        verdicts = self.graders.grade([item(c) for c in done])
         rollouts = [
             TrainRollout(
                 owners[c.key][0],
@@ -171,10 +176,11 @@ class Run:
 
     def print_summary(self) -> None:
         kept = self.steps[self.args.warmup :]
-        middle = {k: median([s[k] for s in kept if s[k] is not None] or [0.0]) for k in kept[0]}
+        names = {name for step in kept for name in step}
+        middle = {k: median([s[k] for s in kept if s.get(k) is not None] or [0.0]) for k in names}
         print(f"\nmedian of {len(kept)} steps, {self.args.groups}x{self.args.group_size} rollouts")
         for name in ("wall", "generate", "grade", "train", "optimise", "sync", "checkpoint", "other"):
-            print(f"  {name:11s} {middle[name]:7.3f} s")
+            print(f"  {name:11s} {middle.get(name, 0.0):7.3f} s")
         print(
             f"  sampled     {middle['tokens'] / middle['generate']:7.0f} tokens/s; floor {middle['floor_decode']:.2f} s"
         )
@@ -205,7 +211,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--group-size", type=int, default=16)
     parser.add_argument("--max-tokens", type=int, default=1024)
     parser.add_argument("--rank", type=int, default=32)
-    parser.add_argument("--token-budget", type=int, default=12288)
+    parser.add_argument("--token-budget", type=int, default=10240)
     parser.add_argument("--memory-fraction", type=float, default=0.45)
     parser.add_argument("--checkpointing", default="auto", choices=("auto", "on", "off"))
     parser.add_argument("--compile", action="store_true")

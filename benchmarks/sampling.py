@@ -130,6 +130,8 @@ def measure(args: argparse.Namespace, tools: Toolbox, store: Store, pool: Pool, 
                 f" graders {others:5.2f} s, load {load:.1f}",
                 flush=True,
             )
+    if "bare" not in rates:
+        return
     bare, bare_cpu = statistics.median(rates["bare"]), statistics.median(per_cpu["bare"])
     print(
         f"\n{platform.machine()}, {os.cpu_count()} CPUs; {args.model.name}, {args.problems} problems × {args.group_size}"

@@ -197,7 +197,7 @@ QWEN_1_5B = Profile(
         memory_fraction=0.45,
         dtype="bfloat16",
         # what 25 GiB hold; smaller packs leave the GPU waiting for the program
-        token_budget=12288,
+        token_budget=10240,
         engine_process="core",
         arms_at_once=2,
     ),

@@ -90,11 +90,15 @@ def sample(
         ) -> None:
             keep(_rows(done, batch, asked, generator, graders, stats))
 
-        batches = _durable_batches(generator.generate(requests, adapter), whole=batch_size is not None)
+        completions = generator.generate(requests, adapter)
         if batch_size is None:
-            _beside(batches, keep_them)
+
+            def item(done: Completion, batch: Sequence[RolloutRequest] = batch) -> GradeItem:
+                return _item(done, batch[done.key])
+
+            _beside(_durable_batches(judged_ahead(completions, item, graders), whole=False), keep_them)
             continue
-        for done in batches:
+        for done in _durable_batches(completions, whole=True):
             keep_them(sorted(done, key=lambda c: c.key))
 
 
@@ -115,6 +119,25 @@ def _beside(batches: Iterator[list[Completion]], work: Callable[[list[Completion
         finally:
             if pending:
                 pending.result()
+
+
+def judged_ahead(
+    completions: Iterator[Completion], item: Callable[[Completion], GradeItem], graders: Graders
+) -> Iterator[Completion]:
+    """`completions`, each handed to the graders as soon as they are free. They remember verdicts, and an answer that
+    hangs its grader does so while others are still written. What fails here fails again where verdicts are used."""
+    with ThreadPoolExecutor(1) as thread:
+        fresh: list[GradeItem] = []
+        asked: Future[object] | None = None
+        for completion in completions:
+            fresh.append(item(completion))
+            if asked is None or asked.done():
+                asked, fresh = thread.submit(graders.grade, fresh), []
+            yield completion
+
+
+def _item(completion: Completion, asked: RolloutRequest) -> GradeItem:
+    return GradeItem(asked.policy.scaffold, completion.text, asked.gold, completion.finish)
 
 
 def _request(key: int, asked: RolloutRequest, generator: Generator, stats: SamplingStats) -> Request:
@@ -162,7 +185,7 @@ def _rows(
     """What was asked for and its row of storage.artifacts.schemas.LEDGER."""
     began = time.perf_counter()
     named = [(c, requested[c.key]) for c in completions]
-    verdicts = graders.grade([GradeItem(w.policy.scaffold, c.text, w.gold, c.finish) for c, w in named])
+    verdicts = graders.grade([_item(c, w) for c, w in named])
     stats.grading_seconds += time.perf_counter() - began
     rows: list[tuple[RolloutRequest, dict[str, object]]] = []
     for (c, w), v in zip(named, verdicts, strict=True):
