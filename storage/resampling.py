@@ -1,13 +1,10 @@
-"""The bootstrap over problems, for statistics and for questions in SQL: one generator, one order, one rule of ends."""
+"""The bootstrap over problems: one generator, one order, one rule of ends."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 
 CHUNK = 1 << 22  # indices drawn at a time: bounds the memory of a bootstrap
-DRAWS, SEED = 2_000, 0
 
 
 def resample_means(values_PV: np.ndarray, draws: int, seed: int) -> np.ndarray:
@@ -39,13 +36,3 @@ def percentile_ends(drawn: np.ndarray, level: float = 0.95) -> tuple[float, floa
     """The percentile interval of bootstrap draws."""
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
-
-
-def bootstrap(values_P: Sequence[float]) -> list[float]:
-    """[low, high] of a mean over problems, 95 %, with DRAWS resamples: what SQL calls `bootstrap(list(x order by
-    problem_id))`.
-
-    >>> bootstrap([1.0, 1.0])
-    [1.0, 1.0]
-    """
-    return list(percentile_ends(resample_means(np.asarray(values_P, np.float64)[:, None], DRAWS, SEED)[:, 0]))

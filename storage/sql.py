@@ -46,13 +46,13 @@ def query(sql: str, parameters: dict[str, object] | None = None, /, **tables: pa
 
 def connect(*, threads: int) -> duckdb.DuckDBPyConnection:
     """A private database in memory that knows MACROS and, beneath them, the rules that Python has: bands, pass@k,
-    `bootstrap` ([low, high] of a mean over problems). Close it: a function of Python's that outlives the interpreter
-    makes DuckDB complain.
+    `interval_over_problems` ([low, high] of a mean difference). Close it: a function of Python's that outlives the
+    interpreter makes DuckDB complain.
 
     threads: one makes sums of floats the same on every machine.
     """
+    from storage.differences import interval_over_problems
     from storage.pass_at_k import pass_at_k_in_sql
-    from storage.resampling import bootstrap
 
     connection = duckdb.connect(config={"threads": threads})
     connection.create_function("band_of_group", band, [BIGINT, BIGINT], VARCHAR)
@@ -60,7 +60,8 @@ def connect(*, threads: int) -> duckdb.DuckDBPyConnection:
     connection.create_function(
         "pass_at_k_of_group", pass_at_k_in_sql, [BIGINT, BIGINT, BIGINT], DOUBLE, null_handling=nulls, type=arrow
     )
-    connection.create_function("bootstrap", bootstrap, [duckdb.list_type(DOUBLE)], duckdb.list_type(DOUBLE))
+    many = duckdb.list_type(DOUBLE)
+    connection.create_function("interval_over_problems", interval_over_problems, [many], many, null_handling=nulls)
     connection.execute(MACROS)
     return connection
 

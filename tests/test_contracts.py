@@ -33,7 +33,7 @@ FLOWS = "The rooms of flows"
 ASKED = "What is asked knows no stage"
 DAG = "The DAG looks nothing up"
 
-RULES = {"storage.bands", "storage.errors", "storage.pass_at_k", "storage.resampling"}
+RULES = {"storage.bands", "storage.differences", "storage.errors", "storage.pass_at_k", "storage.resampling"}
 #: Of the rooms that a contract closes one by one, those that stay open: a room added later is closed or named here.
 OPEN = {
     DASHBOARDS: {"storage.errors", "storage.reading"},

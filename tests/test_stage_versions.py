@@ -39,7 +39,7 @@ EXECUTION = {
 
 
 #: What of storage makes rows: rules that SQL and Python share.
-RULES = {"storage.bands", "storage.pass_at_k", "storage.resampling", "storage.sql"}
+RULES = {"storage.bands", "storage.differences", "storage.pass_at_k", "storage.resampling", "storage.sql"}
 
 
 def code_of(module: str) -> str:

@@ -105,7 +105,7 @@ def test_summary_is_what_the_rollouts_say(study: Study) -> None:
 
 
 def test_each_of_several_seeds_has_its_own_interval(tmp_path: Path) -> None:
-    """Against a bootstrap over the same held-out problems by another generator; 20,000 draws against 2,000."""
+    """Against a bootstrap over the same held-out problems."""
     store = Store(tmp_path)
     report = made_up_study(tmp_path, problems=80, steps=2, seeds=(0, 1))
     rates: dict[tuple[str, int | None], list[float]] = {}

@@ -1,5 +1,5 @@
 -- Two runs, paired by problem: share of correct rollouts of each arm's start (before) and last adapter (after).
--- Intervals: a bootstrap over the problems (storage/resampling.py).
+-- Intervals: over the problems (storage/differences.py).
 with
 first as (
     select arm, case when adapter in (select ref from trainings) then 'after' else 'before' end as phase, problem_id,
@@ -17,7 +17,7 @@ paired as (
     from first f join second s using (arm, phase, problem_id)
 ),
 intervals as (
-    select arm, phase, bootstrap(list(difference order by problem_id)) as ends from paired group by arm, phase
+    select arm, phase, interval_over_problems(list(difference order by problem_id)) as ends from paired group by arm, phase
 )
 select
     arm, phase, count(*) as problems, avg(rate) as rate, avg(other_rate) as other_rate, avg(difference) as gain,

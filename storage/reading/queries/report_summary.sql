@@ -9,9 +9,9 @@ answer, had no valid tags, were cut off."""
 sources = ["bands", "final", "trainings", "diversities", "contrasts"]
 */
 -- One row per arm and seed: its bands, and the held-out problems before and after training.
--- A rate is the mean over problems of the share of correct rollouts. The interval of the gain is a bootstrap over
--- problems: with one seed that of pass@1 of the same rollouts; with several, which pass@1 combines, one for each seed
--- (storage/resampling.py).
+-- A rate is the mean over problems of the share of correct rollouts. The interval of the gain is over problems
+-- (storage/differences.py): with one seed that of pass@1 of the same rollouts, which counts near-duplicates once; with
+-- several, which pass@1 combines, one for each seed.
 with
 per_problem as (
     select ref, arm, adapter, problem_id, avg(correct::int) as rate, sum(correct::int) as correct,
@@ -43,7 +43,7 @@ differences as (
     where (b.adapter is null or b.adapter not in (select adapter from seeds))
         and (select count(distinct seed) from trainings) > 1
 ),
-drawn as (select arm, seed, bootstrap(list(difference order by problem_id)) as ends from differences group by arm, seed),
+drawn as (select arm, seed, interval_over_problems(list(difference order by problem_id)) as ends from differences group by arm, seed),
 gains as (
     select arm, seed, ends[1] as gain_low, ends[2] as gain_high from drawn
     union all

@@ -19,6 +19,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from storage.differences import NOTHING, tail_freedom, unseen_variance
 from tasks.domain.statistics.spread import Spread
 
 LEVEL = 0.95
@@ -26,8 +27,6 @@ _normal = NormalDist()
 POWER = 0.8
 #: Gains within two points of 0, and of each other, are called the same: declared before any is seen.
 MARGIN = 0.02
-#: Half a problem at either end of what a value can be: the variance that n problems alike leave possible.
-PSEUDO = 0.5
 ADAPTERS = "these adapters, not the recipe"
 
 
@@ -93,11 +92,11 @@ def combined(parts: Sequence[tuple[float, np.ndarray]], trained: Sequence[bool],
     estimate_V = mean_PV.mean(axis=0)
     problems_V = mean_PV.var(axis=0, ddof=1) / n if n > 1 else np.zeros_like(estimate_V)
     seeds_V, seeds_df_V = added_by_seeds(parts, estimate_V.shape)
-    varies_V = problems_V + seeds_V > 1e-24
-    df_V = np.where(problems_V > 1e-24, tail_freedom(mean_PV), max(n - 1.0, 1.0))
+    varies_V = problems_V + seeds_V > NOTHING
+    df_V = np.where(problems_V > NOTHING, tail_freedom(mean_PV), max(n - 1.0, 1.0))
     if reach is not None:
-        problems_V = np.where(varies_V, problems_V, reach**2 * 2 * PSEUDO / ((n + 1) * (n + 2)))
-    known_V = np.full(len(estimate_V), n > 1) & (problems_V + seeds_V > 1e-24)
+        problems_V = np.where(varies_V, problems_V, unseen_variance(n, reach))
+    known_V = np.full(len(estimate_V), n > 1) & (problems_V + seeds_V > NOTHING)
     spread = Spread(problems_V, df_V, seeds_V, seeds_df_V)
     return Means(estimate_V, spread, known_V, varies_V, n, seeds_of(parts, trained), reach)
 
@@ -172,20 +171,6 @@ def together(values_PV: np.ndarray, draws: int, seed: int, level: float = LEVEL)
     drawn_BV = (normal_BV * np.sqrt(np.maximum(weight_V, 0.0))) @ axes_VV.T
     worst = float(np.quantile(np.abs(drawn_BV).max(axis=1), level))
     return max(1.0, worst / _normal.inv_cdf((1 + level) / 2))
-
-
-def tail_freedom(values_PV: np.ndarray) -> np.ndarray:
-    """Degrees of freedom_V of the variance over problems, by their kurtosis: 2n/(kurtosis − 1), at most n − 1. For m of
-    many problems that moved alike, about 2m.
-
-    >>> tail_freedom(np.array([[1.0, 0.0], [-1, 0], [1, 0], [-1, 5]])).round(3).tolist()
-    [3.0, 3.0]
-    """
-    n = len(values_PV)
-    away_PV = values_PV - values_PV.mean(axis=0)
-    second_V, fourth_V = (away_PV**2).mean(axis=0), (away_PV**4).mean(axis=0)
-    heavy_V = np.where(second_V > 1e-24, fourth_V / np.where(second_V > 1e-24, second_V, 1.0) ** 2 - 1, 0.0)
-    return np.clip(np.where(heavy_V > 0, 2 * n / np.where(heavy_V > 0, heavy_V, 1.0), n), 1.0, max(n - 1.0, 1.0))
 
 
 def holds_for(seeds: int) -> str | None:

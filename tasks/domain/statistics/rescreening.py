@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from storage.bands import Band, band
+from storage.differences import tail_freedom
 from tasks.domain.statistics.betabinomial import BetaBinomial, fitted
 from tasks.domain.statistics.curves_of_k import levels
-from tasks.domain.statistics.means import LEVEL, folded, tail_freedom
+from tasks.domain.statistics.means import LEVEL, folded
 
 Row = dict[str, Any]
 NO_FIT = "no beta-binomial can be fitted to the first draw"

@@ -10,7 +10,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from tasks.domain.statistics.means import LEVEL, PSEUDO, added_by_seeds
+from storage.differences import PSEUDO
+from tasks.domain.statistics.means import LEVEL, added_by_seeds
 from tasks.domain.statistics.spread import Spread
 
 SCARCE = 3.0  # successes, or failures

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from storage.differences import tail_freedom
 from tasks.domain.statistics.contrasts_of_k import at_fraction
-from tasks.domain.statistics.means import combined, folded, holds_for, ratio, tail_freedom, together
+from tasks.domain.statistics.means import combined, folded, holds_for, ratio, together
 from tasks.domain.statistics.paired_tests import explained_difference, sign_flip, unsupported
 from tasks.domain.statistics.shares import proportions
 

@@ -1,0 +1,52 @@
+"""The interval of a mean difference over problems, for statistics and for questions in SQL: one variance, one rule for
+what was not seen. Axes: P problems, V columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+#: Half a problem at either end of what a value can be: the variance that n problems alike leave possible.
+PSEUDO = 0.5
+NOTHING = 1e-24  # a variance below this is that of values that are all the same
+
+
+def tail_freedom(values_PV: np.ndarray) -> np.ndarray:
+    """Degrees of freedom_V of the variance over problems, by their kurtosis: 2n/(kurtosis − 1), at most n − 1. For m of
+    many problems that moved alike, about 2m.
+
+    >>> tail_freedom(np.array([[1.0, 0.0], [-1, 0], [1, 0], [-1, 5]])).round(3).tolist()
+    [3.0, 3.0]
+    """
+    n = len(values_PV)
+    away_PV = values_PV - values_PV.mean(axis=0)
+    second_V, fourth_V = (away_PV**2).mean(axis=0), (away_PV**4).mean(axis=0)
+    heavy_V = np.where(second_V > NOTHING, fourth_V / np.where(second_V > NOTHING, second_V, 1.0) ** 2 - 1, 0.0)
+    return np.clip(np.where(heavy_V > 0, 2 * n / np.where(heavy_V > 0, heavy_V, 1.0), n), 1.0, max(n - 1.0, 1.0))
+
+
+def unseen_variance(n: int, reach: float) -> float:
+    """Of the mean of n values that are all the same and lie within ±reach (after Agresti and Min 2005)."""
+    return reach**2 * 2 * PSEUDO / ((n + 1) * (n + 2))
+
+
+def interval_over_problems(values_P: Sequence[float]) -> list[float] | None:
+    """[low, high] of a mean of differences of shares, 95 %; null for one problem. What SQL calls
+    `interval_over_problems(list(x order by problem_id))`.
+
+    >>> [round(end, 3) for end in interval_over_problems([0.5, 0.0, 0.25, 0.0]) or []]
+    [-0.193, 0.568]
+    >>> [round(end, 3) for end in interval_over_problems([0.0] * 20) or []], interval_over_problems([0.5])
+    ([-0.097, 0.097], None)
+    """
+    from scipy.special import stdtrit
+
+    difference_P1 = np.asarray(values_P, np.float64)[:, None]
+    n = len(difference_P1)
+    if n < 2:
+        return None
+    at, variance = float(difference_P1.mean()), float(difference_P1.var(ddof=1)) / n
+    freedom = float(tail_freedom(difference_P1)[0]) if variance > NOTHING else n - 1.0
+    half = float(-stdtrit(freedom, 0.025)) * float(np.sqrt(variance if variance > NOTHING else unseen_variance(n, 1.0)))
+    return [max(at - half, -1.0), min(at + half, 1.0)]
