@@ -23,7 +23,8 @@ from storage.records.drift import DriftNote, close_drift, note_drift
 from storage.records.runs import now
 from storage.sql import query
 from tasks.domain.policies import Policy, Sampling
-from tasks.domain.statistics.intervals import Interval, bootstrap_mean
+from tasks.domain.statistics.intervals import Interval
+from tasks.domain.statistics.shares import proportions
 from tasks.engines.hardware import engine_now
 from tasks.regrading import regrade
 from tasks.rollouts import account_of
@@ -134,15 +135,16 @@ def _drawn_anew(study: Study, kept: Kept) -> Rollouts:
 
 
 def _accuracy(store: Store, rollouts: Ref) -> Interval:
-    """Share of correct rollouts; the interval is a bootstrap over problems."""
+    """Share of correct rollouts with its interval over problems; one problem tells of no other."""
     per_problem = query(
         "select avg(correct::int) as p from rows group by problem_id order by problem_id",
         rows=store.read(rollouts, ["problem_id", "correct"]),
     )
-    interval = bootstrap_mean(per_problem["p"].to_numpy(), draws=4_000, seed=0)
-    if interval is None:
+    shares_P = per_problem["p"].to_numpy()
+    if not len(shares_P):
         raise UserError(f"{rollouts} has no rollouts: there is nothing to compare with")
-    return interval
+    low, high = proportions(shares_P[None, :, None], trained=False)
+    return Interval(float(shares_P.mean()), *((float(low[0]), float(high[0])) if len(shares_P) > 1 else (0.0, 1.0)))
 
 
 def graded_otherwise(store: Store, before: Ref, after: Ref) -> int:

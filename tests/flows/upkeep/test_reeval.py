@@ -110,7 +110,7 @@ def test_a_new_engine_whose_figure_stays_in_its_interval_opens_nothing(
 def test_a_figure_outside_its_interval_opens_a_note_once_and_closes_it_when_it_is_back(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """10 of 20 right: the bootstrap interval is about [0.3, 0.7]; 19 of 20 is outside."""
+    """10 of 20 right: the interval is about [0.3, 0.7]; 19 of 20 is outside."""
     (note,) = tonight(store, monkeypatch, "new 2", [i < 19 for i in range(20)])
     assert (note.metric, note.reference, note.value) == ("accuracy", 0.5, 0.95)
     assert 0.2 < note.low < 0.4 and 0.6 < note.high < 0.8
@@ -119,6 +119,13 @@ def test_a_figure_outside_its_interval_opens_a_note_once_and_closes_it_when_it_i
     assert kept["open"] and kept["since"] == note.since
     assert tonight(store, monkeypatch, "old 1") == []
     assert [n["open"] for n in drift_notes(store.root).to_pylist()] == [False]
+
+
+def test_one_miss_of_an_adapter_that_solved_everything_is_inside(store: Store) -> None:
+    """20 of 20 right is no certainty: a percentile bootstrap says [1, 1]."""
+    keep(store, TONIGHT, rows([True] * 20))
+    found = reeval._accuracy(store, TONIGHT)
+    assert found.low < 0.95 < found.estimate == found.high == 1.0
 
 
 def test_a_new_grader_that_changes_a_verdict_opens_a_note_without_sampling(
