@@ -53,6 +53,8 @@ class LearnerConfig:
     minibatches: optimiser updates that a step's groups are dealt out to; epochs: how often each group is used. From
         the second update on the policy is no longer the one that sampled, and the ratio says so.
     kl_weight: of k3 towards where the training started, on every token of a step that has a live group.
+    staleness: 1 trains each step on rollouts of the policy before the last one, sampled while the last step trains; the
+        ratio to the policy that sampled is the loss's business.
     lr_schedule: after `warmup_steps` steps of linear rise, constant or falling to zero behind the last step.
     """
 
@@ -85,6 +87,7 @@ class LearnerConfig:
     kl_weight: NotNegative = 0.0
     lr_schedule: LrSchedule = "constant"
     warmup_steps: Annotated[int, Within(0)] = 0
+    staleness: Annotated[int, Within(0, 1)] = 0
 
     def __post_init__(self) -> None:
         refuse_impossible(self, "learner")
@@ -113,7 +116,7 @@ class PromptProblem:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """What one step samples: one group per problem, under the adapter of `policy_step`, the step before.
+    """What one step samples: one group per problem, under the adapter of `policy_step`, `staleness` before the last.
 
     step: from 1; steps + 1 stands for the evaluation after the last step, which has no problems.
     evaluate: sample held-out in the same call.

@@ -30,19 +30,23 @@ class Adapters:
     name: str
     writes: bool
 
-    def serve(self, step: int) -> ServedAdapter:
-        """Export the weights after `step` under a new name, and drop the folders that no evaluation needs."""
-        folder = self.workdir / "served" / f"step-{step:04d}"
+    def serve(self, step: int) -> None:
+        """Export the weights after `step` under a new name, and drop the folders that neither a step to come nor an
+        evaluation needs."""
         if self.writes:
-            policy = self.policy
+            policy, folder = self.policy, self.served(step).folder
             shutil.rmtree(folder, ignore_errors=True)
             # what is kept can be trained on from, so it keeps its precision; a sampler rounds it as the learner does
             kept = evaluated(self.config, step)
             policy.lora.export(folder, policy.base, policy.lora.master.dtype if kept else policy.dtype)
             for old, unused in self._served():
-                if old != step and not evaluated(self.config, old):
+                if not step - self.config.staleness <= old <= step and not evaluated(self.config, old):
                     shutil.rmtree(unused)
-        return ServedAdapter(f"{self.name}-{step:04d}", folder)
+
+    def served(self, step: int) -> ServedAdapter:
+        """The adapter after `step`. A step that was sampled before a crash may ask for one whose folder is gone: its
+        rollouts are in the ledger."""
+        return ServedAdapter(f"{self.name}-{step:04d}", self.workdir / "served" / f"step-{step:04d}")
 
     def finish(self, problems: Sequence[PromptProblem], steps: Sequence[dict[str, Any]]) -> tuple[Path, list[Path]]:
         """(folder of the last adapter, folders of those that were evaluated), each with its model card."""

@@ -13,21 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import Parked, UserError
-from tasks.domain.grpo.curriculum import extra_prompts, prompt_schedule
+from tasks.domain.grpo.curriculum import prompt_schedule
 from tasks.domain.grpo.losses import loss_for
-from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout, is_live
-from tasks.domain.policies import ServedAdapter
+from tasks.domain.grpo.types import LearnerConfig, PromptProblem, is_live
 from tasks.engines.learning import checkpoints, parallel
-from tasks.engines.learning.adapters import Adapters, evaluated
+from tasks.engines.learning.adapters import Adapters
 from tasks.engines.learning.lora import adapter_config
 from tasks.engines.learning.measurements import Groups, group_rewards
 from tasks.engines.learning.memory_plan import read_config
 from tasks.engines.learning.policy import Execution, Policy
+from tasks.engines.learning.step_rollouts import SampleFn, StepRollouts
 from tasks.engines.learning.update import Clock, Updater
 
 #: Updates that a training may lose to gradients that are not finite before it stops.
 MAX_SKIPPED = 3
-SampleFn = Callable[[StepPlan], list[TrainRollout]]
 __all__ = ["Execution", "Interrupted", "SampleFn", "StepMetrics", "TrainResult", "train"]
 
 
@@ -114,7 +113,8 @@ def _train(
     policy = Policy(base, config, execution, temperature)
     updater = Updater(policy, config, execution.token_budget)
     adapters = Adapters(policy, config, workdir, recipe[:12], parallel.rank_and_world()[0] == 0)
-    loop = _Loop(problems, config, execution, workdir, sample, updater, adapters, recipe, stop_requested)
+    rollouts = StepRollouts(problems, schedule, config, adapters, sample)
+    loop = _Loop(config, execution, workdir, rollouts, updater, adapters, recipe, stop_requested)
     if init_adapter is not None:
         policy.lora.load(init_adapter, base)
     updater.start_here()
@@ -123,10 +123,13 @@ def _train(
         loop.steps, loop.exposure = saved.steps, saved.exposure
     done = saved.step if saved is not None else 0
     loop.check_finite()
-    loop.adapter = adapters.serve(done)
-    for step in range(done + 1, config.steps + 1):
-        on_step(loop.step(step, schedule[step - 1]))
-    loop.sampled(StepPlan(config.steps + 1, (), config.group_size, config.steps, loop.adapter, evaluate=True))
+    adapters.serve(done)
+    try:
+        for step in range(done + 1, config.steps + 1):
+            on_step(loop.step(step))
+        rollouts.evaluate_last()
+    finally:
+        rollouts.close()
     loop.written()
     final, kept = adapters.finish(problems, loop.steps)
     return TrainResult(loop.steps, loop.exposure, final, kept)
@@ -136,26 +139,25 @@ def _train(
 class _Loop:
     """What every step needs, and the rows so far."""
 
-    problems: Sequence[PromptProblem]
     config: LearnerConfig
     execution: Execution
     workdir: Path
-    sample: SampleFn
+    rollouts: StepRollouts
     updater: Updater
     adapters: Adapters
     recipe: str
     stop_requested: Callable[[], bool]
     steps: list[dict[str, Any]] = field(default_factory=list)
     exposure: list[dict[str, Any]] = field(default_factory=list)
-    adapter: ServedAdapter | None = None
     writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     writing: Future[Path] | None = None
 
-    def step(self, step: int, problem_ids: tuple[str, ...]) -> StepMetrics:
+    def step(self, step: int) -> StepMetrics:
         clock = Clock()
         with clock.phase("sample"):
-            groups = self._groups(step, problem_ids)
+            groups = self.rollouts.of(step)
         self._check_stop(step, "sampled")
+        self.rollouts.look_ahead(step + 1)
         row = {"seed": self.config.seed, "step": step} | self.updater.update(groups, clock, step)
         self.steps.append(row)
         self.exposure.extend(self._exposure(step, groups))
@@ -165,7 +167,7 @@ class _Loop:
         self.check_finite()
         self._check_stop(step, "trained")
         with clock.phase("sync"):
-            self.adapter = self.adapters.serve(step)
+            self.adapters.serve(step)
         return StepMetrics(row, clock.seconds)
 
     def _save(self, step: int) -> None:
@@ -184,34 +186,6 @@ class _Loop:
         """Wait for the checkpoint being written, and raise what went wrong with it."""
         if self.writing is not None:
             self.writing.result()
-
-    def _groups(self, step: int, problem_ids: tuple[str, ...]) -> Groups:
-        """The step's groups by problem; dead ones are followed by further prompts where resampling is on."""
-        groups = self._grouped(step, problem_ids, evaluate=evaluated(self.config, step - 1))
-        wanted, budget = len(problem_ids), self.config.max_extra_groups
-        spare = extra_prompts(self.problems, self.config, step, problem_ids) if budget else []
-        while spare and budget and (lacking := wanted - self._live(groups)) > 0:
-            number = min(lacking, budget, len(spare))
-            groups |= self._grouped(step, tuple(spare[:number]), evaluate=False)
-            spare, budget = spare[number:], budget - number
-        return groups
-
-    def _live(self, groups: Groups) -> int:
-        return sum(is_live(group_rewards(g, self.config)) for g in groups.values())
-
-    def sampled(self, plan: StepPlan) -> list[TrainRollout]:
-        return parallel.from_first(self.sample(plan) if self.adapters.writes else None)
-
-    def _grouped(self, step: int, problem_ids: tuple[str, ...], *, evaluate: bool) -> dict[str, list[TrainRollout]]:
-        plan = StepPlan(step, problem_ids, self.config.group_size, step - 1, self.adapter, evaluate)
-        groups: dict[str, list[TrainRollout]] = {problem_id: [] for problem_id in problem_ids}
-        for rollout in self.sampled(plan):
-            groups[rollout.problem_id].append(rollout)
-        for problem_id, group in groups.items():
-            group.sort(key=lambda r: r.rollout)
-            if len(group) != self.config.group_size:
-                raise RuntimeError(f"step {step}: {len(group)} rollouts of {problem_id}, not {self.config.group_size}")
-        return groups
 
     def _exposure(self, step: int, groups: Groups) -> list[dict[str, Any]]:
         return [
