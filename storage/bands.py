@@ -16,8 +16,11 @@ class Band(StrEnum):
 
 
 def band(num_correct: int, group_size: int) -> Band:
-    """
+    """Errors: ValueError for more correct rollouts than there are, or fewer than none.
+
     >>> [str(band(c, 8)) for c in (0, 3, 8)]
     ['all_zero', 'variance', 'all_one']
     """
+    if not 0 <= num_correct <= group_size:
+        raise ValueError(f"no group has {num_correct} of {group_size} rollouts correct")
     return Band.ALL_ZERO if num_correct == 0 else Band.ALL_ONE if num_correct == group_size else Band.VARIANCE

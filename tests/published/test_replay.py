@@ -66,6 +66,15 @@ def test_pass_at_k_gaps_and_closures(result: dict[str, Any], name: str) -> None:
     assert found["monotone"]
 
 
+def test_the_page_prints_the_closures_that_replay_finds(result: dict[str, Any]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "published-study.md").read_text().replace("−", "-")
+    for said, name in (("stratified", "math500_stratified"), ("L5", "math500_l5"), ("AIME", "aime")):
+        c = result["passk"][name]["closure"]
+        found = f"{100 * c['estimate']:+.1f} [{100 * c['low']:+.1f}, {100 * c['high']:+.1f}]"
+        [row] = [line for line in page.splitlines() if line.startswith(f"| pass@k gap closes, {said} |")]
+        assert found in row
+
+
 def test_every_printed_pass_at_k(result: dict[str, Any], published: Path) -> None:
     aime = json.loads((published / "reports/pass_at_k_aime/results.json").read_text())["rows"]
     strata, level5 = (

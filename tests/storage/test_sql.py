@@ -57,6 +57,14 @@ def test_impossible_groups_are_refused_by_both(n: int, c: int, k: int, words: st
         query("select pass_at_k(n, c, $k) as p from groups", {"k": k}, groups=pa.table({"n": [4, n], "c": [2, c]}))
 
 
+@pytest.mark.parametrize("c", [5, -1])
+def test_an_impossible_group_is_in_no_band(c: int) -> None:
+    with pytest.raises(ValueError, match=f"{c} of 4 rollouts correct"):
+        band(c, 4)
+    with pytest.raises(duckdb.Error, match=f"{c} of 4 rollouts correct"):
+        query("select band(c, 4) as band from groups", groups=pa.table({"c": [2, c]}))
+
+
 @settings(deadline=None, max_examples=25)  # each opens a database
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=30))
 def test_the_interval_of_sql_is_that_of_the_stages(values: list[float]) -> None:

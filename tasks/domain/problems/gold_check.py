@@ -105,7 +105,7 @@ def findings_of_gold(golds: Sequence[tuple[str, str, str]], grade: Grade) -> lis
         for form in BARE:
             probes += [(i, "self", form, gold, gold), (i, "self", form, raw, gold)]
             probes += [(i, "wrong", form, wrong, gold) for wrong in perturbed(gold)]
-        probes += [(i, "parse", "tag", f"{leaf}+0", leaf) for leaf in _algebraic_terms(shape(gold))]
+        probes += [(i, "parse", "tag", f"{term}+0", term) for term in _algebraic_terms(shape(gold))]
     verdicts = grade([probe[2:] for probe in probes])
     found: list[dict[str, Finding]] = [{f.code: f for f in _static(*gold)} for gold in golds]
     for (i, purpose, _, answer, _), verdict in zip(probes, verdicts, strict=True):
@@ -151,21 +151,21 @@ def _wrap(found: Shape, parts: list[str]) -> str:
     return rf"\{{{inside}\}}" if found.kind == "set" else inside
 
 
-def _off(leaf: Shape) -> str:
-    value = number(leaf.text)
+def _off(term: Shape) -> str:
+    value = number(term.text)
     if value is not None and value.unit is None:
         return str(value.value + 1)
     if value is not None:
         return str(value.value + 17)
-    if leaf.kind == "relation":
-        return leaf.text[: len(leaf.text) - len(leaf.items[-1].text)] + _off(leaf.items[-1])
-    if leaf.kind == "tuple":
-        return f"({', '.join([*(i.text for i in leaf.items[:-1]), _off(leaf.items[-1])])})"
-    return f"{leaf.text}+1"
+    if term.kind == "relation":
+        return term.text[: len(term.text) - len(term.items[-1].text)] + _off(term.items[-1])
+    if term.kind == "tuple":
+        return f"({', '.join([*(i.text for i in term.items[:-1]), _off(term.items[-1])])})"
+    return f"{term.text}+1"
 
 
 def _algebraic_terms(found: Shape) -> list[str]:
-    """Leaves that only algebra can compare in another spelling; names on the left of an equation are not among them."""
+    """Terms that only algebra can compare in another spelling; names on the left of an equation are not among them."""
     if found.kind == "scalar":
         words = re.search(
             r"\\(?:text|mathrm|mbox)|[A-Za-z]{4,}", re.sub(r"\\(?!text|mathrm|mbox)[A-Za-z]+", "", found.text)
@@ -173,7 +173,7 @@ def _algebraic_terms(found: Shape) -> list[str]:
         plain = number(found.text) is not None or r"\infty" in found.text
         return [] if plain or words else [found.text]
     items = found.items[1:] if found.kind == "relation" and set(found.marks) == {"="} else found.items
-    return [leaf for item in items for leaf in _algebraic_terms(item)]
+    return [term for item in items for term in _algebraic_terms(item)]
 
 
 def _static(gold: str, raw: str, problem: str) -> list[Finding]:
