@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _weakrefset
 import signal
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,8 @@ from tasks.stage import Progress, Step
 T = TypeVar("T")
 #: A signal that came where an exception would be lost is answered this much later.
 RETRY_SECONDS = 0.05
+#: Where weak references are cleared.
+CALLBACKS = (weakref.__file__, _weakrefset.__file__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +100,11 @@ def stopped_by_sigterm() -> Iterator[None]:
 
 
 def _swallows(frame: FrameType | None) -> bool:
-    """Whether an exception raised here would be printed and lost, as in a finaliser or a weak reference's callback."""
+    """Whether an exception raised here would be lost: printed, as in a finaliser or a weak reference's callback, or, in
+    an import, taken for a library that is not there, or the end of one whose C++ calls Python."""
     while frame is not None:
-        if frame.f_code.co_name == "__del__" or frame.f_code.co_filename == weakref.__file__:
+        file = frame.f_code.co_filename
+        if frame.f_code.co_name == "__del__" or file in CALLBACKS or file.startswith("<frozen importlib"):
             return True
         frame = frame.f_back
     return False

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 import weakref
 from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +34,25 @@ class Terminating(dict[object, int]):
         super().__delitem__(key)
 
 
+class Killing(set[object]):
+    """The same of a WeakSet."""
+
+    def discard(self, element: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        super().discard(element)
+
+
+#: A library that does without another one if that cannot be imported, whatever the reason.
+OPTIONAL = """
+import os, signal
+try:
+    os.kill(os.getpid(), signal.SIGTERM)
+    import json
+except Exception:
+    json = None
+"""
+
+
 def kill_in_a_finaliser() -> None:
     Finalised()
 
@@ -43,14 +65,35 @@ def kill_in_a_callback() -> None:
     del key
 
 
+def kill_in_a_set() -> None:
+    some: weakref.WeakSet[Key] = weakref.WeakSet()
+    some.data = Killing()  # type: ignore[attr-defined]
+    key = Key()
+    some.add(key)
+    del key
+
+
+def kill_in_an_import() -> None:
+    import_module("optional_at_sigterm")
+
+
 def go_on_for_seconds(killed: Callable[[], None]) -> None:
     with stopped_by_sigterm():
         killed()
         time.sleep(5)
 
 
-@pytest.mark.parametrize("killed", [kill_in_a_finaliser, kill_in_a_callback])
-def test_a_signal_in_a_callback_is_not_lost(killed: Callable[[], None], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture(autouse=True)
+def _optional(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "optional_at_sigterm.py").write_text(OPTIONAL)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "optional_at_sigterm", raising=False)
+
+
+@pytest.mark.parametrize("killed", [kill_in_a_finaliser, kill_in_a_callback, kill_in_a_set, kill_in_an_import])
+def test_a_signal_where_an_exception_would_be_lost_is_not(
+    killed: Callable[[], None], capsys: pytest.CaptureFixture[str]
+) -> None:
     was = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGALRM)
     with pytest.raises(Parked, match="stopped by SIGTERM"):
         go_on_for_seconds(killed)
