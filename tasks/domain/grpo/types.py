@@ -1,17 +1,18 @@
-"""Group-relative policy optimisation: what a learner is told, and advantages within a group.
+"""Group-relative policy optimisation: what a learner is told, and what it trains on.
 
-Axis suffixes: P problems, G rollouts of one problem, T tokens.
+Axis suffix: T tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
 from storage.errors import UserError
+from tasks.domain.grpo.advantages.registry import ADVANTAGES, LEAST_GROUP, OF_K
 from tasks.domain.ranges import Within, refuse_impossible
 from tasks.domain.scaffolds import TagRule
 
@@ -43,6 +44,8 @@ class LearnerConfig:
     """All that changes the result of training, and nothing else. Defaults are the original recipe's.
 
     tag_rule: what the tag reward is paid for, see tasks.domain.scaffolds; `published` replays the original study.
+    advantage: an objective of tasks.domain.grpo.advantages; advantage_k: the attempts that `pass_at_k` and `pkpo` are
+        about.
     truncated: `keep` trains on rollouts that hit `max_tokens`; `mask` drops their tokens from the loss, not their
         rewards from the group's mean.
     max_extra_groups: dynamic resampling; how many further prompts one step may sample to replace dead groups.
@@ -88,6 +91,7 @@ class LearnerConfig:
     lr_schedule: LrSchedule = "constant"
     warmup_steps: Annotated[int, Within(0)] = 0
     staleness: Annotated[int, Within(0, 1)] = 0
+    advantage_k: AtLeastOne = 4
 
     def __post_init__(self) -> None:
         refuse_impossible(self, "learner")
@@ -101,6 +105,13 @@ class LearnerConfig:
             )
         if self.advantage not in ADVANTAGES:
             raise UserError(f"learner: unknown advantage {self.advantage!r}; choose from {', '.join(ADVANTAGES)}")
+        if self.advantage in OF_K and self.advantage_k > self.group_size:
+            raise UserError(
+                f"learner: advantage {self.advantage} is about {self.advantage_k} attempts (advantage_k) of"
+                f" {self.group_size} (group_size); lower the one or raise the other"
+            )
+        if self.group_size < (least := LEAST_GROUP.get(self.advantage, 2)):
+            raise UserError(f"learner: advantage {self.advantage} needs a group_size of {least}, not {self.group_size}")
         if not self.target_modules:
             raise UserError("learner: target_modules is empty; name at least one linear layer, such as q_proj")
 
@@ -143,59 +154,6 @@ class TrainRollout:
     correct: bool
     tag_valid: bool
     truncated: bool
-
-
-def centred(rewards_G: np.ndarray) -> np.ndarray:
-    """Reward minus group mean; no division by the spread, which would inflate nearly solved problems.
-
-    >>> centred(np.array([1.0, 0.0, 0.0, 1.0])).tolist()
-    [0.5, -0.5, -0.5, 0.5]
-    """
-    return rewards_G - rewards_G.mean()
-
-
-def standardised(rewards_G: np.ndarray) -> np.ndarray:
-    """Centred over the group's standard deviation (n - 1), as in the first GRPO.
-
-    >>> standardised(np.array([1.0, 0.0, 1.0, 0.0])).round(4).tolist()
-    [0.866, -0.866, 0.866, -0.866]
-    """
-    return centred(rewards_G) / rewards_G.std(ddof=1)
-
-
-def leave_one_out(rewards_G: np.ndarray) -> np.ndarray:
-    """Reward minus the mean of the others: an unbiased baseline, `G / (G - 1)` times the centred one.
-
-    >>> leave_one_out(np.array([1.0, 0.0, 0.0])).tolist()
-    [1.0, -0.5, -0.5]
-    """
-    return centred(rewards_G) * (len(rewards_G) / (len(rewards_G) - 1))
-
-
-ADVANTAGES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "centred": centred,
-    "standardised": standardised,
-    "leave_one_out": leave_one_out,
-}
-
-
-def is_live(rewards_G: Sequence[float]) -> bool:
-    """Whether the group has a gradient. By equality: four times 0.1 has a tiny non-zero variance in floats.
-
-    >>> is_live([0.1] * 4), is_live([0.0, -0.2])
-    (False, True)
-    """
-    return any(r != rewards_G[0] for r in rewards_G)
-
-
-def group_advantages(rewards_G: Sequence[float], kind: str) -> np.ndarray:
-    """Advantages of one group, float64; exactly zero for a dead group whatever the kind.
-
-    >>> group_advantages([0.1] * 4, "standardised").tolist()
-    [0.0, 0.0, 0.0, 0.0]
-    """
-    rewards = np.asarray(rewards_G, dtype=np.float64)
-    return ADVANTAGES[kind](rewards) if is_live(rewards_G) else np.zeros_like(rewards)
 
 
 def evaluated_steps(steps: int, eval_every: int) -> list[int]:

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import Parked, UserError
+from tasks.domain.grpo.advantages.group import is_live
 from tasks.domain.grpo.curriculum import prompt_schedule
 from tasks.domain.grpo.losses import loss_for
-from tasks.domain.grpo.types import LearnerConfig, PromptProblem, is_live
+from tasks.domain.grpo.types import LearnerConfig, PromptProblem
 from tasks.engines.learning import checkpoints, parallel
 from tasks.engines.learning.adapters import Adapters
 from tasks.engines.learning.lora import adapter_config

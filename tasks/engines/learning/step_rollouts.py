@@ -11,8 +11,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
 
+from tasks.domain.grpo.advantages.group import is_live
 from tasks.domain.grpo.curriculum import extra_prompts
-from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout, is_live
+from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout
 from tasks.engines.environment import settle_threads
 from tasks.engines.learning import parallel
 from tasks.engines.learning.adapters import Adapters, evaluated

@@ -10,12 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tasks.domain.grpo.advantages.group import is_live
+from tasks.domain.grpo.advantages.registry import group_advantages
 from tasks.domain.grpo.losses import MAX_LOG_RATIO, Tokens, divisor, k3, log_ratio, loss_for, summed
 from tasks.domain.grpo.packing import Pack, PromptGroup, Trajectory, build_pack, plan_packs
 from tasks.domain.grpo.schedules import learning_rate, update_groups
-from tasks.domain.grpo.types import LearnerConfig, TrainRollout, group_advantages, is_live
+from tasks.domain.grpo.types import LearnerConfig, TrainRollout
 from tasks.engines.learning import parallel
-from tasks.engines.learning.measurements import Groups, Sums, group_rewards, rollouts_row, updates_row
+from tasks.engines.learning.measurements import (
+    Groups,
+    Sums,
+    group_rewards,
+    rollouts_row,
+    seen_by_objective,
+    updates_row,
+)
 from tasks.engines.learning.memory import on_device
 from tasks.engines.learning.policy import Policy
 
@@ -48,7 +57,7 @@ def trained_groups(groups: Groups, config: LearnerConfig, step: Groups | None = 
         return []
     trained, index = [], 0
     for group in groups.values():
-        advantages_G = group_advantages(group_rewards(group, config), config.advantage)
+        advantages_G = group_advantages(seen_by_objective(group, config), config.advantage)
         trajectories = [
             Trajectory(index + i, r.token_ids, r.logprobs_T, float(a))
             for i, (r, a) in enumerate(zip(group, advantages_G, strict=True))
