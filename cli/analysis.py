@@ -58,7 +58,8 @@ def _show_replay(r: dict[str, Any]) -> None:
     for arm in ("panel", "thinking"):
         click.echo(f"  {arm:<9} {b[arm]['all_zero']:>4} / {b[arm]['variance']} / {b[arm]['all_one']}  of {b[arm]['n']}")
     click.echo(
-        f"  ratio of variance bands {b['ratio']:.2f}; shared {x['shared_variance']}; McNemar p {x['mcnemar_p']:.1e}"
+        f"  ratio of variance bands {b['ratio']:.2f} [{b['ratio_low']:.2f}, {b['ratio_high']:.2f}];"
+        f" shared {x['shared_variance']}; McNemar p {x['mcnemar_p']:.1e}"
     )
     click.echo("Splits  " + ", ".join(f"{k} {v['n']}" for k, v in r["splits"].items() if k != "checks"))
     click.echo("Diversity (mean pairwise cosine distance)")
@@ -70,10 +71,12 @@ def _show_replay(r: dict[str, Any]) -> None:
             )
     click.echo("pass@k gap, panel - thinking (pp)")
     for name, p in r["passk"].items():
-        c = p["closure"]
+        c, shift, beyond = (p[m] for m in ("closure", "closure_of_shift", "closure_beyond_shift"))
         click.echo(
             f"  {name:<28} {p['gap_first_pp']:+.1f} at k = 1, {p['gap_last_pp']:+.1f} at k = {c['k']}: closes by"
-            f" {p['closure_pp']:+.1f} [{100 * c['low']:+.1f}, {100 * c['high']:+.1f}]"
+            f" {p['closure_pp']:+.1f} [{100 * c['low']:+.1f}, {100 * c['high']:+.1f}], {100 * shift['estimate']:+.1f} by a"
+            f" shift of logits; beyond it {100 * beyond['estimate']:+.1f}"
+            f" [{100 * beyond['low']:+.1f}, {100 * beyond['high']:+.1f}]"
         )
     click.echo("Solved by both / panel only / thinking only / neither")
     for name, h in r["solved_by"].items():

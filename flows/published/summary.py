@@ -48,7 +48,8 @@ def _bands(crosstab: pa.Table) -> Row:
         place = arm if row["source"] == "all" else arm["by_source"].setdefault(row["source"], {})
         place[row["band"]], place["n"] = row["count"], row["n"]
     ratio = next(r for r in rows if r["metric"] == "ratio")
-    return found | {"ratio": ratio["estimate"], "ratio_of": [ratio["arm"], ratio["other"]]}
+    ends = {f"ratio_{end}": ratio[end] for end in ("low", "high")}
+    return found | {"ratio": ratio["estimate"], **ends, "ratio_of": [ratio["arm"], ratio["other"]]}
 
 
 def _crosstab(crosstab: pa.Table) -> Row:
@@ -117,15 +118,16 @@ def _passk(passk: pa.Table, contrasts: pa.Table) -> Row:
             curves.setdefault(r["arm"], []).append({k: r[k] for k in keys})
     mine = [r for r in contrasts.to_pylist() if r["source"] == "all"]
     gaps = [{k: r[k] for k in ("k", "estimate", "low", "high", "p_value", "n")} for r in mine if r["metric"] == "gap"]
-    closure = next(r for r in mine if r["metric"] == "closure")
-    monotone = next(r for r in mine if r["metric"] == "monotone")
+    one = {r["metric"]: r for r in mine}
+    closure, monotone = one["closure"], one["monotone"]
+    keys = ("estimate", "low", "high", "p_value", "p_adjusted", "n", "k")
     return {
         "curves": curves,
         "gaps": gaps,
         "gap_first_pp": 100 * gaps[0]["estimate"],
         "gap_last_pp": 100 * gaps[-1]["estimate"],
         "closure_pp": 100 * closure["estimate"],
-        "closure": {k: closure[k] for k in ("estimate", "low", "high", "p_value", "n", "k")},
+        **{m: {k: one[m][k] for k in keys} for m in ("closure", "closure_of_shift", "closure_beyond_shift")},
         "monotone": monotone["reason"] == "narrows at every k",
         "monotone_share_of_draws": monotone["estimate"],
     }

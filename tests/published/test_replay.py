@@ -92,6 +92,35 @@ def test_closure_on_aime_is_not_told_from_zero(result: dict[str, Any]) -> None:
     assert closure["low"] < 0 < closure["high"]
 
 
+def signed(value: float) -> str:
+    return f"{100 * value:+.1f}".replace("-", "−")
+
+
+def test_what_the_page_says_of_closures_is_what_is_found(result: dict[str, Any]) -> None:
+    """Beside each closure stands what a constant shift of logits would close, and what is beyond it."""
+    page = " ".join((Path(__file__).parents[2] / "docs" / "published-study.md").read_text().split())
+    b = result["bands"]
+    said = [f"{b['ratio']:.2f} [{b['ratio_low']:.2f}, {b['ratio_high']:.2f}]"]
+    for found in result["passk"].values():
+        said += [
+            f"{signed(found[m]['estimate'])} [{signed(found[m]['low'])}, {signed(found[m]['high'])}]"
+            for m in ("closure", "closure_beyond_shift")
+        ]
+        said.append(signed(found["closure_of_shift"]["estimate"]))
+        assert found["closure_beyond_shift"]["p_adjusted"] > 0.05  # "no evidence of width"
+    assert [one for one in said if one not in page] == []
+
+
+def test_the_terminal_prints_no_ratio_and_no_closure_bare(published: Path, store: Store) -> None:
+    lines = CliRunner().invoke(command, [str(published), "--root", str(store.root)]).stdout.splitlines()
+    assert next(one for one in lines if "ratio of variance bands" in one).startswith(
+        "  ratio of variance bands 1.83 [1.58, 2.12];"
+    )
+    closures = [one for one in lines if "closes by" in one]
+    assert len(closures) == 3
+    assert all("by a shift of logits; beyond it" in one and one.count("[") == 2 for one in closures)
+
+
 @pytest.mark.parametrize("name", GOLDEN["solved_by"])
 def test_solved_by(result: dict[str, Any], name: str) -> None:
     assert result["solved_by"][name]["counts"] == GOLDEN["solved_by"][name]
