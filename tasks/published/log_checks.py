@@ -57,7 +57,7 @@ def note_rows(root: Path) -> list[Row]:
     rows = [
         {
             "code": "grader_artefact",
-            "said": f"a probable grader artefact among the problems that the panel saves: {m[1]}",
+            "said": f"the log calls a problem that the panel saves a probable grader artefact: {m[1]}",
         }
         for m in ARTEFACT.finditer(text)
     ]

@@ -77,6 +77,8 @@ def _bands(summary: Sequence[Row], tests: Sequence[Row], form: Sequence[Row]) ->
     ratio, mcnemar = found.get("ratio"), found.get("mcnemar")
     if ratio and ratio["estimate"] is not None:
         said += f"; that is {ratio['estimate']:.2f} times as many for {ratio['arm']} as for {ratio['other']}"
+        if ratio["low"] is not None:
+            said += f" [{ratio['low']:.2f}, {ratio['high']:.2f}]"
     if mcnemar and mcnemar["p_value"] is not None:
         p = mcnemar["p_adjusted"]
         verdict = "more than chance explains" if p < 0.05 else "a difference that chance may make"
@@ -125,7 +127,8 @@ def _width(summary: Sequence[Row], compared: Sequence[Row], gaps: Sequence[Row],
     if not pairs:
         return "Two arms' diversity could not be compared in this run."
     row = min(pairs, key=lambda r: (r["step"], r["other_step"]))
-    if why := withheld(form, (row["arm"], row["other"]), TRAINED if row["step"] else START):
+    arms, sampled = (row["arm"], row["other"]), TRAINED if row["step"] else START
+    if why := withheld(form, arms, sampled):
         return f"Whether one arm's search is wider is not told: {why}."
     said = "At the start of training, traces" if any(r["gain"] is not None for r in summary) else "Traces"
     said += (
@@ -133,7 +136,7 @@ def _width(summary: Sequence[Row], compared: Sequence[Row], gaps: Sequence[Row],
         f" {number(row['other_mean'])} (difference {signed(row['difference'], 3)}"
         f"{_interval(row['difference_low'], row['difference_high'], 1)}, {row['n']} problems)"
     )
-    return said + _closing(gaps) + "."
+    return said + _closing(gaps) + unlike(form, arms, sampled) + "."
 
 
 def _closing(gaps: Sequence[Row]) -> str:

@@ -64,11 +64,13 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 def number(value: float | None, digits: int = 3) -> str:
     """
-    >>> number(1234.5), number(0.12345), number(None), number(12.0)
-    ('1,234', '0.123', '–', '12')
+    >>> number(1234.5), number(0.12345), number(None), number(12.0), number(-1.01e-17)
+    ('1,234', '0.123', '–', '12', '0')
     """
     if value is None or not math.isfinite(value):
         return "–"
+    if abs(value) < 1e-12:  # what a difference of equal sums leaves
+        return "0"
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}"
     if abs(value) >= 1000:

@@ -51,6 +51,8 @@ def test_what_the_run_log_and_the_series_show(result: dict[str, Any]) -> None:
     assert "GSM8K was asked for 80 steps and executed 25" in found
     assert "GSM8K, extended was asked for 160 steps and executed 128" in found
     assert "the log says that 352 of 500 problems were reached, and the file has 348 of them" in found
+    quoted = [f["fact"] for f in result["audit"] if f["query"] == "lint_notes"]
+    assert quoted and all(fact.startswith("the log ") for fact in quoted)  # what it says is no fact of ours
     trend = next(f for f in result["audit"] if f["code"] == "trend")
     assert "by +0.30 from step 0 to step 90, by +0.02 to step 80" in trend["fact"]
     equal = next(f for f in result["audit"] if f["code"] == "equal_tokens")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tasks.measures.bands import bands_of, classify_bands, crosstab_of
 from tasks.measures.form import form_of, in_words
 from tasks.measures.lints import findings_of
 from tasks.report.findings import answer
+from tasks.report.form import START
 from tasks.stage import Progress, Session, session
 from tests.dashboards.synthetic import put
 from tests.measures.conftest import rows_of
@@ -84,9 +86,8 @@ def test_an_arm_that_never_answers_is_no_finding() -> None:
     for claim in ("26.67", "times as many", "more than chance explains"):
         assert claim not in said
     answering = screened("thinking", ["cccccccw"] * 6 + ["w" * G] * 494)
-    assert "26.67 times as many for panel as for thinking, more than chance explains" in " ".join(
-        said_of(other, answering)
-    )
+    told = " ".join(said_of(other, answering))
+    assert re.search(r"26.67 times as many for panel as for thinking \[\d+.\d\d, \d+.\d\d\], more than chance", told)
 
 
 def test_a_smaller_difference_of_form_stands_beside_the_contrast() -> None:
@@ -95,6 +96,18 @@ def test_a_smaller_difference_of_form_stands_beside_the_contrast() -> None:
     said = " ".join(said_of(other, some))
     assert "0.50 times as many for panel as for thinking" in said
     assert "this is also a difference of form: 0 % of thinking's rollouts gave no answer and 20 % of panel's" in said
+
+
+def test_width_is_told_with_the_difference_of_form() -> None:
+    alike = {"sampled": START, "seed": None, "invalid_tags": 0.0, "truncated": 0.0}
+    form = [alike | {"arm": "panel", "no_answer": 0.3}, alike | {"arm": "thinking", "no_answer": 0.0}]
+    compared = {"metric": "diversity", "arm": "panel", "other": "thinking", "step": 0, "other_step": 0}
+    compared |= {"basis": "equal_n", "mean": 0.1, "other_mean": 0.05, "difference": 0.05, "n": 20}
+    compared |= {"difference_low": 0.04, "difference_high": 0.06}
+    tables = {"report_form": form, "report_diversity": [compared]}
+    said = " ".join(answer(lambda name: pa.Table.from_pylist(tables.get(name, []))))
+    assert "lay 0.1 apart and those of thinking 0.05" in said
+    assert "this is also a difference of form: 30 % of panel's rollouts gave no answer and 0 % of thinking's" in said
 
 
 def test_arms_alike_in_form_are_compared_as_they_are() -> None:

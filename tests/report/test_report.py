@@ -13,6 +13,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.reading.figures import FIGURES
 from storage.reading.query_cache import ask
+from storage.reading.units import is_p_value
 from tests.dashboards.conftest import Study
 from tests.dashboards.synthetic import made_up_study
 
@@ -167,11 +168,19 @@ def test_benchmarks_by_hand(study: Study) -> None:
     for row in gaps:
         sign = 1 if row["first_gap"] >= 0 else -1
         assert row["closure"] == pytest.approx(sign * (row["first_gap"] - row["last_gap"]))
+        assert row["closure_beyond_shift"] == pytest.approx(row["closure"] - row["closure_of_shift"])
     asked = ask(study.root, str(study.report), "report_benchmarks").to_pylist()
     assert [(r["benchmark"], r["problems"], r["asked"], r["near_training"], r["left_out"]) for r in asked] == [
         ("all_of_them", 12, 11, 1, "sums-0"),
         ("hard_ones", 6, 5, 1, "sums-0"),
     ]
+
+
+def test_no_table_prints_a_p_value_uncorrected_alone(study: Study) -> None:
+    for name in FIGURES:
+        columns = ask(study.root, str(study.report), f"report_{name}").column_names
+        alone = [c for c in columns if is_p_value(c) and c != "p_equivalent"]
+        assert not alone or any("adjusted" in c for c in alone), (name, alone)
 
 
 def test_a_run_without_benchmarks_has_no_such_section(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ place = 30
 title = "Gaps and their closure"
 caption = """
 gap: arm minus other at k; equal_tokens: arm at k minus other at as many rollouts as cost the same; closure: how \
-much of the gap at the smallest k is gone at the largest; monotone: share of bootstrap draws in which every step \
-of k narrows it."""
+much of the gap at the smallest k is gone at the largest, closure_of_failures and closure_of_logits on those scales; \
+closure_of_shift: what a constant shift of logits would close, which is no width; closure_beyond_shift: what is left; \
+monotone: share of bootstrap draws in which every step of k narrows it."""
 sources = ["contrasts"]
 empty = "contrasts of pass@k were not made in this run."
 */

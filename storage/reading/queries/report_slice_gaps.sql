@@ -4,6 +4,7 @@ place = 30
 title = "Gaps and their closure by benchmark"
 caption = """
 Arm minus other at the smallest k and at the largest; closure: how much of the first gap is gone at the last; \
+closure of shift: what a constant shift of logits would close, which is no width; closure beyond shift: what is left; \
 monotone: share of bootstrap draws in which every step of k narrows it. Point-wise 95 % intervals over problems."""
 sources = ["slice_contrasts", "benchmarks"]
 empty = "there is only one arm or one policy, so there is nothing to compare."
@@ -28,7 +29,13 @@ select benchmark, arm, step, other, other_step,
     any_value(estimate) filter (metric = 'closure') as closure,
     any_value(low) filter (metric = 'closure') as closure_low,
     any_value(high) filter (metric = 'closure') as closure_high,
-    any_value(p_value) filter (metric = 'closure') as closure_p,
+    any_value(p_adjusted) filter (metric = 'closure') as closure_adjusted_p,
+    any_value(estimate) filter (metric = 'closure_of_shift') as closure_of_shift,
+    any_value(estimate) filter (metric = 'closure_beyond_shift') as closure_beyond_shift,
+    any_value(low) filter (metric = 'closure_beyond_shift') as closure_beyond_shift_low,
+    any_value(high) filter (metric = 'closure_beyond_shift') as closure_beyond_shift_high,
+    any_value(p_adjusted) filter (metric = 'closure_beyond_shift') as beyond_adjusted_p,
+    any_value(family) as family,
     any_value(estimate) filter (metric = 'monotone') as monotone,
     max(n) as n, any_value(holds_for) as holds_for, any_value(reason) filter (estimate is null) as reason
 from told

@@ -4,6 +4,7 @@ place = 10
 title = "Every arm"
 caption = """
 Problems by band at screening; held-out accuracy at the start and under the last adapter, never the best one; \
+the gain's interval is over problems and holds for this adapter, not for the recipe; \
 diversity; of the last adapter, else of the start: tokens per correct answer, and the shares of rollouts that gave no \
 answer, had no valid tags, were cut off."""
 sources = ["bands", "final", "trainings", "diversities", "contrasts"]
