@@ -74,8 +74,8 @@ def _show_replay(r: dict[str, Any]) -> None:
         c, shift, beyond = (p[m] for m in ("closure", "closure_of_shift", "closure_beyond_shift"))
         click.echo(
             f"  {name:<28} {p['gap_first_pp']:+.1f} at k = 1, {p['gap_last_pp']:+.1f} at k = {c['k']}: closes by"
-            f" {p['closure_pp']:+.1f} [{100 * c['low']:+.1f}, {100 * c['high']:+.1f}], {100 * shift['estimate']:+.1f} by a"
-            f" shift of logits; beyond it {100 * beyond['estimate']:+.1f}"
+            f" {p['closure_pp']:+.1f} [{100 * c['low']:+.1f}, {100 * c['high']:+.1f}], "
+            f"{100 * shift['estimate']:+.1f} by a shift of logits; beyond it {100 * beyond['estimate']:+.1f}"
             f" [{100 * beyond['low']:+.1f}, {100 * beyond['high']:+.1f}]"
         )
     click.echo("Solved by both / panel only / thinking only / neither")
