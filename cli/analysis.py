@@ -6,11 +6,14 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli import options
+
+if TYPE_CHECKING:
+    from tasks.stage import Progress
 
 
 @click.command()
@@ -38,8 +41,8 @@ def replay(folder: Path, root: Path | None, as_json: bool) -> None:
     click.echo(f"kept in {root}: varband audit --root {root}" if root else "nothing kept; to audit it, give --root")
 
 
-def _teller(as_json: bool) -> Any:
-    def tell(event: Any) -> None:
+def _teller(as_json: bool) -> Callable[[Progress], None]:
+    def tell(event: Progress) -> None:
         if event.event == "made" and not as_json and sys.stderr.isatty():
             click.echo(f"  {event.title:<24} {event.done:>5} rows {event.seconds:>6.1f} s  {event.ref}", err=True)
 

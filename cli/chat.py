@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,9 @@ from cli import options
 
 if TYPE_CHECKING:
     from tasks.domain.policies import BaseModel, ServedAdapter
+    from tasks.domain.scaffolds import Scaffold
+    from tasks.engines.protocols import Decoding, Generator
+    from tasks.engines.toolbox import Toolbox
 
 
 @click.command()
@@ -21,9 +25,7 @@ if TYPE_CHECKING:
 @click.option("--step", type=click.IntRange(min=1), help="Step of the adapter.  [default: the last that was kept]")
 @click.option("--model", help="Base model: a profile's name for it, or a folder.  [default: the adapter's, else demo]")
 @click.option("--gold", help="Reference answer; the grader's verdict is told.")
-@click.option(
-    "--engine", type=click.Choice(["auto", "vllm", "transformers", "openai"]), default="auto", show_default=True
-)
+@options.engine
 @click.option("--max-tokens", type=click.IntRange(min=1), default=512, show_default=True)
 @click.option("--temperature", type=click.FloatRange(min=0.0), default=1.0, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
@@ -109,7 +111,7 @@ def _policy(
     return base, folder, served, rank
 
 
-def _problems(problem: str | None) -> Any:
+def _problems(problem: str | None) -> Iterator[str]:
     """The one given, or lines from the terminal or a pipe until an empty one."""
     if problem is not None:
         yield problem
@@ -123,7 +125,13 @@ def _problems(problem: str | None) -> Any:
 
 
 def _streamed(
-    generator: Any, ids: tuple[int, ...], decoding: Any, seed: int, adapter: Any, *, quiet: bool
+    generator: Generator,
+    ids: tuple[int, ...],
+    decoding: Decoding,
+    seed: int,
+    adapter: ServedAdapter | None,
+    *,
+    quiet: bool,
 ) -> tuple[str, str]:
     from tasks.engines.sampling.streaming import stream
 
@@ -144,7 +152,7 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
 
 
-def _told(tools: Any, scaffold: Any, said: str, finish: str, gold: str | None) -> dict[str, Any]:
+def _told(tools: Toolbox, scaffold: Scaffold, said: str, finish: str, gold: str | None) -> dict[str, Any]:
     parsed = scaffold.parse(said)
     told: dict[str, Any] = {"finish": finish, "tag_valid": parsed.tag_valid, "answer": parsed.region}
     if gold is None:

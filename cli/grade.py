@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from cli import options
 from storage.artifacts.kinds import Disputes
+
+if TYPE_CHECKING:
+    from tasks.domain.grading.overrides import Overrides
 
 overrides_option = click.option(
     "--overrides",
@@ -155,7 +158,7 @@ def _checked(path: Path) -> str:
     return text
 
 
-def _overrides(path: Path | None) -> Any:
+def _overrides(path: Path | None) -> Overrides | None:
     from tasks.domain.grading.overrides import read_overrides
 
     return None if path is None else read_overrides(_checked(path), str(path))

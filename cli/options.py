@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from tasks.engines.hardware import ENGINES
+
 
 class Root(click.ParamType):
     """A folder, or s3://bucket/prefix: then the folder of its working copy."""
@@ -28,6 +30,13 @@ root = click.option(
     help="Store of artifacts and ledger: a folder, or s3://bucket/prefix.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output, for scripts.")
+engine = click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default="auto",
+    show_default=True,
+    help="openai: a server at VARBAND_OPENAI_BASE_URL.",
+)
 budget = click.option(
     "--budget",
     metavar="LIMITS",

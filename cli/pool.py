@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli import options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tasks.domain.problems.problems import PoolPolicy
+    from tasks.domain.problems.sources import SourceSpec
 
 folder = click.Path(path_type=Path, exists=True, file_okay=False)
 
@@ -17,7 +24,7 @@ def pool() -> None:
     """Build and check pools of problems."""
 
 
-def _pool_options(command: Any) -> Any:
+def _pool_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.argument("sources", nargs=-1),
         click.option("--data", type=folder, envvar="VARBAND_DATA", help="Folder with the source files."),
@@ -157,7 +164,7 @@ def _wishes(
     limit: int | None,
     from_hub: bool,
     revisions: tuple[str, ...],
-) -> tuple[Any, dict[str, Path], Any]:
+) -> tuple[tuple[SourceSpec, ...], dict[str, Path], PoolPolicy]:
     from tasks.domain.problems.problems import PoolPolicy
     from tasks.domain.problems.sources import OLYMPIAD, source_spec
     from tasks.engines.problems.problem_files import read_problems
@@ -200,7 +207,7 @@ def _beside(data: Path | None, own: set[str]) -> tuple[str, ...]:
     return tuple(source.name for source in others if data is not None and (data / source.file).exists())
 
 
-def _leaks(problems: Any, against: tuple[str, ...], data: Path | None) -> Any:
+def _leaks(problems: pa.Table, against: tuple[str, ...], data: Path | None) -> pa.Table:
     import pyarrow as pa
 
     from storage.sql import query

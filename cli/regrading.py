@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from storage.artifacts.kinds import Pool, Rollouts
+    from storage.artifacts.ref import Ref
+    from storage.artifacts.store import Store
 
 
 @dataclass(slots=True)
@@ -33,7 +38,7 @@ class Regraded:
         }
 
 
-def regrade_store(store: Any) -> Regraded:
+def regrade_store(store: Store) -> Regraded:
     """Every artifact of rollouts with other verdicts beside it, and what changes in the rest of the ledger."""
     from storage.artifacts.kinds import Rollouts
     from storage.ledger import Ledger
@@ -109,19 +114,19 @@ def tell(found: Regraded) -> None:
     say("the next `varband run` uses these verdicts")
 
 
-def by_pool(store: Any) -> dict[Any, list[Any]]:
+def by_pool(store: Store) -> dict[Pool, list[Rollouts]]:
     """Sampled rollouts of the store, by the pool they were drawn from."""
-    from storage.artifacts.ref import Ref
+    from storage.artifacts.kinds import Pool, Rollouts
 
-    found: dict[Any, list[Any]] = {}
+    found: dict[Pool, list[Rollouts]] = {}
     for ref in store.refs("rollouts"):
         recipe = store.manifest(ref).recipe
         if recipe.stage != "regrade_rollouts" and recipe.inputs.get("pool"):
-            found.setdefault(Ref.parse(recipe.inputs["pool"][0]), []).append(ref)
+            found.setdefault(Pool.parse(recipe.inputs["pool"][0]), []).append(Rollouts.parse(str(ref)))
     return found
 
 
-def _descendants(store: Any, ref: Any) -> list[str]:
+def _descendants(store: Store, ref: Ref) -> list[str]:
     """Artifacts that were made, through however many stages, from `ref`."""
     recipes = {str(r): store.manifest(r).recipe for r in store.refs()}
     made_from = {

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli import options
+
+if TYPE_CHECKING:
+    from flows.study.request import Request
 
 
 def _study_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -56,7 +59,7 @@ def _request(
     encoder: Path | None,
     without: tuple[str, ...] = (),
     **how: Any,
-) -> Any:
+) -> Request:
     from flows.study.request import Request
     from storage.errors import UserError
 
@@ -88,13 +91,7 @@ def _text(path: Path | None) -> str | None:
 
 @click.command()
 @_study_options
-@click.option(
-    "--engine",
-    type=click.Choice(["auto", "vllm", "transformers", "openai"]),
-    default="auto",
-    show_default=True,
-    help="openai: a server at VARBAND_OPENAI_BASE_URL.",
-)
+@options.engine
 @click.option("--plain", is_flag=True, help="Run in this process, without Prefect.")
 @options.budget
 @options.as_json
@@ -103,7 +100,7 @@ def run(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     carry_out(_request(**wishes), root, budget, as_json=as_json)
 
 
-def carry_out(request: Any, root: Path, budget: str | None, *, as_json: bool) -> None:
+def carry_out(request: Request, root: Path, budget: str | None, *, as_json: bool) -> None:
     """Run what is asked for, or go on with it: `varband run` and `varband resume`."""
     from cli.view import Watch
     from flows.running.accounting import accounted

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from cli import options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 folder = click.Path(path_type=Path, exists=True, file_okay=False)
 PUBLISHED = ("heldout_eval", "panel_train", "thinking_train", "heldout_aux")
@@ -89,7 +92,7 @@ def _published(published: Path) -> dict[str, list[str]]:
     return {name: [row["source_id"] for row in read_problems(published / f"{name}.jsonl", name)] for name in PUBLISHED}
 
 
-def _leaks(problems: Any, splits: Any, sets: dict[str, list[str]]) -> Any:
+def _leaks(problems: pa.Table, splits: pa.Table, sets: dict[str, list[str]]) -> pa.Table:
     """Held-out against every training set: the published ones by name, or the split's own `train`."""
     import pyarrow as pa
 
@@ -113,7 +116,7 @@ def _leaks(problems: Any, splits: Any, sets: dict[str, list[str]]) -> Any:
     )
 
 
-def _chosen(problems: Any, splits: Any, condition: str) -> Any:
+def _chosen(problems: pa.Table, splits: pa.Table, condition: str) -> pa.Table:
     from storage.sql import query
 
     return query(
@@ -124,7 +127,7 @@ def _chosen(problems: Any, splits: Any, condition: str) -> Any:
     )
 
 
-def _ids(problems: Any, ids: list[str]) -> Any:
+def _ids(problems: pa.Table, ids: list[str]) -> pa.Table:
     import pyarrow as pa
 
     from storage.sql import query
@@ -137,7 +140,7 @@ def _ids(problems: Any, ids: list[str]) -> Any:
     )
 
 
-def _say_aime(problems: Any, sets: dict[str, list[str]]) -> None:
+def _say_aime(problems: pa.Table, sets: dict[str, list[str]]) -> None:
     """The study evaluates on AIME 2024 and 2025: which of their problems does it train on?"""
     from cli.stages import say
     from storage.sql import query

@@ -103,7 +103,8 @@ def pass_at_k_by_benchmark(
     for place, benchmark in enumerate(study.profile.benchmarks):
         n = benchmark.group_size
         rollouts, ks = tuple(m.benchmarks[place] for m in measured), tuple(sorted({k for k in p.ks if k < n} | {n}))
-        asked = {"rollouts": rollouts, "ks": ks, "draws": p.draws, "seed": p.seed}
-        passk.append(estimate_pass_at_k.titled(f"pass@k on {benchmark.name}")(**asked))
-        contrasts.append(contrast_pass_at_k.titled(f"contrast on {benchmark.name}")(**asked))
+        estimate = estimate_pass_at_k.titled(f"pass@k on {benchmark.name}")
+        passk.append(estimate(rollouts=rollouts, ks=ks, draws=p.draws, seed=p.seed))
+        contrast = contrast_pass_at_k.titled(f"contrast on {benchmark.name}")
+        contrasts.append(contrast(rollouts=rollouts, ks=ks, draws=p.draws, seed=p.seed))
     return tuple(passk), tuple(contrasts)

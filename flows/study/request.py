@@ -8,8 +8,7 @@ from pathlib import Path
 from flows.study.resolve import Study, overridden, profile_named, resolve
 from storage.artifacts.store import Store
 from storage.errors import UserError
-
-ENGINES = ("auto", "vllm", "transformers", "openai")
+from tasks.engines.hardware import ENGINES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,11 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints, overload
 
 from storage.errors import UserError
 
+T = TypeVar("T")
 HEX_DIGITS = 16
 
 
@@ -78,6 +79,10 @@ def _spelt(value: object, whole: bool) -> object:
     raise Ambiguous(f"{type(value).__name__} has no canonical form in a recipe: {value!r:.80}")
 
 
+@overload
+def restored(kind: type[T], value: Any) -> T: ...
+@overload
+def restored(kind: Any, value: Any) -> Any: ...
 def restored(kind: Any, value: Any) -> Any:
     """The value of a type whose canonical form a stored recipe holds; fields that it does not name have their default.
 

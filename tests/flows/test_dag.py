@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from tasks.engines.toolbox import Toolbox
 from tasks.stage import Session, Step, session
 from tests.flows.running.test_plan import study_of
 
+REPO = Path(__file__).resolve().parents[2]
 #: Studies that somebody asks for with `--set`: what they ask for twice is one artifact all the same.
 NEIGHBOURS = {
     "evaluated as finally": replace(PAPER, evaluation=PAPER.final),
@@ -46,6 +48,19 @@ def planned(tmp_path: Path, profile: Profile) -> list[Step]:
     with session(planning):
         experiment(study_of(profile, tmp_path))
     return planning.steps
+
+
+def spread(code: str) -> list[str]:
+    """What calls are given as `**something`: of a plain mapping the type checker sees no kind."""
+    calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+    return [ast.unparse(word.value) for call in calls for word in call.keywords if word.arg is None]
+
+
+def test_no_kind_is_hidden_from_the_type_checker() -> None:
+    """An Available is an Evidence, and takes its fields one by one."""
+    assert spread("estimate(**asked)") == ["asked"]
+    dag = [REPO / "flows" / name for name in ("arm.py", "experiment.py", "problems.py")]
+    assert [word for path in dag for word in spread(path.read_text())] == ["evidence.arguments()"]
 
 
 @pytest.mark.parametrize(
