@@ -24,7 +24,7 @@ from flows.running.plan import Planned, arms_to_make, is_costly, plan
 from flows.running.pool import TRIES, Work, cancel_children, dispatch
 from flows.running.prefect_tasks import PARKED, under_prefect
 from flows.running.sessions import Charging
-from flows.study.forms import ArmName, BudgetForm, StudyForm
+from flows.study.forms import ArmName, BudgetForm, PinnedForm, StudyForm
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
@@ -123,13 +123,13 @@ def _run(
 
 
 def _on_pool(study: Study, store: Store, form: StudyForm, budget: BudgetForm, run: str, flow_run: str) -> None:
-    logger = get_run_logger()
+    logger, pinned = get_run_logger(), PinnedForm.of(form, study).model_dump()
     for arms in arms_to_make(study, store):
         works = [
             Work(
                 f"{run}:{arm}",
                 f"{arm} · {study.profile.name}",
-                {"study": form.model_dump(), "arm": arm, "run": run, "budget": budget.model_dump()},
+                {"study": pinned, "arm": arm, "run": run, "budget": budget.model_dump()},
             )
             for arm in arms
         ]
@@ -152,16 +152,17 @@ def _topped_up(budget: BudgetForm, why: str, wall: int) -> BudgetForm:
 
 
 @flow(name="arm", flow_run_name="{arm} · {study.profile}", persist_result=False)
-def arm(study: StudyForm, arm: ArmName, run: str, budget: BudgetForm = BudgetForm()) -> Any:  # noqa: B008
+def arm(study: PinnedForm, arm: ArmName, run: str, budget: BudgetForm = BudgetForm()) -> Any:  # noqa: B008
     """One arm end to end, on a GPU worker; charged to the run that wants it.
 
     Args:
-        study: Which study.
+        study: Which study, under which overrides.
         arm: Which arm of it.
         run: Whose budget it spends.
         budget: The most that the whole run may spend.
     """
     chosen, store = _opened(study)
+    chosen = study.pinned(chosen)
     meter = Charging.of(chosen, run, budget.budget()).meter(chosen, store)
     try:
         with metered(meter, _telling()) as charged:

@@ -3,13 +3,17 @@ before a run exists. What a form cannot know (is the model there?) is refused wh
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from dataclasses import replace
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from flows.study.questions import PROFILES
 from flows.study.request import Request
+from flows.study.resolve import Study
 from tasks.domain.arms import ARMS
+from tasks.domain.grading.overrides import FIELDS, read_overrides
 from tasks.metering import Budget
 
 
@@ -56,6 +60,26 @@ class StudyForm(BaseModel):
             limit=self.limit,
             settings=tuple(self.settings),
         )
+
+
+class PinnedForm(StudyForm):
+    """A study as its run was asked for, for workers that resolve it later: what is overridden since is for the next."""
+
+    overrides: str | None = Field(
+        default=None, description="The grader's overrides as JSON lines; absent: those that are active."
+    )
+
+    @classmethod
+    def of(cls, form: StudyForm, study: Study) -> Self:
+        rows = study.grader.overrides.rows()
+        lines = [json.dumps(dict(zip(FIELDS, row, strict=True))) for row in rows]
+        return cls(**form.model_dump(), overrides="\n".join(lines))
+
+    def pinned(self, study: Study) -> Study:
+        """The study under the grader of the run."""
+        if self.overrides is None:
+            return study
+        return replace(study, grader=replace(study.grader, overrides=read_overrides(self.overrides, "overrides")))
 
 
 class BudgetForm(BaseModel):

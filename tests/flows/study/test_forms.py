@@ -1,0 +1,30 @@
+"""Forms: what a run was asked for reaches whoever works on it, however late."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from flows.study.forms import PinnedForm, StudyForm
+from flows.study.profiles import DEMO
+from tasks.domain.grading.overrides import ActiveGrader, Overrides
+from tests.flows.running.test_plan import study_of
+
+ASKED = Overrides.of((("six", "6", "correct", "spelt out"), ("2\\sqrt{3}", "x", "wrong", "“no”")))
+SINCE = Overrides.of((("six", "6", "wrong", "no digit"),))
+
+
+def test_an_arm_elsewhere_is_judged_as_its_run_was_asked_for(tmp_path: Path) -> None:
+    """The worker resolves the study when its turn comes, and finds what was overridden since."""
+    study = study_of(DEMO, tmp_path)
+    for asked in (ASKED, Overrides()):
+        run = replace(study, grader=ActiveGrader(overrides=asked))
+        sent = PinnedForm.of(StudyForm(limit=3), run).model_dump_json()
+        received = PinnedForm.model_validate_json(sent)
+        assert received.pinned(replace(study, grader=ActiveGrader(overrides=SINCE))).grader == run.grader
+        assert received.request() == StudyForm(limit=3).request()
+
+
+def test_an_arm_that_is_started_by_itself_is_judged_by_who_is_active(tmp_path: Path) -> None:
+    now = replace(study_of(DEMO, tmp_path), grader=ActiveGrader(overrides=SINCE))
+    assert PinnedForm().pinned(now) == now
