@@ -38,7 +38,7 @@ def rescreening_of(bands: pa.Table, again: pa.Table) -> pa.Table:
     draw: `second draw` (other rollouts of the same policy, of the problems that have them) or `halves of one draw` (of
     each screening group, over all ways of halving it). metric: `agreement`, the share of problems of the same band;
     `mislabelled`, the share of dead problems (all, or of one band) that the second draw finds live. estimate: measured;
-    predicted: by the beta-binomial of the first draw, with its profile-likelihood interval.
+    predicted: by the beta-binomial of the first draw, with an interval that holds whatever the shape of the difficulty.
     """
     rows = []
     for arm in sorted(set(bands["arm"].to_pylist())):
@@ -107,7 +107,7 @@ def _fields(recorded: object) -> dict[str, Any]:
 
 
 @standard_measure("rescreening", others="final")
-@stage(Rescreening, version=2)
+@stage(Rescreening, version=3)
 def screen_again(
     *, bands: tuple[Bands, ...], screenings: tuple[Rollouts, ...], others: tuple[Rollouts, ...]
 ) -> pa.Table:

@@ -1,8 +1,9 @@
 """How a pool's difficulty is spread, from counts: a beta-binomial with a share of problems that nothing solves.
 
 A group of G rollouts that are all wrong may still be a problem that a larger group would learn from. The fit says how
-many of those there are, and how many live groups to expect at another group size, with intervals from the profile
-likelihood over all three parameters (`plausible`): eight rollouts hardly tell a hard problem from an impossible one.
+many of those there are, and how many live groups to expect at another group size: eight rollouts hardly tell a hard
+problem from an impossible one. Intervals of the three parameters are their profile likelihood's (`plausible`); those
+of what is expected hold whatever the shape of the difficulty (`difficulty.ranges`).
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from storage.bands import Band, band
+from tasks.domain.statistics.difficulty import Pairs, live, mean_given, mean_of, ranges
 
-Pairs = Sequence[tuple[int, int]]
 #: Grid of the logit of the mean, log(a + b) and the share that nothing solves, and how often it is narrowed.
 GRID, SIDES, LOOKS = 25, ((-6.0, 6.0), (-3.0, 6.0), (0.0, 0.98)), 5
 UNLIKELY = 1.92  # log likelihood below the best: half of χ²'s 95 % quantile with one degree of freedom
@@ -128,8 +129,12 @@ class Fitted:
     def told(self, value: Callable[[BetaBinomial], Any]) -> dict[str, float]:
         """estimate, low and high of what a model says: its profile-likelihood interval."""
         near = np.broadcast_to(value(self.models), self.mask_JJ.shape)[self.mask_JJ]
+        return self.within(value, (float(near.min()), float(near.max())))
+
+    def within(self, value: Callable[[BetaBinomial], Any], ends: tuple[float, float]) -> dict[str, float]:
+        """estimate of the most likely model, and ends that hold it."""
         at = float(value(self.model))
-        return {"estimate": at, "low": min(float(near.min()), at), "high": max(float(near.max()), at)}
+        return {"estimate": at, "low": min(ends[0], at), "high": max(ends[1], at)}
 
 
 def fitted(counts: Pairs) -> Fitted | None:
@@ -195,27 +200,30 @@ def expectations(counts: Pairs, group_size: int) -> list[dict[str, Any]]:
         names = ("expected_live", "live_in_band", "mislabelled")
         return [shared | {"metric": q, "estimate": None, "reason": why} for q in names]
 
-    def among(metric: str, name: str | None, mine: Pairs) -> dict[str, Any]:
+    banded = [pair for pair in counts if band(pair[1], pair[0]) is Band.VARIANCE]
+    dead = [pair for pair in counts if band(pair[1], pair[0]) is not Band.VARIANCE]
+    by_band = {name: [p for p in dead if band(p[1], p[0]) is name] for name in (Band.ALL_ZERO, Band.ALL_ONE)}
+    parts = {("live_in_band", Band.VARIANCE): banded, ("mislabelled", None): dead}
+    parts |= {("mislabelled", name): mine for name, mine in by_band.items()}
+    figures = {str(key): mean_given(mine, lambda _: live(group_size)) for key, mine in parts.items() if mine}
+    ends = ranges(counts, {"live": mean_of(live(group_size))} | figures, UNLIKELY)
+
+    def among(key: tuple[str, Band | None], mine: Pairs) -> dict[str, Any]:
         """count: problems expected to be live at the training group size; estimate: their share."""
-        row: dict[str, Any] = {"metric": metric, "band": name, "n": len(mine)}
+        row: dict[str, Any] = {"metric": key[0], "band": key[1], "n": len(mine)}
         if not mine:
             return row | {"reason": "no problem in this band"}
         often = {pair: mine.count(pair) / len(mine) for pair in set(mine)}
-        share = found.told(lambda m: sum(w * m.live_given(*pair, group_size) for pair, w in sorted(often.items())))
+        share = found.within(
+            lambda m: sum(w * m.live_given(*pair, group_size) for pair, w in sorted(often.items())), ends[str(key)]
+        )
         return row | {"count": round(len(mine) * share["estimate"])} | share
 
-    banded = [pair for pair in counts if band(pair[1], pair[0]) is Band.VARIANCE]
-    dead = [pair for pair in counts if band(pair[1], pair[0]) is not Band.VARIANCE]
     return [
         *(
             shared | {"metric": f"beta_{name}"} | found.told(lambda m, name=name: getattr(m, name))
             for name in ("a", "b", "zero")
         ),
-        shared | {"metric": "expected_live"} | found.told(lambda m: m.live_share(group_size)),
-        among("live_in_band", Band.VARIANCE, banded),
-        among("mislabelled", None, dead),
-        *(
-            among("mislabelled", name, [p for p in dead if band(p[1], p[0]) is name])
-            for name in (Band.ALL_ZERO, Band.ALL_ONE)
-        ),
+        shared | {"metric": "expected_live"} | found.within(lambda m: m.live_share(group_size), ends["live"]),
+        *(among(key, mine) for key, mine in parts.items()),
     ]

@@ -18,8 +18,9 @@ import numpy as np
 
 from storage.bands import Band, band
 from storage.differences import tail_freedom
-from tasks.domain.statistics.betabinomial import BetaBinomial, fitted
+from tasks.domain.statistics.betabinomial import UNLIKELY, BetaBinomial, fitted
 from tasks.domain.statistics.curves_of_k import levels
+from tasks.domain.statistics.difficulty import live, mean_given, mean_of, ranges, seen, share_of
 from tasks.domain.statistics.means import LEVEL, folded
 
 Row = dict[str, Any]
@@ -28,6 +29,8 @@ NO_FIT = "no beta-binomial can be fitted to the first draw"
 
 #: Bands that a group of the first draw is called dead by, in this order.
 DEAD = (Band.ALL_ZERO, Band.ALL_ONE)
+#: Figures of dead problems, and the bands' places that each is of.
+KEPT = {"mislabelled": (0, 2), f"mislabelled {DEAD[0]}": (0,), f"mislabelled {DEAD[1]}": (2,)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,38 +166,48 @@ def predict_second(n_P: np.ndarray, c_P: np.ndarray, size: int) -> dict[str, dic
             times / total * m.bands_given(*pair, size)[at(bands[pair])] for pair, times in sorted(among.items())
         )
 
-    told = {"agreement": found.told(mean(often, lambda own: own))}
-    for name, kept in (("mislabelled", (0, 2)), (f"mislabelled {DEAD[0]}", (0,)), (f"mislabelled {DEAD[1]}", (2,))):
-        among = {pair: times for pair, times in often.items() if bands[pair] in kept}
-        told[name] = found.told(mean(among, lambda _: 1)) if among else {}
+    kept = {name: [p for p in counts if bands[p] in places] for name, places in KEPT.items()}
+    chance_J3 = (seen(size, 0), live(size), seen(size, size))
+    figures = {name: mean_given(mine, lambda _: live(size)) for name, mine in kept.items() if mine}
+    ends = ranges(counts, {"agreement": mean_given(counts, lambda pair: chance_J3[bands[pair]])} | figures, UNLIKELY)
+    told = {"agreement": found.within(mean(often, lambda own: own), ends["agreement"])}
+    for name, mine in kept.items():
+        told[name] = found.within(mean(Counter(mine), lambda _: 1), ends[name]) if mine else {}
     return told
 
 
 def predict_halves(n_P: np.ndarray, c_P: np.ndarray) -> dict[str, dict[str, float]] | None:
     """What the fit to whole groups says of their halves."""
-    found, size = fitted(list(zip(n_P.tolist(), c_P.tolist(), strict=True))), int(n_P[0]) // 2
+    counts, size = list(zip(n_P.tolist(), c_P.tolist(), strict=True)), int(n_P[0]) // 2
+    found = fitted(counts)
     if found is None:
         return None
 
-    def chances(m: BetaBinomial) -> tuple[Any, Any, Any, Any, Any]:
+    def chances(chance: Callable[[int, int], Any], zero: Any) -> tuple[Any, Any, Any, Any, Any]:
         """That a half is all_zero or all_one, that both are, and that one is the one and the other the other."""
-        able, zero = 1.0 - m.zero, m.zero
-        one = able * m.chance(size, 0) + zero, able * m.chance(size, size)
-        both = able * m.chance(2 * size, 0) + zero, able * m.chance(2 * size, 2 * size)
-        return *one, *both, able * m.chance(2 * size, size)
+        able = 1.0 - zero
+        one = able * chance(size, 0) + zero, able * chance(size, size)
+        both = able * chance(2 * size, 0) + zero, able * chance(2 * size, 2 * size)
+        return *one, *both, able * chance(2 * size, size)
 
-    def agreement(m: BetaBinomial) -> Any:
-        zero, one, both_zero, both_one, mixed = chances(m)
+    def agreement(zero: Any, one: Any, both_zero: Any, both_one: Any, mixed: Any) -> Any:
         return 1 - 2 * (zero + one) + 2 * (both_zero + both_one) + 2 * mixed
 
-    def mislabelled(m: BetaBinomial, *kept: int) -> Any:
-        zero, one, both_zero, both_one, mixed = chances(m)
-        dead, still = (zero, one), (both_zero + mixed, both_one + mixed)
-        return 1 - sum(still[i] for i in kept) / sum(dead[i] for i in kept)
+    def revived(kept: tuple[int, ...], zero: Any, one: Any, both_zero: Any, both_one: Any, mixed: Any) -> Any:
+        """(chance that a half is dead and the other live, that it is dead)."""
+        places = [i // 2 for i in kept]  # all_zero, all_one
+        dead = sum((zero, one)[i] for i in places)
+        return dead - sum((both_zero + mixed, both_one + mixed)[i] for i in places), dead
 
-    return {
-        "agreement": found.told(agreement),
-        "mislabelled": found.told(lambda m: mislabelled(m, 0, 1)),
-        f"mislabelled {DEAD[0]}": found.told(lambda m: mislabelled(m, 0)),
-        f"mislabelled {DEAD[1]}": found.told(lambda m: mislabelled(m, 1)),
+    free = chances(seen, 0.0)
+    figures = {"agreement": mean_of(agreement(*free))}
+    ends = ranges(counts, figures | {name: share_of(*revived(k, *free)) for name, k in KEPT.items()}, UNLIKELY)
+
+    def mislabelled(m: BetaBinomial, kept: tuple[int, ...]) -> Any:
+        part, whole = revived(kept, *chances(m.chance, m.zero))
+        return part / whole
+
+    told = {"agreement": found.within(lambda m: agreement(*chances(m.chance, m.zero)), ends["agreement"])}
+    return told | {
+        name: found.within(lambda m, kept=kept: mislabelled(m, kept), ends[name]) for name, kept in KEPT.items()
     }

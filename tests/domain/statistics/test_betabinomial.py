@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from tasks.domain.statistics.betabinomial import BetaBinomial, expectations, fit
 
 G = 16
+Pool = Callable[[np.random.Generator, int], np.ndarray]
 
 
 def told(counts: list[tuple[int, int]]) -> dict[tuple[str, str | None], dict]:
@@ -50,6 +53,35 @@ def test_intervals_hold_what_is_expected(model: BetaBinomial) -> None:
         row = rows["expected_live", None]
         held["expected_live"].append(row["low"] <= model.live_share(G) <= row["high"])
     assert min(map(np.mean, held.values())) >= 0.82  # three standard errors under 0.95
+
+
+def always_or_never(rng: np.random.Generator, problems: int) -> np.ndarray:
+    """Two problems in five always solved, three in ten never."""
+    kind = rng.random(problems)
+    return np.where(kind < 0.4, 1.0, np.where(kind < 0.7, 0.0, rng.beta(2.0, 2.0, problems)))
+
+
+def hard_or_easy(rng: np.random.Generator, problems: int) -> np.ndarray:
+    return np.where(rng.random(problems) < 0.5, 0.05, 0.6)
+
+
+@pytest.mark.parametrize("pool", [always_or_never, hard_or_easy])
+def test_intervals_hold_for_pools_that_are_spread_like_no_beta(pool: Pool) -> None:
+    """100 problems, 20 studies. The truth of a count is what a large pool says of problems with this count."""
+    many = pool(np.random.default_rng(0), 200_000)
+    live, seen = 1 - many**G - (1 - many) ** G, np.array([many**c * (1 - many) ** (8 - c) for c in range(9)])
+    given = seen @ live / seen.sum(axis=1)
+    held: dict[str, list[bool]] = {"expected_live": [], "mislabelled": [], "live_in_band": []}
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        correct = rng.binomial(8, pool(rng, 100))
+        dead = np.isin(correct, (0, 8))
+        truths = {"mislabelled": given[correct[dead]].mean(), "live_in_band": given[correct[~dead]].mean()}
+        for row in expectations([(8, int(c)) for c in correct], G):
+            if row["metric"] in held and row.get("band") in (None, "variance"):
+                truth = truths.get(row["metric"], live.mean())
+                held[row["metric"]].append(row["low"] <= truth <= row["high"])
+    assert min(map(np.mean, held.values())) >= 0.8  # three standard errors under 0.95
 
 
 def test_what_has_no_fit_says_why() -> None:
