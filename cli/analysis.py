@@ -177,13 +177,13 @@ def _show_audit(result: dict[str, Any]) -> None:
     show_default=True,
     help="Two policies' accuracy; the difference of two arms' gains; mean pairwise distance.",
 )
-@click.option("--seeds", type=click.IntRange(1, 100), default=1, show_default=True, help="Trainings an arm (gains).")
+@click.option("--seeds", type=click.IntRange(1, 100), default=1, show_default=True, help="Trainings of each policy.")
 @click.option(
     "--seed-sd",
     type=click.FloatRange(0.0, 0.5),
     default=0.0,
     show_default=True,
-    help="Standard deviation of a seed's accuracy, as a share: 0.03 is 3 pp (gains).",
+    help="Standard deviation of a seed's accuracy, as a share: 0.03 is 3 pp; of its distance for diversity.",
 )
 @click.option("-k", type=click.IntRange(1, 4096), default=1, show_default=True, help="Compare pass@k.")
 @click.option("--alpha", type=click.FloatRange(0.0001, 0.5), default=0.05, show_default=True)
@@ -231,9 +231,10 @@ def power(
 
 def _power_of(effect: float, question: str, seeds: int, seed_sd: float, k: int) -> tuple[str, Callable[[float], str]]:
     """What is looked for, in words, and how a size of it is written."""
+    told, over = seeds > 1 or seed_sd > 0, f"{seeds} seed{'s' if seeds > 1 else ''} each"
     if question == "diversity":
-        return f"{effect:+.3f} in mean pairwise distance", lambda size: f"{size:.3f}"
-    of = "" if k == 1 else f" of pass@{k}"
-    if question == "gains":
-        of += f" in the difference of gains{of and ' '}, {seeds} seeds an arm that differ by {100 * seed_sd:.1f} pp"
-    return f"{100 * effect:+.1f} pp{of}", lambda size: f"{100 * size:.1f} pp"
+        over = f", {over} that differ by {seed_sd:.3f}" if told else ""
+        return f"{effect:+.3f} in mean pairwise distance{over}", lambda size: f"{size:.3f}"
+    of = ("" if k == 1 else f" of pass@{k}") + (" in the difference of gains" if question == "gains" else "")
+    over = f", {over} that differ by {100 * seed_sd:.1f} pp" if told else ""
+    return f"{100 * effect:+.1f} pp{of}{over}", lambda size: f"{100 * size:.1f} pp"

@@ -66,7 +66,7 @@ def foresight(study: Study, store: Store, planned: Sequence[Planned], prices: Pr
     p, estimator = study.profile, Estimator(study, store, {one.step.ref: one for one in planned}, prices)
     held = [one.step.arguments for one in planned if one.step.arguments.get("split") == "heldout"]
     given = next((given for given in held if isinstance(given["splits"], Splits)), None)
-    if given is None or len(p.arms) < 2 or not p.training.steps:
+    if given is None or len(p.arms) < 2 or not p.training.steps or not p.seeds:
         return None
     problems, seeds = estimator.asked(given, "heldout").number, len(p.seeds)
     if problems < 2:

@@ -28,8 +28,8 @@ DISTANCE_SD = 0.05
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
     """What is asked of whom. `accuracy`: two policies on the same problems; `gains`: two arms before training and
-    after, with `seeds` trainings each whose accuracy varies by seed_sd (a share); `diversity`: mean pairwise distance.
-    k: of the pass@k that is compared."""
+    after; `diversity`: mean pairwise distance. seeds: trainings of each, whose accuracy (diversity: distance) varies by
+    seed_sd. k: of the pass@k that is compared."""
 
     num_problems: int
     group_size: int
@@ -130,7 +130,8 @@ def _shares(shifts: Sequence[float], seed_scale: float, design: Design, trials: 
         return pass_at_k(size, correct_SPV.ravel(), [design.k]).data[:, 0].reshape(correct_SPV.shape)
 
     if design.question == "accuracy":
-        return combined([(1.0, policy(shifts[1], 0)), (-1.0, policy(0.0, 0))], [False, False], reach=1.0)
+        apart = [(1.0, policy(shifts[1], design.seeds)), (-1.0, policy(0.0, design.seeds))]
+        return combined(apart, [True, True], reach=1.0)
     after = [(1.0, policy(shifts[1], design.seeds)), (-1.0, policy(shifts[0], design.seeds))]
     before = [(-1.0, policy(0.0, 0)), (1.0, policy(0.0, 0))]
     return combined([*after, *before], [True, True, False, False], reach=2.0)
@@ -138,8 +139,9 @@ def _shares(shifts: Sequence[float], seed_scale: float, design: Design, trials: 
 
 def _distances(effect: float, design: Design, trials: int, rng: np.random.Generator) -> Means:
     """Of more than 4 traces a problem a little more is seen than this says."""
-    d_SPV = rng.normal(effect, DISTANCE_SD, size=(1, design.num_problems, trials))
-    return combined([(1.0, d_SPV)], [False])
+    d_PV = rng.normal(effect, DISTANCE_SD, size=(design.num_problems, trials))
+    seed_S1V = design.seed_sd * rng.normal(size=(2, design.seeds, 1, trials))
+    return combined([(1.0, d_PV + seed_S1V[0]), (-1.0, np.zeros_like(d_PV) + seed_S1V[1])], [True, True])
 
 
 def _logit(p: np.ndarray) -> np.ndarray:

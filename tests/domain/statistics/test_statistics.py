@@ -169,13 +169,18 @@ def test_power_agrees_with_a_published_table() -> None:
 def test_the_detectable_effect_is_found_in_four_of_five_studies(question: Question) -> None:
     design = Design(num_problems=100, group_size=8, question=question, seeds=5, seed_sd=0.01)
     assert simulate(detectable(design), design, trials=600).power == pytest.approx(0.8, abs=0.07)
-    assert simulate(0.0, design, trials=600).power == pytest.approx(0.05, abs=0.03)
+    assert 0.01 <= simulate(0.0, design, trials=600).power <= 0.08
 
 
-def test_seeds_that_differ_and_pass_at_k_need_more() -> None:
-    plain = Design(num_problems=100, group_size=8, question="gains", seeds=3)
+@pytest.mark.parametrize("question", ["accuracy", "gains", "diversity"])
+def test_seeds_that_differ_need_more(question: Question) -> None:
+    plain = Design(num_problems=100, group_size=8, question=question, seeds=3)
     assert detectable(replace(plain, seed_sd=0.03)) > 1.5 * detectable(plain)
     assert detectable(replace(plain, seeds=10, seed_sd=0.03)) < 0.7 * detectable(replace(plain, seed_sd=0.03))
+
+
+def test_pass_at_k_needs_more() -> None:
+    plain = Design(num_problems=100, group_size=8, question="gains", seeds=3)
     assert detectable(replace(plain, k=8)) > detectable(plain)
     with pytest.raises(ValueError, match="groups of at least 16"):
         replace(plain, k=16)
