@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.running import plan
 from flows.running.plan import stopped_by_sigterm
 from storage.errors import Parked
 
@@ -77,7 +78,7 @@ def kill_in_an_import() -> None:
     import_module("optional_at_sigterm")
 
 
-def go_on_for_seconds(killed: Callable[[], None]) -> None:
+def go_on_for_seconds(killed: Callable[[], object]) -> None:
     with stopped_by_sigterm():
         killed()
         time.sleep(5)
@@ -99,3 +100,14 @@ def test_a_signal_where_an_exception_would_be_lost_is_not(
         go_on_for_seconds(killed)
     assert "Exception ignored" not in capsys.readouterr().err
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGALRM)) == was
+
+
+def test_an_import_that_does_not_end_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slow_at_sigterm.py").write_text(
+        "import os, signal, time\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(20)"
+    )
+    monkeypatch.setattr(plan, "PATIENCE_SECONDS", 0.2)
+    began = time.monotonic()
+    with pytest.raises(Parked, match="stopped by SIGTERM"):
+        go_on_for_seconds(lambda: import_module("slow_at_sigterm"))
+    assert 0.2 <= time.monotonic() - began < 20
