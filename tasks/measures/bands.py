@@ -137,7 +137,9 @@ def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, Any]]:
             "metric": "ratio",
             "band": Band.VARIANCE,
             "count": live,
-            "reason": None if live_other else f"{other} has no problem in the variance band",
+            "reason": None
+            if live and live_other
+            else f"{arm if live_other else other} has no problem in the variance band",
         }
         | (_ratio(common) if live and live_other else {"estimate": 0.0 if live_other else None}),
         both
@@ -155,14 +157,16 @@ def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, Any]]:
     return rows + [both | row for row in band_tests(table)]
 
 
-def _ratio(common: pa.Table) -> dict[str, float]:
+def _ratio(common: pa.Table) -> dict[str, Any]:
     """How many times as many problems are in the first arm's variance band, over the same problems, of which
     near-duplicates are one."""
     live_P2 = np.column_stack([np.array(common[c].to_pylist()) == Band.VARIANCE for c in ("band", "other_band")])
     live_C2 = folded(live_P2[None] * 1.0, np.array(common["cluster"].to_pylist()))[0]
     estimate, low, high = ratio(live_C2[None, :, 0], live_C2[None, :, 1], trained=False)
     found = {"estimate": estimate, "clusters": len(live_C2)}
-    return found | ({"low": low, "high": high} if np.isfinite(low) else {})
+    if np.isfinite(low):
+        return found | {"low": low, "high": high}
+    return found | {"reason": "the two variance bands are the same problems: no interval"}
 
 
 @stage(Bands, version=1)
@@ -199,7 +203,7 @@ def joint_of(own: pa.Table, others: Sequence[pa.Table]) -> pa.Table:
     )
 
 
-@stage(BandCrosstab, version=7)
+@stage(BandCrosstab, version=8)
 def cross_bands(*, bands: tuple[Bands, ...], train_group_size: int) -> pa.Table:
     """What several arms' bands say together; expectations are for groups of `train_group_size` rollouts."""
     rows = pa.concat_tables([store().read(ref) for ref in bands])

@@ -64,6 +64,23 @@ def test_mixed_policies_and_doubled_rollouts_are_refused(rollouts: Make) -> None
         bands_of(pa.concat_tables([one, rollouts({"a": "cw"}, arm="thinking")]))
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        (["cw", "cw", "ww"], ["cw", "cw", "cc"], "the two variance bands are the same problems: no interval"),
+        (["cc", "ww", "ww"], ["cw", "cw", "ww"], "panel has no problem in the variance band"),
+        (["cw", "ww", "ww"], ["cc", "ww", "ww"], "thinking has no problem in the variance band"),
+    ],
+)
+def test_a_ratio_without_an_interval_has_a_reason(rollouts: Make, one: list[str], other: list[str], said: str) -> None:
+    banded = [
+        bands_of(rollouts({f"p{i}": letters for i, letters in enumerate(groups)}, arm=arm))
+        for arm, groups in (("panel", one), ("thinking", other))
+    ]
+    rows = crosstab_of(pa.concat_tables(banded), 8).to_pylist()
+    assert [(r["low"], r["reason"]) for r in rows if r["metric"] == "ratio"] == [(None, said)]
+
+
 def test_the_published_ratio_of_variance_bands_has_an_interval_over_the_same_problems() -> None:
     table = [[232, 137, 108], [30, 72, 280], [0, 0, 18]]
     pairs = [pair for i, row in enumerate(table) for j, n in enumerate(row) for pair in [(i, j)] * n]
