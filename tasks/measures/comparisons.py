@@ -15,7 +15,7 @@ from storage.sql import query
 from tasks.domain.statistics.contrasts_of_k import told_of
 from tasks.domain.statistics.families import Family, in_families
 from tasks.domain.statistics.means import Means, combined, folded, ratio_of_policies
-from tasks.domain.statistics.paired_tests import adjust, explained_difference, paired, unsupported
+from tasks.domain.statistics.paired_tests import adjust, explained_difference, paired, unblurred, unsupported
 from tasks.domain.statistics.seeded import Seeded, by_seed
 
 COLUMNS = ("diversity", "diversity_correct", "n", "coverage", "num_tokens", "share_correct")
@@ -123,13 +123,19 @@ def _compare(
     row |= {
         k: v for k, v in told_of(means, int(kept_P.sum()), alike="")[0].items() if k not in ("estimate", "n", "reason")
     }
-    return row | _adjusted(x, y, metric, means, cluster_P)
+    seeds = (len(x_SPV), len(y_SPV))
+    noise = sum(
+        float((v["share_correct"] * (1 - v["share_correct"]) / np.maximum(v["n"] - 1, 1)).mean()) / s
+        for v, s in zip((x, y), seeds, strict=True)
+    )
+    return row | _adjusted(x, y, metric, means, cluster_P, noise)
 
 
 def _adjusted(
-    x: dict[str, np.ndarray], y: dict[str, np.ndarray], metric: str, means: Means, cluster_P: np.ndarray
+    x: dict[str, np.ndarray], y: dict[str, np.ndarray], metric: str, means: Means, cluster_P: np.ndarray, noise: float
 ) -> dict[str, Any]:
-    """adjusted_* of a comparison, or adjusted_reason."""
+    """adjusted_* of a comparison, or adjusted_reason. noise: variance that few rollouts give a difference in
+    accuracy."""
     if not (x["num_tokens"] > 0).all() or not (y["num_tokens"] > 0).all():
         return {"adjusted_reason": "not adjusted: lengths are not known"}
     longer_P = np.log(x["num_tokens"] / y["num_tokens"])
@@ -141,4 +147,7 @@ def _adjusted(
     left = explained_difference(d_P, longer_P, better_P, cluster_P, more, freedom if more else np.inf)
     if left is None:
         return {"adjusted_reason": "not adjusted: too few problems, or covariates that do not vary"}
+    left = unblurred(left, d_P, longer_P, better_P, noise)
+    if isinstance(left, str):
+        return {"adjusted_reason": left}
     return dict(zip(("adjusted_difference", "adjusted_low", "adjusted_high", "adjusted_p"), left, strict=True))

@@ -211,3 +211,37 @@ def explained_difference(
     half = float(stats.t.ppf(0.975, df)) * error
     found = (at, at - half, at + half, float(2 * stats.t.sf(abs(at) / error, df)) if error > 0 else np.nan)
     return found if np.all(np.isfinite(found)) else None
+
+
+Left = tuple[float, float, float, float]  # estimate, low, high, p
+
+
+def unblurred(left: Left, d_P: np.ndarray, longer_P: np.ndarray, better_P: np.ndarray, noise: float) -> Left | str:
+    """What is left at equal accuracy, with ends that hold though accuracy is known from few rollouts; or why there are
+    none. noise: the variance that these give a problem's difference in accuracy.
+
+    Noise flattens the slope on accuracy, so that part of what accuracy explains is left in the difference; unless the
+    same rollouts make a problem's diversity, where it does not. So the interval is that of both: as fitted, and with
+    the slope freed of noise (errors in variables, Fuller 1987).
+    """
+    from scipy import stats
+
+    at, low, high, p = left
+    lengths_P3 = np.column_stack([np.ones(len(d_P)), longer_P, longer_P**2])
+    mean_3 = np.linalg.lstsq(lengths_P3, better_P, rcond=None)[0]
+    rest_P, freedom = better_P - lengths_P3 @ mean_3, len(d_P) - 4
+    squares = float(rest_P @ rest_P)
+    if not noise or squares < 1e-18:
+        return left
+    true = squares / (freedom + 1) - noise
+    if true < noise:
+        return "not adjusted: accuracy is known from too few rollouts to be held equal"
+    slope = float(rest_P @ d_P) / squares
+    away_P = d_P - lengths_P3 @ np.linalg.lstsq(lengths_P3, d_P, rcond=None)[0] - slope * rest_P
+    error = np.sqrt(float(away_P @ away_P) / freedom / squares)
+    shift = float(mean_3[0]) * noise / true
+    t = float(stats.t.ppf(0.975, freedom))
+    half = np.hypot((high - low) / 2, t * error * shift)
+    moved = at - slope * shift
+    p_moved = float(2 * stats.t.sf(abs(moved) / half * t, freedom)) if at * moved > 0 else 1.0
+    return at, min(low, moved - half), max(high, moved + half), max(p, p_moved)
