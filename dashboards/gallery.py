@@ -12,6 +12,7 @@ import orjson
 
 from dashboards.pieces import Piece, pieces
 from storage.errors import UserError
+from storage.reading.figures import PAGE_STYLES, variables
 from storage.reading.query_cache import ask, reports
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -124,7 +125,8 @@ def write(page: Page, target: Path) -> Path:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
-    text = environment.get_template("gallery.html.j2").render(page=page)
+    light, dark = (variables(PAGE_STYLES, dark=on) for on in (False, True))
+    text = environment.get_template("gallery.html.j2").render(page=page, light=light, dark=dark)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")

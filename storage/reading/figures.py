@@ -151,11 +151,22 @@ def check_sources(figures: Iterable[Figure], known: Iterable[str]) -> None:
 _DECLARED = tomllib.loads(FILE.read_text(encoding="utf-8"))
 SECTIONS = in_sections(_DECLARED["section"], (_figure(path.stem) for path in QUERIES.glob("report_*.sql")))
 FIGURES = {figure.name: figure for section in SECTIONS for figure in section.figures}
+#: By the variables of style sheets.
+PAGE_STYLES = {name: Style(**style) for name, style in _DECLARED["page_style"].items()}
 #: In the order of a run's arms.
 ARM_STYLES = tuple(Style(**style) for style in _DECLARED["arm_style"])
 #: Bands in the order in which everything lists them.
 BAND_STYLES = {band: Style(**_DECLARED["band_style"][band]) for band in Band}
 BANDS = tuple(map(str, Band))
+
+
+def variables(styles: Mapping[str, Style], *, dark: bool = False) -> str:
+    """Styles as a style sheet declares them.
+
+    >>> variables({"ink": Style("#1C1E21", "#E6E8EB")}, dark=True)
+    '--ink:#e6e8eb;'
+    """
+    return "".join(f"--{name}:{(style.dark if dark else style.light).lower()};" for name, style in styles.items())
 
 
 def on_page(page: str) -> tuple[Section, ...]:

@@ -1,11 +1,11 @@
-"""The report's style sheet: its own rules, and the colours of arms and bands as the figures declare them."""
+"""The report's style sheet: its own rules, and the colours of page, arms and bands as the figures declare them."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from storage.reading.figures import ARM_STYLES, BAND_STYLES
+from storage.reading.figures import ARM_STYLES, BAND_STYLES, PAGE_STYLES, variables
 
 TEMPLATES = Path(__file__).parent / "templates"
 #: Variable of the style sheet → style. A series of style n has the classes `s<n>`, a band those of its place, `b<n>`.
@@ -14,10 +14,6 @@ STYLES = {f"s{n}": style for n, style in enumerate(ARM_STYLES)} | {
 }
 #: Classes by band.
 BAND_CLASSES = {band: f"b{n}" for n, band in enumerate(BAND_STYLES)}
-
-
-def _variables(dark: bool = False) -> str:
-    return "".join(f"--{name}:{(style.dark if dark else style.light).lower()};" for name, style in STYLES.items())
 
 
 def _classes() -> str:
@@ -30,7 +26,7 @@ def _classes() -> str:
 
 def style_sheet() -> str:
     """Light, dark where the reader's system is, and light again on paper."""
-    light, dark = f":root{{{_variables()}}}", f":root{{{_variables(dark=True)}}}"
+    light, dark = (f":root{{{variables(PAGE_STYLES | STYLES, dark=on)}}}" for on in (False, True))
     by_medium = f"@media(prefers-color-scheme:dark){{{dark}}}\n@media print{{{light}}}"
     return f"{light}\n{by_medium}\n{_classes()}{(TEMPLATES / 'report.css').read_text()}"
 
@@ -39,4 +35,8 @@ def drawing_sheet() -> str:
     """What one drawing needs to be shown outside the report's page: light."""
     css = (TEMPLATES / "report.css").read_text()
     own = "".join(line for line in css.splitlines() if re.match(r"svg|\.(grid|line|fill|tie|cell)", line))
-    return f":root{{{_variables()}}}{css[: css.index('@media')]}".replace("\n", "") + own + _classes().strip()
+    return (
+        f":root{{{variables(PAGE_STYLES | STYLES)}}}{css[: css.index('@media')]}".replace("\n", "")
+        + own
+        + _classes().strip()
+    )

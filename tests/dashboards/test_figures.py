@@ -10,8 +10,19 @@ import pyarrow as pa
 import pytest
 
 from dashboards.charts import drawn
+from dashboards.gallery import Page, write
 from storage.errors import UserError
-from storage.reading.figures import ARM_STYLES, BAND_STYLES, FIGURES, SECTIONS, Lines, on_page, styles
+from storage.reading.figures import (
+    ARM_STYLES,
+    BAND_STYLES,
+    FIGURES,
+    PAGE_STYLES,
+    SECTIONS,
+    Lines,
+    on_page,
+    styles,
+    variables,
+)
 from storage.reading.query_cache import ask
 from storage.sql import QUERIES, named
 from tasks.report.drawings import draw
@@ -110,6 +121,16 @@ def test_an_arm_has_one_colour_and_one_shape_in_both() -> None:
     assert in_app["a"] == in_app["g"] != in_app["b"]
     assert len({style.light for style in ARM_STYLES}) == len({s.dark for s in ARM_STYLES}) == len(ARM_STYLES)
     assert len({style.shape for style in ARM_STYLES}) == len(ARM_STYLES)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_report_and_gallery_have_the_colours_of_one_page(tmp_path: Path, dark: bool) -> None:
+    gallery = write(Page("title", "source", [], []), tmp_path / "gallery.html").read_text()
+    declared = variables(PAGE_STYLES, dark=dark)
+    for sheet in (style_sheet(), gallery):
+        assert f":root{{{declared}" in sheet
+    for own in ("tasks/report/templates/report.css", "dashboards/templates/gallery.html.j2"):
+        assert not set(re.findall(r"--\w+:#\w+", (REPO / own).read_text())) & set(declared.split(";"))
 
 
 def test_a_band_has_one_colour_in_both() -> None:
