@@ -140,8 +140,8 @@ def _shares(shifts: Sequence[float], seed_scale: float, design: Design, trials: 
 def _distances(effect: float, design: Design, trials: int, rng: np.random.Generator) -> Means:
     """Of more than 4 traces a problem a little more is seen than this says."""
     d_PV = rng.normal(effect, DISTANCE_SD, size=(design.num_problems, trials))
-    seed_S1V = design.seed_sd * rng.normal(size=(2, design.seeds, 1, trials))
-    return combined([(1.0, d_PV + seed_S1V[0]), (-1.0, np.zeros_like(d_PV) + seed_S1V[1])], [True, True])
+    of_seeds = design.seed_sd * rng.normal(size=(2, design.seeds, 1, trials))
+    return combined([(1.0, d_PV + of_seeds[0]), (-1.0, np.zeros_like(d_PV) + of_seeds[1])], [True, True])
 
 
 def _logit(p: np.ndarray) -> np.ndarray:
