@@ -50,13 +50,7 @@ class Series:
 
 
 def line_chart(
-    series: Sequence[Series],
-    x_name: str,
-    y_name: str,
-    *,
-    share: bool = False,
-    log_x: bool = False,
-    from_zero: bool = True,
+    series: Sequence[Series], x_name: str, y_name: str, *, share: bool = False, log_x: bool = False
 ) -> str | None:
     """Lines with marks and shaded intervals. Null if there is no point to draw."""
     points = [p for s in series for p in s.points]
@@ -64,8 +58,8 @@ def line_chart(
         return None
     xs = sorted({p.x for p in points})
     heights = [v for p in points for v in (p.y, p.low, p.high) if v is not None]
-    low, high = (min(0.0, *heights) if from_zero else min(heights)), max(heights)
-    high, low = (high, low) if high > low else (low + 1.0, low - (0.0 if from_zero else 1.0))
+    low, high = min(0.0, *heights), max(heights)
+    high = high if high > low else low + 1.0
     low, high = (low, min(1.0, high * 1.05)) if share and low >= 0 else (low, high + 0.05 * (high - low))
     x = Scale(xs[0], xs[-1], LEFT + 8, WIDTH - RIGHT - 8, log=log_x)
     y = Scale(low, high, HEIGHT - BOTTOM, TOP)

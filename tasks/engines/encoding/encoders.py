@@ -28,13 +28,13 @@ class SentenceEncoder:
     max_tokens: tokens of a text that the encoder sees, special tokens included.
     """
 
-    def __init__(self, folder: Path, *, name: str, max_tokens: int, device: str | None = None) -> None:
+    def __init__(self, folder: Path, *, name: str, max_tokens: int) -> None:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
         quiet_libraries()
         from sentence_transformers import SentenceTransformer
 
         try:
-            self.model = SentenceTransformer(str(folder), device=device, local_files_only=True)
+            self.model = SentenceTransformer(str(folder), local_files_only=True)
         except (OSError, ValueError) as error:
             raise UserError(f"encoder folder {folder}: not a sentence-transformers model ({error})") from None
         limit = self.model.get_max_seq_length() or max_tokens

@@ -20,13 +20,12 @@ Row = dict[str, Any]
 MAX_YEAR = 9999
 
 
-def load_problems(files: Iterable[tuple[Path, str, str | None]], limit: int | None = None) -> list[Row]:
+def load_problems(files: Iterable[tuple[Path, str, str | None]]) -> list[Row]:
     """Rows of several files, in order: each (path, name of the source, `source` value to keep or null for all).
 
     Errors: UserError for unreadable, incomplete or repeated rows.
     """
-    rows = [row for path, name, only in files for row in read_problems(path, name, only)]
-    return rows if limit is None else rows[:limit]
+    return [row for path, name, only in files for row in read_problems(path, name, only)]
 
 
 #: What files call the identity of a problem, the first that is there.
