@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -120,21 +121,23 @@ class _WorkerPool:
                     assert isinstance(line, Connection)
                     self._receive(line)
         finally:
-            left = [process for *_, process in self.running.values()]
+            left = [process for *_, process in self.running.values() if process.pid]
             for process in left:
                 process.terminate()
+            until = time.monotonic() + GRACE_SECONDS
             for process in left:
-                process.join(GRACE_SECONDS)
+                process.join(max(0.0, until - time.monotonic()))
                 process.kill()
 
     def _start(self, job: ArmJob, gpus: str) -> None:
         context = get_context("spawn")
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(target=_work, args=(job, theirs), name=job.arm)
+        # known before it starts: a run that is stopped in between must end it too
+        self.running[ours] = (job, gpus, process)
         with _seeing(gpus):
             process.start()
         theirs.close()
-        self.running[ours] = (job, gpus, process)
 
     def _receive(self, line: Connection) -> None:
         try:

@@ -65,6 +65,7 @@ def test_gap_at_equal_tokens_by_hand(rollouts: Make) -> None:
     assert found == [
         (2, pytest.approx(0.5 - 0.25), "50 tokens; other at k = 1"),
         (4, pytest.approx(1.0 - 0.5), "100 tokens; other at k = 2"),
+        (4, None, "4 of the dearer cost as much as 8 of the other on some problem; it has 4"),
     ]
 
 

@@ -132,8 +132,8 @@ def contrast_at_cost(a: KCurve, b: KCurve, ks: Sequence[int]) -> list[Row]:
     from 1 to their rollouts.
 
     The cheaper one's k is a fraction: its pass@k lies on the line between the two whole k around it, which is what
-    drawing one of the two at random, at this cost on average, would give. No row where lengths are unknown; a k that
-    some problem's rollouts do not reach is left out.
+    drawing one of the two at random, at this cost on average, would give. No row where lengths are unknown, no estimate
+    where some problem has too few of the cheaper one's rollouts.
     """
     _, in_a, in_b = np.intersect1d(a.problem_P, b.problem_P, return_indices=True)
     if not len(in_a) or a.cost_P is None or b.cost_P is None or not a.cost_P.sum() or not b.cost_P.sum():
@@ -146,7 +146,13 @@ def contrast_at_cost(a: KCurve, b: KCurve, ks: Sequence[int]) -> list[Row]:
     sign, rows = 1.0 if dear is a else -1.0, []
     for k in ks:
         k_P = k * cost_P / other_cost_P
-        if k > dear.rollouts or k_P.max() > cheap.rollouts:
+        if k > dear.rollouts:
+            continue
+        if k_P.max() > cheap.rollouts:
+            said = f"{k} of the dearer cost as much as {k_P.max():.3g} of the other on some problem"
+            rows.append(
+                {"metric": "equal_tokens", "k": k, "n": len(in_a), "reason": f"{said}; it has {cheap.rollouts}"}
+            )
             continue
         first = dear.values["pass@k"].data[:, at][:, :, k - 1 : k]
         second = at_fraction(cheap.values["pass@k"].data[:, other_at], k_P)[:, :, None]
