@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from storage.resampling import LEVEL
+
 #: Half a problem at either end of what a value can be: the variance that n problems alike leave possible.
 PSEUDO = 0.5
 NOTHING = 1e-24  # a variance below this is that of values that are all the same
@@ -48,5 +50,7 @@ def interval_over_problems(values_P: Sequence[float]) -> list[float] | None:
         return None
     at, variance = float(difference_P1.mean()), float(difference_P1.var(ddof=1)) / n
     freedom = float(tail_freedom(difference_P1)[0]) if variance > NOTHING else n - 1.0
-    half = float(-stdtrit(freedom, 0.025)) * float(np.sqrt(variance if variance > NOTHING else unseen_variance(n, 1.0)))
+    half = float(-stdtrit(freedom, (1 - LEVEL) / 2)) * float(
+        np.sqrt(variance if variance > NOTHING else unseen_variance(n, 1.0))
+    )
     return [max(at - half, -1.0), min(at + half, 1.0)]

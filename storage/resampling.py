@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+#: Of every interval that is printed.
+LEVEL = 0.95
 CHUNK = 1 << 22  # indices drawn at a time: bounds the memory of a bootstrap
 
 
@@ -32,7 +34,7 @@ def resample_classes(counts_C: np.ndarray, draws: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).multinomial(total, counts_C / total, size=draws) / total
 
 
-def percentile_ends(drawn: np.ndarray, level: float = 0.95) -> tuple[float, float]:
+def percentile_ends(drawn: np.ndarray) -> tuple[float, float]:
     """The percentile interval of bootstrap draws."""
-    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)

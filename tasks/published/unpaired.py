@@ -11,14 +11,14 @@ from tasks.domain.statistics.intervals import wilson
 Row = dict[str, Any]
 
 
-def newcombe(x: int, n: int, y: int, m: int, level: float = 0.95) -> tuple[float, float]:
+def newcombe(x: int, n: int, y: int, m: int) -> tuple[float, float]:
     """Newcombe's hybrid score interval of y/m − x/n, as for independent samples: too wide where the same problems
     were judged twice and mostly alike. Source: Newcombe 1998, method 10.
 
     >>> [round(v, 4) for v in newcombe(56, 70, 48, 80)]
     [-0.3339, -0.0524]
     """
-    a, b = wilson(x, n, level), wilson(y, m, level)
+    a, b = wilson(x, n), wilson(y, m)
     if a is None or b is None:
         raise ValueError("a share of nothing has no interval")
     d = b.estimate - a.estimate

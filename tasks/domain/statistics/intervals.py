@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from storage.resampling import percentile_ends, resample_means
+from storage.resampling import LEVEL, percentile_ends, resample_means
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Interval:
     high: float
 
 
-def wilson(successes: int, n: int, level: float = 0.95) -> Interval | None:
+def wilson(successes: int, n: int) -> Interval | None:
     """Wilson's score interval of a proportion; null for n = 0. For independent trials: one rollout a problem.
 
     >>> i = wilson(14, 100); round(i.low, 4), round(i.high, 4)
@@ -27,11 +27,11 @@ def wilson(successes: int, n: int, level: float = 0.95) -> Interval | None:
 
     if n == 0:
         return None
-    ends: Any = proportion_confint(successes, n, alpha=1 - level, method="wilson")
+    ends: Any = proportion_confint(successes, n, alpha=1 - LEVEL, method="wilson")
     return Interval(successes / n, float(ends[0]), float(ends[1]))
 
 
-def clopper_pearson(successes: int, n: int, level: float = 0.95) -> Interval | None:
+def clopper_pearson(successes: int, n: int) -> Interval | None:
     """The exact interval of a proportion: never covers less than it says. Null for n = 0.
 
     >>> i = clopper_pearson(0, 25); i.low, round(i.high, 4)
@@ -41,16 +41,16 @@ def clopper_pearson(successes: int, n: int, level: float = 0.95) -> Interval | N
 
     if n == 0:
         return None
-    ends: Any = proportion_confint(successes, n, alpha=1 - level, method="beta")
+    ends: Any = proportion_confint(successes, n, alpha=1 - LEVEL, method="beta")
     return Interval(successes / n, float(ends[0]), float(ends[1]))
 
 
-def percentile(estimate: float, drawn: np.ndarray, level: float = 0.95) -> Interval:
+def percentile(estimate: float, drawn: np.ndarray) -> Interval:
     """The percentile interval of bootstrap draws."""
-    return Interval(estimate, *percentile_ends(drawn, level))
+    return Interval(estimate, *percentile_ends(drawn))
 
 
-def bootstrap_mean(values_P: np.ndarray, draws: int, seed: int, level: float = 0.95) -> Interval | None:
+def bootstrap_mean(values_P: np.ndarray, draws: int, seed: int) -> Interval | None:
     """Mean over problems with its percentile interval; null without a problem.
 
     >>> bootstrap_mean(np.array([1.0, 1.0]), 100, 0)
@@ -59,4 +59,4 @@ def bootstrap_mean(values_P: np.ndarray, draws: int, seed: int, level: float = 0
     if len(values_P) == 0:
         return None
     drawn = resample_means(np.asarray(values_P, np.float64)[:, None], draws, seed)[:, 0]
-    return percentile(float(np.mean(values_P)), drawn, level)
+    return percentile(float(np.mean(values_P)), drawn)

@@ -20,9 +20,9 @@ from statistics import NormalDist
 import numpy as np
 
 from storage.differences import NOTHING, tail_freedom, unseen_variance
+from storage.resampling import LEVEL
 from tasks.domain.statistics.spread import Spread
 
-LEVEL = 0.95
 _normal = NormalDist()
 POWER = 0.8
 #: Gains within two points of 0, and of each other, are called the same: declared before any is seen.
@@ -118,7 +118,7 @@ def folded(values_SPV: np.ndarray, cluster_P: np.ndarray) -> np.ndarray:
     return mean_S1V + len(found) / len(cluster_P) * summed_SCV
 
 
-def ratio(top_SP: np.ndarray, bottom_SP: np.ndarray, trained: bool, level: float = LEVEL) -> tuple[float, float, float]:
+def ratio(top_SP: np.ndarray, bottom_SP: np.ndarray, trained: bool) -> tuple[float, float, float]:
     """(ratio, low, high) of two sums over problems, on the logarithmic scale, so that it stays positive: linearised,
     with the variance and degrees of freedom of `combined`. Ends are NaN for one problem or where nothing varies.
     Errors: ValueError if either sum is not positive.
@@ -128,11 +128,11 @@ def ratio(top_SP: np.ndarray, bottom_SP: np.ndarray, trained: bool, level: float
     """
     top, bottom = _positive(top_SP, bottom_SP)
     found = combined([(1.0, (top_SP / top - bottom_SP / bottom)[:, :, None])], [trained])
-    return _of_logarithm(top / bottom, found, level)
+    return _of_logarithm(top / bottom, found)
 
 
 def ratio_of_policies(
-    first_SP: np.ndarray, second_SP: np.ndarray, trained: tuple[bool, bool], level: float = LEVEL
+    first_SP: np.ndarray, second_SP: np.ndarray, trained: tuple[bool, bool]
 ) -> tuple[float, float, float]:
     """The same where the two are policies with seeds of their own, on the same problems.
 
@@ -141,7 +141,7 @@ def ratio_of_policies(
     """
     top, bottom = _positive(first_SP, second_SP)
     parts = [(1.0, first_SP[:, :, None] / top), (-1.0, second_SP[:, :, None] / bottom)]
-    return _of_logarithm(top / bottom, combined(parts, trained), level)
+    return _of_logarithm(top / bottom, combined(parts, trained))
 
 
 def _positive(top_SP: np.ndarray, bottom_SP: np.ndarray) -> tuple[float, float]:
@@ -151,12 +151,12 @@ def _positive(top_SP: np.ndarray, bottom_SP: np.ndarray) -> tuple[float, float]:
     return top, bottom
 
 
-def _of_logarithm(ratio: float, found: Means, level: float) -> tuple[float, float, float]:
-    low_V, high_V = found.interval(level)
+def _of_logarithm(ratio: float, found: Means) -> tuple[float, float, float]:
+    low_V, high_V = found.interval()
     return ratio, float(ratio * np.exp(low_V[0])), float(ratio * np.exp(high_V[0]))
 
 
-def together(values_PV: np.ndarray, draws: int, seed: int, level: float = LEVEL) -> float:
+def together(values_PV: np.ndarray, draws: int, seed: int) -> float:
     """The factor on the normal quantile at which intervals of correlated columns hold for all of them together: the
     quantile of the largest of V normals with the columns' correlation. A column that does not vary is independent."""
     if values_PV.shape[1] < 2 or len(values_PV) < 2:
@@ -169,8 +169,8 @@ def together(values_PV: np.ndarray, draws: int, seed: int, level: float = LEVEL)
     weight_V, axes_VV = np.linalg.eigh(correlation_VV)
     normal_BV = np.random.default_rng(seed).normal(size=(draws, len(weight_V)))
     drawn_BV = (normal_BV * np.sqrt(np.maximum(weight_V, 0.0))) @ axes_VV.T
-    worst = float(np.quantile(np.abs(drawn_BV).max(axis=1), level))
-    return max(1.0, worst / _normal.inv_cdf((1 + level) / 2))
+    worst = float(np.quantile(np.abs(drawn_BV).max(axis=1), LEVEL))
+    return max(1.0, worst / _normal.inv_cdf((1 + LEVEL) / 2))
 
 
 def holds_for(seeds: int) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from storage.resampling import LEVEL
 from tasks.domain.statistics.spread import Spread
 
 MIXED, CLUSTERED = "mixed model, problems random", "least squares, robust to problems alike"
@@ -24,7 +25,7 @@ class Slope:
     method: str
 
 
-def slope(outcome_SN: np.ndarray, fixed: Sequence[np.ndarray], group_N: np.ndarray, level: float = 0.95) -> Slope | str:
+def slope(outcome_SN: np.ndarray, fixed: Sequence[np.ndarray], group_N: np.ndarray) -> Slope | str:
     """The first of `fixed` on the outcome averaged over seeds, or why there is none.
 
     The other columns and an intercept are held fixed; each group (problem, or near-duplicates of one) has a random
@@ -49,7 +50,7 @@ def slope(outcome_SN: np.ndarray, fixed: Sequence[np.ndarray], group_N: np.ndarr
     at, variance = found
     added, seeds_df = _over_seeds(outcome_SN, design_ND)
     spread = Spread(*(np.array([v]) for v in (variance, float(free), added, seeds_df)))
-    half, p_value = float(spread.half((1 - level) / 2)[0]), float(2 * spread.beyond(np.array([abs(at)]))[0])
+    half, p_value = float(spread.half((1 - LEVEL) / 2)[0]), float(2 * spread.beyond(np.array([abs(at)]))[0])
     return Slope(at, at - half, at + half, min(p_value, 1.0), method)
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from storage.resampling import resample_classes
-from tasks.domain.statistics.means import LEVEL
+from storage.resampling import LEVEL, resample_classes
 from tasks.domain.statistics.spread import Spread
 
 DRAWS = 400  # for a standard error only
@@ -28,7 +27,7 @@ def interquartile_mean(scores: np.ndarray) -> float:
     return float(np.diff(edges) @ ordered / 0.5)
 
 
-def over_seeds_and_sources(parts_SP: list[np.ndarray], seed: int, level: float = LEVEL) -> tuple[float, float, float]:
+def over_seeds_and_sources(parts_SP: list[np.ndarray], seed: int) -> tuple[float, float, float]:
     """(estimate, low, high) of the interquartile mean over seeds × sources. parts_SP: a source's values by seed and
     problem. Ends are NaN for fewer than three seeds.
 
@@ -47,11 +46,11 @@ def over_seeds_and_sources(parts_SP: list[np.ndarray], seed: int, level: float =
     within = float(np.var([interquartile_mean(one) for one in drawn], ddof=1))
     problems = sum(p.shape[1] for p in parts_SP) - len(parts_SP)
     spread = Spread(*(np.array([v]) for v in (within, max(problems, 1.0), between, seeds - 1.0)))
-    half = float(spread.half((1 - level) / 2)[0])
+    half = float(spread.half((1 - LEVEL) / 2)[0])
     return at, max(at - half, 0.0), min(at + half, 1.0)
 
 
-def improvement(first_S: np.ndarray, second_S: np.ndarray, level: float = LEVEL) -> tuple[float, float, float]:
+def improvement(first_S: np.ndarray, second_S: np.ndarray) -> tuple[float, float, float]:
     """(estimate, low, high) of the chance that a seed of the first recipe scores higher than one of the second, ties
     counting half. The interval is a score interval, never of width 0. Source: Newcombe 2006, part 2, method 5.
 
@@ -63,7 +62,7 @@ def improvement(first_S: np.ndarray, second_S: np.ndarray, level: float = LEVEL)
 
     away = first_S[:, None] - second_S[None, :]
     at, m, n = float(((away > 0) + 0.5 * (away == 0)).mean()), len(first_S), len(second_S)
-    z, more = float(norm.ppf((1 + level) / 2)), (m + n) / 2 - 1
+    z, more = float(norm.ppf((1 + LEVEL) / 2)), (m + n) / 2 - 1
 
     def excess(theta: float) -> float:
         variance = theta * (1 - theta) * (1 + more * ((1 - theta) / (2 - theta) + theta / (1 + theta))) / (m * n)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from storage.resampling import LEVEL
 from tasks.domain.statistics.intervals import percentile, resample_means
 from tasks.domain.statistics.mixed import robust
 
@@ -49,7 +50,7 @@ class Paired:
     reason: str | None = None
 
 
-def paired(first_P: np.ndarray, second_P: np.ndarray, *, draws: int, seed: int, level: float = 0.95) -> Paired:
+def paired(first_P: np.ndarray, second_P: np.ndarray, *, draws: int, seed: int) -> Paired:
     """Compare two policies on the same problems, in the same order.
 
     >>> r = paired(np.array([1.0, 2, 4]), np.array([0.0, 0, 1]), draws=100, seed=0)
@@ -72,7 +73,7 @@ def paired(first_P: np.ndarray, second_P: np.ndarray, *, draws: int, seed: int, 
     }
     if n == 1:
         return Paired(1, **shared, reason="one problem has no spread")
-    boot = percentile(mean, resample_means(d_P[:, None], draws, seed)[:, 0], level)
+    boot = percentile(mean, resample_means(d_P[:, None], draws, seed)[:, 0])
     sd = float(d_P.std(ddof=1))
     if sd <= 1e-15 * max(1.0, abs(mean)):
         return Paired(
@@ -86,7 +87,7 @@ def paired(first_P: np.ndarray, second_P: np.ndarray, *, draws: int, seed: int, 
             reason="every problem differs by the same amount",
         )
     error = sd / np.sqrt(n)
-    t, half = mean / error, float(stats.t.ppf((1 + level) / 2, n - 1)) * error
+    t, half = mean / error, float(stats.t.ppf((1 + LEVEL) / 2, n - 1)) * error
     d_z = mean / sd
     return Paired(
         n,
@@ -208,7 +209,7 @@ def explained_difference(
     result = sm.OLS(d_P, sm.add_constant(covariates_PC, has_constant="add")).fit(**robust(cluster_P), use_t=True)
     at, error = float(result.params[0]), float(np.hypot(result.bse[0], np.sqrt(more)))
     df = min(n - c - 1, freedom)
-    half = float(stats.t.ppf(0.975, df)) * error
+    half = float(stats.t.ppf((1 + LEVEL) / 2, df)) * error
     found = (at, at - half, at + half, float(2 * stats.t.sf(abs(at) / error, df)) if error > 0 else np.nan)
     return found if np.all(np.isfinite(found)) else None
 
@@ -240,7 +241,7 @@ def unblurred(left: Left, d_P: np.ndarray, longer_P: np.ndarray, better_P: np.nd
     away_P = d_P - lengths_P3 @ np.linalg.lstsq(lengths_P3, d_P, rcond=None)[0] - slope * rest_P
     error = np.sqrt(float(away_P @ away_P) / freedom / squares)
     shift = float(mean_3[0]) * noise / true
-    t = float(stats.t.ppf(0.975, freedom))
+    t = float(stats.t.ppf((1 + LEVEL) / 2, freedom))
     half = np.hypot((high - low) / 2, t * error * shift)
     moved = at - slope * shift
     p_moved = float(2 * stats.t.sf(abs(moved) / half * t, freedom)) if at * moved > 0 else 1.0

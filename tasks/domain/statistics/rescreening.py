@@ -18,10 +18,11 @@ import numpy as np
 
 from storage.bands import Band, band
 from storage.differences import tail_freedom
+from storage.resampling import LEVEL
 from tasks.domain.statistics.betabinomial import UNLIKELY, BetaBinomial, fitted
 from tasks.domain.statistics.curves_of_k import levels
 from tasks.domain.statistics.difficulty import live, mean_given, mean_of, ranges, seen, share_of
-from tasks.domain.statistics.means import LEVEL, folded
+from tasks.domain.statistics.means import folded
 
 Row = dict[str, Any]
 NO_FIT = "no beta-binomial can be fitted to the first draw"
@@ -132,7 +133,7 @@ def _mislabelled(dead_P: np.ndarray, revived_P: np.ndarray, cluster_P: np.ndarra
     return row | {"estimate": float(revived_P.sum() / dead_P.sum()), "low": low, "high": high}
 
 
-def _share_of_parts(both_PV: np.ndarray, level: float = LEVEL) -> tuple[float, float]:
+def _share_of_parts(both_PV: np.ndarray) -> tuple[float, float]:
     """(low, high) of Σ part / Σ whole, whose parts are chances: Wilson's interval on the number of problems that would
     give a share the linearised variance of this one, at most twice the wholes, for either half is once the first;
     Student's t."""
@@ -144,7 +145,7 @@ def _share_of_parts(both_PV: np.ndarray, level: float = LEVEL) -> tuple[float, f
     variance = float(away_P1.var(ddof=1)) / n if n > 1 else 0.0
     size = min(share * (1 - share) / variance if variance > 0 else 2 * whole, 2 * whole)
     df = max(min(float(tail_freedom(away_P1)[0]), whole - 1), 1.0)
-    shrink = float(t.ppf((1 + level) / 2, df)) ** 2 / size
+    shrink = float(t.ppf((1 + LEVEL) / 2, df)) ** 2 / size
     centre, half = share + shrink / 2, np.sqrt(shrink * (share * (1 - share) + shrink / 4))
     return float(max((centre - half) / (1 + shrink), 0.0)), float(min((centre + half) / (1 + shrink), 1.0))
 

@@ -11,16 +11,15 @@ from statistics import NormalDist
 import numpy as np
 
 from storage.differences import PSEUDO
-from tasks.domain.statistics.means import LEVEL, added_by_seeds
+from storage.resampling import LEVEL
+from tasks.domain.statistics.means import added_by_seeds
 from tasks.domain.statistics.spread import Spread
 
 SCARCE = 3.0  # successes, or failures
 _normal = NormalDist()
 
 
-def proportions(
-    values_SPV: np.ndarray, trained: bool, level: float = LEVEL, beyond: float = 1.0
-) -> tuple[np.ndarray, np.ndarray]:
+def proportions(values_SPV: np.ndarray, trained: bool, beyond: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
     """(low_V, high_V) of means of shares in [0, 1]: Wilson's interval on the effective number of problems.
 
     The effective number is what gives p(1 − p)/n the variance over problems and seeds, with half a problem at 0 and
@@ -44,7 +43,7 @@ def proportions(
     problems_V = ((mean_PV**2).sum(axis=0) + PSEUDO - more * middle_V**2) / (more - 1) / n
     seeds_V, seeds_df_V = added_by_seeds([(1.0, values_SPV)] if trained else [], p_V.shape)
     spread = Spread(problems_V, np.full_like(p_V, n - 1.0), seeds_V, seeds_df_V)
-    tail = _normal.cdf(beyond * _normal.inv_cdf((1 - level) / 2))
+    tail = _normal.cdf(beyond * _normal.inv_cdf((1 - LEVEL) / 2))
     q_V = spread.half(tail) / np.sqrt(spread.variance_V)
     size_V = middle_V * (1 - middle_V) / spread.variance_V
     shrink_V = q_V**2 / size_V
