@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
@@ -44,6 +46,15 @@ def trained(root: Path, engine: str) -> tuple[Store, str, bytes]:
         )
         tools.close()
     return store, str(made), (store.files(made) / "step-0004" / "adapter_model.safetensors").read_bytes()
+
+
+@pytest.fixture(autouse=True)
+def narrow() -> Iterator[None]:
+    """One thread here, and OpenMP's default of all cores in any thread that is told nothing: vLLM refuses to run so."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("engine", ["transformers", "vllm"])

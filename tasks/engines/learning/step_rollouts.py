@@ -14,12 +14,19 @@ from dataclasses import dataclass, field
 from tasks.domain.grpo.advantages.group import is_live
 from tasks.domain.grpo.curriculum import extra_prompts
 from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout
-from tasks.engines.environment import settle_threads
 from tasks.engines.learning import parallel
 from tasks.engines.learning.adapters import Adapters, evaluated
 from tasks.engines.learning.measurements import Groups, group_rewards
 
 SampleFn = Callable[[StepPlan], list[TrainRollout]]
+
+
+def _like_this_thread() -> ThreadPoolExecutor:
+    """One thread, whose parallel regions are as wide as this one's. OpenMP gives a new thread all cores, torch its own
+    number once it is asked for it: an engine that meets both fails, and the width decides the last bits of a sum."""
+    import torch
+
+    return ThreadPoolExecutor(1, initializer=torch.get_num_threads)
 
 
 @dataclass(slots=True)
@@ -33,7 +40,7 @@ class StepRollouts:
     adapters: Adapters
     sample: SampleFn
     _ahead: Future[list[TrainRollout]] | None = None
-    _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, initializer=settle_threads))
+    _thread: ThreadPoolExecutor = field(default_factory=_like_this_thread)
 
     def of(self, step: int) -> Groups:
         """The step's groups by problem; dead ones are followed by further prompts where resampling is on."""
