@@ -14,8 +14,6 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
-from duckdb.func import FunctionNullHandling, PythonUDFType
-from duckdb.sqltypes import BIGINT, DOUBLE, VARCHAR
 
 from storage.bands import Band, band
 
@@ -51,6 +49,10 @@ def connect(*, threads: int) -> duckdb.DuckDBPyConnection:
 
     threads: one makes sums of floats the same on every machine.
     """
+    # a type of DuckDB that outlives the interpreter, as a module's names may, is complained of when a run ends
+    from duckdb.func import FunctionNullHandling, PythonUDFType
+    from duckdb.sqltypes import BIGINT, DOUBLE, VARCHAR
+
     from storage.differences import interval_over_problems
     from storage.pass_at_k import pass_at_k_in_sql
 

@@ -51,10 +51,11 @@ def trained(root: Path, engine: str) -> tuple[Store, str, bytes]:
 @pytest.fixture(autouse=True)
 def narrow() -> Iterator[None]:
     """One thread here, and OpenMP's default of all cores in any thread that is told nothing: vLLM refuses to run so."""
+    # torch's own: vLLM on a CPU puts one that does nothing in its place
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch._C.set_num_threads(1)
     yield
-    torch.set_num_threads(before)
+    torch._C.set_num_threads(before)
 
 
 @pytest.mark.parametrize("engine", ["transformers", "vllm"])
