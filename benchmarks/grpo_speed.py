@@ -39,6 +39,7 @@ def main() -> None:
         lora_alpha=args.rank,
         eval_every=10**6,
         prompt_order="proportional",
+        staleness=args.staleness,
     )
     problems = read_problems(args.problems)
     hardware = Hardware(
@@ -49,6 +50,7 @@ def main() -> None:
         dtype="bfloat16",
         engine_process=args.engine_process,
         adapters=args.adapters,
+        sampler_apart=args.sampler_apart,
     )
     from tasks.engines.sampling.vllm import VllmGenerator
 
@@ -101,7 +103,7 @@ class Run:
         self.problems, self.generator, self.graders, self.held = problems, generator, graders, held
         self.scaffold = SCAFFOLDS[args.scaffold]
         self.steps: list[dict[str, Any]] = []
-        self.now: dict[str, float] = {}
+        self.sampled: dict[int, dict[str, float]] = {}
         self.last = time.perf_counter()
 
     def sample(self, plan: StepPlan) -> list[TrainRollout]:
@@ -144,8 +146,8 @@ class Run:
             )
             for c, v in zip(done, verdicts, strict=True)
         ]
-        self.now = {"generate": sampled - began, "grade": time.perf_counter() - sampled}
-        self.now |= floors(rollouts, self.config, self.args, self.execution.token_budget)
+        now = {"generate": sampled - began, "grade": time.perf_counter() - sampled}
+        self.sampled[plan.step] = now | floors(rollouts, self.config, self.args, self.execution.token_budget)
         if torch.cuda.is_available():
             torch.cuda.reset_peak_memory_stats()
         return rollouts
@@ -153,12 +155,13 @@ class Run:
     def on_step(self, metrics: StepMetrics) -> None:
         wall, self.last = time.perf_counter() - self.last, time.perf_counter()
         phases = {k: v for k, v in metrics.seconds.items() if k != "sample"}
-        named = self.now["generate"] + self.now["grade"] + sum(phases.values())
+        now = self.sampled.pop(int(metrics.row["step"]))
+        named = now["generate"] + now["grade"] + sum(phases.values())
         self.steps.append(
             {
                 "step": metrics.row["step"],
                 "wall": wall,
-                **self.now,
+                **now,
                 **phases,
                 "other": wall - named,
                 "tokens": metrics.row["num_tokens"],
@@ -217,6 +220,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--engine-process", default="core", choices=("inside", "core", "worker"))
     parser.add_argument("--adapters", default="auto", choices=("auto", "merged", "unmerged"))
+    parser.add_argument("--staleness", type=int, default=0, choices=(0, 1))
+    parser.add_argument("--sampler-apart", action="store_true", help="the engine has the second GPU to itself")
     parser.add_argument("--learning-rate", type=float, default=2e-5)
     parser.add_argument("--keep-adapters", type=Path, help="a folder for the adapters of steps 1, 10 and the last")
     parser.add_argument("--max-model-len", type=int, help="else room for 1,024 tokens of prompt")

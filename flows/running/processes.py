@@ -11,8 +11,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
@@ -27,6 +26,7 @@ from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
 from tasks.engines.hardware import Hardware
+from tasks.engines.visible_gpus import children_see, visible_gpus
 from tasks.metering import metered
 from tasks.stage import Progress
 
@@ -73,33 +73,13 @@ def rounds_of(study: Study, arms: Sequence[str], places: int) -> list[list[tuple
     return [[(first, arm) for arm in arms], [(one, arm) for one in others for arm in arms]]
 
 
-def gpus_apart(hardware: Hardware) -> list[str]:
-    """The GPUs that each of the arms at once may see, as CUDA_VISIBLE_DEVICES spells them; on a CPU there are none to
-    share out. At least one place."""
+def gpus_apart(hardware: Hardware) -> list[tuple[str, ...]]:
+    """The GPUs that each of the arms at once may see; on a CPU there are none to share out. At least one place."""
     if hardware.device != "cuda":
-        return [""] * hardware.arms_at_once
-    import torch
-
-    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    gpus = seen.split(",") if seen else [str(i) for i in range(torch.cuda.device_count())]
-    each = hardware.gpus
-    apart = [",".join(gpus[i : i + each]) for i in range(0, len(gpus) - each + 1, each)]
-    return apart[: hardware.arms_at_once] or [",".join(gpus)]
-
-
-@contextmanager
-def _seeing(gpus: str) -> Iterator[None]:
-    """What is started meanwhile sees these GPUs alone."""
-    was = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if gpus:
-        os.environ["CUDA_VISIBLE_DEVICES"] = gpus
-    try:
-        yield
-    finally:
-        if was is None:
-            os.environ.pop("CUDA_VISIBLE_DEVICES", None)
-        else:
-            os.environ["CUDA_VISIBLE_DEVICES"] = was
+        return [()] * hardware.arms_at_once
+    gpus, each = visible_gpus(), hardware.gpus
+    apart = [tuple(gpus[i : i + each]) for i in range(0, len(gpus) - each + 1, each)]
+    return apart[: hardware.arms_at_once] or [tuple(gpus)]
 
 
 @dataclass(slots=True)
@@ -107,9 +87,9 @@ class _WorkerPool:
     """Jobs that wait, GPUs that are free, and who works on what."""
 
     waiting: Sequence[ArmJob]
-    places: list[str]
+    places: list[tuple[str, ...]]
     listener: Listener
-    running: dict[Connection, tuple[ArmJob, str, BaseProcess]] = field(default_factory=dict)
+    running: dict[Connection, tuple[ArmJob, tuple[str, ...], BaseProcess]] = field(default_factory=dict)
 
     def run(self) -> None:
         try:
@@ -129,13 +109,13 @@ class _WorkerPool:
                 process.join(max(0.0, until - time.monotonic()))
                 process.kill()
 
-    def _start(self, job: ArmJob, gpus: str) -> None:
+    def _start(self, job: ArmJob, gpus: tuple[str, ...]) -> None:
         context = get_context("spawn")
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(target=_work, args=(job, theirs), name=job.arm)
         # known before it starts: a run that is stopped in between must end it too
         self.running[ours] = (job, gpus, process)
-        with _seeing(gpus):
+        with children_see(gpus):
             process.start()
         theirs.close()
 

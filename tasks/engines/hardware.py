@@ -24,7 +24,8 @@ class Hardware:
     batch_size: rollouts sampled and made durable together. On the CPU a batch starts from an empty prefix cache, so its
     results do not depend on what ran before; null streams, for throughput.
     dtype: of the sampler's weights on a GPU; the learner's is bfloat16 there. On a CPU both are float32.
-    processes: of the learner, one a GPU; tensor_parallel: GPUs that share one sampling engine.
+    processes: of the learner, one a GPU; tensor_parallel: GPUs that share one sampling engine. sampler_apart: the
+    sampling engine's GPUs follow the learner's, for training.staleness=1; else both have the same.
     engine_process: what of vLLM runs beside this process: nothing (`inside`), its scheduler and model (`core`), or the
     model alone (`worker`). Texts are spelt here; grading and files have threads and processes of their own.
     adapters: `merged` into the weights, at the base model's price (tasks/engines/learning/merging.py), `unmerged`
@@ -48,6 +49,7 @@ class Hardware:
     max_num_seqs: AtLeastOne = 64
     max_model_len: AtLeastOne = 512
     tensor_parallel: AtLeastOne = 1
+    sampler_apart: bool = False
     engine_process: Literal["inside", "core", "worker"] = "inside"
     adapters: Literal["auto", "merged", "unmerged"] = "auto"
     graphs_up_to: AtLeastOne | None = None
@@ -63,11 +65,17 @@ class Hardware:
 
     def __post_init__(self) -> None:
         refuse_impossible(self, "hardware")
+        if self.sampler_apart and self.engine_process == "inside":
+            raise UserError(
+                "hardware.sampler_apart: an engine inside the learner's process sees its GPUs; set"
+                " hardware.engine_process=core"
+            )
 
     @property
     def gpus(self) -> int:
         """GPUs that one arm occupies; the sampler keeps its share while the learner works, and the other way round."""
-        return max(self.processes, self.tensor_parallel)
+        both = (self.processes, self.tensor_parallel)
+        return sum(both) if self.sampler_apart else max(both)
 
 
 def require_gpu() -> None:

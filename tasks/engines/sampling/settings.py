@@ -5,10 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from storage.errors import UserError
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.memory_plan import check_sampler_memory, linear_parameters, read_config
 from tasks.engines.sampling.compile_cache import keep_compiled
 from tasks.engines.sampling.graphs import graph_bytes, graph_sizes, step_tokens
+from tasks.engines.visible_gpus import visible_gpus
+
+
+def sampler_gpus(hardware: Hardware) -> list[str]:
+    """Those that the engine's processes see; none: all of this one's. Errors: UserError where there are too few."""
+    if not hardware.sampler_apart:
+        return []
+    if len(gpus := visible_gpus()) < hardware.gpus:
+        raise UserError(
+            f"hardware.sampler_apart: {hardware.gpus} GPUs are wanted ({hardware.processes} of the learner,"
+            f" {hardware.tensor_parallel} of the sampler), {len(gpus)} are here"
+        )
+    return gpus[hardware.processes : hardware.gpus]
 
 
 def on_cpu(hardware: Hardware) -> dict[str, Any]:

@@ -26,8 +26,9 @@ from tasks.engines.learning.merging import merges_adapters
 from tasks.engines.model_files import refuse_strays
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling.prompts import check_lengths, encode_prompt
-from tasks.engines.sampling.settings import on_cpu, on_gpu
+from tasks.engines.sampling.settings import on_cpu, on_gpu, sampler_gpus
 from tasks.engines.sampling.worker import SamplingWorker
+from tasks.engines.visible_gpus import children_see
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
@@ -66,30 +67,31 @@ class VllmGenerator:
 
         self._max_model_len, self._max_num_seqs = hardware.max_model_len, hardware.max_num_seqs
         self._burst = max(1, int(hardware.max_num_seqs * BURST))
-        self._llm = LLM(
-            str(model),
-            max_model_len=hardware.max_model_len,
-            max_num_seqs=hardware.max_num_seqs,
-            tensor_parallel_size=hardware.tensor_parallel,
-            distributed_executor_backend="mp" if hardware.engine_process == "worker" else None,
-            worker_extension_cls=f"{SamplingWorker.__module__}.{SamplingWorker.__qualname__}",
-            enable_prefix_caching=True,
-            enable_lora=lora_rank > 0 and not merges,
-            max_lora_rank=next(r for r in LORA_RANKS if r >= lora_rank),
-            max_loras=1,
-            max_cpu_loras=2,
-            logprobs_mode="processed_logprobs",
-            disable_log_stats=True,
-            trust_remote_code=False,
-            # left to itself it takes Mistral's own files where there are any: consolidated*.safetensors, params.json,
-            # tekken.json
-            load_format="safetensors",
-            config_format="hf",
-            tokenizer_mode="hf",
-            use_tqdm_on_load=False,
-            seed=0,
-            **where,
-        )
+        with children_see(sampler_gpus(hardware)):
+            self._llm = LLM(
+                str(model),
+                max_model_len=hardware.max_model_len,
+                max_num_seqs=hardware.max_num_seqs,
+                tensor_parallel_size=hardware.tensor_parallel,
+                distributed_executor_backend="mp" if hardware.engine_process == "worker" else None,
+                worker_extension_cls=f"{SamplingWorker.__module__}.{SamplingWorker.__qualname__}",
+                enable_prefix_caching=True,
+                enable_lora=lora_rank > 0 and not merges,
+                max_lora_rank=next(r for r in LORA_RANKS if r >= lora_rank),
+                max_loras=1,
+                max_cpu_loras=2,
+                logprobs_mode="processed_logprobs",
+                disable_log_stats=True,
+                trust_remote_code=False,
+                # left to itself it takes Mistral's own files where there are any: consolidated*.safetensors,
+                # params.json, tekken.json
+                load_format="safetensors",
+                config_format="hf",
+                tokenizer_mode="hf",
+                use_tqdm_on_load=False,
+                seed=0,
+                **where,
+            )
         able = self._ask("abilities")
         if merges and not able["merge"]:
             raise UserError(

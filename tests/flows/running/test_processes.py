@@ -110,16 +110,17 @@ def test_an_error_of_the_program_is_no_interruption(tmp_path: Path) -> None:
     study = resolve(profile_named("demo"), Store(tmp_path), model=None, encoder=None, data=None)
     job = ArmJob(study, tmp_path / "file" / "store", "panel", Charging(run="run"))
     with pytest.raises(RuntimeError, match="panel: its process failed"):
-        _WorkerPool([job], [""], unheard).run()
+        _WorkerPool([job], [()], unheard).run()
 
 
 def test_each_arm_has_gpus_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     two = Hardware(device="cuda", arms_at_once=2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5,6")
-    assert gpus_apart(two) == ["3", "5"]
-    assert gpus_apart(replace(two, tensor_parallel=2)) == ["3,5"]  # not enough for two arms: one after the other
-    assert gpus_apart(replace(two, processes=4)) == ["3,5,6"]
+    assert gpus_apart(two) == [("3",), ("5",)]
+    assert gpus_apart(replace(two, tensor_parallel=2)) == [("3", "5")]  # not enough for two arms: one after the other
+    assert gpus_apart(replace(two, processes=4)) == [("3", "5", "6")]
+    assert gpus_apart(replace(two, sampler_apart=True, engine_process="core")) == [("3", "5")]
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
-    assert gpus_apart(two) == ["0"]
-    assert gpus_apart(replace(two, device="cpu")) == ["", ""]
+    assert gpus_apart(two) == [("0",)]
+    assert gpus_apart(replace(two, device="cpu")) == [(), ()]

@@ -1,0 +1,32 @@
+"""The GPUs that a process sees, and those that a process it starts shall see."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+_VARIABLE = "CUDA_VISIBLE_DEVICES"
+
+
+def visible_gpus() -> list[str]:
+    """As the driver names them, in the order in which torch numbers them."""
+    import torch
+
+    seen = os.environ.get(_VARIABLE)
+    return seen.split(",") if seen else [str(i) for i in range(torch.cuda.device_count())]
+
+
+@contextmanager
+def children_see(gpus: Sequence[str]) -> Iterator[None]:
+    """What is started meanwhile sees these GPUs alone; none of them named: all that this process sees."""
+    was = os.environ.get(_VARIABLE)
+    if gpus:
+        os.environ[_VARIABLE] = ",".join(gpus)
+    try:
+        yield
+    finally:
+        if was is None:
+            os.environ.pop(_VARIABLE, None)
+        else:
+            os.environ[_VARIABLE] = was
