@@ -5,28 +5,19 @@ Votes, entropy, disagreement and distinct answers all count these classes.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Sequence
 
 import pyarrow as pa
 
 from storage.artifacts.kinds import Partitions, Rollouts
 from storage.errors import UserError
 from storage.sql import query
-from tasks.domain.grading.cross_check import cross_check
-from tasks.domain.grading.quantities import number
-from tasks.domain.grading.terms import same_numbers
+from tasks.domain.partitions.by_answer import INTEGER, Equal, Pair, same_answers
 from tasks.domain.scaffolds import NO_PANEL
 from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.stage import stage, store, toolbox
 
 COLUMNS = ["problem_id", "arm", "adapter", "step", "seed", "rollout", "canonical", "correct"]
-Pair = tuple[str, str]
-#: Are the two answers of each pair the same?
-Equal = Callable[[Sequence[Pair]], Sequence[bool]]
-#: Written so, two answers are the same if and only if they are the same text.
-_INTEGER = re.compile(r"-?[1-9]\d{0,17}|0")
 
 
 @stage(Partitions, version=1)
@@ -65,7 +56,7 @@ def partitions_of(rollouts: pa.Table, equal: Equal) -> pa.Table:
         group by problem_id having count(distinct canonical) > 1
             and not bool_and(regexp_full_match(canonical, $integer)) order by problem_id
         """,
-        {"integer": _INTEGER.pattern},
+        {"integer": INTEGER.pattern},
         rollouts=rollouts,
     ).to_pylist()
     same = same_answers({row["problem_id"]: row["texts"] for row in wrong}, equal)
@@ -89,54 +80,3 @@ def partitions_of(rollouts: pa.Table, equal: Equal) -> pa.Table:
         rollouts=rollouts,
         merged=merged,
     ).cast(Partitions.schema)
-
-
-def same_answers(texts: Mapping[str, Sequence[str]], equal: Equal) -> list[tuple[str, str, str]]:
-    """(problem, answer, the first answer that it equals), for answers that equal an earlier one of their problem.
-
-    Numbers are compared here; what the cross check's arithmetic tells apart is not asked of `equal`.
-
-    >>> same_answers({"p": ["0.5", "1/2", "7"], "q": ["even", "is even"]}, lambda pairs: [True] * len(pairs))
-    [('p', '1/2', '0.5'), ('q', 'is even', 'even')]
-    """
-    joined: dict[str, list[Pair]] = {}
-    asked: dict[str, list[Pair]] = {}
-    for problem, several in texts.items():
-        pairs = list(combinations(several, 2))
-        told = [_told_apart(a, b) for a, b in pairs]
-        joined[problem] = [pair for pair, same in zip(pairs, told, strict=True) if same]
-        asked[problem] = [pair for pair, same in zip(pairs, told, strict=True) if same is None]
-    distinct = list(dict.fromkeys(pair for pairs in asked.values() for pair in pairs))
-    found = dict(zip(distinct, equal(distinct) if distinct else (), strict=True))
-    return [
-        (problem, text, first)
-        for problem, several in texts.items()
-        for text, first in _firsts(several, [*joined[problem], *(p for p in asked[problem] if found[p])]).items()
-        if text != first
-    ]
-
-
-def _told_apart(one: str, other: str) -> bool | None:
-    """Are two different texts the same value, by exact arithmetic; null if that cannot tell."""
-    if _INTEGER.fullmatch(one) and _INTEGER.fullmatch(other):
-        return False
-    a, b = number(one), number(other)
-    if a is not None and b is not None:
-        return bool(same_numbers(a, b)) and bool(same_numbers(b, a))
-    return False if cross_check(one, other) == "different" else None
-
-
-def _firsts(texts: Sequence[str], equals: Iterable[Pair]) -> dict[str, str]:
-    """Text → the first of its class: union–find over equal pairs."""
-    parent = {text: text for text in texts}
-    place = {text: i for i, text in enumerate(texts)}
-
-    def root(text: str) -> str:
-        while parent[text] != text:
-            parent[text] = text = parent[parent[text]]
-        return text
-
-    for one, other in equals:
-        first, second = sorted((root(one), root(other)), key=place.__getitem__)
-        parent[second] = first
-    return {text: root(text) for text in texts}

@@ -12,12 +12,13 @@ from storage.artifacts.kinds import Rollouts
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.grading.grading import GRADER_VERSION
+from tasks.domain.partitions.by_answer import Pair
 from tasks.engines.grading.graders import Graders
 from tasks.measures.diversity import measure_answers
 from tasks.measures.diversity_measures import answers_of
 from tasks.measures.groups import classed
 from tasks.measures.votes import measure_votes, votes_of
-from tasks.partitions import Pair, by_grader, partition_rollouts, partitions_of
+from tasks.partitions import by_grader, partition_rollouts, partitions_of
 from tests.dashboards.synthetic import put
 from tests.measures.conftest import rows_of
 

@@ -1,0 +1,103 @@
+"""Calibration: the similarity from which on two traces are called the same, and how often that is right.
+
+Labelled groups hold one problem's traces, each of a known solution. A threshold is judged by the partition that it
+makes: precision is the share of pairs of one class that are of one solution, recall the share of pairs of one solution
+that are in one class. Chains that join two solutions therefore count against it. Axis suffix: N traces of a problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from storage.errors import UserError
+from tasks.domain.partitions.classes import joined
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledGroup:
+    """similarity_NN of one problem's traces; solution_N: which of them are the same one in other words."""
+
+    similarity_NN: np.ndarray
+    solution_N: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Pairs of the labelled traces: joined and the same, joined and not, apart and the same, apart and not."""
+
+    true_joined: int = 0
+    false_joined: int = 0
+    false_apart: int = 0
+    true_apart: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.true_joined + other.true_joined,
+            self.false_joined + other.false_joined,
+            self.false_apart + other.false_apart,
+            self.true_apart + other.true_apart,
+        )
+
+    @property
+    def precision(self) -> float | None:
+        """Null where nothing is joined."""
+        found = self.true_joined + self.false_joined
+        return self.true_joined / found if found else None
+
+    @property
+    def recall(self) -> float | None:
+        wanted = self.true_joined + self.false_apart
+        return self.true_joined / wanted if wanted else None
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of the two; 0 where nothing is joined.
+
+        >>> Counts(3, 1, 2, 9).f1
+        0.6666666666666666
+        """
+        return 2 * self.true_joined / max(2 * self.true_joined + self.false_joined + self.false_apart, 1)
+
+
+def counted(group: LabelledGroup, threshold: float) -> Counts:
+    """Pairs of one group, as this threshold partitions it.
+
+    >>> counted(LabelledGroup(np.array([[1, 0.9, 0.2], [0.9, 1, 0.1], [0.2, 0.1, 1]]), "aab"), 0.5)
+    Counts(true_joined=1, false_joined=0, false_apart=0, true_apart=2)
+    """
+    at_N, solution_N = np.array(joined(group.similarity_NN >= threshold)), np.array(list(group.solution_N))
+    one, other = np.triu_indices(len(at_N), 1)
+    together, same = at_N[one] == at_N[other], solution_N[one] == solution_N[other]
+    return Counts(
+        int((together & same).sum()),
+        int((together & ~same).sum()),
+        int((~together & same).sum()),
+        int((~together & ~same).sum()),
+    )
+
+
+def counts_at(groups: Sequence[LabelledGroup], threshold: float) -> Counts:
+    return sum((counted(group, threshold) for group in groups), Counts())
+
+
+def threshold_of(groups: Sequence[LabelledGroup]) -> float:
+    """The threshold of the highest F1, in the middle between two similarities that were seen; of several the strictest.
+
+    Errors: UserError where no pair of the groups is the same or none is different: nothing can be told apart then.
+    """
+    pairs = counts_at(groups, -np.inf)
+    if not pairs.true_joined or not pairs.false_joined:
+        raise UserError("a threshold is calibrated on traces that are the same and on some that are not")
+    seen = np.unique(np.concatenate([g.similarity_NN[np.triu_indices(len(g.similarity_NN), 1)] for g in groups]))
+    between = (seen[1:] + seen[:-1]) / 2 if len(seen) > 1 else seen
+    return float(max(between, key=lambda t: (counts_at(groups, t).f1, t)))
+
+
+def left_out(groups: Sequence[LabelledGroup]) -> Counts:
+    """Pairs of each problem by the threshold that the other problems alone would set: what a new problem may expect."""
+    return sum(
+        (counted(group, threshold_of([*groups[:i], *groups[i + 1 :]])) for i, group in enumerate(groups)), Counts()
+    )
