@@ -54,16 +54,25 @@ def runs(root: Path, as_json: bool) -> None:
 
 
 @click.command()
+@click.option("--reset", is_flag=True, help="Say what people decided otherwise than the project suggests.")
+@click.option("--yes", is_flag=True, help="With --reset: overwrite it.")
 @options.as_json
-def deploy(as_json: bool) -> None:
-    """Register pools, queues, deployments and automations with the server at PREFECT_API_URL. May be repeated."""
-    from flows.server.setup import register
+def deploy(reset: bool, yes: bool, as_json: bool) -> None:
+    """Register pools, queues, deployments and automations with the server at PREFECT_API_URL. May be repeated.
 
+    Code and forms are renewed. What people decided there stays: paused, parameters, schedules, queues, limits.
+    """
+    from flows.server import setup
+
+    if yes and not reset:
+        raise click.UsageError("--yes belongs to --reset")
+    said = setup.reset(really=yes) if reset else setup.register()
     if as_json:
-        click.echo(json.dumps({"registered": list(register())}))
+        click.echo(json.dumps({"overwritten" if yes else "would_overwrite" if reset else "registered": list(said)}))
         return
-    for line in register():
-        click.echo(line)
+    lines = [click.echo(line) for line in said]
+    if reset and not yes:
+        click.echo("--yes overwrites it" if lines else "nothing was decided otherwise")
 
 
 @click.command()

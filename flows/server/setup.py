@@ -1,22 +1,21 @@
 """A Prefect server set up for this project: pools with queues, deployments, and the automations that notice lost
-machines. Everything is found by name, so setting up twice changes nothing."""
+machines. Everything is found by name, and what is as it should be is left alone."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
 from flows.running.pool import TRIES
+from flows.server import deployments
+from flows.server.deployments import DEPLOYMENTS
 from storage.errors import UserError
 from tasks.engines.environment import quiet_libraries
 from tasks.metering import Budget
 
-REPO = Path(__file__).resolve().parents[2]
 #: A flow run beats every 30 s (`PREFECT_FLOWS_HEARTBEAT_FREQUENCY`); three missed beats and its machine is lost.
 LOST_SECONDS = 90
 #: pool → queues with their priority; a lower number is served first.
@@ -24,8 +23,9 @@ POOLS = {"cpu": {"default": 1}, "gpu": {"experiments": 1, "nightly": 10}}
 FINAL = ("Completed", "Failed", "Cancelled", "Crashed", "Suspended", "Paused", "Parked")
 
 
-def register() -> Iterator[str]:
-    """Set up the server at PREFECT_API_URL, saying what was done. Errors: UserError if it cannot be reached."""
+@contextmanager
+def _server() -> Iterator[Any]:
+    """The server at PREFECT_API_URL. Errors: UserError if there is none, or it refuses."""
     if not os.environ.get("PREFECT_API_URL"):
         raise UserError(
             "deploy: no server; start one with `prefect server start` and set PREFECT_API_URL=http://127.0.0.1:4200/api"
@@ -36,15 +36,49 @@ def register() -> Iterator[str]:
 
     try:
         with get_client(sync_client=True) as client:
-            for pool, queues in POOLS.items():
-                yield from _pool(client, pool, queues)
-            yield from _deployments()
-            _refuse_unknown_parameters(client)
-            yield from _automations(client)
+            yield client
     except TransportError as error:
         raise UserError(f"deploy: {os.environ['PREFECT_API_URL']} does not answer ({error})") from None
     except HTTPStatusError as error:
         raise UserError(f"deploy: the server refused: {error.response.text[:500]}") from None
+
+
+def register() -> Iterator[str]:
+    """Set up the server, saying what was done. What people decided on it stays."""
+    with _server() as client:
+        for pool, queues in POOLS.items():
+            yield from _pool(client, pool, queues)
+        for deployment in DEPLOYMENTS:
+            yield deployments.deploy(client, deployment)
+        yield from _automations(client)
+
+
+def reset(*, really: bool) -> Iterator[str]:
+    """What people decided otherwise than the project suggests: say it, and put it back if `really`."""
+    with _server() as client:
+        for deployment in DEPLOYMENTS:
+            found = list(deployments.decided(client, deployment))
+            for field, theirs, ours in found:
+                yield f"{deployment.flow}: {field}: {_in_words(theirs)} → {_in_words(ours)}"
+            if found and really:
+                deployments.reset(client, deployment)
+
+
+def _in_words(value: Any) -> str:
+    """
+    >>> _in_words([{"schedule": {"cron": "0 2 * * *", "timezone": "UTC"}, "active": False}])
+    '0 2 * * * UTC (off)'
+    >>> _in_words([])
+    'none'
+    """
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return ", ".join(_schedule_in_words(s["schedule"]) + ("" if s["active"] else " (off)") for s in value)
+    return str(value) if value or value is False else "none"
+
+
+def _schedule_in_words(schedule: dict[str, Any]) -> str:
+    when = schedule.get("cron") or schedule.get("rrule") or f"every {schedule.get('interval')} s"
+    return f"{when} {schedule.get('timezone') or 'UTC'}"
 
 
 def _pool(client: Any, name: str, queues: dict[str, int]) -> Iterator[str]:
@@ -61,31 +95,6 @@ def _pool(client: Any, name: str, queues: dict[str, int]) -> Iterator[str]:
         body = {"name": queue, "priority": priority}
         if queue not in known:
             client.request("POST", f"/work_pools/{name}/queues", json=body)
-
-
-def _deployments() -> Iterator[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(REPO), os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run(
-        [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"],
-        cwd=REPO,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        said = " ".join((done.stderr or done.stdout).split())[-600:]
-        raise UserError(f"deploy: prefect.yaml was not accepted: {said}")
-    yield "deployments: experiment, arm, reeval, report, regrade, gc"
-
-
-def _refuse_unknown_parameters(client: Any) -> None:
-    """A misspelt parameter is refused with the form's other mistakes, not when the run starts."""
-    for deployment in client.request("POST", "/deployments/filter", json={"limit": 200}).json():
-        if "varband" in deployment["tags"]:
-            schema = {**deployment["parameter_openapi_schema"], "additionalProperties": False}
-            body = {"parameter_openapi_schema": schema}
-            client.request("PATCH", f"/deployments/{deployment['id']}", json=body)
 
 
 def _into(state: Any, name: str, message: str) -> Any:
@@ -152,15 +161,29 @@ def _automations(client: Any) -> Iterator[str]:
         actions=[_into(StateType.SCHEDULED, "AwaitingRetry", "after a crash")],
     )
     for automation in (lost, stuck, again):
-        known = client.request(
-            "POST", "/automations/filter", json={"automations": {"name": {"any_": [automation.name]}}}
-        ).json()
-        body: Any = automation.model_dump(mode="json", exclude={"owner_resource"})
-        if known:
-            client.request("PUT", f"/automations/{known[0]['id']}", json=body)
-        else:
-            client.request("POST", "/automations/", json=body)
-        yield f"automation: {automation.name.partition(': ')[2]}"
+        yield f"automation {automation.name.partition(': ')[2]}: {_automate(client, automation)}"
+
+
+def _automate(client: Any, automation: Any) -> str:
+    """One that is as it should be is left alone: written anew it would forget the runs that it waits for."""
+    asked = {"automations": {"name": {"any_": [automation.name]}}}
+    known = client.request("POST", "/automations/filter", json=asked).json()
+    body = automation.model_dump(mode="json", exclude={"owner_resource"})
+    if not known:
+        client.request("POST", "/automations/", json=body)
+        return "made"
+    body["enabled"] = known[0]["enabled"]
+    if all(_content(known[0][name]) == _content(value) for name, value in body.items()):
+        return "there"
+    client.request("PUT", f"/automations/{known[0]['id']}", json=body)
+    return "renewed"
+
+
+def _content(value: Any) -> Any:
+    """Without the ids that every description of a trigger has anew."""
+    if isinstance(value, dict):
+        return {k: _content(v) for k, v in value.items() if k != "id"}
+    return sorted(map(_content, value), key=str) if isinstance(value, list) else value
 
 
 def resume_suspended(flow_run: str, limits: dict[str, float], budget: str | None) -> bool:

@@ -33,7 +33,7 @@ def provenance(seconds: float, notes: dict[str, str] | None = None) -> Provenanc
     return Provenance(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds=round(seconds, 3),
-        code=_code(),
+        code=code_here(),
         python=platform.python_version(),
         packages=_packages(),
         hardware=_hardware(),
@@ -54,7 +54,7 @@ def _packages() -> dict[str, str]:
 
 
 @functools.cache
-def _code() -> str:
+def code_here() -> str:
     """Commit of the checkout that this runs from, `+dirty` if files differ; `unknown` outside a checkout."""
     here = Path(__file__).resolve().parent
 

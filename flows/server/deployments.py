@@ -1,0 +1,166 @@
+"""The deployments of this project as data, and how a server comes to have them.
+
+What code decides (entrypoint, form, description, version) is renewed whenever it differs. What people decide in the UI
+(paused, parameters, schedules, queue, limits, job variables, tags) is suggested once and then theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from storage.artifacts.provenance import code_here
+
+MODULE = "flows.server.deployed"
+#: setup.py takes a run for lost after 90 s without a beat; Prefect's own default is a beat in 180 s.
+BEATING = {"env": {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}}
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """flow: its name in `flows/server/deployed.py`, and the deployment's. cron: in UTC."""
+
+    flow: str
+    description: str
+    pool: str = "cpu"
+    queue: str = "default"
+    tags: tuple[str, ...] = ()
+    cron: str | None = None
+    one_at_a_time: bool = False
+
+    def of_code(self) -> Json:
+        """Workers import the flow from their own environment, whatever machine deployed it."""
+        from prefect.utilities.callables import parameter_schema
+
+        form = parameter_schema(getattr(import_module(MODULE), self.flow)).model_dump(mode="json")
+        return {
+            "entrypoint": f"{MODULE}.{self.flow}",
+            "pull_steps": [{"flows.server.checkout.enter_checkout": {}}],
+            "path": None,
+            "description": self.description,
+            "version": code_here(),
+            # a misspelt parameter is refused with the form's other mistakes, not when the run starts
+            "parameter_openapi_schema": {**form, "additionalProperties": False},
+        }
+
+    def of_people(self) -> Json:
+        """What they find; a second run waits instead of being dropped."""
+        return {
+            "paused": False,
+            "parameters": {},
+            "schedules": [_schedule(self.cron)] if self.cron else [],
+            "work_pool_name": self.pool,
+            "work_queue_name": self.queue,
+            "concurrency_limit": 1 if self.one_at_a_time else None,
+            "concurrency_options": {"collision_strategy": "ENQUEUE"} if self.one_at_a_time else None,
+            "job_variables": BEATING,
+            "tags": ["varband", *self.tags],
+            "enforce_parameter_schema": True,
+        }
+
+
+DEPLOYMENTS = (
+    Deployment(
+        flow="experiment",
+        description="A whole study, from its pool of problems to the report. What the store has is reused.",
+    ),
+    Deployment(
+        flow="arm",
+        description="One arm of a study on one GPU worker; started by experiments with `gpu_pool`.",
+        pool="gpu",
+        queue="experiments",
+        tags=("gpu",),
+    ),
+    Deployment(
+        flow="reeval",
+        description="Kept adapters on the held-out problems, every night. Costs nothing while nothing has changed.",
+        pool="gpu",
+        queue="nightly",  # it waits for GPUs that no experiment wants
+        tags=("nightly",),
+        cron="0 2 * * *",
+        one_at_a_time=True,
+    ),
+    Deployment(
+        flow="report", description="The report of a study again, from what the store has. Never samples or trains."
+    ),
+    Deployment(
+        flow="regrade", description="Stored rollouts under the installed grader. Samples nothing, overwrites nothing."
+    ),
+    Deployment(flow="gc", description="Remove what nobody wants any more. The ledger stays."),
+)
+
+
+def _schedule(cron: str) -> Json:
+    return {"schedule": {"cron": cron, "timezone": "UTC", "day_or": True}, "active": True}
+
+
+def deploy(client: Any, wanted: Deployment) -> str:
+    """See that the server has this deployment and its code; says what was done."""
+    known, code = _known(client, wanted), wanted.of_code()
+    if known is None:
+        flow = client.request("POST", "/flows/", json={"name": wanted.flow}).json()
+        body = {"name": wanted.flow, "flow_id": flow["id"], **wanted.of_people(), **code}
+        client.request("POST", "/deployments/", json=body)
+        return f"deployment {wanted.flow}: made"
+    strange = _strange(known["parameters"], code["parameter_openapi_schema"])
+    if strange:  # with parameters that do not fit, the server would refuse the new form and the rest with it
+        del code["parameter_openapi_schema"]
+    # unchanged: left alone, because a change deletes the runs that are scheduled and with them perhaps tonight's
+    if changed := {name: value for name, value in code.items() if known[name] != value}:
+        client.request("PATCH", f"/deployments/{known['id']}", json=changed)
+    return f"deployment {wanted.flow}: {'renewed' if changed else 'there'}{strange}"
+
+
+def _strange(parameters: Json, form: Json) -> str:
+    """What people entered for the form of an earlier commit may not fit this one's."""
+    from prefect.utilities.schema_tools import validate
+    from prefect.utilities.schema_tools.validation import ValidationError
+
+    try:
+        validate(parameters, form, raise_on_error=True, ignore_required=True)
+    except ValidationError as error:
+        return f", but its parameters do not fit the form any more ({error}): correct them in the UI and deploy again"
+    return ""
+
+
+def decided(client: Any, wanted: Deployment) -> Iterator[tuple[str, object, object]]:
+    """What people decided otherwise: the field, theirs, ours."""
+    if known := _known(client, wanted):
+        theirs = _as_asked(known)
+        for name, ours in wanted.of_people().items():
+            if theirs[name] != ours:
+                yield name, theirs[name], ours
+
+
+def reset(client: Any, wanted: Deployment) -> None:
+    """Put what people decided back to what the project suggests."""
+    if known := _known(client, wanted):
+        at, suggested = f"/deployments/{known['id']}", wanted.of_people()
+        for schedule in known["schedules"]:
+            client.request("DELETE", f"{at}/schedules/{schedule['id']}")
+        schedules = suggested.pop("schedules")
+        client.request("PATCH", at, json=suggested)
+        if schedules:
+            client.request("POST", f"{at}/schedules", json=schedules)
+
+
+def _known(client: Any, wanted: Deployment) -> Json | None:
+    asked = {"deployments": {"name": {"any_": [wanted.flow]}}, "flows": {"name": {"any_": [wanted.flow]}}}
+    found = client.request("POST", "/deployments/filter", json=asked).json()
+    return found[0] if found else None
+
+
+def _as_asked(known: Mapping[str, Any]) -> Json:
+    """A deployment as the server has it, in the words in which it is asked for."""
+    limit, options = known["global_concurrency_limit"], known["concurrency_options"]
+    return {
+        **{n: known[n] for n in ("paused", "parameters", "job_variables", "tags", "enforce_parameter_schema")},
+        "work_pool_name": known["work_pool_name"],
+        "work_queue_name": known["work_queue_name"],
+        "schedules": [{"schedule": s["schedule"], "active": s["active"]} for s in known["schedules"]],
+        "concurrency_limit": limit and limit["limit"],
+        "concurrency_options": options and {"collision_strategy": options["collision_strategy"]},
+    }

@@ -1,0 +1,134 @@
+"""`varband deploy` on a real server: code is renewed, what people decided in the UI stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.chaos.server_faults import api, deployment, wait_until
+from tests.servers import Server, postgres, prefect_server
+
+pytestmark = pytest.mark.slow
+
+NIGHTLY = "reeval/reeval"
+#: What a person set: another night, two schedules, one of them off, other parameters, another queue.
+EDITED = {
+    "paused": True,
+    "parameters": {"pinned": ["training-0123456789abcdef@40"]},
+    "work_queue_name": "experiments",
+    "job_variables": {"env": {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30", "OMP_NUM_THREADS": "4"}},
+    "tags": ["varband", "nightly", "ours"],
+    "concurrency_limit": 2,
+}
+SCHEDULES = [
+    {"schedule": {"cron": "30 3 * * 1-5", "timezone": "Europe/Berlin"}, "active": True},
+    {"schedule": {"interval": 7200}, "active": False, "parameters": {"pinned": []}},
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with postgres() as database, prefect_server(tmp_path_factory.mktemp("deploy"), database) as up:
+        up.varband("deploy")
+        yield up
+
+
+def decisions(server: Server) -> dict[str, Any]:
+    known = deployment(server, NIGHTLY)
+    schedules = [(s["id"], s["schedule"], s["active"], s["parameters"]) for s in known["schedules"]]
+    names = (*EDITED.keys() - {"concurrency_limit"}, "concurrency_options", "enforce_parameter_schema")
+    return {n: known[n] for n in names} | {
+        "schedules": sorted(schedules, key=str),
+        "limit": known["global_concurrency_limit"]["limit"],
+    }
+
+
+@pytest.fixture
+def edited(server: Server) -> dict[str, Any]:
+    at = f"/deployments/{deployment(server, NIGHTLY)['id']}"
+    assert api(server, "PATCH", at, EDITED).status_code == 204
+    for schedule in deployment(server, NIGHTLY)["schedules"]:
+        api(server, "DELETE", f"{at}/schedules/{schedule['id']}")
+    assert api(server, "POST", f"{at}/schedules", SCHEDULES).status_code == 201  # type: ignore[arg-type]
+    return decisions(server)
+
+
+def test_what_people_decided_stays(server: Server, edited: dict[str, Any]) -> None:
+    server.varband("deploy")
+    assert decisions(server) == edited
+
+
+def test_code_is_renewed_and_decisions_stay(server: Server, edited: dict[str, Any]) -> None:
+    """As an earlier commit left it: another entrypoint on the deployer's machine, another form."""
+    now = deployment(server, NIGHTLY)
+    old = {
+        "entrypoint": "flows/old.py:reeval",
+        "pull_steps": [{"prefect.deployments.steps.set_working_directory": {"directory": "/home/deployer"}}],
+        "parameter_openapi_schema": {"type": "object", "properties": {}},
+        "description": "as it was",
+    }
+    assert api(server, "PATCH", f"/deployments/{now['id']}", old).status_code == 204
+    assert "deployment reeval: renewed" in server.varband("deploy").stdout
+    assert {n: deployment(server, NIGHTLY)[n] for n in old} == {n: now[n] for n in old}
+    assert decisions(server) == edited
+
+
+def test_runs_that_are_scheduled_survive_a_deploy_that_changes_nothing(server: Server) -> None:
+    server.varband("deploy", "--reset", "--yes")
+
+    def scheduled() -> set[str]:
+        asked = {
+            "deployments": {"name": {"any_": ["reeval"]}},
+            "flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}},
+        }
+        return {run["id"] for run in api(server, "POST", "/flow_runs/filter", asked).json()}
+
+    wait_until(scheduled)
+    before = scheduled()
+    server.varband("deploy")
+    assert before <= scheduled()
+
+
+def test_parameters_that_do_not_fit_the_form_any_more_are_named(server: Server) -> None:
+    at = f"/deployments/{deployment(server, NIGHTLY)['id']}"
+    loose = {"parameter_openapi_schema": {"type": "object", "properties": {}}, "parameters": {"adapters": ["x"]}}
+    assert api(server, "PATCH", at, loose).status_code == 204
+    api(server, "PATCH", at, {"version": "old"})
+    said = server.varband("deploy").stdout
+    assert "do not fit the form" in said and "adapters" in said
+    now = deployment(server, NIGHTLY)
+    assert now["parameters"] == {"adapters": ["x"]} and now["version"] != "old"
+    api(server, "PATCH", at, {"parameters": {}})
+    assert "deployment reeval: renewed\n" in server.varband("deploy").stdout
+
+
+def test_reset_says_what_it_would_overwrite_and_overwrites_with_yes(server: Server, edited: dict[str, Any]) -> None:
+    said = server.varband("deploy", "--reset").stdout
+    for words in ("reeval: paused: True → False", "30 3 * * 1-5", "→ 0 2 * * * UTC", "training-0123456789abcdef@40"):
+        assert words in said, said
+    assert "--yes" in said
+    assert decisions(server) == edited, "it was to be said only"
+    assert "experiment:" not in said, "nobody decided anything there"
+    server.varband("deploy", "--reset", "--yes")
+    again = decisions(server)
+    assert (again["paused"], again["parameters"], again["limit"]) == (False, {}, 1)
+    assert [s["cron"] for _, s, _, _ in again["schedules"]] == ["0 2 * * *"]
+    assert "nothing" in server.varband("deploy", "--reset").stdout
+
+
+def test_an_automation_that_people_turned_off_stays_off(server: Server) -> None:
+    def automations() -> dict[str, dict[str, Any]]:
+        return {a["name"]: a for a in api(server, "POST", "/automations/filter", {}).json()}
+
+    off = "varband: a crashed run starts again"
+    before = automations()
+    api(server, "PATCH", f"/automations/{before[off]['id']}", {"enabled": False})
+    server.varband("deploy")
+    after = automations()
+    assert not after[off]["enabled"]
+    # one that is written anew forgets which runs it was waiting for
+    assert {n: a["updated"] for n, a in after.items() if n != off} == {
+        n: a["updated"] for n, a in before.items() if n != off
+    }
