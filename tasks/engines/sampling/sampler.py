@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from storage.errors import Parked
 from tasks.domain.policies import Policy, Sampling, ServedAdapter
 from tasks.domain.scaffolds import Scaffold
 from tasks.engines.grading.graders import GradeItem, Graders
@@ -166,7 +165,7 @@ def _durable_batches(completions: Iterator[Completion], *, whole: bool) -> Itera
             if not whole and (len(batch) >= FLUSH_ROWS or time.monotonic() - began > FLUSH_SECONDS):
                 yield batch
                 batch, began = [], time.monotonic()
-    except (Parked, OSError, RuntimeError) as error:
+    except Exception as error:
         failure = error
     if batch and not (whole and failure):
         yield batch

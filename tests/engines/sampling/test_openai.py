@@ -21,7 +21,9 @@ from tasks.engines.sampling.endpoint import Endpoint
 from tasks.engines.sampling.openai import OpenAIGenerator
 from tasks.engines.sampling.sampler import _durable_batches
 
-Answer = Callable[[int, dict[str, Any]], tuple[int, dict[str, Any]] | None]
+#: A body that is bytes is sent as it is.
+Answered = tuple[int, dict[str, Any] | bytes]
+Answer = Callable[[int, dict[str, Any]], Answered | None]
 
 
 @contextmanager
@@ -49,8 +51,8 @@ def provider(answer: Answer) -> Iterator[str]:
             else:
                 self._say(*made)
 
-        def _say(self, status: int, body: dict[str, Any]) -> None:
-            data = json.dumps(body).encode()
+        def _say(self, status: int, body: dict[str, Any] | bytes) -> None:
+            data = body if isinstance(body, bytes) else json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
@@ -87,7 +89,7 @@ def engine(tiny: Path, url: str) -> OpenAIGenerator:
 def test_every_request_is_answered_once_though_connections_drop_and_servers_stumble(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.engines.sampling.endpoint.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("tasks.engines.sampling.connection.FIRST_PAUSE", 0.01)
 
     def answer(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
         if n % 5 == 2:
@@ -104,12 +106,16 @@ def test_every_request_is_answered_once_though_connections_drop_and_servers_stum
 
 
 @pytest.mark.parametrize(
-    ("status", "message"),
-    [(402, "payment required"), (429, "You exceeded your current quota, please check your plan and billing details")],
+    ("status", "error"),
+    [
+        (402, {"message": "payment required"}),
+        (429, {"message": "You exceeded your current quota", "code": "insufficient_quota"}),
+        (429, {"message": "You exceeded your current quota", "type": "insufficient_quota", "code": None}),
+    ],
 )
-def test_a_providers_wall_parks_after_what_finished(tiny: Path, status: int, message: str) -> None:
-    def answer(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        return fine(body) if n <= 20 else (status, {"error": {"message": message}})
+def test_a_providers_wall_parks_after_what_finished(tiny: Path, status: int, error: dict[str, Any]) -> None:
+    def answer(n: int, body: dict[str, Any]) -> Answered:
+        return fine(body) if n <= 20 else (status, {"error": error})
 
     got: list[Completion] = []
     with provider(answer) as url:
@@ -119,9 +125,15 @@ def test_a_providers_wall_parks_after_what_finished(tiny: Path, status: int, mes
     assert len(got) == 20 and wall.value.exit_code == 75
 
 
-def test_a_rate_limit_is_waited_for(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.engines.sampling.endpoint.FIRST_PAUSE", 0.01)
-    with provider(lambda n, b: fine(b) if n > 3 else (429, {"error": {"message": "slow down"}})) as url:
+@pytest.mark.parametrize(
+    "message", ["slow down", "Rate limit reached; visit https://host/account/billing to raise your quota"]
+)
+def test_a_rate_limit_is_waited_for_whatever_it_speaks_of(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, message: str
+) -> None:
+    monkeypatch.setattr("tasks.engines.sampling.connection.FIRST_PAUSE", 0.01)
+    error = {"message": message, "code": "rate_limit_exceeded"}
+    with provider(lambda n, b: fine(b) if n > 3 else (429, {"error": error})) as url:
         assert len(list(engine(tiny, url).generate(requests(4), None))) == 4
 
 

@@ -44,3 +44,11 @@ def test_nothing_outside_the_root_is_read(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     with pytest.raises(UserError, match=r"Permission|disabled"):
         ask(tmp_path / "root", f"select * from '{tmp_path}/secret.csv'")
+
+
+@pytest.mark.parametrize("statement", ["select current_setting('s3_secret_access_key')", "select 'a'::inet"])
+def test_no_extension_is_fetched_for_a_question(tmp_path: Path, statement: str) -> None:
+    """DuckDB would download it into the home of whoever asks."""
+    with pytest.raises(UserError) as refused:
+        ask(tmp_path, statement)
+    assert "install the required extension" not in str(refused.value)

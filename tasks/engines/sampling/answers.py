@@ -1,0 +1,99 @@
+"""What a server says, read with mistrust: an answer of the OpenAI completions protocol, or garbage that says so.
+
+A proxy's page, an answer cut short and a choice without its tokens come with status 200 too. Nothing of them may become
+a rollout, and asked again the server may answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import orjson
+
+from storage.errors import UserError
+from tasks.engines.protocols import Completion, Finish, Request
+
+#: vLLM writes this for a log-prob of minus infinity, which JSON cannot hold.
+NO_LOGPROB = -9998.0
+#: A log-prob may be above zero by rounding, not by more.
+ROUNDING = 1e-3
+
+
+class Garbled(ValueError):
+    """What came is no answer; another try may bring one."""
+
+
+def parsed(text: bytes) -> dict[str, Any]:
+    """Errors: Garbled for what is no JSON object."""
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise Garbled(f"no JSON ({error}): '{_start(text)}'") from None
+    if not isinstance(found, dict):
+        raise Garbled(f"no JSON object: '{_start(text)}'")
+    return found
+
+
+def model_of(text: bytes, url: str) -> str:
+    """The first model that a server lists. Errors: UserError for what is no such list, as any web page is."""
+    try:
+        listed = parsed(text).get("data")
+        if isinstance(listed, list) and not listed:
+            raise UserError(f"{url}: the server has no model; start it with the folder of the profile's base model")
+        return str(listed[0]["id"])  # type: ignore[index]
+    except (Garbled, TypeError, KeyError) as error:
+        words = str(error) if isinstance(error, Garbled) else f"'{_start(text)}'"
+        raise UserError(f"{url}: what it answers is no list of models, {words}; check the address") from None
+
+
+def completion(text: bytes, request: Request, url: str) -> Completion:
+    """The rollout that was asked for, its text as the server spells it.
+
+    Errors: Garbled; UserError for a server that never tells tokens with their log-probs.
+    """
+    choice = _choice(text)
+    ids, told = choice.get("token_ids"), choice.get("logprobs")
+    scores = told.get("token_logprobs") if isinstance(told, dict) else told
+    if ids is None or scores is None:
+        raise UserError(
+            f"{url}: the server returns no token ids with log-probs, which training needs; use vLLM 0.11 or newer"
+            " (`return_token_ids`)"
+        )
+    if not isinstance(ids, list) or not all(type(i) is int and i >= 0 for i in ids):
+        raise Garbled("tokens that are none")
+    if not isinstance(scores, list) or not all(s is None or _is_logprob(s) for s in scores):
+        raise Garbled("log-probs that are none")
+    if len(scores) != len(ids) or not 0 < len(ids) <= request.decoding.max_tokens:
+        raise Garbled(f"{len(ids)} tokens with {len(scores)} log-probs, of at most {request.decoding.max_tokens}")
+    spelt, finish = choice.get("text"), choice.get("finish_reason")
+    if not isinstance(spelt, str) or finish not in ("stop", "length"):
+        raise Garbled(f"a completion without a text, or that ended by '{finish}'")
+    logprobs_T = np.array([np.nan if s is None or s < NO_LOGPROB else s for s in scores], np.float32)
+    return Completion(request.key, spelt, ids, logprobs_T, cast(Finish, finish))
+
+
+def likeliest(text: bytes) -> list[float]:
+    """Log-probs of the likeliest first tokens, rising. Errors: Garbled."""
+    try:
+        found = sorted(map(float, _choice(text)["logprobs"]["top_logprobs"][0].values()))
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        found = []
+    if not found:
+        raise Garbled(f"no log-probs of the likeliest tokens: '{_start(text)}'")
+    return found
+
+
+def _choice(text: bytes) -> dict[str, Any]:
+    found = parsed(text).get("choices")
+    if not isinstance(found, list) or not found or not isinstance(found[0], dict):
+        raise Garbled(f"no choice: '{_start(text)}'")
+    return found[0]
+
+
+def _is_logprob(value: object) -> bool:
+    return isinstance(value, int | float) and value <= ROUNDING
+
+
+def _start(text: bytes) -> str:
+    return " ".join(text[:80].decode(errors="replace").split())
