@@ -18,7 +18,7 @@ from tasks.domain.statistics.betabinomial import adaptive_saving, expectations
 from tasks.domain.statistics.contingency import band_tests
 from tasks.domain.statistics.families import in_families
 from tasks.domain.statistics.intervals import wilson
-from tasks.domain.statistics.means import folded, ratio
+from tasks.domain.statistics.means import ONE_PROBLEM, folded, ratio
 from tasks.measures import form
 from tasks.measures.grouping import with_clusters
 from tasks.measures.groups import COLUMNS, count_groups
@@ -166,7 +166,8 @@ def _ratio(common: pa.Table) -> dict[str, Any]:
     found = {"estimate": estimate, "clusters": len(live_C2)}
     if np.isfinite(low):
         return found | {"low": low, "high": high}
-    return found | {"reason": "the two variance bands are the same problems: no interval"}
+    alike = "the two variance bands are the same problems: no interval"
+    return found | {"reason": ONE_PROBLEM if len(live_C2) < 2 else alike}
 
 
 @stage(Bands, version=1)

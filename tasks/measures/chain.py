@@ -14,7 +14,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import nullable
 from storage.sql import query
 from tasks.domain.statistics.families import in_families
-from tasks.domain.statistics.means import combined, folded, holds_for
+from tasks.domain.statistics.means import ONE_PROBLEM, combined, folded, holds_for
 from tasks.domain.statistics.mixed import Slope, slope
 from tasks.measures.grouping import read_groups
 from tasks.measures.standard import standard_measure
@@ -154,7 +154,7 @@ def _doses(gain_SN: np.ndarray, left_N: np.ndarray, group_N: np.ndarray) -> list
             continue
         mean = combined([(1.0, folded(gain_SN[:, mine, None], group_N[mine]))], [True], reach=1.0)
         low, high = (float(end[0]) for end in mean.interval())
-        known = {"low": low, "high": high} if np.isfinite(low) else {"reason": "one problem has no spread: no interval"}
+        known = {"low": low, "high": high} if np.isfinite(low) else {"reason": ONE_PROBLEM}
         rows.append(row | {"estimate": float(mean.estimate_V[0])} | known)
     return rows
 
@@ -171,7 +171,7 @@ def _by_source(table: pa.Table) -> list[Row]:
 
 
 @standard_measure("chain", needs=("trainings",), rollouts="final")
-@stage(Chain, version=2)
+@stage(Chain, version=3)
 def follow_the_chain(
     *, rollouts: tuple[Rollouts, ...], bands: tuple[Bands, ...], diversities: tuple[Diversity, ...]
 ) -> pa.Table:

@@ -14,7 +14,7 @@ from storage.artifacts.kinds import DiversityComparison
 from storage.sql import query
 from tasks.domain.statistics.contrasts_of_k import told_of
 from tasks.domain.statistics.families import Family, in_families
-from tasks.domain.statistics.means import Means, combined, folded, ratio_of_policies
+from tasks.domain.statistics.means import ONE_PROBLEM, Means, combined, folded, ratio_of_policies
 from tasks.domain.statistics.paired_tests import adjust, explained_difference, paired, unblurred, unsupported
 from tasks.domain.statistics.seeded import Seeded, by_seed
 
@@ -123,6 +123,8 @@ def _compare(
     row |= {
         k: v for k, v in told_of(means, int(kept_P.sum()), alike="")[0].items() if k not in ("estimate", "n", "reason")
     }
+    if result["n"] > 1 and means.n < 2:
+        return row | {"reason": ONE_PROBLEM, "adjusted_reason": f"not adjusted: {ONE_PROBLEM}"}
     seeds = (len(x_SPV), len(y_SPV))
     noise = sum(
         float((v["share_correct"] * (1 - v["share_correct"]) / np.maximum(v["n"] - 1, 1)).mean()) / s

@@ -35,7 +35,7 @@ def measure_answers(*, rollouts: Rollouts, partitions: Partitions) -> pa.Table:
     return answers_of(classed(store().read(rollouts, columns), [store().read(partitions)]))
 
 
-@stage(DiversityComparison, version=7)
+@stage(DiversityComparison, version=8)
 def compare_diversity(*, diversities: tuple[Diversity, ...], draws: int = 10_000, seed: int = 0) -> pa.Table:
     """Every two policies, paired by problem. Several artifacts of one (arm, step) are its replicates."""
     tables = [with_clusters(store().read(ref), [ref]) for ref in diversities]

@@ -13,7 +13,7 @@ from storage.artifacts.kinds import Rollouts
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import nullable
 from storage.sql import query
-from tasks.domain.statistics.means import folded, holds_for
+from tasks.domain.statistics.means import ONE_PROBLEM, folded, holds_for
 from tasks.domain.statistics.over_seeds import improvement, over_seeds_and_sources
 from tasks.domain.statistics.seeded import by_seed
 from tasks.measures.grouping import read_groups
@@ -82,7 +82,10 @@ def _interquartile(parts_SP: list[np.ndarray], seed: int) -> dict[str, Any]:
     at, low, high = over_seeds_and_sources(parts_SP, seed)
     mean = float(np.concatenate([p.mean(axis=0) for p in parts_SP]).mean())
     row |= {"estimate": at, "mean": mean, "seeds": seeds, "holds_for": holds_for(seeds)}
-    return row | (_too_few(seeds, FEWEST_FOR_MEANS) if seeds < FEWEST_FOR_MEANS else {"low": low, "high": high})
+    if seeds < FEWEST_FOR_MEANS:
+        return row | _too_few(seeds, FEWEST_FOR_MEANS)
+    alone = any(part.shape[1] < 2 for part in parts_SP)
+    return row | ({"reason": f"of some source: {ONE_PROBLEM}"} if alone else {"low": low, "high": high})
 
 
 def _too_few(seeds: int, wanted: int) -> dict[str, str]:
@@ -104,7 +107,7 @@ def _improvement(first_SP: np.ndarray, second_SP: np.ndarray) -> dict[str, Any]:
 
 
 @standard_measure("over_seeds", needs=("trainings",), rollouts="final")
-@stage(OverSeeds, version=1)
+@stage(OverSeeds, version=2)
 def look_over_seeds(*, rollouts: tuple[Rollouts, ...], seed: int = 0) -> pa.Table:
     """Interquartile mean and probability of improvement over the seeds of every arm."""
     return over_seeds_of(read_groups(rollouts), seed)

@@ -107,7 +107,7 @@ def _fields(recorded: object) -> dict[str, Any]:
 
 
 @standard_measure("rescreening", others="final")
-@stage(Rescreening, version=3)
+@stage(Rescreening, version=4)
 def screen_again(
     *, bands: tuple[Bands, ...], screenings: tuple[Rollouts, ...], others: tuple[Rollouts, ...]
 ) -> pa.Table:

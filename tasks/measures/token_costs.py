@@ -60,7 +60,9 @@ def _bounds(found: Seeded) -> dict[str, Any]:
     tokens_SP, correct_SP = values_SCV[:, :, 0], values_SCV[:, :, 1]
     _, low, high = ratio(tokens_SP, correct_SP, found.trained)
     if not np.isfinite(low):
-        return row | {"reason": "no interval: one problem, or all problems alike, have no spread"}
+        return row | {
+            "reason": "no interval: one problem, few near-duplicates that most are, or all alike, have no spread"
+        }
     seeds = seeds_of([(1.0, tokens_SP)], [found.trained])
     return row | {"low": low, "high": high, "method": "t of the logarithm", "holds_for": holds_for(seeds)}
 

@@ -13,13 +13,12 @@ import numpy as np
 
 from storage.pass_at_k import pass_all_k, pass_at_k
 from storage.resampling import resample_classes
-from tasks.domain.statistics.means import combined, folded, together
+from tasks.domain.statistics.means import ONE_PROBLEM, combined, folded, together
 from tasks.domain.statistics.seeded import by_seed
 from tasks.domain.statistics.shares import proportions
 
 METRICS = {"pass@k": pass_at_k, "pass^k": pass_all_k}
 INCOMPLETE = "no problem was evaluated under every seed"
-ONE_PROBLEM = "one problem has no spread: no interval"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ their p-values and what they could have seen are made; those of shares in `share
 Axes: S seeds (adapters of one recipe), P problems, V columns that are judged side by side (for example every k).
 
 A policy's mean varies with the problems that were asked and, when it was trained, with the seed. Both are random:
-variance = s²_problems/n + s²_seeds/S, less what the two share. Each part has its own quantile of Student's t, half² =
+variance = s²_problems/n + s²_seeds/S, less what the two share (by the factor (S − 2)/(S − 1) only: of two seeds that
+agree by chance nothing would be left). Each part has its own quantile of Student's t, half² =
 t²(S − 1)·seeds + t²(n − 1)·problems, so that few seeds that happen to agree do not pass for many degrees of freedom.
 The variance of few or rarely differing problems is itself badly known, so its degrees of freedom follow the kurtosis of
 the problems' values. Near-duplicate problems are one (`folded`). Measured against the alternatives in docs/coverage.md
@@ -27,6 +28,9 @@ _normal = NormalDist()
 POWER = 0.8
 #: Gains within two points of 0, and of each other, are called the same: declared before any is seen.
 MARGIN = 0.02
+#: Fewer clusters in effect than these, and so many times fewer than there are: Student's t fails.
+ENOUGH, UNEVEN = 12.0, 1.5
+ONE_PROBLEM = "one problem, or few near-duplicates that most of the others are: no spread, no interval"
 ADAPTERS = "these adapters, not the recipe"
 
 
@@ -80,8 +84,8 @@ def combined(parts: Sequence[tuple[float, np.ndarray]], trained: Sequence[bool],
 
     parts: (sign, values_SPV) on the same problems in the same order; policies are trained with seeds of their own.
     reach: how far one problem's value can lie from 0 (1 for a difference of two shares): where no problem differs
-    from another, half a problem at either end of the reach stands in for what was not seen (after Agresti and Min
-    2005). Without a reach such a column is not known.
+    from another, or few do, it bounds what was not seen (`unseen_variance`). Without a reach a column in which none
+    does is not known.
 
     >>> m = combined([(1.0, np.array([[[0.0], [1.0], [2.0]]]))], [False])
     >>> m.estimate_V.tolist(), m.n, m.holds_for, [round(float(end[0]), 3) for end in m.interval()]
@@ -95,7 +99,7 @@ def combined(parts: Sequence[tuple[float, np.ndarray]], trained: Sequence[bool],
     varies_V = problems_V + seeds_V > NOTHING
     df_V = np.where(problems_V > NOTHING, tail_freedom(mean_PV), max(n - 1.0, 1.0))
     if reach is not None:
-        problems_V = np.where(varies_V, problems_V, unseen_variance(n, reach))
+        problems_V = problems_V + unseen_variance(mean_PV, reach)
     known_V = np.full(len(estimate_V), n > 1) & (problems_V + seeds_V > NOTHING)
     spread = Spread(problems_V, df_V, seeds_V, seeds_df_V)
     return Means(estimate_V, spread, known_V, varies_V, n, seeds_of(parts, trained), reach)
@@ -105,6 +109,9 @@ def folded(values_SPV: np.ndarray, cluster_P: np.ndarray) -> np.ndarray:
     """(S, C, V) values of C clusters of near-duplicate problems in the place of problems: the same means by seed, and a
     variance over clusters that is the cluster-robust one, C/(C − 1) · Σ_c (Σ_{i∈c} (x_i − mean))² / n².
 
+    Where few large clusters hold most of the problems beside many small ones (`uneven`), the variance hangs on those
+    few: all are then one, of which no interval is known.
+
     >>> folded(np.array([[[0.0], [0.0], [3.0]]]), np.array([7, 7, 8])).round(3).tolist()
     [[[-0.333], [2.333]]]
     """
@@ -112,10 +119,23 @@ def folded(values_SPV: np.ndarray, cluster_P: np.ndarray) -> np.ndarray:
     if len(found) == len(cluster_P):
         return values_SPV
     mean_S1V = values_SPV.mean(axis=1, keepdims=True)
+    if uneven(at_P):
+        return mean_S1V
     together_P = np.argsort(at_P, kind="stable")
     first_C = np.searchsorted(at_P[together_P], np.arange(len(found)))
     summed_SCV = np.add.reduceat((values_SPV - mean_S1V)[:, together_P], first_C, axis=1)
     return mean_S1V + len(found) / len(cluster_P) * summed_SCV
+
+
+def uneven(at_P: np.ndarray) -> bool:
+    """Whether the effective number of clusters, n²/Σ n_c², is below ENOUGH and far below their number.
+
+    >>> uneven(np.minimum(np.arange(100), 50)), uneven(np.arange(100) // 20), uneven(np.array([0, 0, 1, 2]))
+    (True, False, False)
+    """
+    size_C = np.unique(at_P, return_counts=True)[1]
+    effective = len(at_P) ** 2 / float((size_C.astype(np.float64) ** 2).sum())
+    return effective < min(ENOUGH, len(size_C) / UNEVEN)
 
 
 def ratio(top_SP: np.ndarray, bottom_SP: np.ndarray, trained: bool) -> tuple[float, float, float]:
@@ -193,7 +213,8 @@ def added_by_seeds(parts: Sequence[tuple[float, np.ndarray]], shape: tuple[int, 
         part_V = by_seed_SV.var(axis=0, ddof=1) / S
         if n > 1:
             rest_SPV = values_SPV - values_SPV.mean(axis=0) - by_seed_SV[:, None, :] + by_seed_SV.mean(axis=0)
-            part_V = part_V - (rest_SPV**2).sum(axis=(0, 1)) / ((S - 1) * (n - 1)) / (n * S)
+            shared_V = (rest_SPV**2).sum(axis=(0, 1)) / ((S - 1) * (n - 1)) / (n * S)
+            part_V = part_V - (S - 2) / (S - 1) * shared_V
         part_V = sign**2 * np.maximum(part_V, 0.0)
         added_V, over_V = added_V + part_V, over_V + part_V**2 / (S - 1)
     return added_V, np.where(over_V > 0, added_V**2 / np.where(over_V > 0, over_V, 1.0), 1.0)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from storage.resampling import LEVEL
+from tasks.domain.statistics.means import ONE_PROBLEM, uneven
 from tasks.domain.statistics.spread import Spread
 
 MIXED, CLUSTERED = "mixed model, problems random", "least squares, robust to problems alike"
@@ -41,6 +42,8 @@ def slope(outcome_SN: np.ndarray, fixed: Sequence[np.ndarray], group_N: np.ndarr
     groups, free = len(np.unique(group_N)), len(np.unique(group_N)) - design_ND.shape[1]
     if np.linalg.matrix_rank(design_ND) < design_ND.shape[1] or free < 1:
         return "what is held fixed leaves nothing of it to vary"
+    if uneven(group_N):
+        return ONE_PROBLEM
     mean_N = outcome_SN.mean(axis=0)
     if float(mean_N.var()) < 1e-18:
         return "the outcome is the same everywhere"

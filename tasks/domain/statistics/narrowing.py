@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from storage.resampling import resample_classes
-from tasks.domain.statistics.means import Means
+from tasks.domain.statistics.means import Means, uneven
 from tasks.domain.statistics.spread import Spread
 
 GRID_J = np.linspace(-10.0, 10.0, 61)
@@ -46,8 +46,8 @@ def beyond_shift(
     near-duplicates drawn together, and of leaving one seed at a time to stand for its policy.
     """
     found, at_P = np.unique(cluster_P, return_inverse=True)
-    size = len(found)
-    drawn_BP = resample_classes(np.ones(size, np.int64), DRAWS, seed)[:, at_P]
+    size = 1 if uneven(at_P) else len(found)
+    drawn_BP = resample_classes(np.ones(len(found), np.int64), DRAWS, seed)[:, at_P]
     drawn_BP = np.concatenate([np.ones((1, len(at_P))), drawn_BP])
     drawn_BP /= drawn_BP.sum(axis=1, keepdims=True)
     null_B, excess_B = _null_and_excess(first, second, ks, drawn_BP)

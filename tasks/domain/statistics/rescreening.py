@@ -22,7 +22,7 @@ from storage.resampling import LEVEL
 from tasks.domain.statistics.betabinomial import UNLIKELY, BetaBinomial, fitted
 from tasks.domain.statistics.curves_of_k import levels
 from tasks.domain.statistics.difficulty import live, mean_given, mean_of, ranges, seen, share_of
-from tasks.domain.statistics.means import folded
+from tasks.domain.statistics.means import ONE_PROBLEM, folded
 
 Row = dict[str, Any]
 NO_FIT = "no beta-binomial can be fitted to the first draw"
@@ -129,8 +129,11 @@ def _mislabelled(dead_P: np.ndarray, revived_P: np.ndarray, cluster_P: np.ndarra
         kept = dead_P > 0
         return row | levels(folded(revived_P[kept][None, :, None], cluster_P[kept]), trained=False)[0]
     both_PV = folded(np.stack([revived_P, dead_P], axis=1)[None], cluster_P)[0]
+    row["estimate"] = float(revived_P.sum() / dead_P.sum())
+    if len(both_PV) < 2:
+        return row | {"reason": ONE_PROBLEM}
     low, high = _share_of_parts(both_PV)
-    return row | {"estimate": float(revived_P.sum() / dead_P.sum()), "low": low, "high": high}
+    return row | {"low": low, "high": high}
 
 
 def _share_of_parts(both_PV: np.ndarray) -> tuple[float, float]:
@@ -142,7 +145,7 @@ def _share_of_parts(both_PV: np.ndarray) -> tuple[float, float]:
     part, whole = both_PV.sum(axis=0)
     share, n = part / whole, len(both_PV)
     away_P1 = (both_PV[:, :1] - share * both_PV[:, 1:]) * n / whole
-    variance = float(away_P1.var(ddof=1)) / n if n > 1 else 0.0
+    variance = float(away_P1.var(ddof=1)) / n
     size = min(share * (1 - share) / variance if variance > 0 else 2 * whole, 2 * whole)
     df = max(min(float(tail_freedom(away_P1)[0]), whole - 1), 1.0)
     shrink = float(t.ppf((1 + LEVEL) / 2, df)) ** 2 / size
