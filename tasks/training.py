@@ -7,6 +7,8 @@ learner sees them, and samples the held-out problems of an evaluated step in the
 from __future__ import annotations
 
 import shutil
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +19,12 @@ import pyarrow.parquet as pq
 
 from storage.artifacts.fingerprint import derived_seed
 from storage.artifacts.kinds import Bands, Pool, Splits, Training
-from storage.artifacts.kinds.experiment import EXPOSURE
+from storage.artifacts.kinds.experiment import DIAGNOSTICS, EXPOSURE
 from storage.errors import UserError
 from storage.sql import query
+from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.behaviour import check_sampling
+from tasks.domain.grpo.classes import answer_key, trace_classes
 from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout
 from tasks.domain.policies import Policy, Sampling
 from tasks.domain.problems.splits import of_split
@@ -53,7 +57,20 @@ def as_train_rollout(row: dict[str, Any], scaffold: Scaffold, tag_rule: TagRule)
         correct=row["correct"],
         tag_valid=scaffold.parse(row["completion"], tag_rule).tag_valid,
         truncated=row["finish"] == "length",
+        answer=answer_key(row["canonical"], correct=row["correct"]),
     )
+
+
+def with_trace_classes(rollouts: Sequence[TrainRollout], rows: Sequence[dict[str, Any]]) -> list[TrainRollout]:
+    """With the class of each trace among its problem's; rows: of the same rollouts."""
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, rollout in enumerate(rollouts):
+        places[rollout.problem_id].append(place)
+    classed = list(rollouts)
+    for group in places.values():
+        for place, found in zip(group, trace_classes([rows[place]["trace"] or "" for place in group]), strict=True):
+            classed[place] = replace(rollouts[place], trace_class=found)
+    return classed
 
 
 def step_sampling(rollouts: Sampling, seed: int, step: int, place: int = 0) -> Sampling:
@@ -90,7 +107,8 @@ def train_adapter(
     evaluation_group_size: int,
     init: Training | None = None,
 ) -> Payload:
-    """Rows: Training. Files: `step-NNNN/`, the evaluated steps' adapters in PEFT format; exposure.parquet.
+    """Rows: Training. Files: `step-NNNN/`, the evaluated steps' adapters in PEFT format; exposure.parquet,
+    diagnostics.parquet.
 
     bands: train on the variance band alone; null trains on all problems outside held-out.
     init: the training whose last adapter this one starts from, with a fresh optimiser; `start` is that policy.
@@ -126,7 +144,8 @@ def train_adapter(
         sampled["rollouts"] += stats.rollouts
         sampled["tokens"] += stats.tokens
         rows = entered(requested).to_pylist() if requested else []
-        return [as_train_rollout(row, start.scaffold, learner.tag_rule) for row in rows]
+        drawn = [as_train_rollout(row, start.scaffold, learner.tag_rule) for row in rows]
+        return with_trace_classes(drawn, rows) if "traces" in ADVANTAGES[learner.advantage].needs else drawn
 
     tools, folder = toolbox(), workdir()
     if not (folder / "checkpoints").is_dir():
@@ -167,6 +186,7 @@ def train_adapter(
     for adapter in result.kept_adapters:
         shutil.copytree(adapter, files / adapter.name)
     pq.write_table(_rows(result.exposure, EXPOSURE, start.arm), files / "exposure.parquet")
+    pq.write_table(_rows(result.diagnostics, DIAGNOSTICS, start.arm), files / "diagnostics.parquet")
     notes = {f"sampled_{name}": str(number) for name, number in sampled.items()} | result.notes
     notes |= {"scaffold": start.scaffold.digest}
     return Payload(_rows(result.steps, Training.schema, start.arm), files, notes)

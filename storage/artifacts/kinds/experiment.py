@@ -51,6 +51,8 @@ LEDGER = joined(
 EXPOSURE = columns(
     "arm str", "seed big", "step int", "problem_id str", "source str", "num_correct int", "group_size int", "live bool"
 )
+#: What a training's objective says of each step: the file diagnostics.parquet beside its rows.
+DIAGNOSTICS = columns("arm str", "seed big", "step int", "metric str", "value real")
 BAND = columns(
     "problem_id str",
     "source str",
@@ -178,7 +180,7 @@ class Training(
         "skipped_updates int",  # gradients that were not finite
     ),
 ):
-    """One row a step; beside them the evaluated steps' adapters and exposure.parquet."""
+    """One row a step; beside them the evaluated steps' adapters, exposure.parquet and diagnostics.parquet."""
 
     WEIGHTS = "files/step-"
 

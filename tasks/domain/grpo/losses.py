@@ -11,11 +11,14 @@ ratio.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import numpy as np
+
 from storage.errors import UserError
+from tasks.domain.grpo.covariance import TokenWeights, clip_cov, kl_cov
 from tasks.domain.grpo.types import LearnerConfig
 
 if TYPE_CHECKING:
@@ -27,15 +30,21 @@ MAX_LOG_RATIO = 10.0
 
 
 class Tokens(NamedTuple):
-    """What a term sees. rollout_T: int64, equal within a rollout."""
+    """What a term sees. rollout_T: int64, equal within a rollout. weights_T: 2 x T, as TokenWeights, where the loss
+    weighs tokens. entropy_T: with a gradient, where there is an entropy bonus."""
 
     logprobs_T: Tensor
     behaviour_T: Tensor
     advantages_T: Tensor
     rollout_T: Tensor
+    weights_T: Tensor | None = None
+    entropy_T: Tensor | None = None
 
 
 Term = Callable[[Tokens, LearnerConfig], "Tensor"]
+#: Weights of an update's tokens, from their behaviour log-probs and advantages; the key is what a draw is a function
+#: of.
+WeighTokens = Callable[[np.ndarray, np.ndarray, LearnerConfig, Sequence[object]], TokenWeights]
 
 
 def log_ratio(logprobs_T: Tensor, behaviour_T: Tensor) -> Tensor:
@@ -101,6 +110,17 @@ def _weighted(t: Tokens, cap: float) -> Tensor:
     return -weight * t.advantages_T * t.logprobs_T
 
 
+def sapo(t: Tokens, config: LearnerConfig) -> Tensor:
+    """-(4/τ) · σ(τ (ratio - 1)) · A, τ that of the advantage's sign: a gate that closes softly on both sides where
+    clipping cuts (SAPO, Gao et al. 2025, arXiv 2511.20347, eq. 5 and 6). Where nothing has moved its slope is the
+    ratio's."""
+    import torch
+
+    tau_T = torch.full_like(t.advantages_T, config.tau_negative).masked_fill(t.advantages_T > 0, config.tau_positive)
+    ratio_T = log_ratio(t.logprobs_T, t.behaviour_T).exp()
+    return -(4 / tau_T) * torch.sigmoid(tau_T * (ratio_T - 1)) * t.advantages_T
+
+
 def k3(logprobs_T: Tensor, reference_T: Tensor) -> Tensor:
     """e^d - d - 1 with d = reference - log-prob, bounded above: an estimate of KL(policy ‖ reference) from the policy's
     own tokens, unbiased and never negative (Schulman 2020, "Approximating KL divergence", k3; Shao et al. 2024, arXiv
@@ -113,11 +133,12 @@ def k3(logprobs_T: Tensor, reference_T: Tensor) -> Tensor:
 class Loss:
     """reduction: `sum` over tokens; `token_mean` over all tokens of the batch; `constant`: rollouts × max_tokens;
     `rollout_mean`: a sum over a rollout's tokens, a mean over rollouts; `mean_of_means`: a mean over a rollout's
-    tokens, a mean over rollouts."""
+    tokens, a mean over rollouts. weigh: what some tokens weigh, or nothing."""
 
     term: Term
     reduction: Literal["sum", "token_mean", "constant", "rollout_mean", "mean_of_means"]
     needs_advantage: str | None = None
+    weigh: WeighTokens | None = None
 
 
 LOSSES: dict[str, Loss] = {
@@ -130,6 +151,9 @@ LOSSES: dict[str, Loss] = {
     "rloo": Loss(reinforce, "rollout_mean", needs_advantage="leave_one_out"),
     "cispo": Loss(cispo, "token_mean"),
     "tis": Loss(truncated_importance, "sum"),
+    "sapo": Loss(sapo, "mean_of_means"),
+    "clip_cov": Loss(clipped, "token_mean", "standardised", clip_cov),
+    "kl_cov": Loss(importance_sampling, "token_mean", "standardised", kl_cov),
 }
 
 
@@ -144,14 +168,27 @@ def loss_for(config: LearnerConfig) -> Loss:
         )
     if loss.reduction == "constant" and config.max_tokens is None:
         raise UserError(f"learner: loss {config.loss} divides by max_tokens; set it to the longest completion")
+    if config.loss == "kl_cov" and config.updates == 1 and not config.staleness:
+        raise UserError(
+            "learner: loss kl_cov holds tokens to the policy that sampled, which one update a step has not left yet;"
+            " set minibatches, epochs or staleness"
+        )
     return loss
 
 
-def summed(loss: Loss, t: Tokens, reference_T: Tensor | None, config: LearnerConfig) -> Tensor:
-    """The terms' sum, `kl_weight` · k3 beside each where there is a reference (Shao et al. 2024, eq. 3)."""
+def summed(
+    loss: Loss, t: Tokens, reference_T: Tensor | None, config: LearnerConfig, entropy_weight: float = 0.0
+) -> Tensor:
+    """The terms' sum. Beside each: `kl_weight` · k3 where there is a reference (Shao et al. 2024, eq. 3), and minus the
+    token's entropy, weighed (Mnih et al. 2016, arXiv 1602.01783, section 4)."""
     terms_T = loss.term(t, config)
+    if t.weights_T is not None:
+        held_T = log_ratio(t.logprobs_T, t.behaviour_T).abs()
+        terms_T = t.weights_T[0] * terms_T + t.weights_T[1] * held_T
     if reference_T is not None:
         terms_T = terms_T + config.kl_weight * k3(t.logprobs_T, reference_T)
+    if entropy_weight and t.entropy_T is not None:
+        terms_T = terms_T - entropy_weight * t.entropy_T
     if loss.reduction == "mean_of_means":
         terms_T = terms_T / _length_of_rollout(t.rollout_T)
     return terms_T.sum()

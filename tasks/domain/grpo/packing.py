@@ -16,12 +16,13 @@ import numpy as np
 @dataclass(frozen=True, slots=True)
 class Trajectory:
     """One completion to train on. behaviour_T: float32 log-probs, those that are not finite unknown; `index` is the
-    caller's."""
+    caller's. weights: float32, 2 x T, where the loss weighs tokens (covariance.py)."""
 
     index: int
     token_ids: Sequence[int]
     behaviour_T: np.ndarray
     advantage: float
+    weights: np.ndarray | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Pack:
     tokens_T, positions_T: int64; a completion's last token predicts nothing and is no row.
     starts_q, starts_k: int32 of length S + 1, where each segment's queries and keys begin; key_rows: int64, rows of T.
     rows_K: the row that predicts targets_K, tokens whose behaviour log-prob is known; the same order is that of
-    behaviour_K, advantages_K: float32. rollout_K: the sequences' indices.
+    behaviour_K, advantages_K: float32. rollout_K: the sequences' indices. weights: 2 x K, where tokens are weighed.
     """
 
     tokens_T: np.ndarray
@@ -52,6 +53,7 @@ class Pack:
     behaviour_K: np.ndarray
     advantages_K: np.ndarray
     rollout_K: np.ndarray
+    weights: np.ndarray | None = None
 
 
 def plan_packs(groups: Sequence[PromptGroup], budget: int) -> list[list[PromptGroup]]:
@@ -111,6 +113,7 @@ def build_pack(groups: Sequence[PromptGroup]) -> Pack:
     lengths = [len(s.token_ids) for s in sequences]
     behaviour = np.concatenate([np.asarray(s.behaviour_T, dtype=np.float32) for s in sequences])
     known = np.isfinite(behaviour)
+    weights = [s.weights for s in sequences if s.weights is not None]
     return Pack(
         tokens_T=np.concatenate(builder.tokens),
         positions_T=np.concatenate(builder.positions),
@@ -122,4 +125,5 @@ def build_pack(groups: Sequence[PromptGroup]) -> Pack:
         behaviour_K=behaviour[known],
         advantages_K=np.repeat(np.asarray([s.advantage for s in sequences], dtype=np.float32), lengths)[known],
         rollout_K=np.repeat(np.asarray([s.index for s in sequences], dtype=np.int64), lengths)[known],
+        weights=np.concatenate(weights, axis=1)[:, known] if weights else None,
     )

@@ -11,18 +11,38 @@ class Reward:
 
     correct: float
     tag: float
+    length: float = 0.0
 
     @property
     def total(self) -> float:
-        return self.correct + self.tag
+        return self.correct + self.tag + self.length
 
 
-def reward(*, correct: bool, tag_valid: bool, tag_weight: float) -> Reward:
-    """`correct + tag_weight · (tag_valid - 1)`: a broken form costs, a sound one earns nothing by itself.
+def reward(
+    *,
+    correct: bool,
+    tag_valid: bool,
+    tag_weight: float,
+    num_tokens: int = 0,
+    max_tokens: int | None = None,
+    overlong_cache: int = 0,
+) -> Reward:
+    """`correct + tag_weight · (tag_valid - 1) + overlong`: a broken form costs, a sound one earns nothing by itself.
 
     >>> [reward(correct=c, tag_valid=t, tag_weight=0.2).total for c, t in [(1, 1), (1, 0), (0, 1), (0, 0)]]
     [1.0, 0.8, 0.0, -0.2]
     >>> reward(correct=True, tag_valid=False, tag_weight=0.0).total
     1.0
     """
-    return Reward(float(correct), 0.0 if tag_valid else -tag_weight)
+    length = overlong(num_tokens, max_tokens, overlong_cache) if max_tokens and overlong_cache else 0.0
+    return Reward(float(correct), 0.0 if tag_valid else -tag_weight, length)
+
+
+def overlong(num_tokens: int, max_tokens: int, cache: int) -> float:
+    """DAPO's soft overlong punishment (Yu et al. 2025, arXiv 2503.14476, eq. 13): nothing up to max_tokens - cache,
+    from there falling to -1 at max_tokens. Their right answer is worth 2 more than a wrong one, ours 1 more.
+
+    >>> [overlong(n, 100, 20) for n in (80, 90, 100, 120)]
+    [0.0, -0.5, -1.0, -1.0]
+    """
+    return min(0.0, max(-1.0, (max_tokens - cache - num_tokens) / cache))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 
 from storage.errors import UserError
-from tasks.domain.grpo.advantages.registry import ADVANTAGES, LEAST_GROUP, OF_K
+from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.ranges import Within, refuse_impossible
 from tasks.domain.scaffolds import TagRule
 
@@ -59,6 +59,12 @@ class LearnerConfig:
     staleness: 1 trains each step on rollouts of the policy before the last one, sampled while the last step trains; the
         ratio to the policy that sampled is the loss's business.
     lr_schedule: after `warmup_steps` steps of linear rise, constant or falling to zero behind the last step.
+    overlong_cache: DAPO's soft punishment of the last so many tokens below `max_tokens`; 0: none.
+    bonus, bonus_gate, bonus_baseline: of exploration (advantages/exploration.py); gate `none` is the paper's.
+    entropy_weight: of each trained token's entropy, which the loss rewards. entropy_target: the weight follows it by
+        `entropy_delta` a step (objective_state.py).
+    cov_share, cov_low, cov_high, cov_kl: of `clip_cov` and `kl_cov` (covariance.py).
+    tau_positive, tau_negative: temperatures of `sapo`, of tokens of positive and other advantage.
     """
 
     steps: AtLeastOne
@@ -92,6 +98,24 @@ class LearnerConfig:
     warmup_steps: Annotated[int, Within(0)] = 0
     staleness: Annotated[int, Within(0, 1)] = 0
     advantage_k: AtLeastOne = 4
+    overlong_cache: Annotated[int, Within(0)] = 0
+    bonus: NotNegative = 0.2
+    bonus_gate: Literal["right", "none"] = "right"
+    bonus_baseline: Annotated[float, Within(0, 1)] = 0.5
+    entropy_weight: NotNegative = 0.0
+    entropy_target: Positive | None = None
+    entropy_delta: Positive = 0.005
+    cov_share: Annotated[float, Within(0, 1, without="least")] = 2e-4
+    cov_low: float = 1.0
+    cov_high: float = 5.0
+    cov_kl: NotNegative = 1.0
+    tau_positive: Positive = 1.0
+    tau_negative: Positive = 1.05
+
+    @property
+    def updates(self) -> int:
+        """Of a step whose groups all have a gradient."""
+        return self.minibatches * self.epochs
 
     def __post_init__(self) -> None:
         refuse_impossible(self, "learner")
@@ -103,17 +127,30 @@ class LearnerConfig:
             raise UserError(
                 f"learner: warmup_steps is {self.warmup_steps} of {self.steps} steps; the full rate is never reached"
             )
+        self._check_objective()
+        if not self.target_modules:
+            raise UserError("learner: target_modules is empty; name at least one linear layer, such as q_proj")
+
+    def _check_objective(self) -> None:
         if self.advantage not in ADVANTAGES:
             raise UserError(f"learner: unknown advantage {self.advantage!r}; choose from {', '.join(ADVANTAGES)}")
-        if self.advantage in OF_K and self.advantage_k > self.group_size:
+        objective = ADVANTAGES[self.advantage]
+        if "k" in objective.needs and self.advantage_k > self.group_size:
             raise UserError(
                 f"learner: advantage {self.advantage} is about {self.advantage_k} attempts (advantage_k) of"
                 f" {self.group_size} (group_size); lower the one or raise the other"
             )
-        if self.group_size < (least := LEAST_GROUP.get(self.advantage, 2)):
+        if self.group_size < (least := objective.least_group):
             raise UserError(f"learner: advantage {self.advantage} needs a group_size of {least}, not {self.group_size}")
-        if not self.target_modules:
-            raise UserError("learner: target_modules is empty; name at least one linear layer, such as q_proj")
+        if "bonus" in objective.needs and not self.bonus:
+            raise UserError(f"learner: advantage {self.advantage} with a bonus of 0 is standardised; name that")
+        if self.overlong_cache and self.overlong_cache >= (self.max_tokens or 0):
+            raise UserError(
+                f"learner: overlong_cache {self.overlong_cache} counts back from max_tokens, which is"
+                f" {self.max_tokens}; set max_tokens to the longest completion, above it"
+            )
+        if self.cov_low >= self.cov_high:
+            raise UserError(f"learner: cov_low {self.cov_low:g} is not below cov_high {self.cov_high:g}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +180,10 @@ class StepPlan:
 
 @dataclass(frozen=True, slots=True)
 class TrainRollout:
-    """One sampled and graded rollout. logprobs_T: float32 behaviour log-probs of token_ids."""
+    """One sampled and graded rollout. logprobs_T: float32 behaviour log-probs of token_ids.
+
+    answer: the key of its answer's class, the same in every step; null without one. trace_class: among its group's.
+    """
 
     problem_id: str
     source: str
@@ -154,6 +194,8 @@ class TrainRollout:
     correct: bool
     tag_valid: bool
     truncated: bool
+    answer: str | None = None
+    trace_class: int = 0
 
 
 def evaluated_steps(steps: int, eval_every: int) -> list[int]:

@@ -1,7 +1,8 @@
 """Resumable trainer state on disk: whole or not there.
 
 A checkpoint is a folder `step-NNNN` with the flat float32 vectors (weights, Adam's moments) and a JSON of position and
-rows so far. There is no random state to keep: prompt order and seeds are functions of (seed, step, problem).
+rows so far, what the objective remembers with them. There is no random state to keep: prompt order and seeds are
+functions of (seed, step, problem).
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storage.artifacts.fingerprint import canonical, recorded
 from storage.durable import sync
 from storage.errors import UserError
+from tasks.domain.grpo.objective_state import ObjectiveState
 from tasks.domain.grpo.types import FORMER_FIELDS, LearnerConfig, PromptProblem
 from tasks.engines.model_files import weight_files
 
@@ -27,13 +29,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """After `step` optimiser updates. recipe: hash of all that the numbers depend on. steps, exposure: rows so far."""
+    """After `step` optimiser updates. recipe: hash of all that the numbers depend on. steps, exposure, diagnostics:
+    rows so far. objective: what it remembers."""
 
     step: int
     recipe: str
     tensors: Mapping[str, Tensor]
     steps: list[dict[str, Any]]
     exposure: list[dict[str, Any]]
+    diagnostics: list[dict[str, Any]] = field(default_factory=list)
+    objective: ObjectiveState = field(default_factory=ObjectiveState)
 
 
 def save(root: Path, state: State, keep: int) -> Path:
@@ -51,7 +56,8 @@ def save(root: Path, state: State, keep: int) -> Path:
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir()
     save_file({name: tensor.cpu() for name, tensor in state.tensors.items()}, beside / "state.safetensors")
-    position = {"step": state.step, "recipe": state.recipe, "steps": state.steps, "exposure": state.exposure}
+    rows = {"steps": state.steps, "exposure": state.exposure, "diagnostics": state.diagnostics}
+    position = {"step": state.step, "recipe": state.recipe, **rows, "objective": state.objective.as_json()}
     (beside / "state.json").write_text(json.dumps(position))
     for path in (beside / "state.safetensors", beside / "state.json", beside):
         sync(path)
@@ -80,7 +86,9 @@ def latest(root: Path, recipe: str, former: str | None = None) -> State | None:
             " give this training a folder of its own or remove that one"
         )
     tensors = load_file(folders[-1] / "state.safetensors")
-    return State(position["step"], recipe, tensors, position["steps"], position["exposure"])
+    # a checkpoint of before objectives had a state lacks both
+    told = position.get("diagnostics", []), ObjectiveState.from_json(position.get("objective", {}))
+    return State(position["step"], recipe, tensors, position["steps"], position["exposure"], *told)
 
 
 def _kept(root: Path) -> list[Path]:

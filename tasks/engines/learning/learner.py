@@ -14,13 +14,13 @@ from typing import Any
 
 from storage.errors import Parked, UserError
 from tasks.domain.grpo.advantages.group import is_live
+from tasks.domain.grpo.credit import Groups, group_rewards
 from tasks.domain.grpo.curriculum import prompt_schedule
 from tasks.domain.grpo.losses import loss_for
 from tasks.domain.grpo.types import LearnerConfig, PromptProblem
 from tasks.engines.learning import checkpoints, parallel
 from tasks.engines.learning.adapters import Adapters
 from tasks.engines.learning.lora import adapter_config
-from tasks.engines.learning.measurements import Groups, group_rewards
 from tasks.engines.learning.memory_plan import read_config
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.step_rollouts import SampleFn, StepRollouts
@@ -45,11 +45,12 @@ class StepMetrics:
 
 @dataclass(frozen=True, slots=True)
 class TrainResult:
-    """steps, exposure: rows of STEPS and EXPOSURE without the arm. adapter_folder: PEFT, float32, after
-    the last step. kept_adapters: as served at each evaluation after step 0, folders `step-NNNN`."""
+    """steps, exposure, diagnostics: rows of STEPS, EXPOSURE and DIAGNOSTICS without the arm. adapter_folder: PEFT,
+    float32, after the last step. kept_adapters: as served at each evaluation after step 0, folders `step-NNNN`."""
 
     steps: list[dict[str, Any]]
     exposure: list[dict[str, Any]]
+    diagnostics: list[dict[str, Any]]
     adapter_folder: Path
     kept_adapters: list[Path]
     notes: dict[str, str] = field(default_factory=dict)
@@ -121,7 +122,8 @@ def _train(
     updater.start_here()
     if saved is not None:
         updater.restore(saved.tensors)
-        loop.steps, loop.exposure = saved.steps, saved.exposure
+        updater.state = saved.objective
+        loop.steps, loop.exposure, loop.diagnostics = saved.steps, saved.exposure, saved.diagnostics
     done = saved.step if saved is not None else 0
     loop.check_finite()
     adapters.serve(done)
@@ -133,7 +135,7 @@ def _train(
         rollouts.close()
     loop.written()
     final, kept = adapters.finish(problems, loop.steps)
-    return TrainResult(loop.steps, loop.exposure, final, kept)
+    return TrainResult(loop.steps, loop.exposure, loop.diagnostics, final, kept)
 
 
 @dataclass(slots=True)
@@ -150,6 +152,7 @@ class _Loop:
     stop_requested: Callable[[], bool]
     steps: list[dict[str, Any]] = field(default_factory=list)
     exposure: list[dict[str, Any]] = field(default_factory=list)
+    diagnostics: list[dict[str, Any]] = field(default_factory=list)
     writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     writing: Future[Path] | None = None
 
@@ -161,6 +164,10 @@ class _Loop:
         self.rollouts.look_ahead(step + 1)
         row = {"seed": self.config.seed, "step": step} | self.updater.update(groups, clock, step)
         self.steps.append(row)
+        told = self.updater.diagnostics.items()
+        self.diagnostics += [
+            {"seed": row["seed"], "step": step, "metric": name, "value": value} for name, value in told
+        ]
         self.exposure.extend(self._exposure(step, groups))
         with clock.phase("checkpoint"):
             if step % self.execution.checkpoint_every == 0 or step == self.config.steps:
@@ -176,7 +183,8 @@ class _Loop:
         self.written()
         if not self.adapters.writes:
             return
-        state = checkpoints.State(step, self.recipe, self.updater.tensors(), list(self.steps), list(self.exposure))
+        rows = (list(self.steps), list(self.exposure), list(self.diagnostics))
+        state = checkpoints.State(step, self.recipe, self.updater.tensors(), *rows, self.updater.state)
         root, keep = self.workdir / "checkpoints", self.execution.keep_checkpoints
         if self.execution.async_checkpoints:
             self.writing = self.writer.submit(checkpoints.save, root, state, keep)

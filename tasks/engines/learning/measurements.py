@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from storage.bands import Band, band
-from tasks.domain.grpo.advantages.group import Group, is_live
-from tasks.domain.grpo.rewards import reward
-from tasks.domain.grpo.types import LearnerConfig, TrainRollout
-
-Groups = Mapping[str, Sequence[TrainRollout]]
+from tasks.domain.grpo.advantages.group import is_live
+from tasks.domain.grpo.credit import Groups, group_rewards
+from tasks.domain.grpo.types import LearnerConfig
 
 
 @dataclass(slots=True)
@@ -34,15 +32,6 @@ class Sums:
     kl_start: float = 0.0
     norm: float = 0.0
     made: bool = False
-
-
-def group_rewards(group: Sequence[TrainRollout], config: LearnerConfig) -> list[float]:
-    return [reward(correct=r.correct, tag_valid=r.tag_valid, tag_weight=config.tag_weight).total for r in group]
-
-
-def seen_by_objective(group: Sequence[TrainRollout], config: LearnerConfig) -> Group:
-    correct_G = np.array([r.correct for r in group], dtype=np.float64)
-    return Group(np.array(group_rewards(group, config), dtype=np.float64), correct_G, config.advantage_k)
 
 
 def rollouts_row(groups: Groups, config: LearnerConfig) -> dict[str, Any]:

@@ -68,6 +68,7 @@ class Policy:
         self.dtype = getattr(torch, name)
         self.chunk = execution.logprob_chunk
         self.base, self.temperature = base, temperature
+        self.of_entropy = bool(config.entropy_weight or config.entropy_target)
         fused = execution.merged and self.device.type == "cuda"
         recompute = plan_memory(base, config, execution, self.dtype.itemsize, _free_bytes(self.device), fused=fused)
         model: Any = AutoModelForCausalLM.from_pretrained(
@@ -104,7 +105,8 @@ class Policy:
             use_cache=False,
             layout=attention.layout(pack, self.device),
         ).last_hidden_state[0]
-        return token_logprobs(hidden.index_select(0, rows), self.head, targets, self.chunk, self.temperature)
+        chosen = hidden.index_select(0, rows)
+        return token_logprobs(chosen, self.head, targets, self.chunk, self.temperature, self.of_entropy)
 
 
 def _device(wanted: str) -> torch.device:

@@ -12,11 +12,11 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 
 from tasks.domain.grpo.advantages.group import is_live
+from tasks.domain.grpo.credit import Groups, group_rewards
 from tasks.domain.grpo.curriculum import extra_prompts
 from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout
 from tasks.engines.learning import parallel
 from tasks.engines.learning.adapters import Adapters, evaluated
-from tasks.engines.learning.measurements import Groups, group_rewards
 
 SampleFn = Callable[[StepPlan], list[TrainRollout]]
 

@@ -5,26 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tasks.domain.grpo.advantages.group import is_live
-from tasks.domain.grpo.advantages.registry import group_advantages
-from tasks.domain.grpo.losses import MAX_LOG_RATIO, Tokens, divisor, k3, log_ratio, loss_for, summed
+from tasks.domain.grpo.credit import Credit, Groups, credited, seen_by_objective
+from tasks.domain.grpo.losses import MAX_LOG_RATIO, Tokens, WeighTokens, divisor, k3, log_ratio, loss_for, summed
+from tasks.domain.grpo.objective_state import ObjectiveState
 from tasks.domain.grpo.packing import Pack, PromptGroup, Trajectory, build_pack, plan_packs
 from tasks.domain.grpo.schedules import learning_rate, update_groups
 from tasks.domain.grpo.types import LearnerConfig, TrainRollout
 from tasks.engines.learning import parallel
-from tasks.engines.learning.measurements import (
-    Groups,
-    Sums,
-    group_rewards,
-    rollouts_row,
-    seen_by_objective,
-    updates_row,
-)
+from tasks.engines.learning.measurements import Sums, rollouts_row, updates_row
 from tasks.engines.learning.memory import on_device
 from tasks.engines.learning.policy import Policy
 
@@ -47,21 +40,22 @@ class Clock:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
 
 
-def trained_groups(groups: Groups, config: LearnerConfig, step: Groups | None = None) -> list[PromptGroup]:
+def trained_groups(groups: Groups, config: LearnerConfig, credit: Credit | None = None) -> list[PromptGroup]:
     """What has a gradient, with each rollout's advantage; `index` counts the rollouts of these groups. None of it
-    without a live group in the step; with one, KL to the start pulls at every rollout.
+    without a live group in the step; with one, KL to the start and entropy pull at every rollout.
 
-    step: the groups that these are some of; null: they are all.
+    credit: of the whole step, some of whose groups these are; null: they are all.
     """
-    if not any(is_live(group_rewards(group, config)) for group in (step or groups).values()):
+    credit = credit or credited(groups, config, ObjectiveState())
+    if not credit.trains:
         return []
     trained, index = [], 0
-    for group in groups.values():
-        advantages_G = group_advantages(seen_by_objective(group, config), config.advantage)
+    pulls = config.kl_weight or config.entropy_weight or config.entropy_target
+    for problem_id, group in groups.items():
         trajectories = [
             Trajectory(index + i, r.token_ids, r.logprobs_T, float(a))
-            for i, (r, a) in enumerate(zip(group, advantages_G, strict=True))
-            if (a != 0 or config.kl_weight) and np.isfinite(r.logprobs_T).any() and not _masked(r, config)
+            for i, (r, a) in enumerate(zip(group, credit.advantages[problem_id], strict=True))
+            if (a != 0 or pulls) and np.isfinite(r.logprobs_T).any() and not _masked(r, config)
         ]
         index += len(group)
         if trajectories:
@@ -69,12 +63,39 @@ def trained_groups(groups: Groups, config: LearnerConfig, step: Groups | None = 
     return trained
 
 
+def weighed_tokens(
+    groups: Sequence[PromptGroup], weigh: WeighTokens, config: LearnerConfig, key: Sequence[object]
+) -> list[PromptGroup]:
+    """The same, with what each token weighs among all that have an advantage. key: what a draw is a function of."""
+    known = [(t, np.isfinite(t.behaviour_T)) for g in groups for t in g.trajectories if t.advantage]
+    logprobs_T = np.concatenate([t.behaviour_T[kept] for t, kept in known])
+    advantages_T = np.concatenate([np.full(kept.sum(), t.advantage) for t, kept in known])
+    found = weigh(logprobs_T.astype(np.float64), advantages_T, config, key)
+    places, start = {}, 0
+    for t, kept in known:
+        weights = _plain_weights(len(kept))
+        weights[:, kept] = np.stack([found.term_T, found.kl_T])[:, start : start + kept.sum()]
+        places[t.index], start = weights, start + int(kept.sum())
+    return [
+        PromptGroup(
+            g.prompt_ids,
+            [replace(t, weights=places.get(t.index, _plain_weights(len(t.token_ids)))) for t in g.trajectories],
+        )
+        for g in groups
+    ]
+
+
+def _plain_weights(length: int) -> np.ndarray:
+    return np.stack([np.ones(length, np.float32), np.zeros(length, np.float32)])
+
+
 def _masked(rollout: TrainRollout, config: LearnerConfig) -> bool:
     return config.truncated == "mask" and rollout.truncated
 
 
 class Updater:
-    """Policy and optimiser. The optimiser sees one flat float32 vector. start: weights that KL is measured to."""
+    """Policy and optimiser. The optimiser sees one flat float32 vector. start: weights that KL is measured to. state:
+    what the objective remembers of the steps so far; diagnostics: what it says of the last one."""
 
     def __init__(self, policy: Policy, config: LearnerConfig, token_budget: int) -> None:
         import torch
@@ -82,6 +103,8 @@ class Updater:
         self.policy, self.config, self.token_budget = policy, config, token_budget
         self.loss = loss_for(config)
         self.start: Tensor | None = None
+        self.state = ObjectiveState()
+        self.diagnostics: Mapping[str, float] = {}
         self.weights = torch.nn.Parameter(policy.lora.master)
         self.weights.grad = policy.lora.grad
         self.optimiser = torch.optim.AdamW(
@@ -102,13 +125,24 @@ class Updater:
         """One step on these groups; the measured columns of STEPS. Groups without a gradient, and gradients that are
         not finite, leave weights and moments as they are."""
         rate = learning_rate(self.config, step)
+        with clock.phase("credit"):
+            credit = credited(groups, self.config, self.state)
         gradients = []
-        for part in update_groups(tuple(groups), self.config, step):
-            gradients.append(sums := self.gradient({p: groups[p] for p in part}, clock, groups))
+        for place, part in enumerate(update_groups(tuple(groups), self.config, step)):
+            chosen = {p: groups[p] for p in part}
+            gradients.append(sums := self.gradient(chosen, clock, credit, ("weights", step, place)))
             if sums.tokens:
                 with clock.phase("optimise"):
                     self._optimise(sums, rate)
-        return rollouts_row(groups, self.config) | updates_row(gradients, self.config, rate)
+        row = rollouts_row(groups, self.config) | updates_row(gradients, self.config, rate)
+        self.diagnostics = {**credit.diagnostics, **self._told_of_entropy()}
+        seen = (seen_by_objective(group, self.config) for group in groups.values())
+        self.state = self.state.after(seen, row["entropy"], self.config)
+        return row
+
+    def _told_of_entropy(self) -> dict[str, float]:
+        asked = self.config.entropy_weight or self.config.entropy_target
+        return {"entropy_weight": self.state.entropy_weight(self.config)} if asked else {}
 
     def _optimise(self, sums: Sums, rate: float) -> None:
         import torch
@@ -125,12 +159,17 @@ class Updater:
         self.optimiser.step()
         self.policy.lora.refresh()
 
-    def gradient(self, groups: Groups, clock: Clock, step: Groups | None = None) -> Sums:
-        """Leave the gradient of one update in `policy.lora.grad`, summed over packs and processes. step: as in
-        trained_groups."""
+    def gradient(
+        self, groups: Groups, clock: Clock, credit: Credit | None = None, key: Sequence[object] = ("weights",)
+    ) -> Sums:
+        """Leave the gradient of one update in `policy.lora.grad`, summed over packs and processes. credit: as in
+        trained_groups; key: as in weighed_tokens, beside the seed."""
         import torch
 
-        live = trained_groups(groups, self.config, step)
+        live = trained_groups(groups, self.config, credit)
+        if self.loss.weigh and live:
+            with clock.phase("credit"):
+                live = weighed_tokens(live, self.loss.weigh, self.config, (self.config.seed, *key))
         known = [np.isfinite(t.behaviour_T) for g in live for t in g.trajectories]
         trained, masked = sum(int(k.sum()) for k in known), sum(int((~k).sum()) for k in known)
         rollouts = [r for group in groups.values() for r in group]
@@ -167,7 +206,9 @@ class Updater:
             on_device(a, self.policy.device) for a in (pack.behaviour_K, pack.advantages_K, pack.rollout_K)
         )
         logprobs, entropy = self.policy.logprobs(pack)
-        loss = summed(self.loss, Tokens(logprobs, behaviour, advantages, rollout), reference, self.config) * scale
+        weights = None if pack.weights is None else on_device(pack.weights, self.policy.device)
+        tokens = Tokens(logprobs, behaviour, advantages, rollout, weights, entropy)
+        loss = summed(self.loss, tokens, reference, self.config, self.state.entropy_weight(self.config)) * scale
         loss.backward()
         self.policy.lora.collect()
         with torch.no_grad():
@@ -177,7 +218,7 @@ class Updater:
             # towards the behaviour policy, whose tokens these are
             kl = (ratio - 1.0 - log_ratios).sum()
             kl_start = torch.zeros_like(kl) if reference is None else k3(logprobs, reference).sum()
-            added = torch.stack([loss.detach(), entropy.sum(), ratio.sum(), kl, kl_start, bounded])
+            added = torch.stack([loss.detach(), entropy.detach().sum(), ratio.sum(), kl, kl_start, bounded])
             return torch.stack([added, ratio.max().expand(6)]).double()
 
     def tensors(self) -> dict[str, Tensor]:

@@ -12,68 +12,134 @@ from hypothesis import strategies as st
 
 from storage.bands import band
 from tasks.domain.grpo.advantages.entropic import DIVERGENCE
-from tasks.domain.grpo.advantages.group import Group, is_live
-from tasks.domain.grpo.advantages.registry import ADVANTAGES, OF_K, group_advantages
+from tasks.domain.grpo.advantages.group import Context, Group, is_live
+from tasks.domain.grpo.advantages.registry import ADVANTAGES, group_advantages
 from tasks.domain.grpo.rewards import reward
 
-Outcome = tuple[bool, bool]
-outcomes = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=4, max_size=16)
+#: (correct, tag valid, answer if wrong, class of its trace)
+Outcome = tuple[bool, bool, int, int]
+outcomes = st.lists(
+    st.tuples(st.booleans(), st.booleans(), st.integers(0, 3), st.integers(0, 3)), min_size=4, max_size=16
+)
 kinds = st.sampled_from(sorted(ADVANTAGES))
 #: Those that add up to nothing, as a mean was taken off.
-BALANCED = ("centred", "standardised", "leave_one_out", "max_rl", "pass_at_k")
+BALANCED = [
+    "centred",
+    "standardised",
+    "leave_one_out",
+    "max_rl",
+    "pass_at_k",
+    "darling_trace",
+    "darling_answer",
+    "ucb_mean",
+    "gdpo",
+    "reinforce_plus_plus",
+    "reinforce_plus_plus_baseline",
+]
+OF_K = ("pass_at_k", "pkpo")
+#: Those that tell right rollouts apart by more than their reward, and form by itself.
+OTHER_THAN_REWARD = ("darling_trace", "darling_answer", "ucb_mean", "ucb_constant", "batch_exploration", "gdpo")
+VISITS = {"p": {"correct": 3, "0": 9, "2": 1}}
 
 
-def seen(rollouts: list[Outcome], k: int = 4) -> Group:
-    """Of (correct, tag valid)."""
-    rewards = [reward(correct=c, tag_valid=t, tag_weight=0.2).total for c, t in rollouts]
-    return Group(np.array(rewards), np.array([float(c) for c, _ in rollouts]), k)
+def seen(rollouts: list[Outcome]) -> Group:
+    rewards = [reward(correct=c, tag_valid=t, tag_weight=0.2).total for c, t, *_ in rollouts]
+    answers = tuple("correct" if c else str(a) for c, _, a, _ in rollouts)
+    correct = np.array([float(c) for c, *_ in rollouts])
+    return Group(np.array(rewards), correct, "p", answers, tuple(trace for *_, trace in rollouts))
 
 
-def right(*correct: int, k: int = 2) -> Group:
-    values = np.array(correct, dtype=np.float64)
-    return Group(values, values, k)
+def formed(*rollouts: tuple[bool, bool]) -> Group:
+    """Of (correct, tag valid); wrong ones answer alike, and all go one way."""
+    return seen([(c, t, 0, 0) for c, t in rollouts])
 
 
-@given(outcomes, kinds)
-def test_a_better_rollout_never_weighs_less_and_all_are_finite(rollouts: list[Outcome], kind: str) -> None:
+def right(*correct: int) -> Group:
+    return formed(*((bool(c), True) for c in correct))
+
+
+def weights(group: Group, kind: str, k: int = 4, *, gated: bool = True) -> np.ndarray:
+    return group_advantages(group, kind, Context(k=k, gated=gated, visits=VISITS, step=(group,)))[0]
+
+
+@given(outcomes, kinds, st.booleans())
+def test_a_better_rollout_never_weighs_less_and_all_are_finite(rollouts: list[Outcome], kind: str, gated: bool) -> None:
+    """At the papers' bonus, whether it is gated or not."""
     group = seen(rollouts)
-    advantages = group_advantages(group, kind)
+    advantages = weights(group, kind, gated=gated)
     assert np.isfinite(advantages).all()
     for i, j in combinations(range(len(rollouts)), 2):
         # where k attempts are right anyway a further right one is worth nothing, and form decides
-        comparable = kind not in OF_K or rollouts[i][1] == rollouts[j][1]
+        same_form = rollouts[i][1] == rollouts[j][1]
+        comparable = same_form or kind not in (*OF_K, *OTHER_THAN_REWARD)
         if comparable and group.rewards_G[i] > group.rewards_G[j]:
             assert advantages[i] >= advantages[j] - 1e-12
 
 
-@given(outcomes, kinds)
-def test_the_order_of_rollouts_does_not_matter(rollouts: list[Outcome], kind: str) -> None:
+@given(outcomes, kinds, st.booleans())
+def test_the_order_of_rollouts_does_not_matter(rollouts: list[Outcome], kind: str, gated: bool) -> None:
     order = np.random.default_rng(len(rollouts)).permutation(len(rollouts))
-    group = seen(rollouts)
+    group, mixed = seen(rollouts), seen([rollouts[i] for i in order])
     assume(kind != "best_alone" or np.sort(group.rewards_G)[-1] > np.sort(group.rewards_G)[-2])
-    mixed = Group(group.rewards_G[order], group.correct_G[order], group.k)
-    assert np.allclose(group_advantages(mixed, kind), group_advantages(group, kind)[order], atol=1e-9)
+    assert np.allclose(weights(mixed, kind, gated=gated), weights(group, kind, gated=gated)[order], atol=1e-9)
 
 
 @given(outcomes, st.sampled_from(BALANCED))
 def test_what_is_centred_adds_up_to_nothing(rollouts: list[Outcome], kind: str) -> None:
-    assert abs(group_advantages(seen(rollouts), kind).sum()) < 1e-9
+    assert abs(weights(seen(rollouts), kind).sum()) < 1e-9
 
 
 @given(st.floats(-2, 2), st.integers(3, 16), kinds)
 def test_a_dead_group_has_exactly_no_advantage(value: float, size: int, kind: str) -> None:
+    """All right, all in one class; whatever the objective looks at beyond rewards is alike too."""
     alike = np.full(size, value)
-    assert not group_advantages(Group(alike, np.ones(size), 2), kind).any()
+    group = Group(alike, np.ones(size), "p", ("correct",) * size, (0,) * size)
+    assert not weights(group, kind, k=2).any()
+
+
+@given(outcomes, kinds)
+def test_only_objectives_that_say_so_train_where_rewards_are_alike(rollouts: list[Outcome], kind: str) -> None:
+    group = seen([(False, True, a, trace) for *_, a, trace in rollouts])
+    assert ADVANTAGES[kind].trains_alike or not weights(group, kind, gated=False).any()
+    assert not weights(group, kind).any(), "gated: nothing is right, so nothing earns a bonus"
+
+
+@given(outcomes, kinds)
+def test_a_wrong_rollout_earns_nothing_by_being_different(rollouts: list[Outcome], kind: str) -> None:
+    """Every bonus is gated on correctness unless the recipe says otherwise."""
+    found = weights(seen(rollouts), kind)
+    assume(kind != "best_alone")
+    for form in (True, False):
+        wrong = [a for a, (c, t, *_) in zip(found, rollouts, strict=True) if not c and t == form]
+        assert np.allclose(wrong, wrong[:1] * len(wrong))
+
+
+@given(outcomes, st.sampled_from(["ucb_mean", "ucb_constant", "batch_exploration"]))
+def test_ungated_a_new_wrong_answer_earns_more_than_a_worn_one(rollouts: list[Outcome], kind: str) -> None:
+    wrong = [(False, True, a, 0) for _, _, a, _ in rollouts[:3]]
+    found = weights(seen([*wrong, (False, True, 7, 0), (False, True, 0, 0), (False, True, 0, 0)]), kind, gated=False)
+    assert found[-3] > found[-2]
+
+
+@given(outcomes, st.sampled_from([0.5, 2.0, 8.0]))
+def test_what_is_divided_by_a_spread_does_not_feel_the_scale(rollouts: list[Outcome], scale: float) -> None:
+    group = seen(rollouts)
+    larger = Group(scale * group.rewards_G, scale * group.correct_G)
+    assume(is_live(group.rewards_G.tolist()))
+    for kind in ("standardised", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "gdpo"):
+        assert np.allclose(weights(larger, kind), weights(group, kind))
+    for kind in ("centred", "leave_one_out", "best_alone"):
+        assert np.allclose(weights(larger, kind), scale * weights(group, kind))
 
 
 @given(st.integers(3, 12), st.sampled_from(sorted({*ADVANTAGES} - {"best_alone", "entropic"})))
 def test_a_group_without_a_right_answer_trains_form_alone(size: int, kind: str) -> None:
     """As centred does, but for those that divide by a spread."""
-    rollouts = [(False, i > 0) for i in range(size)]
-    found = group_advantages(seen(rollouts, k=2), kind)
+    group = formed(*((False, i > 0) for i in range(size)))
+    found = weights(group, kind, k=2)
     assert found[0] < 0 < found[1] and band(0, size) == "all_zero"
     if kind in ("max_rl", *OF_K):
-        assert np.allclose(found, group_advantages(seen(rollouts), "centred"))
+        assert np.allclose(found, weights(group, "centred"))
 
 
 @given(outcomes)
@@ -81,7 +147,7 @@ def test_leave_one_out_is_what_its_name_says(rollouts: list[Outcome]) -> None:
     values = seen(rollouts).rewards_G
     assume(is_live(values.tolist()))
     by_hand = [v - np.delete(values, i).mean() for i, v in enumerate(values)]
-    assert np.allclose(group_advantages(seen(rollouts), "leave_one_out"), by_hand)
+    assert np.allclose(weights(seen(rollouts), "leave_one_out"), by_hand)
 
 
 @pytest.mark.parametrize("right_of_8", range(1, 8))
@@ -91,7 +157,7 @@ def test_pass_at_k_training_is_the_mean_over_all_groups_of_k(right_of_8: int, k:
     correct = np.array([1.0] * right_of_8 + [0.0] * (8 - right_of_8))
     groups = list(combinations(range(8), k))
     rewards = np.array([correct[list(g)].max() for g in groups])
-    found = group_advantages(right(*correct.astype(int), k=k), "pass_at_k")
+    found = weights(right(*correct.astype(int)), "pass_at_k", k)
     if not rewards.std():
         assert not found.any()
         return
@@ -109,50 +175,48 @@ def test_pkpo_is_unbiased_for_the_gradient_of_pass_at_k(n: int, k: int, p: float
     for outcome in product([0, 1], repeat=n):
         chance = p ** sum(outcome) * (1 - p) ** (n - sum(outcome))
         score = (np.array(outcome) - p) / (p * (1 - p))
-        total += chance * float(group_advantages(right(*outcome, k=k), "pkpo") @ score) if any(outcome) else 0.0
+        total += chance * float(weights(right(*outcome), "pkpo", k) @ score) if any(outcome) else 0.0
         if all(outcome):
             # no gradient is taken of a dead group; what it would have added
-            total += chance * float(ADVANTAGES["pkpo"](right(*outcome, k=k)) @ score)
+            total += chance * float(ADVANTAGES["pkpo"].advantage(right(*outcome), Context(k=k))[0] @ score)
     assert total == pytest.approx(k * (1 - p) ** (k - 1))
 
 
 def test_pkpo_by_hand() -> None:
     """4 rollouts, 2 right, k = 2: each right one has one right and two wrong companions, 2/3 of them wrong: 2/4 · 2/3."""
-    assert group_advantages(right(1, 1, 0, 0), "pkpo") == pytest.approx([1 / 3, 1 / 3, 0, 0])
+    assert weights(right(1, 1, 0, 0), "pkpo", 2) == pytest.approx([1 / 3, 1 / 3, 0, 0])
 
 
 def test_max_rl_weighs_the_rare_right_answer_by_what_it_is_one_of() -> None:
-    assert group_advantages(right(1, 0, 0, 0, 0), "max_rl") == pytest.approx([4, -1, -1, -1, -1])
+    assert weights(right(1, 0, 0, 0, 0), "max_rl") == pytest.approx([4, -1, -1, -1, -1])
 
 
 def test_two_that_are_best_have_none() -> None:
-    assert not group_advantages(right(1, 1, 0), "best_alone").any()
-    assert group_advantages(seen([(True, True), (True, False), (False, True)]), "best_alone") == pytest.approx(
-        [0.2, 0, 0]
-    )
+    assert not weights(right(1, 1, 0), "best_alone").any()
+    assert weights(formed((True, True), (True, False), (False, True)), "best_alone") == pytest.approx([0.2, 0, 0])
 
 
 @given(st.integers(3, 16), st.integers(1, 15))
 def test_the_entropic_weights_are_a_bit_from_uniform(size: int, num_right: int) -> None:
     """Where fewer than half are right: of two values w and 1, p log(p n) adds up to log 2."""
     assume(2 * num_right < size)
-    found = group_advantages(right(*([1] * num_right + [0] * (size - num_right))), "entropic")
+    found = weights(right(*([1] * num_right + [0] * (size - num_right))), "entropic")
     # A = x / mean of the others - 1 of two weights, the larger one 1: solve for the smaller
     wrong = float(found[-1])
     small = (1 + wrong) * num_right / (size - 1 - (1 + wrong) * (size - num_right - 1))
-    weights = np.array([1.0] * num_right + [small] * (size - num_right))
-    p = weights / weights.sum()
+    two_values = np.array([1.0] * num_right + [small] * (size - num_right))
+    p = two_values / two_values.sum()
     assert float((p * np.log(p * size)).sum()) == pytest.approx(DIVERGENCE, abs=1e-6) == pytest.approx(log(2), abs=1e-6)
 
 
 def test_all_wrong_with_mixed_tags_is_all_zero_although_it_is_live() -> None:
-    group = seen([(False, t) for t in (True, False, True, True)])
+    group = formed(*((False, t) for t in (True, False, True, True)))
     assert band(0, 4) == "all_zero" and is_live(group.rewards_G.tolist())
-    assert group_advantages(group, "centred") == pytest.approx([0.05, -0.15, 0.05, 0.05])
+    assert weights(group, "centred") == pytest.approx([0.05, -0.15, 0.05, 0.05])
 
 
 def test_the_advantage_of_k_of_which_all_are_drawn_is_zero_or_everything() -> None:
     """k = G: only a group with exactly one right answer rewards it for more than company."""
-    assert group_advantages(right(1, 0, 0, 0, k=4), "pkpo") == pytest.approx([1, 0, 0, 0])
-    assert group_advantages(right(1, 1, 0, 0, k=4), "pkpo") == pytest.approx([0, 0, 0, 0])
+    assert weights(right(1, 0, 0, 0), "pkpo") == pytest.approx([1, 0, 0, 0])
+    assert weights(right(1, 1, 0, 0), "pkpo") == pytest.approx([0, 0, 0, 0])
     assert comb(4, 4) == 1

@@ -69,7 +69,8 @@ def test_capped_weights_keep_a_gradient(name: str, cap: float) -> None:
 
 def test_divisors() -> None:
     found = {n: divisor(loss, CONFIG, tokens=50, rollouts=4) for n, loss in LOSSES.items()}
-    by_tokens, by_rollouts = dict.fromkeys(("dapo", "cispo"), 50), dict.fromkeys(("rloo", "grpo", "gspo"), 4)
+    by_tokens = dict.fromkeys(("dapo", "cispo", "clip_cov", "kl_cov"), 50)
+    by_rollouts = dict.fromkeys(("rloo", "grpo", "gspo", "sapo"), 4)
     assert found == {"importance_sampling": 1, "ppo": 1, "tis": 1, "dr_grpo": 400} | by_tokens | by_rollouts
 
 
@@ -125,6 +126,11 @@ def token_clipped(x: float, b: float, a: float) -> float:
     return surrogate(math.exp(min(x - b, 10)), a)
 
 
+def soft_gate(x: float, b: float, a: float) -> float:
+    tau = 1.0 if a > 0 else 1.05
+    return -4 / tau / (1 + math.exp(-tau * (math.exp(min(x - b, 10)) - 1))) * a
+
+
 def sequence(logprobs: list[float], behaviour: list[float], _: list[float], a: float) -> float:
     log_s = sum(x - b for x, b in zip(logprobs, behaviour, strict=True)) / len(logprobs)
     return surrogate(math.exp(min(log_s, 10)), a)
@@ -141,6 +147,9 @@ REFERENCES: dict[str, Reference] = {
     "rloo": by_token(lambda x, b, a: -x * a),
     "cispo": weighted(1.2),
     "tis": weighted(2.0),
+    "sapo": lambda x, b, at, a: by_token(soft_gate)(x, b, at, a) / len(x),
+    "clip_cov": by_token(token_clipped),
+    "kl_cov": by_token(lambda x, b, a: -math.exp(min(x - b, 10)) * a),
 }
 
 
@@ -221,6 +230,8 @@ def test_below_the_bound_a_ratio_is_what_it_is(name: str) -> None:
         ({"loss": "grpo"}, "defined with advantage standardised"),
         ({"loss": "rloo"}, "defined with advantage leave_one_out"),
         ({"loss": "dr_grpo", "max_tokens": None}, "divides by max_tokens"),
+        ({"loss": "clip_cov"}, "defined with advantage standardised"),
+        ({"loss": "kl_cov", "advantage": "standardised"}, "which one update a step has not left yet"),
     ],
 )
 def test_settings_that_do_not_go_together(wrong: dict, said: str) -> None:

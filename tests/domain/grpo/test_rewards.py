@@ -12,3 +12,13 @@ def test_the_published_reward(correct: bool, tag_valid: bool, total: float) -> N
 
 def test_parts_are_kept_apart() -> None:
     assert reward(correct=True, tag_valid=False, tag_weight=0.2) == Reward(correct=1.0, tag=-0.2)
+
+
+def test_the_last_tokens_before_the_cap_cost_more_and_more() -> None:
+    """Of 100 tokens the last 20 are the cache: nothing at 80, a quarter at 85, all at the cap; what is right stays so."""
+    found = [
+        reward(correct=True, tag_valid=False, tag_weight=0.2, num_tokens=n, max_tokens=100, overlong_cache=20)
+        for n in (80, 85, 100)
+    ]
+    assert [r.length for r in found] == [0.0, -0.25, -1.0]
+    assert [r.total for r in found] == pytest.approx([0.8, 0.55, -0.2]) and all(r.correct == 1 for r in found)

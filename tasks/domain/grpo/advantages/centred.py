@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from tasks.domain.grpo.advantages.group import Group
+from tasks.domain.grpo.advantages.group import Advantages, Context, Group
 
 
-def centred(group: Group) -> np.ndarray:
+def centred(group: Group, _: Context) -> Advantages:
     """Reward minus group mean; no division by the spread, which would inflate nearly solved problems.
 
-    >>> centred(Group(np.array([1.0, 0.0, 0.0, 1.0]), np.array([1.0, 0.0, 0.0, 1.0]))).tolist()
+    >>> from numpy import array
+    >>> r = array([1.0, 0.0, 0.0, 1.0])
+    >>> centred(Group(r, r), Context())[0].tolist()
     [0.5, -0.5, -0.5, 0.5]
     """
-    return group.rewards_G - group.rewards_G.mean()
+    return group.rewards_G - group.rewards_G.mean(), {}

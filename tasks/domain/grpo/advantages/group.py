@@ -1,31 +1,62 @@
-"""What an objective sees of a problem's rollouts. Axis suffix: G rollouts of one problem."""
+"""What an objective sees: a problem's rollouts, and what lies around them. Axis suffix: G rollouts of one problem, N of
+a whole step.
+
+An objective is a function `advantage(group, context) -> (advantages_G, diagnostics)`: float64, and numbers by name that
+are kept as means over a step's groups.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from storage.pass_at_k import pass_at_k
 
+#: problem → key of an answer's class → how many rollouts gave it in the steps before.
+Visits = Mapping[str, Mapping[str, int]]
+Advantages = tuple[np.ndarray, Mapping[str, float]]
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """rewards_G: totals, correctness and form; correct_G: 1 or 0. Both float64. k: of objectives about k attempts."""
+    """rewards_G: totals, correctness and form; correct_G: 1 or 0. Both float64.
+
+    answers: the key of each answer's class, the same in every step; null without an answer. traces: the class of each
+    trace among the group's. Empty where the objective asks for none.
+    """
 
     rewards_G: np.ndarray
     correct_G: np.ndarray
-    k: int = 1
+    problem_id: str = ""
+    answers: Sequence[str | None] = ()
+    traces: Sequence[int] = ()
 
     @property
     def form_G(self) -> np.ndarray:
-        """What form alone adds to each reward."""
+        """What form alone adds to each reward: tags and length."""
         return self.rewards_G - self.correct_G
 
     @property
     def num_correct(self) -> int:
         return int(self.correct_G.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """k: attempts, of objectives about several. bonus, gate, baseline: of exploration. visits: before this step.
+    step: every group of it; empty: the group alone."""
+
+    k: int = 1
+    bonus: float = 0.2
+    gated: bool = True
+    bonus_baseline: float = 0.5
+    visits: Visits = field(default_factory=dict)
+    step: Sequence[Group] = ()
+
+
+Advantage = Callable[[Group, Context], Advantages]
 
 
 def is_live(rewards_G: Sequence[float]) -> bool:
@@ -35,6 +66,20 @@ def is_live(rewards_G: Sequence[float]) -> bool:
     (False, True)
     """
     return any(r != rewards_G[0] for r in rewards_G)
+
+
+def minus_mean(values_G: np.ndarray) -> np.ndarray:
+    """Exactly zero where all are alike: the mean of three times 0.1 is another float.
+
+    >>> minus_mean(np.array([0.1] * 3)).tolist()
+    [0.0, 0.0, 0.0]
+    """
+    return values_G - values_G.mean() if is_live(values_G.tolist()) else np.zeros_like(values_G)
+
+
+def centred_form(group: Group) -> np.ndarray:
+    """What form adds, minus its mean: stands beside an objective that is of correctness."""
+    return group.form_G - group.form_G.mean()
 
 
 def all_wrong(size: int, right: int, k: int) -> float:

@@ -2,40 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
+from tasks.domain.grpo.advantages import darling, exploration
 from tasks.domain.grpo.advantages.best_alone import best_alone
 from tasks.domain.grpo.advantages.centred import centred
 from tasks.domain.grpo.advantages.entropic import entropic
-from tasks.domain.grpo.advantages.group import Group, is_live
+from tasks.domain.grpo.advantages.gdpo import gdpo
+from tasks.domain.grpo.advantages.group import Advantage, Advantages, Context, Group, is_live
 from tasks.domain.grpo.advantages.leave_one_out import leave_one_out
 from tasks.domain.grpo.advantages.max_rl import max_rl
 from tasks.domain.grpo.advantages.pass_at_k import pass_at_k_training
 from tasks.domain.grpo.advantages.pkpo import pkpo
+from tasks.domain.grpo.advantages.reinforce_plus_plus import reinforce_plus_plus, with_baseline
 from tasks.domain.grpo.advantages.standardised import standardised
 
-ADVANTAGES: Mapping[str, Callable[[Group], np.ndarray]] = {
-    "centred": centred,
-    "standardised": standardised,
-    "leave_one_out": leave_one_out,
-    "max_rl": max_rl,
-    "pass_at_k": pass_at_k_training,
-    "pkpo": pkpo,
-    "best_alone": best_alone,
-    "entropic": entropic,
+Need = Literal["k", "answers", "traces", "visits", "bonus"]
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """needs: of the recipe (`k`: advantage_k, `bonus`), of the rollouts (`answers`, `traces`: their classes), of the
+    steps before (`visits`). trains_alike: a group whose rewards are all alike may have an advantage; else it has
+    none."""
+
+    advantage: Advantage
+    needs: tuple[Need, ...] = ()
+    least_group: int = 2
+    trains_alike: bool = False
+
+
+_BY_ANSWER: tuple[Need, ...] = ("answers", "bonus")
+
+ADVANTAGES: Mapping[str, Objective] = {
+    "centred": Objective(centred),
+    "standardised": Objective(standardised),
+    "leave_one_out": Objective(leave_one_out),
+    "max_rl": Objective(max_rl),
+    "pass_at_k": Objective(pass_at_k_training, ("k",)),
+    "pkpo": Objective(pkpo, ("k",)),
+    "best_alone": Objective(best_alone),
+    "entropic": Objective(entropic, least_group=3),
+    "darling_trace": Objective(darling.by_trace, ("traces",), trains_alike=True),
+    "darling_answer": Objective(darling.by_answer, ("answers",)),
+    "ucb_mean": Objective(exploration.ucb_mean, (*_BY_ANSWER, "visits"), trains_alike=True),
+    "ucb_constant": Objective(exploration.ucb_constant, (*_BY_ANSWER, "visits"), trains_alike=True),
+    "batch_exploration": Objective(exploration.batch, _BY_ANSWER, trains_alike=True),
+    "reinforce_plus_plus": Objective(reinforce_plus_plus, trains_alike=True),
+    "reinforce_plus_plus_baseline": Objective(with_baseline),
+    "gdpo": Objective(gdpo),
 }
-#: Those that are about k attempts, and the smallest group of those that need more than two rollouts.
-OF_K = frozenset({"pass_at_k", "pkpo"})
-LEAST_GROUP = {"entropic": 3}
 
 
-def group_advantages(group: Group, kind: str) -> np.ndarray:
-    """Advantages of one group, float64; exactly zero for a dead group whatever the kind.
+def group_advantages(group: Group, kind: str, context: Context) -> Advantages:
+    """Advantages of one group and what the objective says of it; exactly zero where rewards are alike, but for
+    objectives that look beyond them.
 
     >>> alike = np.array([0.1] * 4)
-    >>> group_advantages(Group(alike, alike), "standardised").tolist()
+    >>> group_advantages(Group(alike, alike), "standardised", Context())[0].tolist()
     [0.0, 0.0, 0.0, 0.0]
     """
-    return ADVANTAGES[kind](group) if is_live(group.rewards_G.tolist()) else np.zeros_like(group.rewards_G)
+    objective = ADVANTAGES[kind]
+    if not objective.trains_alike and not is_live(group.rewards_G.tolist()):
+        return np.zeros_like(group.rewards_G), {}
+    return objective.advantage(group, context)

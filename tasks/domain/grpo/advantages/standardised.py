@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from tasks.domain.grpo.advantages.centred import centred
-from tasks.domain.grpo.advantages.group import Group
+from tasks.domain.grpo.advantages.group import Advantages, Context, Group
 
 
-def standardised(group: Group) -> np.ndarray:
+def standardised(group: Group, _: Context) -> Advantages:
     """Centred over the group's standard deviation (n - 1), as in the first GRPO.
 
-    >>> r = np.array([1.0, 0.0, 1.0, 0.0])
-    >>> standardised(Group(r, r)).round(4).tolist()
+    >>> from numpy import array
+    >>> r = array([1.0, 0.0, 1.0, 0.0])
+    >>> standardised(Group(r, r), Context())[0].round(4).tolist()
     [0.866, -0.866, 0.866, -0.866]
     """
-    return centred(group) / group.rewards_G.std(ddof=1)
+    return (group.rewards_G - group.rewards_G.mean()) / group.rewards_G.std(ddof=1), {}

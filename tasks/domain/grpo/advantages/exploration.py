@@ -1,0 +1,75 @@
+"""Outcome-based exploration (Song et al. 2025, arXiv 2509.06941): a bonus of what is answered, beside GRPO's advantage.
+
+A = A_task + c · m · A_exp: A_task is GRPO's (0 in a group whose rewards are alike), c is `bonus`, m is 0 in a group
+that is all right. Three kinds of A_exp; N(x, a) counts the rollouts of the steps before that answered problem x by a,
+and b_i = min(1, 1/√N(x, a_i)).
+
+`gated` (the default) lets right rollouts alone earn it: a wrong one earns nothing by being new, and a group without a
+right one trains form alone. Ungated is the paper's form, which also pays for new wrong answers. Either way what is
+right stays ahead of what is wrong at the paper's c = 0.2. A rollout without an answer earns nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from tasks.domain.grpo.advantages.group import Advantages, Context, Group, is_live, minus_mean
+from tasks.domain.grpo.advantages.standardised import standardised
+
+
+def ucb_mean(group: Group, context: Context) -> Advantages:
+    """b_i minus the mean of the others' b: what is newer than its group.
+
+    >>> r = np.array([1.0, 0.0, 0.0, 0.0])
+    >>> seen = Context(gated=False, visits={"p": {"3": 4, "5": 1}})
+    >>> group = Group(r, r, "p", ("7", "3", "3", "5"))
+    >>> (ucb_mean(group, seen)[0] - standardised(group, seen)[0]).round(4).tolist()
+    [0.0667, -0.0667, -0.0667, 0.0667]
+    """
+    bonus_G = _novelty(group, context) * _earners(group, context)
+    size = len(bonus_G)
+    return _beside(group, context, minus_mean(bonus_G) * (size / (size - 1)))
+
+
+def ucb_constant(group: Group, context: Context) -> Advantages:
+    """b_i minus a constant b0 (`bonus_baseline`; the paper has 0.5, and 1 where problems are easy): what has been seen
+    1/b0² times is pushed down."""
+    return _beside(group, context, (_novelty(group, context) - context.bonus_baseline) * _earners(group, context))
+
+
+def batch(group: Group, context: Context) -> Advantages:
+    """Minus the share of the group that answers alike, itself not counted: -(1/n) Σ_{j≠i} 1[a_i = a_j].
+
+    >>> r = np.array([1.0, 0.0, 0.0, 0.0])
+    >>> free = Context(gated=False)
+    >>> group = Group(r, r, "p", ("7", "3", "3", "5"))
+    >>> (batch(group, free)[0] - standardised(group, free)[0]).round(4).tolist()
+    [0.0, -0.05, -0.05, 0.0]
+    """
+    counts = Counter(group.answers)
+    repeated_G = np.array([counts[answer] - 1 for answer in group.answers]) / len(group.answers)
+    return _beside(group, context, -repeated_G * _earners(group, context))
+
+
+def _novelty(group: Group, context: Context) -> np.ndarray:
+    before = context.visits.get(group.problem_id, {})
+    return np.array([1 / max(1, before.get(answer or "", 0)) ** 0.5 for answer in group.answers])
+
+
+def _earners(group: Group, context: Context) -> np.ndarray:
+    answered_G = np.array([answer is not None for answer in group.answers], dtype=np.float64)
+    return answered_G * group.correct_G if context.gated else answered_G
+
+
+def _beside(group: Group, context: Context, exploring_G: np.ndarray) -> Advantages:
+    live = is_live(group.rewards_G.tolist())
+    task_G = standardised(group, context)[0] if live else np.zeros_like(group.rewards_G)
+    if group.num_correct == len(group.correct_G):
+        exploring_G = np.zeros_like(exploring_G)
+    distinct = len({answer for answer in group.answers if answer is not None})
+    return task_G + context.bonus * exploring_G, {
+        "distinct_answers": float(distinct),
+        "bonus": float(np.abs(context.bonus * exploring_G).mean()),
+    }
