@@ -218,7 +218,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--memory-fraction", type=float, default=0.45)
     parser.add_argument("--checkpointing", default="auto", choices=("auto", "on", "off"))
     parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--engine-process", default="core", choices=("inside", "core", "worker"))
+    parser.add_argument("--engine-process", default="core", choices=("inside", "core", "worker", "both"))
     parser.add_argument("--adapters", default="auto", choices=("auto", "merged", "unmerged"))
     parser.add_argument("--staleness", type=int, default=0, choices=(0, 1))
     parser.add_argument("--sampler-apart", action="store_true", help="the engine has the second GPU to itself")

@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--group-size", type=int, default=16)
     parser.add_argument("--max-tokens", type=int, default=1024)
     parser.add_argument("--dtype", default="bfloat16")
-    parser.add_argument("--engine-process", default="core", choices=("inside", "core", "worker"))
+    parser.add_argument("--engine-process", default="core", choices=("inside", "core", "worker", "both"))
     args = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     config = read_config(args.model)

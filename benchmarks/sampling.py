@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--memory-fraction", type=float, default=0.45)
-    parser.add_argument("--engine-process", default="inside", choices=("inside", "core", "worker"))
+    parser.add_argument("--engine-process", default="inside", choices=("inside", "core", "worker", "both"))
     parser.add_argument("--ways", nargs="+", default=["bare", "batches", "streaming"])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--profile", action="store_true", help="print where the stage's own time goes")

@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--rank", type=int, default=32)
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--memory-fraction", type=float, default=0.45)
-    parser.add_argument("--engine-process", default="core", choices=("inside", "core", "worker"))
+    parser.add_argument("--engine-process", default="core", choices=("inside", "core", "worker", "both"))
     parser.add_argument("--stream", type=int, help="also this many rollouts of lengths between 1/8 and 15/8 of TOKENS")
     parser.add_argument("--layouts", nargs="+", default=["bare", "base", "merged", "unmerged"])
     args = parser.parse_args()

@@ -26,8 +26,10 @@ class Hardware:
     dtype: of the sampler's weights on a GPU; the learner's is bfloat16 there. On a CPU both are float32.
     processes: of the learner, one a GPU; tensor_parallel: GPUs that share one sampling engine. sampler_apart: the
     sampling engine's GPUs follow the learner's, for training.staleness=1; else both have the same.
-    engine_process: what of vLLM runs beside this process: nothing (`inside`), its scheduler and model (`core`), or the
-    model alone (`worker`). Texts are spelt here; grading and files have threads and processes of their own.
+    engine_process: what of vLLM runs beside this process: nothing (`inside`), its scheduler and model (`core`), the
+    model alone (`worker`), or each in one of its own (`both`): scheduling a step takes as long as a small model's
+    step on a GPU, and beside the model's own program they wait for each other. Texts are spelt here; grading and files
+    have threads and processes of their own.
     adapters: `merged` into the weights, at the base model's price (tasks/engines/learning/merging.py), `unmerged`
     through vLLM's LoRA operations, or `auto`: merged where the model allows it.
     graphs_up_to: tokens of the largest step that has a CUDA graph; null: of any step, twice max_num_seqs. With more
@@ -50,7 +52,7 @@ class Hardware:
     max_model_len: AtLeastOne = 512
     tensor_parallel: AtLeastOne = 1
     sampler_apart: bool = False
-    engine_process: Literal["inside", "core", "worker"] = "inside"
+    engine_process: Literal["inside", "core", "worker", "both"] = "inside"
     adapters: Literal["auto", "merged", "unmerged"] = "auto"
     graphs_up_to: AtLeastOne | None = None
     batch_size: AtLeastOne | None = 256

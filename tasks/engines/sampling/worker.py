@@ -74,7 +74,8 @@ def _slot(states: Any, index: int) -> Slot:
 def _install(runner: Any) -> KeptLogprobs:
     """Log-probs are written as tokens are sampled, and kept when a slot is freed."""
     import torch
-    from vllm.v1.worker.gpu.sample.logprob import compute_token_logprobs
+
+    from tasks.engines.sampling.token_logprobs import token_logprobs
 
     sampler, states = runner.sampler, runner.req_states
     shape = (states.max_num_reqs + 1, states.max_model_len)
@@ -85,7 +86,7 @@ def _install(runner: Any) -> KeptLogprobs:
     def sample_and_keep(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         given = signature.bind(*args, **kwargs).arguments
         sampled, processed = sample(*args, **kwargs)
-        logprobs_B = compute_token_logprobs(processed, sampled.view(-1, 1))[:, 0]
+        logprobs_B = token_logprobs(processed, sampled)
         kept.write(given["expanded_idx_mapping"], given["pos"], logprobs_B)
         return sampled, processed
 
