@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from storage.bands import Band, band
-from tasks.domain.statistics.difficulty import Pairs, live, mean_given, mean_of, ranges
+from tasks.domain.statistics.difficulty import Pairs, live, mean_given, mean_of, ranges, too_few
 
 #: Grid of the logit of the mean, log(a + b) and the share that nothing solves, and how often it is narrowed.
 GRID, SIDES, LOOKS = 25, ((-6.0, 6.0), (-3.0, 6.0), (0.0, 0.98)), 5
@@ -206,18 +206,20 @@ def expectations(counts: Pairs, group_size: int) -> list[dict[str, Any]]:
     parts = {("live_in_band", Band.VARIANCE): banded, ("mislabelled", None): dead}
     parts |= {("mislabelled", name): mine for name, mine in by_band.items()}
     figures = {str(key): mean_given(mine, lambda _: live(group_size)) for key, mine in parts.items() if mine}
-    ends = ranges(counts, {"live": mean_of(live(group_size))} | figures, UNLIKELY)
+    ends = ranges(counts, {"live": mean_of(live(group_size))} | figures)
 
     def among(key: tuple[str, Band | None], mine: Pairs) -> dict[str, Any]:
         """count: problems expected to be live at the training group size; estimate: their share."""
         row: dict[str, Any] = {"metric": key[0], "band": key[1], "n": len(mine)}
         if not mine:
             return row | {"reason": "no problem in this band"}
+        why = too_few(len(mine))
         often = {pair: mine.count(pair) / len(mine) for pair in set(mine)}
         share = found.within(
             lambda m: sum(w * m.live_given(*pair, group_size) for pair, w in sorted(often.items())), ends[str(key)]
         )
-        return row | {"count": round(len(mine) * share["estimate"])} | share
+        told = share if why is None else {"estimate": share["estimate"], "reason": why}
+        return row | {"count": round(len(mine) * share["estimate"])} | told
 
     return [
         *(

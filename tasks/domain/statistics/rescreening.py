@@ -19,9 +19,9 @@ import numpy as np
 from storage.bands import Band, band
 from storage.differences import tail_freedom
 from storage.resampling import LEVEL
-from tasks.domain.statistics.betabinomial import UNLIKELY, BetaBinomial, fitted
+from tasks.domain.statistics.betabinomial import BetaBinomial, fitted
 from tasks.domain.statistics.curves_of_k import levels
-from tasks.domain.statistics.difficulty import live, mean_given, mean_of, ranges, seen, share_of
+from tasks.domain.statistics.difficulty import live, mean_given, mean_of, ranges, seen, share_of, too_few
 from tasks.domain.statistics.means import ONE_PROBLEM, folded
 
 Row = dict[str, Any]
@@ -116,7 +116,11 @@ def calibration(draws: Draws, cluster_P: np.ndarray, predicted: Mapping[str, Map
         if predicted is None:
             row.setdefault("reason", NO_FIT)
         elif told:
-            row |= {"predicted": told["estimate"], "predicted_low": told["low"], "predicted_high": told["high"]}
+            row["predicted"] = told["estimate"]
+            if (why := too_few(row["n"])) is None:
+                row |= {"predicted_low": told["low"], "predicted_high": told["high"]}
+            else:
+                row.setdefault("reason", f"predicted: {why}")
     return rows
 
 
@@ -173,7 +177,7 @@ def predict_second(n_P: np.ndarray, c_P: np.ndarray, size: int) -> dict[str, dic
     kept = {name: [p for p in counts if bands[p] in places] for name, places in KEPT.items()}
     chance_J3 = (seen(size, 0), live(size), seen(size, size))
     figures = {name: mean_given(mine, lambda _: live(size)) for name, mine in kept.items() if mine}
-    ends = ranges(counts, {"agreement": mean_given(counts, lambda pair: chance_J3[bands[pair]])} | figures, UNLIKELY)
+    ends = ranges(counts, {"agreement": mean_given(counts, lambda pair: chance_J3[bands[pair]])} | figures)
     told = {"agreement": found.within(mean(often, lambda own: own), ends["agreement"])}
     for name, mine in kept.items():
         told[name] = found.within(mean(Counter(mine), lambda _: 1), ends[name]) if mine else {}
@@ -205,7 +209,7 @@ def predict_halves(n_P: np.ndarray, c_P: np.ndarray) -> dict[str, dict[str, floa
 
     free = chances(seen, 0.0)
     figures = {"agreement": mean_of(agreement(*free))}
-    ends = ranges(counts, figures | {name: share_of(*revived(k, *free)) for name, k in KEPT.items()}, UNLIKELY)
+    ends = ranges(counts, figures | {name: share_of(*revived(k, *free)) for name, k in KEPT.items()})
 
     def mislabelled(m: BetaBinomial, kept: tuple[int, ...]) -> Any:
         part, whole = revived(kept, *chances(m.chance, m.zero))
