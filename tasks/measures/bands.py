@@ -15,10 +15,11 @@ from storage.bands import Band
 from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.statistics.betabinomial import adaptive_saving, expectations
-from tasks.domain.statistics.contingency import band_tests
+from tasks.domain.statistics.contingency import LIVE, band_tests
 from tasks.domain.statistics.families import in_families
 from tasks.domain.statistics.intervals import wilson
 from tasks.domain.statistics.means import ONE_PROBLEM, folded, ratio
+from tasks.domain.statistics.shares import proportions
 from tasks.measures import form
 from tasks.measures.grouping import with_clusters
 from tasks.measures.groups import COLUMNS, count_groups
@@ -94,24 +95,39 @@ def _counts(bands: pa.Table) -> list[dict[str, Any]]:
         """,
         bands=bands,
     ).to_pylist()
-    return [row | share(row["count"], row["n"]) for row in rows]
+    arm_P, source_P, band_P = (np.array(bands[c].to_pylist()) for c in ("arm", "source", "band"))
+    cluster_P = np.array(bands[_cluster(bands)].to_pylist())
+
+    def ends(row: dict[str, Any]) -> dict[str, Any]:
+        mine = (arm_P == row["arm"]) & ((source_P == row["source"]) | (row["source"] == "all"))
+        return share(band_P[mine] == row["band"], cluster_P[mine]) if row["n"] else {}
+
+    return [row | ends(row) for row in rows]
 
 
-def share(count: int, n: int) -> dict[str, float]:
-    """low and high of count of n problems; nothing where there are none.
+def _cluster(bands: pa.Table) -> str:
+    return "cluster" if "cluster" in bands.column_names else "problem_id"
 
-    >>> {end: round(v, 3) for end, v in share(14, 100).items()}
+
+def share(is_P: np.ndarray, cluster_P: np.ndarray) -> dict[str, Any]:
+    """low and high of a share of problems, of which near-duplicates are one, or the reason; nothing without a problem.
+
+    >>> {end: round(v, 3) for end, v in share(np.arange(100) < 14, np.arange(100)).items()}
     {'low': 0.085, 'high': 0.221}
     """
-    found = wilson(count, n)
-    return {} if found is None else {"low": found.low, "high": found.high}
+    if not len(is_P):
+        return {}
+    if len(np.unique(cluster_P)) == len(cluster_P):
+        found = wilson(int(is_P.sum()), len(is_P))
+        return {} if found is None else {"low": found.low, "high": found.high}
+    low, high = (float(end[0]) for end in proportions(folded(is_P[None, :, None] * 1.0, cluster_P), False))
+    return {"low": low, "high": high} if np.isfinite(low) else {"reason": ONE_PROBLEM}
 
 
 def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, Any]]:
-    cluster = "a.cluster" if "cluster" in bands.column_names else "problem_id"
     common = query(
         f"""
-        select a.band, b.band as other_band, {cluster} as cluster
+        select a.band, b.band as other_band, a.{_cluster(bands)} as cluster
         from bands a join bands b using (problem_id) where a.arm = $arm and b.arm = $other order by problem_id
         """,
         {"arm": arm, "other": other},
@@ -122,15 +138,18 @@ def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, Any]]:
     if n == 0:
         return [both | {"metric": "cell", "reason": "the two arms have no problem in common"}]
     table = [[at.get((a, b), 0) for b in Band] for a in Band]
+    first_P, second_P = (np.array([list(Band).index(b) for b in common[c].to_pylist()]) for c in ("band", "other_band"))
+    cluster_P = np.array(common["cluster"].to_pylist())
     rows: list[dict[str, Any]] = [
         both
         | {"metric": "cell", "band": a, "other_band": b, "count": table[i][j], "estimate": table[i][j] / n}
-        | share(table[i][j], n)
+        | share((first_P == i) & (second_P == j), cluster_P)
         for i, a in enumerate(Band)
         for j, b in enumerate(Band)
     ]
     live, live_other, shared = sum(table[1]), sum(row[1] for row in table), table[1][1]
     union = live + live_other - shared
+    either_P = (first_P == LIVE) | (second_P == LIVE)
     rows += [
         both
         | {
@@ -141,7 +160,11 @@ def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, Any]]:
             if live and live_other
             else f"{arm if live_other else other} has no problem in the variance band",
         }
-        | (_ratio(common) if live and live_other else {"estimate": 0.0 if live_other else None}),
+        | (
+            _ratio(first_P == LIVE, second_P == LIVE, cluster_P)
+            if live and live_other
+            else {"estimate": 0.0 if live_other else None}
+        ),
         both
         | {
             "metric": "shared",
@@ -150,18 +173,17 @@ def _pair(bands: pa.Table, arm: str, other: str) -> list[dict[str, Any]]:
             "estimate": shared / union if union else None,
             "reason": None if union else "no problem is in either variance band",
         }
-        | share(shared, union),
+        | share((first_P == second_P)[either_P], cluster_P[either_P]),
         both | {"metric": "only", "band": Band.VARIANCE, "count": live - shared},
         {**both, "arm": other, "other": arm, "metric": "only", "band": Band.VARIANCE, "count": live_other - shared},
     ]
-    return rows + [both | row for row in band_tests(table)]
+    return rows + [both | row for row in band_tests(first_P, second_P, cluster_P)]
 
 
-def _ratio(common: pa.Table) -> dict[str, Any]:
+def _ratio(live_P: np.ndarray, other_P: np.ndarray, cluster_P: np.ndarray) -> dict[str, Any]:
     """How many times as many problems are in the first arm's variance band, over the same problems, of which
     near-duplicates are one."""
-    live_P2 = np.column_stack([np.array(common[c].to_pylist()) == Band.VARIANCE for c in ("band", "other_band")])
-    live_C2 = folded(live_P2[None] * 1.0, np.array(common["cluster"].to_pylist()))[0]
+    live_C2 = folded(np.column_stack([live_P, other_P])[None] * 1.0, cluster_P)[0]
     estimate, low, high = ratio(live_C2[None, :, 0], live_C2[None, :, 1], trained=False)
     found = {"estimate": estimate, "clusters": len(live_C2)}
     if np.isfinite(low):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -81,13 +82,41 @@ def test_a_ratio_without_an_interval_has_a_reason(rollouts: Make, one: list[str]
     assert [(r["low"], r["reason"]) for r in rows if r["metric"] == "ratio"] == [(None, said)]
 
 
+def test_shares_of_problems_that_are_near_duplicates_are_as_wide_as_without_the_copies(rollouts: Make) -> None:
+    """Every problem ten times over: the same share of a tenth of the problems."""
+    groups = ["cw"] * 6 + ["ww"] * 8 + ["cc"] * 6
+    other = ["cw"] * 4 + ["cc"] * 3 + ["ww"] * 9 + ["cw"] * 4
+
+    def told(times: int) -> dict[tuple[str, str, str], dict]:
+        banded = [
+            bands_of(rollouts({f"p{i:02d}-{t}": g for i, g in enumerate(letters) for t in range(times)}, arm=arm))
+            for arm, letters in (("panel", groups), ("thinking", other))
+        ]
+        both = pa.concat_tables(banded)
+        both = both.append_column("cluster", pa.array([p.split("-")[0] for p in both["problem_id"].to_pylist()]))
+        rows = crosstab_of(both, 8).to_pylist()
+        return {
+            (r["metric"], r["arm"], r["band"]): r
+            for r in rows
+            if r["source"] == "all"
+            and (r["metric"] in ("count", "shared") or (r["band"], r["other_band"]) == ("variance",) * 2)
+        }
+
+    once, often = told(1), told(10)
+    assert {key[0] for key in once} == {"count", "cell", "shared"}
+    for key, row in often.items():
+        assert row["estimate"] == pytest.approx(once[key]["estimate"])
+        assert (row["low"], row["high"]) == pytest.approx((once[key]["low"], once[key]["high"]), abs=0.04), key
+
+
 def test_the_published_ratio_of_variance_bands_has_an_interval_over_the_same_problems() -> None:
     table = [[232, 137, 108], [30, 72, 280], [0, 0, 18]]
     pairs = [pair for i, row in enumerate(table) for j, n in enumerate(row) for pair in [(i, j)] * n]
-    names = [[list(Band)[pair[at]].value for pair in pairs] for at in (0, 1)]
-    alone = list(range(len(pairs)))
-    found = _ratio(pa.table({"band": names[0], "other_band": names[1], "cluster": alone}))
+    live = list(Band).index(Band.VARIANCE)
+    one, other = (np.array([pair[at] == live for pair in pairs]) for at in (0, 1))
+    alone = np.arange(len(pairs))
+    found = _ratio(one, other, alone)
     assert round(found["estimate"], 2) == 1.83
     assert [round(found[end], 2) for end in ("low", "high")] == [1.58, 2.12]
-    doubled = pa.table({"band": names[0] * 2, "other_band": names[1] * 2, "cluster": alone * 2})
-    assert _ratio(doubled) == pytest.approx(found)  # every problem twice, as near-duplicates
+    # every problem twice, as near-duplicates
+    assert _ratio(np.tile(one, 2), np.tile(other, 2), np.tile(alone, 2)) == pytest.approx(found)

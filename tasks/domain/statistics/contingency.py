@@ -8,6 +8,12 @@ import numpy as np
 
 from storage.bands import Band
 from tasks.domain.statistics.intervals import clopper_pearson
+from tasks.domain.statistics.means import ONE_PROBLEM, folded, ratio
+from tasks.domain.statistics.paired_tests import sign_flip
+
+Row = dict[str, Any]
+LIVE = list(Band).index(Band.VARIANCE)
+FLIPS = 10_000
 
 
 def mcnemar_exact(only_first: int, only_second: int) -> float | None:
@@ -36,6 +42,52 @@ def weighted_kappa(table: list[list[int]]) -> float | None:
     return None if by_chance == 0 else 1.0 - float((away * t).sum()) / by_chance
 
 
+def band_tests(first_P: np.ndarray, second_P: np.ndarray, cluster_P: np.ndarray) -> list[Row]:
+    """McNemar (variance band or not), Stuart-Maxwell (same margins), Bowker (symmetry), weighted kappa of two arms'
+    bands, by their place in Band. estimate: the statistic; for McNemar the odds of the discordant problems with their
+    interval, null if one side has none.
+
+    Near-duplicate problems are one: what they add to a difference is summed by cluster_P, also in its covariance, and p
+    is the chance of a statistic as large if the arms changed places in any cluster (sign flips). Where no problem has a
+    near-duplicate, the covariance is the tests' own, and p is exact (McNemar) or that of chi square.
+    """
+    size = len(Band)
+    table = np.zeros((size, size), int)
+    np.add.at(table, (first_P, second_P), 1)
+    alone = len(np.unique(cluster_P)) == len(cluster_P)
+    one_PK, other_PK = (np.eye(size)[places] for places in (first_P, second_P))
+    cells_PKK = one_PK[:, :, None] * other_PK[:, None, :]
+    upper = np.triu_indices(size, 1)
+    moved = {"stuart_maxwell": one_PK - other_PK, "bowker": (cells_PKK - cells_PKK.transpose(0, 2, 1))[:, *upper]}
+    rows = [_mcnemar(first_P == LIVE, second_P == LIVE, cluster_P, alone)]
+    for name, moved_PV in moved.items():
+        if np.array_equal(first_P, second_P):
+            rows.append({"metric": name, "reason": "the two arms band every problem alike"})
+            continue
+        statistic, p_value = _tested(_by_cluster(moved_PV, cluster_P), alone)
+        rows.append({"metric": name, "estimate": statistic, "p_value": p_value})
+    kappa = weighted_kappa(table.tolist())
+    why = None if kappa is not None else "all problems are in one band"
+    return [*rows, {"metric": "weighted_kappa", "estimate": kappa, "reason": why}]
+
+
+def _mcnemar(live_P: np.ndarray, other_P: np.ndarray, cluster_P: np.ndarray, alone: bool) -> Row:
+    only_P2 = np.column_stack([live_P & ~other_P, other_P & ~live_P]) * 1.0
+    first, second = (int(v) for v in only_P2.sum(axis=0))
+    row: Row = {"metric": "mcnemar", "band": Band.VARIANCE, "count": first + second}
+    if not first + second:
+        return row | {"reason": "no problem is in one variance band alone"}
+    row["estimate"] = first / second if second else None
+    if alone:
+        return row | {"p_value": mcnemar_exact(first, second)} | _odds(first, second)
+    row["p_value"] = _tested(_by_cluster(only_P2 @ np.array([[1.0], [-1.0]]), cluster_P), alone)[1]
+    if first and second:
+        only_C2 = folded(only_P2[None], cluster_P)[0]
+        _, low, high = ratio(only_C2[None, :, 0], only_C2[None, :, 1], trained=False)
+        row |= {"low": low, "high": high} if np.isfinite(low) else {"reason": ONE_PROBLEM}
+    return row
+
+
 def _odds(only_first: int, only_second: int) -> dict[str, float]:
     """low and high of the odds of two counts, from Clopper-Pearson's of the share; no high where it has none."""
     share = clopper_pearson(only_first, only_first + only_second)
@@ -44,53 +96,22 @@ def _odds(only_first: int, only_second: int) -> dict[str, float]:
     return {"low": share.low / (1 - share.low)} | ({"high": share.high / (1 - share.high)} if share.high < 1 else {})
 
 
-def band_tests(table: list[list[int]]) -> list[dict[str, Any]]:
-    """McNemar (variance band or not), Stuart-Maxwell (same margins), Bowker (symmetry), weighted kappa.
+def _by_cluster(moved_PV: np.ndarray, cluster_P: np.ndarray) -> np.ndarray:
+    found, at_P = np.unique(cluster_P, return_inverse=True)
+    moved_CV = np.zeros((len(found), moved_PV.shape[1]))
+    np.add.at(moved_CV, at_P, moved_PV)
+    return moved_CV[moved_CV.any(axis=1)]
 
-    estimate: the statistic; for McNemar the odds of the discordant problems with their exact interval, null if one side
-    has none.
-    """
+
+def _tested(moved_CV: np.ndarray, alone: bool) -> tuple[float, float]:
+    """(statistic, p) of the sum of what moved, measured by its covariance where the arms are alike, Σ_c d_c d_cᵀ: flips
+    of sign leave that as it is. A direction in which nothing moved is left out."""
     from scipy.stats import chi2
-    from statsmodels.stats.contingency_tables import SquareTable
 
-    t = np.asarray(table)
-    only_first, only_second = int(t[1].sum() - t[1, 1]), int(t[:, 1].sum() - t[1, 1])
-    rows: list[dict[str, Any]] = [
-        {
-            "metric": "mcnemar",
-            "band": Band.VARIANCE,
-            "count": only_first + only_second,
-            "estimate": only_first / only_second if only_second else None,
-            "p_value": mcnemar_exact(only_first, only_second),
-            "reason": None if only_first + only_second else "no problem is in one variance band alone",
-        }
-        | _odds(only_first, only_second)
-    ]
-    used = [i for i in range(len(t)) if t[i].sum() + t[:, i].sum() > 0]
-    square = t[np.ix_(used, used)]
-    if len(used) < 2 or np.array_equal(square, np.diag(np.diag(square))):
-        why = "the two arms band every problem alike"
-        rows += [{"metric": q, "reason": why} for q in ("stuart_maxwell", "bowker")]
-    else:
-        tests: Any = SquareTable(square, shift_zeros=False)
-        for name, result in (("stuart_maxwell", tests.homogeneity()), ("bowker", tests.symmetry())):
-            value = float(result.statistic)
-            p = float(chi2.sf(value, result.df))  # statsmodels takes 1 - cdf, which is 0.0 below 1e-16
-            whole = np.isfinite(value) and np.isfinite(p)
-            rows.append(
-                {
-                    "metric": name,
-                    "estimate": value if whole else None,
-                    "p_value": p if whole else None,
-                    "reason": None if whole else "empty cells leave the statistic undefined",
-                }
-            )
-    kappa = weighted_kappa(table)
-    rows.append(
-        {
-            "metric": "weighted_kappa",
-            "estimate": kappa,
-            "reason": None if kappa is not None else "all problems are in one band",
-        }
-    )
-    return rows
+    weight_V, axes_VV = np.linalg.eigh(moved_CV.T @ moved_CV)
+    kept = weight_V > 1e-9 * max(weight_V.max(initial=0.0), 1.0)
+    scaled_CV = moved_CV @ axes_VV[:, kept] / np.sqrt(weight_V[kept])
+    statistic = float((scaled_CV.sum(axis=0) ** 2).sum())
+    if alone:
+        return statistic, float(chi2.sf(statistic, int(kept.sum())))
+    return statistic, sign_flip(scaled_CV, draws=FLIPS, seed=0)

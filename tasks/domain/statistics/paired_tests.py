@@ -109,26 +109,30 @@ def paired(first_P: np.ndarray, second_P: np.ndarray, *, draws: int, seed: int) 
 
 def sign_flip(d_P: np.ndarray, *, draws: int, seed: int) -> float:
     """Two-sided p of the mean under random signs: exact over all 2^n patterns of n ≤ 20 nonzero ones, else `draws` of
-    them with the observed one counted in, so that it is never 0.
+    them with the observed one counted in, so that it is never 0. d_PV: of the length of the mean vector.
 
     >>> sign_flip(np.array([1.0, 1.0, 1.0]), draws=10, seed=0)
     0.25
     """
-    d_P = np.asarray(d_P, np.float64)
-    d_P = d_P[d_P != 0]  # a zero is its own mirror, so that many of them leave the exact test in reach
-    observed, n = abs(d_P.sum()), len(d_P)
-    slack = 1e-12 * np.abs(d_P).sum()
+    d_PV = np.asarray(d_P, np.float64).reshape(len(d_P), -1)
+    d_PV = d_PV[d_PV.any(axis=1)]  # a zero is its own mirror, so that many of them leave the exact test in reach
+    observed, n = _length(d_PV.sum(axis=0)), len(d_PV)
+    slack = 1e-12 * np.abs(d_PV).sum()
     if n <= EXACT_FLIPS:
-        sums = np.zeros(1)
-        for value in d_P[1:]:  # the first sign may be fixed: the other half mirrors it
+        sums = np.zeros((1, d_PV.shape[1]))
+        for value in d_PV[1:]:  # the first sign may be fixed: the other half mirrors it
             sums = np.concatenate([sums + value, sums - value])
-        return float((np.abs(sums + d_P[0]) >= observed - slack).mean()) if n else 1.0
+        return float((_length(sums + d_PV[0]) >= observed - slack).mean()) if n else 1.0
     rng, extreme = np.random.default_rng(seed), 0
     chunk = max(1, (1 << 22) // n)
     for start in range(0, draws, chunk):
         signs = rng.integers(0, 2, size=(min(chunk, draws - start), n), dtype=np.int8) * 2.0 - 1.0
-        extreme += int((np.abs(signs @ d_P) >= observed - slack).sum())
+        extreme += int((_length(signs @ d_PV) >= observed - slack).sum())
     return (extreme + 1) / (draws + 1)
+
+
+def _length(sums: np.ndarray) -> np.ndarray:
+    return np.abs(np.hypot.reduce(sums, axis=-1))
 
 
 def wilcoxon(d_P: np.ndarray) -> float | None:

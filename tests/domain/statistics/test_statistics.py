@@ -17,7 +17,7 @@ from storage.resampling import resample_classes, resample_means
 from tasks.domain.statistics import intervals as iv
 from tasks.domain.statistics import paired_tests as s
 from tasks.domain.statistics.betabinomial import BetaBinomial, expectations, fit
-from tasks.domain.statistics.contingency import band_tests, mcnemar_exact
+from tasks.domain.statistics.contingency import mcnemar_exact
 from tasks.domain.statistics.power import Design, Question, detectable, simulate
 from tasks.published.unpaired import newcombe, paired_p_range
 
@@ -134,20 +134,6 @@ def test_a_larger_group_has_a_larger_live_share(a: float, b: float, g: int) -> N
 def test_no_fit_where_all_problems_are_alike() -> None:
     assert fit([(8, 0)] * 20) is None
     assert {r["reason"] is not None for r in expectations([(8, 0)] * 20, 16)} == {True}
-
-
-def test_mcnemar_by_hand_and_bands_that_agree() -> None:
-    assert mcnemar_exact(5, 1) == pytest.approx(2 * (1 + 6) / 64)
-    alike = {r["metric"]: r for r in band_tests([[3, 0, 0], [0, 4, 0], [0, 0, 5]])}
-    assert alike["stuart_maxwell"].get("p_value") is None
-    assert alike["mcnemar"]["p_value"] is None
-    assert alike["weighted_kappa"]["estimate"] == 1.0
-
-
-def test_stuart_maxwell_of_two_categories_is_mcnemars_chi_square() -> None:
-    # (b - c)^2 / (b + c) with b = 10, c = 4
-    rows = {r["metric"]: r for r in band_tests([[20, 10, 0], [4, 30, 0], [0, 0, 0]])}
-    assert rows["stuart_maxwell"]["estimate"] == pytest.approx(36 / 14)
 
 
 def test_range_of_p_contains_the_extreme_pairings() -> None:
