@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from storage.sql import query
-from tasks.domain.statistics.means import ADAPTERS, combined, folded, holds_for, ratio, seeds_of
-from tasks.domain.statistics.paired_tests import wilcoxon
+from tasks.domain.statistics.means import ADAPTERS, ONE_PROBLEM, combined, folded, holds_for, ratio, seeds_of
 from tasks.domain.statistics.seeded import Seeded, by_seed
+from tasks.domain.statistics.sign_flips import wilcoxon
 
 
 def cost_rows(groups: pa.Table) -> list[dict[str, Any]]:
@@ -91,10 +93,16 @@ def numbered(arm: str, step: str) -> str:
     """
 
 
-def bucket_rows(rollouts: pa.Table, first: tuple[str, int], second: tuple[str, int]) -> list[dict[str, Any]]:
+def bucket_rows(
+    rollouts: pa.Table,
+    first: tuple[str, int],
+    second: tuple[str, int],
+    cluster_of: Mapping[str, str] = MappingProxyType({}),
+) -> list[dict[str, Any]]:
     """Two policies, `rollout` by rollout as published and `problem` by problem as it should be (mean tokens of the
     problem's rollouts in the bucket), by who is correct. Ratios are other over arm; longer_in counts pairs in which
     the other is longer. p_wilcoxon is given for problems only: rollouts of one problem are no independent pairs.
+    cluster_of: the cluster of a problem that has near-duplicates.
     """
     names = {"arm": first[0], "step": first[1], "other": second[0], "other_step": second[1]}
     pairs = query(
@@ -127,18 +135,21 @@ def bucket_rows(rollouts: pa.Table, first: tuple[str, int], second: tuple[str, i
     ]
     for pairing, unit, lists in (("rollout", "from tall", ""), ("problem", PER_PROBLEM, LISTS)):
         for row in query(SUMMARY.format(unit=unit, lists=lists), pairs=pairs).to_pylist():
-            x, y = row.pop("xs", None), row.pop("ys", None)
+            x, y, problems = (row.pop(name, None) for name in ("xs", "ys", "problem_ids"))
             if pairing == "problem":
-                row |= _compared(np.array(x, np.float64), np.array(y, np.float64))
+                clusters = np.unique([cluster_of.get(p, p) for p in problems], return_inverse=True)[1]
+                row |= _compared(np.array(x, np.float64), np.array(y, np.float64), clusters)
                 row["holds_for"] = ADAPTERS if first[1] or second[1] else None  # seeds are averaged
             rows.append(names | row | {"metric": "bucket", "pairing": pairing})
     return rows
 
 
-def _compared(x_P: np.ndarray, y_P: np.ndarray) -> dict[str, Any]:
+def _compared(x_P: np.ndarray, y_P: np.ndarray, cluster_P: np.ndarray) -> dict[str, Any]:
     """The interval of the geometric mean of the problems' ratios, other over arm, and the signed ranks' p."""
-    found = combined([(1.0, np.log(y_P / x_P)[None, :, None])], [False])
-    row: dict[str, Any] = {"p_wilcoxon": wilcoxon(y_P - x_P)}
+    found = combined([(1.0, folded(np.log(y_P / x_P)[None, :, None], cluster_P))], [False])
+    row: dict[str, Any] = {"p_wilcoxon": wilcoxon(y_P - x_P, cluster_P)}
+    if found.n < 2:
+        row["reason"] = ONE_PROBLEM
     if found.known_V[0]:
         row |= {f"ratio_{end}": float(np.exp(v[0])) for end, v in zip(("low", "high"), found.interval(), strict=True)}
     return row
@@ -148,7 +159,7 @@ PER_PROBLEM = """
     from (select source, bucket, problem_id, avg(x) as x, avg(y) as y, avg(cut::int) as cut,
                  avg(other_cut::int) as other_cut from tall group by source, bucket, problem_id)
 """
-LISTS = ", list(x order by problem_id) as xs, list(y order by problem_id) as ys"
+LISTS = "".join(f", list({c} order by problem_id) as {c}s" for c in ("x", "y", "problem_id"))
 SUMMARY = """
     with grouped as (select source, bucket, problem_id, x, y, cut, other_cut from pairs
                      union all select source, 'all_paired', problem_id, x, y, cut, other_cut from pairs),

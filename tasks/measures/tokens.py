@@ -23,8 +23,11 @@ def tokens_of(rollouts: pa.Table, clusters: Callable[[pa.Table], pa.Table] = lam
     groups = clusters(count_groups(rollouts))
     rows = cost_rows(groups)
     policies = query("select distinct arm, step from groups order by arm, step", groups=groups).to_pylist()
+    cluster_of = {}
+    if "cluster" in groups.column_names:
+        cluster_of = dict(zip(groups["problem_id"].to_pylist(), groups["cluster"].to_pylist(), strict=True))
     for first, second in combinations([(p["arm"], p["step"]) for p in policies], 2):
-        rows += bucket_rows(rollouts, first, second)
+        rows += bucket_rows(rollouts, first, second, cluster_of)
     return pa.Table.from_pylist(
         in_families(rows, lambda row: ("token lengths", "bh"), "p_wilcoxon"), schema=Tokens.schema
     )

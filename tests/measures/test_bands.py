@@ -106,7 +106,7 @@ def test_shares_of_problems_that_are_near_duplicates_are_as_wide_as_without_the_
     assert {key[0] for key in once} == {"count", "cell", "shared"}
     for key, row in often.items():
         assert row["estimate"] == pytest.approx(once[key]["estimate"])
-        assert (row["low"], row["high"]) == pytest.approx((once[key]["low"], once[key]["high"]), abs=0.04), key
+        assert (row["low"], row["high"]) == pytest.approx((once[key]["low"], once[key]["high"]), abs=0.06), key
 
 
 def test_the_published_ratio_of_variance_bands_has_an_interval_over_the_same_problems() -> None:

@@ -68,7 +68,7 @@ def test_lengths_of_near_duplicates_count_once(rollouts: Make) -> None:
     assert (once["n"], often["n"]) == (8, 80)
     for end in ("ratio_low", "ratio_high"):
         assert often[end] == pytest.approx(once[end], rel=0.01)
-    assert often["p_wilcoxon"] >= once["p_wilcoxon"] - 1e-9
+    assert often["p_wilcoxon"] == pytest.approx(once["p_wilcoxon"], abs=0.05)  # ties have other ranks
 
 
 def test_no_common_problem_is_said(rollouts: Make) -> None:

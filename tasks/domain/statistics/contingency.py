@@ -9,11 +9,10 @@ import numpy as np
 from storage.bands import Band
 from tasks.domain.statistics.intervals import clopper_pearson
 from tasks.domain.statistics.means import ONE_PROBLEM, folded, ratio
-from tasks.domain.statistics.paired_tests import sign_flip
+from tasks.domain.statistics.sign_flips import FLIPS, sign_flip
 
 Row = dict[str, Any]
 LIVE = list(Band).index(Band.VARIANCE)
-FLIPS = 10_000
 
 
 def mcnemar_exact(only_first: int, only_second: int) -> float | None:

@@ -15,9 +15,7 @@ import numpy as np
 from storage.resampling import LEVEL
 from tasks.domain.statistics.intervals import percentile, resample_means
 from tasks.domain.statistics.mixed import robust
-
-EXACT_FLIPS = 20  # all 2^n sign patterns up to here
-EXACT_RANKS = 13  # as in scipy, which takes half a second for each test with ties
+from tasks.domain.statistics.sign_flips import sign_flip, wilcoxon
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +74,7 @@ def paired(first_P: np.ndarray, second_P: np.ndarray, *, draws: int, seed: int) 
     boot = percentile(mean, resample_means(d_P[:, None], draws, seed)[:, 0])
     sd = float(d_P.std(ddof=1))
     if sd <= 1e-15 * max(1.0, abs(mean)):
-        return Paired(
-            n,
-            **shared,
-            sd=0.0,
-            low=mean,
-            high=mean,
-            boot_low=mean,
-            boot_high=mean,
-            reason="every problem differs by the same amount",
-        )
+        return Paired(n, **shared, sd=0.0, reason="every problem differs by the same amount: no interval")
     error = sd / np.sqrt(n)
     t, half = mean / error, float(stats.t.ppf((1 + LEVEL) / 2, n - 1)) * error
     d_z = mean / sd
@@ -105,53 +94,6 @@ def paired(first_P: np.ndarray, second_P: np.ndarray, *, draws: int, seed: int) 
         d_z=float(d_z),
         d_z_corrected=float(d_z * (1 - 3 / (4 * (n - 1) - 1))) if n > 2 else None,
     )
-
-
-def sign_flip(d_P: np.ndarray, *, draws: int, seed: int) -> float:
-    """Two-sided p of the mean under random signs: exact over all 2^n patterns of n ≤ 20 nonzero ones, else `draws` of
-    them with the observed one counted in, so that it is never 0. d_PV: of the length of the mean vector.
-
-    >>> sign_flip(np.array([1.0, 1.0, 1.0]), draws=10, seed=0)
-    0.25
-    """
-    d_PV = np.asarray(d_P, np.float64).reshape(len(d_P), -1)
-    d_PV = d_PV[d_PV.any(axis=1)]  # a zero is its own mirror, so that many of them leave the exact test in reach
-    observed, n = _length(d_PV.sum(axis=0)), len(d_PV)
-    slack = 1e-12 * np.abs(d_PV).sum()
-    if n <= EXACT_FLIPS:
-        sums = np.zeros((1, d_PV.shape[1]))
-        for value in d_PV[1:]:  # the first sign may be fixed: the other half mirrors it
-            sums = np.concatenate([sums + value, sums - value])
-        return float((_length(sums + d_PV[0]) >= observed - slack).mean()) if n else 1.0
-    rng, extreme = np.random.default_rng(seed), 0
-    chunk = max(1, (1 << 22) // n)
-    for start in range(0, draws, chunk):
-        signs = rng.integers(0, 2, size=(min(chunk, draws - start), n), dtype=np.int8) * 2.0 - 1.0
-        extreme += int((_length(signs @ d_PV) >= observed - slack).sum())
-    return (extreme + 1) / (draws + 1)
-
-
-def _length(sums: np.ndarray) -> np.ndarray:
-    return np.abs(np.hypot.reduce(sums, axis=-1))
-
-
-def wilcoxon(d_P: np.ndarray) -> float | None:
-    """Two-sided signed-rank p, zeros dropped; null if nothing is left.
-
-    Few problems: the sign-flip test of the signed ranks, which is the exact test, ties or not, at once.
-
-    >>> wilcoxon(np.array([1.0, 2, 3])), wilcoxon(np.array([0.0])) is None
-    (0.25, True)
-    """
-    from scipy import stats
-
-    nonzero = d_P[d_P != 0]
-    if len(nonzero) == 0:
-        return None
-    if len(nonzero) <= EXACT_RANKS:
-        return sign_flip(np.sign(nonzero) * stats.rankdata(np.abs(nonzero)), draws=0, seed=0)
-    result: Any = stats.wilcoxon(nonzero, method="auto")
-    return float(result.pvalue)
 
 
 def adjust(p_values: Sequence[float | None], method: str) -> list[float | None]:

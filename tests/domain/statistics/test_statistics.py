@@ -74,6 +74,12 @@ def test_sign_flips_of_many_problems_agree_with_t_and_are_never_zero() -> None:
     assert s.sign_flip(np.ones(60), draws=100, seed=0) == pytest.approx(1 / 101)
 
 
+def test_problems_that_differ_alike_have_no_interval_of_width_0() -> None:
+    same = s.paired(np.full(30, 0.75), np.full(30, 0.5), draws=200, seed=0)
+    assert (same.difference, same.low, same.high, same.boot_low, same.boot_high) == (0.25, None, None, None, None)
+    assert same.reason == "every problem differs by the same amount: no interval"
+
+
 def test_what_cannot_be_compared_says_why() -> None:
     none, one, same = (
         s.paired(np.array(a), np.array(b), draws=10, seed=0)
@@ -81,7 +87,7 @@ def test_what_cannot_be_compared_says_why() -> None:
     )
     assert (none.p_t, none.reason) == (None, "no problem in common")
     assert (one.difference, one.p_t, one.reason) == (1.0, None, "one problem has no spread")
-    assert (same.difference, same.t, same.reason) == (1.0, None, "every problem differs by the same amount")
+    assert (same.difference, same.t, same.reason) == (1.0, None, "every problem differs by the same amount: no interval")
 
 
 def test_corrections_over_a_family_by_hand() -> None:
