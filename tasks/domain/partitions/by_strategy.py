@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tasks.domain.partitions.classes import Classes, joined
+from tasks.domain.partitions.classes import Classes, alike
 from tasks.domain.partitions.equations import equations
 
 Profile = frozenset[str]
@@ -65,8 +65,9 @@ def by_strategy(traces: Sequence[str | None], threshold: float) -> Classes:
     [0, None, 0, 1, None]
     """
     profiles = [frozenset() if trace is None else profile(trace) for trace in traces]
-    kept = [place for place, one in enumerate(profiles) if one]
+    kept = sorted((place for place, one in enumerate(profiles) if one), key=lambda place: sorted(profiles[place]))
     classes: Classes = [None] * len(profiles)
-    for place, found in zip(kept, joined(jaccard([profiles[i] for i in kept]) >= threshold), strict=True):
+    for place, found in zip(kept, alike(jaccard([profiles[i] for i in kept]), threshold), strict=True):
         classes[place] = found
-    return classes
+    places: dict[int, int] = {}
+    return [None if one is None else places.setdefault(one, len(places)) for one in classes]

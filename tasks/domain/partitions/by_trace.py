@@ -1,4 +1,4 @@
-"""By trace: rollouts whose traces an encoder sets at least as near as it sets a trace and its rewording.
+"""By trace: rollouts whose traces an encoder sets as near as it sets a trace and its rewording.
 
 The threshold is calibrated, encoder by encoder, on a labelled set (`labelled`), never typed in.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.domain.partitions.classes import joined
+from tasks.domain.partitions.classes import alike, in_order
 
 
 def similarities(vectors_ND: np.ndarray) -> np.ndarray:
@@ -22,4 +22,7 @@ def by_trace(vectors_ND: np.ndarray, threshold: float) -> list[int]:
     >>> by_trace(np.array([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6]]), 0.7)
     [0, 1, 0]
     """
-    return joined(similarities(vectors_ND) >= threshold)
+    order_N = np.lexsort(np.asarray(vectors_ND).T)
+    found_N = np.empty(len(order_N), np.int64)
+    found_N[order_N] = alike(similarities(np.asarray(vectors_ND)[order_N]), threshold)
+    return in_order(found_N)

@@ -2,7 +2,7 @@
 
 Labelled groups hold one problem's traces, each of a known solution. A threshold is judged by the partition that it
 makes: precision is the share of pairs of one class that are of one solution, recall the share of pairs of one solution
-that are in one class. Chains that join two solutions therefore count against it. Axis suffix: N traces of a problem.
+that are in one class. Axis suffix: N traces of a problem.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from storage.errors import UserError
-from tasks.domain.partitions.classes import joined
+from tasks.domain.partitions.classes import alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def counted(group: LabelledGroup, threshold: float) -> Counts:
     >>> counted(LabelledGroup(np.array([[1, 0.9, 0.2], [0.9, 1, 0.1], [0.2, 0.1, 1]]), "aab"), 0.5)
     Counts(true_joined=1, false_joined=0, false_apart=0, true_apart=2)
     """
-    at_N, solution_N = np.array(joined(group.similarity_NN >= threshold)), np.array(list(group.solution_N))
+    at_N, solution_N = np.array(alike(group.similarity_NN, threshold)), np.array(list(group.solution_N))
     one, other = np.triu_indices(len(at_N), 1)
     together, same = at_N[one] == at_N[other], solution_N[one] == solution_N[other]
     return Counts(

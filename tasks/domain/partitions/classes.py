@@ -1,6 +1,8 @@
-"""Classes of one problem's rollouts: what a chain of equal pairs joins. Axis suffix: N rollouts.
+"""Classes of one problem's rollouts. Axis suffix: N rollouts.
 
-A class is a number from 0 on, in the order in which classes are first met; null where a rollout is in none.
+A class is a number from 0 on, in the order in which classes are first met; null where a rollout is in none. Equality is
+passed on: a chain of equal answers is one class. Likeness is not: any two traces of one class are alike, for chains of
+near traces would join what nobody calls the same (docs/analysis.md).
 """
 
 from __future__ import annotations
@@ -24,7 +26,34 @@ def joined(alike_NN: np.ndarray) -> list[int]:
         if (least_N == label_N).all():
             break
         label_N = least_N
-    return np.unique(label_N, return_inverse=True)[1].tolist() if n else []
+    return in_order(label_N)
+
+
+def alike(similarity_NN: np.ndarray, threshold: float) -> list[int]:
+    """Classes within which every similarity is the threshold or more: complete linkage, the nearest two first.
+
+    Where two pairs are equally near, the first in order is joined first: callers put what they compare in an order of
+    its own, so that the order of rollouts decides nothing.
+
+    >>> alike(np.array([[1.0, 0.9, 0.1], [0.9, 1.0, 0.8], [0.1, 0.8, 1.0]]), 0.7)  # a chain, but its ends are not alike
+    [0, 0, 1]
+    """
+    from scipy.cluster.hierarchy import fcluster, linkage
+
+    if len(similarity_NN) < 2:
+        return [0] * len(similarity_NN)
+    distance = 1.0 - similarity_NN[np.triu_indices(len(similarity_NN), 1)]
+    tree = linkage(np.maximum(distance, 0.0), method="complete")
+    return in_order(fcluster(tree, max(1.0 - threshold, 0.0), criterion="distance"))
+
+
+def in_order(label_N: np.ndarray) -> list[int]:
+    """
+    >>> in_order(np.array([7, 3, 7]))
+    [0, 1, 0]
+    """
+    places: dict[int, int] = {}
+    return [places.setdefault(int(label), len(places)) for label in label_N]
 
 
 def sizes(classes: Classes) -> list[int]:

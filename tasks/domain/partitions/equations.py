@@ -42,8 +42,8 @@ def equations(text: str) -> frozenset[str]:
 
     >>> sorted(equations(r"So \(x + 2 = 5\), that is 5=2+x. Then $\frac{1}{2} \cdot 6 = 3 > 1$ and we are done."))
     ['(1/2)6=3', '1<3', '2+x=5']
-    >>> sorted(equations("Bo: 69+7=76. The sum of a and b is even."))
-    ['69+7=76']
+    >>> sorted(equations("Bo: 69+7=76. The sum of a and b is even, 10 * 10 = 100."))
+    ['10*10=100', '69+7=76']
     """
     return frozenset(one for run in _runs(_plain(text)) for one in _pairs(run))
 
@@ -96,7 +96,8 @@ def _side(text: str) -> str:
     """Without multiplication signs and brackets that enclose one symbol or all of it; terms of a sum in order."""
     if text.count("(") != text.count(")"):
         text = re.sub("[()]", "", text)
-    text = re.sub(r"(?<![A-Za-z])\((\w+)\)(?![\w(])", r"\1", text.replace("*", "").rstrip("+-/^_("))
+    text = re.sub(r"(?<!\d)\*|\*(?!\d)", "", text.rstrip("+-*/^_("))
+    text = re.sub(r"(?<![A-Za-z])\((\w+)\)(?![\w(])", r"\1", text)
     while text.startswith("(") and _closes(text) == len(text) - 1:
         text = text[1:-1]
     return "".join(sorted(_terms(text))).removeprefix("+")
