@@ -11,8 +11,19 @@ from dataclasses import dataclass, replace
 from flows.problems import Prepared, prepare
 from flows.study.profiles import SamplingPlan
 from flows.study.resolve import Study
-from storage.artifacts.kinds import Bands, Benchmark, Diversity, Embeddings, Pool, Rollouts, Splits, Training
+from storage.artifacts.kinds import (
+    Bands,
+    Benchmark,
+    Calibrations,
+    Diversity,
+    Embeddings,
+    Pool,
+    Rollouts,
+    Splits,
+    Training,
+)
 from tasks.benchmarks import ASKED
+from tasks.calibration import calibrate_partitions
 from tasks.domain.arms import ARMS
 from tasks.domain.grpo.types import evaluated_steps
 from tasks.domain.policies import Policy, check_bases
@@ -245,6 +256,17 @@ def _measured(study: Study, at: Prepared, start: Start, heldout: Mapping[Samplin
     return Measured(heldout[final], embeddings, diversity, deep, _asked(study, at, start))
 
 
+def calibrated(study: Study) -> Calibrations:
+    """From which similarity on traces are of one class, by the study's encoder."""
+    e = study.profile.encoder
+    return calibrate_partitions(
+        encoder=e.name, weights_sha256=study.encoder_sha256, max_tokens=e.max_tokens, labelled=study.labelled_sha256
+    )
+
+
 def run_arm(study: Study, arm: str) -> ArmArtifacts:
-    """One arm alone, with the problems it needs: the unit that a GPU worker or a process runs."""
-    return make_arms(study, prepare(study), [arm])[0]
+    """One arm alone, with the problems it needs: the unit that a GPU worker or a process runs. What else wants the
+    encoder is made here too, where it is loaded."""
+    made = make_arms(study, prepare(study), [arm])[0]
+    calibrated(study)
+    return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flows.arm import Measured, make_arms
+from flows.arm import Measured, calibrated, make_arms
 from flows.problems import prepare
 from flows.study.resolve import Study
 from storage.artifacts.kinds import PassAtK, PassAtKContrasts, Report
@@ -35,7 +35,13 @@ def experiment(study: Study) -> Report:
     arms = make_arms(study, at, p.arms)
     measured = tuple(m for arm in arms for m in arm.measured)
     final = tuple(m.rollouts for m in measured)
-    partitions = tuple(partition_rollouts(rollouts=ref, grader_version=study.grader.installed) for ref in final)
+    calibration = calibrated(study)
+    partitions = tuple(
+        partition_rollouts(
+            rollouts=m.rollouts, embeddings=m.embeddings, calibration=calibration, grader_version=study.grader.installed
+        )
+        for m in measured
+    )
     slices, slice_contrasts = pass_at_k_by_benchmark(study, measured)
     evidence = Evidence(
         screenings=tuple(arm.screened.rollouts for arm in arms),
@@ -47,6 +53,7 @@ def experiment(study: Study) -> Report:
         answers=tuple(
             measure_answers(rollouts=ref, partitions=classes) for ref, classes in zip(final, partitions, strict=True)
         ),
+        calibrations=(calibration,),
         sliced=tuple(ref for m in measured for ref in m.benchmarks),
     )
     tables = Tables(

@@ -1,32 +1,84 @@
-"""Answer classes: which rollouts of a problem gave the same answer, by the grader and not by spelling.
-
-Votes, entropy, disagreement and distinct answers all count these classes.
+"""Partitions: which rollouts of a problem gave the same answer, by the grader and not by spelling; which have the same
+trace, by the encoder; which follow the same strategy, by their equations and the methods they name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
-from storage.artifacts.kinds import Partitions, Rollouts
+from storage.artifacts.kinds import Calibrations, Embeddings, Partitions, Rollouts
 from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.partitions.by_answer import INTEGER, Equal, Pair, same_answers
+from tasks.domain.partitions.by_strategy import by_strategy
+from tasks.domain.partitions.by_trace import by_trace
 from tasks.domain.scaffolds import NO_PANEL
 from tasks.engines.grading.graders import GradeItem, Graders
-from tasks.stage import stage, store, toolbox
+from tasks.stage import Payload, stage, store, toolbox
 
-COLUMNS = ["problem_id", "arm", "adapter", "step", "seed", "rollout", "canonical", "correct"]
+COLUMNS = ["problem_id", "arm", "adapter", "step", "seed", "rollout", "canonical", "correct", "trace"]
+NOTED = ("threshold", "precision", "recall")
+KEY = ["problem_id", "arm", "step", "seed", "rollout"]
 
 
-@stage(Partitions, version=1)
-def partition_rollouts(*, rollouts: Rollouts, grader_version: str) -> pa.Table:
-    """The class of every rollout's answer, by the grader of this version."""
+@stage(Partitions, version=2)
+def partition_rollouts(
+    *, rollouts: Rollouts, embeddings: Embeddings, calibration: Calibrations, grader_version: str
+) -> Payload:
+    """The classes of every rollout of one policy: of its answer by the grader of this version, of its trace and of its
+    strategy from the calibrated similarities on. The manifest's notes say how often these two are right."""
     graders = toolbox().graders()
     if graders.version != grader_version:
         raise UserError(f"grader {grader_version} is not the one installed ({graders.version})")
-    return partitions_of(store().read(rollouts, COLUMNS), by_grader(graders))
+    rows, known = store().read(rollouts, COLUMNS), store().read(calibration).to_pylist()
+    vectors = query(
+        """select * from e where "window" = 'whole'""", e=store().read(embeddings, [*KEY, "window", "embedding"])
+    )
+    threshold = {row["partition"]: row["threshold"] for row in known}
+    classes = classes_by_text(rows, vectors, threshold["trace"], threshold["strategy"])
+    answers = partitions_of(rows, by_grader(graders))
+    table = query(
+        f"select a.*, c.trace_class, c.strategy_class from answers a join classes c using ({', '.join(KEY)})"
+        " order by a.problem_id, a.arm, a.step, a.seed, a.adapter, a.rollout",
+        answers=answers,
+        classes=classes,
+    )
+    notes = {
+        f"{row['partition']}_{name}": f"{row[name]:.4f}" for row in known for name in NOTED if row[name] is not None
+    }
+    return Payload(table.cast(Partitions.schema), notes=notes)
+
+
+def classes_by_text(
+    rollouts: pa.Table, vectors: pa.Table, trace_threshold: float, strategy_threshold: float
+) -> pa.Table:
+    """Columns of KEY, trace_class and strategy_class; a rollout without a trace, or without a vector, has none.
+    vectors: columns of KEY and `embedding`. Rows of one policy."""
+    at = {key: place for place, key in enumerate(_keys(vectors))}
+    groups: dict[str, list[int]] = {}
+    for place, problem in enumerate(rollouts["problem_id"].to_pylist()):
+        groups.setdefault(problem, []).append(place)
+    keys, traces, embedded = _keys(rollouts), rollouts["trace"].to_pylist(), vectors["embedding"]
+    trace_class: list[int | None] = [None] * rollouts.num_rows
+    strategy_class: list[int | None] = [None] * rollouts.num_rows
+    for places in groups.values():
+        seen = [place for place in places if keys[place] in at]
+        if seen:
+            vectors_ND = np.array(embedded.take([at[keys[place]] for place in seen]).to_pylist(), np.float32)
+            for place, found in zip(seen, by_trace(vectors_ND, trace_threshold), strict=True):
+                trace_class[place] = found
+        told = by_strategy([traces[place] for place in places], strategy_threshold)
+        for place, one in zip(places, told, strict=True):
+            strategy_class[place] = one
+    found = rollouts.select(KEY).append_column("trace_class", pa.array(trace_class, pa.int32()))
+    return found.append_column("strategy_class", pa.array(strategy_class, pa.int32()))
+
+
+def _keys(table: pa.Table) -> list[tuple[object, ...]]:
+    return list(zip(*(table[name].to_pylist() for name in KEY), strict=True))
 
 
 def by_grader(graders: Graders) -> Equal:
@@ -44,7 +96,7 @@ def by_grader(graders: Graders) -> Equal:
 
 
 def partitions_of(rollouts: pa.Table, equal: Equal) -> pa.Table:
-    """One row per rollout. Schema: Partitions.
+    """One row per rollout: who it is of, and `answer_class`.
 
     answer_class: 0 for every correct answer of a problem; 1, 2, … for its wrong ones, in the order of their texts; null
     without an answer that could be compared. Wrong answers share a class if a chain of equal pairs joins them.
@@ -79,4 +131,4 @@ def partitions_of(rollouts: pa.Table, equal: Equal) -> pa.Table:
         """,
         rollouts=rollouts,
         merged=merged,
-    ).cast(Partitions.schema)
+    )

@@ -51,8 +51,8 @@ OPEN = {
     | {"tasks.steps"},
     DAG: {"storage.artifacts.kinds"}
     | {f"tasks.{name}" for name in ("domain", "evidence", "measures", "published", "report", "stage")}
-    | {f"tasks.{name}" for name in ("benchmarks", "cross_checks", "embedding", "partitions", "pool", "regrading")}
-    | {f"tasks.{name}" for name in ("sampling", "splits", "synthetic_pool", "training")},
+    | {f"tasks.{name}" for name in ("benchmarks", "calibration", "cross_checks", "embedding", "partitions")}
+    | {f"tasks.{name}" for name in ("pool", "regrading", "sampling", "splits", "synthetic_pool", "training")},
 }
 #: (contract, module, what it may not import), both ways round where a contract has two sides.
 PLANTED = [

@@ -25,6 +25,7 @@ from tasks.domain.grpo.losses import loss_for
 from tasks.domain.policies import BaseModel
 from tasks.domain.problems.problems import PoolPolicy
 from tasks.domain.problems.sources import SourceSpec, source_spec
+from tasks.engines.encoding.labelled import labelled_sha256
 from tasks.engines.hardware import ENGINES
 from tasks.engines.learning.memory_plan import check_positions
 from tasks.pool import as_first_checked
@@ -55,6 +56,7 @@ class Study:
     benchmarks: dict[str, PoolInputs] = field(default_factory=dict)
     grader: ActiveGrader = field(default_factory=ActiveGrader)
     encoder_formerly: str = ""  # what the encoder was called when other files of its folder counted
+    labelled_sha256: str = field(default_factory=labelled_sha256)  # traces on which partitions are calibrated
 
     @property
     def model_names(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from storage.artifacts.kinds import Embeddings, Rollouts, Training
+from storage.artifacts.kinds import Calibrations, Embeddings, Rollouts, Training
 
 SOURCES = ("sums", "clocks")
 HOSTILE = (
@@ -169,6 +169,18 @@ def embedded(table: pa.Table) -> pa.Table:
         .select(Embeddings.schema.names)
         .cast(Embeddings.schema)
     )
+
+
+def calibration_rows() -> pa.Table:
+    """As if made-up vectors and traces had been labelled."""
+    counts = {"joined": 48, "joined_rightly": 34, "same": 51, "pairs": 243, "problems": 18, "traces": 102}
+    shares = {"precision": 34 / 48, "recall": 34 / 51}
+    ends = {"precision_low": 0.5, "precision_high": 0.9, "recall_low": 0.5, "recall_high": 0.8}
+    rows = [
+        {"partition": "trace", "threshold": 0.9, "encoder": "made-up"} | counts | shares | ends,
+        {"partition": "strategy", "threshold": 0.3} | counts | shares | {"reason": "made up without an interval"},
+    ]
+    return pa.Table.from_pylist(rows, schema=Calibrations.schema)
 
 
 def audit_rows() -> pa.Table:

@@ -9,7 +9,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage.artifacts.fingerprint import fingerprint
-from storage.artifacts.kinds import Audit, Benchmark, Embeddings, Partitions, Pool, Rollouts, Splits, Training
+from storage.artifacts.kinds import (
+    Audit,
+    Benchmark,
+    Calibrations,
+    Embeddings,
+    Partitions,
+    Pool,
+    Rollouts,
+    Splits,
+    Training,
+)
 from storage.artifacts.kinds.experiment import EXPOSURE
 from storage.artifacts.manifest import Recipe
 from storage.artifacts.provenance import provenance
@@ -18,7 +28,15 @@ from storage.artifacts.store import Payload, Store
 from storage.records.runs import Amounts, Run, now
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Session, session
-from tests.dashboards.made_up_rows import audit_rows, embedded, exposure_rows, pool_rows_of, rollouts, steps_of
+from tests.dashboards.made_up_rows import (
+    audit_rows,
+    calibration_rows,
+    embedded,
+    exposure_rows,
+    pool_rows_of,
+    rollouts,
+    steps_of,
+)
 
 K = TypeVar("K", bound=Ref)
 KS = (1, 2, 4, 8)
@@ -111,7 +129,11 @@ def made_up_study(
         embeddings = tuple(
             put(store, Embeddings, embedded(store.read(ref)), inputs={"rollouts": [str(ref)]}) for ref in final
         )
-        partitions = tuple(partition_rollouts(rollouts=ref, grader_version=GRADER_VERSION) for ref in final)
+        calibration = put(store, Calibrations, calibration_rows())
+        partitions = tuple(
+            partition_rollouts(rollouts=ref, embeddings=vectors, calibration=calibration, grader_version=GRADER_VERSION)
+            for ref, vectors in zip(final, embeddings, strict=True)
+        )
         tables, rows = _analysis(store, pool, splits, trainings, evaluations, final, embeddings, partitions)
         evidence = Evidence(
             screenings=tuple(screenings),
@@ -120,6 +142,7 @@ def made_up_study(
             evaluations=tuple(evaluations),
             final=tuple(final),
             sliced=lists.get("sliced", ()),
+            calibrations=(calibration,),
             **rows,
         )
         available = Available(

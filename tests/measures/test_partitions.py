@@ -8,7 +8,7 @@ from time import process_time
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.kinds import Rollouts
+from storage.artifacts.kinds import Calibrations, Embeddings, Rollouts
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.grading.grading import GRADER_VERSION
@@ -19,6 +19,7 @@ from tasks.measures.diversity_measures import answers_of
 from tasks.measures.groups import classed
 from tasks.measures.votes import measure_votes, votes_of
 from tasks.partitions import by_grader, partition_rollouts, partitions_of
+from tests.dashboards.made_up_rows import calibration_rows, embedded
 from tests.dashboards.synthetic import put
 from tests.measures.conftest import rows_of
 
@@ -115,14 +116,17 @@ def test_integers_are_classes_by_their_text_in_a_blink() -> None:
 
 
 def test_stages_hand_the_classes_on(in_store: Store) -> None:
-    ref = put(in_store, Rollouts, answering(RIGHT, ("7", "7", "7.0")))
-    parts = partition_rollouts(rollouts=ref, grader_version=GRADER_VERSION)
+    rows = answering(RIGHT, ("7", "7", "7.0"))
+    ref, vectors = put(in_store, Rollouts, rows), put(in_store, Embeddings, embedded(rows))
+    known = put(in_store, Calibrations, calibration_rows())
+    parts = partition_rollouts(rollouts=ref, embeddings=vectors, calibration=known, grader_version=GRADER_VERSION)
+    assert in_store.manifest(parts).provenance.notes["trace_precision"] == "0.7083"
     votes = in_store.read(measure_votes(rollouts=(ref,), partitions=(parts,), ks=(8,))).to_pylist()
     assert [r["estimate"] for r in votes if r["metric"] == "maj@k" and r["source"] == "all"] == [1.0]
     answers = in_store.read(measure_answers(rollouts=ref, partitions=parts)).to_pylist()
     assert [(r["distinct"], r["distinct_wrong"]) for r in answers] == [(2, 1)]
     with pytest.raises(UserError, match="not the one installed"):
-        partition_rollouts(rollouts=ref, grader_version="2-old")
+        partition_rollouts(rollouts=ref, embeddings=vectors, calibration=known, grader_version="2-old")
 
 
 def test_partitions_of_other_rollouts_are_refused() -> None:

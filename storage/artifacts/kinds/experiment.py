@@ -134,9 +134,27 @@ class Partitions(
     schema=columns(
         "problem_id str, arm str, adapter str?, step int, seed big, rollout int",
         "answer_class int?",  # among the problem's answers: 0 = correct, 1, 2, … the wrong ones; null = no answer
+        "trace_class int?",  # among the problem's traces, by the encoder; null = no trace
+        "strategy_class int?",  # by equations and methods; null = no trace, or one that has neither
     ),
 ):
-    """Which rollouts of a problem gave the same answer."""
+    """Which rollouts of a problem gave the same answer, which have the same trace, which the same strategy."""
+
+
+class Calibrations(
+    Ref,
+    kind="calibrations",
+    schema=columns(
+        "partition str",  # trace | strategy
+        "threshold real",  # similarity from which on two traces may be of one class
+        "encoder str?",
+        "precision real?, precision_low real?, precision_high real?",  # of pairs in one class: of one solution
+        "recall real?, recall_low real?, recall_high real?",  # of pairs of one solution: in one class
+        "joined big, joined_rightly big, same big, pairs big, problems big, traces big",
+        "reason str?",  # why an interval is missing
+    ),
+):
+    """From which similarity on two traces are the same, and how often that is right on labelled ones."""
 
 
 class Bands(Ref, kind="bands", schema=BAND):

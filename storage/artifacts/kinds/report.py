@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import get_args, get_type_hints
 
-from storage.artifacts.kinds.experiment import Bands, Benchmark, Pool, Rollouts, Splits, Training
+from storage.artifacts.kinds.experiment import Bands, Benchmark, Calibrations, Pool, Rollouts, Splits, Training
 from storage.artifacts.kinds.measures import (
     AnswerDiversity,
     Audit,
@@ -37,7 +37,7 @@ class Evidence(Group):
 
     screenings, bands: of every arm. trainings: of every arm and seed. evaluations: held-out rollouts of the curve;
     final: of the base and of the last adapter, with more rollouts each, and their diversities and answers; sliced: all
-    rollouts on benchmarks.
+    rollouts on benchmarks; calibrations: of the partitions.
     """
 
     screenings: tuple[Rollouts, ...]
@@ -48,6 +48,7 @@ class Evidence(Group):
     diversities: tuple[Diversity, ...]
     answers: tuple[AnswerDiversity, ...] = ()
     sliced: tuple[Rollouts, ...] = ()
+    calibrations: tuple[Calibrations, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

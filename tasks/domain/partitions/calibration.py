@@ -96,8 +96,6 @@ def threshold_of(groups: Sequence[LabelledGroup]) -> float:
     return float(max(between, key=lambda t: (counts_at(groups, t).f1, t)))
 
 
-def left_out(groups: Sequence[LabelledGroup]) -> Counts:
+def left_out(groups: Sequence[LabelledGroup]) -> list[Counts]:
     """Pairs of each problem by the threshold that the other problems alone would set: what a new problem may expect."""
-    return sum(
-        (counted(group, threshold_of([*groups[:i], *groups[i + 1 :]])) for i, group in enumerate(groups)), Counts()
-    )
+    return [counted(group, threshold_of([*groups[:i], *groups[i + 1 :]])) for i, group in enumerate(groups)]

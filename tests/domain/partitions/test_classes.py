@@ -1,0 +1,91 @@
+"""Classes of one group: what every partition keeps to, whatever is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.domain.partitions.by_answer import by_answer
+from tasks.domain.partitions.by_strategy import by_strategy, profile
+from tasks.domain.partitions.by_trace import by_trace
+from tasks.domain.partitions.classes import Classes, alike, joined, sizes
+
+angles = st.lists(st.sampled_from([0.0, 0.3, 0.7, 1.2, 2.0, 3.0]), min_size=1, max_size=9)
+thresholds = st.floats(-0.9, 0.999)
+texts = st.lists(
+    st.sampled_from(["x = 2", "x = 2 and y = 3", "By symmetry.", "By symmetry x = 2", "y = 3", "Well.", None]),
+    min_size=1,
+    max_size=8,
+)
+
+
+def vectors(turned: Sequence[float]) -> np.ndarray:
+    return np.stack([np.cos(turned), np.sin(turned)], axis=1)
+
+
+def as_sets(classes: Classes, order: Sequence[int] | None = None) -> set[frozenset[int]]:
+    at = range(len(classes)) if order is None else order
+    return {frozenset(i for i, c in zip(at, classes, strict=True) if c == one) for one in set(classes) - {None}}
+
+
+@given(angles, thresholds, st.randoms(use_true_random=False))
+def test_traces_in_another_order_are_the_same_classes(turned: list[float], threshold: float, random: object) -> None:
+    order = np.random.default_rng(random.randrange(1 << 30)).permutation(len(turned))  # type: ignore[attr-defined]
+    mixed = by_trace(vectors([turned[i] for i in order]), threshold)
+    assert as_sets(mixed, order.tolist()) == as_sets(by_trace(vectors(turned), threshold))
+
+
+@given(texts, st.floats(0.05, 1.0), st.randoms(use_true_random=False))
+def test_strategies_in_another_order_are_the_same_classes(
+    traces: list[str | None], threshold: float, random: object
+) -> None:
+    order = np.random.default_rng(random.randrange(1 << 30)).permutation(len(traces))  # type: ignore[attr-defined]
+    mixed = by_strategy([traces[i] for i in order], threshold)
+    assert as_sets(mixed, order.tolist()) == as_sets(by_strategy(traces, threshold))
+
+
+@given(angles, thresholds)
+def test_any_two_of_a_class_are_alike(turned: list[float], threshold: float) -> None:
+    near = vectors(turned) @ vectors(turned).T
+    found = np.array(by_trace(vectors(turned), threshold))
+    assert (near[found[:, None] == found[None, :]] >= threshold - 1e-9).all()
+    assert len(set(found)) <= len(turned)
+
+
+def test_all_alike_are_one_class_and_none_alike_are_n() -> None:
+    assert by_trace(np.tile(vectors([0.3]).astype(np.float32), (8, 1)), 0.999) == [0] * 8
+    assert by_trace(np.eye(8), 0.5) == list(range(8))
+    assert by_strategy(["x = 2"] * 4, 1.0) == [0] * 4
+    assert by_strategy(["a = 1", "b = 2", "c = 3"], 0.1) == [0, 1, 2]
+
+
+def test_a_chain_of_equal_answers_is_one_class_and_one_of_near_traces_is_not() -> None:
+    chain = np.array([[1.0, 0.8, 0.1], [0.8, 1.0, 0.7], [0.1, 0.7, 1.0]])
+    assert joined(chain >= 0.5) == [0, 0, 0]
+    assert alike(chain, 0.5) == [0, 0, 1]
+
+
+def test_nobody_and_one() -> None:
+    assert by_trace(np.zeros((0, 3)), 0.5) == [] == by_strategy([], 0.5)
+    assert by_trace(np.eye(1), 0.5) == [0]
+    assert by_strategy([None, "", "Well."], 0.5) == [None, None, None]
+    assert by_answer([None, None], [False, False], lambda pairs: []) == [None, None]
+    assert sizes([None, None]) == []
+
+
+def test_answers_by_hand() -> None:
+    said = by_answer(
+        ["4", "5", "4.0", None, "x"], [True, False, True, False, False], lambda pairs: [False] * len(pairs)
+    )
+    assert said == [0, 1, 0, None, 2]
+
+
+def test_equations_are_the_same_however_they_are_written() -> None:
+    one = profile(r"We have $2 \cdot x + 3 = 11$, thus \(x = \frac{8}{2} = 4\).")
+    other = profile("11 = 3+2x, so x = 8/2, and 8/2 = 4")
+    assert one == other == {"11=2x+3", "8/2=x", "4=8/2"}
+    assert profile("x > 3") == profile("3 < x")
+    assert profile("By the Pythagorean theorem") == {"pythag"}
