@@ -8,26 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from flows.encoding import calibrated, encoder_of
 from flows.problems import Prepared, prepare
 from flows.study.profiles import SamplingPlan
 from flows.study.resolve import Study
-from storage.artifacts.kinds import (
-    Bands,
-    Benchmark,
-    Calibrations,
-    Diversity,
-    Embeddings,
-    Pool,
-    Rollouts,
-    Splits,
-    Training,
-)
+from storage.artifacts.kinds import Bands, Benchmark, Diversity, Embeddings, Pool, Rollouts, Splits, Training
 from tasks.benchmarks import ASKED
-from tasks.calibration import calibrate_partitions
 from tasks.domain.arms import ARMS
 from tasks.domain.grpo.types import evaluated_steps
 from tasks.domain.policies import Policy, check_bases
-from tasks.embedding import EncoderSpec, embed_traces
+from tasks.embedding import embed_traces
 from tasks.measures.bands import classify_bands, keep_joint
 from tasks.measures.diversity import measure_diversity
 from tasks.regrading import regrade
@@ -247,26 +237,14 @@ def _sampled(
 
 
 def _measured(study: Study, at: Prepared, start: Start, heldout: Mapping[SamplingPlan, Rollouts]) -> Measured:
-    final, *deeper = _finally(study)
-    e, where = study.profile.encoder, f"{start.policy.arm} at step {start.policy.step}"
-    encoder = EncoderSpec(e.name, study.encoder_sha256, e.max_tokens, e.windows, study.encoder_formerly)
-    embeddings = embed_traces.titled(f"embed {where}")(rollouts=heldout[final], encoder=encoder)
+    where, (final, *deeper) = f"{start.policy.arm} at step {start.policy.step}", _finally(study)
+    embeddings = embed_traces.titled(f"embed {where}")(rollouts=heldout[final], encoder=encoder_of(study))
     diversity = measure_diversity.titled(f"diversity {where}")(embeddings=embeddings)
     deep = heldout[deeper[0]] if deeper else None
     return Measured(heldout[final], embeddings, diversity, deep, _asked(study, at, start))
 
 
-def calibrated(study: Study) -> Calibrations:
-    """From which similarity on traces are of one class, by the study's encoder."""
-    e = study.profile.encoder
-    return calibrate_partitions(
-        encoder=e.name, weights_sha256=study.encoder_sha256, max_tokens=e.max_tokens, labelled=study.labelled_sha256
-    )
-
-
 def run_arm(study: Study, arm: str) -> ArmArtifacts:
-    """One arm alone, with the problems it needs: the unit that a GPU worker or a process runs. What else wants the
-    encoder is made here too, where it is loaded."""
-    made = make_arms(study, prepare(study), [arm])[0]
-    calibrated(study)
+    """One arm alone, with what it needs: the unit that a GPU worker or a process runs, where the encoder is loaded."""
+    made, _ = make_arms(study, prepare(study), [arm])[0], calibrated(study)
     return made

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flows.arm import Measured, calibrated, make_arms
+from flows.arm import Measured, make_arms
+from flows.encoding import calibrated
 from flows.problems import prepare
 from flows.study.resolve import Study
 from storage.artifacts.kinds import PassAtK, PassAtKContrasts, Report

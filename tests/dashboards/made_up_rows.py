@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from storage.artifacts.kinds import Calibrations, Embeddings, Rollouts, Training
+from storage.records.runs import Amounts, Run, now
 
 SOURCES = ("sums", "clocks")
 HOSTILE = (
@@ -193,4 +194,23 @@ def audit_rows() -> pa.Table:
             "value": [10.0],
             "query": ["lint_made_up"],
         }
+    )
+
+
+def run_under_way() -> Run:
+    """The record of a run on another host that beats now."""
+    beat = now()
+    return Run(
+        id="demo-01234567",
+        profile="demo",
+        request={},
+        state="running",
+        at="train panel",
+        stages=10,
+        stages_done=3,
+        spent=Amounts(),
+        started=beat,
+        heartbeat=beat,
+        host="elsewhere",
+        pid=1,
     )

@@ -25,7 +25,6 @@ from storage.artifacts.manifest import Recipe
 from storage.artifacts.provenance import provenance
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Payload, Store
-from storage.records.runs import Amounts, Run, now
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Session, session
 from tests.dashboards.made_up_rows import (
@@ -243,22 +242,3 @@ def _analysis(
         "audit": put(store, Audit, audit_rows()),
     }
     return tables, rows
-
-
-def run_under_way() -> Run:
-    """The record of a run on another host that beats now."""
-    beat = now()
-    return Run(
-        id="demo-01234567",
-        profile="demo",
-        request={},
-        state="running",
-        at="train panel",
-        stages=10,
-        stages_done=3,
-        spent=Amounts(),
-        started=beat,
-        heartbeat=beat,
-        host="elsewhere",
-        pid=1,
-    )

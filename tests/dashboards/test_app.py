@@ -15,7 +15,8 @@ from storage.reading.query_cache import ask, reports
 from storage.records.drift import DriftNote, note_drift
 from storage.records.runs import write_run
 from tests.dashboards.conftest import REPO, Study
-from tests.dashboards.synthetic import made_up_study, run_under_way
+from tests.dashboards.made_up_rows import run_under_way
+from tests.dashboards.synthetic import made_up_study
 
 PAGES = ("overview", "bands", "training", "results", "traces", "claims", "compare")
 

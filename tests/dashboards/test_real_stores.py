@@ -13,7 +13,7 @@ import pytest
 from storage.artifacts.store import Store
 from storage.reading.query_cache import ask, reports
 from storage.records.runs import all_runs, write_run
-from tests.dashboards.synthetic import run_under_way
+from tests.dashboards.made_up_rows import run_under_way
 from tests.dashboards.visits import PAGES, came_to_rest, serving, sound, visit
 
 
