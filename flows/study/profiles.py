@@ -198,7 +198,7 @@ QWEN_1_5B = Profile(
         dtype="bfloat16",
         # what 25 GiB hold; smaller packs leave the GPU waiting for the program
         token_budget=10240,
-        engine_process="core",
+        engine_process="both",
         arms_at_once=2,
     ),
 )

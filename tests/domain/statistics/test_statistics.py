@@ -87,7 +87,11 @@ def test_what_cannot_be_compared_says_why() -> None:
     )
     assert (none.p_t, none.reason) == (None, "no problem in common")
     assert (one.difference, one.p_t, one.reason) == (1.0, None, "one problem has no spread")
-    assert (same.difference, same.t, same.reason) == (1.0, None, "every problem differs by the same amount: no interval")
+    assert (same.difference, same.t, same.reason) == (
+        1.0,
+        None,
+        "every problem differs by the same amount: no interval",
+    )
 
 
 def test_corrections_over_a_family_by_hand() -> None:
