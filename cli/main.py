@@ -8,7 +8,8 @@ import warnings
 
 import click
 
-from storage.errors import Notice, UserError
+from storage.errors import Notice, UserError, no_room
+from storage.stopping import stopped_by_sigterm
 
 #: command → (module:attribute, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -71,7 +72,8 @@ def main() -> None:
         click.echo(f"varband: {message}", err=True) if isinstance(message, Notice) else shown(message, *rest, **more)
     )
     try:
-        varband(standalone_mode=False)
+        with stopped_by_sigterm():
+            varband(standalone_mode=False)
     except UserError as error:
         click.echo(f"varband: {error}", err=True)
         sys.exit(error.exit_code)
@@ -83,6 +85,11 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(141)
+    except Exception as error:
+        if (said := no_room(error)) is None:
+            raise
+        click.echo(f"varband: {said}", err=True)
+        sys.exit(UserError.exit_code)
 
 
 if __name__ == "__main__":

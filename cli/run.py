@@ -104,7 +104,7 @@ def carry_out(request: Request, root: Path, budget: str | None, *, as_json: bool
     """Run what is asked for, or go on with it: `varband run` and `varband resume`."""
     from cli.view import Watch
     from flows.running.accounting import accounted
-    from flows.running.plan import execute, plan, stopped_by_sigterm
+    from flows.running.plan import execute, plan
     from flows.running.processes import make_arms_at_once
     from flows.running.sessions import Charging
     from storage.artifacts.store import Store
@@ -121,11 +121,7 @@ def carry_out(request: Request, root: Path, budget: str | None, *, as_json: bool
         watch.finish(store, planned[-1].step.ref)
         return
     charging = Charging.of(study, run_id(study.profile.name, planned[-1].step.ref), limits)
-    with (
-        stopped_by_sigterm(),
-        watch,
-        accounted(study, store, planned, charging, watch.on_progress, request.as_json()) as listeners,
-    ):
+    with watch, accounted(study, store, planned, charging, watch.on_progress, request.as_json()) as listeners:
         from flows.running.prefect_tasks import orchestrated
 
         if request.plain or not os.environ.get("PREFECT_API_URL"):  # a server is to see every stage being made

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import difflib
 import errno
+import os
 from collections.abc import Iterable
 
 #: What the system says of a place that takes no more: full, over quota, read-only, not ours. People solve it.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES})
+#: The same in the words of libraries that keep the number to themselves.
+FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT), "database or disk is full")
 
 
 class UserError(Exception):
@@ -37,3 +40,25 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     near = difflib.get_close_matches(name, list(known), 1)
     return f"; did you mean '{near[0]}'?" if near else ""
+
+
+def no_room(error: BaseException) -> str | None:
+    """One sentence for an error that a full, read-only or forbidden disk is behind, whichever library met it; null
+    for any other.
+
+    >>> no_room(RuntimeError("I/O error: No space left on device (os error 28)"))
+    'No space left on device; what was made before is kept: make room and run the same command again'
+    >>> no_room(OSError(errno.EROFS, "Read-only file system", "/data/x"))
+    '/data/x: Read-only file system; what was made before is kept: make room and run the same command again'
+    >>> no_room(ValueError("x")) is None
+    True
+    """
+    link: BaseException | None = error
+    while link is not None:
+        words = next((words for words in FULL if words in str(link)), None)
+        if isinstance(link, OSError) and link.errno in NO_ROOM:
+            words = f"{link.filename}: {link.strerror}" if link.filename else str(link.strerror)
+        if words:
+            return f"{words}; what was made before is kept: make room and run the same command again"
+        link = link.__cause__ or link.__context__
+    return None

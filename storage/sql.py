@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import atexit
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from pathlib import Path
 
@@ -39,7 +41,26 @@ def query(sql: str, parameters: dict[str, object] | None = None, /, **tables: pa
     with _database().cursor() as connection:
         for name, table in tables.items():
             connection.register(name, table)
-        return connection.sql(sql, params=parameters or {}).to_arrow_table()
+        return answer(connection, sql, parameters)
+
+
+def answer(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, object] | None = None) -> pa.Table:
+    """Rows of one statement. A signal ends it: in the main thread DuckDB would answer one late, or make an error of its
+    own of what the handler raises, so another thread asks while this one waits."""
+    if threading.current_thread() is not threading.main_thread():
+        return _rows(connection, sql, parameters)
+    with ThreadPoolExecutor(1) as thread:
+        asked = thread.submit(_rows, connection, sql, parameters)
+        try:
+            return asked.result()
+        finally:
+            while not asked.done():
+                connection.interrupt()
+                wait([asked], timeout=0.01)
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, object] | None) -> pa.Table:
+    return connection.sql(sql, params=parameters or {}).to_arrow_table()
 
 
 def connect(*, threads: int) -> duckdb.DuckDBPyConnection:

@@ -18,7 +18,7 @@ from flows.running.sessions import Charging, Listener
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.errors import Parked, UserError
+from storage.errors import Parked, UserError, no_room
 from storage.records.garbage import collecting, note_planned
 from storage.records.runs import Amounts, Run, beating, earlier_attempt, now, write_run
 from tasks.metering import Meter, metered
@@ -97,7 +97,10 @@ def accounted(
         record.update(state="failed", why=str(error))
         raise
     except BaseException as error:
-        record.update(state="failed", why=f"{type(error).__name__}: {error}"[:300])
+        full = no_room(error)
+        record.update(state="failed", why=full or f"{type(error).__name__}: {error}"[:300])
+        if full:
+            raise UserError(full) from error
         raise
     record.update(
         state="finished", why="", at="", stages_done=len(planned), report=str(planned[-1].step.ref), missing=Amounts()

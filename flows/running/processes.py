@@ -20,11 +20,12 @@ from pathlib import Path
 
 from flows.arm import run_arm
 from flows.problems import prepare
-from flows.running.plan import arms_to_make, execute, stopped_by_sigterm
+from flows.running.plan import arms_to_make, execute
 from flows.running.sessions import Charging, Listener
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
-from storage.errors import Parked, UserError
+from storage.errors import Parked, UserError, no_room
+from storage.stopping import stopped_by_sigterm
 from tasks.engines.hardware import Hardware
 from tasks.engines.visible_gpus import children_see, visible_gpus
 from tasks.metering import metered
@@ -147,7 +148,10 @@ def _work(job: ArmJob, line: Connection) -> None:
 
     def tell(said: Progress | UserError) -> None:
         with one_at_a_time:
-            line.send(said)
+            try:
+                line.send(said)
+            except BrokenPipeError:  # nobody is there to read of it
+                os._exit(1)
 
     store = Store(job.root)
     try:
@@ -155,6 +159,10 @@ def _work(job: ArmJob, line: Connection) -> None:
             execute(job.study, store, charged, lambda study: run_arm(study, job.arm))
     except UserError as refusal:
         tell(refusal)
+    except Exception as error:
+        if (full := no_room(error)) is None:
+            raise
+        tell(UserError(full))
 
 
 def _end_with_the_starter() -> None:

@@ -14,7 +14,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import DATA, MANIFEST, Store
 from storage.errors import UserError
 from storage.ledger import Ledger
-from storage.sql import connect
+from storage.sql import answer, connect
 
 ARTIFACTS = pa.schema(
     [
@@ -81,7 +81,7 @@ def ask(root: Path, statement: str) -> pa.Table:
                 raise UserError(
                     "sql: one SELECT is wanted (also: from, with, describe, summarize): nothing is written here"
                 )
-            return connection.sql(statement).to_arrow_table()
+            return answer(connection, statement)
         except duckdb.Error as error:
             raise UserError(
                 f"sql: {str(error).splitlines()[0]} (views: {', '.join([*by_kind, 'artifacts'])})"

@@ -19,7 +19,7 @@ from storage.artifacts.kinds.report import SOMETIMES
 from storage.artifacts.ref import KINDS, Ref
 from storage.artifacts.store import DATA, Store
 from storage.errors import UserError
-from storage.sql import connect, named
+from storage.sql import answer, connect, named
 
 WORD = re.compile(r"\w+")
 SMALL_BYTES = 8_000_000
@@ -55,7 +55,7 @@ class Views:
                 for name in named_by & self._waiting.keys():
                     _view(self._connection, name, self._waiting[name])
                     del self._waiting[name]
-                return self._connection.sql(statement, params=parameters or {}).to_arrow_table()
+                return answer(self._connection, statement, parameters)
         except duckdb.IOException:
             raise UserError(f"{where}: one of its artifacts was deleted: run the study again to remake it") from None
         except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException) as error:

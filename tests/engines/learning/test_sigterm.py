@@ -16,12 +16,12 @@ from tasks.engines.learning.learner import Execution
 from tests.engines.learning.test_learner import run, same
 
 REPO = Path(__file__).resolve().parents[3]
-#: Seconds, as `flows.running.plan.stopped_by_sigterm` states it.
+#: Seconds, as `storage.stopping.stopped_by_sigterm` states it.
 GRACE = 30
 TRAINING = """
 import sys, time
 from pathlib import Path
-from flows.running.plan import stopped_by_sigterm
+from storage.stopping import stopped_by_sigterm
 from storage.errors import Parked
 from tasks.engines.learning.learner import Execution
 from tests.engines.learning.test_learner import run, sample

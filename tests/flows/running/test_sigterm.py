@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
+import duckdb
 import pytest
 
-from flows.running import plan
-from flows.running.plan import stopped_by_sigterm
+from storage import stopping
 from storage.errors import Parked
+from storage.sql import query
+from storage.stopping import stopped_by_sigterm
 
 
 class Key:
@@ -106,8 +109,52 @@ def test_an_import_that_does_not_end_is_not_waited_for(tmp_path: Path, monkeypat
     (tmp_path / "slow_at_sigterm.py").write_text(
         "import os, signal, time\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(20)"
     )
-    monkeypatch.setattr(plan, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(stopping, "PATIENCE_SECONDS", 0.2)
     began = time.monotonic()
     with pytest.raises(Parked, match="stopped by SIGTERM"):
         go_on_for_seconds(lambda: import_module("slow_at_sigterm"))
     assert 0.2 <= time.monotonic() - began < 20
+
+
+#: Longer than any of this may take, a function of Python's in it or none.
+STATEMENTS = {
+    "a function of Python's": "select count(band(range % 9, 8)) from range(300000000)",
+    "a function over Arrow": "select sum(pass_at_k(200::bigint, (range % 9)::bigint, 8)) from range(30000000000)",
+    "DuckDB's own": "select sum(a.range * b.range) from range(2000000) a, range(2000000) b",
+}
+
+
+def stopped(statement: str, how: signal.Signals) -> None:
+    """By a signal from another thread, while DuckDB is at work in this one."""
+    with stopped_by_sigterm():
+        threading.Timer(0.2, os.kill, (os.getpid(), how)).start()
+        query(statement)
+
+
+@pytest.mark.parametrize("statement", STATEMENTS.values(), ids=STATEMENTS.keys())
+def test_a_signal_inside_duckdb_is_what_it_is_anywhere(statement: str) -> None:
+    with pytest.raises(Parked, match="stopped by SIGTERM"):
+        stopped(statement, signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt):
+        stopped(statement, signal.SIGINT)
+
+
+def test_an_error_of_a_statement_stays_one_when_an_earlier_run_was_stopped() -> None:
+    with pytest.raises(Parked):
+        go_on_for_seconds(lambda: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(duckdb.Error, match="5 of 4 rollouts correct"):
+        query("select band(5, 4)")
+
+
+def fail_in_a_callback() -> None:
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+    except Parked:
+        raise RuntimeError("a callback failed") from None
+
+
+def test_what_others_make_of_the_exception_parks_too() -> None:
+    """Libraries in C++ that call Python raise an error of their own for one of Python's."""
+    with pytest.raises(Parked, match="stopped by SIGTERM"):
+        go_on_for_seconds(fail_in_a_callback)

@@ -1,0 +1,106 @@
+"""A disk that takes no more and a machine that is taken away, met by commands: one sentence and an exit code."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests import mini
+
+PROGRAM = Path(sys.executable).parent / "varband"
+#: Longer than any test.
+STATEMENT = "select count(band(range % 9, 8)) from range(300000000000)"
+
+
+def one_sentence(said: str) -> str:
+    """The last line of standard error."""
+    assert "Traceback" not in said, said
+    lines = [line for line in said.splitlines() if line.startswith("varband: ")]
+    assert len(lines) == 1, said
+    return lines[0]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, to be made as small as somebody wants."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(place)], capture_output=True)
+    if made.returncode:
+        pytest.skip("mounting a small file system needs root")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=False)
+
+
+def fill(disk: Path) -> None:
+    with (disk / "filler").open("wb", buffering=0) as handle:
+        try:
+            while True:
+                handle.write(b"\0" * 4096)
+        except OSError:
+            return
+
+
+def varband(disk: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [PROGRAM, *words, "--root", disk / "store"],
+        capture_output=True,
+        text=True,
+        cwd=disk,
+        env=mini.environment(),
+        check=False,
+    )
+
+
+def test_a_full_disk_is_a_sentence_whatever_the_command(small_disk: Path) -> None:
+    (small_disk / "pool.jsonl").write_text(json.dumps({"id": "a", "problem": "1 + 1?", "gold": "2"}))
+    assert varband(small_disk, "pool", "build", "pool.jsonl").returncode == 0
+    fill(small_disk)
+    pinned = ("pin", "pool-", "--why", "kept")
+    exported = ("export", str(small_disk / "copy"))
+    for words in (
+        ("run", "demo", "--plain"),
+        pinned,
+        exported,
+        ("pool", "build", "pool.jsonl", "--also-exclude", "markup"),
+    ):
+        done = varband(small_disk, *words)
+        assert done.returncode == 2, (words, done.stderr)
+        assert "No space left on device" in one_sentence(done.stderr)
+    for words in (("ls",), ("runs",), ("verify",), ("sql", "select count(*) from artifacts")):
+        done = varband(small_disk, *words)
+        assert done.returncode == 0, (words, done.stderr)
+    (small_disk / "filler").unlink()
+    assert varband(small_disk, *pinned).returncode == 0
+
+
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_a_signal_is_a_sentence_whatever_the_command(tmp_path: Path, how: signal.Signals, code: int) -> None:
+    command = subprocess.Popen(
+        [PROGRAM, "sql", STATEMENT, "--root", tmp_path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=mini.environment(),
+    )
+    try:
+        while not any("duckdb" in mapped.path for mapped in psutil.Process(command.pid).memory_maps()):
+            time.sleep(0.05)
+        time.sleep(1)
+        command.send_signal(how)
+        _, said = command.communicate(timeout=300)
+    finally:
+        command.kill()
+    assert command.returncode == code, said
+    one_sentence(said)
