@@ -8,7 +8,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from storage.reading.figures import ARM_STYLES, BAND_STYLES, BANDS, Band, Bars, Chart, Heat, Lines, Pairs, styles
+from storage.reading.figures import (
+    ARM_STYLES,
+    BAND_STYLES,
+    BANDS,
+    Band,
+    Bars,
+    Chart,
+    Heat,
+    Lines,
+    Pairs,
+    Points,
+    styles,
+)
 from storage.reading.units import is_share
 
 Spec = dict[str, Any]
@@ -36,6 +48,8 @@ def drawn(chart: Chart | None, rows: pa.Table, arms: Sequence[str]) -> list[Spec
             return _each(rows, ("arm", "other"), heat)
         case Pairs(y=y):
             return _each(rows, ("phase", "seed", "arm", "other"), lambda some, *of: pairs(some, y, *of))
+        case Points():
+            return _each(rows, ("arm",), lambda some, arm: points(chart, some, styles(arms).get(arm, 0)))
         case _:
             return []
 
@@ -164,3 +178,20 @@ def pairs(rows: Sequence[Row], y: str, phase: str, seed: int | None, arm: str, o
     }
     dots = {"mark": {"type": "circle", "size": 60, "color": ARM_STYLES[0].light, "opacity": 0.7}, "encoding": encoding}
     return _spec(rows, HEIGHT, layer=[ends, dots])
+
+
+def points(chart: Points, rows: Sequence[Row], style: int) -> Spec:
+    """A mark a row with its name, and the intervals of both axes."""
+    x, y, look = chart.x, chart.y, ARM_STYLES[style]
+    tips = [_field(chart.label, "nominal"), *(_field(f"{of}{end}") for of in (x, y) for end in ("", "_low", "_high"))]
+    here = {"x": _field(x, title=chart.x_name), "y": _field(y, title=chart.y_name)}
+    layer = [
+        {"mark": {"type": "rule", "opacity": 0.4}, "encoding": {"x": _field(f"{x}_low"), "x2": {"field": f"{x}_high"}}},
+        {"mark": {"type": "rule", "opacity": 0.4}, "encoding": {"y": _field(f"{y}_low"), "y2": {"field": f"{y}_high"}}},
+        {"mark": {"type": "point", "filled": True, "size": 50, "color": look.light}, "encoding": {"tooltip": tips}},
+        {
+            "mark": {"type": "text", "align": "left", "dx": 7, "fontSize": 11},
+            "encoding": {"text": _field(chart.label, "nominal")},
+        },
+    ]
+    return _spec(rows, HEIGHT, encoding=here, layer=layer)

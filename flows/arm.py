@@ -6,13 +6,14 @@ Problems are prepared once for all arms. An arm that is evaluated with another a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from flows.encoding import calibrated, encoder_of
+from flows.made import ArmArtifacts, Measured, Otherwise, Screened, Start, Trained
 from flows.problems import Prepared, prepare
-from flows.study.profiles import SamplingPlan
+from flows.study.profiles import Objective, SamplingPlan
 from flows.study.resolve import Study
-from storage.artifacts.kinds import Bands, Benchmark, Diversity, Embeddings, Pool, Rollouts, Splits, Training
+from storage.artifacts.kinds import Bands, Benchmark, Pool, Rollouts, Splits, Training
 from tasks.benchmarks import ASKED
 from tasks.domain.arms import ARMS
 from tasks.domain.grpo.types import evaluated_steps
@@ -24,62 +25,6 @@ from tasks.regrading import regrade
 from tasks.sampling import sample_rollouts, screen_adaptively
 from tasks.stage import grouped
 from tasks.training import train_adapter
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """One policy on the held-out problems. `deep`: with as many rollouts as the asymptote asks for. `benchmarks`:
-    on the problems of each benchmark."""
-
-    rollouts: Rollouts
-    embeddings: Embeddings
-    diversity: Diversity
-    deep: Rollouts | None
-    benchmarks: tuple[Rollouts, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Trained:
-    """One arm under one seed. `curve`: held-out rollouts at every evaluated step; `end`: the last one measured."""
-
-    seed: int
-    training: Training
-    curve: tuple[Rollouts, ...]
-    end: Measured
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """A policy and the training that holds its adapter; null for a base model."""
-
-    policy: Policy
-    training: Training | None = None
-
-    def after(self, training: Training, step: int, seed: int = 0) -> Start:
-        return Start(replace(self.policy, adapter=str(training), adapter_step=step, step=step, seed=seed), training)
-
-
-@dataclass(frozen=True, slots=True)
-class Screened:
-    """An arm where its studied training starts. rollouts, bands: as the study's grader judges them; trained_on:
-    the bands as graded when they were made, which is what the arm is trained on, whatever is overridden later."""
-
-    arm: str
-    start: Start
-    rollouts: Rollouts
-    bands: Bands
-    trained_on: Bands
-
-
-@dataclass(frozen=True, slots=True)
-class ArmArtifacts:
-    screened: Screened
-    start: Measured
-    trained: tuple[Trained, ...]
-
-    @property
-    def measured(self) -> tuple[Measured, ...]:
-        return (self.start, *(t.end for t in self.trained))
 
 
 def heads(arms: Sequence[str]) -> tuple[str, ...]:
@@ -103,13 +48,19 @@ def make_arms(study: Study, at: Prepared, arms: Sequence[str]) -> tuple[ArmArtif
 
     def make(arm: str) -> ArmArtifacts:
         head, start = ARMS[arm].trained_as, screened[arm].start
-        heldout = _heldout(study, at, start, (*_finally(study), p.evaluation) if training else _finally(study))
+        plans = (*_finally(study), *_compared(study), p.evaluation) if training else _finally(study)
+        heldout = _heldout(study, at, start, plans)
         before, trained = _measured(study, at, start, heldout), []
         for seed in p.seeds if training else ():
             if (head, seed) not in made:
                 made[head, seed] = _trained(study, at, _start(study, head, taught[head]), live.get(head), seed)
             trained.append(_evaluated_after(study, at, start, heldout[p.evaluation], made[head, seed], seed))
-        return ArmArtifacts(screened[arm], before, tuple(trained))
+        otherwise = [
+            _otherwise(study, at, start, live.get(arm), seed, objective)
+            for objective in (p.objectives if training and head == arm else ())
+            for seed in p.seeds
+        ]
+        return ArmArtifacts(screened[arm], before, tuple(trained), tuple(otherwise))
 
     return tuple(grouped(arm, lambda arm=arm: make(arm)) for arm in arms)
 
@@ -168,15 +119,28 @@ def _live(head: str, screened: Mapping[str, Screened], joint: Sequence[str]) -> 
     return keep_joint.titled(f"joint band of {head}")(own=own, others=others) if joint else own
 
 
-def _trained(study: Study, at: Prepared, start: Start, bands: Bands | None, seed: int) -> Training:
-    """The adapter of an arm. bands: null for all problems."""
+def _otherwise(
+    study: Study, at: Prepared, start: Start, bands: Bands | None, seed: int, objective: Objective
+) -> Otherwise:
+    """The arm by another objective: the same start, problems and seeds."""
+    plan = _compared(study)[0]
+    training = _trained(study, at, start, bands, seed, objective)
+    end = start.after(training, objective.training.steps, seed)
+    return Otherwise(objective.name, training, _heldout(study, at, end, (plan,), f" by {objective.name}")[plan])
+
+
+def _trained(
+    study: Study, at: Prepared, start: Start, bands: Bands | None, seed: int, objective: Objective | None = None
+) -> Training:
+    """The adapter of an arm. bands: null for all problems. objective: null for the study's own."""
     p, arm = study.profile, start.policy.arm
-    return train_adapter.titled(f"train {arm} seed {seed}")(
+    by = f" by {objective.name}" if objective else ""
+    return train_adapter.titled(f"train {arm} seed {seed}{by}")(
         pool=at.studied.pool,
         splits=at.studied.splits,
         bands=bands,
         start=start.policy,
-        learner=replace(p.training, seed=seed),
+        learner=replace(objective.training if objective else p.training, seed=seed),
         rollouts=p.rollouts,
         evaluation=p.evaluation.sampling,
         evaluation_group_size=p.evaluation.group_size,
@@ -193,7 +157,7 @@ def _evaluated_after(
         start.after(training, step, seed) for step in evaluated_steps(p.training.steps, p.training.eval_every)[1:]
     )
     curve = tuple(_heldout(study, at, policy, (p.evaluation,))[p.evaluation] for policy in earlier)
-    heldout = _heldout(study, at, end, (p.evaluation, *_finally(study)))
+    heldout = _heldout(study, at, end, (p.evaluation, *_finally(study), *_compared(study)))
     return Trained(seed, training, (first, *curve, heldout[p.evaluation]), _measured(study, at, end, heldout))
 
 
@@ -203,12 +167,18 @@ def _finally(study: Study) -> tuple[SamplingPlan, ...]:
     return (p.final, replace(p.final, group_size=p.asymptote)) if p.asymptote else (p.final,)
 
 
+def _compared(study: Study) -> tuple[SamplingPlan, ...]:
+    """How policies are sampled by which objectives are compared; empty where none are."""
+    p = study.profile
+    return (replace(p.final, group_size=p.objective_group_size),) if p.objectives else ()
+
+
 def _heldout(
-    study: Study, at: Prepared, start: Start, plans: Sequence[SamplingPlan]
+    study: Study, at: Prepared, start: Start, plans: Sequence[SamplingPlan], by: str = ""
 ) -> Mapping[SamplingPlan, Rollouts]:
     """Rollouts of one policy on the held-out problems, by plan: equal plans are one artifact."""
-    pool, splits = at.studied.pool, at.studied.splits
-    return {plan: _sampled(study, start, "evaluate", pool, splits, "heldout", plan) for plan in dict.fromkeys(plans)}
+    pool, splits, title = at.studied.pool, at.studied.splits, f"evaluate{by}"
+    return {plan: _sampled(study, start, title, pool, splits, "heldout", plan) for plan in dict.fromkeys(plans)}
 
 
 def _asked(study: Study, at: Prepared, start: Start) -> tuple[Rollouts, ...]:
@@ -241,7 +211,8 @@ def _measured(study: Study, at: Prepared, start: Start, heldout: Mapping[Samplin
     embeddings = embed_traces.titled(f"embed {where}")(rollouts=heldout[final], encoder=encoder_of(study))
     diversity = measure_diversity.titled(f"diversity {where}")(embeddings=embeddings)
     deep = heldout[deeper[0]] if deeper else None
-    return Measured(heldout[final], embeddings, diversity, deep, _asked(study, at, start))
+    compared = next((heldout[plan] for plan in _compared(study) if plan in heldout), None)
+    return Measured(heldout[final], embeddings, diversity, deep, _asked(study, at, start), compared)
 
 
 def run_arm(study: Study, arm: str) -> ArmArtifacts:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flows.arm import Measured, make_arms
+from flows.arm import make_arms
 from flows.encoding import calibrated
+from flows.made import ArmArtifacts, Measured, Otherwise
 from flows.problems import prepare
 from flows.study.resolve import Study
 from storage.artifacts.kinds import PassAtK, PassAtKContrasts, Report
@@ -16,6 +17,7 @@ from tasks.measures.bands import cross_bands
 from tasks.measures.curves import training_curves
 from tasks.measures.diversity import compare_diversity, measure_answers
 from tasks.measures.gains import compare_gains
+from tasks.measures.objectives import BASELINE
 from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k
 from tasks.measures.standard import names_of_measures, standard_measures
 from tasks.partitions import partition_rollouts
@@ -36,6 +38,7 @@ def experiment(study: Study) -> Report:
     arms = make_arms(study, at, p.arms)
     measured = tuple(m for arm in arms for m in arm.measured)
     final = tuple(m.rollouts for m in measured)
+    otherwise = tuple(one for arm in arms for one in (*as_it_is(arm), *arm.objectives)) if p.objectives else ()
     calibration = calibrated(study)
     partitions = tuple(
         partition_rollouts(
@@ -89,6 +92,10 @@ def experiment(study: Study) -> Report:
                 arms=p.arms,
                 ks=passk.ks,
                 train_group_size=p.training.group_size,
+                objectives=tuple(one.objective for one in otherwise),
+                objective_trainings=tuple(one.training for one in otherwise),
+                objective_starts=tuple(arm.start.compared for arm in arms if arm.start.compared is not None),
+                objective_ends=tuple(one.rollouts for one in otherwise),
                 **evidence.arguments(),
             )
         ),
@@ -101,6 +108,12 @@ def experiment(study: Study) -> Report:
         evidence=evidence,
         tables=tables,
     )
+
+
+def as_it_is(arm: ArmArtifacts) -> tuple[Otherwise, ...]:
+    """The study's own trainings, which others are compared with."""
+    ends = [(t, t.end.compared) for t in arm.trained]
+    return tuple(Otherwise(BASELINE, t.training, end) for t, end in ends if end is not None)
 
 
 def pass_at_k_by_benchmark(

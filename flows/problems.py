@@ -47,7 +47,7 @@ def prepare(study: Study) -> Prepared:
 
     def problems(name: str, wanted: profiles.Pool) -> Problems:
         inputs = study.pools[name]
-        pool = built(inputs) if inputs.sources else made_up(wanted.synthetic, wanted.seed)
+        pool = built(inputs) if inputs.sources else made_up(wanted.synthetic, wanted.seed, wanted.levels)
         return cut(pool, wanted.heldout_per_source, wanted.split_seed)
 
     studied = problems("", p.pool)
@@ -78,8 +78,8 @@ def _built(inputs: PoolInputs) -> Pool:
     return build_pool(sources=inputs.sources, policy=inputs.policy)
 
 
-def _made_up(per_source: int, seed: int) -> Pool:
-    return make_synthetic_pool(per_source=per_source, seed=seed)
+def _made_up(per_source: int, seed: int, levels: tuple[int, ...]) -> Pool:
+    return make_synthetic_pool(per_source=per_source, seed=seed, levels=levels)
 
 
 def _cut(pool: Pool, heldout_per_source: int, seed: int) -> Problems:

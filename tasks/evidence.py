@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from storage.artifacts.kinds import Embeddings, Partitions, Pool, Rollouts, Splits
+from storage.artifacts.kinds import Embeddings, Partitions, Pool, Rollouts, Splits, Training
 from storage.artifacts.kinds.report import Evidence
 
 
@@ -12,6 +12,7 @@ from storage.artifacts.kinds.report import Evidence
 class Available(Evidence):
     """What a standard measure may take, by the names of its arguments.
 
+    objectives: names, one a training and end of theirs; objective_starts: the arms' rollouts before training.
     partitions, embeddings: of final. deep: the same policies with as many rollouts as the asymptote asks for. arms:
     their names, in order. ks: as in pass@k.
     """
@@ -24,3 +25,7 @@ class Available(Evidence):
     arms: tuple[str, ...]
     ks: tuple[int, ...]
     train_group_size: int
+    objectives: tuple[str, ...] = ()
+    objective_trainings: tuple[Training, ...] = ()
+    objective_starts: tuple[Rollouts, ...] = ()
+    objective_ends: tuple[Rollouts, ...] = ()

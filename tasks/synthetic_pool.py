@@ -11,6 +11,6 @@ from tasks.stage import stage
 
 
 @stage(Pool, version=1)
-def make_synthetic_pool(*, per_source: int, seed: int) -> pa.Table:
-    """`per_source` problems of each synthetic source. Schema: Pool."""
-    return pa.Table.from_pylist(pool_rows(demo_problems(per_source, seed))[0], schema=Pool.schema)
+def make_synthetic_pool(*, per_source: int, seed: int, levels: tuple[int, ...] = ()) -> pa.Table:
+    """`per_source` problems of each synthetic source, of these levels by turns; of all without any. Schema: Pool."""
+    return pa.Table.from_pylist(pool_rows(demo_problems(per_source, seed, levels))[0], schema=Pool.schema)

@@ -5,6 +5,7 @@ Lengths and rates are this store's own where it has measured them, else assumpti
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -139,7 +140,10 @@ class Estimator:
         plan: Sampling = given["rollouts"]
         steps, group_size = learner.steps, learner.group_size
         length = self._length(base, plan)
-        trained = steps * learner.groups_per_step * group_size
+        a_step = learner.groups_per_step * group_size
+        trained = steps * a_step
+        if learner.token_budget:  # the step that crosses it is whole
+            trained = min(trained, a_step * math.ceil(learner.token_budget / (a_step * length.completion)))
         tokens = trained * (length.prompt + length.completion)
         usd = self.prices.of_tokens(base.arm, trained * length.prompt, trained * length.completion)
         parts = [Cost(rollouts=trained, tokens=tokens, usd=usd, bytes=tokens * BYTES, basis=length.basis)]
@@ -185,7 +189,7 @@ class Estimator:
         if "per_source" in given:
             from tasks.domain.problems.arithmetic import demo_problems
 
-            made = demo_problems(given["per_source"], given["seed"])
+            made = demo_problems(given["per_source"], given["seed"], given["levels"])
             return len({problem["source"] for problem in made}), len(made)
         specs: Sequence[SourceSpec] = given["sources"]
         lines = sum(_lines(self.study.places[spec.sha256]) for spec in specs)

@@ -51,7 +51,8 @@ class PassK(Ranged):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool(Ranged):
-    """Which problems. `sources`: files and named sets; without any, `synthetic` problems a source are made.
+    """Which problems. `sources`: files and named sets; without any, `synthetic` problems a source are made, of these
+    levels (1 to 5) by turns.
 
     limit: keep the first n problems (after deduplication), for short runs on real input.
     on_issue: what happens to a problem whose gold fails its self-check: `exclude` or `keep`.
@@ -59,6 +60,7 @@ class Pool(Ranged):
 
     sources: tuple[str, ...] = ()
     synthetic: Count = 0
+    levels: tuple[Annotated[int, Within(1, 5)], ...] = ()
     seed: int = 0
     limit: AtLeastOne | None = None
     on_issue: Literal["exclude", "keep"] = "exclude"
@@ -95,6 +97,14 @@ class Benchmark(Ranged):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """One of the objectives that a study compares with its own: how the same arm is trained otherwise."""
+
+    name: str
+    training: LearnerConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile(Ranged):
     """One complete study, by name.
 
@@ -102,6 +112,8 @@ class Profile(Ranged):
     for a model too weak to have one.
     asymptote: rollouts of each held-out problem, before training and after, by which pass@k is followed to its end
     (64, 128); what the ledger holds of them is reused. 0: not asked.
+    objectives: every arm is trained by each too, from the same start with the same seeds, and compared with `training`
+    by `objective_group_size` rollouts of each held-out problem.
     """
 
     name: str
@@ -119,6 +131,8 @@ class Profile(Ranged):
     final: SamplingPlan
     asymptote: Count = 0
     benchmarks: tuple[Benchmark, ...] = ()
+    objectives: tuple[Objective, ...] = ()
+    objective_group_size: AtLeastOne = 32
     encoder: Encoder = field(default_factory=Encoder)
     passk: PassK = field(default_factory=PassK)
     hardware: Hardware = field(default_factory=Hardware)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from flows.study.objectives import compared
 from flows.study.profiles import DEMO, GSM8K_LESSON, MATH_LESSON, PAPER, QWEN_1_5B, SMALL, Lesson, PassK, Profile
 
 
@@ -48,6 +49,9 @@ def questions(study: Profile) -> Iterator[Profile]:
         "is it the panel, or training and tags? plain prompt on the panel's model; base model with <think> tags",
         arms=("panel", "thinking", "no_panel", "think_tags"),
     )
+    # as many tokens as the study's own training samples at six tenths of the cap
+    groups = study.training.groups_per_step * study.training.group_size
+    yield compared(study, token_budget=study.training.steps * groups * study.rollouts.max_tokens * 6 // 10)
     yield ask(
         "chain",
         "the whole chain GSM8K → MATH → olympiad from the base model, for every arm that trains",
@@ -63,6 +67,16 @@ def _sized(lesson: Lesson, study: Profile) -> Lesson:
     return own.get(lesson.name) or replace(lesson, rollouts=replace(lesson.rollouts, max_tokens=cap))
 
 
+#: On problems of which a weak model solves few: of some no group has a right rollout.
+DEMO_OBJECTIVES = compared(
+    replace(
+        DEMO,
+        pool=replace(DEMO.pool, synthetic=30, levels=(3, 4, 5, 5), heldout_per_source=10),
+        training=replace(DEMO.training, steps=15),
+        hardware=replace(DEMO.hardware, arms_at_once=1),
+    ),
+    token_budget=36_000,
+)
 ALL_QUESTIONS = tuple(question for study in (QWEN_1_5B, PAPER) for question in questions(study))
 #: Every study that has a name.
-PROFILES = {p.name: p for p in (DEMO, SMALL, QWEN_1_5B, PAPER, *ALL_QUESTIONS)}
+PROFILES = {p.name: p for p in (DEMO, DEMO_OBJECTIVES, SMALL, QWEN_1_5B, PAPER, *ALL_QUESTIONS)}

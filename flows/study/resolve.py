@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.study.models import digest_of, encoder_folder, found_model, model_folder
-from flows.study.profiles import BENCHMARKS, Benchmark, Profile
+from flows.study.profiles import BENCHMARKS, Profile
 from flows.study.questions import PROFILES
 from storage.artifacts.ref import KINDS
 from storage.artifacts.store import Store
@@ -72,7 +72,7 @@ def profile_named(name: str) -> Profile:
 
 
 def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
-    """Apply `path.to.field=value` settings; benchmarks are chosen by name, `benchmarks=[]` means none.
+    """Apply `path.to.field=value` settings; benchmarks and objectives are chosen by name, `benchmarks=[]` means none.
     Errors: UserError naming the field that is unknown or of another type.
 
     >>> overridden(PROFILES["demo"], ["screening.group_size=16"]).screening.group_size
@@ -87,7 +87,8 @@ def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
             raise UserError(f"--set {setting}: write field=value, for example training.learning_rate=1e-3")
         asked.append((path.strip().split("."), text.strip(), path.strip()))
     profile = _replaced(profile, asked)
-    for training in (profile.training, *(lesson.training for lesson in profile.lessons)):
+    otherwise = [objective.training for objective in profile.objectives]
+    for training in (profile.training, *otherwise, *(lesson.training for lesson in profile.lessons)):
         loss_for(training)
     if strange := [kind for kind in profile.hardware.without if kind not in KINDS]:
         hint = did_you_mean(strange[0], KINDS)
@@ -117,7 +118,8 @@ def _replaced(record: Any, asked: Sequence[tuple[list[str], str, str]]) -> Any:
         if rest:
             inner.setdefault(name, []).append((rest, text, whole))
         else:
-            changes[name] = _benchmarks(old, text) if whole == "benchmarks" else _read_as(old, text, whole)
+            known = {"benchmarks": BENCHMARKS, "objectives": ()}
+            changes[name] = _named(old, known[whole], text, whole) if whole in known else _read_as(old, text, whole)
     changes |= {name: _replaced(getattr(record, name), more) for name, more in inner.items()}
     try:
         return dataclasses.replace(record, **changes)
@@ -126,13 +128,14 @@ def _replaced(record: Any, asked: Sequence[tuple[list[str], str, str]]) -> Any:
         raise UserError(f"--set {paths[0]}: {error}" if paths else str(error)) from None
 
 
-def _benchmarks(old: tuple[Benchmark, ...], text: str) -> tuple[Benchmark, ...]:
-    """The named ones: as the profile has them, else as they were published."""
-    known = {b.name: b for b in (*BENCHMARKS, *old)}
+def _named(old: tuple[Any, ...], known: Sequence[Any], text: str, whole: str) -> tuple[Any, ...]:
+    """The named ones, benchmarks or objectives: as the profile has them, else as they are known."""
+    by_name = {one.name: one for one in (*known, *old)}
     names = [name.strip() for name in text.strip("[]()").split(",") if name.strip()]
-    if unknown := [name for name in names if name not in known]:
-        raise UserError(f"--set benchmarks: unknown benchmark '{unknown[0]}' (known: {', '.join(known)})")
-    return tuple(known[name] for name in dict.fromkeys(names))
+    if unknown := [name for name in names if name not in by_name]:
+        what = whole.removesuffix("s")
+        raise UserError(f"--set {whole}: unknown {what} '{unknown[0]}' (known: {', '.join(by_name) or 'none'})")
+    return tuple(by_name[name] for name in dict.fromkeys(names))
 
 
 def _read_as(old: object, text: str, whole: str) -> object:

@@ -53,8 +53,19 @@ class Pairs:
     y_name: str
 
 
-Chart = Lines | Bars | Heat | Pairs
-CHARTS = {"lines": Lines, "bars": Bars, "heat": Heat, "pairs": Pairs}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Points:
+    """label: column that names each point."""
+
+    x: str
+    y: str
+    x_name: str
+    y_name: str
+    label: str
+
+
+Chart = Lines | Bars | Heat | Pairs | Points
+CHARTS = {"lines": Lines, "bars": Bars, "heat": Heat, "pairs": Pairs, "points": Points}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from storage.reading.figures import BANDS, Bars, Chart, Heat, Lines, Pairs
+from storage.reading.figures import BANDS, Bars, Chart, Heat, Lines, Pairs, Points
 from storage.reading.units import is_share
 from tasks.report.charts import Pair, Point, Series, band_bars, heat_map, line_chart, paired_dots
+from tasks.report.scatter import Spot, scatter
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
@@ -30,6 +31,8 @@ def draw(chart: Chart | None, rows: Rows, styles: Styles) -> str | None:
             return _each(
                 rows, lambda row: tuple(row[c] for c in key), lambda of, some: _pairs(chart, some, styles, *of)
             )
+        case Points():
+            return _each(rows, lambda row: row["arm"], lambda arm, some: _points(chart, some, styles.get(arm, 0)))
         case None:
             return None
 
@@ -73,3 +76,12 @@ def _pairs(chart: Pairs, rows: Rows, styles: Styles, phase: str, seed: int | Non
         (rows[0]["mean"], rows[0]["other_mean"]),
         f"{chart.y_name} {when}",
     )
+
+
+def _points(chart: Points, rows: Rows, style: int) -> str | None:
+    def end(row: Row, column: str) -> tuple[float, float | None, float | None]:
+        return row[column], row.get(f"{column}_low"), row.get(f"{column}_high")
+
+    known = [row for row in rows if row[chart.x] is not None and row[chart.y] is not None]
+    spots = [Spot(row[chart.label], end(row, chart.x), end(row, chart.y)) for row in known]
+    return scatter(spots, style, chart.x_name, chart.y_name)

@@ -64,6 +64,8 @@ class LearnerConfig:
     entropy_weight: of each trained token's entropy, which the loss rewards. entropy_target: the weight follows it by
         `entropy_delta` a step (objective_state.py).
     cov_share, cov_low, cov_high, cov_kl: of `clip_cov` and `kl_cov` (covariance.py).
+    token_budget: sampled tokens after which training ends though not all steps are done; its last adapter is that of
+        step `steps` all the same.
     tau_positive, tau_negative: temperatures of `sapo`, of tokens of positive and other advantage.
     """
 
@@ -111,6 +113,7 @@ class LearnerConfig:
     cov_kl: NotNegative = 1.0
     tau_positive: Positive = 1.0
     tau_negative: Positive = 1.05
+    token_budget: AtLeastOne | None = None
 
     @property
     def updates(self) -> int:
@@ -148,6 +151,10 @@ class LearnerConfig:
             raise UserError(
                 f"learner: overlong_cache {self.overlong_cache} counts back from max_tokens, which is"
                 f" {self.max_tokens}; set max_tokens to the longest completion, above it"
+            )
+        if self.token_budget and self.staleness:
+            raise UserError(
+                "learner: token_budget ends a training at its last step; staleness has sampled the next one"
             )
         if self.cov_low >= self.cov_high:
             raise UserError(f"learner: cov_low {self.cov_low:g} is not below cov_high {self.cov_high:g}")

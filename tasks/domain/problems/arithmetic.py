@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from storage.errors import UserError
@@ -66,16 +66,18 @@ def apply(left: int, op: str, right: int) -> int:
     raise ValueError(f"no operation {op!r}")
 
 
-def demo_problems(per_source: int, seed: int) -> list[dict[str, str]]:
+def demo_problems(per_source: int, seed: int, levels: Sequence[int] = ()) -> list[dict[str, str]]:
     """A pool: `per_source` problems of each source, all texts different. A larger pool begins with the smaller one.
 
-    Keys: problem, gold, source, source_id, level. Every tenth problem of a source is of level 5.
+    Keys: problem, gold, source, source_id, level. levels: by turns; without any every tenth problem of a source is of
+    level 5 and the others take turns at 1 to 4.
     """
     rows: list[dict[str, str]] = []
     seen: set[str] = set()
     for source in SOURCES:
         for index in range(per_source):
-            drawn = (p for p in _draws(seed, source, index, level_of(index)) if p.text not in seen and reserved(p.text))
+            level = levels[index % len(levels)] if levels else level_of(index)
+            drawn = (p for p in _draws(seed, source, index, level) if p.text not in seen and reserved(p.text))
             p = next(drawn)
             seen.add(p.text)
             rows.append(

@@ -43,6 +43,11 @@ class Adapters:
                 if not step - self.config.staleness <= old <= step and not evaluated(self.config, old):
                     shutil.rmtree(unused)
 
+    def stay(self, step: int) -> None:
+        """The weights are those of every evaluated step from this one on: there is no further update."""
+        for later in (s for s in evaluated_steps(self.config.steps, self.config.eval_every) if s >= step):
+            self.serve(later)
+
     def served(self, step: int) -> ServedAdapter:
         """The adapter after `step`. A step that was sampled before a crash may ask for one whose folder is gone: its
         rollouts are in the ledger."""

@@ -129,6 +129,9 @@ def _train(
     adapters.serve(done)
     try:
         for step in range(done + 1, config.steps + 1):
+            if loop.spent:
+                adapters.stay(step)
+                break
             on_step(loop.step(step))
         rollouts.evaluate_last()
     finally:
@@ -155,6 +158,12 @@ class _Loop:
     diagnostics: list[dict[str, Any]] = field(default_factory=list)
     writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     writing: Future[Path] | None = None
+
+    @property
+    def spent(self) -> bool:
+        """Whether the tokens that this training may sample are."""
+        budget = self.config.token_budget
+        return budget is not None and sum(row["num_tokens"] for row in self.steps) >= budget
 
     def step(self, step: int) -> StepMetrics:
         clock = Clock()

@@ -13,7 +13,17 @@ from flows.study.resolve import overridden, profile_named, resolve
 from storage.artifacts.store import Store
 from storage.errors import UserError
 
-QUESTIONS = ("matched-thinking", "seeds", "diversity-after", "n-64", "n-128", "token-matched", "controls", "chain")
+QUESTIONS = (
+    "matched-thinking",
+    "seeds",
+    "diversity-after",
+    "n-64",
+    "n-128",
+    "token-matched",
+    "controls",
+    "objectives",
+    "chain",
+)
 
 
 def test_every_open_question_is_a_profile_by_name() -> None:

@@ -1,0 +1,75 @@
+"""What is made of an arm, as the DAG hands it down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from storage.artifacts.kinds import Bands, Diversity, Embeddings, Rollouts, Training
+from tasks.domain.policies import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One policy on the held-out problems. `deep`: with as many rollouts as the asymptote asks for. `benchmarks`:
+    on the problems of each benchmark. `compared`: with as many as objectives are compared by."""
+
+    rollouts: Rollouts
+    embeddings: Embeddings
+    diversity: Diversity
+    deep: Rollouts | None
+    benchmarks: tuple[Rollouts, ...]
+    compared: Rollouts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """One arm under one seed. `curve`: held-out rollouts at every evaluated step; `end`: the last one measured."""
+
+    seed: int
+    training: Training
+    curve: tuple[Rollouts, ...]
+    end: Measured
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A policy and the training that holds its adapter; null for a base model."""
+
+    policy: Policy
+    training: Training | None = None
+
+    def after(self, training: Training, step: int, seed: int = 0) -> Start:
+        return Start(replace(self.policy, adapter=str(training), adapter_step=step, step=step, seed=seed), training)
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """An arm where its studied training starts. rollouts, bands: as the study's grader judges them; trained_on:
+    the bands as graded when they were made, which is what the arm is trained on, whatever is overridden later."""
+
+    arm: str
+    start: Start
+    rollouts: Rollouts
+    bands: Bands
+    trained_on: Bands
+
+
+@dataclass(frozen=True, slots=True)
+class Otherwise:
+    """An arm trained by another objective under one seed, and its last adapter's held-out rollouts."""
+
+    objective: str
+    training: Training
+    rollouts: Rollouts
+
+
+@dataclass(frozen=True, slots=True)
+class ArmArtifacts:
+    screened: Screened
+    start: Measured
+    trained: tuple[Trained, ...]
+    objectives: tuple[Otherwise, ...] = ()
+
+    @property
+    def measured(self) -> tuple[Measured, ...]:
+        return (self.start, *(t.end for t in self.trained))

@@ -1,0 +1,60 @@
+"""The objectives that are compared over a study: what of its training each changes. Data; formulas: docs/training.md.
+
+One direction under another name is not asked twice: `leave_one_out` differs from `centred` by a positive number, and so
+do `ppo`, `tis`, `cispo` and `rloo` from the default loss while one update is made of each batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from flows.study.profiles import Objective, Profile
+
+#: Of what needs more than one update a batch to differ.
+REUSED = {"minibatches": 2, "epochs": 2}
+#: By what the literature calls them, with its hyperparameters where they do not hang on the size of a batch.
+CHANGES: dict[str, dict[str, Any]] = {
+    "GRPO": {"loss": "grpo", "advantage": "standardised"},
+    "DAPO": {"loss": "dapo", "advantage": "standardised", "clip_high": 0.28, **REUSED},
+    "GSPO": {"loss": "gspo", "advantage": "standardised", "clip_low": 3e-4, "clip_high": 4e-4, **REUSED},
+    "SAPO": {"loss": "sapo", "advantage": "standardised", **REUSED},
+    "Clip-Cov": {"loss": "clip_cov", "advantage": "standardised", "cov_share": 0.02, **REUSED},
+    "KL-Cov": {"loss": "kl_cov", "advantage": "standardised", "cov_share": 0.02, **REUSED},
+    "REINFORCE++": {"advantage": "reinforce_plus_plus"},
+    "GDPO": {"advantage": "gdpo"},
+    "MaxRL": {"advantage": "max_rl"},
+    "pass@k training": {"advantage": "pass_at_k"},
+    "PKPO": {"advantage": "pkpo"},
+    "best alone": {"advantage": "best_alone"},
+    "entropic": {"advantage": "entropic"},
+    "DARLING by trace": {"advantage": "darling_trace"},
+    "DARLING by answer": {"advantage": "darling_answer"},
+    "UCB-mean": {"advantage": "ucb_mean", "bonus_gate": "none"},
+    "UCB-mean gated": {"advantage": "ucb_mean"},
+    "UCB-con": {"advantage": "ucb_constant", "bonus_gate": "none"},
+    "batch exploration": {"advantage": "batch_exploration", "bonus_gate": "none"},
+    "entropy bonus": {"entropy_weight": 0.01},
+    "target entropy": {"entropy_target": 0.2},
+}
+
+
+def compared(study: Profile, token_budget: int) -> Profile:
+    """A study whose first arm is trained by every objective, each on so many sampled tokens."""
+    cap = study.rollouts.max_tokens
+    # none ends before its tokens do, though its rollouts grow half as long
+    training = replace(study.training, steps=2 * study.training.steps, token_budget=token_budget, max_tokens=cap)
+    # a fifth of the cap, as theirs
+    changes = CHANGES | {"DAPO": CHANGES["DAPO"] | {"overlong_cache": cap // 5}}
+    return replace(
+        study,
+        name=f"{study.name}/objectives",
+        purpose="which objective keeps or rewards width? the same arm, problems, seeds and tokens under each",
+        arms=study.arms[:1],
+        seeds=(0, 1, 2),
+        train_on="all",
+        training=training,
+        evaluation=replace(study.evaluation, group_size=1),
+        benchmarks=(),
+        objectives=tuple(Objective(name=name, training=replace(training, **how)) for name, how in changes.items()),
+    )
