@@ -10,6 +10,6 @@ empty = "the study names no other objective."
 */
 -- Every objective and metric: before, after, change, and how much more than the study's own.
 select o.arm, o.objective, o.metric, o.before, o.after, o.change, o.change_low, o.change_high,
-    o.over_baseline, o.over_low, o.over_high, o.p_adjusted, o.n, o.seeds, o.reason
+    o.over_baseline, o.over_low, o.over_high, o.p_adjusted, o.n, o.seeds, o.holds_for, o.reason
 from objectives o join arms a using (arm)
 order by a.place, o.objective <> 'as the study has it', o.objective, o.metric

@@ -24,6 +24,7 @@ rewards = st.lists(st.sampled_from([1.0, 0.8, 0.0, -0.2]), min_size=2, max_size=
         ({"overlong_cache": 64}, "overlong_cache 64 counts back from max_tokens, which is None"),
         ({"overlong_cache": 64, "max_tokens": 64}, "set max_tokens to the longest completion, above it"),
         ({"cov_low": 6.0}, "cov_low 6 is not below cov_high 5"),
+        ({"token_budget": 9, "staleness": 1}, "staleness has sampled the next one"),
         ({"bonus_gate": "wrong"}, "unknown bonus_gate 'wrong'; choose from right, none"),
         ({"entropy_target": 0.0}, "entropy_target is 0.0"),
         ({"target_modules": ()}, "target_modules is empty"),

@@ -167,3 +167,22 @@ def test_token_weights_do_not_depend_on_packs_and_skip_unknown_tokens(tiny_base:
     trajectories = [t for g in weighed_tokens(live, updater.loss.weigh, config, (0,)) for t in g.trajectories]
     tokens = sum(int(np.isfinite(t.behaviour_T).sum()) for t in trajectories)
     assert sum(int((t.weights[0] == 0).sum()) for t in trajectories if t.weights is not None) == int(0.2 * tokens)
+
+
+def test_a_token_budget_ends_a_training_and_its_last_adapter_stands_for_the_rest(
+    tiny_base: Path, tmp_path: Path
+) -> None:
+    """Evaluated after steps 3 and 6 of 6: spent in step 4, so 6 is what 4 was; resumed to the bit."""
+    long = replace(LOOP, steps=6, eval_every=3)
+    tokens = np.cumsum([row["num_tokens"] for row in run(tiny_base, tmp_path / "long", long).steps])
+    config = replace(long, token_budget=int(tokens[3]))
+    whole = run(tiny_base, tmp_path / "whole", config)
+    assert [row["step"] for row in whole.steps] == [1, 2, 3, 4]
+    assert [f.name for f in whole.kept_adapters] == ["step-0003", "step-0006"]
+    four = run(tiny_base, tmp_path / "four", replace(long, steps=4))
+    assert same(whole.adapter_folder, four.adapter_folder) and same(whole.kept_adapters[-1], four.adapter_folder)
+    for stop_at in (2, 5, 8):
+        calls, folder = iter(range(1, 99)), tmp_path / f"stopped-{stop_at}"
+        with pytest.raises(Interrupted):
+            run(tiny_base, folder, config, stop=lambda calls=calls, at=stop_at: next(calls) == at)
+        assert same(run(tiny_base, folder, config).adapter_folder, whole.adapter_folder)

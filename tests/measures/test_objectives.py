@@ -1,0 +1,70 @@
+"""Objectives compared, by hand and where nothing differs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tasks.measures.objectives import BASELINE, Policy, compared, metrics, of_steps, policy_of, values_of
+from tests.measures.conftest import MakeRollouts
+
+CLUSTERS = {f"p{i}": f"c{i}" for i in range(20)}
+
+
+def policy(*accuracies: float) -> Policy:
+    """Of two rollouts a problem, whose only metric is pass@1."""
+    return Policy(tuple(f"p{i}" for i in range(len(accuracies))), np.array([[a] for a in accuracies]))
+
+
+def test_metrics_of_a_problem_by_hand() -> None:
+    """Of 16: one right way seven times, another once, the answer "3" eight times. Among 8 the first way is missed with
+    chance C(9, 8)/C(16, 8), the second with C(15, 8)/C(16, 8) = 1/2, and "3" with C(8, 8)/C(16, 8)."""
+    traces = [*["1+1=2."] * 7, "3-1=2.", *["hm"] * 8]
+    found = dict(zip(metrics(16), values_of([True] * 8 + [False] * 8, ["2"] * 8 + ["3"] * 8, traces), strict=True))
+    assert found["pass@1"] == 0.5 and found["pass@8"] == pytest.approx(1 - 1 / 12870)
+    assert found["distinct answers among 8"] == pytest.approx(2 * (1 - 1 / 12870))
+    assert found["right ways among 8"] == pytest.approx(1 - 9 / 12870 + 0.5)
+
+
+def test_a_problem_with_fewer_rollouts_is_left_out(rollouts: MakeRollouts) -> None:
+    found = policy_of(rollouts({"p1": "cw", "p2": "c", "p0": "ww"}))
+    assert found.problem_P == ("p0", "p1") and found.values_PV[:, 0].tolist() == [0.0, 0.5]
+
+
+def test_changes_and_what_is_more_than_the_baselines() -> None:
+    start = policy(0.0, 0.0, 0.5, 0.5)
+    ends = {BASELINE: [policy(0.5, 0.0, 0.5, 1.0)], "other": [policy(1.0, 0.0, 1.0, 1.0)]}
+    own, other = compared(start, ends, CLUSTERS, 1)
+    assert (own["before"], own["after"], own["change"]) == (0.25, 0.5, 0.25) and "over_baseline" not in own
+    assert (other["change"], other["over_baseline"]) == (0.5, 0.25)
+    assert other["over_low"] < 0.25 < other["over_high"] and 0 < other["p_value"] < 1
+    assert (own["seeds"], own["n"]) == (1, 4)
+
+
+def test_seeds_that_differ_widen_the_interval() -> None:
+    rng = np.random.default_rng(0)
+    start, level = policy(*[0.2] * 20), rng.uniform(0.3, 0.5, 20)
+    widths = []
+    for apart in (0.0, 0.2):
+        seeds = [policy(*(level + shift)) for shift in (-apart, 0.0, apart)]
+        row = compared(start, {BASELINE: seeds}, CLUSTERS, 1)[0]
+        widths.append(row["change_high"] - row["change_low"])
+    assert widths[1] > 2 * widths[0]
+
+
+def test_an_objective_that_changes_nothing_is_not_told_as_better() -> None:
+    """One in twenty at most, of studies of like objectives; here of 200."""
+    rng, said = np.random.default_rng(1), 0
+    for _ in range(200):
+        problems = rng.uniform(0, 1, 20)
+        drawn = [[policy(*(rng.binomial(8, problems) / 8)) for _ in range(3)] for _ in range(2)]
+        row = compared(policy(*problems), {BASELINE: drawn[0], "alike": drawn[1]}, CLUSTERS, 1)[1]
+        said += row["p_value"] < 0.05
+    assert said <= 18
+
+
+def test_of_steps_takes_the_first_and_the_last_five() -> None:
+    steps = [{"entropy": e, "live_groups": 0.5, "num_tokens": 10, "signal_groups": None} for e in (9.0, *[1.0] * 6)]
+    found = {row["metric"]: row for row in of_steps("x", [steps, steps])}
+    assert (found["entropy"]["before"], found["entropy"]["after"]) == (9.0, 1.0)
+    assert found["tokens"]["after"] == 70 and "before" not in found["signal_groups"]
