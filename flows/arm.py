@@ -11,7 +11,8 @@ from dataclasses import replace
 from flows.encoding import calibrated, encoder_of
 from flows.made import ArmArtifacts, Measured, Otherwise, Screened, Start, Trained
 from flows.problems import Prepared, prepare
-from flows.study.profiles import Objective, SamplingPlan
+from flows.study.otherwise import Objective
+from flows.study.profiles import SamplingPlan
 from flows.study.resolve import Study
 from storage.artifacts.kinds import Bands, Benchmark, Pool, Rollouts, Splits, Training
 from tasks.benchmarks import ASKED

@@ -68,7 +68,7 @@ def with_trace_classes(rollouts: Sequence[TrainRollout], rows: Sequence[dict[str
         places[rollout.problem_id].append(place)
     classed = list(rollouts)
     for group in places.values():
-        for place, found in zip(group, trace_classes([rows[place]["trace"] or "" for place in group]), strict=True):
+        for place, found in zip(group, trace_classes([rows[place]["trace"] for place in group]), strict=True):
             classed[place] = replace(rollouts[place], trace_class=found)
     return classed
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from flows.study.profiles import Objective, Profile
+from flows.study.otherwise import Objective
+from flows.study.profiles import Profile
 
 #: Of what needs more than one update a batch to differ.
 REUSED = {"minibatches": 2, "epochs": 2}

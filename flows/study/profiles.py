@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
+from flows.study.otherwise import Objective
 from tasks.domain.grpo.types import AtLeastOne, LearnerConfig
 from tasks.domain.policies import Sampling
 from tasks.domain.ranges import Ranged, Within
@@ -51,8 +52,7 @@ class PassK(Ranged):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool(Ranged):
-    """Which problems. `sources`: files and named sets; without any, `synthetic` problems a source are made, of these
-    levels (1 to 5) by turns.
+    """Which problems. `sources`: files and named sets; without any, `synthetic` ones a source, of `levels` by turns.
 
     limit: keep the first n problems (after deduplication), for short runs on real input.
     on_issue: what happens to a problem whose gold fails its self-check: `exclude` or `keep`.
@@ -94,14 +94,6 @@ class Benchmark(Ranged):
     per_level: AtLeastOne | None = None
     seed: int = 0
     group_size: AtLeastOne
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Objective:
-    """One of the objectives that a study compares with its own: how the same arm is trained otherwise."""
-
-    name: str
-    training: LearnerConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

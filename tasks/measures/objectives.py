@@ -76,7 +76,7 @@ def values_of(correct: Sequence[bool], canonical: Sequence[str | None], traces: 
     >>> values_of([True] * 3 + [False] * 5, ["2"] * 3 + ["3"] * 5, ways)
     [0.375, 1.0, 2.0, 2.0]
     """
-    n, right = len(correct), [t or "" for t, c in zip(traces, correct, strict=True) if c]
+    n, right = len(correct), [t for t, c in zip(traces, correct, strict=True) if c]
     answers = [answer_key(a, correct=c) for a, c in zip(canonical, correct, strict=True)]
     ks = [k for k in KS if k <= n]
     found = pass_at_k(np.array([n]), np.array([sum(correct)]), ks)[0].tolist()

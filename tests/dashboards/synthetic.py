@@ -27,6 +27,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Payload, Store
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Session, session
+from tests.dashboards.made_up_objectives import trained_otherwise
 from tests.dashboards.made_up_rows import (
     audit_rows,
     calibration_rows,
@@ -153,7 +154,7 @@ def made_up_study(
             arms=arms,
             ks=KS,
             train_group_size=8,
-            **_objectives(store, held, sampled, trainings, final),
+            **trained_otherwise(store, held, sampled, put, trainings, final),
             **evidence.arguments(),
         )
         return render_report(
@@ -174,23 +175,6 @@ def made_up_study(
                 **tables,
             ),
         )
-
-
-def _objectives(
-    store: Store, held: list[dict[str, Any]], sampled: Any, trainings: list[Training], final: list[Rollouts]
-) -> dict[str, Any]:
-    """The first arm under its first seed, trained by another objective too."""
-    if not trainings:
-        return {}
-    arm, steps = "panel", store.read(trainings[0]).num_rows
-    other = put(store, Training, steps_of(arm, 0, steps), about="another objective")
-    rows = rollouts(held, arm, 8, 0.4, step=steps, adapter=str(other), seed=0)
-    return {
-        "objectives": ("as the study has it", "MaxRL"),
-        "objective_trainings": (trainings[0], other),
-        "objective_starts": (final[0],),
-        "objective_ends": (final[1], sampled(rows, arm=arm, of="another objective")),
-    }
 
 
 def _benchmarks(store: Store, pool_rows: list[dict[str, Any]], pool: Pool, policies: list[dict[str, Any]]) -> Any:

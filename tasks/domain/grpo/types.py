@@ -189,7 +189,8 @@ class StepPlan:
 class TrainRollout:
     """One sampled and graded rollout. logprobs_T: float32 behaviour log-probs of token_ids.
 
-    answer: the key of its answer's class, the same in every step; null without one. trace_class: among its group's.
+    answer: the key of its answer's class, the same in every step; null without one. trace_class: its strategy among its
+    group's.
     """
 
     problem_id: str
@@ -202,7 +203,7 @@ class TrainRollout:
     tag_valid: bool
     truncated: bool
     answer: str | None = None
-    trace_class: int = 0
+    trace_class: int | None = None
 
 
 def evaluated_steps(steps: int, eval_every: int) -> list[int]:

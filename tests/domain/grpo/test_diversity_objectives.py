@@ -7,7 +7,10 @@ import pytest
 
 from tasks.domain.grpo.advantages.group import Context, Group
 from tasks.domain.grpo.advantages.registry import group_advantages
-from tasks.domain.grpo.classes import trace_classes
+from tasks.domain.grpo.classes import THRESHOLD, trace_classes
+from tasks.domain.partitions.by_strategy import jaccard, profile
+from tasks.domain.partitions.calibration import LabelledGroup, threshold_of
+from tasks.engines.encoding.labelled import labelled_problems
 
 HALF = np.array([1.0, 1.0, 0.0, 0.0])
 SPREAD = 3**-0.5  # of HALF, n - 1
@@ -92,6 +95,14 @@ def test_gdpo_hears_form_beside_correctness() -> None:
         advantages = found(group, "gdpo")
         assert advantages[0] == pytest.approx(advantages[2], abs=1e-9)
         assert advantages[1] == pytest.approx(2**0.5) == pytest.approx(-advantages[3])
+
+
+def test_the_threshold_is_the_one_that_labelled_traces_set() -> None:
+    labelled = [
+        LabelledGroup(jaccard([profile(trace) for trace in problem.traces]), problem.solutions)
+        for problem in labelled_problems()
+    ]
+    assert round(threshold_of(labelled), 2) == THRESHOLD
 
 
 def test_a_reworded_trace_is_of_the_same_class_and_another_way_is_not() -> None:

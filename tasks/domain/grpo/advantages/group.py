@@ -23,15 +23,15 @@ Advantages = tuple[np.ndarray, Mapping[str, float]]
 class Group:
     """rewards_G: totals, correctness and form; correct_G: 1 or 0. Both float64.
 
-    answers: the key of each answer's class, the same in every step; null without an answer. traces: the class of each
-    trace among the group's. Empty where the objective asks for none.
+    answers: the key of each answer's class, the same in every step; null without an answer. traces: the strategy of
+    each trace among the group's; null is one too. Empty where the objective asks for none.
     """
 
     rewards_G: np.ndarray
     correct_G: np.ndarray
     problem_id: str = ""
     answers: Sequence[str | None] = ()
-    traces: Sequence[int] = ()
+    traces: Sequence[int | None] = ()
 
     @property
     def form_G(self) -> np.ndarray:
