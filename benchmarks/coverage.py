@@ -1,7 +1,7 @@
 """Coverage and type I error of what the report prints, over simulated studies of known truth, through the project's own
 tables. Writes the table of docs/coverage.md.
 
-    python -m benchmarks.coverage [--trials 250] [--part cells|studies|further] > coverage.jsonl
+    python -m benchmarks.coverage [--trials 250] [--part cells|studies|further] [--only "near 0, n = 25"] > coverage.jsonl
     python -m benchmarks.coverage --table coverage.jsonl
 
 Every trial is a `source` of one table, so that a table is made once for all trials of a cell.
@@ -134,7 +134,10 @@ def cells() -> Iterator[Cell]:
             for sd in (0.0, 1.0, 3.0, 6.0):
                 if population == "ordinary" or sd == 1.0:
                     yield Cell(population, n, seeds=3, sd_pp=sd)
-    yield Cell("near 0", 25, shift=1.0)
+    for shift in (1.0, 2.0):
+        yield Cell("near 0", 25, shift=shift)
+    for n in (100, 300):
+        yield Cell("ordinary", n, seeds=2, sd_pp=10.0)
     for n in (20, 100, 300):
         yield Cell("ordinary", n, seeds=5, sd_pp=3.0)
         yield Cell("ordinary", n, cost=2.7, shift=0.6)
@@ -188,21 +191,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--trials", type=int, default=250)
     parser.add_argument("--part", choices=PARTS, action="append", help="only this; may be given several times")
+    parser.add_argument("--only", default="", help="cells of whose name this is a part: population, n and design")
     parser.add_argument("--table", type=Path, help="write nothing anew: the table of what an earlier run printed")
     args = parser.parse_args()
     if args.table:
         print(table_of([json.loads(line) for line in args.table.read_text().splitlines()]))
         return
-    made = {"cells": of_cells, "studies": whole_studies, "further": further_figures}
+    made = {"cells": lambda trials: of_cells(trials, args.only), "studies": whole_studies, "further": further_figures}
     for part in args.part or PARTS:
         for row in made[part](args.trials):
             print(json.dumps(row), flush=True)
 
 
-def of_cells(trials: int) -> Iterator[Row]:
+def of_cells(trials: int, only: str = "") -> Iterator[Row]:
     for cell in cells():
-        for row in measured(cell, trials):
-            yield row | {"cell": asdict(cell)}
+        if only in f"{cell.population}, n = {cell.problems}, {_design(cell)}":
+            for row in measured(cell, trials):
+                yield row | {"cell": asdict(cell)}
 
 
 def table_of(kept: list[Row]) -> str:

@@ -3,7 +3,7 @@ do they gain more? Observed, not set by anyone: what goes together need not foll
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,8 @@ def chain_of(groups: pa.Table, bands: pa.Table, diversity: pa.Table) -> pa.Table
 
     `diversity to band`, `diversity to gain`: by a standard deviation of an arm's diversity at the start, how much more
     often a problem is in the variance band at screening, and how much more it gains; `band to gain`: how much more
-    problems of the variance band gain than others. Difficulty (share correct and its square) and arm are held fixed. So
+    problems of the variance band gain than others. Difficulty (share correct and its square), arm and source are held
+    fixed (a source that is more diverse and easier to learn from would turn a slope round). So
     that no noise is on both sides, a slope's predictor and its difficulty come from one draw of rollouts, and the band
     or the accuracy that the gain starts from come from the other: the screening, and those of step 0.
     `gain by dose`: mean gain by thirds of what of diversity difficulty and arm leave unexplained. `by source`: means.
@@ -104,20 +105,19 @@ def _links(table: pa.Table) -> list[Row]:
     )
     arm_N, group_N = (np.unique(table[c].to_pylist(), return_inverse=True)[1] for c in ("arm", "cluster"))
     arms = [(arm_N == a).astype(float) for a in range(1, arm_N.max() + 1)]
-    dose = _standardised(spread, arm_N)
+    dose, within = _standardised(spread, arm_N), _within(np.array(table["source"].to_pylist()))
+    arms = [one for one in arms if np.ptp(within(one)) > 1e-9]  # an arm may be all that a source has
+    difficulty, at_screening = ([within(c) for c in (x, x**2, *arms)] for x in (own, screened))
     found = {
-        "diversity to band": slope(live[None], [dose, own, own**2, *arms], group_N),
-        "band to gain": slope(after_SN - own, [live, screened, screened**2, *arms], group_N),
-        "diversity to gain": slope(after_SN - screened, [dose, own, own**2, *arms], group_N),
+        "diversity to band": slope(within(live[None]), [within(dose), *difficulty], group_N),
+        "band to gain": slope(within(after_SN - own), [within(live), *at_screening], group_N),
+        "diversity to gain": slope(within(after_SN - screened), [within(dose), *difficulty], group_N),
     }
     rows = [about | {"metric": metric} | _told(one) for metric, one in found.items()]
     unseeded = {"seeds": None, "holds_for": None}
     rows[0] |= unseeded  # bands are of the policy before training
-    left = (
-        dose
-        - np.column_stack(fixed := [own, own**2, *arms, np.ones(len(own))])
-        @ np.linalg.lstsq(np.column_stack(fixed), dose, rcond=None)[0]
-    )
+    fixed_ND = np.column_stack(difficulty)
+    left = within(dose) - fixed_ND @ np.linalg.lstsq(fixed_ND, within(dose), rcond=None)[0]
     return [*rows, *(about | row for row in _doses(after_SN - screened, left, group_N))]
 
 
@@ -135,6 +135,17 @@ def _standardised(value_N: np.ndarray, arm_N: np.ndarray) -> np.ndarray:
     away_N = value_N - (np.bincount(arm_N, weights=value_N) / per_arm)[arm_N]
     scale = float(np.sqrt((away_N**2).sum() / max(len(away_N) - len(per_arm), 1)))
     return away_N / scale if scale > 0 else away_N
+
+
+def _within(source_N: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Takes the mean of its source from every row: what sources share is then no part of a slope."""
+    _, at_N, size_C = np.unique(source_N, return_inverse=True, return_counts=True)
+
+    def away(value: np.ndarray) -> np.ndarray:
+        means = np.stack([np.bincount(at_N, weights=one) / size_C for one in np.atleast_2d(value)])[:, at_N]
+        return value - means.reshape(value.shape)
+
+    return away
 
 
 def _told(found: Slope | str) -> Row:
@@ -171,7 +182,7 @@ def _by_source(table: pa.Table) -> list[Row]:
 
 
 @standard_measure("chain", needs=("trainings",), rollouts="final")
-@stage(Chain, version=3)
+@stage(Chain, version=4)
 def follow_the_chain(
     *, rollouts: tuple[Rollouts, ...], bands: tuple[Bands, ...], diversities: tuple[Diversity, ...]
 ) -> pa.Table:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.domain.statistics.means import MARGIN
-from tasks.report.form import SCREENING, START, TRAINED, learnt_form, unlike, withheld
+from tasks.report.form import SCREENING, START, TRAINED, learnt_form, of_a_mute, unlike, withheld
 from tasks.report.svg import number, percent
 from tasks.report.tables import minus
 
@@ -111,11 +111,14 @@ def _training(summary: Sequence[Row], gains: Sequence[Row], form: Sequence[Row])
     if not climbs:
         return "Nothing was trained in this run."
     trained = dict.fromkeys((row["arm"], row["seed"]) for row in summary if row["gain"] is not None)
+    mute = [why for arm in dict.fromkeys(arm for arm, _ in trained) if (why := of_a_mute(form, arm))]
     moved = [words for arm, seed in trained if (words := learnt_form(form, arm, seed))]
     said = f"Training moved held-out accuracy of {listed(climbs)}"
     for row in gains:
         if row["source"] == "all" and row["gain_low"] is not None and row["gain_low"] <= 0 <= row["gain_high"]:
             said += f"; no evidence of a change under {row['arm']}, {_equivalence(row, 'that it is unchanged')}"
+    if mute:
+        said += f"; {listed(mute)}: its gain is told with how often it answers, not with what it solves"
     return f"{said}; part of that is form: {listed(list(dict.fromkeys(moved)))}." if moved else f"{said}."
 
 

@@ -28,6 +28,13 @@ def withheld(form: Sequence[Row], arms: Sequence[str], sampled: str) -> str | No
     )
 
 
+def of_a_mute(form: Sequence[Row], arm: str) -> str:
+    """What share of an arm's rollouts gave no answer before training or after, where most did; else empty."""
+    shares = [r["no_answer"] for r in form if r["arm"] == arm and r["sampled"] in (START, TRAINED)]
+    worst = max(shares, default=0.0)
+    return f"{percent(worst)} of the rollouts of {arm} gave no answer" if worst >= MUTE else ""
+
+
 def unlike(form: Sequence[Row], arms: Sequence[str], sampled: str) -> str:
     """The shares in which two arms' rollouts differ in form; empty if they are alike."""
     rows = {r["arm"]: r for r in form if r["sampled"] == sampled and r["arm"] in arms}

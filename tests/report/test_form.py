@@ -18,7 +18,7 @@ from tasks.measures.bands import bands_of, classify_bands, crosstab_of
 from tasks.measures.form import form_of, in_words
 from tasks.measures.lints import findings_of
 from tasks.report.findings import answer
-from tasks.report.form import START
+from tasks.report.form import START, TRAINED
 from tasks.stage import Progress, Session, session
 from tests.dashboards.synthetic import put
 from tests.measures.conftest import rows_of
@@ -108,6 +108,23 @@ def test_width_is_told_with_the_difference_of_form() -> None:
     said = " ".join(answer(lambda name: pa.Table.from_pylist(tables.get(name, []))))
     assert "lay 0.1 apart and those of thinking 0.05" in said
     assert "this is also a difference of form: 30 % of panel's rollouts gave no answer and 0 % of thinking's" in said
+
+
+def test_a_gain_of_an_arm_that_hardly_answers_is_one_of_form() -> None:
+    """Mute before and after, so that its share of answers hardly moved: what is a gain of it?"""
+    alike = {"seed": None, "invalid_tags": 1.0, "truncated": 0.0}
+    form = [
+        alike | {"arm": arm, "sampled": sampled, "no_answer": share, "seed": 0 if sampled == TRAINED else None}
+        for arm, share in (("panel", 0.0), ("thinking", 0.9))
+        for sampled in (START, TRAINED)
+    ]
+    gains = {"heldout_before": 0.02, "heldout_after": 0.06, "gain": 0.04, "gain_low": 0.01, "gain_high": 0.07}
+    summary = [{"arm": arm, "seed": 0, "problems": 100, "variance": 10} | gains for arm in ("panel", "thinking")]
+    tables = {"report_form": form, "report_summary": summary}
+    said = " ".join(answer(lambda name: pa.Table.from_pylist(tables.get(name, []))))
+    assert "Training moved held-out accuracy of panel from 2 % to 6 %" in said
+    assert "90 % of the rollouts of thinking gave no answer" in said
+    assert "its gain is told with how often it answers" in said
 
 
 def test_arms_alike_in_form_are_compared_as_they_are() -> None:
