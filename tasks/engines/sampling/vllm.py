@@ -92,6 +92,7 @@ class VllmGenerator:
                 seed=0,
                 **where,
             )
+        self._ask("end_with", os.getpid())
         able = self._ask("abilities")
         if merges and not able["merge"]:
             raise UserError(

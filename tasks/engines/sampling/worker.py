@@ -7,8 +7,13 @@ whichever process the model runs. `abilities` says what of it this engine can do
 from __future__ import annotations
 
 import inspect
+import os
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import psutil
 
 from tasks.engines.learning.merging import Products, merged, read_products
 from tasks.engines.model_files import weight_files
@@ -31,6 +36,13 @@ class SamplingWorker:
         """keep: the model runner V2 on a GPU, whose sampler knows slot and position. merge: linear layers all of
         them unquantised and whole on this device."""
         return {"keep": _keeps(self.model_runner), "merge": not _unmergeable(self.model_runner.get_model())}
+
+    def end_with(self, user: int) -> None:
+        """End this process, and the engine's core beside it, when the process `user` ends, however it does: vLLM's core
+        waits for it forever, and holds the device."""
+        if user != os.getpid():
+            core = () if (parent := os.getppid()) == user else (psutil.Process(parent),)
+            threading.Thread(target=_end_after, args=(psutil.Process(user), core), daemon=True).start()
 
     def keep_logprobs(self, on: bool) -> None:
         runner = self.model_runner
@@ -55,6 +67,14 @@ class SamplingWorker:
     def serve_adapter(self, folder: str | None) -> None:
         """Every later forward pass is of base + adapter; of the base alone, bit for bit, if null."""
         _serve(self.model_runner.get_model(), self._base, folder)
+
+
+def _end_after(user: psutil.Process, core: tuple[psutil.Process, ...]) -> None:
+    user.wait()
+    for process in core:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    os._exit(1)
 
 
 def _keeps(runner: Any) -> bool:
