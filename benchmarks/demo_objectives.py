@@ -1,6 +1,6 @@
 """Which objective keeps width? The profile `demo/objectives`, written down as docs/results/objectives-demo.md.
 
-    python benchmarks/demo_objectives.py --root DIR [--profile demo/objectives] [--out docs/results/objectives-demo.md]
+    python benchmarks/demo_objectives.py --root DIR [--objectives MaxRL,PKPO] [--profile demo/objectives] [--out FILE]
 
 DIR is a store; what it already holds is reused, and a run that was killed goes on.
 """
@@ -15,6 +15,7 @@ from typing import Any
 
 from flows.running.plan import execute
 from flows.study.request import Request
+from flows.study.resolve import profile_named
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.reading.catalog import lineage
@@ -29,10 +30,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--profile", default="demo/objectives")
+    parser.add_argument("--objectives", help="names of some; without it all of the profile")
     parser.add_argument("--out", type=Path, default=Path("docs/results/objectives-demo.md"))
     args = parser.parse_args()
     store = Store(args.root)
-    study = Request(profile=args.profile).study(store)
+    every = len(profile_named(args.profile).objectives)
+    asked = (f"objectives={args.objectives}",) if args.objectives else ()
+    study = Request(profile=args.profile, settings=asked).study(store)
     store.prepare()
     report = execute(study, store, _said)
     made = {ref.kind: ref for _, ref, _ in lineage(store, report)}
@@ -41,7 +45,7 @@ def main() -> None:
     figure = args.out.with_suffix(".svg")
     args.out.parent.mkdir(parents=True, exist_ok=True)
     figure.write_text(points(rows) or "")
-    args.out.write_text(page(args.profile, rows, paid(store, trainings), figure.name, report))
+    args.out.write_text(page(args.profile, every, rows, paid(store, trainings), figure.name, report))
     print(args.out)
 
 
@@ -72,7 +76,7 @@ def points(rows: Sequence[Row]) -> str | None:
     return scatter(spots, 0, "gain in pass@1, points", f"gain in pass@{largest}, points")
 
 
-def page(profile: str, rows: Sequence[Row], tokens: tuple[int, int], figure: str, report: Ref) -> str:
+def page(profile: str, every: int, rows: Sequence[Row], tokens: tuple[int, int], figure: str, report: Ref) -> str:
     by_objective: dict[str, dict[str, Row]] = defaultdict(dict)
     for row in rows:
         by_objective[row["objective"]][row["metric"]] = row
@@ -80,11 +84,14 @@ def page(profile: str, rows: Sequence[Row], tokens: tuple[int, int], figure: str
     shown = [metric for metric in first if "@" in metric]
     counted = [metric for metric in first if "among" in metric]
     seeds, problems = first["pass@1"]["seeds"], first["pass@1"]["n"]
+    others = [name for name in by_objective if name != BASELINE]
+    some = "" if len(others) == every else f" --objectives '{','.join(others)}'"
     lines = [
         f"# Objectives compared: {profile}",
         "",
-        f"Made by `python benchmarks/demo_objectives.py --root DIR`: {len(by_objective)} objectives, {seeds} seeds each,",
-        f"{problems} held-out problems; the same start, problems and sampled tokens for all. Formulas: docs/training.md.",
+        f"Made by `python benchmarks/demo_objectives.py --root DIR{some}`:",
+        f"{len(others)} of the profile's {every} objectives beside the study's own, {seeds} seeds each, {problems} held-out problems;",
+        "the same start, problems and sampled tokens for all. Formulas: docs/training.md.",
         "",
         *sentences(rows),
         "",
