@@ -22,11 +22,13 @@ def together(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def classed(rollouts: pa.Table, partitions: Sequence[pa.Table]) -> pa.Table:
-    """Rollouts with the class of their answer: the column `answer_class`. Errors: UserError if one has no row there."""
+    """Rollouts with their classes: the column `answer_class`, and what else the partitions have. Errors: UserError if
+    one has no row there."""
     columns = ["problem_id", "arm", "adapter", "step", "seed", "rollout"]
     on = " and ".join(f"r.{name} is not distinct from p.{name}" for name in columns)
     found = query(
-        f"select r.*, p.answer_class, p.rollout is null as missing from rollouts r left join partitions p on {on}",
+        f"select r.*, p.* exclude ({', '.join(columns)}), p.rollout is null as missing"
+        f" from rollouts r left join partitions p on {on}",
         rollouts=rollouts,
         partitions=pa.concat_tables(partitions),
     )

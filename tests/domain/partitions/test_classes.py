@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tasks.domain.partitions.by_answer import by_answer
 from tasks.domain.partitions.by_strategy import by_strategy, profile
 from tasks.domain.partitions.by_trace import by_trace
-from tasks.domain.partitions.classes import Classes, alike, joined, sizes
+from tasks.domain.partitions.classes import alike, joined, sizes
 
 angles = st.lists(st.sampled_from([0.0, 0.3, 0.7, 1.2, 2.0, 3.0]), min_size=1, max_size=9)
 thresholds = st.floats(-0.9, 0.999)
@@ -26,7 +26,7 @@ def vectors(turned: Sequence[float]) -> np.ndarray:
     return np.stack([np.cos(turned), np.sin(turned)], axis=1)
 
 
-def as_sets(classes: Classes, order: Sequence[int] | None = None) -> set[frozenset[int]]:
+def as_sets(classes: Sequence[int | None], order: Sequence[int] | None = None) -> set[frozenset[int]]:
     at = range(len(classes)) if order is None else order
     return {frozenset(i for i, c in zip(at, classes, strict=True) if c == one) for one in set(classes) - {None}}
 

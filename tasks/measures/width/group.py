@@ -1,0 +1,82 @@
+"""What a measure of width sees: one problem's rollouts under one policy. Axis suffixes: N rollouts, S subsets of k.
+
+Every measure is about k of the n rollouts, averaged over all subsets of k: what k fresh rollouts are expected to show,
+whatever n was. So policies with other n compare, and nothing is larger because more was sampled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import combinations
+from math import comb
+
+import numpy as np
+
+from tasks.domain.partitions.classes import in_order
+
+#: Subsets that are gone through; of more, so many drawn at random.
+MOST_SUBSETS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """class_N: of the partition that is looked at, −1 without one. logprob_N, num_tokens_N: of whole completions, NaN
+    where unknown. vectors_ND: of traces, NaN without one. words: a trace's window, null where it is shorter.
+    vocabulary: different words in such windows of all policies that are compared."""
+
+    class_N: np.ndarray
+    correct_N: np.ndarray
+    logprob_N: np.ndarray
+    num_tokens_N: np.ndarray
+    vectors_ND: np.ndarray
+    words: Sequence[Sequence[str] | None]
+    vocabulary: int = 0
+
+    def __len__(self) -> int:
+        return len(self.class_N)
+
+    def only(self, kept_N: np.ndarray) -> Group:
+        """These rollouts alone."""
+        at = np.flatnonzero(kept_N)
+        return replace(
+            self,
+            class_N=self.class_N[at],
+            correct_N=self.correct_N[at],
+            logprob_N=self.logprob_N[at],
+            num_tokens_N=self.num_tokens_N[at],
+            vectors_ND=self.vectors_ND[at],
+            words=[self.words[i] for i in at],
+        )
+
+    @property
+    def classed(self) -> Group:
+        return self.only(self.class_N >= 0)
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Rollouts of each class, largest first."""
+        return np.sort(np.bincount(in_order(self.class_N[self.class_N >= 0])))[::-1] if len(self) else np.zeros(0, int)
+
+
+@lru_cache(maxsize=256)
+def subsets(n: int, k: int) -> np.ndarray:
+    """(S, k) places: every subset of k of n, or so many drawn at random where there are more.
+
+    >>> subsets(3, 2).tolist()
+    [[0, 1], [0, 2], [1, 2]]
+    """
+    if comb(n, k) <= MOST_SUBSETS:
+        return np.array(list(combinations(range(n), k)), np.int64).reshape(-1, k)
+    return np.random.default_rng(0).random((MOST_SUBSETS, n)).argsort(axis=1)[:, :k]
+
+
+@lru_cache(maxsize=4096)
+def none_of(n: int, size: int, k: int) -> float:
+    """Chance that k of n rollouts hold none of a class of this size.
+
+    >>> none_of(4, 2, 2)
+    0.16666666666666666
+    """
+    return comb(n - size, k) / comb(n, k)

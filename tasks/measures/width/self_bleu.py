@@ -1,0 +1,49 @@
+"""Self-BLEU of k windows: each as the hypothesis, the other k − 1 its references (Zhu et al. 2018, arXiv 1802.01886).
+
+BLEU of order 4 with uniform weights (Papineni et al. 2002): the geometric mean of clipped precisions of 1- to 4-grams.
+Windows have one length, so there is no brevity penalty. Where an order has no match, 0.1 match stands for it, as in the
+authors' code (NLTK's smoothing 1). From 0, nothing shared, to 1, all alike: narrow is high. Mean over subsets of k.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from tasks.measures.width.group import Group, subsets
+
+ORDERS = (1, 2, 3, 4)
+UNSEEN = 0.1
+
+
+def self_bleu(group: Group, k: int) -> float:
+    chosen_SK = subsets(len(group), k)
+    log_SK = np.zeros(chosen_SK.shape)
+    texts = [words for words in group.words if words is not None]
+    for order in ORDERS:
+        count_NV = ngram_counts(texts, order)
+        picked_SKV = count_NV[chosen_SK]
+        # the most that any other has: the largest, or for the one that has it the second
+        top_2SV = np.sort(np.partition(picked_SKV, k - 2, axis=1)[:, -2:], axis=1)
+        alone_SKV = picked_SKV == top_2SV[:, 1:]
+        others_SKV = np.where(alone_SKV, top_2SV[:, :1], top_2SV[:, 1:])
+        match_SK = np.minimum(picked_SKV, others_SKV).sum(axis=2)
+        log_SK += np.log(np.where(match_SK > 0, match_SK, UNSEEN) / picked_SKV.sum(axis=2)) / len(ORDERS)
+    return float(np.exp(log_SK).mean())
+
+
+def ngram_counts(texts: Sequence[Sequence[str]], order: int) -> np.ndarray:
+    """(N, V) how often each text has each n-gram.
+
+    >>> ngram_counts(["aab", "ab"], 2).tolist()
+    [[1, 1], [0, 1]]
+    """
+    held = [Counter(zip(*(words[i:] for i in range(order)), strict=False)) for words in texts]
+    places = {gram: place for place, gram in enumerate(sorted(set().union(*held)))}
+    count_NV = np.zeros((len(texts), len(places)), np.int32)
+    for row, counts in zip(count_NV, held, strict=True):
+        for gram, times in counts.items():
+            row[places[gram]] = times
+    return count_NV

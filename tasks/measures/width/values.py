@@ -1,0 +1,124 @@
+"""Every measure of width on every problem: from rows of rollouts to one number each, or why there is none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from storage.sql import query
+from tasks.measures.diversity_measures import matrix
+from tasks.measures.width.group import Group
+from tasks.measures.width.registry import MEASURES, Measure
+
+PARTITIONS = ("answer", "trace", "strategy")
+BASES = ("all", "correct")
+#: Words of a window. A trace that is shorter than one is not looked at in it, so all that is compared is equally long.
+WINDOWS = (16, 64, 256)
+_WORD = re.compile(r"[A-Za-z]+|\d+|[^\sA-Za-z\d]")
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """What rows of the table are about, before policy and k. partition: null for measures of none."""
+
+    measure: Measure
+    partition: str | None
+    basis: str
+    window: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One problem under one policy, with its views: by partition, and by window."""
+
+    arm: str
+    step: int
+    adapter: str
+    problem_id: str
+    cluster: str
+    group: Group
+    classes: Mapping[str, np.ndarray]
+    words: Mapping[int, Sequence[Sequence[str] | None]]
+
+
+def words_of(trace: str | None, window: int) -> list[str] | None:
+    """The first words, numbers and signs of a trace; null where it has fewer.
+
+    >>> words_of("So x=12.", 4), words_of("So", 4)
+    (['so', 'x', '=', '12'], None)
+    """
+    found = [] if trace is None else [match[0].lower() for match in _WORD.finditer(trace)]
+    return found[:window] if len(found) >= window else None
+
+
+def problems_of(rollouts: pa.Table, vectors: pa.Table) -> tuple[list[Problem], dict[int, int]]:
+    """(every problem under every policy, window → different words in it): windows that some trace is as long as, else
+    the shortest. rollouts: with their classes and `cluster`. vectors: of whole traces, by policy, problem, rollout."""
+    keys = ["arm", "step", "seed", "problem_id", "rollout"]
+    numbered = query(
+        f"select {', '.join('r.' + k for k in keys)}, r.* exclude ({', '.join(keys)}),"
+        f" e.place from rollouts r left join (select *, row_number() over () - 1 as place from v) e"
+        f" using ({', '.join(keys)}) order by r.arm, r.step, coalesce(r.adapter, ''), r.seed, r.problem_id, r.rollout",
+        rollouts=rollouts,
+        v=vectors.select(keys),
+    )
+    vectors_ND = matrix(vectors["embedding"]) if vectors.num_rows else np.zeros((0, 1))
+    with_none_ND = np.vstack([vectors_ND, np.full((1, vectors_ND.shape[1]), np.nan)])
+    rows = numbered.to_pydict()
+    together = list(zip(*(rows[k] for k in ("arm", "step", "adapter", "seed", "problem_id")), strict=True))
+    starts = [i for i, one in enumerate(together) if i == 0 or one != together[i - 1]]
+    windows = {w: [words_of(trace, w) for trace in rows["trace"]] for w in WINDOWS}
+    held = {w: len({word for words in texts if words for word in words}) for w, texts in windows.items()}
+    vocabulary = {w: size for w, size in held.items() if size} or {WINDOWS[0]: 0}
+    found = []
+    for start, stop in zip(starts, [*starts[1:], len(together)], strict=True):
+        some = slice(start, stop)
+        place = [len(vectors_ND) if p is None else p for p in rows["place"][some]]
+        classes = {
+            name: np.array([-1 if c is None else c for c in rows[f"{name}_class"][some]], np.int64)
+            for name in PARTITIONS
+        }
+        group = Group(
+            class_N=classes["answer"],
+            correct_N=np.array(rows["correct"][some], bool),
+            logprob_N=np.array([np.nan if x is None else x for x in rows["logprob_sum"][some]], np.float64),
+            num_tokens_N=np.array(rows["num_tokens"][some], np.float64),
+            vectors_ND=with_none_ND[place],
+            words=[None] * (stop - start),
+        )
+        arm, step, adapter, _, problem = together[start]
+        words = {w: windows[w][some] for w in vocabulary}
+        cluster = rows["cluster"][start]
+        found.append(Problem(arm, step, adapter or "", problem, cluster, group, classes, words))
+    return found, vocabulary
+
+
+def series_of(windows: Sequence[int]) -> Iterator[Series]:
+    for measure in MEASURES:
+        for partition in PARTITIONS if measure.of == "partition" else (None,):
+            for window in windows if measure.of == "words" else (None,):
+                for basis in BASES:
+                    yield Series(measure, partition, basis, window)
+
+
+def view(problem: Problem, series: Series, vocabulary: Mapping[int, int]) -> Group:
+    """What of a problem a measure looks at."""
+    group = problem.group
+    if series.partition is not None:
+        group = replace(group, class_N=problem.classes[series.partition])
+    if series.window is not None:
+        group = replace(group, words=problem.words[series.window], vocabulary=vocabulary[series.window])
+    kept_N = np.ones(len(group), bool)
+    if series.basis == "correct":
+        kept_N &= group.correct_N
+    if series.measure.of == "vectors":
+        kept_N &= np.isfinite(group.vectors_ND).all(axis=1)
+    if series.measure.of == "words":
+        kept_N &= np.array([words is not None for words in group.words], bool)
+    if series.measure.of == "partition" and not series.measure.unclassed:
+        kept_N &= group.class_N >= 0
+    return group if kept_N.all() else group.only(kept_N)

@@ -1,0 +1,198 @@
+"""Each measure of width against its definition: by hand on a few rollouts, and by going through every subset or order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations, permutations
+from math import exp, log, prod
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.measures.width import expectation_adjusted_distinct as ead
+from tasks.measures.width import semantic_entropy
+from tasks.measures.width.distinct import distinct
+from tasks.measures.width.group import Group
+from tasks.measures.width.registry import MEASURES, Measure
+from tasks.measures.width.self_bleu import self_bleu
+from tasks.measures.width.utility import PATIENCE, utility
+from tasks.measures.width.vendi import vendi
+
+Rollout = tuple[int, bool, float]  # class, correct, log-probability
+rollouts = st.lists(st.tuples(st.integers(-1, 3), st.booleans(), st.floats(-9.0, -0.1)), min_size=2, max_size=6)
+
+
+def group_of(found: Sequence[Rollout], texts: Sequence[str] | None = None) -> Group:
+    """Traces of one class have one vector, of two classes orthogonal ones. texts: one letter a word."""
+    n, class_N = len(found), np.array([c for c, _, _ in found], np.int64)
+    words = list(texts or [("abcde"[c] + "xyzxyz")[:6] for c, _, _ in found])
+    return Group(
+        class_N=class_N,
+        correct_N=np.array([right and c >= 0 for c, right, _ in found], bool),
+        logprob_N=np.array([p for _, _, p in found]),
+        num_tokens_N=np.ones(n),
+        vectors_ND=np.eye(5)[class_N],
+        words=words,
+        vocabulary=len(set("".join(words))),
+    )
+
+
+def by_class(*classes: int, right: Sequence[bool] | None = None) -> Group:
+    return group_of([(c, r, -1.0) for c, r in zip(classes, right or [True] * len(classes), strict=True)])
+
+
+def test_distinct_by_hand() -> None:
+    # of 2, 1, 1: pairs 6, of which one is of the same class
+    assert distinct(by_class(0, 0, 1, 2), 2) == pytest.approx((1 * 1 + 5 * 2) / 6)
+    assert distinct(by_class(0, 0, 1, 2), 4) == 3
+    assert distinct(by_class(0, -1, -1, 1), 4) == 2
+    assert distinct(by_class(-1, -1), 2) == 0
+
+
+def test_utility_by_hand() -> None:
+    # both orders of (right, wrong), each a class: 1 or p, over 1 + p
+    assert utility(by_class(0, 1, right=[True, False]), 2) == pytest.approx((1 + PATIENCE) / 2 / (1 + PATIENCE))
+    assert utility(by_class(0, 0), 2) == pytest.approx(1 / (1 + PATIENCE))  # the second says nothing new
+    assert utility(by_class(0, 1, 2, 3), 4) == pytest.approx(1.0)
+    assert utility(by_class(0, 1, right=[False, False]), 2) == 0
+
+
+@given(rollouts)
+def test_utility_is_that_of_noveltybench_over_all_orders(found: list[Rollout]) -> None:
+    for k in range(1, len(found) + 1):
+        told = []
+        for order in permutations([(c, right and c >= 0) for c, right, _ in found]):
+            seen: set[int] = set()
+            total = 0.0
+            for i, (c, right) in enumerate(order[:k]):
+                total += PATIENCE**i * right * (c not in seen)
+                seen.add(c)
+            told.append((1 - PATIENCE) / (1 - PATIENCE**k) * total)
+        assert utility(group_of(found), k) == pytest.approx(float(np.mean(told)))
+
+
+def entropy(masses: Sequence[float]) -> float:
+    return -sum(m / sum(masses) * log(m / sum(masses)) for m in masses)
+
+
+@given(rollouts)
+def test_counts_and_likelihoods_go_through_every_subset(found: list[Rollout]) -> None:
+    group = replace(group_of(found).classed, num_tokens_N=np.full(len(group_of(found).classed), 2.0))
+    for k in range(2, len(group) + 1):
+        distincts, counted, weighed, whole = [], [], [], []
+        for some in combinations(range(len(group)), k):
+            classes = group.class_N[list(some)]
+            distincts.append(len(set(classes.tolist())))
+            counted.append(entropy(list(Counter(classes.tolist()).values())))
+            for told, length in ((weighed, 2.0), (whole, 1.0)):
+                mass = {
+                    c: sum(exp(group.logprob_N[i] / length) for i in some if group.class_N[i] == c) for c in classes
+                }
+                told.append(entropy(list(mass.values())))
+        assert distinct(group, k) == pytest.approx(float(np.mean(distincts)))
+        assert semantic_entropy.by_counts(group, k) == pytest.approx(float(np.mean(counted)))
+        assert semantic_entropy.by_likelihood(group, k) == pytest.approx(float(np.mean(weighed)))
+        assert semantic_entropy.by_sequence_likelihood(group, k) == pytest.approx(float(np.mean(whole)))
+
+
+def test_semantic_entropy_by_hand() -> None:
+    assert semantic_entropy.by_counts(by_class(0, 0, 1, 1), 4) == pytest.approx(log(2))
+    three_to_one = group_of([(0, True, log(0.6)), (1, True, log(0.2))])
+    assert semantic_entropy.by_sequence_likelihood(three_to_one, 2) == pytest.approx(entropy([3, 1]))
+    unknown = group_of([(0, True, float("nan")), (1, True, -1.0)])
+    assert semantic_entropy.by_likelihood(unknown, 2) == "a rollout has no log-probability"
+
+
+def test_vendi_by_hand() -> None:
+    # two of one kind and two of another: of six pairs four have 2, two have 1
+    assert vendi(by_class(0, 0, 1, 1), 2) == pytest.approx((4 * 2 + 2 * 1) / 6)
+    half = replace(by_class(0, 1), vectors_ND=np.array([[1.0, 0.0], [0.5, 0.75**0.5]]))  # cosine 1/2: 3/4 and 1/4
+    assert vendi(half, 2) == pytest.approx(exp(entropy([3, 1])))
+
+
+def bleu(text: str, references: Sequence[str]) -> float:
+    """As Papineni et al. define it, of texts of one length."""
+    precisions = []
+    for order in (1, 2, 3, 4):
+        grams = [Counter(t[i : i + order] for i in range(len(t) - order + 1)) for t in (text, *references)]
+        match = sum(min(times, max(r[gram] for r in grams[1:])) for gram, times in grams[0].items())
+        precisions.append((match or 0.1) / sum(grams[0].values()))
+    return prod(precisions) ** 0.25
+
+
+def test_self_bleu_by_hand() -> None:
+    # 5 of 6 letters, 4 of 5 pairs, 3 of 4 triples, 2 of 3 quadruples are shared
+    two = group_of([(0, True, -1.0)] * 2, ["abcdef", "abcdeg"])
+    assert self_bleu(two, 2) == pytest.approx((5 / 6 * 4 / 5 * 3 / 4 * 2 / 3) ** 0.25)
+    apart = group_of([(0, True, -1.0)] * 2, ["abcdef", "ghijkl"])
+    assert self_bleu(apart, 2) == pytest.approx((0.1 / 6 * 0.1 / 5 * 0.1 / 4 * 0.1 / 3) ** 0.25)
+
+
+@given(st.lists(st.text("abc", min_size=6, max_size=6), min_size=3, max_size=5))
+def test_self_bleu_goes_through_every_subset(texts: list[str]) -> None:
+    group = group_of([(0, True, -1.0)] * len(texts), texts)
+    for k in (2, 3):
+        told = [
+            bleu(texts[i], [texts[j] for j in some if j != i])
+            for some in combinations(range(len(texts)), k)
+            for i in some
+        ]
+        assert self_bleu(group, k) == pytest.approx(float(np.mean(told)))
+
+
+def test_ead_by_hand() -> None:
+    # 7 different letters in 12, of a vocabulary of 7
+    two = group_of([(0, True, -1.0)] * 2, ["abcdef", "abcdeg"])
+    assert ead.expectation_adjusted_distinct(two, 2) == pytest.approx(7 / (7 * (1 - (6 / 7) ** 12)))
+    many = replace(two, vocabulary=10**6)  # chance repeats nothing: distinct-1
+    assert ead.expectation_adjusted_distinct(many, 2) == pytest.approx(7 / 12, abs=1e-4)
+
+
+measures = st.sampled_from(MEASURES)
+
+
+@given(rollouts, measures, st.randoms(use_true_random=False))
+def test_the_order_of_rollouts_does_not_matter(found: list[Rollout], measure: Measure, random: object) -> None:
+    group = looked_at(group_of(found), measure)
+    order = np.random.default_rng(random.randrange(1 << 30)).permutation(len(group))  # type: ignore[attr-defined]
+    mixed = group.only(np.ones(len(group), bool))
+    mixed = replace(
+        mixed,
+        class_N=group.class_N[order],
+        correct_N=group.correct_N[order],
+        logprob_N=group.logprob_N[order],
+        vectors_ND=group.vectors_ND[order],
+        words=[group.words[i] for i in order],
+    )
+    for k in range(2, len(group) + 1):
+        assert measure.value(mixed, k) == pytest.approx(measure.value(group, k))
+
+
+def looked_at(group: Group, measure: Measure) -> Group:
+    return group.classed if measure.of == "partition" and not measure.unclassed else group
+
+
+@given(rollouts, measures)
+def test_every_value_lies_between_its_bounds(found: list[Rollout], measure: Measure) -> None:
+    group = looked_at(group_of(found), measure)
+    for k in range(2, len(group) + 1):
+        value = measure.value(group, k)
+        assert isinstance(value, float | int)
+        assert measure.least - 1e-9 <= value <= measure.most(group, k) + 1e-9
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_one_class_is_1_and_all_different_are_n(n: int) -> None:
+    same, apart = by_class(*[0] * n), by_class(*range(n))
+    assert (distinct(same, n), distinct(apart, n)) == (1, n)
+    assert vendi(same, n) == pytest.approx(1) and vendi(apart, n) == pytest.approx(n)
+    for value in (semantic_entropy.by_counts, semantic_entropy.by_likelihood, semantic_entropy.by_sequence_likelihood):
+        assert value(same, n) == pytest.approx(0) and value(apart, n) == pytest.approx(log(n))
+    assert utility(apart, n) == pytest.approx(1)
+    assert self_bleu(same, n) == pytest.approx(1)
+    letters = group_of([(0, True, -1.0)] * n, ["abcdefghijklmnopqrstuvwxyzABCD"[6 * i : 6 * i + 6] for i in range(n)])
+    assert ead.expectation_adjusted_distinct(letters, n) == pytest.approx(ead.most(letters, n))
