@@ -10,10 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from storage.resampling import LEVEL
+from tasks.domain.statistics.means import uneven
 
 LEAST = 5
 FEW = f"fewer than {LEAST} problems"
 ALIKE = "every problem is alike in one of the two"
+UNEVEN = "a few large clusters of near-duplicates hold most problems: no interval"
 ONE_ORDER = "both order the problems the same way, or the reverse: no interval"
 
 
@@ -42,6 +44,8 @@ def rank_correlation(x_P: np.ndarray, y_P: np.ndarray, cluster_P: np.ndarray) ->
     rho = float(_correlated(_ranks(x_P, ~all_1P), _ranks(y_P, ~all_1P), all_1P)[0])
     if not np.isfinite(rho):
         return Correlation(None, reason=ALIKE)
+    if len(clusters) < len(at_P) and uneven(at_P):
+        return Correlation(rho, reason=UNEVEN)
     without_C = _correlated(_ranks(x_P, member_CP), _ranks(y_P, member_CP), kept_CP)
     if not np.isfinite(without_C).all() or max(abs(rho), np.abs(without_C).max()) > 1 - 1e-9:
         return Correlation(rho, reason=ONE_ORDER if np.isfinite(without_C).all() else ALIKE)

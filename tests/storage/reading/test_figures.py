@@ -33,8 +33,8 @@ def test_a_figure_of_an_unknown_section_is_refused() -> None:
         in_sections(SECTIONS, [VOTES, lost])
 
 
-#: Of the policy before training, and of one adapter a row.
-NOT_OF_SEEDS = {"rescreening", "summary"}
+#: Of the policy before training, of one adapter a row, and of labelled traces.
+NOT_OF_SEEDS = {"calibration", "rescreening", "summary"}
 
 
 @pytest.mark.parametrize("name", sorted(FIGURES))
