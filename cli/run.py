@@ -120,7 +120,7 @@ def carry_out(request: Request, root: Path, budget: str | None, *, as_json: bool
         watch.nothing_to_do()
         watch.finish(store, planned[-1].step.ref)
         return
-    charging = Charging.of(study, run_id(study.profile.name, planned[-1].step.ref), limits)
+    charging = Charging.of(study, store, run_id(study.profile.name, planned[-1].step.ref), limits)
     with watch, accounted(study, store, planned, charging, watch.on_progress, request.as_json()) as listeners:
         from flows.running.prefect_tasks import orchestrated
 
@@ -140,14 +140,14 @@ def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     from flows.running.costs import costs
     from flows.running.foresight import foresight, not_taught
     from flows.running.plan import plan as plan_of
-    from flows.study.prices import prices_of
+    from flows.study.prices import team_prices
     from storage.artifacts.store import Store
     from tasks.metering import Budget
 
     limits, store = Budget.parse(budget), Store(root)
     study = _request(**wishes).study(store)
     planned = plan_of(study, store)
-    prices = prices_of(study.profile.name)
+    prices = team_prices(store.root).of(study.profile.name, study.profile.hardware)
     sees = foresight(study, store, planned, prices)
     untaught = not_taught(study.profile)
     Watch(study.profile.name, planned, as_json=as_json).plan(

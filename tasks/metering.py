@@ -8,7 +8,7 @@ it by the batches that the others have begun, or where sampling streams by what 
 
 from __future__ import annotations
 
-import sys
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, fields, replace
 
 from storage.errors import Parked, UserError
 from storage.records.runs import Amounts, now
-from storage.records.spending import Charge, Journal
+from storage.records.spending import Charge, Journal, plus, spent_in_month
 from tasks.domain.prices import Prices
-from tasks.engines.hardware import Hardware
+from tasks.engines.hardware import Hardware, device_name
 from tasks.engines.protocols import Request
 from tasks.stage import Progress
 
@@ -33,7 +33,11 @@ REREAD_SECONDS = 15.0
 
 
 class BudgetExceeded(Parked):
-    """The next thing to make does not fit what may be spent."""
+    """The next thing to make does not fit what may be spent. team: by all runs of the root this month."""
+
+    def __init__(self, said: str, *, team: bool = False) -> None:
+        super().__init__(said + ("; raise [month] in the root's prices.toml, or go on next month" if team else ""))
+        self.team = team
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +77,15 @@ class Budget:
 @dataclass(slots=True)
 class Meter:
     """Charges to one run's journal and stops it at its budget. hardware: whose hours are charged; where another host
-    samples, that is paid by the token."""
+    samples, that is paid by the token. month: of all runs of the root together."""
 
     journal: Journal
     budget: Budget = field(default_factory=Budget)
     prices: Prices = field(default_factory=Prices)
     hardware: Hardware = field(default_factory=Hardware)
+    month: Budget = field(default_factory=Budget)
     spent: Amounts = field(default_factory=Amounts)
+    spent_in_month: Amounts = field(default_factory=Amounts)
     _step: Progress | None = None
     _last: float = 0.0
     _read: float = 0.0
@@ -88,8 +94,15 @@ class Meter:
         self._reread()
 
     def _reread(self) -> None:
-        """What all workers of the run were charged."""
+        """What all workers of the run were charged, and where a month has a limit all runs."""
         self.spent, self._read = self.journal.spent(), time.monotonic()
+        if self.month.limits():
+            self.spent_in_month = spent_in_month(self.journal.root, now()[:7])
+
+    def _walls(self) -> list[tuple[str, dict[str, float], Amounts]]:
+        """(whose, limits, spent) of every budget that has a limit."""
+        both = (("", self.budget, self.spent), ("the team's month: ", self.month, self.spent_in_month))
+        return [(whose, limits, spent) for whose, budget, spent in both if (limits := budget.limits())]
 
     def listening(self, listener: Callable[[Progress], None]) -> Callable[[Progress], None]:
         """The listener of the run, with the meter between: it sees steps begin and end, and adds what was spent."""
@@ -111,21 +124,29 @@ class Meter:
 
         whole: all or none. Errors: BudgetExceeded if none fit.
         """
-        limits, count = self.budget.limits(), 0
-        if limits:
+        walls, count = self._walls(), 0
+        if walls:
             self._reread()
+            walls = self._walls()
         self.check()
-        tokens, usd = self.spent.tokens, self.spent.usd
+        tokens, usd, over = 0.0, 0.0, ""
         for request, arm in zip(requests, arms, strict=True):
             prompt, completion = len(request.prompt_ids), request.decoding.max_tokens
             tokens += prompt + completion
             usd += self.prices.of_tokens(arm, prompt, completion)
-            if tokens > limits.get("tokens", tokens) or usd > limits.get("usd", usd):
+            passed = [
+                whose
+                for whose, limits, spent in walls
+                if spent.tokens + tokens > limits.get("tokens", math.inf)
+                or spent.usd + usd > limits.get("usd", math.inf)
+            ]
+            if passed:
+                over = passed[0]
                 break
             count += 1
         if count < (len(requests) if whole else min(len(requests), SMALLEST_CHUNK)):
             most = f"the next {len(requests)} rollouts may take" if whole else "the next rollouts may take"
-            raise BudgetExceeded(f"{most} more than the budget leaves ({self.words()})")
+            raise BudgetExceeded(f"{over}{most} more than the budget leaves ({self.words()})", team=bool(over))
         return count
 
     def charge(self, rows: Sequence[dict[str, object]]) -> None:
@@ -151,16 +172,20 @@ class Meter:
 
     def check(self) -> None:
         """Errors: BudgetExceeded if a limit is reached, by this process or by another worker of the run."""
-        if self.budget.limits() and time.monotonic() - self._read > REREAD_SECONDS:
+        if self._walls() and time.monotonic() - self._read > REREAD_SECONDS:
             self._reread()
-        for name, limit in self.budget.limits().items():
-            if getattr(self.spent, name) >= limit:
-                raise BudgetExceeded(f"the budget of {limit:g} {_unit(name)} is spent ({self.words()})")
+        for whose, limits, spent in self._walls():
+            for name, limit in limits.items():
+                if getattr(spent, name) >= limit:
+                    said = f"{whose}the budget of {limit:g} {_unit(name)} is spent ({self.words()})"
+                    raise BudgetExceeded(said, team=bool(whose))
 
     def words(self) -> str:
         """What was spent, of what, in a few words; empty without a budget."""
-        limits = self.budget.limits()
-        return ", ".join(f"{getattr(self.spent, n):,.4g} of {v:,.4g} {_unit(n)}" for n, v in limits.items())
+        return "; ".join(
+            whose + ", ".join(f"{getattr(spent, n):,.4g} of {v:,.4g} {_unit(n)}" for n, v in limits.items())
+            for whose, limits, spent in self._walls()
+        )
 
     def _hours(self) -> float:
         """Device-hours since the last charge; none while a remote engine samples."""
@@ -189,18 +214,7 @@ class Meter:
 
     def _enter(self, entries: list[Charge]) -> None:
         self.journal.enter(entries)
-        s = self.spent
-        self.spent = Amounts(
-            tokens=s.tokens + sum(e.tokens for e in entries),
-            gpu_hours=s.gpu_hours + sum(e.gpu_hours for e in entries),
-            usd=s.usd + sum(e.usd for e in entries),
-        )
-
-
-def device_name() -> str:
-    """The accelerator's name once torch is loaded and sees one, else `cpu`."""
-    torch = sys.modules.get("torch")
-    return torch.cuda.get_device_name(0) if torch and torch.cuda.is_available() else "cpu"
+        self.spent, self.spent_in_month = plus(self.spent, entries), plus(self.spent_in_month, entries)
 
 
 def _total(rows: Sequence[dict[str, object]], column: str) -> int:

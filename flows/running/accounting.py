@@ -21,7 +21,7 @@ from storage.artifacts.store import Store
 from storage.errors import Parked, UserError, no_room
 from storage.records.garbage import collecting, note_planned
 from storage.records.runs import Amounts, Run, beating, earlier_attempt, now, write_run
-from tasks.metering import Meter, metered
+from tasks.metering import BudgetExceeded, Meter, metered
 from tasks.stage import Progress
 
 
@@ -156,7 +156,8 @@ def _parked(study: Study, store: Store, meter: Meter, run: Run, wall: Parked) ->
     asked = ",".join(f"{n}={_round_up(v):g}" for n, v in enough.items())
     about = ", ".join(f"{_rounded(getattr(missing, n))} {n.replace('_', ' ')}" for n in limits or ("tokens",))
     onward = f"; `varband resume {run.id} --budget {asked}` or the same command with that budget goes on"
-    return f"parked: {wall}; {how_far}; about {about} more are missing{onward if limits else ''}", missing
+    mine = limits and not (isinstance(wall, BudgetExceeded) and wall.team)
+    return f"parked: {wall}; {how_far}; about {about} more are missing{onward if mine else ''}", missing
 
 
 def _rounded(value: float) -> str:

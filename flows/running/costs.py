@@ -154,6 +154,8 @@ class Estimator:
         return self._timed("training", total(parts), learned=tokens)
 
     def _timed(self, kind: str, cost: Cost, learned: float = 0.0) -> Cost:
+        if kind == "rollouts" and not self.prices.hours_of_sampling:
+            return cost
         if kind in self._rates:
             hours = cost.tokens / self._rates[kind]
         else:

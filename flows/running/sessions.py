@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flows.study.prices import prices_of
+from flows.study.prices import team_prices
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from storage.records.spending import Journal
@@ -76,15 +76,24 @@ def stages_of(study: Study, store: Store, listener: Listener = unheard, **orches
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charging:
-    """Which run pays for what is made, the most that it may spend over all of its attempts, and at what prices."""
+    """Which run pays for what is made, the most that it may spend over all of its attempts, and at what prices.
+
+    month: the most that all runs of the root may spend in a month.
+    """
 
     run: str
     budget: Budget = field(default_factory=Budget)
     prices: Prices = field(default_factory=Prices)
+    month: Budget = field(default_factory=Budget)
 
     @classmethod
-    def of(cls, study: Study, run: str, budget: Budget) -> Charging:
-        return cls(run=run, budget=budget, prices=prices_of(study.profile.name))
+    def of(cls, study: Study, store: Store, run: str, budget: Budget) -> Charging:
+        """Errors: UserError for prices that cannot be read, or that a limit on money needs and nobody wrote."""
+        team, hardware = team_prices(store.root), study.profile.hardware
+        prices = team.of(study.profile.name, hardware)
+        team.check(prices, hardware, budget, store.root)
+        return cls(run=run, budget=budget, prices=prices, month=team.month)
 
     def meter(self, study: Study, store: Store) -> Meter:
-        return Meter(Journal(store.root, self.run), self.budget, self.prices, study.profile.hardware)
+        hardware = study.profile.hardware
+        return Meter(Journal(store.root, self.run), self.budget, self.prices, hardware, month=self.month)

@@ -114,7 +114,7 @@ def _run(
 ) -> None:
     flow_run = str(get_run_context().flow_run.id)  # type: ignore[union-attr]
     request = form.request().as_json()
-    charging = Charging.of(study, run_id(study.profile.name, planned[-1].step.ref), budget.budget())
+    charging = Charging.of(study, store, run_id(study.profile.name, planned[-1].step.ref), budget.budget())
     with accounted(study, store, planned, charging, _telling(), request, flow_run) as listeners:
         if gpu_pool and is_costly(planned):
             under_prefect(study, store, listeners.own, prepare)
@@ -163,7 +163,7 @@ def arm(study: PinnedForm, arm: ArmName, run: str, budget: BudgetForm = BudgetFo
     """
     chosen, store = _opened(study)
     chosen = study.pinned(chosen)
-    meter = Charging.of(chosen, run, budget.budget()).meter(chosen, store)
+    meter = Charging.of(chosen, store, run, budget.budget()).meter(chosen, store)
     try:
         with metered(meter, _telling()) as charged:
             under_prefect(chosen, store, charged, lambda s: run_arm(s, arm))
@@ -220,7 +220,7 @@ def reeval(study: StudyForm = StudyForm(), pinned: list[str] = [], budget: Budge
 
     chosen, store = _opened(study)
     run = f"reeval-{chosen.profile.name.replace('/', '-')}"
-    meter = Charging.of(chosen, run, budget.budget()).meter(chosen, store)
+    meter = Charging.of(chosen, store, run, budget.budget()).meter(chosen, store)
     try:
         with metered(meter, _telling()) as charged:
             notes = reevaluate(chosen, store, tuple(pinned), charged)

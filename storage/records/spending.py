@@ -6,11 +6,15 @@ crash between the two leaves money counted that bought nothing, never rollouts t
 
 from __future__ import annotations
 
+import functools
+import math
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -84,17 +88,44 @@ class Journal:
         return Amounts(tokens=total["t"], gpu_hours=total["g"], usd=total["u"])
 
 
+def plus(spent: Amounts, charges: Iterable[Charge]) -> Amounts:
+    parts = (spent, *charges)
+    return Amounts(**{name: math.fsum(getattr(part, name) for part in parts) for name in Amounts.model_fields})
+
+
+def spent_in_month(root: Path, month: str) -> Amounts:
+    """What all runs of a root paid in a calendar month of UTC, written 2026-11."""
+    if mirror := mirror_of(root):
+        mirror.sync("spending")
+    since = datetime.fromisoformat(f"{month}-01T00:00:00+00:00").timestamp()
+    paths = [(path, path.stat()) for path in (root / "spending").glob("*/*.jsonl")]
+    parts = [_of_month(path, at.st_size, month) for path, at in paths if at.st_mtime >= since]
+    return Amounts(**{name: math.fsum(getattr(part, name) for part in parts) for name in Amounts.model_fields})
+
+
+@functools.lru_cache(maxsize=20_000)
+def _of_month(path: Path, size: int, month: str) -> Amounts:
+    """A journal only grows: one of this size has this sum."""
+    lines = [line for line in _lines(path) if str(line.get("time", "")).startswith(month)]
+    return Amounts(**{name: math.fsum(line.get(name, 0) for line in lines) for name in Amounts.model_fields})
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """A line torn by a crash is left out."""
+    for line in path.read_bytes().splitlines():
+        try:
+            yield orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue
+
+
 def charges(root: Path, run: str | None = None) -> pa.Table:
     """Every charge of one run, or of all. Schema: SPENDING. A line torn by a crash is left out."""
     rows = []
     if mirror := mirror_of(root):
         mirror.sync("spending")
     for path in sorted((root / "spending").glob(f"{run or '*'}/*.jsonl")):
-        for line in path.read_bytes().splitlines():
-            try:
-                rows.append({"run": path.parent.name, **orjson.loads(line)})
-            except orjson.JSONDecodeError:
-                continue
+        rows += [{"run": path.parent.name, **line} for line in _lines(path)]
     return pa.Table.from_pylist(rows, schema=SPENDING)
 
 

@@ -26,6 +26,7 @@ class DevicePrice:
 class Prices:
     """What things cost, per policy and per hardware.
 
+    hours_of_sampling: whether sampling takes hours of a device here; false where another host samples.
     device, devices: what a profile is expected to run on, for estimates. Rates: tokens/s of the whole of them, used
     until this store has measured its own.
     """
@@ -36,6 +37,7 @@ class Prices:
     devices: int = 1
     sampled_per_second: float = 2_000.0
     trained_per_second: float = 2_000.0
+    hours_of_sampling: bool = True
 
     def of_tokens(self, arm: str | None, prompt_tokens: float, completion_tokens: float) -> float:
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import sys
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
@@ -78,6 +79,12 @@ class Hardware:
         """GPUs that one arm occupies; the sampler keeps its share while the learner works, and the other way round."""
         both = (self.processes, self.tensor_parallel)
         return sum(both) if self.sampler_apart else max(both)
+
+
+def device_name() -> str:
+    """The accelerator's name once torch is loaded and sees one, else `cpu`."""
+    torch = sys.modules.get("torch")
+    return torch.cuda.get_device_name(0) if torch and torch.cuda.is_available() else "cpu"
 
 
 def require_gpu() -> None:

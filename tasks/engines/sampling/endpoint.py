@@ -39,6 +39,11 @@ def _seconds(name: str, default: float) -> float:
     return value
 
 
+def asked_address(asked: str = "") -> str:
+    """What a study asks for; without it, the operator's own."""
+    return asked or os.environ.get("VARBAND_OPENAI_BASE_URL", "")
+
+
 def endpoint_for(asked: str = "") -> Endpoint:
     """The server at the address that a study asks for; without one, the operator's own.
 
@@ -47,7 +52,7 @@ def endpoint_for(asked: str = "") -> Endpoint:
     own, key = os.environ.get("VARBAND_OPENAI_BASE_URL", ""), os.environ.get("VARBAND_OPENAI_API_KEY", "").strip()
     if not (key.isascii() and key.isprintable()):
         raise UserError("engine openai: VARBAND_OPENAI_API_KEY holds what no HTTP header can carry")
-    endpoint = Endpoint(asked or own, key or None)
+    endpoint = Endpoint(asked_address(asked), key or None)
     allowed = {_origin(url.strip()) for url in (own, *os.environ.get("VARBAND_OPENAI_ALLOWED", "").split(","))}
     if key and _origin(endpoint.url) not in allowed:
         raise UserError(

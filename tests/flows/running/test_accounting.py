@@ -71,6 +71,7 @@ def attempt(
     batch_size: int | None = 6,
     prices: Prices | None = None,
     group_size: int = 16,
+    month: Budget | None = None,
 ) -> tuple[Ref, Meter]:
     """One attempt of a run that wants 3 × group_size rollouts."""
     store = Store(root)
@@ -78,7 +79,7 @@ def attempt(
     tools = Toolbox(Hardware(batch_size=batch_size), {MODEL.sha256: root})
     tools._open[("generator", "fake", str(root))] = generator
     object.__setattr__(tools, "hardware", Hardware(batch_size=batch_size, engine="fake"))
-    meter = Meter(Journal(root, "toy-1234"), Budget.parse(budget), prices or Prices())
+    meter = Meter(Journal(root, "toy-1234"), Budget.parse(budget), prices or Prices(), month=month or Budget())
     try:
         current = Session(store, tools, listener=meter.listening(lambda _: None))
         with metered(meter), session(current):

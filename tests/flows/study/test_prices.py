@@ -1,0 +1,120 @@
+"""Prices of the team: what is read, what is refused, and that a limit on money stops whoever is paid by the token."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from flows.study.prices import FILE, team_prices
+from storage.errors import UserError
+from storage.records.spending import Charge, Journal, spent_in_month
+from tasks.engines.hardware import Hardware
+from tasks.metering import Budget, BudgetExceeded
+from tests.flows.running.test_accounting import COMPLETION, PROMPT, CountingGenerator, attempt
+
+WRITTEN = """
+[devices]
+H100 = 1.25
+[remote."*"]
+prompt = 100
+completion = 200
+[remote."models.example"]
+prompt = 1000
+completion = 4000
+[month]
+usd = 0.5
+"""
+REMOTE = Hardware(engine="openai", endpoint="https://models.example/v1")
+
+
+def written(root: Path, text: str = WRITTEN) -> Path:
+    root.mkdir(exist_ok=True)
+    (root / FILE).write_text(text)
+    return root
+
+
+def test_the_teams_prices_stand_above_the_listed_ones(tmp_path: Path) -> None:
+    """An hour of an H100 is 1.25 $ and of an H200 the list's 3.50 $; a thousand tokens each way there cost 1 + 4 $."""
+    team = team_prices(written(tmp_path))
+    local = team.of("paper", Hardware())
+    assert [local.of_hours(f"NVIDIA {name}", 1) for name in ("H100", "H200")] == [1.25, 3.5]
+    assert local.of_tokens("panel", 1000, 1000) == 0
+    assert team.of("paper", REMOTE).of_tokens("panel", 1000, 1000) == 5.0
+    elsewhere = Hardware(engine="openai", endpoint="https://other.example/v1")
+    assert team.of("paper", elsewhere).of_tokens("panel", 1000, 1000) == pytest.approx(0.3)
+    assert team_prices(tmp_path / "none").of("paper", Hardware()).of_hours("H100", 1) == 2.5
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[devices", "no TOML"),
+        ("[device]\nH100 = 1", "did you mean 'devices'"),
+        ("[devices]\nH100 = -1", "devices.H100 = -1 is no amount"),
+        ("[devices]\nH100 = nan", "is no amount"),
+        ('[devices]\nH100 = "2"', "is no amount"),
+        ("devices = 3", "is a table"),
+        ("[remote]\nprompt = 1", "needs prompt"),
+        ('[remote."a.example"]\nprompt = 1', "completion = None is no amount"),
+        ("[month]\nusd = 0", "month.usd = 0 is no amount"),
+        ("[month]\neuro = 5", "nothing is called month.euro"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_by_name(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(UserError, match=says) as refused:
+        team_prices(written(tmp_path, text))
+    assert FILE in str(refused.value)
+
+
+def test_money_limits_no_server_whose_tokens_have_no_price(tmp_path: Path) -> None:
+    unpriced, priced = team_prices(tmp_path), team_prices(written(tmp_path / "priced"))
+    with pytest.raises(UserError, match=r'\[remote."models.example"\]'):
+        unpriced.check(unpriced.of("paper", REMOTE), REMOTE, Budget(usd=5), tmp_path)
+    unpriced.check(unpriced.of("paper", REMOTE), REMOTE, Budget(tokens=5), tmp_path)
+    unpriced.check(unpriced.of("paper", Hardware()), Hardware(), Budget(usd=5), tmp_path)
+    priced.check(priced.of("paper", REMOTE), REMOTE, Budget(usd=5), tmp_path)
+
+
+def test_tokens_of_a_remote_engine_reach_the_limit_on_money(tmp_path: Path) -> None:
+    """10 + 40 tokens a rollout may cost 0.01 + 0.16 $ and cost 0.01 + 0.08; batches of 6: 1.02 before, 0.54 after."""
+    prices = team_prices(written(tmp_path)).of("paper", REMOTE)
+    generator = CountingGenerator()
+    with pytest.raises(BudgetExceeded, match="US dollars"):
+        attempt(tmp_path, "usd=2.0", generator, prices=prices)
+    each = (PROMPT * 1000 + COMPLETION * 4000) / 1e6
+    spent = Journal(tmp_path, "toy-1234").spent().usd
+    assert spent == pytest.approx(len(generator.sampled) * each) and spent <= 2.0
+    assert len(generator.sampled) == 12, "0.54 and 1.02 fit beneath 2, 1.08 and 1.02 do not"
+
+
+def test_a_month_is_all_runs_together_and_no_other_month(tmp_path: Path) -> None:
+    """100 tokens of another run this month and 70 of the last one, beneath a limit of 820: 720 are left, as for a run
+    whose own limit is that."""
+    today = datetime.now(UTC)
+    before = today.replace(day=1) - timedelta(days=1)
+    for run, when, tokens in (("other-1", today, 100), ("other-2", before, 70)):
+        time = when.isoformat(timespec="seconds")
+        Journal(tmp_path, run).enter([Charge(time=time, ref="r", kind="rollouts", title="t", tokens=tokens)])
+    assert spent_in_month(tmp_path, today.strftime("%Y-%m")).tokens == 100
+    assert spent_in_month(tmp_path, before.strftime("%Y-%m")).tokens == 70
+    generator = CountingGenerator()
+    with pytest.raises(BudgetExceeded, match=r"the team's month: .*raise \[month\]") as wall:
+        attempt(tmp_path, None, generator, month=Budget(tokens=820))
+    assert wall.value.team and len(generator.sampled) == 18, "0, 180 and 360 leave 300 for a batch; 540 + 300 > 720"
+    with pytest.raises(BudgetExceeded, match="the budget leaves") as own:
+        attempt(tmp_path, "tokens=600", generator, month=Budget(tokens=10_000))
+    assert not own.value.team
+
+
+def test_a_journal_that_grew_is_read_again_and_one_of_before_not_at_all(tmp_path: Path) -> None:
+    journal, now = Journal(tmp_path, "one-1"), datetime.now(UTC)
+    charge = Charge(time=now.isoformat(timespec="seconds"), ref="r", kind="rollouts", title="t", tokens=7)
+    for times in (1, 2):
+        journal.enter([charge])
+        assert spent_in_month(tmp_path, now.strftime("%Y-%m")).tokens == 7 * times
+    old = (now - timedelta(days=70)).timestamp()
+    os.utime(journal.path, (old, old))
+    assert spent_in_month(tmp_path, now.strftime("%Y-%m")).tokens == 0
