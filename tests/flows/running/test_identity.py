@@ -20,7 +20,7 @@ from tasks.stage import Step
 
 PROFILE = replace(DEMO, arms=("panel", "thinking", "no_panel"))
 #: Made before any model is seen.
-PROBLEMS = {"make_synthetic_pool", "split_pool"}
+PROBLEMS = {"make_synthetic_pool", "split_pool", "calibrate_partitions"}
 
 
 def steps(root: Path, model: Path | None = None) -> list[Step]:
