@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("cli.look:serve", "Open the dashboards on 127.0.0.1."),
     "gallery": ("cli.look:gallery", "A static side-by-side page of chosen problems."),
     "chat": ("cli.chat:chat", "Ask a policy in the terminal."),
+    "server": ("cli.operations:server", "Start the team's Prefect server."),
     "deploy": ("cli.operations:deploy", "Register all deployments with a Prefect server."),
     "doctor": ("cli.operations:doctor", "Check root, server, pool, versions, GPUs and disk."),
     "demo-model": ("cli.demo_model:demo_model", "Pretrain the demo's base model again."),

@@ -54,6 +54,19 @@ def runs(root: Path, as_json: bool) -> None:
 
 
 @click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="An address of this machine.")
+@click.option("--port", type=click.IntRange(1, 65535), default=4200, show_default=True)
+def server(host: str, port: int) -> None:
+    """Start the team's Prefect server, on the database of PREFECT_API_DATABASE_CONNECTION_URL.
+
+    It is `prefect server start`; besides, after a time without the server what works on is not taken for lost.
+    """
+    from flows.server.start import start
+
+    start(host, port)
+
+
+@click.command()
 @click.option("--reset", is_flag=True, help="Say what people decided otherwise than the project suggests.")
 @click.option("--yes", is_flag=True, help="With --reset: overwrite it.")
 @options.as_json

@@ -132,6 +132,7 @@ def carry_out(request: Request, root: Path, budget: str | None, *, as_json: bool
 
 @click.command()
 @_study_options
+@options.engine
 @options.budget
 @options.as_json
 def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,12 @@ def browser(base: str) -> Iterator[UI]:
         yield UI(page, base)
 
 
+def playwright_timeout() -> type[Exception]:
+    from playwright.sync_api import TimeoutError
+
+    return TimeoutError
+
+
 class UI:
     def __init__(self, page: Page, base: str) -> None:
         self.page, self.base = page, base
@@ -36,22 +42,23 @@ class UI:
         self.page.get_by_text("Custom run").click()
         self.property("study").wait_for()
 
-    def property(self, label: str, within: Locator | None = None) -> Locator:
+    def property(self, label: str, within: Locator | None = None, nth: int = 0) -> Locator:
         """The innermost part of the form with this label."""
         words = re.compile(rf"^{re.escape(label)}( \(Optional\))?$")
-        found = (within or self.page).locator("span.schema-form-property__label").filter(has_text=words).first
+        found = (within or self.page).locator("span.schema-form-property__label").filter(has_text=words).nth(nth)
         return found.locator("xpath=ancestor::div[contains(concat(' ', @class, ' '), ' schema-form-property ')][1]")
 
-    def choose(self, label: str, option: str) -> None:
-        control = self.property(label).locator("button.p-select-button__control").first
+    def choose(self, label: str, option: str, within: Locator | None = None, nth: int = 0) -> None:
+        control = self.property(label, within, nth).locator("button.p-select-button__control").first
         choice = self.page.locator(".p-select-option").filter(has_text=re.compile(f"^{re.escape(option)}$")).first
         for _ in range(8):
             control.focus()
             self.page.keyboard.press("ArrowDown")
-            if choice.is_visible():
+            with suppress(playwright_timeout()):
+                choice.wait_for(timeout=2000)
                 break
-            self.page.wait_for_timeout(500)
         choice.click()
+        self.page.keyboard.press("Escape")
         self.page.keyboard.press("Tab")
 
     def number(self, label: str, value: str) -> None:
@@ -66,6 +73,15 @@ class UI:
         for i, value in enumerate(values):
             self.property(label).get_by_role("button", name="Add item").last.click()
             self.property(label).locator("textarea, input[type=text], input:not([type])").nth(i).fill(value)
+
+    def add_settings(self, settings: dict[str, str]) -> None:
+        for i, (field, value) in enumerate(settings.items()):
+            part = self.property("Settings")
+            part.get_by_role("button", name="Add item").last.click()
+            self.choose("Field", field, part, nth=i)
+            self.property("Value", part, nth=i).locator("textarea, input[type=text], input:not([type])").first.fill(
+                value
+            )
 
     def submit(self) -> str:
         """Start the run and open it; its id."""

@@ -97,6 +97,7 @@ def prefect_environment(home: Path, root: Path, port: int) -> dict[str, str]:
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
         "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+        "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "5",
         "PREFECT_WORKER_QUERY_SECONDS": "2",
         "PREFECT_WORKER_HEARTBEAT_SECONDS": "10",
         "OMP_NUM_THREADS": "1",
@@ -121,7 +122,7 @@ class Server:
         self.process = self.start()
 
     def start(self) -> subprocess.Popen[bytes]:
-        words = ["-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(self.port)]
+        words = ["-c", "from cli.main import main; main()", "server", "--port", str(self.port)]
         self.process = self.spawn(words, "server.log")
         until = time.monotonic() + 240
         while time.monotonic() < until and self.process.poll() is None:

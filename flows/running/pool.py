@@ -46,6 +46,7 @@ def dispatch(deployment: str, works: Sequence[Work], tell: Callable[[str], None]
     parent: the flow run that wants it; `cancel_children` finds what it started by it.
     Errors: Parked if a run met its budget, UserError if one failed or was lost too often; the others go on first.
     """
+    from httpx import TransportError
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
@@ -54,7 +55,11 @@ def dispatch(deployment: str, works: Sequence[Work], tell: Callable[[str], None]
         while runs:
             waiting = []
             for work, run_id in runs:
-                run = client.read_flow_run(run_id)
+                try:
+                    run = client.read_flow_run(run_id)
+                except TransportError:  # the server is away; whoever makes the work goes on
+                    waiting.append((work, run_id))
+                    continue
                 if run.state is None or not run.state.is_final():
                     waiting.append((work, run_id))
                     continue

@@ -7,6 +7,7 @@ Without a server at PREFECT_API_URL, Prefect's own temporary one keeps the histo
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TypeVar
@@ -17,7 +18,7 @@ from flows.running.sessions import stages_of
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.errors import Parked
+from storage.errors import Notice, Parked
 from tasks.engines.environment import quiet_libraries
 from tasks.stage import Progress, Step
 
@@ -32,26 +33,35 @@ def prefect_settings(store: Store) -> dict[str, str]:
     return {
         "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "300",
         "PREFECT_RESULTS_LOCAL_STORAGE_PATH": str((store.root / ".prefect").resolve()),
-        "PREFECT_LOGGING_LEVEL": "ERROR",
+        "PREFECT_LOGGING_LEVEL": "CRITICAL",
         "PREFECT_SERVER_LOGGING_LEVEL": "ERROR",
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+        "PREFECT_CLIENT_MAX_RETRIES": "3",
     }
 
 
 def orchestrated(study: Study, store: Store, listener: Callable[[Progress], None]) -> Ref:
-    """Run the experiment as a Prefect flow in this process; plainly where Prefect is not installed."""
+    """Run the experiment as a Prefect flow in this process; plainly where Prefect is not installed, or not any more.
+
+    The server only watches: when it dies, what is made is in the store, and the rest is made without it.
+    """
     if find_spec("prefect") is None:
         return execute(study, store, listener)
     quiet_libraries()
     for name, value in prefect_settings(store).items():
         os.environ.setdefault(name, value)
+    from httpx import TransportError
     from prefect import flow
 
     @flow(name="experiment", flow_run_name=study.profile.name, validate_parameters=False, persist_result=False)
     def run_experiment() -> Ref:
         return under_prefect(study, store, listener, experiment)
 
-    return run_experiment()
+    try:
+        return run_experiment()
+    except TransportError as error:
+        warnings.warn(Notice(f"Prefect's server does not answer any more ({error}): going on without it"), stacklevel=2)
+        return execute(study, store, listener)
 
 
 def under_prefect(

@@ -13,7 +13,6 @@ from typing import Any
 
 from storage.artifacts.provenance import code_here
 
-MODULE = "flows.server.deployed"
 #: setup.py takes a run for lost after 90 s without a beat; Prefect's own default is a beat in 180 s.
 BEATING = {"env": {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}}
 Json = dict[str, Any]
@@ -21,9 +20,10 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """flow: its name in `flows/server/deployed.py`, and the deployment's. cron: in UTC."""
+    """flow: its name in the module of `flows.server`, and the deployment's. cron: in UTC."""
 
     flow: str
+    module: str = "deployed"
     description: str
     pool: str = "cpu"
     queue: str = "default"
@@ -35,10 +35,11 @@ class Deployment:
         """Workers import the flow from their own environment, whatever machine deployed it."""
         from prefect.utilities.callables import parameter_schema
 
-        form = parameter_schema(getattr(import_module(MODULE), self.flow)).model_dump(mode="json")
+        module = f"flows.server.{self.module}"
+        form = parameter_schema(getattr(import_module(module), self.flow)).model_dump(mode="json")
         return {
-            "entrypoint": f"{MODULE}.{self.flow}",
-            "pull_steps": [{"flows.server.checkout.enter_checkout": {}}],
+            "entrypoint": f"{module}.{self.flow}",
+            "pull_steps": [{"flows.server.workplace.enter_checkout": {}}],
             "path": None,
             "description": self.description,
             "version": code_here(),
@@ -76,6 +77,7 @@ DEPLOYMENTS = (
     ),
     Deployment(
         flow="reeval",
+        module="chores",
         description="Kept adapters on the held-out problems, every night. Costs nothing while nothing has changed.",
         pool="gpu",
         queue="nightly",  # it waits for GPUs that no experiment wants
@@ -87,9 +89,11 @@ DEPLOYMENTS = (
         flow="report", description="The report of a study again, from what the store has. Never samples or trains."
     ),
     Deployment(
-        flow="regrade", description="Stored rollouts under the installed grader. Samples nothing, overwrites nothing."
+        flow="regrade",
+        module="chores",
+        description="Stored rollouts under the installed grader. Samples nothing, overwrites nothing.",
     ),
-    Deployment(flow="gc", description="Remove what nobody wants any more. The ledger stays."),
+    Deployment(flow="gc", module="chores", description="Remove what nobody wants any more. The ledger stays."),
 )
 
 

@@ -9,18 +9,14 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
-from flows.running.pool import TRIES
-from flows.server import deployments
+from flows.server import automations, deployments
 from flows.server.deployments import DEPLOYMENTS
 from storage.errors import UserError
 from tasks.engines.environment import quiet_libraries
 from tasks.metering import Budget
 
-#: A flow run beats every 30 s (`PREFECT_FLOWS_HEARTBEAT_FREQUENCY`); three missed beats and its machine is lost.
-LOST_SECONDS = 90
 #: pool → queues with their priority; a lower number is served first.
 POOLS = {"cpu": {"default": 1}, "gpu": {"experiments": 1, "nightly": 10}}
-FINAL = ("Completed", "Failed", "Cancelled", "Crashed", "Suspended", "Paused", "Parked")
 
 
 @contextmanager
@@ -50,7 +46,7 @@ def register() -> Iterator[str]:
             yield from _pool(client, pool, queues)
         for deployment in DEPLOYMENTS:
             yield deployments.deploy(client, deployment)
-        yield from _automations(client)
+        yield from automations.register(client)
 
 
 def reset(*, really: bool) -> Iterator[str]:
@@ -95,95 +91,6 @@ def _pool(client: Any, name: str, queues: dict[str, int]) -> Iterator[str]:
         body = {"name": queue, "priority": priority}
         if queue not in known:
             client.request("POST", f"/work_pools/{name}/queues", json=body)
-
-
-def _into(state: Any, name: str, message: str) -> Any:
-    from prefect.events.actions import ChangeFlowRunState
-
-    return ChangeFlowRunState(state=state, name=name, message=message, force=False)
-
-
-def _automations(client: Any) -> Iterator[str]:
-    from datetime import timedelta
-
-    from prefect.client.schemas.objects import StateType
-    from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
-    from prefect.events.schemas.events import ResourceSpecification
-
-    any_run = ResourceSpecification({"prefect.resource.id": "prefect.flow-run.*"})
-    # bounded: one that was started this often, or that cannot even start, is left to people
-    started = ResourceSpecification(
-        {"prefect.resource.id": "prefect.flow-run.*", "prefect.run-count": [str(n) for n in range(1, TRIES + 1)]}
-    )
-    # a sub-flow starts again with its parent; started alone, nothing would ever run it
-    deployed = ResourceSpecification({"prefect.resource.role": "deployment"})
-    ended = {f"prefect.flow-run.{state}" for state in FINAL}
-    lost = AutomationCore(
-        name="varband: a lost machine's runs are crashed",
-        description=f"no heartbeat for {LOST_SECONDS} s",
-        trigger=EventTrigger(
-            match=any_run,
-            after={"prefect.flow-run.heartbeat"},
-            expect={"prefect.flow-run.heartbeat", *ended},
-            for_each={"prefect.resource.id"},
-            posture=Posture.Proactive,
-            threshold=1,
-            within=timedelta(seconds=LOST_SECONDS),
-        ),
-        actions=[_into(StateType.CRASHED, "Crashed", "its machine fell silent")],
-    )
-    stuck = AutomationCore(
-        name="varband: a run stuck in Pending is crashed",
-        description="its worker died before it started; it would hold its slot for ever",
-        trigger=EventTrigger(
-            match=any_run,
-            after={"prefect.flow-run.Pending"},
-            expect={"prefect.flow-run.Running", *ended},
-            for_each={"prefect.resource.id"},
-            posture=Posture.Proactive,
-            threshold=1,
-            within=timedelta(seconds=300),
-        ),
-        actions=[_into(StateType.CRASHED, "Crashed", "it never started")],
-    )
-    again = AutomationCore(
-        name="varband: a crashed run starts again",
-        description="finished stages are reused; the flow itself gives up after a few attempts",
-        trigger=EventTrigger(
-            match=started,
-            match_related=deployed,
-            expect={"prefect.flow-run.Crashed"},
-            for_each={"prefect.resource.id"},
-            posture=Posture.Reactive,
-            threshold=1,
-            within=timedelta(0),
-        ),
-        actions=[_into(StateType.SCHEDULED, "AwaitingRetry", "after a crash")],
-    )
-    for automation in (lost, stuck, again):
-        yield f"automation {automation.name.partition(': ')[2]}: {_automate(client, automation)}"
-
-
-def _automate(client: Any, automation: Any) -> str:
-    """One that is as it should be is left alone: written anew it would forget the runs that it waits for."""
-    asked = {"automations": {"name": {"any_": [automation.name]}}}
-    known = client.request("POST", "/automations/filter", json=asked).json()
-    body = automation.model_dump(mode="json", exclude={"owner_resource"})
-    if not known:
-        client.request("POST", "/automations/", json=body)
-        return "made"
-    body["enabled"] = known[0]["enabled"]
-    if all(_content(known[0][name]) == _content(value) for name, value in body.items()):
-        return "there"
-    client.request("PUT", f"/automations/{known[0]['id']}", json=body)
-    return "renewed"
-
-
-def _content(value: Any) -> Any:
-    """Without the ids that every description of a trigger has anew."""
-    if isinstance(value, dict):
-        return {k: _content(v) for k, v in value.items() if k != "id"}
-    return sorted(map(_content, value), key=str) if isinstance(value, list) else value
 
 
 def resume_suspended(flow_run: str, limits: dict[str, float], budget: str | None) -> bool:

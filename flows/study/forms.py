@@ -5,25 +5,30 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic.fields import FieldInfo
 
 from flows.study.questions import PROFILES
 from flows.study.request import Request
-from flows.study.resolve import Study
+from flows.study.resolve import Study, setting_names
+from storage.errors import did_you_mean
 from tasks.domain.arms import ARMS
 from tasks.domain.grading.overrides import FIELDS, read_overrides
+from tasks.engines.hardware import ENGINES
 from tasks.metering import Budget
 
 
-def _known(what: str, names: list[str]) -> AfterValidator:
+def _known(what: str, names: list[str]) -> tuple[AfterValidator, FieldInfo]:
+    """One of these: refused by the server with the names, and in Python with the nearest one."""
+
     def check(value: str) -> str:
         if value not in names:
-            raise ValueError(f"unknown {what} '{value}' (known: {', '.join(names)})")
+            raise ValueError(f"unknown {what} '{value}'{did_you_mean(value, names)} (known: {', '.join(names)})")
         return value
 
-    return AfterValidator(check)
+    return AfterValidator(check), Field(json_schema_extra={"enum": [*names]})
 
 
 def _sorted_seeds(seeds: list[int]) -> list[int]:
@@ -32,25 +37,62 @@ def _sorted_seeds(seeds: list[int]) -> list[int]:
     return seeds
 
 
-ProfileName = Annotated[str, _known("profile", list(PROFILES)), Field(json_schema_extra={"enum": list(PROFILES)})]
-ArmName = Annotated[str, _known("arm", list(ARMS)), Field(json_schema_extra={"enum": list(ARMS)})]
+def _in_order(schema: dict[str, Any]) -> None:
+    """Postgres forgets the order of an object's names, and the form would show them by length."""
+    for position, field in enumerate(schema["properties"].values()):
+        field["position"] = position
+
+
+FORM = ConfigDict(extra="forbid", json_schema_extra=_in_order)
+ProfileName = Annotated[str, *_known("profile", list(PROFILES))]
+ArmName = Annotated[str, *_known("arm", list(ARMS))]
+EngineName = Annotated[str, *_known("engine", list(ENGINES))]
+SettingName = Annotated[str, *_known("setting", list(setting_names(PROFILES["demo"])))]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
-Setting = Annotated[str, Field(pattern=r"^[a-z_]+(\.[a-z_]+)*=[^\x00]{1,200}$")]
+Text = Annotated[str, Field(pattern=r"^[^\x00]{1,1000}$")]
+
+
+class SettingForm(BaseModel):
+    """One more number of the profile."""
+
+    model_config = FORM | ConfigDict(title="Setting")
+    field: SettingName = Field(description="Its path in the profile.")
+    value: Text = Field(description="As on the command line after `--set field=`.")
 
 
 class StudyForm(BaseModel):
     """Which study. Everything left empty is as the profile has it."""
 
-    model_config = ConfigDict(extra="forbid", title="Study")
-    profile: ProfileName = Field(default="demo", description="A named complete set of numbers.")
+    model_config = FORM | ConfigDict(title="Study")
+    profile: ProfileName = Field(
+        default="demo", description="A named complete set of numbers; what follows changes some of them."
+    )
     arms: list[ArmName] = Field(
-        default=[], description="Arms to run; empty: the profile's.", json_schema_extra={"uniqueItems": True}
+        default=[],
+        description="The prompts that are compared; empty: the profile's.",
+        json_schema_extra={"uniqueItems": True},
     )
     seeds: Annotated[list[Seed], AfterValidator(_sorted_seeds)] = Field(
-        default=[], description="Training seeds; empty: the profile's.", json_schema_extra={"uniqueItems": True}
+        default=[],
+        description="Each arm is trained once a seed; empty: the profile's.",
+        json_schema_extra={"uniqueItems": True},
     )
-    limit: int | None = Field(default=None, ge=1, le=100_000, description="Use only the first N problems.")
-    settings: list[Setting] = Field(default=[], description="Other numbers, e.g. training.learning_rate=1e-3")
+    limit: int | None = Field(
+        default=None, ge=1, le=100_000, description="Use only the first N problems, for a cheap trial."
+    )
+    pools: list[Text] = Field(
+        default=[], description="Files of problems (JSONL, Parquet) or named sets, instead of the profile's."
+    )
+    data: Text | None = Field(
+        default=None, description="Folder of the sources' files on the workers; empty: their VARBAND_DATA."
+    )
+    model: Text | None = Field(
+        default=None,
+        description="Its folder on the workers, or sha256:… of one; empty: the one of the profile, in VARBAND_MODELS.",
+    )
+    encoder: Text | None = Field(default=None, description="Folder of the sentence encoder, or sha256:… likewise.")
+    engine: EngineName = Field(default="auto", description="What samples; auto: vLLM where it runs, else transformers.")
+    settings: list[SettingForm] = Field(default=[], description="Other numbers of the profile, e.g. training.steps 80.")
 
     def request(self) -> Request:
         return Request(
@@ -58,7 +100,12 @@ class StudyForm(BaseModel):
             arms=tuple(self.arms),
             seeds=tuple(self.seeds),
             limit=self.limit,
-            settings=tuple(self.settings),
+            pools=tuple(self.pools),
+            data=self.data,
+            model=self.model,
+            encoder=self.encoder,
+            engine=self.engine,
+            settings=tuple(f"{s.field}={s.value}" for s in self.settings),
         )
 
 
@@ -85,7 +132,7 @@ class PinnedForm(StudyForm):
 class BudgetForm(BaseModel):
     """The most that the run may spend, over all its attempts. At the wall it is parked and asks for more."""
 
-    model_config = ConfigDict(extra="forbid", title="Budget")
+    model_config = FORM | ConfigDict(title="Budget")
     tokens: float | None = Field(default=None, gt=0, le=1e15, description="Prompt and completion tokens.")
     gpu_hours: float | None = Field(default=None, gt=0, le=1e7, description="Devices × hours.")
     usd: float | None = Field(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
@@ -46,6 +47,23 @@ class Request:
             data=_path(self.data),
             pools=[Path(p) for p in self.pools],
         )
+
+    def command(self) -> str:
+        """What asks for the same on the command line."""
+        words = ["varband", "run", self.profile]
+        for option, value in (
+            ("arms", ",".join(self.arms)),
+            ("seeds", ",".join(map(str, self.seeds))),
+            ("limit", self.limit),
+            ("data", self.data),
+            ("model", self.model),
+            ("encoder", self.encoder),
+            ("engine", None if self.engine == "auto" else self.engine),
+        ):
+            words += [f"--{option}", str(value)] if value else []
+        words += [word for pool in self.pools for word in ("--pool", pool)]
+        words += [word for setting in self.settings for word in ("--set", setting)]
+        return shlex.join([*words, "--plain"] if self.plain else words)
 
     def as_json(self) -> dict[str, object]:
         return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,20 @@ def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
         if twice := [str(one) for one in dict.fromkeys(given) if given.count(one) > 1]:
             raise UserError(f"{what}: {', '.join(twice)} stands there more than once, and would be counted so")
     return profile
+
+
+def setting_names(record: Any, within: str = "") -> Iterator[str]:
+    """Every field that a setting may name, as a path; lessons are records of their own and are chosen by profile.
+
+    >>> [name for name in setting_names(PROFILES["demo"]) if name.startswith("passk.")]
+    ['passk.ks', 'passk.draws', 'passk.seed']
+    """
+    for one in dataclasses.fields(record):
+        value = getattr(record, one.name)
+        if dataclasses.is_dataclass(value):
+            yield from setting_names(value, f"{within}{one.name}.")
+        elif within or one.name not in ("name", "purpose", "lessons"):
+            yield f"{within}{one.name}"
 
 
 def _replaced(record: Any, asked: Sequence[tuple[list[str], str, str]]) -> Any:

@@ -138,7 +138,9 @@ def _server(root: Path) -> Iterator[Check]:
     try:
         with get_client(sync_client=True) as client:
             version = client.request("GET", "/admin/version").json()
-            yield Check("server", "ok", f"{url} runs Prefect {version}")
+            waits = client.request("GET", "/admin/settings").json()["server"]["events"]["causal_ordering"]
+            fix = "" if waits.startswith("flows.") else "start it with `varband server`: lost runs wait 15 minutes else"
+            yield Check("server", "warn" if fix else "ok", f"{url} runs Prefect {version}", fix)
             yield from _pools(client)
     except HTTPError as error:
         yield Check("server", "fail", url, f"it does not answer ({error}): start it or correct PREFECT_API_URL")

@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -28,6 +29,9 @@ PACKAGES = (
     "prefect",
 )
 
+#: What a person would type for what this process does, where nobody typed it: on a server's worker.
+command: ContextVar[str] = ContextVar("command", default="")
+
 
 def provenance(seconds: float, notes: dict[str, str] | None = None) -> Provenance:
     return Provenance(
@@ -35,15 +39,15 @@ def provenance(seconds: float, notes: dict[str, str] | None = None) -> Provenanc
         seconds=round(seconds, 3),
         code=code_here(),
         python=platform.python_version(),
-        packages=_packages(),
+        packages=packages_here(),
         hardware=_hardware(),
-        command=" ".join(Path(a).name if i == 0 else a for i, a in enumerate(sys.argv))[:500],
+        command=command.get() or " ".join(Path(a).name if i == 0 else a for i, a in enumerate(sys.argv))[:500],
         notes=notes or {},
     )
 
 
 @functools.cache
-def _packages() -> dict[str, str]:
+def packages_here() -> dict[str, str]:
     found = {}
     for name in PACKAGES:
         try:

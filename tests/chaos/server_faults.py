@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 
+from flows.server.automations import LOST_SECONDS
 from tests.servers import REPO, Server, end, lose_database
 
 #: Seconds of work, of the toy; a fault comes after the first and before the last few.
@@ -100,7 +101,7 @@ Fault = Callable[[Server, str, str], str | None]
 
 def tried(fault: Fault, server: Server, name: str, rng: random.Random, twice: int = 1) -> float:
     """Seconds lost to the fault. name: a new one. twice: seconds of work that may be done again."""
-    work = LONG_WORK if fault is parent_killed else WORK
+    work = {parent_killed: LONG_WORK, server_away: 2 * LOST_SECONDS}.get(fault, WORK)
     run = start(server, "toyparent/toyparent", names=[name], seconds=work)
     target = rng.randrange(1, WORK - 4)
     wait_until(lambda: len(done(server, name)) >= target)
@@ -149,6 +150,26 @@ def server_killed(server: Server, name: str, run: str) -> None:
     server.start()
 
 
+def power_cut(server: Server, name: str, run: str) -> None:
+    """Server, workers and all that they ran, at once; back 3 s later. Only beats that stopped tell what was lost."""
+    for worker in ("cpu-1", "gpu-1"):
+        server.workers[worker].kill()
+    for pid in (int((server.root / "parent.pid").read_text()), process_of(server, name)):
+        os.kill(pid, signal.SIGKILL)
+    end(server.process)
+    time.sleep(3)
+    server.start()
+    server.worker("cpu", "cpu-1", limit=2)
+    server.worker("gpu", "gpu-1")
+
+
+def server_away(server: Server, name: str, run: str) -> None:
+    """Longer than a machine may be silent: what works on meanwhile is not lost."""
+    end(server.process)
+    time.sleep(LOST_SECONDS + 30)
+    server.start()
+
+
 def database_lost(server: Server, name: str, run: str) -> str:
     """All that the server knew is gone, under the feet of workers and runs. The server is set up again and the same is
     asked for again: what was done is in the store, not in the database."""
@@ -168,5 +189,7 @@ FAULTS: dict[str, Fault] = {
     "kill -9 of the worker": worker_killed,
     "kill -9 of worker and arm together (lost machine)": machine_lost,
     "kill -9 of the Prefect server, back 3 s later": server_killed,
+    "kill -9 of server, workers and runs together (power cut)": power_cut,
+    "kill -9 of the Prefect server, back after two minutes": server_away,
     "the server's database gone": database_lost,
 }

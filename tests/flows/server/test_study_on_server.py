@@ -3,6 +3,9 @@ then what the team does with it: report, regrade, nightly re-evaluation, cleanin
 
 from __future__ import annotations
 
+import html
+import json
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,13 +16,12 @@ from storage.ledger import Ledger
 from storage.records.runs import Run, all_runs
 from storage.records.spending import charges
 from tests.chaos.server_faults import api, start, wait_for
-from tests.flows.server.test_ui import SHRUNK
+from tests.flows.server.test_ui import SMALL
 from tests.servers import Server, postgres, prefect_server
 
 pytestmark = pytest.mark.slow
 
 SECRET = "sk-planted-0123456789abcdef"
-STUDY = {"profile": "demo", "arms": ["panel"], "settings": SHRUNK}
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +29,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with postgres() as database, prefect_server(tmp_path_factory.mktemp("study"), database) as up:
         up.varband("deploy")
         for pool in ("cpu", "gpu"):
-            up.worker(pool, f"{pool}-1", VARBAND_OPENAI_API_KEY=SECRET, HF_TOKEN=SECRET)
+            keys = {"VARBAND_OPENAI_API_KEY": SECRET, "HF_TOKEN": SECRET}
+            up.worker(pool, f"{pool}-1", VARBAND_URL="https://varband.example.org/", **keys)
         yield up
 
 
@@ -38,7 +41,7 @@ def arms(server: Server, run: Run) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def parked(server: Server) -> Run:
-    run = start(server, "experiment/experiment", study=STUDY, budget={"tokens": 9000}, gpu_pool=True)
+    run = start(server, "experiment/experiment", study=SMALL, budget={"tokens": 9000}, gpu_pool=True)
     wait_for(server, run, "Suspended", seconds=900)
     return all_runs(server.root)[0]
 
@@ -70,9 +73,9 @@ def test_resumed_it_finishes_with_nothing_sampled_twice(server: Server, parked: 
 @pytest.mark.parametrize(
     ("deployment", "parameters"),
     [
-        ("report", {"study": STUDY}),
-        ("regrade", {"study": STUDY}),
-        ("reeval", {"study": STUDY}),
+        ("report", {"study": SMALL}),
+        ("regrade", {"study": SMALL}),
+        ("reeval", {"studies": [SMALL]}),
         ("gc", {"older_than_days": 0, "remove": True}),
     ],
 )
@@ -86,6 +89,20 @@ def test_what_is_done_with_a_finished_study_pays_nothing(
     assert Store(server.root).refs("report") == reports
     kept = {"flow_run_id": {"any_": [run]}}
     assert api(server, "POST", "/artifacts/filter", {"artifacts": kept}).json(), "nothing to see in the UI"
+
+
+def test_the_report_is_linked_over_http_and_names_the_command_that_makes_it_again(
+    server: Server, finished: Run
+) -> None:
+    (report,) = Store(server.root).refs("report")
+    found = api(server, "POST", "/artifacts/filter", {"artifacts": {"key": {"any_": ["report-page"]}}}).json()
+    assert [f"(https://varband.example.org/?run={report})" in artifact["data"] for artifact in found] == [True]
+    command = Store(server.root).manifest(report).provenance.command
+    assert html.escape(command) in (Store(server.root).files(report) / "report.html").read_text()
+    name, verb, *wishes = shlex.split(command)
+    assert (name, verb) == ("varband", "run")
+    planned = json.loads(server.varband("plan", *wishes, "--root", str(server.root), "--json").stdout)
+    assert {step["reused"] for step in planned["stages"]} == {True}
 
 
 def test_a_planted_key_is_in_no_file_log_artifact_or_parameter(server: Server, finished: Run) -> None:

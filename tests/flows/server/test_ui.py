@@ -20,16 +20,22 @@ from tests.servers import Server, postgres, prefect_server
 pytestmark = pytest.mark.slow
 
 #: The demo, small enough for a minute on one core.
-SHRUNK = [
-    "pool.synthetic=8",
-    "pool.heldout_per_source=2",
-    "training.steps=2",
-    "training.groups_per_step=2",
-    "training.eval_every=2",
-    "hardware.engine=transformers",
-    "hardware.batch_size=32",
-    "passk.draws=200",
-]
+SHRUNK = {
+    "pool.synthetic": "8",
+    "pool.heldout_per_source": "2",
+    "training.steps": "2",
+    "training.groups_per_step": "2",
+    "training.eval_every": "2",
+    "hardware.batch_size": "32",
+    "passk.draws": "200",
+}
+#: As forms have it.
+SMALL = {
+    "profile": "demo",
+    "arms": ["panel"],
+    "engine": "transformers",
+    "settings": [{"field": field, "value": value} for field, value in SHRUNK.items()],
+}
 PATIENCE = 900.0
 
 
@@ -46,8 +52,9 @@ def test_a_study_is_started_parked_resumed_and_finished_in_the_ui(server: Server
     shots = Path(os.environ.get("VARBAND_SCREENSHOTS", tmp_path))
     with browser(server.url) as ui:
         ui.open_custom_run("experiment")
-        ui.choose("Arms", "panel")
-        ui.add_items("Settings", SHRUNK)
+        ui.choose("Engine", "transformers")
+        ui.add_settings(SHRUNK)
+        ui.choose("Arms", "panel")  # last: where several may be chosen, the choices stay open
         ui.number("Tokens", "9000")
         ui.shot(shots / "ui-form.png", height=2000)
         run = ui.submit()

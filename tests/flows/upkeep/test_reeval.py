@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +13,11 @@ import pyarrow as pa
 import pytest
 
 from flows.running.plan import Planned
+from flows.running.sessions import Listener, unheard
 from flows.study.profiles import DEMO
 from flows.study.resolve import PoolInputs, Study
-from flows.upkeep import reeval
-from flows.upkeep.reeval import Kept, kept_adapters
+from flows.upkeep import reeval, verdicts
+from flows.upkeep.reeval import Checked, Kept, Wanted, kept_adapters, pinned_steps
 from storage.artifacts.kinds import Pool, Rollouts, Splits, Training
 from storage.artifacts.kinds.experiment import LEDGER
 from storage.artifacts.manifest import Provenance, Recipe
@@ -86,38 +90,50 @@ def keep(at: Store, ref: Ref, table: pa.Table) -> None:
 
 def tonight(
     store: Store, monkeypatch: pytest.MonkeyPatch, engine: str, correct: list[bool] | None = None, study: Study = STUDY
-) -> list[DriftNote]:
-    """What a night under this engine says; `correct`: what it draws if it draws anew."""
+) -> Checked:
+    """What a night under this engine finds; `correct`: what it draws if it draws anew."""
     monkeypatch.setattr(reeval, "engine_now", lambda wanted: engine)
     if correct is None:
         monkeypatch.setattr(reeval, "_drawn_anew", lambda study, kept: pytest.fail("this night was to cost nothing"))
     else:
         keep(store, TONIGHT, rows(correct, engine=engine))
         monkeypatch.setattr(reeval, "_drawn_anew", lambda study, kept: TONIGHT)
-    return list(reeval._compared(study, store, KEPT))
+    return reeval._compared(study, store, KEPT)
 
 
 def test_a_night_on_which_nothing_changed_samples_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tonight(store, monkeypatch, "old 1") == []
+    found = tonight(store, monkeypatch, "old 1")
+    assert (found.state, found.tonight) == ("holds", 0.5)
+    assert found.said == f"nothing changed: engine old 1, grader {GRADER_VERSION}"
+
+
+def test_a_reference_whose_engine_is_forgotten_is_not_checked(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, it was compared with itself, and held."""
+    shutil.rmtree(store.root / "ledger")
+    found = tonight(store, monkeypatch, "old 1")
+    assert (found.state, found.tonight) == ("unchecked", None)
+    assert "which engine sampled it" in found.said
 
 
 def test_a_new_engine_whose_figure_stays_in_its_interval_opens_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert tonight(store, monkeypatch, "new 2", [i < 11 for i in range(20)]) == []
+    found = tonight(store, monkeypatch, "new 2", [i < 11 for i in range(20)])
+    assert (found.state, found.said) == ("holds", "engine old 1 → new 2")
+    assert drift_notes(store.root).num_rows == 0
 
 
 def test_a_figure_outside_its_interval_opens_a_note_once_and_closes_it_when_it_is_back(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """10 of 20 right: the interval is about [0.3, 0.7]; 19 of 20 is outside."""
-    (note,) = tonight(store, monkeypatch, "new 2", [i < 19 for i in range(20)])
-    assert (note.metric, note.reference, note.value) == ("accuracy", 0.5, 0.95)
-    assert 0.2 < note.low < 0.4 and 0.6 < note.high < 0.8
-    assert note.why == "engine old 1 → new 2"
-    (kept,) = drift_notes(store.root).to_pylist()
-    assert kept["open"] and kept["since"] == note.since
-    assert tonight(store, monkeypatch, "old 1") == []
+    found = tonight(store, monkeypatch, "new 2", [i < 19 for i in range(20)])
+    assert (found.state, found.tonight) == ("drifted", 0.95)
+    (note,) = drift_notes(store.root).to_pylist()
+    assert (note["metric"], note["reference"], note["value"]) == ("accuracy", 0.5, 0.95)
+    assert 0.2 < note["low"] < 0.4 and 0.6 < note["high"] < 0.8
+    assert note["why"] == "engine old 1 → new 2" and note["open"]
+    assert tonight(store, monkeypatch, "old 1").state == "holds"
     assert [n["open"] for n in drift_notes(store.root).to_pylist()] == [False]
 
 
@@ -136,8 +152,8 @@ def test_a_new_grader_that_changes_a_verdict_opens_a_note_without_sampling(
         return TONIGHT
 
     monkeypatch.setattr(reeval, "regrade", regraded)
-    (note,) = tonight(store, monkeypatch, "old 1", study=replace(STUDY, grader=ActiveGrader("9-new")))
-    assert note.why == f"grader {GRADER_VERSION} → 9-new"
+    found = tonight(store, monkeypatch, "old 1", study=replace(STUDY, grader=ActiveGrader("9-new")))
+    assert (found.state, found.said) == ("drifted", f"grader {GRADER_VERSION} → 9-new")
 
 
 def test_an_open_note_keeps_its_first_night(tmp_path: Path) -> None:
@@ -170,8 +186,8 @@ def test_regrading_reaches_every_kind_of_sampled_rollouts(lab: Lab, monkeypatch:
                 draw(pool=lab.pool, splits=lab.splits, policy=LAB, sampling=DRAW, group_size=GROUP)
                 for draw in (sample_rollouts, screen_adaptively)
             ]
-    monkeypatch.setattr(reeval, "plan", lambda study, store: [Planned(step, True) for step in planning.steps])
-    assert reeval.regraded(STUDY, lab.store, lambda _: None) == {str(ref): 0 for ref in made}
+    monkeypatch.setattr(verdicts, "plan", lambda study, store: [Planned(step, True) for step in planning.steps])
+    assert verdicts.regraded(STUDY, lab.store, lambda _: None) == {str(ref): 0 for ref in made}
     first = lab.store.read(lab.pool).to_pylist()[0]
     put_overrides(
         lab.store.root,
@@ -179,19 +195,37 @@ def test_regrading_reaches_every_kind_of_sampled_rollouts(lab: Lab, monkeypatch:
             {"answer": "-12345", "gold": first["gold"], "verdict": "correct", "reason": "a misprint in the gold"}
         ),
     )
-    assert reeval.regraded(STUDY, lab.store, lambda _: None) == {str(ref): 0 for ref in made}, "this study is pinned"
+    assert verdicts.regraded(STUDY, lab.store, lambda _: None) == {str(ref): 0 for ref in made}, "this study is pinned"
     later = replace(STUDY, grader=active_grader(lab.store.root))
-    assert reeval.regraded(later, lab.store, lambda _: None) == {str(ref): GROUP for ref in made}
+    assert verdicts.regraded(later, lab.store, lambda _: None) == {str(ref): GROUP for ref in made}
 
 
 @pytest.mark.parametrize(
     "pin", ["training-xyz@1", "training-1111111111111111@0", "rollouts-1111111111111111@3", "../x"]
 )
-def test_a_pin_that_is_none_is_refused(store: Store, pin: str) -> None:
+def test_a_pin_that_is_none_is_refused(pin: str) -> None:
     with pytest.raises(UserError, match="write training-<16 hex digits>@<step>"):
-        list(kept_adapters(STUDY, store, (pin,)))
+        pinned_steps([pin])
 
 
-def test_a_pin_that_was_never_evaluated_is_refused(store: Store) -> None:
-    with pytest.raises(UserError, match="has not evaluated it"):
-        list(kept_adapters(STUDY, store, ("training-1111111111111111@40",)))
+@contextmanager
+def uncharged(_: Study) -> Iterator[Listener]:
+    yield unheard
+
+
+def test_a_pin_that_nobody_evaluated_is_said_and_not_checked(store: Store) -> None:
+    (found,) = reeval.reevaluate(store, [], ["training-1111111111111111@40"], uncharged)
+    assert found.state == "unchecked" and "has evaluated it" in found.said
+
+
+def test_without_a_finished_run_there_is_nothing_to_look_at(store: Store) -> None:
+    assert list(reeval.reevaluate(store, [], [], uncharged)) == []
+
+
+def test_an_evaluation_that_is_not_made_yet_is_said(store: Store) -> None:
+    """The demo's adapters, of a store that has none of them: one row for each, at its last step."""
+    found = list(kept_adapters(Wanted(STUDY), store, {}))
+    assert {(c.state, c.said) for c in found if isinstance(c, Checked)} == {
+        ("unchecked", "its evaluation is not made yet")
+    }
+    assert len(found) == len(STUDY.profile.arms) * len(STUDY.profile.seeds)

@@ -1,0 +1,195 @@
+"""Nights, end to end: a schedule less than a minute ahead on a real server, a real worker, the demo's adapters, a webhook that hears.
+
+Each night leaves a table that says what it checked; only one that compared everything and found it unchanged is green.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage.artifacts.kinds import Training
+from storage.artifacts.store import Store
+from storage.records.drift import drift_notes
+from storage.records.spending import charges
+from tests.chaos.server_faults import api, deployment, logs, start, wait_for, wait_until
+from tests.flows.server.test_ui import SMALL
+from tests.receiver import Receiver, receiver
+from tests.servers import REPO, Server, end, postgres, prefect_server
+
+pytestmark = pytest.mark.slow
+
+OTHER = SMALL | {"arms": ["thinking"]}
+
+
+@pytest.fixture(scope="module")
+def hook() -> Iterator[Receiver]:
+    with receiver() as up:
+        yield up
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, hook: Receiver) -> Iterator[Server]:
+    with postgres() as database, prefect_server(tmp_path_factory.mktemp("nightly"), database) as up:
+        code = (
+            "from prefect.blocks.notifications import CustomWebhookNotificationBlock as Block\n"
+            f"Block(name='varband', url={hook.url!r}, json_data={{'subject': '{{{{subject}}}}', 'body': '{{{{body}}}}'}})"
+            ".save('varband')\n"
+        )
+        assert up.spawn(["-c", code], "block.log").wait(120) == 0, (up.folder / "block.log").read_text()[-2000:]
+        assert "people are told" in up.varband("deploy").stdout
+        up.worker("cpu", "cpu-1")
+        up.worker("gpu", "gpu-1")
+        yield up
+
+
+def night(server: Server, **parameters: Any) -> dict[str, Any]:
+    """One night at a scheduled time, with the schedule's own parameters: its run when it has ended."""
+    at = f"/deployments/{deployment(server, 'reeval/reeval')['id']}/schedules"
+    soon = (datetime.now(UTC) + timedelta(seconds=45)).isoformat()
+    schedule = {"interval": 86_400, "anchor_date": soon}
+    (made,) = api(server, "POST", at, [{"schedule": schedule, "parameters": parameters}]).json()  # type: ignore[arg-type]
+    sought = {"deployments": {"name": {"any_": ["reeval"]}}, "sort": "START_TIME_DESC"}
+
+    def runs() -> list[dict[str, Any]]:
+        found = api(server, "POST", "/flow_runs/filter", sought).json()
+        by = [run for run in found if (run["created_by"] or {}).get("id") == made["id"]]
+        return [run for run in by if datetime.fromisoformat(run["expected_start_time"]) < datetime.now(UTC)]
+
+    wait_until(runs)
+    run = runs()[0]["id"]
+    until = time.monotonic() + 420
+    while (found := api(server, "GET", f"/flow_runs/{run}").json())["state"]["type"] not in ("COMPLETED", "FAILED"):
+        assert time.monotonic() < until, f"{found['state']}\n{logs(server)}"
+        time.sleep(1)
+    assert found["auto_scheduled"]
+    api(server, "DELETE", f"{at}/{made['id']}")
+    return found
+
+
+def table(server: Server, run: dict[str, Any]) -> list[dict[str, str]]:
+    asked = {"artifacts": {"flow_run_id": {"any_": [run["id"]]}, "key": {"any_": ["nightly"]}}}
+    (artifact,) = api(server, "POST", "/artifacts/filter", asked).json()
+    assert artifact["type"] == "table"
+    return json.loads(artifact["data"])
+
+
+def heard(hook: Receiver, run: dict[str, Any]) -> dict[str, str]:
+    wait_until(lambda: [said for said in hook.received if run["name"] in said["subject"]], 300)
+    return next(said for said in hook.received if run["name"] in said["subject"])
+
+
+@pytest.fixture(scope="module")
+def studied(server: Server) -> Training:
+    """Two finished studies of one arm each; the first one's adapter."""
+    trainings: list[Training] = []
+    for study in (SMALL, OTHER):
+        wait_for(server, start(server, "experiment/experiment", study=study), "Completed", seconds=900)
+        trainings += [t for t in Store(server.root).refs("training") if t not in trainings]
+    assert len(trainings) == 2
+    return trainings[0]
+
+
+def test_a_night_with_nothing_to_check_is_not_green_and_is_heard(server: Server, hook: Receiver) -> None:
+    """A root without a finished run; and a study of which nothing is trained: its adapter is named."""
+    run = night(server)
+    assert run["state"]["name"] == "Unchecked" and "no adapter to look at" in run["state"]["message"]
+    assert table(server, run) == []
+    assert "Unchecked" in heard(hook, run)["subject"]
+    run = night(server, studies=[SMALL])
+    assert run["state"]["name"] == "Unchecked"
+    assert [row["why"] for row in table(server, run)] == ["its evaluation is not made yet"]
+
+
+def test_a_night_on_which_nothing_changed_checks_every_finished_run_and_pays_nothing(
+    server: Server, hook: Receiver, studied: Training
+) -> None:
+    before = charges(server.root).num_rows
+    run = night(server)
+    assert run["state"]["type"] == "COMPLETED", run["state"]
+    rows = table(server, run)
+    assert [row["found"] for row in rows] == ["holds", "holds"]
+    assert all("nothing changed: engine transformers" in row["why"] for row in rows)
+    assert all("[" in row["accuracy when measured"] and row["tonight"] for row in rows)
+    assert charges(server.root).num_rows == before
+    assert not [said for said in hook.received if run["name"] in said["subject"]], "a green night wakes nobody"
+
+
+def test_studies_and_pins_say_what_is_looked_at(server: Server, studied: Training) -> None:
+    rows = table(server, night(server, studies=[OTHER]))
+    assert [row["adapter"].split()[0] for row in rows] == ["thinking"]
+    rows = table(server, night(server, pinned=[f"{studied}@2"]))
+    assert [(row["adapter"], row["found"]) for row in rows] == [(f"panel {studied}@2", "holds")]
+    run = night(server, studies=[OTHER], pinned=[f"{studied}@2", "training-0123456789abcdef@7"])
+    assert run["state"]["name"] == "Unchecked" and "training-0123456789abcdef@7" in run["state"]["message"]
+    assert [row["found"] for row in table(server, run)] == ["holds", "holds", "unchecked"]
+
+
+def test_a_new_engine_draws_anew_once(server: Server, studied: Training, tmp_path: Path) -> None:
+    """Another release of the engine on the worker: what `importlib.metadata` says there."""
+    newer = f"{metadata.version('transformers')}.post1"
+    info = tmp_path / f"transformers-{newer}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: transformers\nVersion: {newer}\n")
+    end(server.workers["gpu-1"])
+    server.worker("gpu", "gpu-1", PYTHONPATH=f"{tmp_path}:{REPO}")
+    before = charges(server.root).num_rows
+    (row,) = table(server, night(server, studies=[SMALL]))
+    assert row["why"].endswith(f"→ transformers {newer}") and row["found"] in ("holds", "drifted")
+    paid = charges(server.root).num_rows
+    assert paid > before, "nothing was sampled"
+    (again,) = table(server, night(server, studies=[SMALL]))
+    assert again == row and charges(server.root).num_rows == paid, "the same engine was sampled twice"
+    end(server.workers["gpu-1"])
+    server.worker("gpu", "gpu-1")
+
+
+def test_a_figure_that_drifted_turns_the_night_red_and_is_heard(
+    server: Server, hook: Receiver, studied: Training, tmp_path: Path
+) -> None:
+    """A new grader: every stored answer of the study is judged correct by people, and what was wrong has changed."""
+    store = Store(server.root)
+    golds = {row["problem_id"]: row["gold"] for pool in store.refs("pool") for row in store.read(pool).to_pylist()}
+    pairs = {
+        (row["answer"], golds[row["problem_id"]])
+        for ref in store.refs("rollouts")
+        for row in store.read(ref, ["problem_id", "answer", "correct"]).to_pylist()
+        if row["answer"] is not None and not row["correct"]
+    }
+    assert pairs, "all was right from the start"
+    lines = [{"answer": a, "gold": g, "verdict": "correct", "reason": "a person's word"} for a, g in sorted(pairs)]
+    overrides = tmp_path / "overrides.jsonl"
+    overrides.write_text("\n".join(json.dumps(line) for line in lines))
+    server.varband("regrade", "--overrides", str(overrides), "--root", str(server.root))
+    run = night(server, studies=[SMALL])
+    assert run["state"]["name"] == "Drifted", run["state"]
+    (row,) = table(server, run)
+    assert row["found"] == "drifted" and row["why"].startswith("grader ")
+    (note,) = drift_notes(server.root).to_pylist()
+    assert note["open"] and note["value"] > note["reference"]
+    said = heard(hook, run)
+    assert "Drifted" in said["subject"] and row["adapter"] in said["body"] and run["id"] in said["body"]
+    overrides.write_text("")
+    server.varband("regrade", "--overrides", str(overrides), "--root", str(server.root))
+    assert night(server, studies=[SMALL])["state"]["type"] == "COMPLETED"
+    assert [note["open"] for note in drift_notes(server.root).to_pylist()] == [False]
+
+
+def test_parked_and_failed_runs_are_heard(server: Server, hook: Receiver) -> None:
+    study = SMALL | {"seeds": [7]}
+    for wanted, parameters in (
+        ("Suspended", {"budget": {"tokens": 10}}),
+        ("Failed", {"study": {"settings": [{"field": "training.steps", "value": "many"}]}}),
+    ):
+        run = start(server, "experiment/experiment", **({"study": study} | parameters))
+        found = api(server, "GET", f"/flow_runs/{run}").json()
+        said = heard(hook, found)
+        assert wanted in said["subject"]
+        assert ("tokens more are missing" if wanted == "Suspended" else "'many' cannot be read") in said["body"]
