@@ -55,11 +55,15 @@ class UI:
             control.focus()
             self.page.keyboard.press("ArrowDown")
             with suppress(playwright_timeout()):
+                self.page.locator(".p-select-option").first.wait_for(timeout=2000)
+                if (search := self.page.get_by_placeholder("Search").last).is_visible():
+                    search.fill(option)  # of many choices only the first are drawn
                 choice.wait_for(timeout=2000)
                 break
         choice.click()
-        self.page.keyboard.press("Escape")
-        self.page.keyboard.press("Tab")
+        self.page.get_by_text(
+            "Parameters", exact=True
+        ).first.click()  # where several may be chosen, the choices stay open
 
     def number(self, label: str, value: str) -> None:
         """A number that may be None: switch it on first."""

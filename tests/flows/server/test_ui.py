@@ -54,7 +54,7 @@ def test_a_study_is_started_parked_resumed_and_finished_in_the_ui(server: Server
         ui.open_custom_run("experiment")
         ui.choose("Engine", "transformers")
         ui.add_settings(SHRUNK)
-        ui.choose("Arms", "panel")  # last: where several may be chosen, the choices stay open
+        ui.choose("Arms", "panel")
         ui.number("Tokens", "9000")
         ui.shot(shots / "ui-form.png", height=2000)
         run = ui.submit()
