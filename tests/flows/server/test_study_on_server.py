@@ -61,6 +61,14 @@ def test_at_the_wall_the_arm_gives_its_gpu_back_and_the_study_waits(server: Serv
     assert [arm["state"]["name"] for arm in arms(server, parked)] == ["Parked"]
 
 
+def test_the_page_of_a_run_shows_stage_money_and_time(server: Server, parked: Run) -> None:
+    (arm,) = arms(server, parked)[:1]
+    found = api(server, "POST", "/artifacts/filter", {"artifacts": {"flow_run_id": {"any_": [arm["id"]]}}}).json()
+    shown = {artifact["key"]: artifact for artifact in found}
+    assert "left" in shown["stage"]["description"] and 0 < shown["stage"]["data"] < 100
+    assert "| tokens |" in shown["progress"]["data"] and "| 9,000 |" in shown["progress"]["data"]
+
+
 def test_resumed_it_finishes_with_nothing_sampled_twice(server: Server, parked: Run, finished: Run) -> None:
     assert (finished.id, finished.state) == (parked.id, "finished")
     assert sorted(arm["state"]["name"] for arm in arms(server, parked)) == ["Completed", "Parked"]
