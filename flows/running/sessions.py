@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,6 +58,15 @@ def stages_on(
         yield current
 
 
+def left_out(kinds: Sequence[str]) -> frozenset[str]:
+    """These kinds, and calibrations where embeddings are: the encoder may be on another machine.
+
+    >>> sorted(left_out(["embeddings"])), sorted(left_out(["report"]))
+    (['calibrations', 'embeddings'], ['report'])
+    """
+    return frozenset(kinds) | ({"calibrations"} if "embeddings" in kinds else frozenset())
+
+
 @contextmanager
 def stages_of(study: Study, store: Store, listener: Listener = unheard, **orchestration: Any) -> Iterator[Session]:
     """The same with all that the study was resolved to."""
@@ -68,7 +77,7 @@ def stages_of(study: Study, store: Store, listener: Listener = unheard, **orches
         hardware=hardware,
         places=study.places,
         grader=study.grader,
-        without=frozenset(hardware.without),
+        without=left_out(hardware.without),
         **orchestration,
     ) as current:
         yield current

@@ -40,7 +40,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def test_embeddings_and_what_follows_are_left(places: tuple[Path, Path]) -> None:
     kinds = {ref.kind for ref in Store(places[0]).refs()}
     assert {"rollouts", "bands", "training", "passk"} <= kinds
-    assert not {"embeddings", "diversity", "diversity_comparison", "report"} & kinds
+    assert not {"calibrations", "embeddings", "diversity", "diversity_comparison", "report"} & kinds
 
 
 def test_what_needs_the_weights_says_so(places: tuple[Path, Path]) -> None:
