@@ -40,6 +40,8 @@ SPENDING = pa.schema(
         ("device", pa.string()),
     ]
 )
+#: A file of a journal on object storage, about.
+PIECE_BYTES = 1 << 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,16 +68,23 @@ class Journal:
     def __init__(self, root: Path, run: str) -> None:
         self.root, self.run = root, run
         self.folder = run_path(root, run).parent.parent / "spending" / run
-        self.path = self.folder / f"{time.time_ns():020d}-{os.getpid()}.jsonl"
+        self.path = self._new()
+
+    def _new(self) -> Path:
+        return self.folder / f"{time.time_ns():020d}-{os.getpid()}.jsonl"
 
     def enter(self, charges: Iterable[Charge]) -> None:
-        """Durable when this returns."""
+        """Durable when this returns. Object storage takes whole files: there a journal goes on in a new one now and
+        then, so that what is charged late in a run does not upload all that was charged before."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        mirror = mirror_of(self.root)
+        if mirror and self.path.exists() and self.path.stat().st_size > PIECE_BYTES:
+            self.path = self._new()
         with self.path.open("ab") as handle:
             handle.writelines(orjson.dumps(asdict(charge)) + b"\n" for charge in charges)
             handle.flush()
             os.fsync(handle.fileno())
-        if mirror := mirror_of(self.root):
+        if mirror:
             mirror.push(self.path)
 
     def spent(self) -> Amounts:

@@ -20,6 +20,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import columns
 from storage.artifacts.store import Payload, Store
 from storage.ledger import Account, Ledger
+from storage.mirror import Mirror
 from storage.records.runs import Run, all_runs, now, write_run
 from storage.records.spending import Charge, Journal, charges
 from storage.roots import root_folder
@@ -169,6 +170,7 @@ from pathlib import Path
 import pyarrow as pa
 sys.path.insert(0, sys.argv[1])
 from storage.ledger import Account, Ledger
+from storage.mirror import Mirror
 from storage.roots import root_folder
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import columns
@@ -224,3 +226,26 @@ def test_a_worker_killed_half_way_is_taken_over_and_nothing_is_sampled_twice(buc
     sampled_later = [line.split()[1] for lines in said for line in lines if line.startswith("sampled")]
     assert set(before[:4]).isdisjoint(sampled_later), "rollouts that were durable before the kill were sampled again"
     assert set(before) | set(sampled_later) == {str(i) for i in range(12)}
+
+
+def test_a_charge_uploads_itself_and_not_the_journal(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long a run is: a charge uploads at most one piece; another machine reads all of them."""
+    a = machine(bucket, tmp_path, "a", monkeypatch)
+    uploaded: list[int] = []
+    put = Mirror.put
+
+    def counted(self: Mirror, name: str, content: bytes, **condition: str) -> bool:
+        uploaded.append(len(content))
+        return put(self, name, content, **condition)
+
+    monkeypatch.setattr(Mirror, "put", counted)
+    monkeypatch.setattr("storage.records.spending.PIECE_BYTES", 2000)
+    journal, line = Journal(a.root, "long-1"), Charge(time=now(), ref="r", kind="rollouts", title="t", tokens=7)
+    for _ in range(60):
+        journal.enter([line])
+    assert len(uploaded) == 60 and max(uploaded) < 2000 + 500
+    assert len(list(journal.folder.iterdir())) > 3
+    b = machine(bucket, tmp_path, "b", monkeypatch)
+    assert Journal(b.root, "long-1").spent().tokens == 60 * 7
