@@ -12,10 +12,14 @@ from flows.running.sessions import stages_of
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from tasks.domain.arms import ARMS
+from tasks.domain.policies import BaseModel, Policy
+from tasks.engines.toolbox import Toolbox
 from tasks.metering import OCCUPYING
 from tasks.stage import Progress, Step
 
 T = TypeVar("T")
+#: Kinds that a sampling engine makes.
+SAMPLED = frozenset({"rollouts", "training"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,5 +69,22 @@ def execute(
     study: Study, store: Store, listener: Callable[[Progress], None], dag: Callable[[Study], T] = experiment
 ) -> T:
     """Run a DAG in this process, without an orchestrator."""
-    with stages_of(study, store, listener):
+    sampled = samples(study, store, dag)
+    with stages_of(study, store, listener) as current:
+        begin_sampler(study, sampled, current.toolbox)
         return dag(study)
+
+
+def samples(study: Study, store: Store, dag: Callable[[Study], object]) -> BaseModel | None:
+    """The model that a DAG samples first, where the engine has processes of its own; null where it samples nothing."""
+    if study.profile.hardware.engine_process == "inside":
+        return None
+    asked = (p.step.arguments for p in plan(study, store, dag) if not p.reused and p.step.ref.kind in SAMPLED)
+    policies = (value for arguments in asked for value in arguments.values() if isinstance(value, Policy))
+    return next((policy.model for policy in policies), None)
+
+
+def begin_sampler(study: Study, model: BaseModel | None, tools: Toolbox) -> None:
+    """Its engine starts while problems are prepared."""
+    if model is not None:
+        tools.begin_generator(model.sha256, study.profile.training.lora_rank)

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import TypeVar
 
 from flows.experiment import experiment
-from flows.running.plan import execute
+from flows.running.plan import begin_sampler, execute, samples
 from flows.running.sessions import stages_of
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
@@ -72,7 +72,7 @@ def under_prefect(
     before: Callable[[Step], None] | None = None,
 ) -> T:
     """Inside a flow run: carry out a DAG with one task a stage and one sub-flow an arm. before: may refuse a step."""
-    name = study.profile.name
+    name, sampled = study.profile.name, samples(study, store, dag)
     with stages_of(
         study,
         store,
@@ -80,7 +80,8 @@ def under_prefect(
         before=before,
         wrap=lambda step, ensure: _as_task(step, ensure, name),
         group=lambda title, body: _as_flow(title, body, name),
-    ):
+    ) as current:
+        begin_sampler(study, sampled, current.toolbox)
         return dag(study)
 
 

@@ -11,17 +11,19 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 from flows.arm import run_arm
 from flows.problems import prepare
-from flows.running.plan import arms_to_make, execute
-from flows.running.sessions import Charging, Listener
+from flows.running.plan import arms_to_make, begin_sampler, execute, samples
+from flows.running.sessions import Charging, Listener, stages_of
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError, no_room
@@ -58,9 +60,11 @@ def make_arms_at_once(study: Study, store: Store, charging: Charging, listener: 
         rounds = rounds_of(study, arms, len(places))
         if sum(map(len, rounds)) < 2:
             continue
-        execute(study, store, listener, prepare)
+        prepares: Callable[[], object] | None = partial(execute, study, store, listener, prepare)
         for parts in rounds:
-            _WorkerPool([ArmJob(part, store.root, arm, charging) for part, arm in parts], places, listener).run()
+            jobs = [ArmJob(part, store.root, arm, charging) for part, arm in parts]
+            _WorkerPool(jobs, places, listener).run(prepares)
+            prepares = None
 
 
 def rounds_of(study: Study, arms: Sequence[str], places: int) -> list[list[tuple[Study, str]]]:
@@ -91,13 +95,17 @@ class _WorkerPool:
     places: list[tuple[str, ...]]
     listener: Listener
     running: dict[Connection, tuple[ArmJob, tuple[str, ...], BaseProcess]] = field(default_factory=dict)
+    prepared: Event = field(default_factory=get_context("spawn").Event)
 
-    def run(self) -> None:
+    def run(self, prepares: Callable[[], object] | None = None) -> None:
+        """prepares: makes what all jobs need, while the first of them start their engines."""
         try:
+            self._fill()
+            if prepares is not None:
+                prepares()
+            self.prepared.set()
             while self.waiting or self.running:
-                while self.waiting and self.places:
-                    self._start(self.waiting[0], self.places.pop(0))
-                    self.waiting = self.waiting[1:]
+                self._fill()
                 for line in wait(list(self.running)):
                     assert isinstance(line, Connection)
                     self._receive(line)
@@ -110,10 +118,15 @@ class _WorkerPool:
                 process.join(max(0.0, until - time.monotonic()))
                 process.kill()
 
+    def _fill(self) -> None:
+        while self.waiting and self.places:
+            self._start(self.waiting[0], self.places.pop(0))
+            self.waiting = self.waiting[1:]
+
     def _start(self, job: ArmJob, gpus: tuple[str, ...]) -> None:
         context = get_context("spawn")
         ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_work, args=(job, theirs), name=job.arm)
+        process = context.Process(target=_work, args=(job, theirs, self.prepared), name=job.arm)
         # known before it starts: a run that is stopped in between must end it too
         self.running[ours] = (job, gpus, process)
         with children_see(gpus):
@@ -140,7 +153,7 @@ class _WorkerPool:
             raise said
 
 
-def _work(job: ArmJob, line: Connection) -> None:
+def _work(job: ArmJob, line: Connection, prepared: Event) -> None:
     """In the arm's own process. Sends every Progress, or what stopped it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the starter too, which then says SIGTERM
     threading.Thread(target=_end_with_the_starter, daemon=True).start()
@@ -156,7 +169,11 @@ def _work(job: ArmJob, line: Connection) -> None:
     store = Store(job.root)
     try:
         with stopped_by_sigterm(), metered(job.charging.meter(job.study, store), tell) as charged:
-            execute(job.study, store, charged, lambda study: run_arm(study, job.arm))
+            sampled = samples(job.study, store, lambda study: run_arm(study, job.arm))
+            with stages_of(job.study, store, charged) as current:
+                begin_sampler(job.study, sampled, current.toolbox)
+                prepared.wait()
+                run_arm(job.study, job.arm)
     except UserError as refusal:
         tell(refusal)
     except Exception as error:

@@ -6,6 +6,7 @@ Nothing here is part of a result's identity: recipes hold digests, the toolbox k
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -33,6 +34,7 @@ class Toolbox:
     places: dict[str, Path] = field(default_factory=dict)
     grader: ActiveGrader = field(default_factory=ActiveGrader)
     _open: dict[tuple[str, ...], object] = field(default_factory=dict)
+    _begun: dict[tuple[str, ...], Future[Generator]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         quiet_libraries(self.hardware.threads)
@@ -44,27 +46,43 @@ class Toolbox:
             raise UserError(f"{what} (sha256 {digest[:12]}…) is not on this machine; say where it lies") from None
 
     def generator(self, model_sha256: str, lora_rank: int) -> Generator:
-        folder = self.place(model_sha256, "the base model")
-        engine = engine_name(self.hardware.engine)
+        """The sampling engine; waits for the one that was begun."""
+        key = self._sampler_key(model_sha256)
+        if begun := self._begun.pop(key, None):
+            self._open[key] = begun.result()
+        return self._once(key, lambda: self._sampler(model_sha256, lora_rank))
+
+    def begin_generator(self, model_sha256: str, lora_rank: int) -> None:
+        """Start the sampling engine in a thread, for what is sampled soon; only one with processes of its own, which
+        leaves this one its time."""
+        key = self._sampler_key(model_sha256)
+        if self.hardware.engine_process == "inside" or key[1] != "vllm" or key in self._open or key in self._begun:
+            return
+        thread = ThreadPoolExecutor(1)
+        self._begun[key] = thread.submit(self._sampler, model_sha256, lora_rank)
+        thread.shutdown(wait=False)
+
+    def _sampler_key(self, model_sha256: str) -> tuple[str, ...]:
+        return "generator", engine_name(self.hardware.engine), str(self.place(model_sha256, "the base model"))
+
+    def _sampler(self, model_sha256: str, lora_rank: int) -> Generator:
+        _, engine, place = self._sampler_key(model_sha256)
+        folder = Path(place)
         if self.hardware.device == "cuda" and engine != "openai":
             require_gpu()
+        if engine != "openai":
+            settle_threads()
+        if engine == "vllm":
+            from tasks.engines.sampling.vllm import VllmGenerator
 
-        def make() -> Generator:
-            if engine != "openai":
-                settle_threads()
-            if engine == "vllm":
-                from tasks.engines.sampling.vllm import VllmGenerator
+            return VllmGenerator(folder, self.hardware, lora_rank)
+        if engine == "openai":
+            from tasks.engines.sampling.openai import OpenAIGenerator
 
-                return VllmGenerator(folder, self.hardware, lora_rank)
-            if engine == "openai":
-                from tasks.engines.sampling.openai import OpenAIGenerator
+            return OpenAIGenerator(folder, self.hardware)
+        from tasks.engines.sampling.transformers import TransformersGenerator
 
-                return OpenAIGenerator(folder, self.hardware)
-            from tasks.engines.sampling.transformers import TransformersGenerator
-
-            return TransformersGenerator(folder, self.hardware)
-
-        return self._once(("generator", engine, str(folder)), make)
+        return TransformersGenerator(folder, self.hardware)
 
     @property
     def batch_size(self) -> int | None:
@@ -94,6 +112,11 @@ class Toolbox:
         return self._open[key]  # type: ignore[return-value]
 
     def close(self) -> None:
+        """An engine that is starting is waited for: stopped on its way it would leave processes behind."""
+        for key, begun in self._begun.items():
+            if begun.exception() is None:
+                self._open[key] = begun.result()
+        self._begun.clear()
         while self._open:
             _, engine = self._open.popitem()
             if close := getattr(engine, "close", None):

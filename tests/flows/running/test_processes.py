@@ -12,8 +12,9 @@ import pytest
 
 from flows.running.processes import ArmJob, _WorkerPool, gpus_apart, rounds_of
 from flows.running.sessions import Charging, unheard
-from flows.study.resolve import profile_named, resolve
+from flows.study.resolve import overridden, profile_named, resolve
 from storage.artifacts.store import Store
+from storage.errors import UserError
 from storage.records.runs import all_runs
 from storage.records.spending import charges
 from tasks.engines.hardware import Hardware
@@ -111,6 +112,25 @@ def test_an_error_of_the_program_is_no_interruption(tmp_path: Path) -> None:
     job = ArmJob(study, tmp_path / "file" / "store", "panel", Charging(run="run"))
     with pytest.raises(RuntimeError, match="panel: its process failed"):
         _WorkerPool([job], [()], unheard).run()
+
+
+def test_arms_start_while_problems_are_prepared_and_wait_for_them(tmp_path: Path) -> None:
+    """Whatever stops the preparing stops them too."""
+    store = Store(tmp_path / "store")
+    study = resolve(overridden(profile_named("demo"), mini.SETTINGS), store, model=None, encoder=None, data=None)
+    store.prepare()
+    pool = _WorkerPool([ArmJob(study, store.root, "panel", Charging(run="run"))], [()], unheard)
+    seen: list[psutil.Process] = []
+
+    def prepares() -> None:
+        seen.extend(arms_of(psutil.Process(), 1))
+        time.sleep(2)
+        assert seen[0].is_running() and not list(store.refs())
+        raise UserError("no problems")
+
+    with pytest.raises(UserError, match="no problems"):
+        pool.run(prepares)
+    assert not seen[0].is_running()
 
 
 def test_each_arm_has_gpus_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,70 @@
+"""An engine that is begun is the one that is sampled with, and none is left behind."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from storage.errors import UserError
+from tasks.engines.hardware import Hardware
+from tasks.engines.toolbox import Toolbox
+
+
+class Engine:
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def begun(monkeypatch: pytest.MonkeyPatch, where: str = "core") -> tuple[Toolbox, threading.Event, list[Engine]]:
+    """A toolbox whose engine starts once the event is set, and the engines that were started."""
+    go, made = threading.Event(), []
+
+    def start(self: Toolbox, model_sha256: str, lora_rank: int) -> Engine:
+        assert go.wait(30)
+        if lora_rank == 13:
+            raise UserError("no memory")
+        made.append(Engine())
+        return made[-1]
+
+    monkeypatch.setattr(Toolbox, "_sampler", start)
+    return Toolbox(Hardware(engine="vllm", engine_process=where), {"m": Path("model")}), go, made  # type: ignore[arg-type]
+
+
+def test_the_engine_that_was_begun_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    tools, go, made = begun(monkeypatch)
+    tools.begin_generator("m", 16)
+    tools.begin_generator("m", 16)  # twice is once
+    assert made == []  # the caller goes on meanwhile
+    go.set()
+    assert tools.generator("m", 16) is made[0] and tools.generator("m", 16) is made[0]
+    tools.begin_generator("m", 16)
+    tools.close()
+    assert len(made) == 1 and made[0].closed
+
+
+def test_one_that_nobody_asked_for_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    tools, go, made = begun(monkeypatch)
+    tools.begin_generator("m", 16)
+    go.set()
+    tools.close()
+    assert made[0].closed
+
+
+def test_its_error_is_said_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    tools, go, _ = begun(monkeypatch)
+    tools.begin_generator("m", 13)
+    go.set()
+    with pytest.raises(UserError, match="no memory"):
+        tools.generator("m", 13)
+    tools.begin_generator("m", 13)
+    tools.close()  # and nowhere else
+
+
+def test_an_engine_inside_this_process_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    tools, go, made = begun(monkeypatch, "inside")
+    go.set()
+    tools.begin_generator("m", 16)
+    tools.close()
+    assert made == []
