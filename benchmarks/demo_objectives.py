@@ -44,13 +44,23 @@ def main() -> None:
     trainings = [ref for _, ref, _ in lineage(store, made["objectives"]) if ref.kind == "training"]
     figure = args.out.with_suffix(".svg")
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    figure.write_text(points(rows) or "")
+    figure.write_text(alone(points(rows) or ""))
     args.out.write_text(page(args.profile, every, rows, paid(store, trainings), figure.name, report))
     print(args.out)
 
 
 def _said(event: Progress) -> None:
     print(event.event, event.title, event.detail, flush=True)
+
+
+def alone(drawn: str) -> str:
+    """An SVG as a file of its own."""
+    look = (
+        "text{font:11px sans-serif;fill:#1C1E21}.tie,.grid,.axis{fill:none;stroke:#D9DDE2}.tie{stroke:#9AA3AD}"
+        ".axis{stroke:#5C636B}.m{fill:#0072B2}"
+    )
+    head, rest = drawn.split(">", 1)
+    return f'{head} xmlns="http://www.w3.org/2000/svg"><style>{look}</style>{rest}'
 
 
 def paid(store: Store, trainings: Sequence[Ref]) -> tuple[int, int]:
