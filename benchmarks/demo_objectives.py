@@ -41,11 +41,10 @@ def main() -> None:
     report = execute(study, store, _said)
     made = {ref.kind: ref for _, ref, _ in lineage(store, report)}
     rows = store.read(made["objectives"]).to_pylist()
-    trainings = [ref for _, ref, _ in lineage(store, made["objectives"]) if ref.kind == "training"]
     figure = args.out.with_suffix(".svg")
     args.out.parent.mkdir(parents=True, exist_ok=True)
     figure.write_text(alone(points(rows) or ""))
-    args.out.write_text(page(args.profile, every, rows, paid(store, trainings), figure.name, report))
+    args.out.write_text(page(args.profile, every, rows, figure.name, report))
     print(args.out)
 
 
@@ -61,12 +60,6 @@ def alone(drawn: str) -> str:
     )
     head, rest = drawn.split(">", 1)
     return f'{head} xmlns="http://www.w3.org/2000/svg"><style>{look}</style>{rest}'
-
-
-def paid(store: Store, trainings: Sequence[Ref]) -> tuple[int, int]:
-    """(tokens that the trainings trained on or dropped, tokens that were sampled for them): the difference is shared."""
-    used = sum(sum(store.read(ref, ["num_tokens"])["num_tokens"].to_pylist()) for ref in trainings)
-    return used, sum(int(store.manifest(ref).provenance.notes["sampled_tokens"]) for ref in trainings)
 
 
 def points(rows: Sequence[Row]) -> str | None:
@@ -86,7 +79,7 @@ def points(rows: Sequence[Row]) -> str | None:
     return scatter(spots, 0, "gain in pass@1, points", f"gain in pass@{largest}, points")
 
 
-def page(profile: str, every: int, rows: Sequence[Row], tokens: tuple[int, int], figure: str, report: Ref) -> str:
+def page(profile: str, every: int, rows: Sequence[Row], figure: str, report: Ref) -> str:
     by_objective: dict[str, dict[str, Row]] = defaultdict(dict)
     for row in rows:
         by_objective[row["objective"]][row["metric"]] = row
@@ -135,11 +128,7 @@ def page(profile: str, every: int, rows: Sequence[Row], tokens: tuple[int, int],
     for name, found in by_objective.items():
         cells = [f"{_number(found[m]['before'])} → {_number(found[m]['after'])}" for m in about]
         lines.append(f"| {name} | " + " | ".join(cells) + f" | {found['tokens']['after']:,.0f} |")
-    used, sampled = tokens
     lines += [
-        "",
-        f"The trainings used {used:,} tokens and sampled {sampled:,} of them: {used - sampled:,} were another objective's too",
-        "(a seed's first step asks the same start the same problems with the same noise) and were paid once.",
         "",
         "The problems are synthetic and the model was pretrained on traces with planted slips: the figures show that the",
         "comparison works and how honest it is with three seeds; they say nothing about objectives at scale.",
