@@ -13,9 +13,10 @@ from cli import options
 
 if TYPE_CHECKING:
     from flows.study.request import Request
+    from storage.artifacts.ref import Ref
 
 
-def _study_options(command: Callable[..., None]) -> Callable[..., None]:
+def study_options(command: Callable[..., None]) -> Callable[..., None]:
     path = click.Path(path_type=Path)
     for option in (
         click.argument("profile"),
@@ -47,7 +48,7 @@ def _study_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _request(
+def request_of(
     profile: str,
     settings: tuple[str, ...],
     arms: str | None,
@@ -90,18 +91,18 @@ def _text(path: Path | None) -> str | None:
 
 
 @click.command()
-@_study_options
+@study_options
 @options.engine
 @click.option("--plain", is_flag=True, help="Run in this process, without Prefect.")
 @options.budget
 @options.as_json
 def run(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     """Run a study: make what is missing, reuse what is there, end with the report."""
-    carry_out(_request(**wishes), root, budget, as_json=as_json)
+    carry_out(request_of(**wishes), root, budget, as_json=as_json)
 
 
-def carry_out(request: Request, root: Path, budget: str | None, *, as_json: bool) -> None:
-    """Run what is asked for, or go on with it: `varband run` and `varband resume`."""
+def carry_out(request: Request, root: Path, budget: str | None, *, as_json: bool) -> Ref:
+    """Run what is asked for, or go on with it: `varband run`, `search` and `resume`. Returns the report."""
     from cli.view import Watch
     from flows.running.accounting import accounted
     from flows.running.plan import execute, plan
@@ -119,7 +120,7 @@ def carry_out(request: Request, root: Path, budget: str | None, *, as_json: bool
     if all(step.reused for step in planned):
         watch.nothing_to_do()
         watch.finish(store, planned[-1].step.ref)
-        return
+        return planned[-1].step.ref
     charging = Charging.of(study, store, run_id(study.profile.name, planned[-1].step.ref), limits)
     with watch, accounted(study, store, planned, charging, watch.on_progress, request.as_json()) as listeners:
         from flows.running.prefect_tasks import orchestrated
@@ -128,10 +129,11 @@ def carry_out(request: Request, root: Path, budget: str | None, *, as_json: bool
             make_arms_at_once(study, store, charging, listeners.relayed)
         report = (execute if request.plain else orchestrated)(study, store, listeners.own)
     watch.finish(store, report)
+    return report
 
 
 @click.command()
-@_study_options
+@study_options
 @options.engine
 @options.budget
 @options.as_json
@@ -146,7 +148,7 @@ def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     from tasks.metering import Budget
 
     limits, store = Budget.parse(budget), Store(root)
-    study = _request(**wishes).study(store)
+    study = request_of(**wishes).study(store)
     planned = plan_of(study, store)
     prices = team_prices(store.root).of(study.profile.name, study.profile.hardware)
     sees = foresight(study, store, planned, prices)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboards.pages import bands, claims, compare, overview, results, traces, training
+from dashboards.pages import bands, claims, compare, overview, results, search, traces, training
 from dashboards.pages.parts import root
 from storage.reading.query_cache import reports
 
@@ -13,6 +13,7 @@ PAGES = {
     "bands": ("Bands", bands.page),
     "training": ("Training", training.page),
     "results": ("Results", results.page),
+    "search": ("Search", search.page),
     "traces": ("Traces", traces.page),
     "claims": ("Claims and audit", claims.page),
     "compare": ("Compare", compare.page),

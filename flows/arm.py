@@ -11,6 +11,7 @@ from dataclasses import replace
 from flows.encoding import calibrated, encoder_of
 from flows.made import ArmArtifacts, Measured, Otherwise, Screened, Start, Trained
 from flows.problems import Prepared, prepare
+from flows.search import search
 from flows.study.otherwise import Objective
 from flows.study.profiles import SamplingPlan
 from flows.study.resolve import Study
@@ -213,7 +214,8 @@ def _measured(study: Study, at: Prepared, start: Start, heldout: Mapping[Samplin
     diversity = measure_diversity.titled(f"diversity {where}")(embeddings=embeddings)
     deep = heldout[deeper[0]] if deeper else None
     compared = next((heldout[plan] for plan in _compared(study) if plan in heldout), None)
-    return Measured(heldout[final], embeddings, diversity, deep, _asked(study, at, start), compared)
+    searches = search(study, at, start)
+    return Measured(heldout[final], embeddings, diversity, deep, _asked(study, at, start), compared, searches)
 
 
 def run_arm(study: Study, arm: str) -> ArmArtifacts:

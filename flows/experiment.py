@@ -59,6 +59,7 @@ def experiment(study: Study) -> Report:
         ),
         calibrations=(calibration,),
         sliced=tuple(ref for m in measured for ref in m.benchmarks),
+        searches=tuple(ref for m in measured for ref in m.searches),
     )
     tables = Tables(
         crosstab=cross_bands(bands=evidence.bands, train_group_size=p.training.group_size),
@@ -96,6 +97,7 @@ def experiment(study: Study) -> Report:
                 objective_trainings=tuple(one.training for one in otherwise),
                 objective_starts=tuple(arm.start.compared for arm in arms if arm.start.compared is not None),
                 objective_ends=tuple(one.rollouts for one in otherwise),
+                budgets=p.search.budgets(p.final.sampling.max_tokens),
                 **evidence.arguments(),
             )
         ),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from storage.artifacts.kinds import Bands, Diversity, Embeddings, Rollouts, Training
+from storage.artifacts.kinds import Bands, Diversity, Embeddings, Rollouts, Searches, Training
 from tasks.domain.policies import Policy
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """One policy on the held-out problems. `deep`: with as many rollouts as the asymptote asks for. `benchmarks`:
-    on the problems of each benchmark. `compared`: with as many as objectives are compared by."""
+    on the problems of each benchmark. `compared`: with as many as objectives are compared by. `searches`: one a method."""
 
     rollouts: Rollouts
     embeddings: Embeddings
@@ -19,6 +19,7 @@ class Measured:
     deep: Rollouts | None
     benchmarks: tuple[Rollouts, ...]
     compared: Rollouts | None = None
+    searches: tuple[Searches, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import time
 import uuid
+from collections.abc import Set
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 import orjson
@@ -26,6 +28,9 @@ from storage.sql import query
 ABOUT = "about.json"
 #: Of a shard's sha256, in its name. Checksums of pages leave their headers out.
 DIGEST_DIGITS = 16
+#: Shards whose keys a process remembers.
+SHARDS_KNOWN = 16_384
+Key = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,22 +103,16 @@ class Ledger:
 
     def rows(self, account: Account, columns: list[str] | None = None) -> pa.Table | None:
         """All rows, oldest shard first, duplicates included; null if nothing was ever sampled."""
-        shards = self.shards(account)
-        if not shards:
-            return None
-        tables = [read_shard(shard, columns) for shard in shards]
-        return pa.concat_tables(tables, promote_options="default")  # older shards lack columns that came later
+        return _joined([read_shard(shard, columns) for shard in self.shards(account)])
 
     def keys(self, account: Account) -> set[tuple[str, int]]:
         """(problem_id, rollout) of everything that was paid for."""
-        rows = self.rows(account, ["problem_id", "rollout"])
-        if rows is None:
-            return set()
-        return set(zip(rows["problem_id"].to_pylist(), rows["rollout"].to_pylist(), strict=True))
+        return set().union(*map(keys_of, self.shards(account)))
 
-    def read(self, account: Account) -> pa.Table | None:
-        """One row per identity, the first one written."""
-        rows = self.rows(account)
+    def read(self, account: Account, wanted: Set[Key] | None = None) -> pa.Table | None:
+        """One row per identity, the first one written. wanted: read no shard without any of these."""
+        shards = [s for s in self.shards(account) if wanted is None or not keys_of(s).isdisjoint(wanted)]
+        rows = _joined([read_shard(shard) for shard in shards])
         if rows is None:
             return None
         numbered = rows.append_column("_order", pa.array(range(rows.num_rows), pa.int64()))
@@ -133,6 +132,18 @@ class Ledger:
             self._mirror.sync("ledger")
         found = sorted((self.root / "ledger").glob(f"*/*/{ABOUT}"))
         return [(Account(p.parent.parent.name, p.parent.name), orjson.loads(p.read_bytes())) for p in found]
+
+
+def _joined(tables: list[pa.Table]) -> pa.Table | None:
+    """Older shards lack columns that came later."""
+    return pa.concat_tables(tables, promote_options="default") if tables else None
+
+
+@lru_cache(maxsize=SHARDS_KNOWN)
+def keys_of(shard: Path) -> frozenset[Key]:
+    """(problem_id, rollout) of a shard's rows: read once, for a shard never changes."""
+    rows = read_shard(shard, ["problem_id", "rollout"])
+    return frozenset(zip(rows["problem_id"].to_pylist(), rows["rollout"].to_pylist(), strict=True))
 
 
 def read_shard(shard: Path, columns: list[str] | None = None) -> pa.Table:

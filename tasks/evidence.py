@@ -14,7 +14,7 @@ class Available(Evidence):
 
     objectives: names, one a training and end of theirs; objective_starts: the arms' rollouts before training.
     partitions, embeddings: of final. deep: the same policies with as many rollouts as the asymptote asks for. arms:
-    their names, in order. ks: as in pass@k.
+    their names, in order. ks: as in pass@k. budgets: tokens of a problem's search, ascending.
     """
 
     pool: Pool
@@ -25,6 +25,7 @@ class Available(Evidence):
     arms: tuple[str, ...]
     ks: tuple[int, ...]
     train_group_size: int
+    budgets: tuple[int, ...]
     objectives: tuple[str, ...] = ()
     objective_trainings: tuple[Training, ...] = ()
     objective_starts: tuple[Rollouts, ...] = ()

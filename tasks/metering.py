@@ -25,7 +25,7 @@ from tasks.engines.protocols import Request
 from tasks.stage import Progress
 
 #: Kinds of artifacts whose making occupies an accelerator.
-OCCUPYING = frozenset({"rollouts", "training", "embeddings"})
+OCCUPYING = frozenset({"rollouts", "training", "embeddings", "searches"})
 #: A chunk of fewer rollouts than this is not worth its stragglers; the run parks instead.
 SMALLEST_CHUNK = 8
 #: What other workers of the run spent is read again before every batch, and while one is sampled this often.

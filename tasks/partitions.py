@@ -4,19 +4,16 @@ trace, by the encoder; which follow the same strategy, by their equations and th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pyarrow as pa
 
 from storage.artifacts.kinds import Calibrations, Embeddings, Partitions, Rollouts
 from storage.errors import UserError
 from storage.sql import query
-from tasks.domain.partitions.by_answer import INTEGER, Equal, Pair, same_answers
+from tasks.answer_classes import by_grader
+from tasks.domain.partitions.by_answer import INTEGER, Equal, same_answers
 from tasks.domain.partitions.by_strategy import by_strategy
 from tasks.domain.partitions.by_trace import by_trace
-from tasks.domain.scaffolds import NO_PANEL
-from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.stage import Payload, stage, store, toolbox
 
 COLUMNS = ["problem_id", "arm", "adapter", "step", "seed", "rollout", "canonical", "correct", "trace"]
@@ -79,20 +76,6 @@ def classes_by_text(
 
 def _keys(table: pa.Table) -> list[tuple[object, ...]]:
     return list(zip(*(table[name].to_pylist() for name in KEY), strict=True))
-
-
-def by_grader(graders: Graders) -> Equal:
-    """Two answers are the same if each is correct where the other is the gold. In processes that can be killed."""
-
-    def equal(pairs: Sequence[Pair]) -> Sequence[bool]:
-        asked = [*pairs, *((b, a) for a, b in pairs)]
-        verdicts = graders.grade([GradeItem("no_panel", NO_PANEL.answer_in_form(a), b) for a, b in asked])
-        return [
-            one.correct and back.correct
-            for one, back in zip(verdicts[: len(pairs)], verdicts[len(pairs) :], strict=True)
-        ]
-
-    return equal
 
 
 def partitions_of(rollouts: pa.Table, equal: Equal) -> pa.Table:

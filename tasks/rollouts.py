@@ -10,14 +10,15 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from storage.artifacts.fingerprint import derived_seed
+from storage.artifacts.fingerprint import derived_seed, restored
 from storage.artifacts.kinds import Training
 from storage.artifacts.kinds.experiment import LEDGER
+from storage.artifacts.ref import Ref
 from storage.errors import UserError
 from storage.ledger import Account, Ledger
 from storage.sql import query
 from tasks.active_grader import actively_graded
-from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
+from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter, another_base
 from tasks.engines.protocols import Request
 from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats, sample
 from tasks.former_names import SCAFFOLDS
@@ -42,6 +43,17 @@ def about(policy: Policy, sampling: Sampling) -> dict[str, object]:
         "scaffold": policy.scaffold.digest,
         **sampling.identity(policy.scaffold.stop),
     }
+
+
+def served(policy: Policy, training: Ref | None) -> ServedAdapter | None:
+    """The adapter behind a policy; null at step 0. Errors: UserError for one of another base model."""
+    if training is None or not policy.adapter_step:
+        return None
+    trained_on = restored(Policy, store().manifest(training).recipe.arguments["start"]).model
+    if trained_on.sha256 not in (policy.model.sha256, policy.model.formerly):
+        raise another_base(f"the policy of {policy.arm}", policy.model, str(training), trained_on)
+    folder = store().files(training) / f"step-{policy.adapter_step:04d}"
+    return ServedAdapter(f"{training}-step-{policy.adapter_step}", folder)
 
 
 def requests_for(problems: pa.Table, policy: Policy, sampling: Sampling, rollouts: range) -> list[RolloutRequest]:
@@ -139,8 +151,8 @@ def entered(requested: Sequence[RolloutRequest]) -> pa.Table:
     session's grader judges them against the golds asked for. Schema: LEDGER."""
     parts = []
     for key in dict.fromkeys((w.policy, w.sampling) for w in requested):
-        rows = ledger().read(account_of(*key))
         wanted = [(i, w) for i, w in enumerate(requested) if (w.policy, w.sampling) == key]
+        rows = ledger().read(account_of(*key), {(w.problem_id, w.rollout) for _, w in wanted})
         asked = pa.table(
             {
                 "problem_id": [w.problem_id for _, w in wanted],

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from storage.artifacts.fingerprint import restored
 from storage.artifacts.kinds import Benchmark, Pool, Rollouts, Splits, Training
-from tasks.domain.policies import Policy, Sampling, ServedAdapter, another_base
+from tasks.domain.policies import Policy, Sampling
 from tasks.domain.problems.splits import of_split
 from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats
-from tasks.rollouts import ensure_rollouts, entered, requests_for
-from tasks.stage import Payload, Ref, stage, store, toolbox
+from tasks.rollouts import ensure_rollouts, entered, requests_for, served
+from tasks.stage import Payload, stage, store, toolbox
 
 
 @stage(Rollouts, version=2)
@@ -31,7 +30,7 @@ def sample_rollouts(
     """
     problems = of_split(store().read(pool), store().read(splits), split)
     requested = requests_for(problems, policy, sampling, range(group_size))
-    stats = ensure_rollouts(requested, _served(policy, training), policy.model, lora_rank)
+    stats = ensure_rollouts(requested, served(policy, training), policy.model, lora_rank)
     return _payload(requested, [stats], policy, lora_rank)
 
 
@@ -53,7 +52,7 @@ def screen_adaptively(
     group has. What the ledger holds beyond that is left out: the artifact does not depend on what was paid before.
     """
     problems = of_split(store().read(pool), store().read(splits), split)
-    adapter, requested, stats = _served(policy, training), [], []
+    adapter, requested, stats = served(policy, training), [], []
     seen: dict[str, set[bool]] = {problem: set() for problem in problems["problem_id"].to_pylist()}
     for drawn in (range(min(2, group_size)), *(range(i, i + 1) for i in range(2, group_size))):
         undecided = pa.array([len(seen[p]) < 2 for p in problems["problem_id"].to_pylist()], pa.bool_())
@@ -70,16 +69,6 @@ def screen_adaptively(
     return Payload(
         made.table, notes=(made.notes or {}) | {"saved_rollouts": str(len(place) * group_size - len(requested))}
     )
-
-
-def _served(policy: Policy, training: Ref | None) -> ServedAdapter | None:
-    if training is None or not policy.adapter_step:
-        return None
-    trained_on = restored(Policy, store().manifest(training).recipe.arguments["start"]).model
-    if trained_on.sha256 not in (policy.model.sha256, policy.model.formerly):
-        raise another_base(f"the policy of {policy.arm}", policy.model, str(training), trained_on)
-    folder = store().files(training) / f"step-{policy.adapter_step:04d}"
-    return ServedAdapter(f"{training}-step-{policy.adapter_step}", folder)
 
 
 def _payload(requested: list[RolloutRequest], parts: list[SamplingStats], policy: Policy, lora_rank: int) -> Payload:

@@ -25,6 +25,7 @@ TASKS = "The rooms of tasks: what makes or measures imports nothing that makes o
 DOMAIN = "The rooms of domain"
 DASHBOARDS = "Dashboards see what storage lets them read"
 PURE = "Domain is pure: no engine, no stage, nothing that is stored"
+SEARCH = "A search method sees no gold: it knows parameters and what it has asked for, and nothing that grades"
 IN_ENGINES = "The rooms of engines"
 ENGINES = "Engines know nothing of the stages above them, nor of artifacts, records and the ledger"
 MEASURES = "Measures know no engine, and no ledger and no store but through their stage"
@@ -52,7 +53,8 @@ OPEN = {
     DAG: {"storage.artifacts.kinds"}
     | {f"tasks.{name}" for name in ("domain", "evidence", "measures", "published", "report", "stage")}
     | {f"tasks.{name}" for name in ("benchmarks", "calibration", "cross_checks", "embedding", "partitions")}
-    | {f"tasks.{name}" for name in ("pool", "regrading", "sampling", "splits", "synthetic_pool", "training")},
+    | {f"tasks.{name}" for name in ("pool", "regrading", "sampling", "searches", "splits", "synthetic_pool")}
+    | {"tasks.training"},
 }
 #: (contract, module, what it may not import), both ways round where a contract has two sides.
 PLANTED = [
@@ -79,6 +81,8 @@ PLANTED = [
     (PURE, "tasks/domain/arms.py", "storage.ledger"),
     (PURE, "tasks/domain/arms.py", "storage.artifacts.kinds"),
     (PURE, "tasks/domain/statistics/means.py", "storage.sql"),
+    (SEARCH, "tasks/domain/search/majority.py", "tasks.domain.grading.grading"),
+    (SEARCH, "tasks/domain/search/majority.py", "tasks.domain.scaffolds"),
     (IN_ENGINES, "tasks/engines/hardware.py", "tasks.engines.toolbox"),
     (IN_ENGINES, "tasks/engines/learning/learner.py", "tasks.engines.sampling.sampler"),
     (IN_ENGINES, "tasks/engines/sampling/vllm.py", "tasks.engines.toolbox"),
@@ -158,6 +162,13 @@ def test_what_a_contract_leaves_open_is_named(contract: str) -> None:
     rooms = {room for hall in halls for room in _rooms(hall)} - set(halls)
     assert rooms - closed == OPEN[contract]
     assert closed - rooms <= {"flows", "tasks", "tasks.domain.grading", "tasks.domain.problems"}
+
+
+def test_methods_of_search_are_shut_off_from_every_room_that_may_know_a_gold() -> None:
+    assert set(_rooms("tasks.domain")) - set(CONTRACTS[SEARCH]["forbidden_modules"]) == {
+        "tasks.domain.ranges",
+        "tasks.domain.search",
+    }
 
 
 def _rooms(hall: str) -> list[str]:

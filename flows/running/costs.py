@@ -11,17 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pyarrow as pa
-
 from flows.running.plan import Planned
+from flows.running.rates import Length, measured_length, measured_rates
 from flows.study.resolve import Study
 from storage.artifacts.kinds import Benchmark
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.ledger import Account, Ledger
 from storage.records.runs import Amounts
-from storage.records.spending import charges
-from storage.sql import query
 from tasks.domain.grpo.types import LearnerConfig, evaluated_steps
 from tasks.domain.policies import Policy, Sampling
 from tasks.domain.prices import Prices
@@ -70,13 +67,6 @@ def costs(study: Study, store: Store, planned: Sequence[Planned], prices: Prices
 
 
 @dataclass(frozen=True, slots=True)
-class _Length:
-    prompt: float
-    completion: float
-    basis: str
-
-
-@dataclass(frozen=True, slots=True)
 class _Asked:
     """Problems that a step samples. within: the set that holds all of them. ids: null while they are not known."""
 
@@ -93,7 +83,7 @@ class Estimator:
         self.study, self.store, self.planned, self.prices = study, store, planned, prices
         self._ledger = Ledger(store.root)
         self._promised: dict[Account, dict[str, int]] = {}
-        self._lengths: dict[tuple[str, int], _Length] = {}
+        self._lengths: dict[tuple[str, int], Length] = {}
         self._rates = measured_rates(store, study.profile.name)
 
     def cost(self, planned: Planned) -> Cost:
@@ -106,6 +96,8 @@ class Estimator:
                 )
             case "training":
                 return self._training(planned.step.ref, given)
+            case "searches":
+                return self._timed("searches", self._searched(given))
             case "embeddings":
                 encoder: EncoderSpec = given["encoder"]
                 texts = (1 + len(encoder.windows)) * self._rows_of(given["rollouts"])
@@ -132,6 +124,21 @@ class Estimator:
             bytes=tokens * BYTES,
             basis=length.basis if missing else "",
         )
+
+    def _searched(self, given: Mapping[str, Any]) -> Cost:
+        """The most that a search takes without reaching its budget: rollouts of the problems themselves, less what is
+        there or promised, and questions that hold two earlier completions."""
+        asked, policy, sampling = self.asked(given, given["split"]), given["policy"], given["sampling"]
+        length = self._length(policy, sampling)
+        draws, later = given["method"].most
+        longer = length.prompt + 2 * length.completion
+        each = draws * (length.prompt + length.completion) + later * (longer + length.completion)
+        share = min(1.0, (given["tokens"] + longer + length.completion) / each)
+        own = self._sampled(policy, sampling, asked, max(1, round(share * draws)))
+        rollouts = round(share * later) * asked.number
+        tokens = rollouts * (longer + length.completion)
+        usd = self.prices.of_tokens(policy.arm, rollouts * longer, rollouts * length.completion)
+        return total([own, Cost(rollouts=rollouts, tokens=tokens, usd=usd, bytes=tokens * BYTES, basis=own.basis)])
 
     def _training(self, ref: Ref, given: Mapping[str, Any]) -> Cost:
         """Every step's groups and the held-out rollouts of its evaluated steps."""
@@ -210,36 +217,12 @@ class Estimator:
         keys = self._ledger.keys(account)
         return sum(rollout < group_size and (ids is None or problem in ids) for problem, rollout in keys)
 
-    def _length(self, policy: Policy, sampling: Sampling) -> _Length:
+    def _length(self, policy: Policy, sampling: Sampling) -> Length:
         """Mean tokens of this arm's rollouts under this max_tokens, whatever the step."""
         key = (policy.arm, sampling.max_tokens)
         if key not in self._lengths:
-            self._lengths[key] = self._measure(*key)
+            self._lengths[key] = measured_length(self._ledger, *key) or Length(PROMPT, FILL * key[1], "assumed")
         return self._lengths[key]
-
-    def _measure(self, arm: str, max_tokens: int) -> _Length:
-        parts = [
-            rows
-            for account, about in self._ledger.accounts()
-            if about.get("arm") == arm
-            and about.get("max_tokens") == max_tokens
-            and (rows := self._ledger.rows(account, ["num_prompt_tokens", "num_tokens"])) is not None
-        ]
-        if not parts:
-            return _Length(PROMPT, FILL * max_tokens, "assumed")
-        mean = query("select avg(num_prompt_tokens) p, avg(num_tokens) c from rows", rows=pa.concat_tables(parts))
-        return _Length(mean["p"][0].as_py(), mean["c"][0].as_py(), "measured")
-
-
-def measured_rates(store: Store, profile: str) -> dict[str, float]:
-    """Tokens per GPU-hour of rollouts and of training, from what runs of this profile were charged."""
-    rows = query(
-        "select kind, sum(tokens) / sum(gpu_hours) as rate from charged where run like $profile || '-%'"
-        " group by kind having sum(gpu_hours) > 0 and sum(tokens) > 0",
-        {"profile": profile},
-        charged=charges(store.root),
-    )
-    return {row["kind"]: row["rate"] for row in rows.to_pylist()}
 
 
 def _lines(path: Any) -> int:

@@ -1,7 +1,5 @@
-"""Every number of every study. Frozen data, no logic: a changed number here is a changed fingerprint there.
-
-`hardware` says how a profile's stages may use their machine; it never reaches a recipe.
-"""
+"""Every number of every study. Frozen data, no logic: a changed number here is a changed fingerprint there. `hardware`
+says how a profile's stages may use their machine; it never reaches a recipe."""
 
 from __future__ import annotations
 
@@ -9,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 from flows.study.otherwise import Objective
+from flows.study.search import Search
 from tasks.domain.grpo.types import AtLeastOne, LearnerConfig
 from tasks.domain.policies import Sampling
 from tasks.domain.ranges import Ranged, Within
@@ -125,6 +124,7 @@ class Profile(Ranged):
     benchmarks: tuple[Benchmark, ...] = ()
     objectives: tuple[Objective, ...] = ()
     objective_group_size: AtLeastOne = 32
+    search: Search = field(default_factory=Search)
     encoder: Encoder = field(default_factory=Encoder)
     passk: PassK = field(default_factory=PassK)
     hardware: Hardware = field(default_factory=Hardware)

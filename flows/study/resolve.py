@@ -98,6 +98,7 @@ def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
     unknown = [arm for arm in profile.arms if arm not in ARMS]
     if unknown or not profile.arms:
         raise UserError(f"unknown arm '{', '.join(unknown)}' (known: {', '.join(ARMS)})")
+    profile.search.refuse_impossible(profile.final.sampling.max_tokens)
     for what, given in (("arms", profile.arms), ("seeds", profile.seeds)):
         if twice := [str(one) for one in dict.fromkeys(given) if given.count(one) > 1]:
             raise UserError(f"{what}: {', '.join(twice)} stands there more than once, and would be counted so")

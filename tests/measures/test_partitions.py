@@ -11,6 +11,7 @@ import pytest
 from storage.artifacts.kinds import Calibrations, Embeddings, Rollouts
 from storage.artifacts.store import Store
 from storage.errors import UserError
+from tasks.answer_classes import by_grader
 from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.domain.partitions.by_answer import Pair
 from tasks.engines.grading.graders import Graders
@@ -18,7 +19,7 @@ from tasks.measures.diversity import measure_answers
 from tasks.measures.diversity_measures import answers_of
 from tasks.measures.groups import classed
 from tasks.measures.votes import measure_votes, votes_of
-from tasks.partitions import by_grader, partition_rollouts, partitions_of
+from tasks.partitions import partition_rollouts, partitions_of
 from tests.dashboards.made_up_rows import calibration_rows, embedded
 from tests.dashboards.synthetic import put
 from tests.measures.conftest import rows_of

@@ -12,6 +12,7 @@ from storage.artifacts.kinds.experiment import (
     PoolIssues,
     Report,
     Rollouts,
+    Searches,
     Splits,
     Training,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "PoolIssues",
     "Report",
     "Rollouts",
+    "Searches",
     "SolvedBy",
     "Splits",
     "TokenChecks",

@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import get_args, get_type_hints
 
-from storage.artifacts.kinds.experiment import Bands, Benchmark, Calibrations, Pool, Rollouts, Splits, Training
+from storage.artifacts.kinds.experiment import (
+    Bands,
+    Benchmark,
+    Calibrations,
+    Pool,
+    Rollouts,
+    Searches,
+    Splits,
+    Training,
+)
 from storage.artifacts.kinds.measures import (
     AnswerDiversity,
     Audit,
@@ -37,7 +46,7 @@ class Evidence(Group):
 
     screenings, bands: of every arm. trainings: of every arm and seed. evaluations: held-out rollouts of the curve;
     final: of the base and of the last adapter, with more rollouts each, and their diversities and answers; sliced: all
-    rollouts on benchmarks; calibrations: of the partitions.
+    rollouts on benchmarks; calibrations: of the partitions; searches: of the same policies as final, one a method.
     """
 
     screenings: tuple[Rollouts, ...]
@@ -49,6 +58,7 @@ class Evidence(Group):
     answers: tuple[AnswerDiversity, ...] = ()
     sliced: tuple[Rollouts, ...] = ()
     calibrations: tuple[Calibrations, ...] = ()
+    searches: tuple[Searches, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,62 @@
+"""`varband search`: what a study's policies are worth when one answer must be given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli import options
+from cli.run import carry_out, request_of, study_options
+
+
+def _per_problem(budget: str | None) -> tuple[str, ...]:
+    """The setting that `tokens=N` stands for. Errors: UserError for anything else."""
+    from storage.errors import UserError
+
+    if budget is None:
+        return ()
+    name, _, number = budget.replace(" ", "").replace("_", "").partition("=")
+    if name != "tokens" or not number.isdigit():
+        raise UserError(f"--budget {budget}: a search's budget is tokens a problem, e.g. tokens=16384")
+    return (f"search.tokens={number}",)
+
+
+@click.command()
+@study_options
+@click.option(
+    "--methods",
+    required=True,
+    metavar="NAMES",
+    help="Comma-separated, each with parameters where wanted: majority,early_stopped:width=32",
+)
+@click.option("--budget", metavar="tokens=N", help="Of prompts and completions, a problem.  [default: the profile's]")
+@click.option(
+    "--spending", metavar="LIMITS", help="The most that the whole run may spend, e.g. tokens=2e6; as run's --budget."
+)
+@options.engine
+@click.option("--plain", is_flag=True, help="Run in this process, without Prefect.")
+@options.as_json
+def search(
+    root: Path,
+    methods: str,
+    budget: str | None,
+    spending: str | None,
+    as_json: bool,
+    settings: tuple[str, ...],
+    **wishes: Any,
+) -> None:
+    """Search the held-out problems of a study under METHODS, before training and after: accuracy against tokens.
+
+    The study is made as `varband run` makes it; what is there is reused, rollouts that methods share are paid once.
+    """
+    asked = (*settings, f"search.methods={methods}", *_per_problem(budget))
+    report = carry_out(request_of(settings=asked, **wishes), root, spending, as_json=as_json)
+    if not as_json:
+        from cli.tables import print_table
+        from storage.reading.query_cache import ask
+
+        found = ask(root, str(report), "report_search_best")
+        columns = ["arm", "step", "budget", "method", "right_rate", "right_rate_low", "right_rate_high", "ceiling_rate"]
+        print_table(found.select(columns), as_json=False, title="the best method at each budget of tokens a problem")

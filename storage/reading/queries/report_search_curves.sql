@@ -1,0 +1,25 @@
+/*
+section = "search"
+place = 10
+title = "One answer within a budget of tokens"
+caption = """
+Share of problems answered rightly within so many tokens a problem, prompts and completions; one chart a method. \
+oracle (pass@k) is the ceiling: a selector that knows the golds, which no method does. pass@1 is one rollout's answer. \
+A round counts once all of it was paid for. Shaded: 95 % interval over problems and seeds."""
+sources = ["search_curves"]
+empty = "no method of search was asked for (varband search)."
+[chart]
+kind = "lines"
+x = "budget"
+y = "right_rate"
+x_name = "tokens a problem"
+y_name = "right answers"
+log_x = true
+each = "method"
+*/
+-- Accuracy within each budget, by policy and method; the ceiling and pass@1 beside them.
+select series, method, arm, step, budget, estimate as right_rate, low as right_rate_low, high as right_rate_high,
+    tokens, rollouts, n, holds_for, reason
+from search_curves join arms using (arm)
+where metric = 'accuracy'
+order by series = 'method', method, place, step, budget

@@ -1,0 +1,20 @@
+/*
+section = "search"
+place = 60
+title = "What a search spent, and what was cut"
+caption = """
+Mean of a problem, to the end of its search. cut: requests that did not fit the model's context; their round was cut \
+and the search went on with what it had, or ended."""
+sources = ["searches"]
+empty = "no method of search was asked for (varband search)."
+*/
+-- Rounds, rollouts and tokens of every search, and requests that the context cut.
+with problems as (
+    select arm, step, method, adapter, problem_id, max(round) + 1 as rounds, count(*) filter (cut is null) as rollouts,
+        sum(num_prompt_tokens) as prompt_tokens, sum(num_tokens) as completion_tokens, count(cut) as cut
+    from searches group by all)
+select method, arm, step, avg(rounds) as rounds, avg(rollouts) as rollouts, avg(prompt_tokens) as prompt_tokens,
+    avg(completion_tokens) as completion_tokens, sum(cut)::bigint as cut, count(*) as problems
+from problems join arms using (arm)
+group by method, arm, step, place
+order by method, place, step

@@ -1,0 +1,60 @@
+"""Methods by the names that a profile gives them: `majority`, or with parameters `majority:width=8`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import fields, replace
+
+from storage.errors import UserError, did_you_mean
+from tasks.domain.search.early_stopped import EarlyStopped
+from tasks.domain.search.first import First
+from tasks.domain.search.likeliest import Likeliest
+from tasks.domain.search.majority import Majority
+from tasks.domain.search.method import Method
+from tasks.domain.search.self_certainty import SelfCertainty
+from tasks.domain.search.self_score import SelfScore
+from tasks.domain.search.shortest import Shortest
+from tasks.domain.search.weighted_majority import WeightedMajority
+
+#: Asked beside every other: its rollouts are the base that others share, and give the lines of pass@1 and the oracle.
+BASE = "first"
+METHODS: Mapping[str, Method] = {
+    BASE: First(),
+    "likeliest": Likeliest(),
+    "shortest": Shortest(),
+    "self_certainty": SelfCertainty(),
+    "self_score": SelfScore(),
+    "majority": Majority(),
+    "weighted_by_likelihood": WeightedMajority(by="likelihood"),
+    "weighted_by_length": WeightedMajority(by="length"),
+    "early_stopped": EarlyStopped(),
+}
+
+
+def method_named(text: str) -> Method:
+    """Errors: UserError for a method or a parameter that is unknown, or that no engine can serve.
+
+    >>> method_named("majority:width=8")
+    Majority(width=8)
+    """
+    name, *settings = text.split(":")
+    if name not in METHODS:
+        raise UserError(f"unknown method '{name}'{did_you_mean(name, METHODS)} (known: {', '.join(METHODS)})")
+    method = METHODS[name]
+    if method.refusal:
+        raise UserError(f"method {name}: {method.refusal}")
+    given = {}
+    for setting in settings:
+        field, _, value = setting.partition("=")
+        known = [f.name for f in fields(method)]  # type: ignore[arg-type]
+        if field not in known:
+            raise UserError(f"method {name}: no parameter '{field}' (known: {', '.join(known)})")
+        try:
+            given[field] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            given[field] = value
+    try:
+        return replace(method, **given)  # type: ignore[type-var]
+    except UserError as error:
+        raise UserError(f"method {name}: {error}") from None

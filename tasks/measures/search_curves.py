@@ -1,0 +1,64 @@
+"""Accuracy against tokens: what a policy's width is worth when one answer must be given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from storage.artifacts.kinds import Searches
+from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import nullable
+from tasks.domain.statistics.contrasts_of_k import told_of
+from tasks.domain.statistics.curves_of_k import levels
+from tasks.domain.statistics.means import combined, folded
+from tasks.measures.search_values import ORACLE, PASS_AT_1, Place, Searched, searched
+from tasks.measures.standard import standard_measure
+from tasks.stage import stage
+
+
+class SearchCurves(
+    Ref,
+    kind="search_curves",
+    schema=nullable(
+        "metric str, series str, arm str, step int, method str, budget big, estimate real, low real, high real",
+        "tokens real, rollouts real, n big, clusters big, holds_for str, reason str",
+    ),
+):
+    """What one answer is worth within a budget."""
+
+
+def curves_of(found: dict[Place, Searched], budgets: Sequence[int]) -> pa.Table:
+    """One row per metric, (arm, step), method and budget, over problems.
+
+    metric: `accuracy` within a budget; `area`, its mean over every budget up to the largest; `slope`, what a doubling
+    of the budget adds, from the smallest to the largest. series: `method`; `line`, pass@1; `ceiling`, the oracle,
+    which knows the golds and is no method. tokens, rollouts: spent within the budget, mean over problems.
+    """
+    rows: list[dict[str, Any]] = []
+    for (arm, step, method), one in sorted(found.items()):
+        series = {ORACLE: "ceiling", PASS_AT_1: "line"}.get(method, "method")
+        head = {"series": series, "arm": arm, "step": step, "method": method, "n": len(one.problem_P)}
+        shares_SPV = np.concatenate([one.within_SPV, one.area_SP[:, :, None]], axis=2)
+        shares_SCV = folded(shares_SPV, one.cluster_P)
+        told = [row | {"clusters": shares_SCV.shape[1]} for row in levels(shares_SCV, one.trained)]
+        for place, budget in enumerate(budgets):
+            spent = {"tokens": float(one.tokens_V[place]), "rollouts": float(one.rollouts_V[place])}
+            rows.append(head | {"metric": "accuracy", "budget": budget} | spent | told[place])
+        rows.append(head | {"metric": "area", "budget": budgets[-1]} | told[-1])
+        if len(budgets) > 1:
+            slope_SC1 = folded(one.slope_SP(budgets)[:, :, None], one.cluster_P)
+            slope = told_of(combined([(1.0, slope_SC1)], [one.trained]), len(one.problem_P), alike="")[0]
+            kept = {k: slope.get(k) for k in ("estimate", "low", "high", "clusters", "holds_for")}
+            why = None if kept["low"] is not None else "the budget changes nothing on any problem"
+            rows.append(head | {"metric": "slope", "budget": budgets[-1], "reason": why} | kept)
+    return pa.Table.from_pylist(rows, schema=SearchCurves.schema)
+
+
+@standard_measure("search_curves", needs=("searches",))
+@stage(SearchCurves, version=1)
+def measure_search(*, searches: tuple[Searches, ...], budgets: tuple[int, ...]) -> pa.Table:
+    """Accuracy, area and slope of every policy under every method."""
+    return curves_of(searched(searches, budgets), budgets)

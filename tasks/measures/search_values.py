@@ -1,0 +1,135 @@
+"""What each search would have answered within a budget, problem by problem: what curves and contrasts of search are
+made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log2
+
+import numpy as np
+import pyarrow as pa
+
+from storage.artifacts.kinds import Searches
+from storage.sql import query
+from tasks.domain.search.registry import BASE
+from tasks.domain.statistics.seeded import by_seed
+from tasks.measures.grouping import with_clusters
+from tasks.stage import store
+
+#: The ceiling: a selector that knows the gold picks among all rollouts that the budget pays for. No method can.
+ORACLE = "oracle (pass@k)"
+PASS_AT_1 = "pass@1"
+COLUMNS = [
+    "problem_id",
+    "source",
+    "arm",
+    "adapter",
+    "step",
+    "seed",
+    "method",
+    "round",
+    "operator",
+    "correct",
+    "cut",
+    "num_prompt_tokens",
+    "num_tokens",
+    "chosen_correct",
+]
+Place = tuple[str, int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """One policy under one method. within_SPV: is it right within each budget; area_SP: mean of that over all budgets
+    up to the largest; tokens_V, rollouts_V: what it spends of each. cluster_P: near-duplicates share it."""
+
+    problem_P: np.ndarray
+    cluster_P: np.ndarray
+    within_SPV: np.ndarray
+    area_SP: np.ndarray
+    tokens_V: np.ndarray
+    rollouts_V: np.ndarray
+    trained: bool
+
+    def slope_SP(self, budgets: Sequence[int]) -> np.ndarray:
+        """Share of right answers gained with every doubling of the budget, from the smallest to the largest."""
+        return (self.within_SPV[:, :, -1] - self.within_SPV[:, :, 0]) / log2(budgets[-1] / budgets[0])
+
+
+def searched(refs: Sequence[Searches], budgets: Sequence[int]) -> dict[Place, Searched]:
+    """(arm, step, method) → what it answers. budgets: tokens, ascending."""
+    rows = pa.concat_tables([store().read(ref, COLUMNS) for ref in refs])
+    return within_budgets(with_clusters(rows, refs), budgets)
+
+
+def within_budgets(nodes: pa.Table, budgets: Sequence[int]) -> dict[Place, Searched]:
+    """A round counts within a budget if all tokens up to its end, prompts and completions, do. Where none does there is
+    no answer, which is wrong. Two lines beside the methods, from the rollouts of the method that draws alone: pass@1
+    over all of them, and the oracle. nodes: Searches, with the problem's cluster."""
+    by_round = query(
+        """
+        with rounds as (
+            select arm, step, coalesce(adapter, '') as adapter, method, problem_id, cluster, round,
+                   sum(num_prompt_tokens + num_tokens) as tokens, count(*) filter (cut is null) as rollouts,
+                   bool_or(chosen_correct) as chosen, bool_or(correct) as any_correct, avg(correct::int) as share
+            from nodes group by all),
+        base as (select * from rounds where split_part(method, ':', 1) = $base),
+        marked as (
+            select * replace (chosen::double as chosen) from rounds
+            union all by name
+            select * replace ($oracle as method, max(any_correct::double) over so_far as chosen) from base
+            window so_far as (partition by arm, step, adapter, problem_id order by round)
+            union all by name
+            select * replace ($pass_at_1 as method, avg(share) over whole as chosen) from base
+            window whole as (partition by arm, step, adapter, problem_id))
+        select arm, step, adapter, method, problem_id, cluster, chosen, sum(tokens) over so_far as tokens,
+               sum(rollouts) over so_far as rollouts
+        from marked window so_far as (partition by arm, step, adapter, method, problem_id order by round)
+        order by arm, step, method, adapter, problem_id, tokens
+        """,
+        {"base": BASE, "oracle": ORACLE, "pass_at_1": PASS_AT_1},
+        nodes=nodes,
+    ).to_pylist()
+    searches: dict[Place, dict[tuple[str, str, str], list[tuple[float, float, float]]]] = {}
+    for row in by_round:
+        place = searches.setdefault((row["arm"], row["step"], row["method"]), {})
+        problem = place.setdefault((row["adapter"], row["problem_id"], row["cluster"]), [])
+        problem.append((float(row["tokens"]), row["chosen"], float(row["rollouts"])))
+    return {place: _laid_out(problems, budgets) for place, problems in searches.items()}
+
+
+def _laid_out(
+    problems: dict[tuple[str, str, str], list[tuple[float, float, float]]], budgets: Sequence[int]
+) -> Searched:
+    ids = sorted({problem for _, problem, _ in problems})
+    adapters, clusters = sorted({a for a, _, _ in problems} - {""}), sorted({c for _, _, c in problems})
+    values = [
+        [*answers_within(rounds, budgets), clusters.index(cluster)] for (_, _, cluster), rounds in problems.items()
+    ]
+    found = by_seed(
+        np.array([ids.index(problem) for _, problem, _ in problems]),
+        np.array([adapters.index(a) + 1 if a else 0 for a, _, _ in problems]),
+        np.array(values, np.float64),
+    )
+    v, n = found.values_SPV, len(budgets)
+    means_V = v.mean(axis=(0, 1))
+    return Searched(
+        found.problem_P, v[0, :, -1], v[:, :, :n], v[:, :, n], means_V[n + 1 : 2 * n + 1], means_V[2 * n + 1 : -1],
+        found.trained,
+    )  # fmt: skip
+
+
+def answers_within(rounds: Sequence[tuple[float, float, float]], budgets: Sequence[int]) -> list[float]:
+    """Of one problem's rounds (tokens so far, is the answer right, rollouts so far): right within each budget, the mean
+    of that over every budget up to the largest, tokens and rollouts spent within each.
+
+    >>> answers_within([(10, 0.0, 1), (20, 1.0, 2)], [15, 40])
+    [0.0, 1.0, 0.5, 10.0, 20.0, 1.0, 2.0]
+    """
+    last = {b: max((r for r in rounds if r[0] <= b), default=(0.0, 0.0, 0.0)) for b in budgets}
+    most = budgets[-1]
+    ends = [*(min(r[0], most) for r in rounds[1:]), most]
+    area = sum(right * max(end - tokens, 0) for (tokens, right, _), end in zip(rounds, ends, strict=True)) / most
+    tokens, rollouts = ([float(last[b][i]) for b in budgets] for i in (0, 2))
+    return [*(last[b][1] for b in budgets), area, *tokens, *rollouts]

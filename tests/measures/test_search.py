@@ -1,0 +1,93 @@
+"""Search within budgets: values written out by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from storage.artifacts.kinds import Searches
+from tasks.measures.search_contrasts import contrasts_of
+from tasks.measures.search_curves import curves_of
+from tasks.measures.search_values import COLUMNS, ORACLE, PASS_AT_1, within_budgets
+
+BUDGETS = (10, 20, 40)
+
+
+def nodes(searches: dict[tuple[str, str, str], list[tuple[int, bool, bool]]]) -> pa.Table:
+    """(arm, method, problem) → of each round its tokens, whether its rollout is right, whether the answer then is."""
+    rows: list[dict[str, Any]] = [
+        {
+            "problem_id": problem,
+            "source": "s",
+            "arm": arm,
+            "adapter": None,
+            "step": 0,
+            "seed": 0,
+            "method": method,
+            "round": place,
+            "operator": "draw",
+            "correct": right,
+            "cut": None,
+            "num_prompt_tokens": 2,
+            "num_tokens": tokens - 2,
+            "chosen_correct": chosen,
+        }
+        for (arm, method, problem), rounds in searches.items()
+        for place, (tokens, right, chosen) in enumerate(rounds)
+    ]
+    table = pa.Table.from_pylist(rows, schema=pa.schema([Searches.schema.field(name) for name in COLUMNS]))
+    return table.append_column("cluster", table["problem_id"])
+
+
+#: p: wrong after 8 tokens, right after 18. q: right after 15, wrong after 30; its first rollout does not fit 10 tokens.
+ONE_ARM = {
+    ("panel", "first", "p"): [(8, False, False), (10, True, False)],
+    ("panel", "first", "q"): [(15, True, True), (15, False, True)],
+    ("panel", "majority", "p"): [(8, False, False), (10, True, True)],
+    ("panel", "majority", "q"): [(15, True, True), (15, False, False)],
+}
+
+
+def estimates(table: pa.Table, **where: object) -> list[float]:
+    return [r["estimate"] for r in table.to_pylist() if all(r[k] == v for k, v in where.items())]
+
+
+def test_curves_areas_and_slopes_by_hand() -> None:
+    table = curves_of(within_budgets(nodes(ONE_ARM), BUDGETS), BUDGETS)
+    of = {"metric": "accuracy"}
+    assert estimates(table, **of, method="majority") == [0.0, 1.0, 0.5]
+    assert estimates(table, **of, method="first") == [0.0, 0.5, 0.5]
+    assert estimates(table, **of, method=ORACLE) == [0.0, 1.0, 1.0]
+    assert estimates(table, **of, method=PASS_AT_1) == [0.25, 0.5, 0.5]
+    # p is right from 18 to 40, q from 15 to 30: (22 + 15) / 2 / 40
+    assert estimates(table, metric="area", method="majority") == [pytest.approx(0.4625)]
+    assert estimates(table, metric="slope", method="majority") == [pytest.approx(0.25)]
+    assert {r["series"] for r in table.to_pylist() if r["method"] == ORACLE} == {"ceiling"}
+    spent = [(r["tokens"], r["rollouts"]) for r in table.to_pylist() if r["method"] == "majority" and r["tokens"]]
+    assert spent == [(4.0, 0.5), (16.5, 1.5), (24.0, 2.0)]
+
+
+def test_no_method_is_above_the_ceiling() -> None:
+    table = curves_of(within_budgets(nodes(ONE_ARM), BUDGETS), BUDGETS)
+    ceiling = estimates(table, metric="accuracy", method=ORACLE)
+    for method in ("first", "majority"):
+        assert all(a <= b for a, b in zip(estimates(table, metric="accuracy", method=method), ceiling, strict=True))
+
+
+def test_methods_and_arms_are_paired_by_problem() -> None:
+    other = {("thinking", method, problem): rounds for (_, method, problem), rounds in ONE_ARM.items()}
+    other["thinking", "majority", "q"] = [(15, True, True), (15, False, True)]
+    table = contrasts_of(within_budgets(nodes(ONE_ARM | other), BUDGETS), BUDGETS)
+    rows = [r for r in table.to_pylist() if r["budget"] == 40 and r["metric"] == "accuracy"]
+    methods = {(r["arm"], r["method"], r["other_method"]): r["estimate"] for r in rows if r["arm"] == r["other"]}
+    assert methods == {("panel", "first", "majority"): 0.0, ("thinking", "first", "majority"): -0.5}
+    arms = {r["method"]: r["estimate"] for r in rows if r["arm"] != r["other"]}
+    assert arms == {"first": 0.0, "majority": -0.5, ORACLE: 0.0, PASS_AT_1: 0.0}
+    slopes = {
+        r["method"]: r["estimate"] for r in table.to_pylist() if r["metric"] == "slope" and r["arm"] != r["other"]
+    }
+    assert slopes == {"majority": pytest.approx(-0.25), ORACLE: pytest.approx(0.0)}
+    adjusted = [r for r in table.to_pylist() if r["p_value"] is not None]
+    assert adjusted and all(r["p_adjusted"] >= r["p_value"] and r["family"] for r in adjusted)

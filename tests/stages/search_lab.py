@@ -1,0 +1,93 @@
+"""A store, an engine and a few problems to search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from storage.artifacts.kinds import Pool, Searches, Splits
+from storage.artifacts.store import Store
+from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
+from tasks.domain.search.method import Method
+from tasks.domain.search.registry import METHODS, method_named
+from tasks.engines.grading.graders import Graders
+from tasks.engines.hardware import Hardware
+from tasks.engines.protocols import Completion, Request
+from tasks.engines.toolbox import Toolbox
+from tasks.searches import search_problems
+from tasks.splits import split_pool
+from tasks.stage import Session, session
+from tasks.synthetic_pool import make_synthetic_pool
+
+POLICY = Policy(arm="panel", model=BaseModel(name="none", sha256="0" * 64))
+DRAW = Sampling(max_tokens=8)
+SERVED = {name: method for name, method in METHODS.items() if not method.refusal}
+PLENTY = {"tokens": 10**6, "context": 10**6}
+
+
+class FromPromptAndSeed:
+    """An engine whose completion is a function of prompt and seed alone: one of four answers, after one to five tokens.
+    A token is a character of the prompt, so that prompts grow with what they hold."""
+
+    name, version, serving = "from-prompt-and-seed", "1", "none"
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.after = lambda: None
+
+    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]:
+        return tuple(map(ord, prompt))
+
+    def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
+        self.batches.append(["".join(map(chr, r.prompt_ids)) for r in requests])
+        for request in requests:
+            rng = np.random.default_rng([request.seed, sum(request.prompt_ids)])
+            said, length = rng.choice(["3", "1/2", "0.5", "7"], p=[0.7, 0.1, 0.1, 0.1]), int(rng.integers(1, 6))
+            text = f"<mutipersonaDebate>thought {rng.integers(99)}</mutipersonaDebate> <answer>{said}</answer>"
+            yield Completion(request.key, text, [1] * length, -rng.random(length).astype(np.float32), "stop")
+        self.after()
+
+    @property
+    def sampled(self) -> int:
+        return sum(map(len, self.batches))
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class Lab:
+    store: Store
+    toolbox: Toolbox
+    engine: FromPromptAndSeed
+    pool: Pool
+    splits: Splits
+
+    def search(self, method: Method | str, pool: Pool | None = None, **more: Any) -> list[dict[str, Any]]:
+        return self.store.read(self.ref(method, pool, **more)).to_pylist()
+
+    def ref(self, method: Method | str, pool: Pool | None = None, **more: Any) -> Searches:
+        name = method if isinstance(method, str) else type(method).__name__
+        arguments: dict[str, Any] = {"policy": POLICY, "sampling": DRAW} | PLENTY | more
+        return search_problems(
+            pool=pool or self.pool,
+            splits=self.splits,
+            name=name,
+            method=method_named(method) if isinstance(method, str) else method,
+            grader_version=self.toolbox.grader.version,
+            **arguments,
+        )
+
+
+def a_lab(folder: Path, graders: Graders, batch_size: int = 16) -> Iterator[Lab]:
+    store, engine = Store(folder / "store"), FromPromptAndSeed()
+    store.prepare()
+    toolbox = Toolbox(Hardware(batch_size=batch_size), places={POLICY.model.sha256: folder})
+    toolbox._open |= {("generator", name, str(folder)): engine for name in ("vllm", "transformers")}
+    toolbox._open[("graders",)] = graders
+    with session(Session(store, toolbox)):
+        pool = make_synthetic_pool(per_source=2, seed=0)
+        yield Lab(store, toolbox, engine, pool, split_pool(pool=pool, heldout_per_source=0, seed=0))

@@ -1,0 +1,204 @@
+"""Searches: no method sees the gold, what two of them need is paid once, and what is cut is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from storage.artifacts.kinds import Pool
+from storage.artifacts.store import Payload
+from storage.errors import UserError
+from storage.ledger import Ledger
+from tasks.domain.search.method import PREFIX
+from tasks.domain.search.registry import METHODS
+from tasks.engines.grading.graders import Graders
+from tasks.rollouts import account_of
+from tasks.sampling import sample_rollouts
+from tasks.searches import search_problems
+from tasks.stage import Session, session
+from tests.stages.search_lab import DRAW, POLICY, SERVED, Lab, a_lab
+
+
+@pytest.fixture(scope="module")
+def graders() -> Iterator[Graders]:
+    with Graders() as made:
+        yield made
+
+
+@pytest.fixture
+def lab(tmp_path: Path, graders: Graders) -> Iterator[Lab]:
+    yield from a_lab(tmp_path, graders)
+
+
+def spent(rows: list[dict[str, Any]]) -> int:
+    return sum(row["num_prompt_tokens"] + row["num_tokens"] for row in rows)
+
+
+def with_golds(lab: Lab, golds: Sequence[str]) -> Pool:
+    """The same problems with other golds."""
+    table = lab.store.read(lab.pool)
+    at = table.column_names.index("gold")
+    recipe, provenance = lab.store.manifest(lab.pool).recipe, lab.store.manifest(lab.pool).provenance
+    other = Pool.of("f" * 16)
+    told = table.set_column(at, table.schema.field(at), pa.array(golds, pa.string()))
+    lab.store.write(other, Payload(told), recipe, provenance)
+    return other
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_no_method_sees_the_gold(lab: Lab, name: str) -> None:
+    """With other golds the same is asked and the same is answered; only what is counted as correct differs."""
+    rows = lab.search(name)
+    golds = [["3", "1/2", "7"][i % 3] for i in range(lab.store.manifest(lab.pool).rows)]
+    others = lab.search(name, with_golds(lab, golds))
+    judged = ("correct", "chosen_correct")
+    assert [{k: v for k, v in row.items() if k not in judged} for row in rows] == [
+        {k: v for k, v in row.items() if k not in judged} for row in others
+    ]
+    assert [row["chosen_correct"] for row in rows] != [row["chosen_correct"] for row in others]
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_a_search_is_the_same_whatever_was_paid_before(tmp_path: Path, graders: Graders, lab: Lab, name: str) -> None:
+    """Drawn in other batches, or after others had drawn what it needs, its trees are the same."""
+    for other in ("majority:width=5", "self_score:width=3"):
+        lab.search(other)
+    found = lab.search(name)
+    for alone in a_lab(tmp_path / "alone", graders, batch_size=24):
+        assert alone.search(name) == found
+
+
+def test_what_two_methods_need_alike_is_paid_once(lab: Lab) -> None:
+    """By the tokens of the ledger: majority and best-of-n draw what pass@k had drawn, and nothing else."""
+    sample_rollouts(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=8)
+    account, book = account_of(POLICY, DRAW), Ledger(lab.store.root)
+
+    def tokens() -> int:
+        rows = book.rows(account, ["num_tokens"])
+        return 0 if rows is None else sum(rows["num_tokens"].to_pylist())
+
+    drawn, sampled = tokens(), lab.engine.sampled
+    for name in ("first", "majority", "likeliest", "shortest", "weighted_by_length", "early_stopped"):
+        lab.search(f"{name}:width=8")
+    assert (tokens(), lab.engine.sampled) == (drawn, sampled)
+    whole = lab.search("majority:width=16")
+    base = {(row["problem_id"], int(row["node"].rpartition("/")[2])) for row in whole}
+    assert {index for _, index in base} == set(range(16))
+    assert lab.engine.sampled == 2 * sampled
+    assert sum(row["num_tokens"] for row in whole) == tokens()
+    scored = [row for row in lab.search("self_score:width=16") if row["operator"] == "score"]
+    assert tokens() == sum(row["num_tokens"] for row in whole) + sum(row["num_tokens"] for row in scored)
+    assert book.duplicates(account) == 0
+
+
+def test_problems_are_batched_together_and_none_waits_for_another(tmp_path: Path, graders: Graders) -> None:
+    """A round of all eight problems is one call of the engine; where a batch holds five, the first problems are in their
+    second round before the last ones are in their first."""
+    batches: list[list[str]] = []
+    for size, sizes in ((16, [8, 8]), (5, [5, 5, 5, 1])):
+        for lab in a_lab(tmp_path / str(size), graders, batch_size=size):
+            lab.search("early_stopped:width=2")
+            batches = lab.engine.batches
+            assert [len(batch) for batch in batches] == sizes
+    assert set(batches[0]) & set(batches[1])
+
+
+def test_equal_answers_are_one_class_and_named_by_the_first(lab: Lab) -> None:
+    rows = lab.search("majority")
+    for problem in {row["problem_id"] for row in rows}:
+        mine = [row for row in rows if row["problem_id"] == problem]
+        counted: dict[str, int] = {}
+        first: dict[str, str] = {}
+        for row in mine:
+            half = row["answer"] if row["answer"] not in ("1/2", "0.5") else "half"
+            first.setdefault(half, row["answer"])
+            counted[half] = counted.get(half, 0) + 1
+            best = max(counted, key=counted.__getitem__)
+            assert row["chosen_answer"] == first[best]
+
+
+def test_early_stopping_stops_where_the_vote_is_sure(lab: Lab) -> None:
+    rows, whole = lab.search("early_stopped"), lab.search("majority")
+    by_problem = {p: [r for r in rows if r["problem_id"] == p] for p in {r["problem_id"] for r in rows}}
+    assert spent(rows) < spent(whole)
+    assert {len(some) for some in by_problem.values()} - {16}
+    for some in by_problem.values():
+        assert len({row["answer"] for row in some}) > 1 or len(some) == 4  # 4 : 0 is 0.969, 3 : 0 is 0.938
+
+
+def test_a_budget_ends_a_search_after_the_round_that_reached_it(lab: Lab) -> None:
+    rows = lab.search("majority", tokens=2_000)
+    for problem in {row["problem_id"] for row in rows}:
+        mine = [row for row in rows if row["problem_id"] == problem]
+        assert spent(mine[:-1]) < 2_000 <= spent(mine)
+        assert mine == [r for r in lab.search("majority") if r["problem_id"] == problem][: len(mine)]
+
+
+def test_a_context_that_outgrows_the_model_cuts_the_round_and_says_so(lab: Lab) -> None:
+    longest = max(row["num_prompt_tokens"] for row in lab.search("first:width=1"))
+    tight = {"context": longest + DRAW.max_tokens}
+    ref = lab.ref("self_score", **tight)
+    rows = lab.store.read(ref).to_pylist()
+    cut = [row for row in rows if row["cut"]]
+    assert cut and all(row["operator"] == "score" and row["num_tokens"] == 0 for row in cut)
+    assert f"max_tokens=8 do not fit the context of {tight['context']}" in cut[0]["cut"]
+    assert lab.store.manifest(ref).provenance.notes["cut"].startswith(f"{len(cut)} requests of ")
+    for row in cut:  # the search ends with what it had
+        assert row["chosen"] and row["chosen"] == row["parents"]
+    nothing = lab.search("first:width=1", context=1)
+    assert all(row["cut"] and row["chosen"] is None and not row["chosen_correct"] for row in nothing)
+
+
+def test_later_rounds_are_filed_by_what_they_are_made_of(lab: Lab) -> None:
+    rows = [row for row in lab.search("self_score") if row["parents"]]
+    assert rows and all(row["node"].startswith(PREFIX) for row in rows)
+    parents = {row["node"] for row in lab.search("self_score")}
+    assert {parent for row in rows for parent in row["parents"].split()} <= parents
+    kept = Ledger(lab.store.root).keys(account_of(POLICY, DRAW))
+    assert {row["node"] for row in rows} <= {f"{problem}/{index}" for problem, index in kept}
+    other = replace(DRAW, seed=1)
+    again = {row["node"] for row in lab.search("self_score", sampling=other) if row["parents"]}
+    assert not again & {row["node"] for row in rows}  # other parents' words
+
+
+def test_a_killed_search_goes_on_and_the_same_trees_come_out(tmp_path: Path, graders: Graders, lab: Lab) -> None:
+    """Stopped after every third batch until it is done, it samples each batch once."""
+    whole, batches = lab.search("self_score"), list(lab.engine.batches)
+    for other in a_lab(tmp_path / "killed", graders):
+        stops, done = 0, False
+        while not done:
+            calls = iter(range(3))
+            other.engine.after = lambda calls=calls: None if next(calls, None) is not None else _stop()
+            with session(Session(other.store, other.toolbox)):
+                try:
+                    assert other.search("self_score") == whole
+                    done = True
+                except InterruptedError:
+                    stops += 1
+        assert stops > 3
+        paid = list(dict.fromkeys(map(tuple, other.engine.batches)))
+        assert paid == list(dict.fromkeys(map(tuple, batches)))
+
+
+def _stop() -> None:
+    raise InterruptedError
+
+
+def test_the_grader_that_is_asked_for_is_the_one_that_judges(lab: Lab) -> None:
+    with pytest.raises(UserError, match="grader 0-none is not the one that is active"):
+        search_problems(
+            pool=lab.pool,
+            splits=lab.splits,
+            policy=POLICY,
+            sampling=DRAW,
+            name="first",
+            method=METHODS["first"],
+            grader_version="0-none",
+            tokens=1,
+            context=1,
+        )
