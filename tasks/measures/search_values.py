@@ -115,9 +115,14 @@ def _laid_out(
     v, n = found.values_SPV, len(budgets)
     means_V = v.mean(axis=(0, 1))
     return Searched(
-        found.problem_P, v[0, :, -1], v[:, :, :n], v[:, :, n], means_V[n + 1 : 2 * n + 1], means_V[2 * n + 1 : -1],
-        found.trained,
-    )  # fmt: skip
+        problem_P=found.problem_P,
+        cluster_P=v[0, :, -1],
+        within_SPV=v[:, :, :n],
+        area_SP=v[:, :, n],
+        tokens_V=means_V[n + 1 : 2 * n + 1],
+        rollouts_V=means_V[2 * n + 1 : -1],
+        trained=found.trained,
+    )
 
 
 def answers_within(rounds: Sequence[tuple[float, float, float]], budgets: Sequence[int]) -> list[float]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,3 +94,16 @@ def a_lab(folder: Path, graders: Graders, batch_size: int = 16) -> Iterator[Lab]
     with session(Session(store, toolbox)):
         pool = make_synthetic_pool(per_source=2, seed=0)
         yield Lab(store, toolbox, engine, pool, split_pool(pool=pool, heldout_per_source=0, seed=0))
+
+
+def main(folder: str, method: str) -> None:
+    """A search that is killed in the middle of its second batch, as often as it is started, until none is left."""
+    left = iter([True])
+    with Graders() as graders:
+        for lab in a_lab(Path(folder), graders):
+            lab.engine.after = lambda: None if next(left, False) else os.kill(os.getpid(), signal.SIGKILL)
+            lab.search(method)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +25,9 @@ from tasks.sampling import sample_rollouts
 from tasks.searches import search_problems
 from tasks.stage import Session, session
 from tests.stages.search_lab import DRAW, POLICY, SERVED, Lab, a_lab
+
+REPO = Path(__file__).resolve().parents[2]
+EVOLVED = "evolution:population=2:generations=1"
 
 
 @pytest.fixture(scope="module")
@@ -183,6 +189,20 @@ def test_a_killed_search_goes_on_and_the_same_trees_come_out(tmp_path: Path, gra
         assert stops > 3
         paid = list(dict.fromkeys(map(tuple, other.engine.batches)))
         assert paid == list(dict.fromkeys(map(tuple, batches)))
+
+
+def test_a_search_that_is_killed_for_good_leaves_the_same_trees(tmp_path: Path, graders: Graders, lab: Lab) -> None:
+    """SIGKILL in the middle of every second batch, in processes of their own."""
+    command = [sys.executable, "-m", "tests.stages.search_lab", str(tmp_path / "killed"), EVOLVED]
+    ends = []
+    while not ends or ends[-1] == -signal.SIGKILL:
+        ends.append(subprocess.run(command, cwd=REPO, check=False).returncode)
+    assert ends[-1] == 0 and len(ends) > 2
+    found: list[dict[str, Any]] = []
+    for other in a_lab(tmp_path / "killed", graders):
+        found = other.search(EVOLVED)
+        assert other.engine.batches == []
+    assert found == lab.search(EVOLVED)
 
 
 def _stop() -> None:

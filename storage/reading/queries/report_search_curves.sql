@@ -4,7 +4,7 @@ place = 10
 title = "One answer within a budget of tokens"
 caption = """
 Share of problems answered rightly within so many tokens a problem, prompts and completions; one chart a method. \
-oracle (pass@k) is the ceiling: a selector that knows the golds, which no method does. pass@1 is one rollout's answer. \
+oracle (pass@k) is the ceiling of whatever picks among rollouts: it knows the golds, which no method does. pass@1 is one rollout's answer. \
 A round counts once all of it was paid for. Shaded: 95 % interval over problems and seeds."""
 sources = ["search_curves"]
 empty = "no method of search was asked for (varband search)."

@@ -116,6 +116,11 @@ def answered(candidates: Sequence[Candidate]) -> list[Candidate]:
     return [c for c in candidates if c.ask.answers and c.answer is not None]
 
 
+def newest(candidates: Sequence[Candidate]) -> Candidate | None:
+    """The last that answers the problem."""
+    return next(iter(reversed(answered(candidates))), None)
+
+
 def drawn(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Rollouts of the problem itself."""
     return [c for c in candidates if c.ask.question is None]
