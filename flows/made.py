@@ -11,7 +11,8 @@ from tasks.domain.policies import Policy
 @dataclass(frozen=True, slots=True)
 class Measured:
     """One policy on the held-out problems. `deep`: with as many rollouts as the asymptote asks for. `benchmarks`:
-    on the problems of each benchmark. `compared`: with as many as objectives are compared by. `searches`: one a method."""
+    on the problems of each benchmark. `compared`: with as many as objectives are compared by.
+    `searches`: one a method."""
 
     rollouts: Rollouts
     embeddings: Embeddings

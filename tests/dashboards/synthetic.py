@@ -37,6 +37,7 @@ from tests.dashboards.made_up_rows import (
     rollouts,
     steps_of,
 )
+from tests.dashboards.made_up_searches import BUDGETS, searched
 
 K = TypeVar("K", bound=Ref)
 KS = (1, 2, 4, 8)
@@ -143,6 +144,7 @@ def made_up_study(
             final=tuple(final),
             sliced=lists.get("sliced", ()),
             calibrations=(calibration,),
+            searches=searched(put, store, final, pool),
             **rows,
         )
         available = Available(
@@ -154,6 +156,7 @@ def made_up_study(
             arms=arms,
             ks=KS,
             train_group_size=8,
+            budgets=BUDGETS,
             **trained_otherwise(store, held, sampled, put, trainings, final),
             **evidence.arguments(),
         )

@@ -29,7 +29,7 @@ from tasks.report.drawings import draw
 from tasks.report.style import BAND_CLASSES, style_sheet
 from tests.dashboards.conftest import REPO, Study
 
-PAGES = ("overview", "bands", "training", "results", "claims")
+PAGES = ("overview", "bands", "training", "results", "search", "claims")
 ARMS = tuple("abcdefgh")  # two more than there are styles
 CHARTED = [figure for figure in FIGURES.values() if figure.chart]
 

@@ -1,0 +1,104 @@
+"""Test-time search of the demo under every method, written down as docs/results/search-demo.md.
+
+    python -m benchmarks.search_demo --root DIR [--tokens 1600] [--out docs/results/search-demo.md]
+
+DIR is a store; what it already holds is reused. A first run takes minutes on a CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from flows.running.plan import execute
+from flows.running.processes import make_arms_at_once
+from flows.running.sessions import Charging
+from flows.study.request import Request
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Store
+from storage.reading.figures import FIGURES
+from storage.reading.query_cache import ask
+from tasks.domain.search.registry import BASE, METHODS
+from tasks.report.tables import shown
+from tasks.stage import Progress
+
+ARMS = ("panel", "thinking")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=Path, required=True)
+    parser.add_argument("--tokens", type=int, default=1600)
+    parser.add_argument("--out", type=Path, default=Path("docs/results/search-demo.md"))
+    args = parser.parse_args()
+    store = Store(args.root)
+    methods = [name for name, method in METHODS.items() if name != BASE and not method.refusal]
+    asked = Request(
+        profile="demo", arms=ARMS, settings=(f"search.methods={','.join(methods)}", f"search.tokens={args.tokens}")
+    )
+    study = asked.study(store)
+    store.prepare()
+    make_arms_at_once(study, store, Charging(run="search-demo"), _said)
+    report = execute(study, store, _said)
+    args.out.write_text(page(args.root, report, methods, args.tokens))
+    print(args.out)
+
+
+def _said(event: Progress) -> None:
+    if event.event in ("made", "noted"):
+        print(event.event, event.title, event.detail, flush=True)
+
+
+def page(root: Path, report: Ref, methods: Sequence[str], tokens: int) -> str:
+    def rows(query: str) -> pa.Table:
+        return ask(root, str(report), query)
+
+    curves = rows("report_search_curves")
+    contrasts = rows("report_search_contrasts")
+    slopes = rows("report_search_arms")
+    parts = [
+        "# Test-time search on the demo",
+        f"Made by `python -m benchmarks.search_demo --root DIR`: `varband search demo --methods {','.join(methods)}"
+        f" --budget tokens={tokens}`, on a CPU; report `{report}`. 100 synthetic held-out problems, one base model of 0.4M"
+        " parameters under two arms, before training (step 0) and after 40 GRPO steps. docs/search.md says what is counted"
+        " how.",
+        "The model was pretrained on worked problems alone: it has never seen an attempt, a critique or a score in a"
+        " question. What revision, critique, debate, evolution and self-scores are worth here says that the machinery runs,"
+        " and nothing about the methods.",
+        "## Right answers within the largest budget, with the ceiling and pass@1",
+        _table(_where(curves, "budget", tokens).drop(["budget", "reason"])),
+        *(
+            f"## {FIGURES[name].title}\n\n{FIGURES[name].caption.strip()}\n\n{_table(rows(f'report_{name}'))}"
+            for name in ("search_best", "search_areas")
+        ),
+        "## Slopes: does width pay at test time, and does training take that away?",
+        FIGURES["search_arms"].caption.strip(),
+        _table(_where(slopes, "metric", "slope").drop(["metric", "budget"])),
+        "## Pairs of methods whose areas are told apart",
+        FIGURES["search_contrasts"].caption.strip(),
+        _table(_told_apart(_where(contrasts, "metric", "area")).drop(["metric", "budget"])),
+        f"## {FIGURES['search_cuts'].title}\n\n{FIGURES['search_cuts'].caption.strip()}\n\n{_table(rows('report_search_cuts'))}",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _where(table: pa.Table, column: str, value: object) -> pa.Table:
+    return table.filter(pa.array([v == value for v in table[column].to_pylist()], pa.bool_()))
+
+
+def _told_apart(table: pa.Table) -> pa.Table:
+    return table.filter(pa.array([p is not None and p < 0.05 for p in table["p_adjusted"].to_pylist()], pa.bool_()))
+
+
+def _table(table: pa.Table) -> str:
+    found = shown(table.to_pylist(), table.column_names, most=10_000)
+    rule = ["---:" if right else "---" for right in found.numeric]
+    cells = (found.columns, rule, *found.rows)
+    return "\n".join("| " + " | ".join(text.replace("|", "\\|") for text in row) + " |" for row in cells)
+
+
+if __name__ == "__main__":
+    main()
