@@ -56,7 +56,7 @@ def chat(
 
     if arm not in ARMS:
         raise UserError(f"unknown arm '{arm}' (known: {', '.join(ARMS)})")
-    base, folder, served, rank = _policy(root, adapter, step, model)
+    base, folder, served, rank = policy_of(root, adapter, step, model)
     scaffold = ARMS[arm].scaffold
     room = max(1024, 2 * max_tokens)
     hardware = Hardware(engine=engine, max_model_len=min(room, positions(folder) or room), max_num_seqs=1, batch_size=1)
@@ -71,7 +71,7 @@ def chat(
             _tell(told, said, as_json)
 
 
-def _policy(
+def policy_of(
     root: Path, adapter: str | None, step: int | None, model: str | None
 ) -> tuple[BaseModel, Path, ServedAdapter | None, int]:
     """(base model, its folder, adapter to serve, LoRA rank). Errors: UserError if one is missing or does not fit."""

@@ -11,16 +11,14 @@ from cli import options
 from cli.run import carry_out, request_of, study_options
 
 
-def _per_problem(budget: str | None) -> tuple[str, ...]:
-    """The setting that `tokens=N` stands for. Errors: UserError for anything else."""
+def tokens_of(budget: str) -> int:
+    """What `tokens=N` says. Errors: UserError for anything else."""
     from storage.errors import UserError
 
-    if budget is None:
-        return ()
     name, _, number = budget.replace(" ", "").replace("_", "").partition("=")
     if name != "tokens" or not number.isdigit():
         raise UserError(f"--budget {budget}: a search's budget is tokens a problem, e.g. tokens=16384")
-    return (f"search.tokens={number}",)
+    return int(number)
 
 
 @click.command()
@@ -51,7 +49,7 @@ def search(
 
     The study is made as `varband run` makes it; what is there is reused, rollouts that methods share are paid once.
     """
-    asked = (*settings, f"search.methods={methods}", *_per_problem(budget))
+    asked = (*settings, f"search.methods={methods}", *((f"search.tokens={tokens_of(budget)}",) if budget else ()))
     report = carry_out(request_of(settings=asked, **wishes), root, spending, as_json=as_json)
     if not as_json:
         from cli.tables import print_table

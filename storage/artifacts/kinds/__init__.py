@@ -12,7 +12,6 @@ from storage.artifacts.kinds.experiment import (
     PoolIssues,
     Report,
     Rollouts,
-    Searches,
     Splits,
     Training,
 )
@@ -34,6 +33,7 @@ from storage.artifacts.kinds.measures import (
     Votes,
 )
 from storage.artifacts.kinds.published import Designs, Groups, TokenChecks, TrainingPools, TrainingSeries
+from storage.artifacts.kinds.searches import Searches
 
 __all__ = [
     "AnswerDiversity",

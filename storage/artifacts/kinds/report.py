@@ -6,16 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import get_args, get_type_hints
 
-from storage.artifacts.kinds.experiment import (
-    Bands,
-    Benchmark,
-    Calibrations,
-    Pool,
-    Rollouts,
-    Searches,
-    Splits,
-    Training,
-)
+from storage.artifacts.kinds.experiment import Bands, Benchmark, Calibrations, Pool, Rollouts, Splits, Training
 from storage.artifacts.kinds.measures import (
     AnswerDiversity,
     Audit,
@@ -27,6 +18,7 @@ from storage.artifacts.kinds.measures import (
     PassAtK,
     PassAtKContrasts,
 )
+from storage.artifacts.kinds.searches import Searches
 from storage.artifacts.manifest import Group
 from storage.artifacts.ref import Ref
 
