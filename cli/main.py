@@ -14,7 +14,6 @@ from storage.stopping import stopped_by_sigterm
 #: command → (module:attribute, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("cli.run:run", "Run a study: make what is missing, reuse what is there."),
-    "ask": ("cli.ask:ask", "One question under a method of search, with its tree."),
     "search": ("cli.search:search", "Search at test time: one answer within a budget of tokens, by several methods."),
     "plan": ("cli.run:plan", "What a run would make, reuse and cost, without making it."),
     "resume": ("cli.operations:resume", "Go on with a parked or interrupted run."),
