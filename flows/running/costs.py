@@ -91,9 +91,8 @@ class Estimator:
         match planned.step.ref.kind:
             case "rollouts" if "policy" in given:  # regraded ones cost nothing
                 asked = self.asked(given, given["split"])
-                return self._timed(
-                    "rollouts", self._sampled(given["policy"], given["sampling"], asked, given["group_size"])
-                )
+                sampled = self._sampled(given["policy"], given["sampling"], asked, given["group_size"])
+                return self._timed("rollouts", sampled)
             case "training":
                 return self._training(planned.step.ref, given)
             case "searches":
