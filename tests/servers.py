@@ -1,4 +1,4 @@
-"""Real servers for tests, on 127.0.0.1 and free ports: Postgres, a Prefect server on it, process workers."""
+"""Real servers for tests, on 127.0.0.1 and free ports: Postgres, a Prefect server on it, process workers; S3."""
 
 from __future__ import annotations
 
@@ -33,6 +33,28 @@ def end(process: subprocess.Popen[bytes], how: int = signal.SIGKILL) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, how)
     process.wait(30)
+
+
+@contextmanager
+def object_storage() -> Iterator[str]:
+    """An S3 server's address."""
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        for _ in range(240):
+            try:
+                with urlopen(f"{url}/moto-api/", timeout=1):
+                    break
+            except OSError:
+                time.sleep(0.25)
+        yield url
+    finally:
+        process.kill()
+        process.wait()
 
 
 def _postgres_bin() -> Path | None:

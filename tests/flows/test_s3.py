@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.request import urlopen
 
 import pyarrow as pa
 import pytest
@@ -24,6 +21,7 @@ from storage.mirror import Mirror
 from storage.records.runs import Run, all_runs, now, write_run
 from storage.records.spending import Charge, Journal, charges
 from storage.roots import root_folder
+from tests.servers import object_storage
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -45,25 +43,8 @@ PROVENANCE = Provenance(
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        for _ in range(240):
-            try:
-                with urlopen(f"http://127.0.0.1:{port}/moto-api/", timeout=1):
-                    break
-            except OSError:
-                time.sleep(0.25)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
+    with object_storage() as url:
+        yield url
 
 
 @pytest.fixture
@@ -172,6 +153,7 @@ sys.path.insert(0, sys.argv[1])
 from storage.ledger import Account, Ledger
 from storage.mirror import Mirror
 from storage.roots import root_folder
+from tests.servers import object_storage
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import columns
 from storage.artifacts.store import Payload, Store
