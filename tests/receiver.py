@@ -23,9 +23,8 @@ class Receiver(ThreadingHTTPServer):
 
 
 class _Keep(BaseHTTPRequestHandler):
-    server: Receiver
-
     def do_POST(self) -> None:
+        assert isinstance(self.server, Receiver)
         self.server.received.append(orjson.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.send_response(200)
         self.end_headers()

@@ -101,7 +101,8 @@ Fault = Callable[[Server, str, str], str | None]
 
 def tried(fault: Fault, server: Server, name: str, rng: random.Random, twice: int = 1) -> float:
     """Seconds lost to the fault. name: a new one. twice: seconds of work that may be done again."""
-    work = {parent_killed: LONG_WORK, server_away: 2 * LOST_SECONDS}.get(fault, WORK)
+    longer: dict[Fault, int] = {parent_killed: LONG_WORK, server_away: 2 * LOST_SECONDS}
+    work = longer.get(fault, WORK)
     run = start(server, "toyparent/toyparent", names=[name], seconds=work)
     target = rng.randrange(1, WORK - 4)
     wait_until(lambda: len(done(server, name)) >= target)

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from cli.run import _request
+from cli.run import request_of
 from cli.run import run as command_of_run
 from flows.study.request import Request
 
@@ -36,4 +36,4 @@ def test_a_request_and_its_command_are_the_same(request_: Request) -> None:
     given = command_of_run.make_context("run", words).params
     for other in ("root", "budget", "as_json"):
         del given[other]
-    assert _request(**given) == request_
+    assert request_of(**given) == request_

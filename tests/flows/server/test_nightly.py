@@ -92,7 +92,8 @@ def studied(server: Server) -> Training:
     trainings: list[Training] = []
     for study in (SMALL, OTHER):
         wait_for(server, start(server, "experiment/experiment", study=study), "Completed", seconds=900)
-        trainings += [t for t in Store(server.root).refs("training") if t not in trainings]
+        found = (t for t in Store(server.root).refs("training") if isinstance(t, Training))
+        trainings += [t for t in found if t not in trainings]
     assert len(trainings) == 2
     return trainings[0]
 
@@ -184,11 +185,9 @@ def test_a_figure_that_drifted_turns_the_night_red_and_is_heard(
 
 def test_parked_and_failed_runs_are_heard(server: Server, hook: Receiver) -> None:
     study = SMALL | {"seeds": [7]}
-    for wanted, parameters in (
-        ("Suspended", {"budget": {"tokens": 10}}),
-        ("Failed", {"study": {"settings": [{"field": "training.steps", "value": "many"}]}}),
-    ):
-        run = start(server, "experiment/experiment", **({"study": study} | parameters))
+    settings = {"settings": [{"field": "training.steps", "value": "many"}]}
+    for wanted, asked, budget in (("Suspended", study, {"tokens": 10}), ("Failed", settings, {})):
+        run = start(server, "experiment/experiment", study=asked, budget=budget)
         found = api(server, "GET", f"/flow_runs/{run}").json()
         said = heard(hook, found)
         assert wanted in said["subject"]

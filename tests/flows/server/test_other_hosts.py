@@ -54,7 +54,7 @@ def commit(checkout: Path) -> str:
 
 def refused(server: Server, name: str, **environment: str) -> str:
     """What a study says whose arm comes to a worker with this environment."""
-    server.worker("gpu", name, **environment)
+    server.worker("gpu", name, limit=1, **environment)
     run = start(server, "experiment/experiment", study=SMALL, gpu_pool=True)
     try:
         found = wait_for(server, run, "Failed")

@@ -30,7 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         up.varband("deploy")
         for pool in ("cpu", "gpu"):
             keys = {"VARBAND_OPENAI_API_KEY": SECRET, "HF_TOKEN": SECRET}
-            up.worker(pool, f"{pool}-1", VARBAND_URL="https://varband.example.org/", **keys)
+            up.worker(pool, f"{pool}-1", 1, VARBAND_URL="https://varband.example.org/", **keys)
         yield up
 
 
