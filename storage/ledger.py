@@ -139,9 +139,14 @@ def _joined(tables: list[pa.Table]) -> pa.Table | None:
     return pa.concat_tables(tables, promote_options="default") if tables else None
 
 
-@lru_cache(maxsize=SHARDS_KNOWN)
 def keys_of(shard: Path) -> frozenset[Key]:
-    """(problem_id, rollout) of a shard's rows: read once, for a shard never changes."""
+    """(problem_id, rollout) of a shard's rows: read once, for a shard never changes. One that did is damaged."""
+    found = shard.stat()
+    return _keys_of(shard, found.st_size, found.st_mtime_ns)
+
+
+@lru_cache(maxsize=SHARDS_KNOWN)
+def _keys_of(shard: Path, size: int, changed: int) -> frozenset[Key]:
     rows = read_shard(shard, ["problem_id", "rollout"])
     return frozenset(zip(rows["problem_id"].to_pylist(), rows["rollout"].to_pylist(), strict=True))
 

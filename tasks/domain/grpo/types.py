@@ -108,8 +108,8 @@ class LearnerConfig:
     entropy_target: Positive | None = None
     entropy_delta: Positive = 0.005
     cov_share: Annotated[float, Within(0, 1, without="least")] = 2e-4
-    cov_low: float = 1.0
-    cov_high: float = 5.0
+    cov_low: NotNegative = 1.0
+    cov_high: Positive = 5.0
     cov_kl: NotNegative = 1.0
     tau_positive: Positive = 1.0
     tau_negative: Positive = 1.05

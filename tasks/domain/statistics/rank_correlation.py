@@ -13,6 +13,8 @@ from storage.resampling import LEVEL
 from tasks.domain.statistics.means import uneven
 
 LEAST = 5
+#: Values that differ less are one value summed up in another order.
+DIGITS = 12
 FEW = f"fewer than {LEAST} problems"
 ALIKE = "every problem is alike in one of the two"
 UNEVEN = "a few large clusters of near-duplicates hold most problems: no interval"
@@ -30,9 +32,9 @@ class Correlation:
 def rank_correlation(x_P: np.ndarray, y_P: np.ndarray, cluster_P: np.ndarray) -> Correlation:
     """
     >>> x = np.arange(8.0)
-    >>> found = rank_correlation(x, np.array([1.0, 0, 3, 2, 5, 4, 7, 6]), x)
+    >>> found = rank_correlation(x, np.array([1.0, 0, 2, 4, 3, 5, 7, 6]), x)
     >>> round(found.estimate, 4), round(found.low, 2), round(found.high, 2)
-    (0.9048, 0.8, 0.96)
+    (0.9286, 0.79, 0.98)
     """
     from scipy.special import stdtrit
 
@@ -59,6 +61,7 @@ def rank_correlation(x_P: np.ndarray, y_P: np.ndarray, cluster_P: np.ndarray) ->
 
 def _ranks(x_P: np.ndarray, without_CP: np.ndarray) -> np.ndarray:
     """(C, P) mid-ranks where the problems of each row of without_CP are left out; theirs are not to be read."""
+    x_P = x_P.round(DIGITS)
     below_PP = (x_P[:, None] < x_P) + 0.5 * (x_P[:, None] == x_P)
     return below_PP.sum(axis=0) - without_CP.astype(np.float64) @ below_PP
 

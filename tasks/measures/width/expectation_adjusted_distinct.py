@@ -10,6 +10,7 @@ Windows have one length, so C is the same everywhere and V only scales. Above 1 
 from __future__ import annotations
 
 from collections import Counter
+from math import fsum
 
 from tasks.measures.width.group import Group, none_of
 
@@ -17,7 +18,8 @@ from tasks.measures.width.group import Group, none_of
 def expectation_adjusted_distinct(group: Group, k: int) -> float:
     texts = [words for words in group.words if words is not None]
     held = Counter(word for words in texts for word in set(words))
-    found = sum(1.0 - none_of(len(texts), times, k) for times in held.values())
+    # in whatever order a set gives its words, to the last bit
+    found = fsum(1.0 - none_of(len(texts), times, k) for times in held.values())
     return found / _by_chance(group, k)
 
 
