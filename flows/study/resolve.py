@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.study.models import digest_of, encoder_folder, found_model, model_folder
+from flows.study.otherwise import alike
 from flows.study.profiles import BENCHMARKS, Profile
 from flows.study.questions import PROFILES
 from storage.artifacts.ref import KINDS
@@ -86,10 +87,10 @@ def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
         if not equals:
             raise UserError(f"--set {setting}: write field=value, for example training.learning_rate=1e-3")
         asked.append((path.strip().split("."), text.strip(), path.strip()))
-    profile = _replaced(profile, asked)
-    otherwise = [objective.training for objective in profile.objectives]
-    for training in (profile.training, *otherwise, *(lesson.training for lesson in profile.lessons)):
+    before, profile = profile.training, _replaced(profile, asked)
+    for training in (profile.training, *(lesson.training for lesson in profile.lessons)):
         loss_for(training)
+    profile = dataclasses.replace(profile, objectives=alike(profile.objectives, before, profile.training))
     if strange := [kind for kind in profile.hardware.without if kind not in KINDS]:
         hint = did_you_mean(strange[0], KINDS)
         raise UserError(f"hardware.without: no kind '{strange[0]}'{hint} (known: {', '.join(sorted(KINDS))})")

@@ -51,3 +51,26 @@ def test_what_stands_twice_is_refused_and_not_counted_twice(asked: str) -> None:
     """Two seeds that are one would narrow an interval that is of one."""
     with pytest.raises(UserError, match="more than once"):
         overridden(PROFILES["demo"], [asked])
+
+
+@pytest.mark.parametrize("asked", ["learning_rate=1e-3", "group_size=16", "groups_per_step=3", "token_budget=900"])
+def test_what_a_study_changes_of_its_training_is_changed_under_every_objective(asked: str) -> None:
+    """They are compared on the same budget, or the difference is of that."""
+    before, after = PROFILES["demo/objectives"], overridden(PROFILES["demo/objectives"], [f"training.{asked}"])
+    name = asked.split("=")[0]
+    assert getattr(after.training, name) != getattr(before.training, name)
+    assert {getattr(o.training, name) for o in after.objectives} == {getattr(after.training, name)}
+    kept = {o.name: (o.training.advantage, o.training.loss, o.training.minibatches) for o in before.objectives}
+    assert kept == {o.name: (o.training.advantage, o.training.loss, o.training.minibatches) for o in after.objectives}
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["group_size=2"], "^objective pass@k training: learner: advantage pass_at_k is about 4 attempts"),
+        (["loss=grpo", "advantage=standardised"], "^objective REINFORCE\\+\\+: learner: loss grpo is defined with"),
+    ],
+)
+def test_an_objective_that_does_not_go_with_the_change_is_named(asked: list[str], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        overridden(PROFILES["demo/objectives"], [f"training.{one}" for one in asked])
