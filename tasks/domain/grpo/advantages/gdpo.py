@@ -22,7 +22,8 @@ def gdpo(group: Group, context: Context) -> Advantages:
 
 
 def _scores(group: Group) -> np.ndarray:
-    # rounded, because a total minus its correctness leaves -0.2 with two last digits
-    parts = [group.correct_G, group.form_G.round(12)]
     zero = np.zeros_like(group.rewards_G)
-    return sum(((r - r.mean()) / r.std(ddof=1) for r in parts if is_live(r.tolist())), zero)
+    parts = (group.correct_G, group.form_G)
+    scores_G = sum(((r - r.mean()) / r.std(ddof=1) for r in parts if is_live(r.tolist())), zero)
+    # scores that cancel leave last digits, whose spread is no scale
+    return np.where(np.abs(scores_G) < 1e-12, 0.0, scores_G)

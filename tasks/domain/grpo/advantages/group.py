@@ -35,8 +35,9 @@ class Group:
 
     @property
     def form_G(self) -> np.ndarray:
-        """What form alone adds to each reward: tags and length."""
-        return self.rewards_G - self.correct_G
+        """What form alone adds to each reward: tags and length. Rounded, because 0.8 - 1 is not -0.2 in floats, and a
+        form that all share would weigh."""
+        return (self.rewards_G - self.correct_G).round(12)
 
     @property
     def num_correct(self) -> int:
@@ -79,7 +80,7 @@ def minus_mean(values_G: np.ndarray) -> np.ndarray:
 
 def centred_form(group: Group) -> np.ndarray:
     """What form adds, minus its mean: stands beside an objective that is of correctness."""
-    return group.form_G - group.form_G.mean()
+    return minus_mean(group.form_G)
 
 
 def all_wrong(size: int, right: int, k: int) -> float:

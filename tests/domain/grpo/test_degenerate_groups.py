@@ -1,0 +1,35 @@
+"""Groups in which an objective finds nothing: exactly zero, not the last digits of a sum."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tasks.domain.grpo.advantages.group import Context, Group
+from tasks.domain.grpo.advantages.registry import group_advantages
+from tests.domain.grpo.test_advantages import formed, right
+
+GROUP = formed(*((i < 2, False) for i in range(4)))
+CONTRADICTING = [formed(*((i < c, i >= c) for i in range(4))) for c in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(("kind", "k"), [("pass_at_k", 3), ("pass_at_k", 4), ("pkpo", 4)])
+def test_a_form_that_all_break_adds_nothing(kind: str, k: int) -> None:
+    """0.8 - 1 is not -0.2. Any k of them hold a right one, so nothing is left to learn."""
+    assert not group_advantages(right(1, 1, 0, 0), kind, Context(k=k))[0].any()
+    assert not group_advantages(GROUP, kind, Context(k=k))[0].any()
+
+
+@pytest.mark.parametrize("kind", ["max_rl", "pkpo", "darling_answer"])
+def test_broken_alike_is_worth_what_sound_alike_is(kind: str) -> None:
+    found = [group_advantages(group, kind, Context(k=2))[0].tolist() for group in (GROUP, right(1, 1, 0, 0))]
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("group", CONTRADICTING, ids=["1 right", "2 right", "3 right"])
+def test_gdpo_is_nothing_where_form_says_the_opposite_of_correctness(group: Group) -> None:
+    """Their scores cancel; the spread of what cancelled is no scale."""
+    assert np.abs(group.rewards_G - group.rewards_G[0]).max() > 0
+    assert not group_advantages(group, "gdpo", Context(step=(group,)))[0].any()
+    beside = right(1, 1, 0, 0)
+    assert not group_advantages(group, "gdpo", Context(step=(group, beside)))[0].any()
