@@ -66,8 +66,11 @@ def trained_groups(groups: Groups, config: LearnerConfig, credit: Credit | None 
 def weighed_tokens(
     groups: Sequence[PromptGroup], weigh: WeighTokens, config: LearnerConfig, key: Sequence[object]
 ) -> list[PromptGroup]:
-    """The same, with what each token weighs among all that have an advantage. key: what a draw is a function of."""
+    """The same, with what each token weighs among all that have an advantage; none may have one where KL or entropy
+    pulls. key: what a draw is a function of."""
     known = [(t, np.isfinite(t.behaviour_T)) for g in groups for t in g.trajectories if t.advantage]
+    if not known:
+        return list(groups)
     logprobs_T = np.concatenate([t.behaviour_T[kept] for t, kept in known])
     advantages_T = np.concatenate([np.full(kept.sum(), t.advantage) for t, kept in known])
     found = weigh(logprobs_T.astype(np.float64), advantages_T, config, key)

@@ -19,6 +19,8 @@ rewards = st.lists(st.sampled_from([1.0, 0.8, 0.0, -0.2]), min_size=2, max_size=
         ({"group_size": 1}, "group_size is 1"),
         ({"advantage": "zscore"}, "unknown advantage 'zscore'"),
         ({"advantage": "pkpo"}, r"pkpo is about 4 attempts \(advantage_k\) of 2"),
+        ({"advantage": "pass_at_k", "advantage_k": 2}, "pass_at_k has nothing to learn from 2 attempts .* of 2"),
+        ({"advantage": "pkpo", "advantage_k": 1}, "pkpo needs at least 2 attempts"),
         ({"advantage": "entropic"}, "entropic needs a group_size of 3, not 2"),
         ({"advantage": "ucb_mean", "bonus": 0.0}, "ucb_mean with a bonus of 0 is standardised"),
         ({"overlong_cache": 64}, "overlong_cache 64 counts back from max_tokens, which is None"),
