@@ -143,6 +143,16 @@ class LearnerConfig:
                 f"learner: advantage {self.advantage} is about {self.advantage_k} attempts (advantage_k) of"
                 f" {self.group_size} (group_size); lower the one or raise the other"
             )
+        if "k" in objective.needs and self.advantage_k + objective.beyond_k > self.group_size:
+            raise UserError(
+                f"learner: advantage {self.advantage} has nothing to learn from {self.advantage_k} attempts (advantage_k)"
+                f" of {self.group_size} (group_size), which are one group; lower the one or raise the other"
+            )
+        if "k" in objective.needs and self.advantage_k < objective.least_k:
+            raise UserError(
+                f"learner: advantage {self.advantage} needs at least {objective.least_k} attempts (advantage_k), not"
+                f" {self.advantage_k}: its baseline is of one fewer"
+            )
         if self.group_size < (least := objective.least_group):
             raise UserError(f"learner: advantage {self.advantage} needs a group_size of {least}, not {self.group_size}")
         if "bonus" in objective.needs and not self.bonus:

@@ -28,11 +28,13 @@ Need = Literal["k", "answers", "traces", "visits", "bonus"]
 class Objective:
     """needs: of the recipe (`k`: advantage_k, `bonus`), of the rollouts (`answers`, `traces`: their classes), of the
     steps before (`visits`). trains_alike: a group whose rewards are all alike may have an advantage; else it has
-    none."""
+    none. least_group: rollouts; least_k: attempts; beyond_k: rollouts that k attempts must leave over."""
 
     advantage: Advantage
     needs: tuple[Need, ...] = ()
     least_group: int = 2
+    least_k: int = 1
+    beyond_k: int = 0
     trains_alike: bool = False
 
 
@@ -43,8 +45,8 @@ ADVANTAGES: Mapping[str, Objective] = {
     "standardised": Objective(standardised),
     "leave_one_out": Objective(leave_one_out),
     "max_rl": Objective(max_rl),
-    "pass_at_k": Objective(pass_at_k_training, ("k",)),
-    "pkpo": Objective(pkpo, ("k",)),
+    "pass_at_k": Objective(pass_at_k_training, ("k",), beyond_k=1),
+    "pkpo": Objective(pkpo, ("k",), least_k=2),
     "best_alone": Objective(best_alone),
     "entropic": Objective(entropic, least_group=3),
     "darling_trace": Objective(darling.by_trace, ("traces",), trains_alike=True),
