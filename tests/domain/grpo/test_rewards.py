@@ -10,6 +10,13 @@ def test_the_published_reward(correct: bool, tag_valid: bool, total: float) -> N
     assert reward(correct=correct, tag_valid=tag_valid, tag_weight=0.2).total == pytest.approx(total)
 
 
+def test_what_costs_the_same_is_the_same_number() -> None:
+    """-0.2 - 0.1 and -0.3 in floats are two, and a group of them would train on the last digit."""
+    costs = {"correct": False, "tag_weight": 0.2, "max_tokens": 100, "overlong_cache": 10}
+    broken = reward(tag_valid=False, num_tokens=91, **costs).total
+    assert broken == reward(tag_valid=True, num_tokens=93, **costs).total == -0.3
+
+
 def test_parts_are_kept_apart() -> None:
     assert reward(correct=True, tag_valid=False, tag_weight=0.2) == Reward(correct=1.0, tag=-0.2)
 
