@@ -23,7 +23,7 @@ from storage.artifacts.kinds.experiment import DIAGNOSTICS, EXPOSURE
 from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
-from tasks.domain.grpo.behaviour import check_sampling
+from tasks.domain.grpo.behaviour import check_overlong, check_sampling
 from tasks.domain.grpo.classes import answer_key, trace_classes
 from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout
 from tasks.domain.policies import Policy, Sampling
@@ -119,6 +119,7 @@ def train_adapter(
     from tasks.engines.learning.merging import merges_adapters
 
     check_sampling(rollouts)
+    check_overlong(learner, rollouts)
     problems, held = store().read(pool), store().read(splits)
     chosen = trainable(problems, held, None if bands is None else store().read(bands))
     if chosen.num_rows == 0 and bands is None:

@@ -21,7 +21,7 @@ from storage.errors import UserError, did_you_mean
 from tasks.active_grader import active_grader
 from tasks.domain.arms import ARMS
 from tasks.domain.grading.overrides import ActiveGrader
-from tasks.domain.grpo.behaviour import check_sampling
+from tasks.domain.grpo.behaviour import check_overlong, check_sampling
 from tasks.domain.grpo.losses import loss_for
 from tasks.domain.policies import BaseModel
 from tasks.domain.problems.problems import PoolPolicy
@@ -209,9 +209,12 @@ def resolve(
     lessons: dict[str, PoolInputs] = {}
     if profile.training.steps:
         check_sampling(profile.rollouts)
+        for training in (profile.training, *(objective.training for objective in profile.objectives)):
+            check_overlong(training, profile.rollouts)
     for lesson in profile.lessons:
         if set(lesson.arms) & set(profile.arms):
             check_sampling(lesson.rollouts)
+            check_overlong(lesson.training, lesson.rollouts)
             lessons[lesson.name] = inputs(lesson.pool.sources, lesson.pool.on_issue, lesson.pool.limit)
     try:
         benchmarks = {b.name: inputs(b.sources, own.on_issue) for b in profile.benchmarks}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from storage.errors import UserError
+from tasks.domain.grpo.types import LearnerConfig
 from tasks.domain.policies import Sampling
 
 #: vLLM draws at this one where a lower one is asked for.
@@ -27,4 +28,14 @@ def check_sampling(rollouts: Sampling) -> None:
         raise UserError(
             f"rollouts.temperature is {rollouts.temperature:g}: training needs at least {LEAST_TEMPERATURE:g}, because"
             " greedy rollouts of a problem are all the same; set rollouts.temperature=1"
+        )
+
+
+def check_overlong(config: LearnerConfig, rollouts: Sampling) -> None:
+    """Errors: UserError for a punishment of long completions that none is long enough for."""
+    begins = (config.max_tokens or 0) - config.overlong_cache
+    if config.overlong_cache and begins >= rollouts.max_tokens:
+        raise UserError(
+            f"training.overlong_cache begins after {begins} tokens, and rollouts end at {rollouts.max_tokens}"
+            f" (rollouts.max_tokens); set training.max_tokens={rollouts.max_tokens}"
         )
