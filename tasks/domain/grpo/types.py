@@ -146,7 +146,8 @@ class LearnerConfig:
         if "k" in objective.needs and self.advantage_k + objective.beyond_k > self.group_size:
             raise UserError(
                 f"learner: advantage {self.advantage} has nothing to learn from {self.advantage_k} attempts"
-                f" (advantage_k) of {self.group_size} (group_size), which are one group; lower the one or raise the other"
+                f" (advantage_k) of {self.group_size} (group_size), which are one group; lower the one or raise the"
+                " other"
             )
         if "k" in objective.needs and self.advantage_k < objective.least_k:
             raise UserError(
