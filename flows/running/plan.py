@@ -79,7 +79,8 @@ def samples(study: Study, store: Store, dag: Callable[[Study], object]) -> BaseM
     """The model that a DAG samples first, where the engine has processes of its own; null where it samples nothing."""
     if study.profile.hardware.engine_process == "inside":
         return None
-    asked = (p.step.arguments for p in plan(study, store, dag) if not p.reused and p.step.ref.kind in SAMPLED)
+    here = SAMPLED - set(study.profile.hardware.without)
+    asked = (p.step.arguments for p in plan(study, store, dag) if not p.reused and p.step.ref.kind in here)
     policies = (value for arguments in asked for value in arguments.values() if isinstance(value, Policy))
     return next((policy.model for policy in policies), None)
 

@@ -6,7 +6,7 @@ Nothing here is part of a result's identity: recipes hold digests, the toolbox k
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -48,13 +48,17 @@ class Toolbox:
     def generator(self, model_sha256: str, lora_rank: int) -> Generator:
         """The sampling engine; waits for the one that was begun."""
         key = self._sampler_key(model_sha256)
-        if begun := self._begun.pop(key, None):
-            self._open[key] = begun.result()
+        if key in self._begun:
+            # a stop that comes meanwhile leaves it to `close`
+            wait([self._begun[key]])
+            self._open[key] = self._begun.pop(key).result()
         return self._once(key, lambda: self._sampler(model_sha256, lora_rank))
 
     def begin_generator(self, model_sha256: str, lora_rank: int) -> None:
         """Start the sampling engine in a thread, for what is sampled soon; only one with processes of its own, which
-        leaves this one its time."""
+        leaves this one its time. A model that is elsewhere is missed by whoever samples: the ledger may have it all."""
+        if model_sha256 not in self.places:
+            return
         key = self._sampler_key(model_sha256)
         if self.hardware.engine_process == "inside" or key[1] != "vllm" or key in self._open or key in self._begun:
             return

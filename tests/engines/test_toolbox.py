@@ -1,11 +1,14 @@
 """An engine that is begun is the one that is sampled with, and none is left behind."""
 
+import os
+import signal
 import threading
 from pathlib import Path
 
 import pytest
 
-from storage.errors import UserError
+from storage.errors import Parked, UserError
+from storage.stopping import stopped_by_sigterm
 from tasks.engines.hardware import Hardware
 from tasks.engines.toolbox import Toolbox
 
@@ -68,3 +71,23 @@ def test_an_engine_inside_this_process_is_not_begun(monkeypatch: pytest.MonkeyPa
     tools.begin_generator("m", 16)
     tools.close()
     assert made == []
+
+
+def test_one_that_is_waited_for_when_the_run_is_stopped_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    tools, go, made = begun(monkeypatch)
+    tools.begin_generator("m", 16)
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    with pytest.raises(Parked), stopped_by_sigterm():
+        tools.generator("m", 16)
+    go.set()
+    tools.close()
+    assert len(made) == 1 and made[0].closed
+
+
+def test_a_model_that_is_elsewhere_is_missed_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger may have every rollout that is asked for."""
+    tools, _, _ = begun(monkeypatch)
+    tools.begin_generator("elsewhere", 16)
+    with pytest.raises(UserError, match="is not on this machine"):
+        tools.generator("elsewhere", 16)
+    tools.close()

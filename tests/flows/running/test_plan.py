@@ -8,8 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from flows.experiment import experiment
 from flows.running.costs import TEXTS_PER_SECOND, Cost, costs, total
-from flows.running.plan import plan
+from flows.running.plan import plan, samples
 from flows.study.prices import prices_of
 from flows.study.profiles import BENCHMARKS, QWEN_1_5B, Lesson, Profile
 from flows.study.questions import ALL_QUESTIONS, PROFILES
@@ -140,3 +141,14 @@ def test_what_training_evaluates_is_the_adapter_not_the_base(tmp_path: Path) -> 
     """50 held-out problems: training's last evaluation took 2 of each, the curve reuses them, the end asks for 8."""
     last = [cost for title, cost in priced(PLAIN, tmp_path) if title == "evaluate panel at step 60"]
     assert [(cost.rollouts, cost.rollouts_reused) for cost in last] == [(0, 50 * 2), (50 * 6, 50 * 2)]
+
+
+def test_an_engine_is_begun_for_what_is_sampled_here_alone(tmp_path: Path) -> None:
+    """Where rollouts and trainings are left to another machine nothing is sampled, whatever the plan lacks."""
+    store, study = Store(tmp_path), study_of(PLAIN, tmp_path)
+    store.prepare()
+    assert samples(study, store, experiment) == MODEL
+    left = replace(study, profile=replace(PLAIN, hardware=replace(PLAIN.hardware, without=("rollouts", "training"))))
+    assert samples(left, store, experiment) is None
+    inside = replace(study, profile=replace(PLAIN, hardware=replace(PLAIN.hardware, engine_process="inside")))
+    assert samples(inside, store, experiment) is None
