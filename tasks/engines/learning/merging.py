@@ -42,6 +42,8 @@ def merges_adapters(config: dict[str, Any], hardware: Hardware) -> bool:
         why = "a quantised model"
     elif hardware.tensor_parallel > 1:
         why = "weights shared out over several GPUs"
+    elif hardware.dtype == "float16":
+        why = "float16 weights"
     if why and hardware.adapters == "merged":
         raise UserError(f"hardware.adapters=merged: adapters of {why} are served unmerged; set auto or unmerged")
     return why is None and hardware.adapters != "unmerged"

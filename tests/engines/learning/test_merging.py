@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -95,12 +96,13 @@ def test_gradients_are_those_of_the_adapter_beside_the_weight(tiny_base: Path) -
         ({"num_experts": 4}, {}, "mixture"),
         ({"quantization_config": {"bits": 4}}, {}, "quantised"),
         ({}, {"tensor_parallel": 2}, "several GPUs"),
+        ({}, {"dtype": "float16"}, "float16"),
     ],
 )
 def test_what_cannot_be_merged_is_served_beside_the_weights(
-    config: dict[str, object], hardware: dict[str, int], what: str
+    config: dict[str, object], hardware: dict[str, Any], what: str
 ) -> None:
     assert merges_adapters({}, Hardware()) and not merges_adapters({}, Hardware(adapters="unmerged"))
-    assert not merges_adapters(config, Hardware(**hardware))  # type: ignore[arg-type]
+    assert not merges_adapters(config, Hardware(**hardware))
     with pytest.raises(UserError, match=what):
-        merges_adapters(config, Hardware(adapters="merged", **hardware))  # type: ignore[arg-type]
+        merges_adapters(config, Hardware(adapters="merged", **hardware))
