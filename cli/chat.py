@@ -82,6 +82,7 @@ def policy_of(
     from storage.reading.catalog import find
     from tasks.domain.grpo.types import LearnerConfig
     from tasks.domain.policies import Policy, ServedAdapter
+    from tasks.rollouts import weights_left
 
     start: Policy | None = None
     served, rank = None, 0
@@ -91,10 +92,10 @@ def policy_of(
             raise UserError(f"{ref} is no training: varband ls training lists those that left adapters")
         given = store.manifest(ref).recipe.arguments
         kept = {int(p.name.removeprefix("step-")): p for p in store.files(ref).glob("step-*")}
-        if not kept or (step is not None and step not in kept):
-            raise UserError(
-                f"{ref} keeps no adapter of step {step} (kept: {', '.join(map(str, sorted(kept))) or 'none'})"
-            )
+        if not kept:
+            raise weights_left(str(ref), "they are to answer")
+        if step is not None and step not in kept:
+            raise UserError(f"{ref} keeps no adapter of step {step} (kept: {', '.join(map(str, sorted(kept)))})")
         last = max(kept) if step is None else step
         start, rank = restored(Policy, given["start"]), restored(LearnerConfig, given["learner"]).lora_rank
         served = ServedAdapter(f"{ref} step {last}", kept[last])

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from cli.chat import chat
 from storage.artifacts.store import Store
 from storage.errors import UserError
+from storage.records.copies import copy_study
 from tasks.domain.arms import ARMS
 from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Decoding, Generator, Request
@@ -76,13 +77,16 @@ def test_problems_one_after_another_as_json() -> None:
     assert again["completion"] == answers[0]["completion"] and again["verdict"] == "correct"
 
 
-def test_an_adapter_is_asked_by_its_ref(demo_store: Path) -> None:
+def test_an_adapter_is_asked_by_its_ref(demo_store: Path, tmp_path: Path) -> None:
     store = Store(demo_store)
     training = next(ref for ref in store.refs("training") if store.read(ref, ["arm"])["arm"][0].as_py() == "panel")
     result = ask(PROBLEM, "--adapter", str(training)[:16], "--root", str(demo_store))
     assert f"panel · demo · {training} step 4" in result.stderr and result.stdout.count("answer: ") == 1
     with pytest.raises(UserError, match="keeps no adapter of step 3"):
         ask(PROBLEM, "--adapter", str(training), "--step", "3", "--root", str(demo_store))
+    copy_study(demo_store, tmp_path / "light", weights=False)
+    with pytest.raises(UserError, match="its weights are not in this copy"):
+        ask(PROBLEM, "--adapter", str(training), "--root", str(tmp_path / "light"))
     with pytest.raises(UserError, match="is no training"):
         ask(PROBLEM, "--adapter", str(store.refs("pool")[0]), "--root", str(demo_store))
 
