@@ -29,6 +29,7 @@ from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, Trai
 from tasks.domain.policies import Policy, Sampling
 from tasks.domain.problems.splits import of_split
 from tasks.domain.scaffolds import Scaffold, TagRule
+from tasks.engines.sampling.sampler import named
 from tasks.rollouts import ensure_rollouts, entered, refuse_other_rewards, requests_for, weights_left
 from tasks.stage import Payload, Ref, making, progress, stage, store, toolbox, workdir
 
@@ -190,6 +191,8 @@ def train_adapter(
     pq.write_table(_rows(result.diagnostics, DIAGNOSTICS, start.arm), files / "diagnostics.parquet")
     notes = {f"sampled_{name}": str(number) for name, number in sampled.items()} | result.notes
     notes |= {"scaffold": start.scaffold.digest}
+    if sampled["rollouts"]:
+        notes |= named(tools.generator(start.model.sha256, learner.lora_rank))
     return Payload(_rows(result.steps, Training.schema, start.arm), files, notes)
 
 

@@ -117,13 +117,12 @@ def _gpus(root: Path) -> Iterator[Check]:
 def _graphs(root: Path) -> Iterator[Check]:
     """Of each profile for a GPU, which steps run by a CUDA graph; without one a token takes four times as long."""
     from flows.study.profiles import PAPER, QWEN_1_5B
-    from tasks.engines.sampling.graphs import graph_sizes
+    from tasks.engines.sampling.graphs import graph_sizes, in_words
 
     for profile in (QWEN_1_5B, PAPER):
         sizes, batch = graph_sizes(profile.hardware), profile.hardware.max_num_seqs
         fix = "" if sizes[-1] >= batch else f"raise hardware.graphs_up_to to max_num_seqs={batch}, or lower that"
-        found = f"{profile.name}: {batch} rollouts at once, steps of 1 to {sizes[-1]} tokens by CUDA graph,"
-        found += f" {len(sizes)} sizes"
+        found = f"{profile.name}: {batch} rollouts at once, {in_words(sizes)}"
         yield Check("graphs", "warn" if fix else "ok", found, fix)
 
 

@@ -184,4 +184,5 @@ def test_a_training_remade_for_other_rewards_takes_no_rollouts_of_its_former_wei
     for folder in (lab.store.root / "ledger").glob("*/*"):
         if str(training) in (folder / "about.json").read_text():
             shutil.rmtree(folder)
-    assert int(lab.store.manifest(made(strict)).provenance.notes["sampled_rollouts"]) > 0
+    notes = lab.store.manifest(made(strict)).provenance.notes
+    assert int(notes["sampled_rollouts"]) > 0 and notes["engine"] and notes["serving"]

@@ -7,6 +7,8 @@ kept small (long prompts are computed in parts), and the graphs reach to the lar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tasks.engines.hardware import Hardware
 
 #: (largest batch, step between sizes): little padding, and not a size more than that, for each takes time to capture.
@@ -27,6 +29,15 @@ def graph_sizes(hardware: Hardware) -> list[int]:
     while (size := size + next(step for end, step in _STEPS if size < end)) < largest:
         sizes.add(size)
     return sorted(s for s in sizes if 0 < s <= largest)
+
+
+def in_words(sizes: Sequence[int]) -> str:
+    """Ascending sizes, as the log and `varband doctor` have them.
+
+    >>> in_words([1, 2, 4, 8]), in_words([])
+    ('steps of 1 to 8 tokens by CUDA graph, 4 sizes', 'no CUDA graphs')
+    """
+    return f"steps of 1 to {sizes[-1]} tokens by CUDA graph, {len(sizes)} sizes" if sizes else "no CUDA graphs"
 
 
 def graph_bytes(hardware: Hardware) -> int:

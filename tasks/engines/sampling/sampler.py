@@ -49,14 +49,18 @@ class SamplingStats:
     def note(self, generator: Generator) -> dict[str, str]:
         rate = self.tokens / self.seconds if self.seconds else 0.0
         return {
-            "engine": f"{generator.name} {generator.version}",
-            "serving": generator.serving,
+            **named(generator),
             "sampled_rollouts": str(self.rollouts),
             "sampled_tokens": str(self.tokens),
             "sampling_seconds": f"{self.seconds:.2f}",
             "tokens_per_second": f"{rate:.0f}",
             "grading_seconds": f"{self.grading_seconds:.2f}",
         }
+
+
+def named(generator: Generator) -> dict[str, str]:
+    """Which engine sampled and how, for the manifest's notes."""
+    return {"engine": f"{generator.name} {generator.version}", "serving": generator.serving}
 
 
 def sample(

@@ -95,6 +95,10 @@ class TestVllm:
         assert any(abs(a.logprobs_T[0] - b.logprobs_T[0]) > 1e-3 for a, b in zip(before, after, strict=True))
 
 
+def test_it_says_how_it_serves(generator: Generator) -> None:
+    assert generator.serving == "adapters merged, log-probs returned a token, no CUDA graphs"
+
+
 def test_a_gpu_starts_rollouts_in_bursts(generator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generator, "_cpu", False)
     monkeypatch.setattr(generator, "_max_num_seqs", 8)
