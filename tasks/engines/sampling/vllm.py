@@ -25,9 +25,10 @@ from tasks.engines.learning.memory_plan import num_experts, read_config
 from tasks.engines.learning.merging import merges_adapters
 from tasks.engines.model_files import refuse_strays
 from tasks.engines.protocols import Completion, Decoding, Request
+from tasks.engines.sampling.graphs import in_words
 from tasks.engines.sampling.prompts import check_lengths, encode_prompt
 from tasks.engines.sampling.settings import on_cpu, on_gpu, sampler_gpus
-from tasks.engines.sampling.worker import SamplingWorker
+from tasks.engines.sampling.worker import SamplingWorker, ending_with_this_process
 from tasks.engines.visible_gpus import children_see
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class VllmGenerator:
 
         self._max_model_len, self._max_num_seqs = hardware.max_model_len, hardware.max_num_seqs
         self._burst = max(1, int(hardware.max_num_seqs * BURST))
-        with children_see(sampler_gpus(hardware)):
+        with children_see(sampler_gpus(hardware)), ending_with_this_process():
             self._llm = LLM(
                 str(model),
                 max_model_len=hardware.max_model_len,
@@ -92,7 +93,6 @@ class VllmGenerator:
                 seed=0,
                 **where,
             )
-        self._ask("end_with", os.getpid())
         able = self._ask("abilities")
         if merges and not able["merge"]:
             raise UserError(
@@ -106,8 +106,8 @@ class VllmGenerator:
             self._ask("keep_logprobs", True)
         self.adapters = "merged" if merges else "unmerged" if lora_rank else "none"
         self.logprobs = "kept by the sampler" if self._keeps else "returned a token"
-        self.serving = f"adapters {self.adapters}, log-probs {self.logprobs}"
         self.graphs: list[int] = self._llm.llm_engine.vllm_config.compilation_config.cudagraph_capture_sizes or []
+        self.serving = f"adapters {self.adapters}, log-probs {self.logprobs}, {in_words(self.graphs)}"
         self._tokenizer = self._llm.get_tokenizer()
         self._eos = self._tokenizer.eos_token_id
         self._served: str | None = None

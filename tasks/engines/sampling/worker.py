@@ -9,7 +9,9 @@ from __future__ import annotations
 import inspect
 import os
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 #: The arguments of the sampler's `sample` that log-probs are kept by, and what its runner must have besides.
 _SAMPLER_ARGUMENTS = {"logits", "expanded_idx_mapping", "pos"}
+#: The process that an engine's processes end with, by its id: told to those that are started by it.
+_USER = "VARBAND_ENGINE_USER"
 _STATE_PARTS = ("remove_request", "req_id_to_index", "prompt_len", "prefill_len", "max_seq_len")
 
 
@@ -36,13 +40,6 @@ class SamplingWorker:
         """keep: the model runner V2 on a GPU, whose sampler knows slot and position. merge: linear layers all of
         them unquantised and whole on this device."""
         return {"keep": _keeps(self.model_runner), "merge": not _unmergeable(self.model_runner.get_model())}
-
-    def end_with(self, user: int) -> None:
-        """End this process, and the engine's core beside it, when the process `user` ends, however it does: vLLM's core
-        waits for it forever, and holds the device."""
-        if user != os.getpid():
-            core = () if (parent := os.getppid()) == user else (psutil.Process(parent),)
-            threading.Thread(target=_end_after, args=(psutil.Process(user), core), daemon=True).start()
 
     def keep_logprobs(self, on: bool) -> None:
         runner = self.model_runner
@@ -69,11 +66,24 @@ class SamplingWorker:
         _serve(self.model_runner.get_model(), self._base, folder)
 
 
-def _end_after(user: psutil.Process, core: tuple[psutil.Process, ...]) -> None:
-    user.wait()
-    for process in core:
+@contextmanager
+def ending_with_this_process() -> Iterator[None]:
+    """vLLM's processes that are started meanwhile end when this one ends, however it does: its core waits for it for
+    ever, and holds the device."""
+    os.environ[_USER] = str(os.getpid())
+    try:
+        yield
+    finally:
+        del os.environ[_USER]
+
+
+def _end_after(user: int) -> None:
+    with suppress(psutil.NoSuchProcess):
+        psutil.Process(user).wait()
+    # the core, where that is a process between
+    if (starter := parent_process()) and starter.pid not in (None, user):
         with suppress(psutil.NoSuchProcess):
-            process.kill()
+            psutil.Process(starter.pid).kill()
     os._exit(1)
 
 
@@ -189,3 +199,8 @@ def _serve(model: Any, base: dict[str, Any], folder: str | None) -> None:
 
 def _merged(weight: Tensor, products: Products, part: str) -> Tensor:
     return merged(weight, *products.pairs[part], products.scale) if part in products.pairs else weight
+
+
+# vLLM imports this module in the model's process before it loads any weights: an engine that is still starting ends too
+if (_user := int(os.environ.get(_USER, 0))) not in (0, os.getpid()):
+    threading.Thread(target=_end_after, args=(_user,), daemon=True).start()

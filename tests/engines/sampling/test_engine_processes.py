@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -23,18 +24,42 @@ if __name__ == "__main__":
 """
 
 
+def started(folder: Path, where: str) -> subprocess.Popen[bytes]:
+    program = folder / "user.py"
+    program.write_text(USER)
+    root = str(DEMO.parents[1])
+    command = [sys.executable, str(program), str(DEMO), where]
+    return subprocess.Popen(command, cwd=root, env=os.environ | {"PYTHONPATH": root}, stdout=subprocess.PIPE)
+
+
+def processes_of(user: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    return psutil.Process(user.pid).children(recursive=True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["core", "worker", "both"])
 def test_nothing_of_it_is_left_when_its_user_is_killed(tmp_path: Path, where: str) -> None:
-    program = tmp_path / "user.py"
-    program.write_text(USER)
-    command = [sys.executable, str(program), str(DEMO), where]
-    root = str(DEMO.parents[1])
-    with subprocess.Popen(command, cwd=root, env=os.environ | {"PYTHONPATH": root}, stdout=subprocess.PIPE) as user:
+    with started(tmp_path, where) as user:
         assert user.stdout is not None
         assert any(line == b"up\n" for line in user.stdout)
-        engine = psutil.Process(user.pid).children(recursive=True)
+        engine = processes_of(user)
         assert any("VLLM" in p.name() for p in engine)
+        user.kill()
+    _, alive = psutil.wait_procs(engine, timeout=60)
+    assert alive == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["core", "worker", "both"])
+def test_nor_when_that_is_killed_while_it_starts(tmp_path: Path, where: str) -> None:
+    """Stopped from outside before the engine is up: the process that holds the model has its name and reads weights."""
+    holds = "VLLM::EngineCore" if where == "core" else "VLLM::Worker"
+    with started(tmp_path, where) as user:
+        while not any(p.name().startswith(holds) for p in processes_of(user)):
+            assert user.poll() is None
+            time.sleep(0.05)
+        time.sleep(0.5)
+        engine = processes_of(user)
         user.kill()
     _, alive = psutil.wait_procs(engine, timeout=60)
     assert alive == []
