@@ -57,7 +57,9 @@ class Toolbox:
     def begin_generator(self, model_sha256: str, lora_rank: int) -> None:
         """Start the sampling engine in a thread, for what is sampled soon; only one with processes of its own, which
         leaves this one its time. A model that is elsewhere is missed by whoever samples: the ledger may have it all."""
-        if model_sha256 not in self.places:
+        # the learner's processes would see the sampler's GPUs if they were started meanwhile
+        apart = self.hardware.sampler_apart and self.hardware.processes > 1
+        if apart or model_sha256 not in self.places:
             return
         key = self._sampler_key(model_sha256)
         if self.hardware.engine_process == "inside" or key[1] != "vllm" or key in self._open or key in self._begun:

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,18 @@ def test_its_error_is_said_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -
         tools.generator("m", 13)
     tools.begin_generator("m", 13)
     tools.close()  # and nowhere else
+
+
+def test_no_engine_is_begun_beside_a_learner_of_several_processes_with_other_gpus(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While it starts, this process tells all that it starts which GPUs to see."""
+    tools, go, made = begun(monkeypatch)
+    go.set()
+    tools.hardware = replace(tools.hardware, sampler_apart=True, processes=2)
+    tools.begin_generator("m", 16)
+    tools.close()
+    assert made == []
 
 
 def test_an_engine_inside_this_process_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
