@@ -95,7 +95,7 @@ def place_of(init: Ref | None) -> int:
     return 1 + place_of(Ref.parse(before[0]) if before else None)
 
 
-@stage(Training, version=4)
+@stage(Training, version=3)
 def train_adapter(
     *,
     pool: Pool,
