@@ -7,6 +7,7 @@ candidate carries no verdict, so no method can see the gold.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
@@ -86,13 +87,13 @@ class Round:
 Rounds = Generator[Round, Sequence[Candidate], Candidate | None]
 
 
-class Method(Ranged):
+class Method(Ranged, ABC):
     """Base of the methods: frozen dataclasses whose fields are their parameters, and so part of a result's name."""
 
     __slots__ = ()
 
-    def rounds(self, question: str) -> Rounds:
-        raise NotImplementedError
+    @abstractmethod
+    def rounds(self, question: str) -> Rounds: ...
 
     @property
     def sure(self) -> int:
@@ -100,10 +101,10 @@ class Method(Ranged):
         return 0
 
     @property
+    @abstractmethod
     def most(self) -> tuple[int, int]:
         """At most so many rollouts of the problem itself, and of questions that hold earlier ones: what `plan`
         prices."""
-        raise NotImplementedError
 
     @property
     def refusal(self) -> str:

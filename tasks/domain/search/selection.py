@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,8 +18,8 @@ class Parallel(Method):
 
     width: AtLeastOne = 16
 
-    def choose(self, seen: Sequence[Candidate]) -> Candidate | None:
-        raise NotImplementedError
+    @abstractmethod
+    def choose(self, seen: Sequence[Candidate]) -> Candidate | None: ...
 
     def rounds(self, question: str) -> Rounds:
         seen: Sequence[Candidate] = ()

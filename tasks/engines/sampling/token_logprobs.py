@@ -1,4 +1,5 @@
-"""Log-prob of one token a row of logits, by Triton on a GPU, meant to be vLLM's own value to the bit (tests/gpu/test_token_logprobs.py).
+"""Log-prob of one token a row of logits, by Triton on a GPU, meant to be vLLM's own value to the bit
+(tests/gpu/test_token_logprobs.py).
 
 vLLM's kernel has one program read a row's whole vocabulary, twice: 0.12 ms of a 2.2 ms step on an H200, however few
 rows there are. Here a row is shared out, and its parts are added up in vLLM's order: blocks of 1,024, one after the
