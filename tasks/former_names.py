@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from storage.artifacts.fingerprint import fingerprint, is_default, recorded
+from storage.artifacts.fingerprint import Ruled, fingerprint, is_default, recorded
 from storage.artifacts.manifest import identity_of, one_by_one, refs_in
 from storage.artifacts.ref import Ref
 from tasks.domain.grpo.types import FORMER_FIELDS
@@ -142,6 +142,8 @@ def _then(value: Any) -> object:
         if value.scaffold.digest != SCAFFOLDS.get(value.arm):
             raise _Unsaid
     if not names or not all(is_default(getattr(value, f.name), f.default) for f in later):
+        raise _Unsaid
+    if isinstance(value, Ruled) and value.versions():
         raise _Unsaid
     told = {name: _then(getattr(value, name)) for name in names}
     formerly = getattr(value, "formerly", None)

@@ -1,7 +1,8 @@
 """A stage whose code changed must say so: its version is part of every fingerprint, its code is not.
 
 `tests/golden/stages.json` holds each stage's version and a digest of the modules that its rows depend on. If a digest moved and
-the version did not, either bump the version (the rows change) or bless the change (they do not):
+the version did not, either bump the version (the rows change) or bless the change (they do not). So it does of each objective, whose
+file is no part of a stage's digest: its own version, in its entry of the registry, is in the names of the trainings that use it.
 
     VARBAND_BLESS=1 pytest tests/test_stage_versions.py
 """
@@ -20,6 +21,7 @@ from typing import Any
 import grimp
 import pytest
 
+from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.stage import STAGES, Stage
 from tests import declared_defaults
 
@@ -69,14 +71,24 @@ def stages() -> dict[str, Stage[..., Any]]:
 
 def current() -> dict[str, dict[str, object]]:
     graph = grimp.build_graph("tasks", "storage", cache_dir=None)
+    objectives = {f"objective {name}": (one.version, one.advantage.__module__) for name, one in ADVANTAGES.items()}
+    own = {module for _, module in objectives.values()}
     found = {}
-    for name, one in stages().items():
-        module = one.function.__module__
-        upstream = {module} | graph.find_upstream_modules(module)
-        read = {m for m in upstream if m.startswith("tasks") or m in RULES} - EXECUTION
-        text = "".join(f"{m}:{code_of(m)}" for m in sorted(read))
-        found[name] = {"version": one.version, "code": hashlib.sha256(text.encode()).hexdigest()[:16]}
+    for name, (version, module) in {n: (s.version, s.function.__module__) for n, s in stages().items()}.items():
+        found[name] = {"version": version, "code": _digest(_read_by(module, graph) - EXECUTION - own)}
+    for name, (version, module) in sorted(objectives.items()):
+        found[name] = {"version": version, "code": _digest(_read_by(module, graph))}
     return found
+
+
+def _read_by(module: str, graph: grimp.ImportGraph) -> set[str]:
+    upstream = {module} | graph.find_upstream_modules(module)
+    return {m for m in upstream if m.startswith("tasks") or m in RULES}
+
+
+def _digest(modules: set[str]) -> str:
+    text = "".join(f"{m}:{code_of(m)}" for m in sorted(modules))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def test_stages_take_their_arguments_by_name_and_the_report_four_groups() -> None:
@@ -92,17 +104,29 @@ def test_changed_stages_have_a_new_version() -> None:
         declared_defaults.bless()  # which holds the versions too, and refuses
         GOLDEN.write_text(json.dumps(now, indent=1) + "\n")
     kept = json.loads(GOLDEN.read_text())
-    assert set(now) == set(kept), f"a stage came or went: {BLESS}"
+    assert set(now) == set(kept), f"a stage or an objective came or went: {BLESS}"
     stale = [
         name
         for name in now
         if now[name]["code"] != kept[name]["code"] and now[name]["version"] == kept[name]["version"]
     ]
     assert not stale, (
-        f"{', '.join(stale)}: the code changed and the version did not; bump it if its rows change, and then, or for a"
-        f" change that moves no row: {BLESS}"
+        f"{', '.join(stale)}: the code changed and the version did not; bump it if its rows change (an objective's: if"
+        " its advantages do; where that is true of some settings alone, of a loss or a part of the reward, those have"
+        f" versions too), and then, or for a change that moves no row: {BLESS}"
     )
     assert now == kept, f"a version was bumped: {BLESS}"
+
+
+def test_an_objective_answers_for_its_own_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A changed one makes those stale that are made of it, and no stage."""
+    changed, code = "tasks.domain.grpo.advantages.standardised", code_of
+    before = current()
+    monkeypatch.setitem(globals(), "code_of", lambda module: code(module) + "changed" * (module == changed))
+    now = current()
+    stale = {name for name in now if now[name] != before[name]}
+    explored = {"ucb_mean", "ucb_constant", "batch_exploration"}
+    assert {f"objective {name}" for name in ("standardised", *explored)} == stale
 
 
 def test_the_guard_sees_a_changed_helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

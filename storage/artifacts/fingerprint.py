@@ -18,6 +18,17 @@ T = TypeVar("T")
 HEX_DIGITS = 16
 
 
+class Ruled:
+    """Dataclasses whose fields choose rules that have a version each, such as an objective: a rule that was mended
+    renames what is made by it, and nothing else."""
+
+    __slots__ = ()
+
+    def versions(self) -> Mapping[str, int]:
+        """Of the rules that the fields choose, those that are no longer the first; spelt beside the fields."""
+        return {}
+
+
 class Ambiguous(TypeError):
     """A value that has no one true spelling, so two runs could fingerprint it differently."""
 
@@ -27,7 +38,8 @@ def canonical(value: object) -> object:
 
     A dataclass is spelt by what sets it apart: fields at their declared default are left out, so that a new field
     changes no name that was given before it, and so are labels, the fields that take no part in its equality. A default
-    that a factory makes is always spelt: it may be another one tomorrow.
+    that a factory makes is always spelt: it may be another one tomorrow. A version of a rule is left out while it is
+    the first (`Ruled`).
 
     >>> canonical({"b": (1, 2.0), "a": None})
     {'a': None, 'b': [1, {'float': '2.0'}]}
@@ -67,7 +79,8 @@ def _spelt(value: object, whole: bool) -> object:
             for name, (f, part) in fields.items()
             if whole or (f.compare and not is_default(part, f.default))
         }
-        return {"is": type(value).__name__, **told}
+        ruled = dict(value.versions()) if isinstance(value, Ruled) else {}
+        return {"is": type(value).__name__, **told, **({"versions": _spelt(ruled, whole)} if ruled else {})}
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise Ambiguous(f"keys of a mapping in a recipe are text; found {sorted(map(repr, value))[:3]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -37,6 +38,17 @@ def reward(
     """
     length = overlong(num_tokens, max_tokens, overlong_cache) if max_tokens and overlong_cache else 0.0
     return Reward(float(correct), 0.0 if tag_valid else -tag_weight, length)
+
+
+def versions(tag_weight: float, overlong_cache: int) -> Mapping[str, int]:
+    """Of the parts that are computed otherwise than at first: sums are rounded since, which moves those with a
+    punishment of length, and those of a tag_weight that floats do not hold.
+
+    >>> [dict(versions(*parts)) for parts in ((0.2, 0), (0.7, 0), (0.2, 20))]
+    [{}, {'tag_weight': 2}, {'overlong_cache': 2}]
+    """
+    moved = any(round(correct - tag_weight, 12) != correct - tag_weight for correct in (0.0, 1.0))
+    return ({"tag_weight": 2} if moved else {}) | ({"overlong_cache": 2} if overlong_cache else {})
 
 
 def overlong(num_tokens: int, max_tokens: int, cache: int) -> float:

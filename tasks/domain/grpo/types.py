@@ -5,13 +5,15 @@ Axis suffix: T tokens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
+from storage.artifacts.fingerprint import Ruled
 from storage.errors import UserError
+from tasks.domain.grpo import rewards
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.ranges import Within, refuse_impossible
 from tasks.domain.scaffolds import TagRule
@@ -40,7 +42,7 @@ FORMER_FIELDS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LearnerConfig:
+class LearnerConfig(Ruled):
     """All that changes the result of training, and nothing else. Defaults are the original recipe's.
 
     tag_rule: what the tag reward is paid for, see tasks.domain.scaffolds; `published` replays the original study.
@@ -114,6 +116,11 @@ class LearnerConfig:
     tau_positive: Positive = 1.0
     tau_negative: Positive = 1.05
     token_budget: AtLeastOne | None = None
+
+    def versions(self) -> Mapping[str, int]:
+        objective = ADVANTAGES[self.advantage].version
+        named = {self.advantage: objective} if objective != 1 else {}
+        return named | rewards.versions(self.tag_weight, self.overlong_cache)
 
     @property
     def updates(self) -> int:

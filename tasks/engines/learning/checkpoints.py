@@ -103,10 +103,12 @@ def recipe_hash(
     temperature: float,
     former: bool = False,
 ) -> str:
-    """Of everything that the trained numbers depend on. former: as it was when defaults were spelt out."""
+    """Of everything that the trained numbers depend on. former: as it was when defaults were spelt out; for a recipe by
+    a rule that was mended since, which no checkpoint of then was trained by, what it is today."""
     shape = hashlib.sha256((base / "config.json").read_bytes()).hexdigest()
     start = None if init is None else hashlib.sha256((init / "adapter_model.safetensors").read_bytes()).hexdigest()
-    told = (_of_then(config), [asdict(p) for p in problems]) if former else (canonical(config), canonical(problems))
+    then = former and not config.versions()
+    told = (_of_then(config), [asdict(p) for p in problems]) if then else (canonical(config), canonical(problems))
     parts = [weights_identity(base), shape, float(temperature), *told, start]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

@@ -45,7 +45,11 @@ def test_a_file_and_an_entry(tmp_path: Path) -> None:
     first = "from tasks.domain.grpo.advantages.gdpo import gdpo\n"
     added = "from tasks.domain.grpo.advantages.from_middle import from_middle\n"
     (advantages / "registry.py").write_text(registry.replace(first, added + first))
-    how = {"cwd": tmp_path, "env": os.environ | {"PYTHONPATH": str(tmp_path)}, "capture_output": True, "text": True}
+    env = os.environ | {
+        "PYTHONPATH": str(tmp_path),
+        "CI": "1",
+    }  # by which hypothesis gives an example all the time it needs
+    how = {"cwd": tmp_path, "env": env, "capture_output": True, "text": True}
     used = subprocess.run([sys.executable, "-c", USE], **how)  # type: ignore[call-overload]
     assert used.returncode == 0, used.stderr
     asked = ["-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "tests/domain/grpo/test_advantages.py"]

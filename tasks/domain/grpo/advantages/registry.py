@@ -28,7 +28,8 @@ Need = Literal["k", "answers", "traces", "visits", "bonus"]
 class Objective:
     """needs: of the recipe (`k`: advantage_k, `bonus`), of the rollouts (`answers`, `traces`: their classes), of the
     steps before (`visits`). trains_alike: a group whose rewards are all alike may have an advantage; else it has
-    none. least_group: rollouts; least_k: attempts; beyond_k: rollouts that k attempts must leave over."""
+    none. least_group: rollouts; least_k: attempts; beyond_k: rollouts that k attempts must leave over. version: bumped
+    when its advantages change; it stands in the names of the trainings that use it, from 2 on."""
 
     advantage: Advantage
     needs: tuple[Need, ...] = ()
@@ -36,6 +37,7 @@ class Objective:
     least_k: int = 1
     beyond_k: int = 0
     trains_alike: bool = False
+    version: int = 1
 
 
 _BY_ANSWER: tuple[Need, ...] = ("answers", "bonus")
@@ -44,19 +46,19 @@ ADVANTAGES: Mapping[str, Objective] = {
     "centred": Objective(centred),
     "standardised": Objective(standardised),
     "leave_one_out": Objective(leave_one_out),
-    "max_rl": Objective(max_rl),
-    "pass_at_k": Objective(pass_at_k_training, ("k",), beyond_k=1),
-    "pkpo": Objective(pkpo, ("k",), least_k=2),
+    "max_rl": Objective(max_rl, version=2),
+    "pass_at_k": Objective(pass_at_k_training, ("k",), beyond_k=1, version=2),
+    "pkpo": Objective(pkpo, ("k",), least_k=2, version=2),
     "best_alone": Objective(best_alone),
     "entropic": Objective(entropic, least_group=3),
-    "darling_trace": Objective(darling.by_trace, ("traces",), trains_alike=True),
-    "darling_answer": Objective(darling.by_answer, ("answers",)),
+    "darling_trace": Objective(darling.by_trace, ("traces",), trains_alike=True, version=2),
+    "darling_answer": Objective(darling.by_answer, ("answers",), version=2),
     "ucb_mean": Objective(exploration.ucb_mean, (*_BY_ANSWER, "visits"), trains_alike=True),
     "ucb_constant": Objective(exploration.ucb_constant, (*_BY_ANSWER, "visits"), trains_alike=True),
     "batch_exploration": Objective(exploration.batch, _BY_ANSWER, trains_alike=True),
     "reinforce_plus_plus": Objective(reinforce_plus_plus, trains_alike=True),
     "reinforce_plus_plus_baseline": Objective(with_baseline),
-    "gdpo": Objective(gdpo),
+    "gdpo": Objective(gdpo, version=2),
 }
 
 
