@@ -92,7 +92,11 @@ def ensure_rollouts(
     if adapter is not None and not adapter.folder.is_dir():
         raise weights_left(adapter.name, f"{len(missing)} of its rollouts are not in the ledger")
     tools = toolbox()
+    first = not tools.samples(model.sha256)
     generator, graders = tools.generator(model.sha256, lora_rank), tools.graders()
+    if first:
+        how = f"sampled by {generator.name} {generator.version}: {generator.serving}"
+        progress(0, len(requested), "rollouts", how, event="noted")
     began = time.perf_counter()
 
     counter = meter()

@@ -54,6 +54,10 @@ class Toolbox:
             self._open[key] = self._begun.pop(key).result()
         return self._once(key, lambda: self._sampler(model_sha256, lora_rank))
 
+    def samples(self, model_sha256: str) -> bool:
+        """Whether its sampling engine was asked for already."""
+        return self._sampler_key(model_sha256) in self._open
+
     def begin_generator(self, model_sha256: str, lora_rank: int) -> None:
         """Start the sampling engine in a thread, for what is sampled soon; only one with processes of its own, which
         leaves this one its time. A model that is elsewhere is missed by whoever samples: the ledger may have it all."""

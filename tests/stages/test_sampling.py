@@ -22,7 +22,7 @@ from tasks.engines.toolbox import Toolbox
 from tasks.measures.bands import bands_of
 from tasks.sampling import sample_rollouts, screen_adaptively
 from tasks.splits import split_pool
-from tasks.stage import Ref, Session, session
+from tasks.stage import Progress, Ref, Session, session
 from tasks.synthetic_pool import make_synthetic_pool
 
 POLICY, DRAW, GROUP = Policy(arm="panel", model=BaseModel(name="none", sha256="0" * 64)), Sampling(max_tokens=8), 8
@@ -138,3 +138,18 @@ def test_an_adapter_is_served_on_the_base_that_it_was_trained_on(lab: Lab) -> No
     asked["group_size"] = 2  # another call: the first one was noted
     sample_rollouts(**asked, policy=replace(served, model=formerly))
     assert lab.engine.sampled
+
+
+def test_how_the_engine_serves_is_said_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.toolbox._open.clear()
+    monkeypatch.setattr(Toolbox, "_sampler", lambda *_: lab.engine)
+    said: list[str] = []
+
+    def listen(event: Progress) -> None:
+        if event.event == "noted":
+            said.append(event.detail)
+
+    with session(Session(lab.store, lab.toolbox, listener=listen)):
+        for size in (1, 2):
+            sample_rollouts(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=size)
+    assert lab.engine.sampled and said == ["sampled by from-the-seed 1: none"]
