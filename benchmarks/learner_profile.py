@@ -10,17 +10,21 @@ import argparse
 import gc
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 import torch
 
 from tasks.domain.grpo.types import LearnerConfig, TrainRollout
+from tasks.engines.learning.memory_plan import num_experts, read_config
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.update import Clock, Updater
 
 CONFIG = LearnerConfig(steps=1, groups_per_step=8, group_size=16, learning_rate=2e-5, lora_rank=32, lora_alpha=32)
+ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 
 def random_step(vocabulary: int, mean: float, prompt: int, longest: int) -> dict[str, list[TrainRollout]]:
@@ -61,14 +65,14 @@ def random_model(folder: Path, layers: int) -> Path:
     return folder
 
 
-def execution(setting: str) -> Execution:
+def execution(setting: str, *, merged: bool) -> Execution:
     """`6144`, `12288+compile`, `16384+on` (recomputation): the budget and what is added."""
     budget, *extra = setting.split("+")
     return Execution(
         token_budget=int(budget),
         compile="compile" in extra,
         checkpointing="on" if "on" in extra else "off",
-        merged=True,
+        merged=merged,
     )
 
 
@@ -82,8 +86,11 @@ def main() -> None:
 
 def measure(base: Path, setting: str, args: argparse.Namespace) -> None:
     cuda = torch.cuda.is_available()
-    policy = Policy(base, CONFIG, execution(setting))
-    updater = Updater(policy, CONFIG, execution(setting).token_budget)
+    config = replace(CONFIG, target_modules=ATTENTION) if args.attention_only else CONFIG
+    shape = read_config(base)
+    how = execution(setting, merged=not num_experts(shape))
+    policy = Policy(base, config, how)
+    updater = Updater(policy, config, how.token_budget)
     groups = random_step(len(policy.head), args.mean, args.prompt, args.longest)
     tokens = sum(len(r.token_ids) for g in groups.values() for r in g)
     seconds, warm = [], 0.0
@@ -101,8 +108,7 @@ def measure(base: Path, setting: str, args: argparse.Namespace) -> None:
             if cuda:
                 torch.cuda.reset_peak_memory_stats()
     peak = torch.cuda.max_memory_allocated() / 2**30 if cuda else 0.0
-    flops = 4.0 * sum(p.numel() for n, p in policy.body.named_parameters() if p.dim() == 2 and "layers" in n) * tokens
-    flops += 4.0 * policy.head.numel() * tokens
+    flops = 4.0 * (active_parameters(shape) + policy.head.numel()) * tokens
     print(
         f"{setting:16s} {median(seconds):6.3f} s/update (first {warm:5.1f}), {tokens} tokens,"
         f" {tokens / median(seconds):8.0f} tokens/s, {flops / median(seconds) / 1e12:5.0f} TFLOP/s, peak {peak:5.1f} GiB",
@@ -121,6 +127,18 @@ def measure(base: Path, setting: str, args: argparse.Namespace) -> None:
         torch.cuda.empty_cache()
 
 
+def active_parameters(shape: dict[str, Any]) -> int:
+    """Weights of the decoder's matrices that one token is multiplied by."""
+    hidden, heads = shape["hidden_size"], shape["num_attention_heads"]
+    head = shape.get("head_dim") or hidden // heads
+    attention = 2 * hidden * head * (heads + shape["num_key_value_heads"])
+    inner = shape["intermediate_size"]
+    if experts := num_experts(shape):
+        inner = shape["num_experts_per_tok"] * shape["moe_intermediate_size"]
+        attention += experts * hidden
+    return shape["num_hidden_layers"] * (attention + 3 * hidden * inner)
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     which = parser.add_mutually_exclusive_group(required=True)
@@ -132,6 +150,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--prompt", type=int, default=260)
     parser.add_argument("--longest", type=int, default=1024)
     parser.add_argument("--turns", type=int, default=4)
+    parser.add_argument("--attention-only", action="store_true", help="no LoRA on the MLP or the experts")
     parser.add_argument("--table", action="store_true")
     return parser.parse_args()
 

@@ -5,8 +5,8 @@
 
 All rollouts of a batch write the same number of tokens and share prompts of 200 in groups of 16. `bare` is vLLM without an
 adapter and without log-probs; `base` and `merged` are this project's sampler; `unmerged` is the sampler on vLLM's LoRA operations
-with vLLM's log-probs. The adapter is random, of the size that training makes. Then kept log-probs are compared
-with those that vLLM returns for the same tokens, and the share of the adapter's update that the served weights hold.
+with vLLM's log-probs. The adapter is random, of the size that training makes; with --rank 0 there is none. Then
+kept log-probs are compared with those that vLLM returns for the same tokens, and the share of the adapter's update that the served weights hold.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def main() -> None:
     args = parser.parse_args()
     quiet_libraries()
     with tempfile.TemporaryDirectory() as folder:
-        adapter = ServedAdapter("random", random_adapter(args.model, args.rank, Path(folder)))
+        adapter = ServedAdapter("random", random_adapter(args.model, args.rank, Path(folder))) if args.rank else None
         ours = [name for name in args.layouts if name != "unmerged"]
         if ours:
-            with started(args, "merged") as generator:
+            with started(args, "merged" if args.rank else "auto") as generator:
                 measure(args, generator, ours, adapter)
                 agreement(args, generator, adapter)
         if "unmerged" in args.layouts:
@@ -102,7 +102,7 @@ def run(generator: Any, asked: list[Request], adapter: ServedAdapter | None, *, 
         return sorted(generator.generate(asked, adapter), key=lambda c: c.key)
 
 
-def measure(args: argparse.Namespace, generator: Any, layouts: list[str], adapter: ServedAdapter) -> None:
+def measure(args: argparse.Namespace, generator: Any, layouts: list[str], adapter: ServedAdapter | None) -> None:
     run(generator, requests(args, min(args.batches), 16), None, returned=not generator._keeps)
     for layout in layouts:
         served = adapter if layout in ("merged", "unmerged") else None
@@ -152,7 +152,7 @@ def zeros(ended: list[tuple[Request, str, Any]]) -> list[np.ndarray]:
     return [np.zeros(len(output.token_ids), np.float32) for _, _, output in ended]
 
 
-def agreement(args: argparse.Namespace, generator: Any, adapter: ServedAdapter) -> None:
+def agreement(args: argparse.Namespace, generator: Any, adapter: ServedAdapter | None) -> None:
     """Kept log-probs against those returned beside them, in one call, with slots used again."""
     if not generator._keeps:
         return
