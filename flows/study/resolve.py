@@ -22,7 +22,7 @@ from tasks.active_grader import active_grader
 from tasks.domain.arms import ARMS
 from tasks.domain.grading.overrides import ActiveGrader
 from tasks.domain.grpo.behaviour import check_overlong, check_sampling
-from tasks.domain.grpo.losses import loss_for
+from tasks.domain.grpo.losses import loss_for, refuse_unread
 from tasks.domain.policies import BaseModel
 from tasks.domain.problems.problems import PoolPolicy
 from tasks.domain.problems.sources import SourceSpec, source_spec
@@ -91,6 +91,8 @@ def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
     for training in (profile.training, *(lesson.training for lesson in profile.lessons)):
         loss_for(training)
     profile = dataclasses.replace(profile, objectives=alike(profile.objectives, before, profile.training))
+    trainings = (profile.training, *(one.training for one in profile.objectives))
+    refuse_unread((name for (head, *rest), *_ in asked for name in rest[:1] if head == "training"), trainings)
     if strange := [kind for kind in profile.hardware.without if kind not in KINDS]:
         hint = did_you_mean(strange[0], KINDS)
         raise UserError(f"hardware.without: no kind '{strange[0]}'{hint} (known: {', '.join(sorted(KINDS))})")

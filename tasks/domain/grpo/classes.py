@@ -22,6 +22,8 @@ def answer_key(canonical: str | None, *, correct: bool) -> str | None:
     """
     if correct:
         return RIGHT
+    if canonical is not None and canonical.lstrip() == RIGHT:
+        return f" {canonical}"  # a wrong answer that says so
     found = None if canonical is None else number(canonical)
     return canonical if found is None else f"{found.value}{found.unit or ''}"
 

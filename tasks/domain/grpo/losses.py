@@ -11,13 +11,14 @@ ratio.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from storage.errors import UserError
+from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.covariance import TokenWeights, clip_cov, kl_cov
 from tasks.domain.grpo.types import LearnerConfig
 
@@ -133,27 +134,31 @@ def k3(logprobs_T: Tensor, reference_T: Tensor) -> Tensor:
 class Loss:
     """reduction: `sum` over tokens; `token_mean` over all tokens of the batch; `constant`: rollouts × max_tokens;
     `rollout_mean`: a sum over a rollout's tokens, a mean over rollouts; `mean_of_means`: a mean over a rollout's
-    tokens, a mean over rollouts. weigh: what some tokens weigh, or nothing."""
+    tokens, a mean over rollouts. weigh: what some tokens weigh, or nothing. reads: settings that mean nothing to the
+    others. version: as an objective's."""
 
     term: Term
     reduction: Literal["sum", "token_mean", "constant", "rollout_mean", "mean_of_means"]
     needs_advantage: str | None = None
     weigh: WeighTokens | None = None
+    reads: tuple[str, ...] = ()
+    version: int = 1
 
 
+_CLIPS = ("clip_low", "clip_high")
 LOSSES: dict[str, Loss] = {
     "importance_sampling": Loss(importance_sampling, "sum"),
-    "ppo": Loss(clipped, "sum"),
-    "grpo": Loss(clipped, "mean_of_means", needs_advantage="standardised"),
-    "dapo": Loss(clipped, "token_mean"),
-    "dr_grpo": Loss(clipped, "constant", needs_advantage="centred"),
-    "gspo": Loss(sequence_clipped, "mean_of_means"),
+    "ppo": Loss(clipped, "sum", reads=_CLIPS),
+    "grpo": Loss(clipped, "mean_of_means", needs_advantage="standardised", reads=_CLIPS),
+    "dapo": Loss(clipped, "token_mean", reads=_CLIPS),
+    "dr_grpo": Loss(clipped, "constant", needs_advantage="centred", reads=(*_CLIPS, "max_tokens")),
+    "gspo": Loss(sequence_clipped, "mean_of_means", reads=_CLIPS),
     "rloo": Loss(reinforce, "rollout_mean", needs_advantage="leave_one_out"),
-    "cispo": Loss(cispo, "token_mean"),
-    "tis": Loss(truncated_importance, "sum"),
-    "sapo": Loss(sapo, "mean_of_means"),
-    "clip_cov": Loss(clipped, "token_mean", "standardised", clip_cov),
-    "kl_cov": Loss(importance_sampling, "token_mean", "standardised", kl_cov),
+    "cispo": Loss(cispo, "token_mean", reads=("clip_high",)),
+    "tis": Loss(truncated_importance, "sum", reads=("tis_cap",)),
+    "sapo": Loss(sapo, "mean_of_means", reads=("tau_positive", "tau_negative")),
+    "clip_cov": Loss(clipped, "token_mean", "standardised", clip_cov, (*_CLIPS, "cov_share", "cov_low", "cov_high")),
+    "kl_cov": Loss(importance_sampling, "token_mean", "standardised", kl_cov, ("cov_share", "cov_kl"), version=2),
 }
 
 
@@ -176,6 +181,31 @@ def loss_for(config: LearnerConfig) -> Loss:
     return loss
 
 
+#: What reads a setting that has no reader but where another one is on.
+_BESIDE: dict[str, Callable[[LearnerConfig], object]] = {
+    "max_tokens": lambda config: config.overlong_cache,
+    "entropy_delta": lambda config: config.entropy_target,
+}
+
+
+def read_by(config: LearnerConfig, setting: str) -> bool:
+    """Whether anything of the configured training reads a setting."""
+    chosen = {*LOSSES[config.loss].reads, *ADVANTAGES[config.advantage].reads}
+    known = {name for one in (*LOSSES.values(), *ADVANTAGES.values()) for name in one.reads} | _BESIDE.keys()
+    return setting not in known or setting in chosen or bool(_BESIDE.get(setting, lambda _: False)(config))
+
+
+def refuse_unread(settings: Iterable[str], configs: Sequence[LearnerConfig]) -> None:
+    """settings: that somebody asked for. Errors: UserError for one that none of these trainings reads."""
+    for setting in settings:
+        if not any(read_by(config, setting) for config in configs):
+            first = configs[0]
+            raise UserError(
+                f"training.{setting} is read by nothing here: not by advantage {first.advantage}, nor by loss"
+                f" {first.loss}; leave it out or choose what it belongs to (docs/training.md)"
+            )
+
+
 def summed(
     loss: Loss, t: Tokens, reference_T: Tensor | None, config: LearnerConfig, entropy_weight: float = 0.0
 ) -> Tensor:
@@ -183,7 +213,7 @@ def summed(
     token's entropy, weighed (Mnih et al. 2016, arXiv 1602.01783, section 4)."""
     terms_T = loss.term(t, config)
     if t.weights_T is not None:
-        held_T = log_ratio(t.logprobs_T, t.behaviour_T).abs()
+        held_T = (t.logprobs_T - t.behaviour_T).abs()  # never exponentiated: the further away, the more it is to pull
         terms_T = t.weights_T[0] * terms_T + t.weights_T[1] * held_T
     if reference_T is not None:
         terms_T = terms_T + config.kl_weight * k3(t.logprobs_T, reference_T)

@@ -118,9 +118,12 @@ class LearnerConfig(Ruled):
     token_budget: AtLeastOne | None = None
 
     def versions(self) -> Mapping[str, int]:
-        objective = ADVANTAGES[self.advantage].version
-        named = {self.advantage: objective} if objective != 1 else {}
-        return named | rewards.versions(self.tag_weight, self.overlong_cache)
+        from tasks.domain.grpo.losses import LOSSES  # which take a config
+
+        chosen = {self.advantage: ADVANTAGES[self.advantage].version}
+        chosen |= {self.loss: LOSSES[self.loss].version} if self.loss in LOSSES else {}
+        parts = rewards.versions(self.tag_weight, self.overlong_cache)
+        return {name: version for name, version in chosen.items() if version != 1} | parts
 
     @property
     def updates(self) -> int:
@@ -145,25 +148,25 @@ class LearnerConfig(Ruled):
         if self.advantage not in ADVANTAGES:
             raise UserError(f"learner: unknown advantage {self.advantage!r}; choose from {', '.join(ADVANTAGES)}")
         objective = ADVANTAGES[self.advantage]
-        if "k" in objective.needs and self.advantage_k > self.group_size:
+        if "advantage_k" in objective.reads and self.advantage_k > self.group_size:
             raise UserError(
                 f"learner: advantage {self.advantage} is about {self.advantage_k} attempts (advantage_k) of"
                 f" {self.group_size} (group_size); lower the one or raise the other"
             )
-        if "k" in objective.needs and self.advantage_k + objective.beyond_k > self.group_size:
+        if "advantage_k" in objective.reads and self.advantage_k + objective.beyond_k > self.group_size:
             raise UserError(
                 f"learner: advantage {self.advantage} has nothing to learn from {self.advantage_k} attempts"
                 f" (advantage_k) of {self.group_size} (group_size), which are one group; lower the one or raise the"
                 " other"
             )
-        if "k" in objective.needs and self.advantage_k < objective.least_k:
+        if "advantage_k" in objective.reads and self.advantage_k < objective.least_k:
             raise UserError(
                 f"learner: advantage {self.advantage} needs at least {objective.least_k} attempts (advantage_k), not"
                 f" {self.advantage_k}: its baseline is of one fewer"
             )
         if self.group_size < (least := objective.least_group):
             raise UserError(f"learner: advantage {self.advantage} needs a group_size of {least}, not {self.group_size}")
-        if "bonus" in objective.needs and not self.bonus:
+        if "bonus" in objective.reads and not self.bonus:
             raise UserError(f"learner: advantage {self.advantage} with a bonus of 0 is standardised; name that")
         if self.overlong_cache and self.overlong_cache >= (self.max_tokens or 0):
             raise UserError(

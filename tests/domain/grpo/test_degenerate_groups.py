@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tasks.domain.grpo.advantages.group import Context, Group
-from tasks.domain.grpo.advantages.registry import group_advantages
+from tasks.domain.grpo.advantages.group import Context, Group, minus_mean
+from tasks.domain.grpo.advantages.registry import ADVANTAGES, group_advantages
+from tasks.domain.grpo.classes import answer_key
 from tests.domain.grpo.test_advantages import formed, right
 
 GROUP = formed(*((i < 2, False) for i in range(4)))
@@ -33,3 +34,25 @@ def test_gdpo_is_nothing_where_form_says_the_opposite_of_correctness(group: Grou
     assert not group_advantages(group, "gdpo", Context(step=(group,)))[0].any()
     beside = right(1, 1, 0, 0)
     assert not group_advantages(group, "gdpo", Context(step=(group, beside)))[0].any()
+
+
+@pytest.mark.parametrize("kind", [name for name, one in ADVANTAGES.items() if one.of_parts and name != "gdpo"])
+def test_what_is_of_correctness_hears_it_where_totals_are_alike(kind: str) -> None:
+    """Two right ones so long that they cost 1, two wrong ones of no cost: the totals are alike, and correctness is not."""
+    group = Group(np.zeros(4), np.array([1.0, 1.0, 0.0, 0.0]), "p", ("correct", "correct", "3", "4"), (0, 1, 2, 3))
+    form = minus_mean(group.form_G)
+    advantages = group_advantages(group, kind, Context(k=2))[0] - form
+    assert advantages[:2].min() > advantages[2:].max()
+    assert not group_advantages(group, "centred", Context())[0].any()
+
+
+def test_leaving_the_trace_empty_does_not_pay() -> None:
+    """Four right, three one way and one that names none: it weighs least, where it once was the rare way."""
+    solved = np.ones(4)
+    found = group_advantages(Group(solved, solved, traces=(0, 0, 1, None)), "darling_trace", Context())[0]
+    assert found.argmin() == 3 and found == pytest.approx(np.array([2 / 3, 2 / 3, 1, 0.1]) - (7 / 3 + 0.1) / 4)
+
+
+def test_a_wrong_answer_that_says_correct_is_not_the_right_one() -> None:
+    keys = [answer_key(text, correct=False) for text in ("correct", " correct", "  correct", "incorrect")]
+    assert len({*keys, answer_key("7", correct=True)}) == 5

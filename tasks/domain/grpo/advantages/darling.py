@@ -14,7 +14,8 @@ FLOOR = 0.1
 
 
 def by_trace(group: Group, _: Context) -> Advantages:
-    """Right rollouts weigh by how many others took another way: `Group.traces`.
+    """Right rollouts weigh by how many others took another way: `Group.traces`. A trace that names no way has the least
+    factor, or an empty one would pay.
 
     >>> r = np.array([1.0, 1.0, 1.0, 0.0])
     >>> by_trace(Group(r, r, traces=(0, 0, 1, 2)), Context())[0].round(4).tolist()
@@ -30,10 +31,10 @@ def by_answer(group: Group, _: Context) -> Advantages:
 
 def _darling(group: Group, classes: Sequence[Hashable]) -> Advantages:
     """r'_i = correct_i · max(Div_i, FLOOR), Div_i the share of the n - 1 others that are in another class (eq. 4 and
-    5); A = r' - mean(r'), without a spread (section 3.2). A product, so that a wrong rollout earns nothing by being
-    different; what form adds is centred beside it."""
+    5), 0 without a class of its own; A = r' - mean(r'), without a spread (section 3.2). A product, so that a wrong
+    rollout earns nothing by being different; what form adds is centred beside it."""
     size, counts = len(classes), Counter(classes)
-    diversity_G = np.array([(size - counts[one]) / (size - 1) for one in classes])
+    diversity_G = np.array([0.0 if one is None else (size - counts[one]) / (size - 1) for one in classes])
     weighted_G = group.correct_G * np.maximum(diversity_G, FLOOR)
     return minus_mean(weighted_G) + minus_mean(group.form_G), {
         "classes": float(len(counts)),

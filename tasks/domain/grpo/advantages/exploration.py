@@ -5,7 +5,8 @@ that is all right. Three kinds of A_exp; N(x, a) counts the rollouts of the step
 and b_i = min(1, 1/√N(x, a_i)).
 
 `gated` (the default) lets right rollouts alone earn it: a wrong one earns nothing by being new, and a group without a
-right one trains form alone. Ungated is the paper's form, which also pays for new wrong answers. Either way what is
+right one trains form alone. All right answers of a problem are one class, so gated these pay no width among right
+rollouts: DARLING by trace does. Ungated is the paper's form, which also pays for new wrong answers. Either way what is
 right stays ahead of what is wrong at the paper's c = 0.2. A rollout without an answer earns nothing.
 """
 

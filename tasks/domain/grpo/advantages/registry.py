@@ -21,18 +21,21 @@ from tasks.domain.grpo.advantages.pkpo import pkpo
 from tasks.domain.grpo.advantages.reinforce_plus_plus import reinforce_plus_plus, with_baseline
 from tasks.domain.grpo.advantages.standardised import standardised
 
-Need = Literal["k", "answers", "traces", "visits", "bonus"]
+Need = Literal["answers", "traces", "visits"]
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """needs: of the recipe (`k`: advantage_k, `bonus`), of the rollouts (`answers`, `traces`: their classes), of the
-    steps before (`visits`). trains_alike: a group whose rewards are all alike may have an advantage; else it has
-    none. least_group: rollouts; least_k: attempts; beyond_k: rollouts that k attempts must leave over. version: bumped
-    when its advantages change; it stands in the names of the trainings that use it, from 2 on."""
+    """needs: of the rollouts (`answers`, `traces`: their classes), of the steps before (`visits`). reads: settings that
+    mean nothing to the others. of_parts: looks at correctness and form apart, so a group is dead only where both are
+    alike; else where rewards are. trains_alike: a dead group may have an advantage; else it has none. least_group:
+    rollouts; least_k: attempts; beyond_k: rollouts that k attempts must leave over. version: bumped when its advantages
+    change; it stands in the names of the trainings that use it, from 2 on."""
 
     advantage: Advantage
     needs: tuple[Need, ...] = ()
+    reads: tuple[str, ...] = ()
+    of_parts: bool = False
     least_group: int = 2
     least_k: int = 1
     beyond_k: int = 0
@@ -40,37 +43,41 @@ class Objective:
     version: int = 1
 
 
-_BY_ANSWER: tuple[Need, ...] = ("answers", "bonus")
+_K = ("advantage_k",)
+_BONUS = ("bonus", "bonus_gate")
 
 ADVANTAGES: Mapping[str, Objective] = {
     "centred": Objective(centred),
     "standardised": Objective(standardised),
     "leave_one_out": Objective(leave_one_out),
-    "max_rl": Objective(max_rl, version=2),
-    "pass_at_k": Objective(pass_at_k_training, ("k",), beyond_k=1, version=2),
-    "pkpo": Objective(pkpo, ("k",), least_k=2, version=2),
+    "max_rl": Objective(max_rl, of_parts=True, version=3),
+    "pass_at_k": Objective(pass_at_k_training, reads=_K, of_parts=True, beyond_k=1, version=3),
+    "pkpo": Objective(pkpo, reads=_K, of_parts=True, least_k=2, version=3),
     "best_alone": Objective(best_alone),
-    "entropic": Objective(entropic, least_group=3),
-    "darling_trace": Objective(darling.by_trace, ("traces",), trains_alike=True, version=2),
-    "darling_answer": Objective(darling.by_answer, ("answers",), version=2),
-    "ucb_mean": Objective(exploration.ucb_mean, (*_BY_ANSWER, "visits"), trains_alike=True),
-    "ucb_constant": Objective(exploration.ucb_constant, (*_BY_ANSWER, "visits"), trains_alike=True),
-    "batch_exploration": Objective(exploration.batch, _BY_ANSWER, trains_alike=True),
+    "entropic": Objective(entropic, of_parts=True, least_group=3, version=2),
+    "darling_trace": Objective(darling.by_trace, ("traces",), of_parts=True, trains_alike=True, version=3),
+    "darling_answer": Objective(darling.by_answer, ("answers",), of_parts=True, version=3),
+    "ucb_mean": Objective(exploration.ucb_mean, ("answers", "visits"), _BONUS, trains_alike=True, version=2),
+    "ucb_constant": Objective(
+        exploration.ucb_constant, ("answers", "visits"), (*_BONUS, "bonus_baseline"), trains_alike=True, version=2
+    ),
+    "batch_exploration": Objective(exploration.batch, ("answers",), _BONUS, trains_alike=True, version=2),
     "reinforce_plus_plus": Objective(reinforce_plus_plus, trains_alike=True),
     "reinforce_plus_plus_baseline": Objective(with_baseline),
-    "gdpo": Objective(gdpo, version=2),
+    "gdpo": Objective(gdpo, of_parts=True, version=3),
 }
 
 
 def group_advantages(group: Group, kind: str, context: Context) -> Advantages:
-    """Advantages of one group and what the objective says of it; exactly zero where rewards are alike, but for
-    objectives that look beyond them.
+    """Advantages of one group and what the objective says of it; exactly zero where the group is dead, but for
+    objectives that look beyond that.
 
     >>> alike = np.array([0.1] * 4)
     >>> group_advantages(Group(alike, alike), "standardised", Context())[0].tolist()
     [0.0, 0.0, 0.0, 0.0]
     """
     objective = ADVANTAGES[kind]
-    if not objective.trains_alike and not is_live(group.rewards_G.tolist()):
+    seen = (group.correct_G, group.form_G) if objective.of_parts else (group.rewards_G,)
+    if not objective.trains_alike and not any(is_live(values_G.tolist()) for values_G in seen):
         return np.zeros_like(group.rewards_G), {}
     return objective.advantage(group, context)
