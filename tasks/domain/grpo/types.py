@@ -123,7 +123,7 @@ class LearnerConfig(Ruled):
         chosen = {self.advantage: ADVANTAGES[self.advantage].version}
         chosen |= {self.loss: LOSSES[self.loss].version} if self.loss in LOSSES else {}
         parts = rewards.versions(self.tag_weight, self.overlong_cache)
-        return {name: version for name, version in chosen.items() if version != 1} | parts
+        return {name: version for name, version in chosen.items() if version != 1} | {**parts}
 
     @property
     def updates(self) -> int:

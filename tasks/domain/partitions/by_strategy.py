@@ -64,7 +64,8 @@ def by_strategy(traces: Sequence[str | None], threshold: float) -> Classes:
     >>> by_strategy(["x = 2", None, "2=x", "By symmetry.", "Well."], 0.5)
     [0, None, 0, 1, None]
     """
-    profiles = [frozenset() if trace is None else profile(trace) for trace in traces]
+    told: dict[str | None, Profile] = {trace: profile(trace) for trace in {*traces} if trace is not None}
+    profiles = [told.get(trace, frozenset()) for trace in traces]
     kept = sorted((place for place, one in enumerate(profiles) if one), key=lambda place: sorted(profiles[place]))
     classes: Classes = [None] * len(profiles)
     for place, found in zip(kept, alike(jaccard([profiles[i] for i in kept]), threshold), strict=True):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import pairwise
 
 _SPELT = {
@@ -33,6 +34,9 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _FUNCTIONS = {"sin", "cos", "tan", "log", "sqrt", "gcd", "lcm", "mod"}
+#: What ends a run wherever it stands: a line, and a word of three letters that names no function.
+_END = re.compile(rf"\n|(?<![A-Za-z])(?!(?:{'|'.join(sorted(_FUNCTIONS))})(?![A-Za-z]))[A-Za-z]{{3,}}")
+_RELATION = re.compile("[=<>]")
 _SHORT_WORDS = re.compile("a[mnst]|b[ey]|do|go|he|i[fnst]|m[ey]|no|o[fnr]|so|to|u[ps]|we", re.IGNORECASE)
 _FLIPPED = {">": "<", ">=": "<="}
 
@@ -45,10 +49,13 @@ def equations(text: str) -> frozenset[str]:
     >>> sorted(equations("Bo: 69+7=76. The sum of a and b is even, 10 * 10 = 100."))
     ['10*10=100', '69+7=76']
     """
-    return frozenset(one for run in _runs(_plain(text)) for one in _pairs(run))
+    parts = (part for part in _END.split(_plain(text)) if _RELATION.search(part))
+    return frozenset(one for part in parts for run in _runs(part) for one in _pairs(run))
 
 
 def _plain(text: str) -> str:
+    if "\\" not in text:
+        return text.translate(_SIGNS)
     while (shorter := _FRACTION.sub(r"((\1)/(\2))", text)) != text:
         text = shorter
     return _COMMAND.sub(lambda m: _SPELT.get(m[1], " "), text).translate(_SIGNS)
@@ -92,6 +99,7 @@ def _pairs(run: list[str]) -> Iterator[str]:
             yield f"{first}{_FLIPPED.get(relation, relation)}{last}"
 
 
+@lru_cache(maxsize=1 << 16)
 def _side(text: str) -> str:
     """Without multiplication signs and brackets that enclose one symbol or all of it; terms of a sum in order."""
     if text.count("(") != text.count(")"):

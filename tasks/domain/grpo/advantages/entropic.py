@@ -28,7 +28,7 @@ def entropic(group: Group, _: Context) -> Advantages:
         return form_G, {}
     behind_G = group.correct_G - 1.0
     low, high = 0.0, _LARGEST
-    for _ in range(_HALVINGS):
+    for _halving in range(_HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if _from_uniform(middle * behind_G) < DIVERGENCE else (low, middle)
     weights_G = np.exp(low * behind_G)
