@@ -15,6 +15,7 @@ from storage.stopping import stopped_by_sigterm
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("cli.run:run", "Run a study: make what is missing, reuse what is there."),
     "search": ("cli.search:search", "Search at test time: one answer within a budget of tokens, by several methods."),
+    "ask": ("cli.ask:ask", "One problem under a method of search, with its tree."),
     "plan": ("cli.run:plan", "What a run would make, reuse and cost, without making it."),
     "resume": ("cli.operations:resume", "Go on with a parked or interrupted run."),
     "runs": ("cli.operations:runs", "Runs of the store: state, stage, spending."),

@@ -10,6 +10,7 @@ import pyarrow as pa
 from storage.artifacts.kinds import Benchmark, Pool, Searches, Splits, Training
 from storage.errors import UserError
 from tasks.domain.policies import Policy, Sampling
+from tasks.domain.problems.problems import problem_id
 from tasks.domain.problems.splits import of_split
 from tasks.domain.search.method import Method
 from tasks.rollouts import served
@@ -57,6 +58,34 @@ def search_problems(
     if stats.rollouts:
         notes |= stats.note(toolbox().generator(policy.model.sha256, lora_rank))
     return Payload(rows_of(trees, name, policy, grader_version), notes=notes)
+
+
+@stage(Searches, version=1)
+def search_question(
+    *,
+    question: str,
+    policy: Policy,
+    sampling: Sampling,
+    name: str,
+    method: Method,
+    tokens: int,
+    context: int,
+    grader_version: str,
+    training: Training | None = None,
+    lora_rank: int = 0,
+) -> Payload:
+    """The same of one question that no pool holds and nobody knows the answer to."""
+    problem = {"problem_id": problem_id(question), "source": "asked", "problem": question, "gold": ""}
+    terms = Terms(
+        policy=policy,
+        sampling=sampling,
+        tokens=tokens,
+        context=context,
+        adapter=served(policy, training),
+        lora_rank=lora_rank,
+    )
+    trees, _ = search([problem], method, terms)
+    return Payload(rows_of(trees, name, policy, grader_version))
 
 
 def said_of_cuts(trees: Sequence[Tree]) -> str:

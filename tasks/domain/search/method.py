@@ -25,6 +25,7 @@ class Ask:
     question: asked in the place of the problem; null: the problem itself. operator: what makes the question out of its
     parents, the candidates whose words it holds. round: told apart where the same parents are asked alike again.
     index: which draw of this question. answers: whether the completion answers the problem; a critique does not.
+    end: what a step ends with; it is one step of an answer, and goes on where that of its one parent stopped.
     """
 
     index: int = 0
@@ -33,6 +34,7 @@ class Ask:
     parents: tuple[str, ...] = ()
     round: int = 0
     answers: bool = True
+    end: str = ""
 
     def context(self, problem_id: str) -> str:
         """What the ledger knows the question by: its content, so that ledger, seeds and reuse hold for later rounds as
@@ -44,7 +46,7 @@ class Ask:
         >>> one.startswith(PREFIX), one == other
         (True, False)
         """
-        if self.question is None:
+        if self.question is None and not self.end:
             return problem_id
         return PREFIX + fingerprint([problem_id, self.operator, self.round, list(self.parents), self.question])
 
@@ -52,7 +54,11 @@ class Ask:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """A completion as a method sees it. name: `context/index`. answer: the first that was given of those that equal it
-    in this search; null without one. trace: null where the scaffold's form is missing."""
+    in this search; null without one. trace: null where the scaffold's form is missing.
+
+    Of a step it is the whole path to its end: words, tokens and log-probs. ended: nothing follows on it. scores: of a
+    reward model, one a step, else one; in [0, 1], none where it cannot read so much.
+    """
 
     name: str
     ask: Ask
@@ -62,6 +68,8 @@ class Candidate:
     finish: str
     num_tokens: int
     logprob_sum: float | None
+    ended: bool = True
+    scores: tuple[float, ...] = ()
 
     @property
     def likelihood(self) -> float:
@@ -107,6 +115,16 @@ class Method(Ranged, ABC):
         prices."""
 
     @property
+    def in_steps(self) -> bool:
+        """Whether it asks for answers step by step, which not every scaffold has."""
+        return False
+
+    @property
+    def reward(self) -> str:
+        """Which reward model scores what it asked for: `process`, `outcome`; empty without one."""
+        return ""
+
+    @property
     def refusal(self) -> str:
         """Why no engine can serve it; empty for a method that can be served."""
         return ""
@@ -124,4 +142,4 @@ def newest(candidates: Sequence[Candidate]) -> Candidate | None:
 
 def drawn(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Rollouts of the problem itself."""
-    return [c for c in candidates if c.ask.question is None]
+    return [c for c in candidates if c.ask.question is None and not c.ask.end]

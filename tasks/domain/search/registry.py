@@ -7,16 +7,21 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 
 from storage.errors import UserError, did_you_mean
+from tasks.domain.search.beam import Beam
 from tasks.domain.search.debate import Debate
+from tasks.domain.search.dvts import DVTS
 from tasks.domain.search.early_stopped import EarlyStopped
 from tasks.domain.search.evolution import Evolution
 from tasks.domain.search.first import First
 from tasks.domain.search.likeliest import Likeliest
 from tasks.domain.search.majority import Majority
+from tasks.domain.search.mcts import MCTS
 from tasks.domain.search.method import Method
 from tasks.domain.search.panel_of_traces import PanelOfTraces
+from tasks.domain.search.particles import Particles
 from tasks.domain.search.refine import Refine
 from tasks.domain.search.revision import Revision
+from tasks.domain.search.rewarded import Rewarded
 from tasks.domain.search.self_certainty import SelfCertainty
 from tasks.domain.search.self_score import SelfScore
 from tasks.domain.search.shortest import Shortest
@@ -30,6 +35,7 @@ METHODS: Mapping[str, Method] = {
     "shortest": Shortest(),
     "self_certainty": SelfCertainty(),
     "self_score": SelfScore(),
+    "rewarded": Rewarded(),
     "majority": Majority(),
     "weighted_by_likelihood": WeightedMajority(by="likelihood"),
     "weighted_by_length": WeightedMajority(by="length"),
@@ -39,6 +45,10 @@ METHODS: Mapping[str, Method] = {
     "panel_of_traces": PanelOfTraces(),
     "debate": Debate(),
     "evolution": Evolution(),
+    "beam": Beam(),
+    "dvts": DVTS(),
+    "particles": Particles(),
+    "mcts": MCTS(),
 }
 
 

@@ -1,0 +1,135 @@
+"""`varband ask`: one question under a method of search, and the tree that it made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli import options
+
+#: Tokens of prompt and completion together, of a model that takes more.
+LONGEST = 4096
+
+@click.command()
+@click.argument("problem")
+@click.option("--method", required=True, metavar="NAME", help="With parameters where wanted: majority:width=8")
+@click.option("--arm", default="panel", show_default=True, help="Scaffold to ask under.")
+@click.option("--adapter", metavar="REF", help="A training artifact; without it the base model is asked.")
+@click.option("--step", type=click.IntRange(min=1), help="Step of the adapter.  [default: the last that was kept]")
+@click.option("--model", help="Base model: a profile's name for it, or a folder.  [default: the adapter's, else demo]")
+@click.option(
+    "--budget", default="tokens=16384", show_default=True, metavar="tokens=N", help="Prompts and completions."
+)
+@click.option("--max-tokens", type=click.IntRange(min=1), default=128, show_default=True, help="Of one completion.")
+@click.option("--context", type=click.IntRange(min=1), help="Prompt and completion.  [default: the model's, at most 4096]")
+@click.option("--seed", type=int, default=0, show_default=True)
+@options.engine
+@options.root
+@options.as_json
+def ask(
+    problem: str,
+    method: str,
+    arm: str,
+    adapter: str | None,
+    step: int | None,
+    model: str | None,
+    budget: str,
+    max_tokens: int,
+    context: int | None,
+    seed: int,
+    engine: str,
+    root: Path,
+    as_json: bool,
+) -> None:
+    """Search for an answer to PROBLEM. What was asked before is reused; nobody tells it whether the answer is right."""
+    from cli.chat import policy_of
+    from cli.search import tokens_of
+    from cli.tables import print_table
+    from flows.running.sessions import stages_on
+    from storage.artifacts.kinds import Training
+    from storage.artifacts.store import Store
+    from storage.errors import UserError
+    from storage.reading.catalog import find
+    from tasks.active_grader import active_grader
+    from tasks.domain.arms import ARMS
+    from tasks.domain.policies import Policy, Sampling
+    from tasks.domain.search.registry import method_named
+    from tasks.engines.hardware import Hardware
+    from tasks.engines.learning.memory_plan import check_positions, positions
+    from tasks.searches import search_question
+
+    if arm not in ARMS:
+        raise UserError(f"unknown arm '{arm}' (known: {', '.join(ARMS)})")
+    chosen, tokens = method_named(method), tokens_of(budget)
+    if tokens <= max_tokens:
+        raise UserError(f"--budget {budget} is below one rollout, whose completion alone may take {max_tokens} tokens")
+    base, folder, served, rank = policy_of(root, adapter, step, model)
+    policy, training = Policy(arm=arm, model=base), None
+    if adapter is not None and served is not None:
+        training = Training.parse(str(find(root, adapter)))
+        last = int(served.folder.name.removeprefix("step-"))
+        policy = Policy(arm=arm, model=base, adapter=str(training), adapter_step=last, step=last)
+    if context is None:
+        context = min(LONGEST, positions(folder) or LONGEST)
+    else:
+        check_positions(folder, context)
+    hardware = Hardware(engine=engine, max_model_len=context, max_num_seqs=16, batch_size=16)
+    store = Store(root)
+    store.prepare()
+    with stages_on(store, hardware=hardware, places={base.sha256: folder}):
+        made = search_question(
+            question=problem,
+            policy=policy,
+            sampling=Sampling(max_tokens=max_tokens, seed=seed),
+            name=method,
+            method=chosen,
+            tokens=tokens,
+            context=context,
+            grader_version=active_grader(root).version,
+            training=training,
+            lora_rank=rank,
+        )
+        rows = store.read(made)
+    if as_json:
+        print_table(rows, as_json=True)
+        return
+    for line in tree_of(rows.to_pylist()):
+        click.echo(line)
+
+
+def tree_of(rows: list[dict[str, Any]]) -> list[str]:
+    """Each node under the first of its parents, with the others named; the answer last.
+
+    >>> draw = {"node": "p/0", "parents": "", "operator": "draw", "answer": "7", "num_prompt_tokens": 5}
+    >>> made = {**draw, "node": "q/0", "parents": "p/0", "operator": "revise", "answer": "8"}
+    >>> last = {"cut": None, "chosen_answer": "8", "num_tokens": 3}
+    >>> print(*tree_of([draw | last, made | last]), sep=chr(10))
+    #1 draw: 7 (8 tokens)
+      #2 revise: 8 (8 tokens)
+    answer: 8 (2 completions, 16 tokens)
+    """
+    number = {row["node"]: place for place, row in enumerate(rows, start=1)}
+    depth: dict[str, int] = {}
+    children: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        children.setdefault(row["parents"].split(" ")[0], []).append(row)
+    lines: list[str] = []
+    waiting = list(reversed(children.get("", [])))
+    while waiting:
+        row = waiting.pop()
+        first, *others = row["parents"].split(" ")
+        depth[row["node"]] = depth.get(first, -1) + 1
+        also = f" with {', '.join(f'#{number[name]}' for name in others)}" if others else ""
+        said = row["cut"] or f"{row['answer'] or 'no answer'} ({row['num_prompt_tokens'] + row['num_tokens']} tokens)"
+        lines.append(f"{'  ' * depth[row['node']]}#{number[row['node']]} {row['operator']}{also}: {_printable(said)}")
+        waiting += reversed(children.get(row["node"], []))
+    spent = sum(row["num_prompt_tokens"] + row["num_tokens"] for row in rows)
+    made = sum(not row["cut"] for row in rows)
+    answer = rows[-1]["chosen_answer"] if rows else None
+    return [*lines, f"answer: {_printable(answer or 'none')} ({made} completions, {spent} tokens)"]
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)
