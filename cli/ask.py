@@ -12,6 +12,7 @@ from cli import options
 #: Tokens of prompt and completion together, of a model that takes more.
 LONGEST = 4096
 
+
 @click.command()
 @click.argument("problem")
 @click.option("--method", required=True, metavar="NAME", help="With parameters where wanted: majority:width=8")
@@ -23,7 +24,8 @@ LONGEST = 4096
     "--budget", default="tokens=16384", show_default=True, metavar="tokens=N", help="Prompts and completions."
 )
 @click.option("--max-tokens", type=click.IntRange(min=1), default=128, show_default=True, help="Of one completion.")
-@click.option("--context", type=click.IntRange(min=1), help="Prompt and completion.  [default: the model's, at most 4096]")
+@click.option("--context", type=click.IntRange(min=1), help="With the prompt.  [default: the model's, at most 4096]")
+@click.option("--reward", metavar="FOLDER", help="Reward model, for methods that are scored by one.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @options.engine
 @options.root
@@ -38,6 +40,7 @@ def ask(
     budget: str,
     max_tokens: int,
     context: int | None,
+    reward: str | None,
     seed: int,
     engine: str,
     root: Path,
@@ -48,6 +51,8 @@ def ask(
     from cli.search import tokens_of
     from cli.tables import print_table
     from flows.running.sessions import stages_on
+    from flows.study.models import found_reward_model
+    from flows.study.search import refuse_unservable
     from storage.artifacts.kinds import Training
     from storage.artifacts.store import Store
     from storage.errors import UserError
@@ -63,6 +68,7 @@ def ask(
     if arm not in ARMS:
         raise UserError(f"unknown arm '{arm}' (known: {', '.join(ARMS)})")
     chosen, tokens = method_named(method), tokens_of(budget)
+    refuse_unservable({method: chosen}, [arm], reward=reward is not None)
     if tokens <= max_tokens:
         raise UserError(f"--budget {budget} is below one rollout, whose completion alone may take {max_tokens} tokens")
     base, folder, served, rank = policy_of(root, adapter, step, model)
@@ -76,9 +82,10 @@ def ask(
     else:
         check_positions(folder, context)
     hardware = Hardware(engine=engine, max_model_len=context, max_num_seqs=16, batch_size=16)
-    store = Store(root)
+    store, places = Store(root), {base.sha256: folder}
+    scorer = found_reward_model(reward, places) if reward and chosen.reward else None
     store.prepare()
-    with stages_on(store, hardware=hardware, places={base.sha256: folder}):
+    with stages_on(store, hardware=hardware, places=places):
         made = search_question(
             question=problem,
             policy=policy,
@@ -90,6 +97,7 @@ def ask(
             grader_version=active_grader(root).version,
             training=training,
             lora_rank=rank,
+            reward=scorer,
         )
         rows = store.read(made)
     if as_json:
@@ -104,7 +112,7 @@ def tree_of(rows: list[dict[str, Any]]) -> list[str]:
 
     >>> draw = {"node": "p/0", "parents": "", "operator": "draw", "answer": "7", "num_prompt_tokens": 5}
     >>> made = {**draw, "node": "q/0", "parents": "p/0", "operator": "revise", "answer": "8"}
-    >>> last = {"cut": None, "chosen_answer": "8", "num_tokens": 3}
+    >>> last = {"cut": None, "chosen_answer": "8", "num_tokens": 3, "num_scored_tokens": 0}
     >>> print(*tree_of([draw | last, made | last]), sep=chr(10))
     #1 draw: 7 (8 tokens)
       #2 revise: 8 (8 tokens)
@@ -122,13 +130,17 @@ def tree_of(rows: list[dict[str, Any]]) -> list[str]:
         first, *others = row["parents"].split(" ")
         depth[row["node"]] = depth.get(first, -1) + 1
         also = f" with {', '.join(f'#{number[name]}' for name in others)}" if others else ""
-        said = row["cut"] or f"{row['answer'] or 'no answer'} ({row['num_prompt_tokens'] + row['num_tokens']} tokens)"
+        said = row["cut"] or f"{row['answer'] or 'no answer'} ({cost(row)} tokens)"
         lines.append(f"{'  ' * depth[row['node']]}#{number[row['node']]} {row['operator']}{also}: {_printable(said)}")
         waiting += reversed(children.get(row["node"], []))
-    spent = sum(row["num_prompt_tokens"] + row["num_tokens"] for row in rows)
+    spent = sum(map(cost, rows))
     made = sum(not row["cut"] for row in rows)
     answer = rows[-1]["chosen_answer"] if rows else None
     return [*lines, f"answer: {_printable(answer or 'none')} ({made} completions, {spent} tokens)"]
+
+
+def cost(row: dict[str, Any]) -> int:
+    return row["num_prompt_tokens"] + row["num_tokens"] + row["num_scored_tokens"]
 
 
 def _printable(text: str) -> str:

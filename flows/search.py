@@ -13,6 +13,7 @@ from tasks.searches import search_problems
 def search(study: Study, at: Prepared, start: Start) -> tuple[Searches, ...]:
     """One artifact a method, and one of the method whose rollouts they share; none where no method is asked for."""
     p, policy = study.profile, start.policy
+    methods = {name: method_named(name) for name in ((BASE, *p.search.methods) if p.search.methods else ())}
     return tuple(
         search_problems.titled(f"{name}: {policy.arm} at step {policy.step}")(
             pool=at.studied.pool,
@@ -20,13 +21,14 @@ def search(study: Study, at: Prepared, start: Start) -> tuple[Searches, ...]:
             policy=policy,
             sampling=p.final.sampling,
             name=name,
-            method=method_named(name),
+            method=method,
             tokens=p.search.tokens,
             context=p.hardware.max_model_len,
             grader_version=study.grader.version,
             split="heldout",
             training=start.training,
             lora_rank=p.training.lora_rank,
+            reward=study.reward if method.reward else None,
         )
-        for name in (dict.fromkeys((BASE, *p.search.methods)) if p.search.methods else ())
+        for name, method in methods.items()
     )

@@ -6,7 +6,7 @@ Used by the stages that need rollouts (sampling, training); each promise about p
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from storage.sql import query
 from tasks.active_grader import actively_graded
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter, another_base
 from tasks.engines.protocols import Request
+from tasks.engines.sampling.live import LiveSampling, Rows
 from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats, sample
 from tasks.former_names import SCAFFOLDS
 from tasks.metering import meter
@@ -76,11 +77,16 @@ def requests_for(problems: pa.Table, policy: Policy, sampling: Sampling, rollout
 
 
 def ensure_rollouts(
-    requested: Sequence[RolloutRequest], adapter: ServedAdapter | None, model: BaseModel, lora_rank: int
+    requested: Sequence[RolloutRequest],
+    adapter: ServedAdapter | None,
+    model: BaseModel,
+    lora_rank: int,
+    more: Callable[[Rows], Sequence[RolloutRequest]] | None = None,
 ) -> SamplingStats:
     """Sample what the ledger does not have. Returns what that took.
 
     adapter: the weights behind the policy; null for a policy whose rollouts are all in the ledger already.
+    more: told of what was entered, and returns what of the same accounts is wanted besides and is not there.
     """
     book = ledger()
     accounts = {key: account_of(*key) for key in dict.fromkeys((w.policy, w.sampling) for w in requested)}
@@ -105,17 +111,29 @@ def ensure_rollouts(
         whole = tools.batch_size is not None
         return len(asked) if counter is None else counter.admit(requests, [w.policy.arm for w in asked], whole=whole)
 
-    def keep(rows: list[tuple[RolloutRequest, dict[str, object]]]) -> None:
+    def enter(rows: Rows) -> None:
         if counter is not None:
             counter.charge([row for _, row in rows])
         _enter(book, rows, accounts)
         stats.seconds = time.perf_counter() - began
+
+    def keep(rows: Rows) -> None:
+        enter(rows)
         done = len(requested) - len(missing) + stats.rollouts
         progress(done, len(requested), "rollouts", f"{stats.tokens / stats.seconds:,.0f} tok/s")
         if counter is not None:
             counter.check()
 
-    sample(missing, generator, graders, adapter, keep, batch_size=tools.batch_size, stats=stats, admit=admit)
+    def keep_and_ask(rows: Rows) -> Sequence[RolloutRequest]:
+        enter(rows)
+        if counter is not None:
+            counter.check()
+        return more(rows) if more else ()
+
+    if more is None:
+        sample(missing, generator, graders, adapter, keep, batch_size=tools.batch_size, stats=stats, admit=admit)
+    else:
+        LiveSampling(generator, graders, keep_and_ask, admit, stats).run(missing, adapter)
     stats.seconds = time.perf_counter() - began
     return stats
 
@@ -140,9 +158,7 @@ def weights_left(whose: str, why: str) -> UserError:
     )
 
 
-def _enter(
-    book: Ledger, rows: list[tuple[RolloutRequest, dict[str, object]]], accounts: dict[tuple[Policy, Sampling], Account]
-) -> None:
+def _enter(book: Ledger, rows: Rows, accounts: dict[tuple[Policy, Sampling], Account]) -> None:
     """One shard for each account that a batch touches: a training step and its held-out share an engine call."""
     for key, account in accounts.items():
         part = [row for asked, row in rows if (asked.policy, asked.sampling) == key]

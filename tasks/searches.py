@@ -9,16 +9,17 @@ import pyarrow as pa
 
 from storage.artifacts.kinds import Benchmark, Pool, Searches, Splits, Training
 from storage.errors import UserError
-from tasks.domain.policies import Policy, Sampling
+from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.domain.problems.problems import problem_id
 from tasks.domain.problems.splits import of_split
 from tasks.domain.search.method import Method
 from tasks.rollouts import served
-from tasks.searching import Terms, Tree, search
+from tasks.searching.driver import search
+from tasks.searching.tree import Terms, Tree
 from tasks.stage import Payload, progress, stage, store, toolbox
 
 
-@stage(Searches, version=1)
+@stage(Searches, version=2)
 def search_problems(
     *,
     pool: Pool,
@@ -33,12 +34,14 @@ def search_problems(
     split: str | None = None,
     training: Training | None = None,
     lora_rank: int = 0,
+    reward: BaseModel | None = None,
 ) -> Payload:
     """One search of every problem of `split` under a method, a row a node.
 
     name: what the method is called. tokens: of prompts and completions, after which a problem's search starts no
     further round. context: tokens that a prompt and its completion may have together; what would need more is cut, with
-    a reason in its row. grader_version: whose verdicts `correct` is; no method sees them.
+    a reason in its row. grader_version: whose verdicts `correct` is; no method sees them. reward: the model that
+    scores, where the method has one.
     """
     if toolbox().grader.version != grader_version:
         raise UserError(f"grader {grader_version} is not the one that is active ({toolbox().grader.version})")
@@ -50,6 +53,7 @@ def search_problems(
         context=context,
         adapter=served(policy, training),
         lora_rank=lora_rank,
+        reward=reward,
     )
     trees, stats = search(problems, method, terms)
     if cut := said_of_cuts(trees):
@@ -60,7 +64,7 @@ def search_problems(
     return Payload(rows_of(trees, name, policy, grader_version), notes=notes)
 
 
-@stage(Searches, version=1)
+@stage(Searches, version=2)
 def search_question(
     *,
     question: str,
@@ -73,6 +77,7 @@ def search_question(
     grader_version: str,
     training: Training | None = None,
     lora_rank: int = 0,
+    reward: BaseModel | None = None,
 ) -> Payload:
     """The same of one question that no pool holds and nobody knows the answer to."""
     problem = {"problem_id": problem_id(question), "source": "asked", "problem": question, "gold": ""}
@@ -83,6 +88,7 @@ def search_question(
         context=context,
         adapter=served(policy, training),
         lora_rank=lora_rank,
+        reward=reward,
     )
     trees, _ = search([problem], method, terms)
     return Payload(rows_of(trees, name, policy, grader_version))

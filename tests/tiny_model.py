@@ -7,10 +7,11 @@ from pathlib import Path
 TEMPLATE = "{% for m in messages %}<|user|>{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
 
 
-def write_tiny_model(folder: Path) -> Path:
+def write_tiny_model(folder: Path, labels: int = 0) -> Path:
+    """labels: of a reward model; 0: a model that writes."""
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from transformers import LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification, PreTrainedTokenizerFast
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {text: i for i, text in enumerate(["<|end|>", "<|user|>", "<|assistant|>", *letters])}
@@ -38,6 +39,10 @@ def write_tiny_model(folder: Path) -> Path:
         bos_token_id=None,
         pad_token_id=0,
     )
-    LlamaForCausalLM(config).save_pretrained(folder)
+    if labels:
+        config.num_labels = labels
+        LlamaForSequenceClassification(config).save_pretrained(folder)
+    else:
+        LlamaForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -133,11 +133,11 @@ class Estimator:
         longer = length.prompt + 2 * length.completion
         each = draws * (length.prompt + length.completion) + later * (longer + length.completion)
         share = min(1.0, (given["tokens"] + longer + length.completion) / each)
-        own = self._sampled(policy, sampling, asked, max(1, round(share * draws)))
+        own = self._sampled(policy, sampling, asked, max(1, round(share * draws))) if draws else Cost()
         rollouts = round(share * later) * asked.number
         tokens = rollouts * (longer + length.completion)
         usd = self.prices.of_tokens(policy.arm, rollouts * longer, rollouts * length.completion)
-        return total([own, Cost(rollouts=rollouts, tokens=tokens, usd=usd, bytes=tokens * BYTES, basis=own.basis)])
+        return total([own, Cost(rollouts=rollouts, tokens=tokens, usd=usd, bytes=tokens * BYTES, basis=length.basis)])
 
     def _training(self, ref: Ref, given: Mapping[str, Any]) -> Cost:
         """Every step's groups and the held-out rollouts of its evaluated steps."""

@@ -12,6 +12,7 @@ from storage.errors import UserError
 from tasks.domain.policies import BaseModel
 from tasks.engines.learning.memory_plan import read_config
 from tasks.engines.model_files import former_digest, model_digest
+from tasks.engines.rewarding.reward_model import check_reward_model
 
 REPO = Path(__file__).resolve().parents[2]
 #: Model folders that come with the project.
@@ -27,6 +28,15 @@ def found_model(name: str, wish: Path | None, look: Callable[[str], Path], place
     model = base_model(name, folder)
     places[model.sha256] = folder
     return model
+
+
+def found_reward_model(wish: str, places: dict[str, Path]) -> BaseModel:
+    """The reward model of a folder, noted in `places`, or `sha256:…` of one. Errors: UserError for one that scores
+    nothing."""
+    folder = Path(wish)
+    if digest_of(folder) is None:
+        check_reward_model(folder)
+    return found_model(folder.name, folder, Path, places)
 
 
 def digest_of(wish: Path) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flows.study.models import digest_of, encoder_folder, found_model, model_folder
+from flows.study.models import digest_of, encoder_folder, found_model, found_reward_model, model_folder
 from flows.study.otherwise import alike
 from flows.study.profiles import BENCHMARKS, Profile
 from flows.study.questions import PROFILES
@@ -57,6 +57,7 @@ class Study:
     benchmarks: dict[str, PoolInputs] = field(default_factory=dict)
     grader: ActiveGrader = field(default_factory=ActiveGrader)
     encoder_formerly: str = ""  # what the encoder was called when other files of its folder counted
+    reward: BaseModel | None = None  # the model that scores test-time searches
     labelled_sha256: str = field(default_factory=labelled_sha256)  # traces on which partitions are calibrated
 
     @property
@@ -101,7 +102,7 @@ def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
     unknown = [arm for arm in profile.arms if arm not in ARMS]
     if unknown or not profile.arms:
         raise UserError(f"unknown arm '{', '.join(unknown)}' (known: {', '.join(ARMS)})")
-    profile.search.refuse_impossible(profile.final.sampling.max_tokens)
+    profile.search.refuse_impossible(profile.final.sampling.max_tokens, profile.arms)
     for what, given in (("arms", profile.arms), ("seeds", profile.seeds)):
         if twice := [str(one) for one in dict.fromkeys(given) if given.count(one) > 1]:
             raise UserError(f"{what}: {', '.join(twice)} stands there more than once, and would be counted so")
@@ -224,8 +225,9 @@ def resolve(
         raise UserError(f"{error}; a benchmark asks it, and --set benchmarks=[] leaves benchmarks out") from None
     encoding = found_model(profile.encoder.name, encoder, encoder_folder, places)
     models = {name: base for arm in profile.arms for name in (arm, ARMS[arm].trained_as)}
+    reward = found_reward_model(profile.search.reward, places) if profile.search.reward else None
     grader, built = active_grader(store.root), {"": studied, **lessons}
-    return Study(profile, models, built, encoding.sha256, places, benchmarks, grader, encoding.formerly)
+    return Study(profile, models, built, encoding.sha256, places, benchmarks, grader, encoding.formerly, reward)
 
 
 def _sources(wishes: Sequence[str | Path], data: Path | None, places: dict[str, Path]) -> tuple[SourceSpec, ...]:

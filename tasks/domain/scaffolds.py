@@ -68,6 +68,11 @@ class Scaffold:
         return (*((self.trace_tag,) if self.trace_tag else ()), *(("answer",) if self.answer_form == "tag" else ()))
 
     @property
+    def has_steps(self) -> bool:
+        """Whether it marks reasoning apart from the answer, which can then be searched step by step."""
+        return self.trace_tag is not None
+
+    @property
     def digest(self) -> str:
         """The scaffold by content: another one as soon as any field is."""
         return fingerprint(self)

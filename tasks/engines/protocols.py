@@ -56,10 +56,13 @@ class Generator(Protocol):
     version: str
     serving: str
 
-    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]: ...
+    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
+        """Token ids of a prompt. begun: what the completion begins with, which is not sampled."""
+        ...
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
-        """Completions in the order in which they finish; each request exactly once."""
+        """Completions in the order in which they finish; each request exactly once. A deque is emptied as it goes, and
+        what is appended to it meanwhile is sampled too."""
         ...
 
     def close(self) -> None: ...

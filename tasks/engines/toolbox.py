@@ -21,6 +21,7 @@ T = TypeVar("T")
 
 if TYPE_CHECKING:
     from tasks.engines.grading.graders import Graders
+    from tasks.engines.rewarding.reward_model import RewardModel
 
 
 @dataclass(slots=True)
@@ -107,6 +108,15 @@ class Toolbox:
             return SentenceEncoder(self.place(weights_sha256, f"the encoder {name}"), name=name, max_tokens=max_tokens)
 
         return self._once(("embedder", name, weights_sha256), make)
+
+    def reward_model(self, sha256: str) -> RewardModel:
+        def make() -> RewardModel:
+            from tasks.engines.rewarding.reward_model import RewardModel
+
+            settle_threads()
+            return RewardModel(self.place(sha256, "the reward model"), self.hardware)
+
+        return self._once(("reward_model", sha256), make)
 
     def graders(self) -> Graders:
         def make() -> Graders:

@@ -34,6 +34,7 @@ COLUMNS = [
     "cut",
     "num_prompt_tokens",
     "num_tokens",
+    "num_scored_tokens",
     "chosen_correct",
 ]
 Place = tuple[str, int, str]
@@ -71,7 +72,8 @@ def within_budgets(nodes: pa.Table, budgets: Sequence[int]) -> dict[Place, Searc
         """
         with rounds as (
             select arm, step, coalesce(adapter, '') as adapter, method, problem_id, cluster, round,
-                   sum(num_prompt_tokens + num_tokens) as tokens, count(*) filter (cut is null) as rollouts,
+                   sum(num_prompt_tokens + num_tokens + num_scored_tokens) as tokens,
+                   count(*) filter (cut is null) as rollouts,
                    bool_or(chosen_correct) as chosen, bool_or(correct) as any_correct, avg(correct::int) as share
             from nodes group by all),
         base as (select * from rounds where split_part(method, ':', 1) = $base),

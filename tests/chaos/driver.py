@@ -49,7 +49,7 @@ class SeededGenerator:
 
     name, version, serving = "seeded", "1", "none"
 
-    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]:
+    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
         return tuple(prompt.encode()[:20])
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:

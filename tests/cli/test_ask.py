@@ -50,7 +50,7 @@ def test_a_policy_with_an_adapter_is_asked_and_one_without_says_so(demo_store: P
     root = tmp_path / "store"
     shutil.copytree(demo_store, root)
     training = next(ref for ref in Store(root).refs("training"))
-    given = Store(root).manifest(training).recipe.arguments["start"]["arm"]
+    given = Store(root).read(training, ["arm"])["arm"][0].as_py()
     rows = told(root, "--arm", given, "--adapter", str(training))
     assert {row["adapter"] for row in rows} == {str(training)} and {row["step"] for row in rows} != {0}
     bare = told(root, "--arm", given)
@@ -60,7 +60,7 @@ def test_a_policy_with_an_adapter_is_asked_and_one_without_says_so(demo_store: P
         asked(root, "--step", "3")
 
 
-WRONG = {
+WRONG: dict[tuple[str, ...], str] = {
     ("--method", "majorty"): r"unknown method 'majorty'; did you mean 'majority'",
     ("--budget", "tokens=128"): r"tokens=128 is below one rollout, whose completion alone may take 128 tokens",
     ("--arm", "panle"): "unknown arm 'panle'",

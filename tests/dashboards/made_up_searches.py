@@ -45,6 +45,7 @@ def rows_of(rollouts: pa.Table, method: str) -> pa.Table:
                 "operator": "draw",
                 "parents": f"{row['problem_id']}/0" if row["rollout"] else "",
                 "cut": cut,
+                "num_scored_tokens": 0,
                 "chosen": f"{row['problem_id']}/{chosen['rollout']}",
                 "chosen_answer": chosen["answer"],
                 "chosen_correct": chosen["correct"],

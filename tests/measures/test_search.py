@@ -32,6 +32,7 @@ def nodes(searches: dict[tuple[str, str, str], list[tuple[int, bool, bool]]]) ->
             "cut": None,
             "num_prompt_tokens": 2,
             "num_tokens": tokens - 2,
+            "num_scored_tokens": 0,
             "chosen_correct": chosen,
         }
         for (arm, method, problem), rounds in searches.items()

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -20,16 +23,30 @@ from tasks.domain.search.registry import METHODS, method_named
 from tasks.engines.grading.graders import Graders
 from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Completion, Request
+from tasks.engines.rewarding.reward_model import RewardModel
 from tasks.engines.toolbox import Toolbox
 from tasks.searches import search_problems
 from tasks.splits import split_pool
 from tasks.stage import Session, session
 from tasks.synthetic_pool import make_synthetic_pool
+from tests.tiny_model import write_tiny_model
 
 POLICY = Policy(arm="panel", model=BaseModel(name="none", sha256="0" * 64))
 DRAW = Sampling(max_tokens=8)
-SERVED = {name: method for name, method in METHODS.items() if not method.refusal}
+REWARD = BaseModel(name="a reward model", sha256="1" * 64)
+#: What ends a step of the engine's completions.
+END = "."
+STEPS = ("beam:beams=2:expand=3", "dvts:trees=2:expand=2", "particles:particles=4", "mcts:simulations=5")
+#: Every method that can be served, those of steps under every scorer.
+SERVED = [name for name, method in METHODS.items() if not method.refusal and not method.in_steps]
+SERVED += [f"{name}:end={END}:by={by}" for name in STEPS for by in ("self", "likelihood", "process", "outcome")]
 PLENTY = {"tokens": 10**6, "context": 10**6}
+
+
+@cache
+def reward_model() -> RewardModel:
+    with TemporaryDirectory() as folder:
+        return RewardModel(write_tiny_model(Path(folder), labels=1), Hardware())
 
 
 class FromPromptAndSeed:
@@ -42,15 +59,24 @@ class FromPromptAndSeed:
         self.batches: list[list[str]] = []
         self.after = lambda: None
 
-    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]:
-        return tuple(map(ord, prompt))
+    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
+        return tuple(map(ord, prompt + begun))
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
+        if isinstance(requests, deque):
+            while requests:
+                yield from self.generate([requests.popleft()], adapter)
+            return
         self.batches.append(["".join(map(chr, r.prompt_ids)) for r in requests])
         for request in requests:
             rng = np.random.default_rng([request.seed, sum(request.prompt_ids)])
             said, length = rng.choice(["3", "1/2", "0.5", "7"], p=[0.7, 0.1, 0.1, 0.1]), int(rng.integers(1, 6))
-            text = f"<mutipersonaDebate>thought {rng.integers(99)}</mutipersonaDebate> <answer>{said}</answer>"
+            begun = "".join(map(chr, request.prompt_ids)).partition("Assistant: ")[2]
+            text = ("" if begun else "<mutipersonaDebate>") + f"thought {rng.integers(99)}"
+            if END in request.decoding.stop and rng.random() < 0.4:
+                text += END
+            else:
+                text += f"</mutipersonaDebate> <answer>{said}</answer>"
             yield Completion(request.key, text, [1] * length, -rng.random(length).astype(np.float32), "stop")
         self.after()
 
@@ -74,23 +100,28 @@ class Lab:
 
     def ref(self, method: Method | str, pool: Pool | None = None, **more: Any) -> Searches:
         name = method if isinstance(method, str) else type(method).__name__
-        arguments: dict[str, Any] = {"policy": POLICY, "sampling": DRAW} | PLENTY | more
+        chosen = method_named(method) if isinstance(method, str) else method
+        reward = REWARD if chosen.reward else None
+        arguments: dict[str, Any] = {"policy": POLICY, "sampling": DRAW, "reward": reward} | PLENTY | more
         return search_problems(
             pool=pool or self.pool,
             splits=self.splits,
             name=name,
-            method=method_named(method) if isinstance(method, str) else method,
+            method=chosen,
             grader_version=self.toolbox.grader.version,
             **arguments,
         )
 
 
-def a_lab(folder: Path, graders: Graders, batch_size: int = 16) -> Iterator[Lab]:
-    store, engine = Store(folder / "store"), FromPromptAndSeed()
+def a_lab(
+    folder: Path, graders: Graders, batch_size: int | None = 16, engine: FromPromptAndSeed | None = None
+) -> Iterator[Lab]:
+    store, engine = Store(folder / "store"), engine or FromPromptAndSeed()
     store.prepare()
     toolbox = Toolbox(Hardware(batch_size=batch_size), places={POLICY.model.sha256: folder})
     toolbox._open |= {("generator", name, str(folder)): engine for name in ("vllm", "transformers")}
     toolbox._open[("graders",)] = graders
+    toolbox._open[("reward_model", REWARD.sha256)] = reward_model()
     with session(Session(store, toolbox)):
         pool = make_synthetic_pool(per_source=2, seed=0)
         yield Lab(store, toolbox, engine, pool, split_pool(pool=pool, heldout_per_source=0, seed=0))

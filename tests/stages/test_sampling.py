@@ -37,7 +37,7 @@ class FromTheSeed:
     def __init__(self, golds: dict[str, str]) -> None:
         self.golds, self.sampled = golds, 0
 
-    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]:
+    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
         place = next(i for i, problem in enumerate(self.golds) if problem in prompt)
         return (place,)
 

@@ -24,10 +24,13 @@ from tasks.rollouts import account_of
 from tasks.sampling import sample_rollouts
 from tasks.searches import search_problems
 from tasks.stage import Session, session
-from tests.stages.search_lab import DRAW, POLICY, SERVED, Lab, a_lab
+from tests.stages.search_lab import DRAW, END, POLICY, SERVED, Lab, a_lab
 
 REPO = Path(__file__).resolve().parents[2]
+#: They ask as `majority` does.
+LIKE_MAJORITY = ("first", "likeliest", "shortest", "weighted_by_likelihood", "weighted_by_length")
 EVOLVED = "evolution:population=2:generations=1"
+STEPPED = f"beam:beams=2:expand=1:end={END}:by=process"
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +45,7 @@ def lab(tmp_path: Path, graders: Graders) -> Iterator[Lab]:
 
 
 def spent(rows: list[dict[str, Any]]) -> int:
-    return sum(row["num_prompt_tokens"] + row["num_tokens"] for row in rows)
+    return sum(row["num_prompt_tokens"] + row["num_tokens"] + row["num_scored_tokens"] for row in rows)
 
 
 def with_golds(lab: Lab, golds: Sequence[str]) -> Pool:
@@ -172,37 +175,45 @@ def test_later_rounds_are_filed_by_what_they_are_made_of(lab: Lab) -> None:
     assert not again & {row["node"] for row in rows}  # other parents' words
 
 
-def test_a_killed_search_goes_on_and_the_same_trees_come_out(tmp_path: Path, graders: Graders, lab: Lab) -> None:
-    """Stopped after every third batch until it is done, it samples each batch once."""
-    whole, batches = lab.search("self_score"), list(lab.engine.batches)
-    for other in a_lab(tmp_path / "killed", graders):
+@pytest.mark.parametrize(
+    "name", [name for name in SERVED if name not in LIKE_MAJORITY and ("by=" not in name or "process" in name)]
+)
+def test_a_killed_search_goes_on_and_the_same_trees_come_out(tmp_path: Path, graders: Graders, name: str) -> None:
+    """Stopped in the middle of every round, after every batch until it is done, it samples each batch once."""
+    whole, batches = [], []
+    for undisturbed in a_lab(tmp_path / "undisturbed", graders, batch_size=6):
+        whole, batches = undisturbed.search(name), list(undisturbed.engine.batches)
+    for other in a_lab(tmp_path / "killed", graders, batch_size=6):
         stops, done = 0, False
         while not done:
-            calls = iter(range(3))
+            calls = iter(range(1))
             other.engine.after = lambda calls=calls: None if next(calls, None) is not None else _stop()
             with session(Session(other.store, other.toolbox)):
                 try:
-                    assert other.search("self_score") == whole
+                    assert other.search(name) == whole
                     done = True
                 except InterruptedError:
                     stops += 1
-        assert stops > 3
+        assert stops > len(batches) / 3
         paid = list(dict.fromkeys(map(tuple, other.engine.batches)))
         assert paid == list(dict.fromkeys(map(tuple, batches)))
 
 
-def test_a_search_that_is_killed_for_good_leaves_the_same_trees(tmp_path: Path, graders: Graders, lab: Lab) -> None:
+@pytest.mark.parametrize("name", [EVOLVED, STEPPED])
+def test_a_search_that_is_killed_for_good_leaves_the_same_trees(
+    tmp_path: Path, graders: Graders, lab: Lab, name: str
+) -> None:
     """SIGKILL in the middle of every second batch, in processes of their own."""
-    command = [sys.executable, "-m", "tests.stages.search_lab", str(tmp_path / "killed"), EVOLVED]
+    command = [sys.executable, "-m", "tests.stages.search_lab", str(tmp_path / "killed"), name]
     ends = []
     while not ends or ends[-1] == -signal.SIGKILL:
         ends.append(subprocess.run(command, cwd=REPO, check=False).returncode)
     assert ends[-1] == 0 and len(ends) > 2
     found: list[dict[str, Any]] = []
     for other in a_lab(tmp_path / "killed", graders):
-        found = other.search(EVOLVED)
+        found = other.search(name)
         assert other.engine.batches == []
-    assert found == lab.search(EVOLVED)
+    assert found == lab.search(name)
 
 
 def _stop() -> None:

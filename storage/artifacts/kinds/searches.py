@@ -19,6 +19,7 @@ class Searches(
         "completion str?, answer str?",  # as read without a gold; null where it was cut
         "correct bool",  # against the gold, which no method sees; false of what answers another question
         "finish str?, num_prompt_tokens int, num_tokens int, logprob_sum real?",
+        "score real?, num_scored_tokens int",  # of a reward model, and what it read of this node's path
         "cut str?",  # why it could not be sampled
         "chosen str?, chosen_answer str?, chosen_correct bool",  # what the search would answer after this round
         "grader_version str",

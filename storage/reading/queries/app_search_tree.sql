@@ -3,7 +3,7 @@ with nodes as (
     select *, row_number() over (partition by seed order by round, node) as number
     from searches where problem_id = $problem and method = $method and arm = $arm and step = $step)
 select n.seed, n.number, n.round, n.operator, n.answer, n.correct, n.cut, n.completion, n.chosen_answer, n.chosen_correct,
-    n.num_prompt_tokens + n.num_tokens as tokens,
+    n.num_prompt_tokens + n.num_tokens + n.num_scored_tokens as tokens, n.score,
     (select string_agg('#' || p.number, ', ' order by p.number) from nodes p
      where p.seed = n.seed and list_contains(string_split(n.parents, ' '), p.node)) as made_of
 from nodes n order by n.seed, n.number

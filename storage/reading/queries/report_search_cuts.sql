@@ -14,7 +14,7 @@ with problems as (
         sum(num_prompt_tokens) as prompt_tokens, sum(num_tokens) as completion_tokens, count(cut) as cut
     from searches group by all)
 select method, arm, step, avg(rounds) as rounds, avg(rollouts) as rollouts, avg(prompt_tokens) as prompt_tokens,
-    avg(completion_tokens) as completion_tokens, sum(cut)::bigint as cut, count(*) as problems
+    avg(completion_tokens) as completion_tokens, avg(scored_tokens) as scored_tokens, sum(cut)::bigint as cut, count(*) as problems
 from problems join arms using (arm)
 group by method, arm, step, place
 order by method, place, step

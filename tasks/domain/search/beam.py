@@ -1,4 +1,4 @@
-"""Beam search over steps (Snell et al. 2024, arXiv 2408.03314): the best beginnings are kept and each is gone on with."""
+"""Beam search over steps (Snell et al. 2024, arXiv 2408.03314): the best beginnings are kept, and each goes on."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -50,17 +51,15 @@ class OpenAIGenerator:
         self._loaded: set[str] = set()
         self._scaled = False
 
-    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]:
-        return encode_prompt(self._tokenizer, prompt, chat=chat, enable_thinking=enable_thinking)
+    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
+        return encode_prompt(self._tokenizer, prompt, chat=chat, enable_thinking=enable_thinking, begun=begun)
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
         """Errors: Parked if the provider refuses to go on or stays away, after all that finished was yielded."""
-        check_lengths(requests, self._max_model_len)
+        check_lengths([*requests], self._max_model_len)
         model = self._served(adapter)
         self._check_logprobs(model, requests)
-        todo: queue.SimpleQueue[Request] = queue.SimpleQueue()
-        for request in requests:
-            todo.put(request)
+        todo = requests if isinstance(requests, deque) else deque(requests)
         done: queue.SimpleQueue[Completion | BaseException | None] = queue.SimpleQueue()
         stop = threading.Event()
         workers = [
@@ -108,7 +107,7 @@ class OpenAIGenerator:
     def _work(
         self,
         model: str,
-        todo: queue.SimpleQueue[Request],
+        todo: deque[Request],
         done: queue.SimpleQueue[Completion | BaseException | None],
         stop: threading.Event,
     ) -> None:
@@ -118,8 +117,8 @@ class OpenAIGenerator:
             with self._endpoint.connection() as connection:
                 while not stop.is_set():
                     try:
-                        request = todo.get_nowait()
-                    except queue.Empty:
+                        request = todo.popleft()
+                    except IndexError:
                         break
                     asked = self._body(model, request)
                     done.put(connection.post("/completions", asked, stop, lambda t, r=request: self._completion(r, t)))

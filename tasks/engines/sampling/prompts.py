@@ -9,10 +9,13 @@ from storage.errors import UserError
 from tasks.engines.protocols import Request
 
 
-def encode_prompt(tokenizer: Any, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]:
-    """Token ids of a prompt; a chat prompt becomes one user message and the template's generation prompt."""
+def encode_prompt(
+    tokenizer: Any, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = ""
+) -> tuple[int, ...]:
+    """Token ids of a prompt; a chat prompt becomes one user message and the template's generation prompt. begun: what
+    the completion begins with."""
     if not chat:
-        return tuple(tokenizer(prompt)["input_ids"])
+        return tuple(tokenizer(prompt + begun)["input_ids"])
     if tokenizer.chat_template is None:
         raise UserError(f"{tokenizer.name_or_path}: this arm needs a chat template and the model folder has none")
     text = tokenizer.apply_chat_template(
@@ -21,7 +24,7 @@ def encode_prompt(tokenizer: Any, prompt: str, *, chat: bool, enable_thinking: b
         add_generation_prompt=True,
         enable_thinking=enable_thinking,
     )
-    return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+    return tuple(tokenizer(text + begun, add_special_tokens=False)["input_ids"])
 
 
 def check_lengths(requests: Sequence[Request], max_model_len: int) -> None:

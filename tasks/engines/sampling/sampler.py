@@ -24,7 +24,8 @@ FLUSH_SECONDS, FLUSH_ROWS = 3.0, 512
 
 @dataclass(frozen=True, slots=True)
 class RolloutRequest:
-    """One rollout that somebody asks for. `request_seed` is a function of its identity."""
+    """One rollout that somebody asks for. `request_seed` is a function of its identity. begun: what its completion goes
+    on from, which is no part of it."""
 
     problem_id: str
     source: str
@@ -34,6 +35,7 @@ class RolloutRequest:
     policy: Policy
     sampling: Sampling
     request_seed: int
+    begun: str = ""
 
 
 @dataclass(slots=True)
@@ -44,7 +46,13 @@ class SamplingStats:
     tokens: int = 0
     seconds: float = 0.0
     grading_seconds: float = 0.0
-    _prompts: dict[tuple[Scaffold, str], tuple[int, ...]] = field(default_factory=dict)
+    _prompts: dict[tuple[Scaffold, str, str], tuple[int, ...]] = field(default_factory=dict)
+
+    def add(self, other: SamplingStats) -> None:
+        self.rollouts += other.rollouts
+        self.tokens += other.tokens
+        self.seconds += other.seconds
+        self.grading_seconds += other.grading_seconds
 
     def note(self, generator: Generator) -> dict[str, str]:
         rate = self.tokens / self.seconds if self.seconds else 0.0
@@ -83,7 +91,7 @@ def sample(
     start = 0
     while start < len(requested):
         batch = requested[start : start + (batch_size or len(requested))]
-        requests = [_request(i, asked, generator, stats) for i, asked in enumerate(batch)]
+        requests = [request_of(i, asked, generator, stats) for i, asked in enumerate(batch)]
         if admit is not None:
             requests = requests[: admit(batch, requests)]
         start += len(requests)
@@ -91,7 +99,7 @@ def sample(
         def keep_them(
             done: list[Completion], batch: Sequence[RolloutRequest] = batch, asked: list[Request] = requests
         ) -> None:
-            keep(_rows(done, batch, asked, generator, graders, stats))
+            keep(rows_of(done, batch, asked, generator, graders, stats))
 
         completions = generator.generate(requests, adapter)
         if batch_size is None:
@@ -143,13 +151,16 @@ def _item(completion: Completion, asked: RolloutRequest) -> GradeItem:
     return GradeItem(asked.policy.scaffold, completion.text, asked.gold, completion.finish)
 
 
-def _request(key: int, asked: RolloutRequest, generator: Generator, stats: SamplingStats) -> Request:
+def request_of(key: int, asked: RolloutRequest, generator: Generator, stats: SamplingStats) -> Request:
     scaffold = asked.policy.scaffold
-    cached = stats._prompts.get((scaffold, asked.problem_id))
+    name = scaffold, asked.problem_id, asked.begun
+    cached = stats._prompts.get(name)
     if cached is None:
         prompt = scaffold.prompt(asked.problem)
-        cached = generator.encode(prompt, chat=scaffold.chat, enable_thinking=scaffold.enable_thinking)
-        stats._prompts[(scaffold, asked.problem_id)] = cached
+        cached = generator.encode(
+            prompt, chat=scaffold.chat, enable_thinking=scaffold.enable_thinking, begun=asked.begun
+        )
+        stats._prompts[name] = cached
     s = asked.sampling
     return Request(
         key,
@@ -177,7 +188,7 @@ def _durable_batches(completions: Iterator[Completion], *, whole: bool) -> Itera
         raise failure
 
 
-def _rows(
+def rows_of(
     completions: list[Completion],
     requested: Sequence[RolloutRequest],
     requests: Sequence[Request],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -35,15 +36,18 @@ class TransformersGenerator:
         self._batch, self._max_model_len = hardware.max_num_seqs, hardware.max_model_len
         self._served: tuple[str, Any] | None = None
 
-    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]:
-        return encode_prompt(self._tokenizer, prompt, chat=chat, enable_thinking=enable_thinking)
+    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
+        return encode_prompt(self._tokenizer, prompt, chat=chat, enable_thinking=enable_thinking, begun=begun)
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
-        check_lengths(requests, self._max_model_len)
         model = self._policy(adapter)
-        ordered = sorted(requests, key=lambda r: (len(r.prompt_ids), r.key))
-        for start in range(0, len(ordered), self._batch):
-            yield from self._sample(model, ordered[start : start + self._batch])
+        waiting, queue = list[Request](), requests if isinstance(requests, deque) else deque(requests)
+        while queue or waiting:
+            waiting += [queue.popleft() for _ in range(len(queue))]
+            check_lengths(waiting, self._max_model_len)
+            waiting.sort(key=lambda r: (len(r.prompt_ids), r.key))
+            batch, waiting = waiting[: self._batch], waiting[self._batch :]
+            yield from self._sample(model, batch)
 
     def _policy(self, adapter: ServedAdapter | None) -> Any:
         if self._served is not None and (adapter is None or self._served[0] != adapter.name):

@@ -114,11 +114,11 @@ class VllmGenerator:
         self._lora_requests: dict[str, LoRARequest] = {}
         self._requests = 0
 
-    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]:
-        return encode_prompt(self._tokenizer, prompt, chat=chat, enable_thinking=enable_thinking)
+    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
+        return encode_prompt(self._tokenizer, prompt, chat=chat, enable_thinking=enable_thinking, begun=begun)
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
-        check_lengths(requests, self._max_model_len)
+        check_lengths([*requests], self._max_model_len)
         engine = self._llm.llm_engine
         lora = self._serve(adapter)
         if self._cpu:
@@ -127,7 +127,8 @@ class VllmGenerator:
             self._ask("forget_logprobs")
         waiting: dict[str, tuple[Request, str]] = {}
         try:
-            yield from self._finished(deque(requests), waiting, lora)
+            queue = requests if isinstance(requests, deque) else deque(requests)
+            yield from self._finished(queue, waiting, lora)
         finally:
             if waiting:
                 engine.abort_request(list(waiting))
@@ -141,6 +142,7 @@ class VllmGenerator:
         engine = self._llm.llm_engine
         for _ in range(min(room, len(queue))):
             request = queue.popleft()
+            check_lengths([request], self._max_model_len)
             self._requests += 1
             params = _sampling_params(request.decoding, request.seed, logprobs=not self._keeps)
             prompt: Any = {"prompt_token_ids": list(request.prompt_ids)}

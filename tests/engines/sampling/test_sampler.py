@@ -24,7 +24,7 @@ class Scripted:
     def __init__(self) -> None:
         self.kept_one, self.met = threading.Event(), False
 
-    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]:
+    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
         return (1, 2)
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:

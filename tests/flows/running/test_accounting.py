@@ -43,7 +43,7 @@ class CountingGenerator:
     def __init__(self) -> None:
         self.sampled: list[int] = []
 
-    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool) -> tuple[int, ...]:
+    def encode(self, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = "") -> tuple[int, ...]:
         return tuple(range(PROMPT))
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:

@@ -1,0 +1,105 @@
+"""A reward model from a folder: a transformers model for sequence classification that reads a problem and what is
+written of an answer, and scores it at its last token. Of a process model that is the end of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from storage.errors import UserError
+from tasks.engines.environment import quiet_libraries
+from tasks.engines.hardware import Hardware
+from tasks.engines.learning.memory_plan import read_config
+
+#: Padded tokens of one forward pass.
+BATCH_TOKENS = {"cpu": 4_096, "cuda": 65_536}
+#: Digits of a score: what a text is padded to moves the last bits.
+DIGITS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """score: in [0, 1]; null where nothing was scored, or where the text has more tokens than the model has positions.
+    tokens: read."""
+
+    score: float | None = None
+    tokens: int = 0
+
+
+def check_reward_model(folder: Path) -> None:
+    """Errors: UserError for a folder that holds no classifier of sequences: transformers would put a head of random
+    weights on whatever it holds."""
+    kinds = read_config(folder).get("architectures") or []
+    if not any(str(kind).endswith("ForSequenceClassification") for kind in kinds):
+        raise UserError(
+            f"reward model {folder}: it is {', '.join(map(str, kinds)) or 'of no named architecture'}, and scores are"
+            " those of a model for sequence classification"
+        )
+
+
+class RewardModel:
+    def __init__(self, folder: Path, hardware: Hardware) -> None:
+        check_reward_model(folder)
+        quiet_libraries()
+        import torch
+        from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+        self._device = "cuda" if torch.cuda.is_available() and hardware.device != "cpu" else "cpu"
+        dtype = torch.float32 if self._device == "cpu" else getattr(torch, hardware.dtype)
+        self._tokenizer = AutoTokenizer.from_pretrained(folder)
+        model: Any = AutoModelForSequenceClassification.from_pretrained(folder, dtype=dtype, use_safetensors=True)
+        if model.config.num_labels > 2:
+            raise UserError(
+                f"reward model {folder}: it has {model.config.num_labels} labels; a reward is one number, or the odds"
+                " of two labels"
+            )
+        self._model = model.to(self._device).eval()
+        self._positions = getattr(model.config, "max_position_embeddings", None)
+
+    def score(self, texts: Sequence[tuple[str, str, bool]]) -> list[Reading]:
+        """(problem, what is written, whether it has ended), one score each, in batches of like lengths."""
+        ids = [self._encoded(*text) for text in texts]
+        fits = [i for i, some in enumerate(ids) if self._positions is None or len(some) <= self._positions]
+        found = [Reading()] * len(texts)
+        batch: list[int] = []
+        for i in sorted(fits, key=lambda i: (len(ids[i]), i)):
+            if batch and (len(batch) + 1) * len(ids[i]) > BATCH_TOKENS[self._device]:
+                self._read(batch, ids, found)
+                batch = []
+            batch.append(i)
+        if batch:
+            self._read(batch, ids, found)
+        return found
+
+    def _encoded(self, problem: str, written: str, ended: bool) -> list[int]:
+        if self._tokenizer.chat_template is None:
+            return self._tokenizer(f"{problem}\n\n{written}")["input_ids"]
+        said = [{"role": "user", "content": problem}, {"role": "assistant", "content": written}]
+        text = self._tokenizer.apply_chat_template(said, tokenize=False)
+        if not ended:  # nothing of what a template puts after an answer
+            text = text[: text.rindex(written) + len(written)]
+        return self._tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    def _read(self, batch: Sequence[int], ids: Sequence[list[int]], found: list[Reading]) -> None:
+        import torch
+
+        width, last = max(len(ids[i]) for i in batch), {ids[i][-1] for i in batch}
+        # transformers reads the last token that is no padding: with the tokenizer's own, an end of text would be none
+        pad = next(number for number in range(len(last) + 1) if number not in last)
+        self._model.config.pad_token_id = pad
+        ids_BL = torch.full((len(batch), width), pad)
+        seen_BL = torch.zeros_like(ids_BL)
+        for row, i in enumerate(batch):
+            ids_BL[row, : len(ids[i])] = torch.tensor(ids[i])
+            seen_BL[row, : len(ids[i])] = 1
+        with torch.no_grad():
+            out = self._model(input_ids=ids_BL.to(self._device), attention_mask=seen_BL.to(self._device))
+        logits = out.logits.float().cpu()
+        odds = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
+        for i, score in zip(batch, torch.sigmoid(odds).tolist(), strict=True):
+            found[i] = Reading(round(score, DIGITS), len(ids[i]))
+
+    def close(self) -> None:
+        del self._model

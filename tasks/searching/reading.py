@@ -1,0 +1,128 @@
+"""What is asked of the engine for an ask, and what a method is shown of what came: read without any gold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from storage.artifacts.fingerprint import derived_seed
+from tasks.domain.policies import Policy
+from tasks.domain.search.method import Ask
+from tasks.engines.grading.graders import GradeItem
+from tasks.engines.rewarding.reward_model import Reading
+from tasks.engines.sampling.sampler import RolloutRequest
+from tasks.searching.tree import NOTHING, SEEN, Came, Terms, Tree
+from tasks.stage import toolbox
+
+Asked = tuple[Tree, Ask, RolloutRequest]
+
+
+def request_for(tree: Tree, ask: Ask, terms: Terms) -> RolloutRequest:
+    """What answers the problem is graded as any rollout of it; nothing else has a gold, and no single step."""
+    problem, context = tree.problem, ask.context(tree.problem["problem_id"])
+    parent = tree.parent(ask)
+    return RolloutRequest(
+        context,
+        problem["source"],
+        problem["problem"] if ask.question is None else ask.question,
+        problem["gold"] if ask.answers and not ask.end else "",
+        ask.index,
+        stepping(terms.policy, ask.end) if ask.end else terms.policy,
+        terms.sampling,
+        derived_seed(terms.sampling.seed, context, ask.index),
+        begun="" if parent is None else parent.seen["completion"],
+    )
+
+
+def stepping(policy: Policy, end: str) -> Policy:
+    """The policy that stops where a step ends too: an account of its own in the ledger."""
+    scaffold = policy.scaffold
+    return replace(policy, scaffold=replace(scaffold, stop=(*scaffold.stop, end)))
+
+
+def too_long(request: RolloutRequest, terms: Terms, length: int | None = None) -> str:
+    """Why a request cannot be sampled; empty if it can. length: of its prompt, where that is known."""
+    if length is None:
+        scaffold = terms.policy.scaffold
+        generator = toolbox().generator(terms.policy.model.sha256, terms.lora_rank)
+        length = len(
+            generator.encode(
+                scaffold.prompt(request.problem),
+                chat=scaffold.chat,
+                enable_thinking=scaffold.enable_thinking,
+                begun=request.begun,
+            )
+        )
+    if length + terms.sampling.max_tokens <= terms.context:
+        return ""
+    return (
+        f"a prompt of {length} tokens and max_tokens={terms.sampling.max_tokens} do not fit the context of"
+        f" {terms.context}"
+    )
+
+
+def hand_over(asked: Sequence[Asked], rows: Sequence[dict[str, Any]], terms: Terms) -> None:
+    """Put rows of the ledger into the trees' hands, in the words in which methods see them."""
+    scaffold, graders = terms.policy.scaffold, toolbox().graders()
+    paths = [_path(one, row, terms) for one, row in zip(asked, rows, strict=True)]
+    read = graders.grade([GradeItem(scaffold, p["completion"], "", p["finish"]) for p in paths])
+    steps = [i for i, (_, ask, _) in enumerate(asked) if ask.end and paths[i]["ended"]]
+    whole = [(paths[i]["completion"], asked[i][0].problem["gold"], paths[i]["finish"]) for i in steps]
+    judged = graders.grade([GradeItem(scaffold, *told) for told in whole])
+    right = {i: verdict.correct for i, verdict in zip(steps, judged, strict=True)}
+    scored = _scores(asked, paths, terms)
+    for i, ((tree, ask, request), row, path) in enumerate(zip(asked, rows, paths, strict=True)):
+        key = (request.problem_id, request.rollout)
+        # of a rollout that was paid for under a longer context
+        if cut := too_long(request, terms, row["num_prompt_tokens"]):
+            tree.hand[key] = cut
+            continue
+        answer = read[i].canonical if path["ended"] else None
+        correct = ask.answers and (right.get(i, False) if ask.end else row["correct"])
+        own = {column: row[column] for column in NOTHING if column in row}
+        judged_here = {"score": scored[i].score, "num_scored_tokens": scored[i].tokens}
+        node = own | {"answer": answer, "correct": correct} | judged_here
+        tree.hand[key] = Came(node, path | {"answer": answer, "scores": _so_far(tree, ask, scored[i])})
+
+
+def _path(one: Asked, row: Mapping[str, Any], terms: Terms) -> dict[str, Any]:
+    """What a method sees of a completion; of a step, the whole path to its end."""
+    tree, ask, request = one
+    seen = {column: row[column] for column in SEEN} | {"ended": True}
+    if not ask.end:
+        return seen
+    parent = tree.parent(ask)
+    before = {"num_tokens": 0, "logprob_sum": 0.0} if parent is None else parent.seen
+    text, tokens = request.begun + row["completion"], before["num_tokens"] + row["num_tokens"]
+    sums = (before["logprob_sum"], row["logprob_sum"])
+    full = row["finish"] == "length" or tokens >= terms.sampling.max_tokens
+    return {
+        "completion": text,
+        "trace": terms.policy.scaffold.parse(text).trace,
+        "answer": None,
+        "finish": "length" if full else "stop",
+        "num_tokens": tokens,
+        "logprob_sum": None if None in sums else sum(sums),
+        "ended": full or not text.endswith(ask.end),
+    }
+
+
+def _scores(asked: Sequence[Asked], paths: Sequence[Mapping[str, Any]], terms: Terms) -> list[Reading]:
+    """Of the reward model, for all together; nothing without one, and nothing of what answers no problem."""
+    found = [Reading()] * len(asked)
+    if terms.reward is None:
+        return found
+    wanted = [i for i, (_, ask, _) in enumerate(asked) if ask.answers]
+    texts = [(asked[i][0].problem["problem"], paths[i]["completion"], paths[i]["ended"]) for i in wanted]
+    for i, reading in zip(wanted, toolbox().reward_model(terms.reward.sha256).score(texts), strict=True):
+        found[i] = reading
+    return found
+
+
+def _so_far(tree: Tree, ask: Ask, reading: Reading) -> tuple[float, ...]:
+    """Scores of every step to here, where a process model gives them."""
+    own = () if reading.score is None else (reading.score,)
+    parent = tree.parent(ask)
+    before = () if parent is None or tree.method.reward != "process" else parent.seen["scores"]
+    return (*before, *own)

@@ -1,0 +1,175 @@
+"""The search of one problem while it goes on: rounds in, candidates out, a node for every completion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tasks.answer_classes import by_grader
+from tasks.domain.partitions.by_answer import same_answers
+from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
+from tasks.domain.search.method import Ask, Candidate, Method, Round
+from tasks.stage import toolbox
+
+Key = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """How a search is carried out. tokens: of prompts and completions, after which a problem's search starts no round.
+    context: tokens that a prompt and its completion may have together. reward: the model that scores, where the method
+    has one."""
+
+    policy: Policy
+    sampling: Sampling
+    tokens: int
+    context: int
+    adapter: ServedAdapter | None = None
+    lora_rank: int = 0
+    reward: BaseModel | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """What came of an ask. node: its columns. seen: what of it a method sees beside its name, which of a step is the
+    whole path to its end."""
+
+    node: Mapping[str, Any]
+    seen: Mapping[str, Any]
+
+
+#: What a method sees of a row.
+SEEN = ("completion", "trace", "answer", "finish", "num_tokens", "logprob_sum")
+#: Of a node that was cut.
+NOTHING: dict[str, Any] = dict.fromkeys(("completion", "answer", "finish", "logprob_sum", "score")) | {
+    "correct": False,
+    "num_prompt_tokens": 0,
+    "num_tokens": 0,
+    "num_scored_tokens": 0,
+}
+
+
+def tokens_of(node: Mapping[str, Any]) -> int:
+    """What it cost: prompt, completion, and what a reward model read."""
+    return node["num_prompt_tokens"] + node["num_tokens"] + node["num_scored_tokens"]
+
+
+@dataclass(slots=True)
+class Tree:
+    """problem: its row of a pool. hand: what came for it, by context and index; a text says why a request was cut."""
+
+    problem: dict[str, Any]
+    method: Method
+    terms: Terms
+    hand: dict[Key, Came | str] = field(default_factory=dict)
+    nodes: list[dict[str, Any]] = field(default_factory=list)
+    seen: list[Candidate] = field(default_factory=list)
+    told: dict[str, str] = field(default_factory=dict)
+    spent: int = 0
+    round: int = 0
+    ended: bool = False
+    _rounds: Any = field(init=False)
+    _asked: Round = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._rounds = self.method.rounds(self.problem["problem"])
+        self._asked = self._next(None)
+
+    def key(self, ask: Ask) -> Key:
+        return ask.context(self.problem["problem_id"]), ask.index
+
+    def parent(self, ask: Ask) -> Came | None:
+        """What a step goes on from."""
+        if not ask.end or not ask.parents:
+            return None
+        context, _, index = ask.parents[0].rpartition("/")
+        came = self.hand[context, int(index)]
+        assert isinstance(came, Came)
+        return came
+
+    def lacking(self) -> dict[Key, Ask]:
+        """What the next round needs and is not in hand, and rollouts that are sure to be asked for later, as many again
+        as were drawn: rounds of one rollout each are sampled in twos, fours and eights."""
+        wanted = list(self._asked.asks)
+        for ask in self._asked.asks:
+            if ask.question is None and not ask.end and self.key(ask) not in self.hand:
+                ahead = range(ask.index + 1, min(2 * ask.index + 1, self.method.sure))
+                wanted += [replace(ask, index=index) for index in ahead]
+        return {self.key(ask): ask for ask in wanted if self.key(ask) not in self.hand}
+
+    def go_on(self) -> None:
+        """Hand over every round that is complete, until one is not or the search has ended."""
+        while not self.ended and all(self.key(ask) in self.hand for ask in self._asked.asks):
+            came = self._take()
+            self.round += 1
+            if not came:
+                self._end(self._asked.answer)
+                continue
+            texts = sorted({c.answer for c in self.seen if c.answer is not None})
+            if any(text not in self.told for text in texts):
+                self._tell_apart(texts)
+            given = [c if c.answer is None else replace(c, answer=self.told[c.answer]) for c in self.seen]
+            asked = self._next(given)
+            for node in self.nodes:
+                if node["round"] == self.round - 1:
+                    self._choose(node, asked.answer)
+            if not self.ended and self.spent >= self.terms.tokens:
+                self._end(asked.answer)
+            self._asked = asked
+
+    def _next(self, given: Sequence[Candidate] | None) -> Round:
+        try:
+            return self._rounds.send(given)
+        except StopIteration as stopped:
+            self.ended = True
+            return Round((), stopped.value)
+
+    def _end(self, answer: Candidate | None) -> None:
+        self._rounds.close()
+        self.ended = True
+        for node in self.nodes:
+            if node["round"] == self.round - 1:
+                self._choose(node, answer)
+
+    def _choose(self, node: dict[str, Any], answer: Candidate | None) -> None:
+        came = None if answer is None else self.hand[self.key(answer.ask)]
+        node["chosen"] = None if answer is None else answer.name
+        node["chosen_answer"] = None if answer is None else answer.answer
+        node["chosen_correct"] = isinstance(came, Came) and came.node["correct"]
+
+    def _take(self) -> bool:
+        """Put the round's candidates to those that were seen. False if all of it was cut."""
+        some = False
+        for ask in self._asked.asks:
+            context, index = self.key(ask)
+            came, name = self.hand[context, index], f"{context}/{index}"
+            if any(node["node"] == name for node in self.nodes):  # asked for again: it is there, and paid for
+                some = True
+                continue
+            node = {
+                "round": self.round,
+                "node": name,
+                "operator": ask.operator,
+                "parents": " ".join(ask.parents),
+                "question": ask.question,
+                "cut": came if isinstance(came, str) else None,
+            }
+            if isinstance(came, str):
+                self.nodes.append(node | NOTHING)
+                continue
+            some = True
+            self.spent += tokens_of(came.node)
+            self.nodes.append(node | dict(came.node))
+            self.seen.append(Candidate(name=name, ask=ask, **came.seen))
+        return some
+
+    def _tell_apart(self, texts: Sequence[str]) -> None:
+        """Classes of the answers that this search has seen, never of those that another has: named by the one that was
+        given first."""
+        merged = {text: first for _, text, first in same_answers({"": texts}, by_grader(toolbox().graders()))}
+        first: dict[str, str] = {}
+        for c in self.seen:
+            if c.answer is not None:
+                first.setdefault(merged.get(c.answer, c.answer), c.answer)
+        self.told = {text: first[merged.get(text, text)] for text in texts}

@@ -1,0 +1,134 @@
+"""Step searches driven by hand: a step is a letter, and what is written so far has a score."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from tasks.domain.search.beam import Beam
+from tasks.domain.search.dvts import DVTS
+from tasks.domain.search.mcts import MCTS
+from tasks.domain.search.method import Candidate
+from tasks.domain.search.particles import Particles, resampled
+from tasks.domain.search.registry import method_named
+from tasks.domain.search.steps import StepSearch
+
+LETTERS = "abcdefghij"
+
+
+def driven(method: StepSearch, score: Callable[[str], float], length: int = 3) -> tuple[list[list[str]], str | None]:
+    """Paths asked for, round by round, and the answer. The letter of a step is that of its index."""
+    rounds, seen = method.rounds("?"), list[Candidate]()
+    asked, by_name = next(rounds), dict[str, Candidate]()
+    told: list[list[str]] = []
+    while True:
+        told.append([])
+        for ask in asked.asks:
+            parent = by_name[ask.parents[0]] if ask.parents else None
+            path = (parent.completion if parent else "") + LETTERS[ask.index]
+            told[-1].append(path)
+            c = Candidate(
+                name=f"{ask.context('p')}/{ask.index}",
+                ask=ask,
+                completion=path,
+                trace=None,
+                answer=path if len(path) == length else None,
+                finish="stop",
+                num_tokens=len(path),
+                logprob_sum=-float(len(path)),
+                ended=len(path) == length,
+                scores=((*parent.scores,) if parent else ()) + (score(path),),
+            )
+            if c.name not in by_name:
+                by_name[c.name] = c
+                seen.append(c)
+        try:
+            asked = rounds.send(seen)
+        except StopIteration as end:
+            return told, end.value.answer if end.value else None
+
+
+def like(target: str) -> Callable[[str], float]:
+    """The share of letters that are the target's."""
+    return lambda path: sum(a == b for a, b in zip(path, target, strict=False)) / len(path)
+
+
+def test_a_beam_goes_on_with_the_best_of_all() -> None:
+    told, answer = driven(Beam(by="process", over="last", beams=2, expand=2, depth=4), like("bbb"))
+    assert told == [["a", "b", "c", "d"], ["ba", "bb", "aa", "ab"], ["bba", "bbb", "baa", "bab"]]
+    assert answer == "bbb"
+
+
+def test_trees_of_dvts_do_not_compete() -> None:
+    told, answer = driven(DVTS(by="process", over="last", trees=2, expand=2, depth=4), like("bbb"))
+    assert told == [["a", "b", "c", "d"], ["ba", "bb", "ca", "cb"], ["bba", "bbb", "cba", "cbb"]]
+    assert answer == "bbb"
+
+
+def test_tree_search_expands_what_promises_most() -> None:
+    greedy = MCTS(by="outcome", expand=2, simulations=3, explore=0.0)
+    told, answer = driven(greedy, lambda path: 0.9 if path.startswith("b") else 0.1)
+    assert told == [["a", "b"], ["ba", "bb"], ["baa", "bab"]] and answer == "baa"
+    wide = MCTS(by="outcome", expand=2, simulations=3, explore=100.0)
+    told, _ = driven(wide, lambda path: 0.9 if path.startswith("b") else 0.1)
+    assert told == [["a", "b"], ["ba", "bb"], ["aa", "ab"]]
+
+
+def test_tree_search_ends_where_everything_has_ended() -> None:
+    told, _ = driven(MCTS(by="outcome", expand=2, simulations=99), lambda path: 0.5, length=2)
+    assert len(told) == 3 and sorted(map(tuple, told[1:])) == [("aa", "ab"), ("ba", "bb")]
+
+
+def test_particles_go_on_in_proportion_to_their_weight() -> None:
+    told, answer = driven(Particles(by="process", over="last", particles=4, depth=4), lambda p: float(p[0] == "b"))
+    assert told[0] == ["a", "b", "c", "d"]
+    assert Counter(path[0] for path in told[1]) == {"b": 4} and answer is not None and answer.startswith("b")
+
+
+def test_drawing_anew_is_fair() -> None:
+    """Scores 1/2 and 3/4 have odds 1 and 3: over many draws a quarter and three quarters, within five standard errors."""
+    scores = {"x/0": 0.5, "y/0": 0.75}
+    from tasks.domain.search.method import Ask
+
+    made = [
+        Candidate(name=n, ask=Ask(), completion="", trace=None, answer=None, finish="", num_tokens=1, logprob_sum=0.0)
+        for n in scores
+    ]
+    draws = Counter(c.name for depth in range(1000) for c in resampled(made, scores, 4, 1.0, depth))
+    assert abs(draws["y/0"] / 4000 - 0.75) < 5 * (0.75 * 0.25 / 4000) ** 0.5
+
+
+@pytest.mark.parametrize(("over", "expected"), [("last", 0.8), ("least", 0.5), ("product", 0.4)])
+def test_what_a_process_models_scores_come_to(over: str, expected: float) -> None:
+    method = method_named(f"beam:by=process:over={over}:beams=1:expand=1")
+    assert isinstance(method, StepSearch)
+    found: list[float] = []
+
+    def score(path: str) -> float:
+        return {"a": 0.5, "aa": 0.8}[path]
+
+    rounds = method.rounds("?")
+    asked, seen = next(rounds), list[Candidate]()
+    for path in ("a", "aa"):
+        [ask] = asked.asks
+        before = seen[-1].scores if seen else ()
+        name = f"{ask.context('p')}/0"
+        seen.append(
+            Candidate(
+                name=name,
+                ask=ask,
+                completion=path,
+                trace=None,
+                answer=None,
+                finish="stop",
+                num_tokens=1,
+                logprob_sum=0.0,
+                ended=False,
+                scores=(*before, score(path)),
+            )
+        )
+        found.append(method.values(seen)[name])
+        asked = rounds.send(seen)
+    assert found == [0.5, pytest.approx(expected)]

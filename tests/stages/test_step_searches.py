@@ -1,0 +1,132 @@
+"""Step searches and streams through the stage: what a step goes on from, and that no problem waits for another."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage.ledger import Ledger
+from tasks.domain.policies import ServedAdapter
+from tasks.engines.grading.graders import GradeItem, Graders
+from tasks.engines.protocols import Completion, Request
+from tasks.rollouts import account_of
+from tasks.searching.reading import stepping
+from tasks.stage import Session, session
+from tests.stages.search_lab import DRAW, END, POLICY, FromPromptAndSeed, a_lab
+
+BEAM = f"beam:beams=2:expand=2:end={END}:by=process"
+STREAMED = ("majority:width=4", "revision:revisions=2", "debate:turns=1", BEAM)
+
+
+@pytest.fixture(scope="module")
+def graders() -> Iterator[Graders]:
+    with Graders() as made:
+        yield made
+
+
+def a_path(row: dict[str, Any], rows: dict[str, dict[str, Any]]) -> str:
+    before = a_path(rows[row["parents"]], rows) if row["parents"] else ""
+    return before + row["completion"]
+
+
+def test_a_step_goes_on_where_its_parent_stopped(tmp_path: Path, graders: Graders) -> None:
+    """By the prompts that the engine was sent, and by the ledger's account of a policy that stops at steps too."""
+    for lab in a_lab(tmp_path, graders):
+        table = lab.store.read(lab.pool).to_pylist()
+        prompts = {POLICY.scaffold.prompt(row["problem"]): row for row in table}
+        rows = {row["node"]: row for row in lab.search(BEAM)}
+        sent = {prompt for batch in lab.engine.batches for prompt in batch}
+        begun = {a_path(row, rows) for row in rows.values()}
+        for text in sent:
+            start = next(prompt for prompt in prompts if text.startswith(prompt))
+            assert text == start or text.removeprefix(start) in begun
+        assert any(text not in prompts for text in sent)
+        kept = Ledger(lab.store.root).keys(account_of(stepping(POLICY, END), DRAW))
+        assert {f"{problem}/{index}" for problem, index in kept} == set(rows)
+        assert not Ledger(lab.store.root).keys(account_of(POLICY, DRAW))
+
+
+def test_only_a_path_that_has_ended_answers_and_all_are_scored(tmp_path: Path, graders: Graders) -> None:
+    for lab in a_lab(tmp_path, graders):
+        found = lab.search(BEAM)
+        rows = {row["node"]: row for row in found}
+        golds = {row["problem_id"]: row["gold"] for row in lab.store.read(lab.pool).to_pylist()}
+        whole = [row for row in found if "</answer>" in row["completion"]]
+        assert whole and all(row["answer"] for row in whole)
+        assert all(row["answer"] is None and not row["correct"] for row in found if row not in whole)
+        items = [(POLICY.scaffold, a_path(r, rows), golds[r["problem_id"]], "stop") for r in whole]
+        assert [row["correct"] for row in whole] == [v.correct for v in graders.grade([GradeItem(*i) for i in items])]
+        assert all(0 < row["score"] < 1 and row["num_scored_tokens"] > 0 for row in found)
+
+
+class Straggling(FromPromptAndSeed):
+    """The first request that it is sent ends last: once nothing else was asked for, for half a second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.late: int | None = None
+
+    def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
+        assert isinstance(requests, deque)
+        first, waited = (requests.popleft() if self.late is None else None), 0
+        while requests or first is not None:
+            if requests:
+                waited = 0
+                yield from super().generate([requests.popleft()], adapter)
+            elif waited < 50:
+                waited += 1
+                time.sleep(0.01)
+            elif first is not None:
+                self.late = len(self.batches)
+                yield from super().generate([first], adapter)
+                first = None
+
+
+@pytest.mark.parametrize("name", STREAMED)
+def test_where_sampling_streams_no_problem_waits_for_another(tmp_path: Path, graders: Graders, name: str) -> None:
+    """All other problems are through with all of their rounds before the straggler's first has ended, and the trees are
+    those of batches."""
+    expected: list[dict[str, Any]] = []
+    for lab in a_lab(tmp_path / "batches", graders):
+        expected = lab.search(name)
+    engine = Straggling()
+    for lab in a_lab(tmp_path / "stream", graders, batch_size=None, engine=engine):
+        assert lab.search(name) == expected
+        problems = {row["problem"]: row["problem_id"] for row in lab.store.read(lab.pool).to_pylist()}
+        served = [next(problems[text] for text in problems if text in batch[0]) for batch in engine.batches]
+        assert engine.late is not None
+        slow = served[engine.late]
+        assert set(served[engine.late :]) == {slow} != set(served[: engine.late])
+        assert engine.late >= len({row["node"] for row in expected if row["problem_id"] != slow})
+
+
+@pytest.mark.parametrize("name", STREAMED)
+def test_a_stream_that_is_stopped_goes_on_and_the_same_trees_come_out(
+    tmp_path: Path, graders: Graders, name: str
+) -> None:
+    """Stopped after every fifth rollout until it is done; nothing that the ledger has is sampled again."""
+    expected: list[dict[str, Any]] = []
+    for lab in a_lab(tmp_path / "batches", graders):
+        expected = lab.search(name)
+    for lab in a_lab(tmp_path / "stream", graders, batch_size=None):
+        stops, found = 0, None
+        while found is None:
+            calls = iter(range(5))
+            lab.engine.after = lambda calls=calls: None if next(calls, None) is not None else _stop()
+            with session(Session(lab.store, lab.toolbox)):
+                try:
+                    found = lab.search(name)
+                except InterruptedError:
+                    stops += 1
+        assert found == expected and stops > 1
+        policies = {POLICY, stepping(POLICY, END)}
+        assert sum(Ledger(lab.store.root).duplicates(account_of(policy, DRAW)) for policy in policies) == 0
+
+
+def _stop() -> None:
+    raise InterruptedError
