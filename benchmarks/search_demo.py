@@ -26,6 +26,12 @@ from tasks.report.tables import shown
 from tasks.stage import Progress
 
 ARMS = ("panel", "thinking")
+#: The demo's steps are sentences, and a budget of some thirty completions is no wide tree.
+STEPS = (
+    *("beam:beams=2:expand=2:end=.:by=likelihood", "beam:beams=2:expand=2:end=.:by=self"),
+    *("dvts:trees=2:expand=2:end=.:by=likelihood", "particles:particles=4:end=.:by=likelihood"),
+    "mcts:simulations=12:expand=2:end=.:by=likelihood",
+)
 
 
 def main() -> None:
@@ -35,7 +41,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/results/search-demo.md"))
     args = parser.parse_args()
     store = Store(args.root)
-    methods = [name for name, method in METHODS.items() if name != BASE and not method.refusal]
+    served = {
+        name: method for name, method in METHODS.items() if name != BASE and not (method.refusal or method.reward)
+    }
+    methods = [name for name, method in served.items() if not method.in_steps] + list(STEPS)
     asked = Request(
         profile="demo", arms=ARMS, settings=(f"search.methods={','.join(methods)}", f"search.tokens={args.tokens}")
     )
@@ -67,7 +76,8 @@ def page(root: Path, report: Ref, methods: Sequence[str], tokens: int) -> str:
         " how.",
         "The model was pretrained on worked problems alone: it has never seen an attempt, a critique or a score in a"
         " question. What revision, critique, debate, evolution and self-scores are worth here says that the machinery runs,"
-        " and nothing about the methods.",
+        " and nothing about the methods. Step searches go by the mean probability of tokens, or by self-scores: there is no"
+        " reward model of this size, so `rewarded` and scoring by one are left to tests.",
         "## Right answers within the largest budget, with the ceiling and pass@1",
         _table(_where(curves, "budget", tokens).drop(["budget", "reason"])),
         *(

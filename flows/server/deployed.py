@@ -26,7 +26,7 @@ from flows.running.sessions import Charging
 from flows.server.automations import PARKED_EVENT
 from flows.server.progress import shown
 from flows.server.workplace import opened, opened_store, telling, this_run
-from flows.study.forms import ArmName, BudgetForm, PinnedForm, StudyForm
+from flows.study.forms import ArmName, BudgetForm, PinnedForm, SearchForm, StudyForm
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
@@ -61,6 +61,28 @@ def experiment(study: StudyForm = StudyForm(), budget: BudgetForm = BudgetForm()
         budget: The most that it may spend; empty for no limit.
         gpu_pool: Run sampling, training and embedding as `arm` runs on the pool of GPU workers.
     """
+    return _whole(study, budget, gpu_pool=gpu_pool)
+
+
+@flow(name="search", on_cancellation=[_cancel_arms], persist_result=False)
+def search(
+    search: SearchForm,
+    study: StudyForm = StudyForm(),  # noqa: B008
+    budget: BudgetForm = BudgetForm(),  # noqa: B008
+    gpu_pool: bool = False,
+) -> str:
+    """Search the held-out problems of a study at test time, before training and after, and end with its report.
+
+    Args:
+        search: By which methods, within how many tokens a problem.
+        study: Which study.
+        budget: The most that the whole run may spend; empty for no limit.
+        gpu_pool: Run sampling, training and embedding as `arm` runs on the pool of GPU workers.
+    """
+    return _whole(search.of(study), budget, gpu_pool=gpu_pool)
+
+
+def _whole(study: StudyForm, budget: BudgetForm, *, gpu_pool: bool) -> str:
     chosen, store = opened(study)
     budget, wall = _granted(budget)
     while True:

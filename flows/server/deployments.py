@@ -69,6 +69,10 @@ DEPLOYMENTS = (
         description="A whole study, from its pool of problems to the report. What the store has is reused.",
     ),
     Deployment(
+        flow="search",
+        description="A study's policies searched at test time: one answer a problem within a budget of tokens.",
+    ),
+    Deployment(
         flow="arm",
         description="One arm of a study on one GPU worker; started by experiments with `gpu_pool`.",
         pool="gpu",

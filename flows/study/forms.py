@@ -13,9 +13,10 @@ from pydantic.fields import FieldInfo
 from flows.study.questions import PROFILES
 from flows.study.request import Request
 from flows.study.resolve import Study, setting_names
-from storage.errors import did_you_mean
+from storage.errors import UserError, did_you_mean
 from tasks.domain.arms import ARMS
 from tasks.domain.grading.overrides import FIELDS, read_overrides
+from tasks.domain.search.registry import METHODS, method_named
 from tasks.engines.hardware import ENGINES
 from tasks.metering import Budget
 
@@ -29,6 +30,15 @@ def _known(what: str, names: list[str]) -> tuple[AfterValidator, FieldInfo]:
         return value
 
     return AfterValidator(check), Field(json_schema_extra={"enum": [*names]})
+
+
+def _searchable(text: str) -> str:
+    """A method that is known, with parameters that it has."""
+    try:
+        method_named(text)
+    except UserError as error:
+        raise ValueError(str(error)) from None
+    return text
 
 
 def _sorted_seeds(seeds: list[int]) -> list[int]:
@@ -48,6 +58,9 @@ ProfileName = Annotated[str, *_known("profile", list(PROFILES))]
 ArmName = Annotated[str, *_known("arm", list(ARMS))]
 EngineName = Annotated[str, *_known("engine", list(ENGINES))]
 SettingName = Annotated[str, *_known("setting", list(setting_names(PROFILES["demo"])))]
+MethodName = Annotated[
+    str, AfterValidator(_searchable), Field(pattern=rf"^({'|'.join(METHODS)})(:[a-z_]+=[^:,\x00]+)*$", max_length=200)
+]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Text = Annotated[str, Field(pattern=r"^[^\x00]{1,1000}$")]
 
@@ -127,6 +140,29 @@ class PinnedForm(StudyForm):
         if self.overrides is None:
             return study
         return replace(study, grader=replace(study.grader, overrides=read_overrides(self.overrides, "overrides")))
+
+
+class SearchForm(BaseModel):
+    """How its policies are searched at test time, before training and after."""
+
+    model_config = FORM | ConfigDict(title="Search")
+    methods: list[MethodName] = Field(
+        min_length=1,
+        description="Each by its name, with parameters where wanted: majority:width=8",
+        json_schema_extra={"uniqueItems": True},
+    )
+    tokens: int | None = Field(
+        default=None, ge=1, le=10**9, description="Of prompts and completions, a problem; empty: the profile's."
+    )
+    reward: Text | None = Field(
+        default=None, description="Folder of a reward model on the workers, for methods that are scored by one."
+    )
+
+    def of(self, study: StudyForm) -> StudyForm:
+        """The study that is searched so."""
+        asked = {"methods": ",".join(self.methods), "tokens": self.tokens, "reward": self.reward}
+        more = [SettingForm(field=f"search.{name}", value=str(v)) for name, v in asked.items() if v is not None]
+        return study.model_copy(update={"settings": [*study.settings, *more]})
 
 
 class BudgetForm(BaseModel):

@@ -15,6 +15,7 @@ from flows.study.prices import prices_of
 from flows.study.profiles import BENCHMARKS, QWEN_1_5B, Lesson, Profile
 from flows.study.questions import ALL_QUESTIONS, PROFILES
 from flows.study.resolve import PoolInputs, Study
+from flows.study.search import Search
 from storage.artifacts.fingerprint import canonical, restored
 from storage.artifacts.kinds import Rollouts
 from storage.artifacts.provenance import provenance
@@ -24,6 +25,7 @@ from tasks.domain.arms import ARMS
 from tasks.domain.policies import BaseModel, Policy
 from tasks.domain.prices import Prices, TokenPrice
 from tasks.domain.problems.sources import SourceSpec
+from tasks.domain.search.registry import METHODS
 from tasks.rollouts import account_of
 from tests.stages.test_regrading import ROWS
 
@@ -76,6 +78,35 @@ def test_a_stage_costs_its_rollouts_times_their_length(tmp_path: Path) -> None:
     assert screen.tokens == pytest.approx(640 * (250 + 614.4))
     assert screen.usd == pytest.approx(640 * (250 * 1 + 614.4 * 10) / 1e6)
     assert screen.gpu_hours == pytest.approx(640 * (250 + 614.4) / 1000 / 3600)
+
+
+def test_a_search_is_priced_by_what_its_methods_ask_for(tmp_path: Path) -> None:
+    """Of rollouts of the problems themselves `final` promises all; a beam of 2 × 2 for 3 steps, scored by the policy, asks for 24 completions of prompts that hold two earlier ones; a budget
+    stops both."""
+    wide = replace(PLAIN, search=Search(methods=("majority:width=8", "beam:beams=2:expand=2:depth=3"), tokens=10**9))
+    found = {title: cost for title, cost in priced(wide, tmp_path) if "step 0" in title}
+    asked = {title.partition(":")[0]: cost for title, cost in found.items() if "panel" in title}
+    own, steps = asked["majority"], asked["beam"]
+    problems = own.rollouts_reused // 8
+    assert problems > 0 and own.rollouts == 0, "`final` asks for as many"
+    assert steps.rollouts == 24 * problems
+    assert steps.tokens == pytest.approx(steps.rollouts * (250 + 3 * 614.4))
+    poor = replace(wide, search=replace(wide.search, tokens=5000))
+    stopped = {title.partition(":")[0]: cost for title, cost in priced(poor, tmp_path) if "panel at step 0" in title}
+    assert stopped["beam"].tokens < steps.tokens and stopped["beam"].tokens >= 5000 * problems
+
+
+def test_a_search_of_a_larger_model_is_priced_by_name(tmp_path: Path) -> None:
+    methods = tuple(
+        name for name, method in METHODS.items() if not (method.refusal or method.reward or name == "first")
+    )
+    priced_so = priced(replace(QWEN_1_5B, search=Search(methods=methods)), tmp_path)
+    for method in methods:
+        found = [cost for title, cost in priced_so if title.startswith(f"{method}: ")]
+        assert found
+        for cost in found:
+            later = METHODS[method].most[1]
+            assert (cost.tokens > 0 and cost.usd > 0) if later else cost.rollouts_reused > 0
 
 
 def test_what_the_ledger_holds_is_not_paid_for_again(tmp_path: Path) -> None:

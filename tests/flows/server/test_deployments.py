@@ -86,7 +86,7 @@ def test_deploying_twice_changes_nothing(server: Server) -> None:
     before = known()
     server.varband("deploy")
     assert known() == before
-    assert before[0] == ["arm", "experiment", "gc", "reeval", "regrade", "report"]
+    assert before[0] == ["arm", "experiment", "gc", "reeval", "regrade", "report", "search"]
     assert before[2] == [("experiments", 1), ("nightly", 10)], "nightly work comes after experiments"
 
 
@@ -121,6 +121,23 @@ def test_a_wrong_form_is_refused_and_the_refusal_names_the_field(
     server: Server, parameters: dict[str, Any], names: str
 ) -> None:
     path = f"/deployments/{deployment(server, 'experiment/experiment')['id']}/create_flow_run"
+    answer = api(server, "POST", path, {"parameters": parameters})
+    assert answer.status_code in (409, 422) and names in answer.text
+
+
+WRONG_SEARCH = [
+    ({}, "search"),
+    ({"search": {"methods": []}}, "search.methods"),
+    ({"search": {"methods": ["majorty"]}}, "search.methods"),
+    ({"search": {"methods": ["majority", "majority"]}}, "search.methods"),
+    ({"search": {"methods": ["majority"], "tokens": 0}}, "search.tokens"),
+    ({"search": {"methods": ["majority"], "wide": 3}}, "search"),
+]
+
+
+@pytest.mark.parametrize(("parameters", "names"), WRONG_SEARCH, ids=[str(wrong) for wrong, _ in WRONG_SEARCH])
+def test_a_search_that_cannot_be_is_refused_by_its_form(server: Server, parameters: dict[str, Any], names: str) -> None:
+    path = f"/deployments/{deployment(server, 'search/search')['id']}/create_flow_run"
     answer = api(server, "POST", path, {"parameters": parameters})
     assert answer.status_code in (409, 422) and names in answer.text
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from flows.study.forms import PinnedForm, StudyForm
+import pytest
+from pydantic import ValidationError
+
+from flows.study.forms import PinnedForm, SearchForm, StudyForm
 from flows.study.profiles import DEMO
+from flows.study.resolve import overridden
 from tasks.domain.grading.overrides import ActiveGrader, Overrides
 from tests.flows.running.test_plan import study_of
 
@@ -23,6 +27,16 @@ def test_an_arm_elsewhere_is_judged_as_its_run_was_asked_for(tmp_path: Path) -> 
         received = PinnedForm.model_validate_json(sent)
         assert received.pinned(replace(study, grader=ActiveGrader(overrides=SINCE))).grader == run.grader
         assert received.request() == StudyForm(limit=3).request()
+
+
+def test_a_form_asks_for_a_search_in_a_profiles_words() -> None:
+    asked = SearchForm(methods=["majority:width=8", "beam:end=."], tokens=1600).of(StudyForm(limit=3))
+    assert asked.request().settings == ("search.methods=majority:width=8,beam:end=.", "search.tokens=1600")
+    assert asked.limit == 3
+    assert overridden(DEMO, asked.request().settings).search.methods == ("majority:width=8", "beam:end=.")
+    for wrong in ("majorty", "majority:wide=3", "self_certainty", "majority,first"):
+        with pytest.raises(ValidationError):
+            SearchForm(methods=[wrong])
 
 
 def test_an_arm_that_is_started_by_itself_is_judged_by_who_is_active(tmp_path: Path) -> None:

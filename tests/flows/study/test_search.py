@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
+from flows.running.plan import plan
 from flows.study.questions import PROFILES
+from flows.study.request import Request
 from flows.study.resolve import overridden
+from storage.artifacts.store import Store
 from storage.errors import UserError
+from tests.tiny_model import write_tiny_model
 
 WRONG = {
     "search.methods=majorty": r"unknown method 'majorty'; did you mean 'majority'\?",
     "search.methods=majority:wide=3": r"method majority: no parameter 'wide' \(known: width\)",
     "search.methods=majority:width=0": r"method majority: .*width is 0; it must be at least 1",
     "search.methods=self_certainty": r"method self_certainty: it needs the whole distribution of every token",
+    "search.methods=beam:by=chance": r"method beam: .*unknown by 'chance'; choose from self, likelihood, process, outcome",
+    "search.methods=particles:temperature=0": r"method particles: .*temperature is 0; it must be above 0",
+    "search.methods=rewarded": r"method rewarded is scored by a reward model: give its folder \(search.reward=FOLDER\)",
+    "search.methods=mcts:by=process": r"method mcts:by=process is scored by a reward model",
     "search.methods=majority,majority": r"search.methods: majority stands there more than once",
 }
 
@@ -22,6 +33,46 @@ def test_a_method_that_cannot_be_served_is_refused(setting: str) -> None:
     with pytest.raises(UserError, match=WRONG[setting]) as raised:
         overridden(PROFILES["demo"], [setting])
     assert "\n" not in str(raised.value)
+
+
+def test_a_scaffold_without_steps_is_refused_by_methods_that_need_them() -> None:
+    asked = ["search.methods=majority,beam:end=.", "arms=panel,no_panel"]
+    with pytest.raises(UserError, match=r"method beam:end=\. goes step by step, and the scaffold of no_panel marks no"):
+        overridden(PROFILES["demo"], asked)
+    assert overridden(PROFILES["demo"], [*asked[:1], "arms=panel,thinking"]).search.methods == (
+        "majority",
+        "beam:end=.",
+    )
+
+
+@pytest.mark.parametrize(("labels", "said"), [(0, "it is LlamaForCausalLM"), (None, "does not exist")])
+def test_a_folder_that_is_no_reward_model_is_refused_before_work(tmp_path: Path, labels: int | None, said: str) -> None:
+    folder = tmp_path / "reward"
+    if labels is not None:
+        write_tiny_model(folder, labels=labels)
+    with pytest.raises(UserError, match=said):
+        asked(folder).study(Store(tmp_path))
+
+
+def test_a_reward_model_is_named_by_its_content(tmp_path: Path) -> None:
+    """Methods that need none keep their names; a copy is the same one, other weights are another."""
+    store, names = Store(tmp_path / "store"), list[dict[str, str]]()
+    store.prepare()
+    folder = write_tiny_model(tmp_path / "one", labels=1)
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    for place in (folder, copy, write_tiny_model(tmp_path / "other", labels=2)):
+        planned = plan(asked(place).study(store), store)
+        names.append({p.step.title: str(p.step.ref) for p in planned if p.step.ref.kind == "searches"})
+    assert names[0] == names[1]
+    same = {title for title in names[0] if names[0][title] == names[2][title]}
+    assert {title for title in names[0] if "by=process" in title or "rewarded" in title} == set(names[0]) - same
+    assert any("majority" in title for title in same)
+
+
+def asked(reward: Path) -> Request:
+    methods = "majority,rewarded,beam:end=.:by=process"
+    settings = (f"search.methods={methods}", f"search.reward={reward}", "seeds=()")
+    return Request(profile="demo", arms=("panel",), settings=settings)
 
 
 def test_a_budget_below_one_rollout_is_refused_with_numbers() -> None:
