@@ -56,7 +56,7 @@ def _of_pair(counts: Counts, first: tuple[str, int], second: tuple[str, int], so
     row: dict[str, Any] = {"n": n, "k_max": k_max}
     if n == 0:
         return row | {"reason": "no problem in common"}
-    gap = combined([(1.0, a), (-1.0, b)], [c.trained for c in curves], reach=1.0)
+    gap = combined([(1.0, a), (-1.0, b)], [c.trained for c in curves], reach=1.0, shares=True)
     ahead = gap.estimate_V[0]
     return (
         row
@@ -67,7 +67,7 @@ def _of_pair(counts: Counts, first: tuple[str, int], second: tuple[str, int], so
 
 
 @standard_measure("crossings", rollouts="final")
-@stage(Crossings, version=2)
+@stage(Crossings, version=3)
 def find_crossings(*, rollouts: tuple[Rollouts | Groups, ...], deep: tuple[Rollouts | Groups, ...] = ()) -> pa.Table:
     """Where every two policies' pass@k curves cross. deep: the same policies with more rollouts, if there are any."""
     return crossings_of(read_groups(deep or rollouts))

@@ -62,7 +62,9 @@ def _difference(one: list[KCurve], other: list[KCurve]) -> dict[str, Any]:
     if not common:
         return {"n": 0, "reason": "no problem that both arms were asked at both ends"}
     after, before, other_after, other_before = (float(v.mean()) for v in values)
-    found = combined(list(zip((1.0, -1.0, -1.0, 1.0), values, strict=True)), [end.trained for end in ends], reach=2.0)
+    found = combined(
+        list(zip((1.0, -1.0, -1.0, 1.0), values, strict=True)), [end.trained for end in ends], reach=2.0, shares=True
+    )
     return (
         {"gain": after - before, "other_gain": other_after - other_before}
         | told_of(found, common, alike="both arms gain the same on every problem")[0]
@@ -70,7 +72,7 @@ def _difference(one: list[KCurve], other: list[KCurve]) -> dict[str, Any]:
     )
 
 
-@stage(Gains, version=3)
+@stage(Gains, version=4)
 def compare_gains(*, evaluations: tuple[Rollouts, ...]) -> pa.Table:
     """How much more each arm gained than every other, from held-out evaluations along training."""
     return gains_of(read_groups(evaluations))

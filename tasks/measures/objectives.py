@@ -126,10 +126,16 @@ def compared(
     for objective, seeds in ends.items():
         after_SPV = shares(seeds)
         change = combined(
-            [(s, folded(v, cluster_P)) for s, v in ((1.0, after_SPV), (-1.0, before_SPV))], [True, False], reach=1.0
+            [(s, folded(v, cluster_P)) for s, v in ((1.0, after_SPV), (-1.0, before_SPV))],
+            [True, False],
+            reach=1.0,
+            shares=True,
         )
         over = combined(
-            [(s, folded(v, cluster_P)) for s, v in ((1.0, after_SPV), (-1.0, baseline_SPV))], [True, True], reach=1.0
+            [(s, folded(v, cluster_P)) for s, v in ((1.0, after_SPV), (-1.0, baseline_SPV))],
+            [True, True],
+            reach=1.0,
+            shares=True,
         )
         ends_of_change, ends_of_over, p_V = change.interval(), over.interval(), over.p_value()
         for v, metric in enumerate(names):
@@ -189,7 +195,7 @@ def _steps(training: Training) -> list[dict[str, Any]]:
     ends="objective_ends",
     trainings="objective_trainings",
 )
-@stage(Objectives, version=1)
+@stage(Objectives, version=2)
 def compare_objectives(
     *,
     objectives: tuple[str, ...],

@@ -99,7 +99,7 @@ def asymptotes_of(groups: pa.Table) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=Asymptotes.schema)
 
 
-@stage(PassAtK, version=5)
+@stage(PassAtK, version=6)
 def estimate_pass_at_k(
     *, rollouts: tuple[Rollouts | Groups, ...], ks: tuple[int, ...], draws: int = 10_000, seed: int = 0
 ) -> pa.Table:
@@ -107,7 +107,7 @@ def estimate_pass_at_k(
     return passk_of(read_groups(rollouts), ks, draws, seed)
 
 
-@stage(PassAtKContrasts, version=8)
+@stage(PassAtKContrasts, version=9)
 def contrast_pass_at_k(
     *, rollouts: tuple[Rollouts | Groups, ...], ks: tuple[int, ...], draws: int = 10_000, seed: int = 0
 ) -> pa.Table:

@@ -65,7 +65,12 @@ def _differences(one: Searched, other: Searched, budgets: Sequence[int]) -> list
 
     def means(first_SPV: np.ndarray, second_SPV: np.ndarray, reach: float | None) -> list[dict[str, Any]]:
         pair = [folded(v, cluster_C) for v in (first_SPV[:, at], second_SPV[:, at_other])]
-        found = combined(list(zip((1.0, -1.0), pair, strict=True)), [one.trained, other.trained], reach=reach)
+        found = combined(
+            list(zip((1.0, -1.0), pair, strict=True)),
+            [one.trained, other.trained],
+            reach=reach,
+            shares=reach is not None,
+        )
         return told_of(found, len(at), alike="alike on every problem")
 
     told = means(*(np.concatenate([s.within_SPV, s.area_SP[:, :, None]], axis=2) for s in (one, other)), reach=1.0)
@@ -77,7 +82,7 @@ def _differences(one: Searched, other: Searched, budgets: Sequence[int]) -> list
 
 
 @standard_measure("search_contrasts", needs=("searches",))
-@stage(SearchContrasts, version=1)
+@stage(SearchContrasts, version=2)
 def contrast_search(*, searches: tuple[Searches, ...], budgets: tuple[int, ...]) -> pa.Table:
     """Methods and policies in pairs."""
     return contrasts_of(searched(searches, budgets), budgets)

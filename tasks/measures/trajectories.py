@@ -70,7 +70,9 @@ def gain_rows(groups: pa.Table) -> list[dict[str, Any]]:
                 why = "evaluated at one step only" if first == last else "no problem was evaluated at both ends"
                 rows.append(row | {"reason": why})
                 continue
-            found = combined(list(zip((1.0, -1.0), values, strict=True)), [after.trained, before.trained], reach=1.0)
+            found = combined(
+                list(zip((1.0, -1.0), values, strict=True)), [after.trained, before.trained], reach=1.0, shares=True
+            )
             told = told_of(found, common, alike="every problem gains the same")[0]
             rows.append(
                 row

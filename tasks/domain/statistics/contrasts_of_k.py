@@ -30,7 +30,7 @@ def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: i
         return rows
     first, second = (values[:, :, known] for values in both)
     trained = [a.trained, b.trained]
-    gaps = combined([(1.0, first), (-1.0, second)], trained, reach=1.0)
+    gaps = combined([(1.0, first), (-1.0, second)], trained, reach=1.0, shares=True)
     told = told_of(gaps, n, alike="the two are alike on every problem")
     rows += [{"metric": "gap", "k": ks[i]} | row for i, row in zip(known, told, strict=True)]
     if len(known) < 2:
@@ -157,7 +157,7 @@ def contrast_at_cost(a: KCurve, b: KCurve, ks: Sequence[int]) -> list[Row]:
         first = dear.values["pass@k"].data[:, at][:, :, k - 1 : k]
         second = at_fraction(cheap.values["pass@k"].data[:, other_at], k_P)[:, :, None]
         both = [(sign, folded(first, a.cluster_P[in_a])), (-sign, folded(second, a.cluster_P[in_a]))]
-        found = combined(both, [dear.trained, cheap.trained], reach=1.0)
+        found = combined(both, [dear.trained, cheap.trained], reach=1.0, shares=True)
         mean_k = k * cost_P.mean() / other_cost_P.mean()
         own, other = (k, mean_k) if dear is a else (mean_k, k)
         whole = "" if own == round(own) else f"at k = {own:.3g}, "

@@ -22,7 +22,7 @@ import numpy as np
 
 from storage.differences import NOTHING, tail_freedom, unseen_variance
 from storage.resampling import LEVEL
-from tasks.domain.statistics.spread import Spread
+from tasks.domain.statistics.spread import Shifts, Spread
 
 _normal = NormalDist()
 POWER = 0.8
@@ -55,19 +55,23 @@ class Means:
 
     def interval(self, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
         """(low_V, high_V) within the reach, NaN where unknown."""
-        half_V = np.where(self.known_V, self.spread.half((1 - level) / 2), np.nan)
+        down_V, up_V = (np.where(self.known_V, self.spread.half((1 - level) / 2, up), np.nan) for up in (False, True))
         furthest = np.inf if self.reach is None else self.reach
-        return np.maximum(self.estimate_V - half_V, -furthest), np.minimum(self.estimate_V + half_V, furthest)
+        return np.maximum(self.estimate_V - down_V, -furthest), np.minimum(self.estimate_V + up_V, furthest)
 
     def p_value(self) -> np.ndarray:
         """Two-sided p_V of a mean of 0; NaN where no problem differs from another."""
-        return self._where(self.varies_V, lambda spread: 2 * spread.beyond(np.abs(self.estimate_V)))
+        return self._where(
+            self.varies_V, lambda spread: 2 * spread.beyond(np.abs(self.estimate_V), self.estimate_V < 0)
+        )
 
     def p_equivalent(self, margin: float) -> np.ndarray:
         """TOST: p_V that the mean lies outside ±margin; small means equivalent."""
         if margin <= 0:
             raise ValueError("a margin of equivalence is positive")
-        return self._where(self.known_V, lambda spread: spread.beyond(margin - np.abs(self.estimate_V)))
+        distance_V = margin - np.abs(self.estimate_V)
+        up_V = (self.estimate_V > 0) == (distance_V > 0)
+        return self._where(self.known_V, lambda spread: spread.beyond(distance_V, up_V))
 
     def detectable(self, power: float = POWER, level: float = LEVEL) -> np.ndarray:
         """The smallest mean_V that a study of this size and spread would find with this power."""
@@ -79,13 +83,19 @@ class Means:
         return np.where(seen_V, found(safe), np.nan)
 
 
-def combined(parts: Sequence[tuple[float, np.ndarray]], trained: Sequence[bool], reach: float | None = None) -> Means:
+def combined(
+    parts: Sequence[tuple[float, np.ndarray]],
+    trained: Sequence[bool],
+    reach: float | None = None,
+    *,
+    shares: bool = False,
+) -> Means:
     """The mean over problems of Σ sign · policy, each policy averaged over its seeds.
 
     parts: (sign, values_SPV) on the same problems in the same order; policies are trained with seeds of their own.
     reach: how far one problem's value can lie from 0 (1 for a difference of two shares): where no problem differs
     from another, or few do, it bounds what was not seen (`unseen_variance`). Without a reach a column in which none
-    does is not known.
+    does is not known. shares: whether a policy's values are shares in [0, 1], whose seeds differ by shifts of logits.
 
     >>> m = combined([(1.0, np.array([[[0.0], [1.0], [2.0]]]))], [False])
     >>> m.estimate_V.tolist(), m.n, m.holds_for, [round(float(end[0]), 3) for end in m.interval()]
@@ -101,7 +111,7 @@ def combined(parts: Sequence[tuple[float, np.ndarray]], trained: Sequence[bool],
     if reach is not None:
         problems_V = problems_V + unseen_variance(mean_PV, reach)
     known_V = np.full(len(estimate_V), n > 1) & (problems_V + seeds_V > NOTHING)
-    spread = Spread(problems_V, df_V, seeds_V, seeds_df_V)
+    spread = Spread(problems_V, df_V, seeds_V, seeds_df_V, shifts_of(parts) if shares else ())
     return Means(estimate_V, spread, known_V, varies_V, n, seeds_of(parts, trained), reach)
 
 
@@ -205,6 +215,15 @@ def seeds_of(parts: Sequence[tuple[float, np.ndarray]], trained: Sequence[bool])
 def added_by_seeds(parts: Sequence[tuple[float, np.ndarray]], shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """(variance_V that seeds add to that of the problems, its degrees of freedom by Satterthwaite)."""
     added_V, over_V = np.zeros(shape), np.zeros(shape)
+    for policy in shifts_of(parts):
+        part_V = policy.sign**2 * policy.variance_V
+        added_V, over_V = added_V + part_V, over_V + part_V**2 / (policy.seeds - 1)
+    return added_V, np.where(over_V > 0, added_V**2 / np.where(over_V > 0, over_V, 1.0), 1.0)
+
+
+def shifts_of(parts: Sequence[tuple[float, np.ndarray]]) -> list[Shifts]:
+    """Of every policy with several seeds, what these add to the variance of its mean."""
+    found = []
     for sign, values_SPV in parts:
         S, n = values_SPV.shape[:2]
         if S < 2:
@@ -215,6 +234,5 @@ def added_by_seeds(parts: Sequence[tuple[float, np.ndarray]], shape: tuple[int, 
             rest_SPV = values_SPV - values_SPV.mean(axis=0) - by_seed_SV[:, None, :] + by_seed_SV.mean(axis=0)
             shared_V = (rest_SPV**2).sum(axis=(0, 1)) / ((S - 1) * (n - 1)) / (n * S)
             part_V = part_V - (S - 2) / (S - 1) * shared_V
-        part_V = sign**2 * np.maximum(part_V, 0.0)
-        added_V, over_V = added_V + part_V, over_V + part_V**2 / (S - 1)
-    return added_V, np.where(over_V > 0, added_V**2 / np.where(over_V > 0, over_V, 1.0), 1.0)
+        found.append(Shifts(sign, by_seed_SV.mean(axis=0), np.maximum(part_V, 0.0), S))
+    return found

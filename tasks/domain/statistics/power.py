@@ -131,10 +131,10 @@ def _shares(shifts: Sequence[float], seed_scale: float, design: Design, trials: 
 
     if design.question == "accuracy":
         apart = [(1.0, policy(shifts[1], design.seeds)), (-1.0, policy(0.0, design.seeds))]
-        return combined(apart, [True, True], reach=1.0)
+        return combined(apart, [True, True], reach=1.0, shares=True)
     after = [(1.0, policy(shifts[1], design.seeds)), (-1.0, policy(shifts[0], design.seeds))]
     before = [(-1.0, policy(0.0, 0)), (1.0, policy(0.0, 0))]
-    return combined([*after, *before], [True, True, False, False], reach=2.0)
+    return combined([*after, *before], [True, True, False, False], reach=2.0, shares=True)
 
 
 def _distances(effect: float, design: Design, trials: int, rng: np.random.Generator) -> Means:

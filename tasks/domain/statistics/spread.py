@@ -2,10 +2,14 @@
 
 Half an interval is √(t²(seeds) · variance of seeds + t²(problems) · variance of problems). Satterthwaite's one quantile
 for the sum is short where few seeds agree by chance: their small variance then counts as well known (docs/coverage.md).
+
+A seed shifts the logits of a share (`Shifts`): near 0 and 1 its share is skewed, a seed in the tail is rare and moves
+the mean, so that the end away from the edge lies further off.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,28 +18,62 @@ FARTHEST = -200.0  # decimal exponent of the smallest chance that is told from 0
 
 
 @dataclass(frozen=True, slots=True)
+class Shifts:
+    """A trained policy's mean share_V, what its seeds add to the variance_V of it, and the sign it is counted with."""
+
+    sign: float
+    share_V: np.ndarray
+    variance_V: np.ndarray
+    seeds: int
+
+    def half(self, t_V: np.ndarray, up: bool | np.ndarray) -> np.ndarray:
+        """How far_V the signed mean may lie off above (`up`) or below, by seeds: t_V standard errors of its logit.
+
+        To the error on the logits is added that of Cox's correction, τ⁴(1 − 2p)²/2(S − 1): a mean of what is skewed
+        hangs on the seeds' variance τ², which few seeds know badly.
+
+        >>> one = Shifts(1.0, np.array([0.5, 0.98]), np.array([1e-4, 1e-4]), 5)
+        >>> [one.half(np.array([2.0, 2.0]), up).round(3).tolist() for up in (False, True)]
+        [[0.02, 0.053], [0.02, 0.015]]
+        """
+        from scipy.special import expit
+
+        p_V = np.clip(self.share_V, 1e-9, 1 - 1e-9)
+        logit_V = np.log(p_V) - np.log1p(-p_V)
+        error_V = self.variance_V / (p_V * (1 - p_V)) ** 2
+        error_V = error_V + (1 - 2 * p_V) ** 2 * (self.seeds * error_V) ** 2 / (2 * (self.seeds - 1))
+        upwards_V = np.where(up, self.sign, -self.sign)
+        moved_V = expit(logit_V + upwards_V * np.abs(t_V) * np.sqrt(error_V))
+        return np.abs(moved_V - p_V) * (self.variance_V > 0)
+
+
+@dataclass(frozen=True, slots=True)
 class Spread:
-    """Variance_V of a mean over problems and what seeds add to it, each with its degrees of freedom."""
+    """Variance_V of a mean over problems and what seeds add to it, each with its degrees of freedom. shifts: of the
+    trained policies, where their values are shares."""
 
     problems_V: np.ndarray
     problems_df_V: np.ndarray
     seeds_V: np.ndarray
     seeds_df_V: np.ndarray
+    shifts: Sequence[Shifts] = ()
 
     @property
     def variance_V(self) -> np.ndarray:
         return self.problems_V + self.seeds_V
 
-    def half(self, tail: float | np.ndarray) -> np.ndarray:
-        """Half-width_V of the interval that leaves so much out on either side."""
+    def half(self, tail: float | np.ndarray, up: bool | np.ndarray | None = None) -> np.ndarray:
+        """Half-width_V of the interval that leaves so much out on either side; up: above, or below, the mean, which
+        differ by `shifts`. Null: as if seeds were not skewed."""
         from scipy.special import stdtrit  # scipy.stats takes a millisecond a call
 
-        return np.sqrt(
-            stdtrit(self.problems_df_V, tail) ** 2 * self.problems_V
-            + stdtrit(self.seeds_df_V, tail) ** 2 * self.seeds_V
-        )
+        t_V = stdtrit(self.seeds_df_V, tail)
+        seeds_V = t_V**2 * self.seeds_V
+        if up is not None and self.shifts:
+            seeds_V = sum(policy.half(t_V, up) ** 2 for policy in self.shifts)
+        return np.sqrt(stdtrit(self.problems_df_V, tail) ** 2 * self.problems_V + seeds_V)
 
-    def beyond(self, distance_V: np.ndarray) -> np.ndarray:
+    def beyond(self, distance_V: np.ndarray, up: bool | np.ndarray | None = None) -> np.ndarray:
         """The chance_V of an estimate further than this on one side: what the interval of this half-width leaves out.
 
         >>> one = Spread(np.array([4.0]), np.array([9.0]), np.array([1.0]), np.array([2.0]))
@@ -51,7 +89,7 @@ class Spread:
         low_V, high_V = np.full(len(distance_V), FARTHEST), np.full(len(distance_V), np.log10(0.5))
         for _ in range(50):
             middle_V = (low_V + high_V) / 2
-            further_V = self.half(10**middle_V) > np.abs(distance_V)
+            further_V = self.half(10**middle_V, up) > np.abs(distance_V)
             low_V, high_V = np.where(further_V, middle_V, low_V), np.where(further_V, high_V, middle_V)
         tail_V = 10**high_V
         return np.where(self.seeds_V > 0, np.where(distance_V < 0, 1 - tail_V, tail_V), alone_V)
