@@ -1,8 +1,10 @@
 """Coverage and type I error of what the report prints, over simulated studies of known truth, through the project's own
 tables. Writes the table of docs/coverage.md.
 
-    python -m benchmarks.coverage [--trials 250] [--part cells|studies|further] [--only "near 0, n = 25"] > coverage.jsonl
+    python -m benchmarks.coverage [--trials 250] [--part cells|studies|further] [--only "near 0, n = 25"] coverage.jsonl
     python -m benchmarks.coverage --table coverage.jsonl
+
+What the file already holds is not made again, so a run that was stopped goes on.
 
 Every trial is a `source` of one table, so that a table is made once for all trials of a cell.
 """
@@ -11,8 +13,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.further_figures import further_figures, further_table
-from benchmarks.simulated import EDGES, KS, POPULATIONS, TRAIN_G, Cell, groups_of, rollouts_of, shift_by, truths
+from benchmarks.simulated import EDGES, KS, TRAIN_G, Cell, G, groups_of, rollouts_of, shift_by, truths
 from benchmarks.tally import missed, tally
 from benchmarks.whole_studies import whole_studies, written
 from storage.sql import query
@@ -35,7 +37,9 @@ from tasks.measures.votes import votes_of
 
 DRAWS = 2_000
 FEW_TRIALS = 60  # of what takes a fit or a vote each
+CLOSING = 0.6  # logits by which one arm is better than the other
 Row = dict[str, Any]
+Job = tuple[str, Callable[[int], list[Row]]]
 
 
 def judged(figure: str, cell: Cell, rows: list[Row], truth: float) -> Row:
@@ -67,14 +71,42 @@ def measured(cell: Cell, trials: int, seed: int = 0) -> list[Row]:
         found.append(judged(f"gap at k = {k}", cell, [r for r in rows if r["metric"] == "gap" and r["k"] == k], gap))
     gain = truth["after"][1][0] - truth["before"]
     found.append(judged("gain", cell, [r for r in of_trial(gain_rows(groups)) if r["arm"] == "b"], gain))
+    if cell.logits:
+        found.append(_gain_of_k(cell, groups))
+    if cell.shift == CLOSING and cell.cost == 1:
+        found += _closures(cell, rows, truth)
     differ = truth["after"][0][0] - truth["after"][1][0]
     found.append(judged("difference of gains", cell, of_trial(gains_of(groups).to_pylist()), differ))
     found.append(_equivalent(cell, of_trial(gains_of(groups).to_pylist()), differ))
     costs = [r for r in of_trial(cost_rows(after)) if r["arm"] == "a"]
     found.append(judged("tokens per correct", cell, costs, truth["tokens"][0]))
-    if cell.seeds == 1 and cell.problems == 100 and not cell.shift:
+    if cell == Cell(cell.population, 100):
         found += _of_bands(cell, groups, truth) + _of_votes(cell, after, truth)
     return found
+
+
+def _gain_of_k(cell: Cell, groups: pa.Table) -> Row:
+    """pass@8 of the second arm after training minus before: two policies of one table, the earlier first."""
+    own = replace(cell, seeds=1, logits=0.0, sd_pp=0.0)
+    gain = truths(own)["after"][1][-1] - truths(cell)["after"][1][-1]
+    rows = contrasts_of(query("from groups where arm = 'b'", groups=groups), (1, G), 50, 0).to_pylist()
+    mine = [r for r in rows if (r["metric"], r["k"]) == ("gap", G) and r["source"] != "all"]
+    return judged(f"gain of pass@{G}", cell, mine, gain)
+
+
+def _closures(cell: Cell, rows: list[Row], truth: Row) -> list[Row]:
+    """By how much the gap is nearer to 0 at the largest k than at the smallest, on every scale."""
+    one, other = (np.array(curve) for curve in truth["after"])
+    gaps = {
+        "closure": one - other,
+        "closure_of_failures": np.log1p(-other) - np.log1p(-one),
+        "closure_of_logits": np.log(one / (1 - one)) - np.log(other / (1 - other)),
+    }
+    # signed by the gap at k = 1, where the second arm is ahead
+    return [
+        judged(name, cell, [r for r in rows if r["metric"] == name and r["reason"] is None], float(gap[-1] - gap[0]))
+        for name, gap in gaps.items()
+    ]
 
 
 def _equivalent(cell: Cell, rows: list[Row], truth: float) -> Row:
@@ -126,11 +158,11 @@ def _bands(cell: Cell, rows: list[Row], truth: list[float]) -> Row:
 
 
 def cells() -> Iterator[Cell]:
-    for population in POPULATIONS:
+    for population in ("ordinary", "near 0", "near 1", "zero-inflated"):
         for n in (20, 100, 300):
             yield Cell(population, n)
             if population != "zero-inflated":
-                yield Cell(population, n, shift=0.6)
+                yield Cell(population, n, shift=CLOSING)
             for sd in (0.0, 1.0, 3.0, 6.0):
                 if population == "ordinary" or sd == 1.0:
                     yield Cell(population, n, seeds=3, sd_pp=sd)
@@ -140,8 +172,15 @@ def cells() -> Iterator[Cell]:
         yield Cell("ordinary", n, seeds=2, sd_pp=10.0)
     for n in (20, 100, 300):
         yield Cell("ordinary", n, seeds=5, sd_pp=3.0)
-        yield Cell("ordinary", n, cost=2.7, shift=0.6)
+        yield Cell("ordinary", n, cost=2.7, shift=CLOSING)
         yield Cell("ordinary", n, shift=shift_by(MARGIN))
+    for population, n, seeds in (
+        ("middling", 300, 2), ("middling", 300, 3), ("easy", 100, 3), ("easy", 300, 2), ("easy", 300, 3), ("easy", 300, 5)
+    ):  # fmt: skip
+        yield Cell(population, n, seeds=seeds, logits=1.0)
+    for n, copies in ((100, 5), (300, 5), (300, 10)):
+        yield Cell("ordinary", n, copies=copies)
+        yield Cell("ordinary", n, seeds=3, sd_pp=3.0, copies=copies)
 
 
 def at_an_edge(row: Row) -> bool:
@@ -154,37 +193,28 @@ def at_an_edge(row: Row) -> bool:
 
 def markdown(rows: list[Row]) -> str:
     """A table a figure: coverage in percent by problems (down) and design (across), then what misses a target."""
-    designs = list(dict.fromkeys(_design(r["cell"]) for r in rows))
     out = []
     for figure in dict.fromkeys(r["figure"] for r in rows):
         mine = [r for r in rows if r["figure"] == figure]
+        designs = list(dict.fromkeys(r["cell"].design for r in mine))
         out += [f"\n**{figure}**\n", f"| problems | {' | '.join(designs)} |", "|---" * (len(designs) + 1) + "|"]
         for key in dict.fromkeys((r["cell"].population, r["cell"].problems) for r in mine):
-            found = {_design(r["cell"]): r for r in mine if (r["cell"].population, r["cell"].problems) == key}
+            found = {r["cell"].design: r for r in mine if (r["cell"].population, r["cell"].problems) == key}
             told = [_told(found[d]) if d in found else "" for d in designs]
             out.append(f"| {key[0]}, n = {key[1]} | {' | '.join(told)} |")
     off = [
-        f"- {r['figure']}, {r['cell'].population}, n = {r['cell'].problems}, {_design(r['cell'])}: {_told(r)}, {why}"
+        f"- {r['figure']}, {r['cell'].population}, n = {r['cell'].problems}, {r['cell'].design}: {_told(r)}, {why}"
         for r in rows
         if (why := missed(r, at_an_edge(r)))
     ]
     return "\n".join([*out, "\nCells that miss a target:\n", *(off or ["none"])])
 
 
-def _design(cell: Cell) -> str:
-    seeds = f"{cell.seeds} seed{'s' if cell.seeds > 1 else ''}"
-    return (
-        seeds + (f", SD {cell.sd_pp:g}" if cell.seeds > 1 else "") + (f", shift {cell.shift:.2g}" if cell.shift else "")
-    )
-
-
 def _told(row: Row) -> str:
     covers, below = row["covers"], row["below_05"]
     told = "–" if covers is None else f"{100 * covers:.1f}"
-    return told if below is None else f"{told} ({100 * below:.0f})"
-
-
-PARTS = ("cells", "studies", "further")
+    told = told if below is None else f"{told} ({100 * below:.0f})"
+    return told if covers is None or row["printed"] > 0.995 else f"{told}, printed in {100 * row['printed']:.0f} %"
 
 
 def main() -> None:
@@ -192,22 +222,27 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=250)
     parser.add_argument("--part", choices=PARTS, action="append", help="only this; may be given several times")
     parser.add_argument("--only", default="", help="cells of whose name this is a part: population, n and design")
-    parser.add_argument("--table", type=Path, help="write nothing anew: the table of what an earlier run printed")
+    parser.add_argument("--table", action="store_true", help="write nothing anew: the table of what the file holds")
+    parser.add_argument("file", type=Path)
     args = parser.parse_args()
+    kept = [json.loads(line) for line in args.file.read_text().splitlines()] if args.file.exists() else []
     if args.table:
-        print(table_of([json.loads(line) for line in args.table.read_text().splitlines()]))
+        print(table_of(kept))
         return
-    made = {"cells": lambda trials: of_cells(trials, args.only), "studies": whole_studies, "further": further_figures}
+    done = {row["job"] for row in kept}
     for part in args.part or PARTS:
-        for row in made[part](args.trials):
-            print(json.dumps(row), flush=True)
+        for job, made in PARTS[part]():
+            if job not in done and args.only in job:
+                rows = made(args.trials)
+                with args.file.open("a") as file:
+                    file.writelines(json.dumps(row | {"job": job}) + "\n" for row in rows)
+                print(job, flush=True)
 
 
-def of_cells(trials: int, only: str = "") -> Iterator[Row]:
+def of_cells() -> Iterator[Job]:
     for cell in cells():
-        if only in f"{cell.population}, n = {cell.problems}, {_design(cell)}":
-            for row in measured(cell, trials):
-                yield row | {"cell": asdict(cell)}
+        name = f"{cell.population}, n = {cell.problems}, {cell.design}"
+        yield name, lambda trials, cell=cell: [row | {"cell": asdict(cell)} for row in measured(cell, trials)]
 
 
 def table_of(kept: list[Row]) -> str:
@@ -219,6 +254,13 @@ def table_of(kept: list[Row]) -> str:
             further_table([row for row in kept if "design" in row]),
         )
     )
+
+
+PARTS: dict[str, Callable[[], Iterator[Job]]] = {
+    "cells": of_cells,
+    "studies": whole_studies,
+    "further": further_figures,
+}
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@ seeds together, and the chain from diversity to gain. Each through the project's
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from benchmarks.further_studies import (
     chain_studies,
     crossing_studies,
     crossing_truth,
+    length_studies,
     screenings,
     seeded_study,
 )
@@ -27,22 +28,23 @@ from tasks.measures.chain import LINKS, chain_of
 from tasks.measures.crossings import crossings_of
 from tasks.measures.over_seeds import over_seeds_of
 from tasks.measures.rescreening import HALVES, SECOND, rescreening_of
+from tasks.measures.token_costs import bucket_rows
 
 Row = dict[str, Any]
 DOSES = ("least diverse", "middle", "most diverse")
 
 
-def further_figures(trials: int) -> Iterator[Row]:
-    """Row by row, so that a run that is stopped has said what it knows."""
+def further_figures() -> Iterator[tuple[str, Callable[[int], list[Row]]]]:
     for n in (20, 100, 300):
-        yield from crossings(n, trials)
-    for population in POPULATIONS:
+        yield f"crossings, {n}", partial(crossings, n)
+        yield f"token lengths, {n}", partial(lengths, n)
+    for population in ("ordinary", "near 0", "near 1", "zero-inflated"):
         for n in (20, 100, 300):
-            yield from rescreened(population, n, trials)
+            yield f"rescreened, {population}, {n}", partial(rescreened, population, n)
     for n, seeds, sd in ((30, 3, 1.0), (30, 5, 3.0), (100, 3, 0.0), (100, 3, 3.0), (100, 5, 1.0), (100, 5, 6.0)):
-        yield from over_seeds(n, seeds, sd, trials)
+        yield f"over seeds, {n}, {seeds}, {sd}", partial(over_seeds, n, seeds, sd)
     for n, seeds, effect in ((20, 1, 0.0), (100, 1, 0.0), (300, 1, 0.0), (100, 3, 0.0), (100, 1, 0.08), (100, 3, 0.08)):
-        yield from chain(n, seeds, effect, trials)
+        yield f"chain, {n}, {seeds}, {effect}", partial(chain, n, seeds, effect)
 
 
 def told(figure: str, design: str, rows: Sequence[Row], truths: Sequence[float]) -> Row:
@@ -65,6 +67,27 @@ def crossings(n: int, trials: int) -> list[Row]:
         told("crossing", design, ends, [truth] * len(ends)) | {"trials": trials, "printed": len(ends) / trials},
         told("crossing of arms alike", design, [], []) | {"trials": trials, "below_05": both},
     ]
+
+
+def lengths(n: int, trials: int) -> list[Row]:
+    """The ratio of two arms' lengths, problem by problem, where they are alike and where the second's are a fifth longer
+    in a way that differs from problem to problem; of all pairs, and of those both of which are correct."""
+    out = []
+    for ratio in (1.0, 1.2):
+        endless = _ratios(bucket_rows(length_studies(20_000, 1, ratio, 1), ("a", 1), ("b", 1)))
+        found = _ratios(bucket_rows(length_studies(n, trials, ratio, 0), ("a", 1), ("b", 1)))
+        for bucket in ("all_paired", "both_correct"):
+            truth = next(r["ratio_geomean"] for r in endless if r["bucket"] == bucket)
+            mine = [r for r in found if r["bucket"] == bucket]
+            name = f"ratio of lengths, {bucket.replace('_', ' ')}" + (", arms alike" if ratio == 1 else "")
+            out.append(told(name, f"n = {n}", mine, [truth] * len(mine)) | {"truth": truth})
+    return out
+
+
+def _ratios(rows: Sequence[Row]) -> list[Row]:
+    kept = [r for r in rows if r.get("pairing") == "problem" and r["source"] != "all"]
+    ends = ("low", "high")
+    return [r | {e: r.get(f"ratio_{e}") for e in ends} | {"p_value": r["p_wilcoxon"]} for r in kept]
 
 
 def rescreened(population: str, n: int, trials: int) -> list[Row]:

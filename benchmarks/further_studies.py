@@ -65,6 +65,28 @@ def crossing_truth(first: SolveRates, second: SolveRates) -> float:
     return float(ks[at] + gap_K[at] / (gap_K[at] - gap_K[at + 1]))
 
 
+def length_studies(n: int, trials: int, ratio: float, seed: int) -> pa.Table:
+    """Rollouts of two arms, one source a study. A problem's lengths are its own under each arm, harder ones longer."""
+    rng, total = np.random.default_rng(seed), n * trials
+    logits = logits_of("ordinary", rng, total)
+    parts = []
+    for arm, more in (("a", 1.0), ("b", ratio)):
+        chance = sigmoid(logits + rng.normal(0, 0.3, total))
+        mean = 5.5 + 0.5 * (1 - chance) + rng.normal(0, 0.2, total) + np.log(more)
+        many = total * G
+        about = {"arm": [arm] * many, "step": pa.array([1] * many, pa.int32()), "adapter": [arm] * many}
+        where = {"problem_id": np.repeat(names(total), G), "source": np.repeat(np.repeat(names(trials), n), G)}
+        drawn = {
+            "seed": pa.array([0] * many, pa.int64()),
+            "rollout": pa.array(np.tile(np.arange(G), total), pa.int32()),
+            "correct": rng.random(many) < np.repeat(chance, G),
+            "num_tokens": (np.exp(np.repeat(mean, G) + rng.normal(0, 0.5, many)) + 1).astype(np.int64),
+            "finish": ["stop"] * many,
+        }
+        parts.append(pa.table(about | where | drawn))
+    return pa.concat_tables(parts)
+
+
 def screenings(population: str, n: int, trials: int, seed: int) -> tuple[pa.Table, pa.Table]:
     """(bands, groups drawn anew) of one policy, 8 rollouts each; one arm a study."""
     rng, total = np.random.default_rng(seed), n * trials

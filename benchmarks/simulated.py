@@ -18,11 +18,13 @@ import pyarrow as pa
 
 G, KS, TRAIN_G = 8, (1, 2, 4, 8), 16
 #: Logits of the chance of a correct rollout. `ordinary`: the fit to the published panel screening; `near 0`: HMMT-like;
-#: `near 1`: thinking on MATH-500; `zero-inflated`: three problems in five that no rollout solves.
+#: `near 1`: thinking on MATH-500; `easy`: pass@8 near its ceiling; `zero-inflated`: three problems in five that no rollout solves.
 POPULATIONS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "ordinary": lambda rng, n: rng.beta(0.277, 1.322, n),
     "near 0": lambda rng, n: rng.beta(0.06, 1.94, n),
     "near 1": lambda rng, n: rng.beta(6.0, 0.15, n),
+    "middling": lambda rng, n: rng.beta(1.0, 1.5, n),
+    "easy": lambda rng, n: rng.beta(3.0, 1.0, n),
     "zero-inflated": lambda rng, n: np.where(rng.random(n) < 0.6, 1e-9, rng.beta(1.0, 1.0, n)),
 }
 EDGES = ("near 0", "near 1")
@@ -32,7 +34,8 @@ WRONG = 3  # wrong answers that a problem has
 @dataclass(frozen=True, slots=True)
 class Cell:
     """shift: what training adds to the second arm's logits beyond the first's; sd_pp: standard deviation of a seed's
-    accuracy, percentage points; cost: tokens of a rollout of the first arm over those of the second."""
+    accuracy, percentage points, or `logits` of its shift; cost: tokens of a rollout of the first arm over those of the
+    second; copies: how many near-duplicates there are of every problem."""
 
     population: str
     problems: int
@@ -41,6 +44,17 @@ class Cell:
     shift: float = 0.0
     cost: float = 1.0
     own: float = 0.3
+    logits: float = 0.0
+    copies: int = 1
+
+    @property
+    def design(self) -> str:
+        said = [f"{self.seeds} seed{'s' if self.seeds > 1 else ''}"]
+        if self.seeds > 1:
+            said.append(f"SD {self.logits:g} logits" if self.logits else f"SD {self.sd_pp:g}")
+        said += [f"shift {self.shift:.2g}"] if self.shift else []
+        said += [f"cost {self.cost:g}"] if self.cost != 1 else []
+        return ", ".join([*said, *([f"in {self.copies}s"] if self.copies > 1 else [])])
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -71,11 +85,15 @@ def seed_scale(population: str, sd_pp: float) -> float:
     return float(found)
 
 
+def scale_of(cell: Cell) -> float:
+    return cell.logits or seed_scale(cell.population, cell.sd_pp)
+
+
 @lru_cache
 def truths(cell: Cell) -> dict[str, Any]:
     """pass@k by arm after training, and mean tokens a correct answer, over problems and seeds without end."""
     rng, many = np.random.default_rng(2), 400_000
-    logits, scale = logits_of(cell.population, rng, many), seed_scale(cell.population, cell.sd_pp)
+    logits, scale = logits_of(cell.population, rng, many), scale_of(cell)
     own = rng.normal(0, cell.own, (3, many))
     before = sigmoid(logits + own[0])
     after = [sigmoid(logits + own[i] + move + scale * rng.normal(size=many)) for i, move in ((1, 0.0), (2, cell.shift))]
@@ -152,13 +170,19 @@ def _tokens(logits: np.ndarray, cost: float) -> np.ndarray:
 def groups_of(cell: Cell, trials: int, seed: int) -> pa.Table:
     """Groups of both arms: step 0 once, step 1 under every seed. source: the trial."""
     rng, n = np.random.default_rng(seed), trials * cell.problems
-    logits, scale = logits_of(cell.population, rng, n), seed_scale(cell.population, cell.sd_pp)
+    scale = scale_of(cell)
+
+    def of_each(distinct: np.ndarray) -> np.ndarray:
+        return np.repeat(distinct, cell.copies)
+
+    logits = of_each(logits_of(cell.population, rng, n // cell.copies))
     source = np.repeat([f"{i:05d}" for i in range(trials)], cell.problems)
     problem = np.array([f"{i:07d}" for i in range(n)])
     parts = []
-    start = logits + rng.normal(0, cell.own, n)
+    cluster = of_each(problem[:: cell.copies])
+    start = logits + of_each(rng.normal(0, cell.own, n // cell.copies))
     for arm, move, cost in (("a", 0.0, cell.cost), ("b", cell.shift, 1.0)):
-        own = rng.normal(0, cell.own, n)
+        own = of_each(rng.normal(0, cell.own, n // cell.copies))
         policies: list[tuple[int, str, np.ndarray]] = [(0, "", start)]
         for s in range(cell.seeds):
             shared = np.repeat(scale * rng.normal(size=trials), cell.problems)
@@ -174,6 +198,7 @@ def groups_of(cell: Cell, trials: int, seed: int) -> pa.Table:
                         "adapter": [adapter] * n,
                         "seed": pa.array([0] * n, pa.int64()),
                         "problem_id": problem,
+                        "cluster": cluster,
                         "source": source,
                         "group_size": pa.array([G] * n, pa.int32()),
                         "num_correct": pa.array(correct, pa.int32()),
