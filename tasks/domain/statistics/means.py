@@ -69,9 +69,11 @@ class Means:
         """TOST: p_V that the mean lies outside ±margin; small means equivalent."""
         if margin <= 0:
             raise ValueError("a margin of equivalence is positive")
-        distance_V = margin - np.abs(self.estimate_V)
-        up_V = (self.estimate_V > 0) == (distance_V > 0)
-        return self._where(self.known_V, lambda spread: spread.beyond(distance_V, up_V))
+        above_V, below_V = margin - self.estimate_V, margin + self.estimate_V
+        return self._where(
+            self.known_V,
+            lambda spread: np.maximum(spread.beyond(above_V, above_V > 0), spread.beyond(below_V, below_V < 0)),
+        )
 
     def detectable(self, power: float = POWER, level: float = LEVEL) -> np.ndarray:
         """The smallest mean_V that a study of this size and spread would find with this power."""
