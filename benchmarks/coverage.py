@@ -26,11 +26,13 @@ from benchmarks.simulated import EDGES, KS, TRAIN_G, Cell, G, groups_of, rollout
 from benchmarks.tally import missed, tally
 from benchmarks.whole_studies import whole_studies, written
 from storage.sql import query
+from tasks.domain.statistics.contrasts_of_k import contrast_curves
 from tasks.domain.statistics.means import MARGIN
 from tasks.measures.bands import crosstab_of
 from tasks.measures.g_pass import g_pass_of
 from tasks.measures.gains import gains_of
 from tasks.measures.pass_at_k import contrasts_of, passk_of
+from tasks.measures.slicing import counts_of
 from tasks.measures.token_costs import cost_rows
 from tasks.measures.trajectories import gain_rows, heldout_rows
 from tasks.measures.votes import votes_of
@@ -76,8 +78,8 @@ def measured(cell: Cell, trials: int, seed: int = 0) -> list[Row]:
     if cell.shift == CLOSING and cell.cost == 1:
         found += _closures(cell, rows, truth)
     differ = truth["after"][0][0] - truth["after"][1][0]
-    found.append(judged("difference of gains", cell, of_trial(gains_of(groups).to_pylist()), differ))
-    found.append(_equivalent(cell, of_trial(gains_of(groups).to_pylist()), differ))
+    gained = of_trial(gains_of(groups).to_pylist())
+    found += [judged("difference of gains", cell, gained, differ), _equivalent(cell, gained, differ)]
     costs = [r for r in of_trial(cost_rows(after)) if r["arm"] == "a"]
     found.append(judged("tokens per correct", cell, costs, truth["tokens"][0]))
     if cell == Cell(cell.population, 100):
@@ -86,12 +88,14 @@ def measured(cell: Cell, trials: int, seed: int = 0) -> list[Row]:
 
 
 def _gain_of_k(cell: Cell, groups: pa.Table) -> Row:
-    """pass@8 of the second arm after training minus before: two policies of one table, the earlier first."""
+    """pass@8 of the second arm before training minus after, as the table of contrasts has it by source."""
     own = replace(cell, seeds=1, logits=0.0, sd_pp=0.0)
     gain = truths(own)["after"][1][-1] - truths(cell)["after"][1][-1]
-    rows = contrasts_of(query("from groups where arm = 'b'", groups=groups), (1, G), 50, 0).to_pylist()
-    mine = [r for r in rows if (r["metric"], r["k"]) == ("gap", G) and r["source"] != "all"]
-    return judged(f"gain of pass@{G}", cell, mine, gain)
+    counts = counts_of(query("from groups where arm = 'b'", groups=groups))
+    sources = [source for _, step, source in counts.places if step and source != "all"]
+    pairs = [[counts.curve("b", step, source, (1, G)) for step in (0, 1)] for source in sources]
+    rows = [row for pair in pairs for row in contrast_curves(pair[0], pair[1], (1, G), 50, 0)]
+    return judged(f"gain of pass@{G}", cell, [r for r in rows if (r["metric"], r["k"]) == ("gap", G)], gain)
 
 
 def _closures(cell: Cell, rows: list[Row], truth: Row) -> list[Row]:

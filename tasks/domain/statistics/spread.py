@@ -87,7 +87,7 @@ class Spread:
         if not self.seeds_V.any():
             return alone_V
         low_V, high_V = np.full(len(distance_V), FARTHEST), np.full(len(distance_V), np.log10(0.5))
-        for _ in range(50):
+        for _ in range(40):
             middle_V = (low_V + high_V) / 2
             further_V = self.half(10**middle_V, up) > np.abs(distance_V)
             low_V, high_V = np.where(further_V, middle_V, low_V), np.where(further_V, high_V, middle_V)
