@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.further_figures import further_figures, further_table
-from benchmarks.simulated import EDGES, KS, TRAIN_G, Cell, G, groups_of, rollouts_of, shift_by, truths
-from benchmarks.tally import missed, tally
-from benchmarks.whole_studies import whole_studies, written
+from benchmarks.coverage_table import table_of
+from benchmarks.further_figures import further_figures
+from benchmarks.simulated import KS, TRAIN_G, Cell, G, groups_of, rollouts_of, shift_by, truths
+from benchmarks.tally import tally
+from benchmarks.whole_studies import whole_studies
 from storage.sql import query
 from tasks.domain.statistics.contrasts_of_k import contrast_curves
 from tasks.domain.statistics.means import MARGIN
@@ -187,38 +188,17 @@ def cells() -> Iterator[Cell]:
         yield Cell("ordinary", n, seeds=3, sd_pp=3.0, copies=copies)
 
 
-def at_an_edge(row: Row) -> bool:
-    """Fewer than five problems' worth of correct or of wrong, where no interval can be both short and safe."""
-    cell, truth = row["cell"], row["truth"]
-    level = row["figure"].startswith(("held-out", "pass"))
-    few = level and cell.problems * min(truth, 1 - truth) < 5
-    return few or cell.population in EDGES or row["figure"] == "simultaneous band"
+def of_cells() -> Iterator[Job]:
+    for cell in cells():
+        name = f"{cell.population}, n = {cell.problems}, {cell.design}"
+        yield name, lambda trials, cell=cell: [row | {"cell": asdict(cell)} for row in measured(cell, trials)]
 
 
-def markdown(rows: list[Row]) -> str:
-    """A table a figure: coverage in percent by problems (down) and design (across), then what misses a target."""
-    out = []
-    for figure in dict.fromkeys(r["figure"] for r in rows):
-        mine = [r for r in rows if r["figure"] == figure]
-        designs = list(dict.fromkeys(r["cell"].design for r in mine))
-        out += [f"\n**{figure}**\n", f"| problems | {' | '.join(designs)} |", "|---" * (len(designs) + 1) + "|"]
-        for key in dict.fromkeys((r["cell"].population, r["cell"].problems) for r in mine):
-            found = {r["cell"].design: r for r in mine if (r["cell"].population, r["cell"].problems) == key}
-            told = [_told(found[d]) if d in found else "" for d in designs]
-            out.append(f"| {key[0]}, n = {key[1]} | {' | '.join(told)} |")
-    off = [
-        f"- {r['figure']}, {r['cell'].population}, n = {r['cell'].problems}, {r['cell'].design}: {_told(r)}, {why}"
-        for r in rows
-        if (why := missed(r, at_an_edge(r)))
-    ]
-    return "\n".join([*out, "\nCells that miss a target:\n", *(off or ["none"])])
-
-
-def _told(row: Row) -> str:
-    covers, below = row["covers"], row["below_05"]
-    told = "–" if covers is None else f"{100 * covers:.1f}"
-    told = told if below is None else f"{told} ({100 * below:.0f})"
-    return told if covers is None or row["printed"] > 0.995 else f"{told}, printed in {100 * row['printed']:.0f} %"
+PARTS: dict[str, Callable[[], Iterator[Job]]] = {
+    "cells": of_cells,
+    "studies": whole_studies,
+    "further": further_figures,
+}
 
 
 def main() -> None:
@@ -241,30 +221,6 @@ def main() -> None:
                 with args.file.open("a") as file:
                     file.writelines(json.dumps(row | {"job": job}) + "\n" for row in rows)
                 print(job, flush=True)
-
-
-def of_cells() -> Iterator[Job]:
-    for cell in cells():
-        name = f"{cell.population}, n = {cell.problems}, {cell.design}"
-        yield name, lambda trials, cell=cell: [row | {"cell": asdict(cell)} for row in measured(cell, trials)]
-
-
-def table_of(kept: list[Row]) -> str:
-    rows = [row | {"cell": Cell(**row["cell"])} for row in kept if "cell" in row]
-    return "\n".join(
-        (
-            written([row for row in kept if "study" in row]),
-            markdown(sorted(rows, key=lambda r: r["figure"])),
-            further_table([row for row in kept if "design" in row]),
-        )
-    )
-
-
-PARTS: dict[str, Callable[[], Iterator[Job]]] = {
-    "cells": of_cells,
-    "studies": whole_studies,
-    "further": further_figures,
-}
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import numpy as np
 from tasks.domain.statistics.curves_of_k import KCurve, bootstrap_columns, on_common
 from tasks.domain.statistics.means import ONE_PROBLEM, Means, combined, folded
 from tasks.domain.statistics.narrowing import Counted, beyond_shift
+from tasks.domain.statistics.shares import SCARCE
 
 Row = dict[str, Any]
 
@@ -99,8 +100,9 @@ def _on_scales(sign: float, ends_SP2: Sequence[np.ndarray], trained: Sequence[bo
     means = [v.mean(axis=(0, 1)) for v in ends_SP2]
     rows: list[Row] = []
     for metric, (scale, slope) in SCALES.items():
-        if min(m.min() for m in means) <= 0 or max(m.max() for m in means) >= 1:
-            why = "undefined where pass@k is 0 or 1"
+        taken = [1 - m if metric == "closure_of_failures" else np.minimum(m, 1 - m) for m in means]
+        if min(share.min() for share in taken) * n < SCARCE:
+            why = f"fewer than {SCARCE:g} problems' worth of what a logarithm is taken of"
             rows.append({"metric": metric, "k": k, "n": n, "reason": why})
             continue
         parts = [

@@ -1,0 +1,57 @@
+"""The tables of docs/coverage.md, from what benchmarks/coverage.py kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.further_figures import further_table
+from benchmarks.simulated import EDGES, Cell
+from benchmarks.tally import missed
+from benchmarks.whole_studies import written
+
+Row = dict[str, Any]
+
+
+def table_of(kept: list[Row]) -> str:
+    rows = [row | {"cell": Cell(**row["cell"])} for row in kept if "cell" in row]
+    return "\n".join(
+        (
+            written([row for row in kept if "study" in row]),
+            markdown(sorted(rows, key=lambda r: r["figure"])),
+            further_table([row for row in kept if "design" in row]),
+        )
+    )
+
+
+def at_an_edge(row: Row) -> bool:
+    """Fewer than five problems' worth of correct or of wrong, where no interval can be both short and safe."""
+    cell, truth = row["cell"], row["truth"]
+    level = row["figure"].startswith(("held-out", "pass"))
+    few = level and cell.problems * min(truth, 1 - truth) < 5
+    return few or cell.population in EDGES or row["figure"] == "simultaneous band"
+
+
+def markdown(rows: list[Row]) -> str:
+    """A table a figure: coverage in percent by problems (down) and design (across), then what misses a target."""
+    out = []
+    for figure in dict.fromkeys(r["figure"] for r in rows):
+        mine = [r for r in rows if r["figure"] == figure]
+        designs = list(dict.fromkeys(r["cell"].design for r in mine))
+        out += [f"\n**{figure}**\n", f"| problems | {' | '.join(designs)} |", "|---" * (len(designs) + 1) + "|"]
+        for key in dict.fromkeys((r["cell"].population, r["cell"].problems) for r in mine):
+            found = {r["cell"].design: r for r in mine if (r["cell"].population, r["cell"].problems) == key}
+            told = [_told(found[d]) if d in found else "" for d in designs]
+            out.append(f"| {key[0]}, n = {key[1]} | {' | '.join(told)} |")
+    off = [
+        f"- {r['figure']}, {r['cell'].population}, n = {r['cell'].problems}, {r['cell'].design}: {_told(r)}, {why}"
+        for r in rows
+        if (why := missed(r, at_an_edge(r)))
+    ]
+    return "\n".join([*out, "\nCells that miss a target:\n", *(off or ["none"])])
+
+
+def _told(row: Row) -> str:
+    covers, below = row["covers"], row["below_05"]
+    told = "–" if covers is None else f"{100 * covers:.1f}"
+    told = told if below is None else f"{told} ({100 * below:.0f})"
+    return told if covers is None or row["printed"] > 0.995 else f"{told}, printed in {100 * row['printed']:.0f} %"
