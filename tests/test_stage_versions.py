@@ -14,6 +14,8 @@ import hashlib
 import importlib
 import json
 import os
+from collections.abc import Callable
+from functools import cache
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
@@ -73,11 +75,12 @@ def current() -> dict[str, dict[str, object]]:
     graph = grimp.build_graph("tasks", "storage", cache_dir=None)
     objectives = {f"objective {name}": (one.version, one.advantage.__module__) for name, one in ADVANTAGES.items()}
     own = {module for _, module in objectives.values()}
+    code = cache(code_of)
     found = {}
     for name, (version, module) in {n: (s.version, s.function.__module__) for n, s in stages().items()}.items():
-        found[name] = {"version": version, "code": _digest(_read_by(module, graph) - EXECUTION - own)}
+        found[name] = {"version": version, "code": _digest(_read_by(module, graph) - EXECUTION - own, code)}
     for name, (version, module) in sorted(objectives.items()):
-        found[name] = {"version": version, "code": _digest(_read_by(module, graph))}
+        found[name] = {"version": version, "code": _digest(_read_by(module, graph), code)}
     return found
 
 
@@ -86,8 +89,8 @@ def _read_by(module: str, graph: grimp.ImportGraph) -> set[str]:
     return {m for m in upstream if m.startswith("tasks") or m in RULES}
 
 
-def _digest(modules: set[str]) -> str:
-    text = "".join(f"{m}:{code_of(m)}" for m in sorted(modules))
+def _digest(modules: set[str], code: Callable[[str], str]) -> str:
+    text = "".join(f"{m}:{code(m)}" for m in sorted(modules))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
