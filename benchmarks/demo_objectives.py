@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from flows.running.plan import execute
+from flows.study.asked import profile_named
 from flows.study.request import Request
-from flows.study.resolve import profile_named
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.reading.catalog import lineage

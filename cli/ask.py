@@ -68,7 +68,7 @@ def ask(
     if arm not in ARMS:
         raise UserError(f"unknown arm '{arm}' (known: {', '.join(ARMS)})")
     chosen, tokens = method_named(method), tokens_of(budget)
-    refuse_unservable({method: chosen}, [arm], reward=reward is not None)
+    refuse_unservable({method: chosen}, [ARMS[arm]], reward=reward is not None)
     if tokens <= max_tokens:
         raise UserError(f"--budget {budget} is below one rollout, whose completion alone may take {max_tokens} tokens")
     base, folder, served, rank = policy_of(root, adapter, step, model)

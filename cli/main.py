@@ -14,6 +14,7 @@ from storage.stopping import stopped_by_sigterm
 #: command → (module:attribute, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("cli.run:run", "Run a study: make what is missing, reuse what is there."),
+    "study": ("cli.study:study", "A study of your own, one file: new, check, show, diff."),
     "search": ("cli.search:search", "Search at test time: one answer within a budget of tokens, by several methods."),
     "ask": ("cli.ask:ask", "One problem under a method of search, with its tree."),
     "plan": ("cli.run:plan", "What a run would make, reuse and cost, without making it."),

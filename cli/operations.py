@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from cli import options
+
+if TYPE_CHECKING:
+    from flows.server.deployments import Deployment
 
 
 @click.command()
@@ -67,11 +71,14 @@ def server(host: str, port: int) -> None:
 
 
 @click.command()
+@click.argument("study", metavar="[STUDY.toml]", required=False)
 @click.option("--reset", is_flag=True, help="Say what people decided otherwise than the project suggests.")
 @click.option("--yes", is_flag=True, help="With --reset: overwrite it.")
 @options.as_json
-def deploy(reset: bool, yes: bool, as_json: bool) -> None:
+def deploy(study: str | None, reset: bool, yes: bool, as_json: bool) -> None:
     """Register pools, queues, deployments and automations with the server at PREFECT_API_URL. May be repeated.
+
+    With STUDY.toml also deployments of that study alone, its form filled in, and its adapters every night.
 
     Code and forms are renewed. What people decided there stays: paused, parameters, schedules, queues, limits.
     """
@@ -79,13 +86,26 @@ def deploy(reset: bool, yes: bool, as_json: bool) -> None:
 
     if yes and not reset:
         raise click.UsageError("--yes belongs to --reset")
-    said = setup.reset(really=yes) if reset else setup.register()
+    if study and reset:
+        raise click.UsageError("--reset is about everybody's deployments; leave STUDY.toml out")
+    said = setup.reset(really=yes) if reset else setup.register(_deployments_of(study) if study else ())
     if as_json:
         click.echo(json.dumps({"overwritten" if yes else "would_overwrite" if reset else "registered": list(said)}))
         return
     lines = [click.echo(line) for line in said]
     if reset and not yes:
         click.echo("--yes overwrites it" if lines else "nothing was decided otherwise")
+
+
+def _deployments_of(word: str) -> tuple[Deployment, ...]:
+    """Errors: UserError for a file with mistakes, before the server is asked for anything."""
+    from flows.server.deployments import of_study
+    from flows.study.asked import file_of, profile_asked, text_of
+
+    text, asked = text_of(word), file_of(word)
+    title = profile_asked(word, text).called
+    own = {"file": text, "question": asked[1]} if asked else {"profile": word}
+    return of_study(title, own)
 
 
 @click.command()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def study_options(command: Callable[..., None]) -> Callable[..., None]:
     path = click.Path(path_type=Path)
     for option in (
-        click.argument("profile"),
+        click.argument("profile", metavar="PROFILE|STUDY.toml"),
         options.root,
         click.option(
             "--set",
@@ -61,9 +61,12 @@ def request_of(
     without: tuple[str, ...] = (),
     **how: Any,
 ) -> Request:
+    from flows.study.asked import file_of, text_of
     from flows.study.request import Request
     from storage.errors import UserError
 
+    if asked := file_of(profile):
+        profile = "/".join(filter(None, (str(asked[0].resolve()), asked[1])))
     try:
         numbers = tuple(int(seed) for seed in (seeds or "").split(",") if seed.strip())
     except ValueError:
@@ -82,6 +85,7 @@ def request_of(
         data=_text(data),
         model=_text(model),
         encoder=_text(encoder),
+        text=text_of(profile),
         **how,
     )
 
@@ -116,12 +120,12 @@ def carry_out(request: Request, root: Path, budget: str | None, *, as_json: bool
     study = request.study(store)
     store.prepare()
     planned = plan(study, store)
-    watch = Watch(study.profile.name, planned, as_json=as_json)
+    watch = Watch(study.profile.called, planned, as_json=as_json)
     if all(step.reused for step in planned):
         watch.nothing_to_do()
         watch.finish(store, planned[-1].step.ref)
         return planned[-1].step.ref
-    charging = Charging.of(study, store, run_id(study.profile.name, planned[-1].step.ref), limits)
+    charging = Charging.of(study, store, run_id(study.profile.called, planned[-1].step.ref), limits)
     with watch, accounted(study, store, planned, charging, watch.on_progress, request.as_json()) as listeners:
         from flows.running.prefect_tasks import orchestrated
 
@@ -153,6 +157,6 @@ def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     prices = team_prices(store.root).of(study.profile.name, study.profile.hardware)
     sees = foresight(study, store, planned, prices)
     untaught = not_taught(study.profile)
-    Watch(study.profile.name, planned, as_json=as_json).plan(
+    Watch(study.profile.called, planned, as_json=as_json).plan(
         costs(study, store, planned, prices), limits.limits(), sees, untaught
     )

@@ -13,11 +13,10 @@ from flows.made import ArmArtifacts, Measured, Otherwise, Screened, Start, Train
 from flows.problems import Prepared, prepare
 from flows.search import search
 from flows.study.otherwise import Objective
-from flows.study.profiles import SamplingPlan
 from flows.study.resolve import Study
+from flows.study.shape import SamplingPlan
 from storage.artifacts.kinds import Bands, Benchmark, Pool, Rollouts, Splits, Training
 from tasks.benchmarks import ASKED
-from tasks.domain.arms import ARMS
 from tasks.domain.grpo.types import evaluated_steps
 from tasks.domain.policies import Policy, check_bases
 from tasks.embedding import embed_traces
@@ -29,27 +28,23 @@ from tasks.stage import grouped
 from tasks.training import train_adapter
 
 
-def heads(arms: Sequence[str]) -> tuple[str, ...]:
-    """The arms that train, each once: those whose adapters these arms are evaluated with."""
-    return tuple(dict.fromkeys(ARMS[arm].trained_as for arm in arms))
-
-
 def make_arms(study: Study, at: Prepared, arms: Sequence[str]) -> tuple[ArmArtifacts, ...]:
     """These arms of a study, end to end, each under its own name: screen, band, train, evaluate, measure diversity."""
     p = study.profile
     training = bool(p.training.steps and p.seeds)
-    joint = [head for head in heads(p.arms) if training and p.train_on == "joint"]
-    needed = dict.fromkeys([*(heads(arms) if training and p.train_on != "all" else ()), *joint, *arms])
-    taught = {head: _taught(study, at, head) for head in heads(tuple(needed))}
-    check_bases(study.models, [a for a in needed if training or taught[ARMS[a].trained_as]])
+    joint = [head for head in p.heads(p.arms) if training and p.train_on == "joint"]
+    needed = dict.fromkeys([*(p.heads(arms) if training and p.train_on != "all" else ()), *joint, *arms])
+    taught = {head: _taught(study, at, head) for head in p.heads(tuple(needed))}
+    served = [p.arm(a) for a in needed if training or taught[p.arm(a).trained_as]]
+    check_bases(study.models, served)
     screened = {
-        a: grouped(f"screen {a}", lambda a=a: _screened(study, at, a, taught[ARMS[a].trained_as])) for a in needed
+        a: grouped(f"screen {a}", lambda a=a: _screened(study, at, a, taught[p.arm(a).trained_as])) for a in needed
     }
-    live = {head: _live(head, screened, joint) for head in heads(arms) if training and p.train_on != "all"}
+    live = {head: _live(head, screened, joint) for head in p.heads(arms) if training and p.train_on != "all"}
     made: dict[tuple[str, int], Training] = {}
 
     def make(arm: str) -> ArmArtifacts:
-        head, start = ARMS[arm].trained_as, screened[arm].start
+        head, start = p.arm(arm).trained_as, screened[arm].start
         plans = (*_finally(study), *_compared(study), p.evaluation) if training else _finally(study)
         heldout = _heldout(study, at, start, plans)
         before, trained = _measured(study, at, start, heldout), []
@@ -69,7 +64,7 @@ def make_arms(study: Study, at: Prepared, arms: Sequence[str]) -> tuple[ArmArtif
 
 def _start(study: Study, arm: str, taught: Start | None) -> Start:
     """Where the studied training of an arm starts, and what is screened: the base model after its head's lessons."""
-    base = Policy(arm=arm, model=study.models[arm])
+    base = Policy(arm=arm, model=study.models[arm], scaffold=study.profile.arm(arm).scaffold)
     if taught is None:
         return Start(base)
     adapter, step = taught.policy.adapter, taught.policy.adapter_step

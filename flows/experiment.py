@@ -103,7 +103,15 @@ def experiment(study: Study) -> Report:
         ),
     )
     return render_report(
-        setup=Setup(profile=p.name, purpose=p.purpose, question=QUESTION, model=study.model_names, arms=p.arms),
+        setup=Setup(
+            profile=p.name,
+            purpose=p.purpose,
+            question=QUESTION,
+            model=study.model_names,
+            arms=p.arms,
+            title=p.title,
+            about=p.about,
+        ),
         problems=Problems(
             pool=at.studied.pool, splits=at.studied.splits, benchmarks=tuple(c.choice for c in at.benchmarks)
         ),

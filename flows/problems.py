@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from flows.study import profiles
+from flows.study import shape
 from flows.study.resolve import PoolInputs, Study
 from storage.artifacts.kinds import Benchmark, Pool, Splits
 from tasks.benchmarks import choose_benchmark
@@ -45,7 +45,7 @@ def prepare(study: Study) -> Prepared:
     two of them have in common, such as a lesson on the study's own pool, is asked for once."""
     p, built, made_up, cut = study.profile, cache(_built), cache(_made_up), cache(_cut)
 
-    def problems(name: str, wanted: profiles.Pool) -> Problems:
+    def problems(name: str, wanted: shape.Pool) -> Problems:
         inputs = study.pools[name]
         pool = built(inputs) if inputs.sources else made_up(wanted.synthetic, wanted.seed, wanted.levels)
         return cut(pool, wanted.heldout_per_source, wanted.split_seed)

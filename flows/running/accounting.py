@@ -128,7 +128,7 @@ def _begun(
 ) -> Run:
     return Run(
         id=name,
-        profile=study.profile.name,
+        profile=study.profile.called,
         request=request,
         state="running",
         stages=len(planned),

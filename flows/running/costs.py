@@ -84,7 +84,7 @@ class Estimator:
         self._ledger = Ledger(store.root)
         self._promised: dict[Account, dict[str, int]] = {}
         self._lengths: dict[tuple[str, int], Length] = {}
-        self._rates = measured_rates(store, study.profile.name)
+        self._rates = measured_rates(store, study.profile.called)
 
     def cost(self, planned: Planned) -> Cost:
         given = planned.step.arguments

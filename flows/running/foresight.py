@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from flows.arm import heads
 from flows.running.costs import Estimator
 from flows.running.plan import Planned
-from flows.study.profiles import Profile
 from flows.study.resolve import Study
+from flows.study.shape import Profile
 from storage.artifacts.kinds import Splits
 from storage.artifacts.store import Store
 from tasks.domain.prices import Prices
@@ -51,7 +50,7 @@ def not_taught(profile: Profile) -> str:
     >>> not_taught(QWEN_1_5B)
     'no lesson names thinking, which starts from the base model (lessons: gsm8k for panel)'
     """
-    trained = heads(profile.arms)
+    trained = profile.heads(profile.arms)
     lessons = {x.name: [arm for arm in trained if arm in x.arms] for x in profile.lessons}
     untaught = [arm for arm in trained if not any(arm in arms for arms in lessons.values())]
     taught = ", ".join(f"{name} for {' and '.join(arms)}" for name, arms in lessons.items() if arms)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from flows.arm import heads, run_arm
+from flows.arm import run_arm
 from flows.experiment import experiment
 from flows.running.sessions import stages_of
 from flows.study.resolve import Study
+from flows.study.shape import Profile
 from storage.artifacts.store import Store
-from tasks.domain.arms import ARMS
 from tasks.domain.policies import BaseModel, Policy
 from tasks.engines.toolbox import Toolbox
 from tasks.metering import OCCUPYING
@@ -54,14 +54,15 @@ def is_costly(planned: Sequence[Planned], without: Sequence[str] = ()) -> bool:
 def arms_to_make(study: Study, store: Store) -> Iterator[list[str]]:
     """Arms that lack something costly, in rounds of those that can be made at once; a round is planned when it is its
     turn, for it may be evaluated with what the one before has made."""
-    for arms in _rounds(study.profile.arms):
+    for arms in _rounds(study.profile):
         without = study.profile.hardware.without
         yield [arm for arm in arms if is_costly(plan(study, store, lambda s, arm=arm: run_arm(s, arm)), without)]
 
 
-def _rounds(arms: Sequence[str]) -> tuple[list[str], list[str]]:
+def _rounds(p: Profile) -> tuple[list[str], list[str]]:
     """Arms that can be made at once: one of each training, then those that are evaluated with an adapter of these."""
-    first = [h if h in arms else next(arm for arm in arms if ARMS[arm].trained_as == h) for h in heads(arms)]
+    arms = p.arms
+    first = [h if h in arms else next(arm for arm in arms if p.arm(arm).trained_as == h) for h in p.heads(arms)]
     return first, [arm for arm in arms if arm not in first]
 
 

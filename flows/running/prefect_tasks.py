@@ -53,7 +53,7 @@ def orchestrated(study: Study, store: Store, listener: Callable[[Progress], None
     from httpx import TransportError
     from prefect import flow
 
-    @flow(name="experiment", flow_run_name=study.profile.name, validate_parameters=False, persist_result=False)
+    @flow(name="experiment", flow_run_name=study.profile.called, validate_parameters=False, persist_result=False)
     def run_experiment() -> Ref:
         return under_prefect(study, store, listener, experiment)
 
@@ -72,7 +72,7 @@ def under_prefect(
     before: Callable[[Step], None] | None = None,
 ) -> T:
     """Inside a flow run: carry out a DAG with one task a stage and one sub-flow an arm. before: may refuse a step."""
-    name, sampled = study.profile.name, samples(study, store, dag)
+    name, sampled = study.profile.called, samples(study, store, dag)
     with stages_of(
         study,
         store,

@@ -26,7 +26,7 @@ from flows.running.sessions import Charging
 from flows.server.automations import PARKED_EVENT
 from flows.server.progress import shown
 from flows.server.workplace import opened, opened_store, telling, this_run
-from flows.study.forms import ArmName, BudgetForm, PinnedForm, SearchForm, StudyForm
+from flows.study.forms import BudgetForm, PinnedForm, SearchForm, StudyForm, Text
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
@@ -106,7 +106,7 @@ def _run(
 ) -> None:
     flow_run = str(this_run().id)
     request = form.request().as_json()
-    charging = Charging.of(study, store, run_id(study.profile.name, planned[-1].step.ref), budget.budget())
+    charging = Charging.of(study, store, run_id(study.profile.called, planned[-1].step.ref), budget.budget())
     with (
         shown(study, store, planned, charging, flow_run, telling()) as listener,
         accounted(study, store, planned, charging, listener, request, flow_run) as listeners,
@@ -151,7 +151,7 @@ def _topped_up(budget: BudgetForm, why: str, wall: int) -> BudgetForm:
 @flow(name="arm", persist_result=False)
 def arm(
     study: PinnedForm,
-    arm: ArmName,
+    arm: Text,
     run: str,
     budget: BudgetForm = BudgetForm(),  # noqa: B008
     asker: Workplace | None = None,
@@ -169,6 +169,7 @@ def arm(
         check_alike(asker, run, opened_store().root)
     chosen, store = opened(study)
     chosen = study.pinned(chosen)
+    chosen.profile.arm(arm)
     charging = Charging.of(chosen, store, run, budget.budget())
     planned, flow_run = plan(chosen, store, lambda s: run_arm(s, arm)), str(this_run().id)
     try:

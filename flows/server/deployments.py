@@ -7,7 +7,7 @@ What code decides (entrypoint, form, description, version) is renewed whenever i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
@@ -20,9 +20,14 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """flow: its name in the module of `flows.server`, and the deployment's. cron: in UTC."""
+    """flow: its name in the module of `flows.server`, and the deployment's where that has none. cron: in UTC.
+
+    parameters: what its form is filled in with; a study of its own, for a deployment of one.
+    """
 
     flow: str
+    named: str = ""
+    parameters: Json = field(default_factory=dict)
     module: str = "deployed"
     description: str
     pool: str = "cpu"
@@ -30,6 +35,10 @@ class Deployment:
     tags: tuple[str, ...] = ()
     cron: str | None = None
     one_at_a_time: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.named or self.flow
 
     def of_code(self) -> Json:
         """Workers import the flow from their own environment, whatever machine deployed it."""
@@ -51,7 +60,7 @@ class Deployment:
         """What they find; a second run waits instead of being dropped."""
         return {
             "paused": False,
-            "parameters": {},
+            "parameters": self.parameters,
             "schedules": [_schedule(self.cron)] if self.cron else [],
             "work_pool_name": self.pool,
             "work_queue_name": self.queue,
@@ -101,6 +110,32 @@ DEPLOYMENTS = (
 )
 
 
+def of_study(title: str, study: Json) -> tuple[Deployment, ...]:
+    """Deployments of one study: it, and its adapters every night. study: its form, filled in."""
+    name = title.replace("/", "-")
+    return (
+        Deployment(
+            flow="experiment",
+            named=name,
+            parameters={"study": study},
+            description=f"The study {title}, from its pool of problems to the report. What the store has is reused.",
+            tags=(name,),
+        ),
+        Deployment(
+            flow="reeval",
+            named=f"{name}-nightly",
+            module="chores",
+            parameters={"studies": [study]},
+            description=f"Adapters of the study {title} on its held-out problems, every night.",
+            pool="gpu",
+            queue="nightly",
+            tags=("nightly", name),
+            cron="0 3 * * *",
+            one_at_a_time=True,
+        ),
+    )
+
+
 def _schedule(cron: str) -> Json:
     return {"schedule": {"cron": cron, "timezone": "UTC", "day_or": True}, "active": True}
 
@@ -110,16 +145,18 @@ def deploy(client: Any, wanted: Deployment) -> str:
     known, code = _known(client, wanted), wanted.of_code()
     if known is None:
         flow = client.request("POST", "/flows/", json={"name": wanted.flow}).json()
-        body = {"name": wanted.flow, "flow_id": flow["id"], **wanted.of_people(), **code}
+        body = {"name": wanted.name, "flow_id": flow["id"], **wanted.of_people(), **code}
         client.request("POST", "/deployments/", json=body)
-        return f"deployment {wanted.flow}: made"
-    strange = _strange(known["parameters"], code["parameter_openapi_schema"])
+        return f"deployment {wanted.name}: made"
+    if wanted.parameters:  # the study that it is of, as its file is now
+        code["parameters"] = {**known["parameters"], **wanted.parameters}
+    strange = _strange(code.get("parameters", known["parameters"]), code["parameter_openapi_schema"])
     if strange:  # with parameters that do not fit, the server would refuse the new form and the rest with it
         del code["parameter_openapi_schema"]
     # unchanged: left alone, because a change deletes the runs that are scheduled and with them perhaps tonight's
     if changed := {name: value for name, value in code.items() if known[name] != value}:
         client.request("PATCH", f"/deployments/{known['id']}", json=changed)
-    return f"deployment {wanted.flow}: {'renewed' if changed else 'there'}{strange}"
+    return f"deployment {wanted.name}: {'renewed' if changed else 'there'}{strange}"
 
 
 def _strange(parameters: Json, form: Json) -> str:
@@ -156,7 +193,7 @@ def reset(client: Any, wanted: Deployment) -> None:
 
 
 def _known(client: Any, wanted: Deployment) -> Json | None:
-    asked = {"deployments": {"name": {"any_": [wanted.flow]}}, "flows": {"name": {"any_": [wanted.flow]}}}
+    asked = {"deployments": {"name": {"any_": [wanted.name]}}, "flows": {"name": {"any_": [wanted.flow]}}}
     found = client.request("POST", "/deployments/filter", json=asked).json()
     return found[0] if found else None
 

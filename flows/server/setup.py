@@ -4,13 +4,13 @@ machines. Everything is found by name, and what is as it should be is left alone
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
 from flows.server import automations, deployments
-from flows.server.deployments import DEPLOYMENTS
+from flows.server.deployments import DEPLOYMENTS, Deployment
 from storage.errors import UserError
 from tasks.engines.environment import quiet_libraries
 from tasks.metering import Budget
@@ -39,12 +39,12 @@ def _server() -> Iterator[Any]:
         raise UserError(f"deploy: the server refused: {error.response.text[:500]}") from None
 
 
-def register() -> Iterator[str]:
-    """Set up the server, saying what was done. What people decided on it stays."""
+def register(own: Sequence[Deployment] = ()) -> Iterator[str]:
+    """Set up the server, saying what was done. What people decided on it stays. own: deployments of one study."""
     with _server() as client:
         for pool, queues in POOLS.items():
             yield from _pool(client, pool, queues)
-        for deployment in DEPLOYMENTS:
+        for deployment in (*DEPLOYMENTS, *own):
             yield deployments.deploy(client, deployment)
         yield from automations.register(client)
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
+from flows.study.asked import word_of
 from flows.study.questions import PROFILES
 from flows.study.request import Request
 from flows.study.resolve import Study, setting_names
@@ -63,6 +64,7 @@ MethodName = Annotated[
 ]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Text = Annotated[str, Field(pattern=r"^[^\x00]{1,1000}$")]
+FileText = Annotated[str, Field(max_length=200_000)]
 
 
 class SettingForm(BaseModel):
@@ -106,10 +108,19 @@ class StudyForm(BaseModel):
     encoder: Text | None = Field(default=None, description="Folder of the sentence encoder, or sha256:… likewise.")
     engine: EngineName = Field(default="auto", description="What samples; auto: vLLM where it runs, else transformers.")
     settings: list[SettingForm] = Field(default=[], description="Other numbers of the profile, e.g. training.steps 80.")
+    file: FileText = Field(
+        default="",
+        description="A study of your own: the text of its study.toml, instead of a profile (docs/studies.md).",
+        json_schema_extra={"format": "textarea"},
+    )
+    question: Annotated[str, Field(max_length=200)] = Field(
+        default="", description="One of the questions that the file asks; empty: the study itself."
+    )
 
     def request(self) -> Request:
         return Request(
-            profile=self.profile,
+            profile=word_of(self.file, self.question) if self.file else self.profile,
+            text=self.file,
             arms=tuple(self.arms),
             seeds=tuple(self.seeds),
             limit=self.limit,

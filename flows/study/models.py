@@ -22,9 +22,10 @@ SHIPPED = {"demo": REPO / "models" / "demo"}
 def found_model(name: str, wish: Path | None, look: Callable[[str], Path], places: dict[str, Path]) -> BaseModel:
     """The model at `wish`, else where `look` finds it, noted in `places`. `sha256:…` names one that lies elsewhere:
     what was made with it is reused, and what needs it says so when it does."""
+    name, look_for = Path(name).name, name
     if wish and (digest := digest_of(wish)):
         return BaseModel(name=name, sha256=digest)
-    folder = wish or look(name)
+    folder = wish or look(look_for)
     model = base_model(name, folder)
     places[model.sha256] = folder
     return model
@@ -50,8 +51,8 @@ def digest_of(wish: Path) -> str | None:
 
 
 def model_folder(name: str) -> Path:
-    if name in SHIPPED:
-        return SHIPPED[name]
+    if name in SHIPPED or "/" in name:
+        return SHIPPED.get(name, Path(name))
     home = Path(os.environ.get("VARBAND_MODELS", REPO / "models"))
     for folder in (home / name, home / name.lower()):
         if folder.is_dir():
@@ -69,6 +70,8 @@ def encoder_folder(name: str) -> Path:
         package = Path(found.origin).parent
         return next(iter(sorted(p.parent for p in package.rglob("modules.json"))), package)
     home = Path(os.environ.get("VARBAND_MODELS", REPO / "models"))
+    if "/" in name and Path(name).is_dir():
+        return Path(name)
     if not (home / name).is_dir():
         raise UserError(f"encoder {name} is not under {home}: give its folder with --encoder, or set VARBAND_MODELS")
     return home / name

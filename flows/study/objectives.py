@@ -6,11 +6,15 @@ do `ppo`, `tis`, `cispo` and `rloo` from the default loss while one update is ma
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from flows.study.otherwise import Objective
-from flows.study.profiles import Profile
+from flows.study.shape import Profile
+from storage.errors import UserError
+from tasks.domain.grpo.types import LearnerConfig
 
 #: Of what needs more than one update a batch to differ.
 REUSED = {"minibatches": 2, "epochs": 2}
@@ -45,8 +49,6 @@ def compared(study: Profile, token_budget: int) -> Profile:
     cap = study.rollouts.max_tokens
     # none ends before its tokens do, though its rollouts grow half as long
     training = replace(study.training, steps=2 * study.training.steps, token_budget=token_budget, max_tokens=cap)
-    # a fifth of the cap, as theirs
-    changes = CHANGES | {"DAPO": CHANGES["DAPO"] | {"overlong_cache": cap // 5}}
     return replace(
         study,
         name=f"{study.name}/objectives",
@@ -57,5 +59,15 @@ def compared(study: Profile, token_budget: int) -> Profile:
         training=training,
         evaluation=replace(study.evaluation, group_size=1),
         benchmarks=(),
-        objectives=tuple(Objective(name=name, training=replace(training, **how)) for name, how in changes.items()),
+        objectives=tuple(catalogue(training, cap)),
     )
+
+
+def catalogue(training: LearnerConfig, cap: int) -> Iterator[Objective]:
+    """Each objective as it changes a training whose rollouts end at `cap` tokens; without those that do
+    not go with it."""
+    # a fifth of the cap, as theirs
+    overlong = {"overlong_cache": cap // 5, "max_tokens": training.max_tokens or cap}
+    for name, how in (CHANGES | {"DAPO": CHANGES["DAPO"] | overlong}).items():
+        with suppress(UserError):
+            yield Objective(name=name, training=replace(training, **how))

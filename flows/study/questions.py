@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from flows.study.objectives import compared
-from flows.study.profiles import DEMO, GSM8K_LESSON, MATH_LESSON, PAPER, QWEN_1_5B, SMALL, Lesson, PassK, Profile
+from flows.study.profiles import DEMO, GSM8K_LESSON, MATH_LESSON, PAPER, QWEN_1_5B, SMALL
+from flows.study.shape import Lesson, PassK, Profile
 
 
 def questions(study: Profile) -> Iterator[Profile]:

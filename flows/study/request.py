@@ -6,7 +6,8 @@ import shlex
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-from flows.study.resolve import Study, overridden, profile_named, resolve
+from flows.study.asked import profile_asked
+from flows.study.resolve import Study, overridden, resolve
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.engines.hardware import ENGINES
@@ -14,7 +15,10 @@ from tasks.engines.hardware import ENGINES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Plain values only, so that it can be kept as JSON. Empty means: as the profile has it. Holds no secret."""
+    """Plain values only, so that it can be kept as JSON. Empty means: as the profile has it. Holds no secret.
+
+    profile: a built-in one, or the file of a study; text: what that file said when it was asked for.
+    """
 
     profile: str
     settings: tuple[str, ...] = ()
@@ -27,6 +31,7 @@ class Request:
     encoder: str | None = None
     engine: str = "auto"
     plain: bool = False
+    text: str = ""
 
     def study(self, store: Store) -> Study:
         """Errors: UserError for whatever is unknown, missing or not what it should be."""
@@ -36,7 +41,7 @@ class Request:
         wishes += [f"pool.limit={self.limit}"] if self.limit else []
         if self.engine not in ENGINES:
             raise UserError(f"unknown engine '{self.engine}' (known: {', '.join(ENGINES)})")
-        profile = overridden(profile_named(self.profile), wishes)
+        profile = overridden(profile_asked(self.profile, self.text), wishes)
         if self.engine != "auto":
             profile = replace(profile, hardware=replace(profile.hardware, engine=self.engine))
         return resolve(

@@ -3,31 +3,25 @@ by content. Everything that can be wrong with the input is found here, before wo
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from flows.study.files import HIDDEN, changed_study
 from flows.study.models import digest_of, encoder_folder, found_model, found_reward_model, model_folder
-from flows.study.otherwise import alike
-from flows.study.profiles import BENCHMARKS, Profile
-from flows.study.questions import PROFILES
-from storage.artifacts.ref import KINDS
+from flows.study.profiles import BENCHMARKS
+from flows.study.reading import Reading, Typed
+from flows.study.shape import Profile
 from storage.artifacts.store import Store
-from storage.errors import UserError, did_you_mean
+from storage.errors import UserError
 from tasks.active_grader import active_grader
-from tasks.domain.arms import ARMS
 from tasks.domain.grading.overrides import ActiveGrader
-from tasks.domain.grpo.behaviour import check_overlong, check_sampling
-from tasks.domain.grpo.losses import loss_for, refuse_unread
 from tasks.domain.policies import BaseModel
 from tasks.domain.problems.problems import PoolPolicy
 from tasks.domain.problems.sources import SourceSpec, source_spec
 from tasks.engines.encoding.labelled import labelled_sha256
-from tasks.engines.hardware import ENGINES
 from tasks.engines.learning.memory_plan import check_positions
 from tasks.pool import as_first_checked
 
@@ -65,117 +59,52 @@ class Study:
         return ", ".join(dict.fromkeys(model.name for model in self.models.values()))
 
 
-def profile_named(name: str) -> Profile:
-    try:
-        return PROFILES[name]
-    except KeyError:
-        hint = did_you_mean(name, PROFILES)
-        raise UserError(f"unknown profile '{name}'{hint} (known: {', '.join(PROFILES)})") from None
-
-
 def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
-    """Apply `path.to.field=value` settings; benchmarks and objectives are chosen by name, `benchmarks=[]` means none.
-    Errors: UserError naming the field that is unknown or of another type.
+    """Apply `path.to.field=value` settings; what has a name is chosen by it, `benchmarks=[]` means none.
+    Errors: UserError naming every field that is unknown or not what it may be.
 
-    >>> overridden(PROFILES["demo"], ["screening.group_size=16"]).screening.group_size
+    >>> from flows.study.profiles import DEMO
+    >>> overridden(DEMO, ["screening.group_size=16"]).screening.group_size
     16
-    >>> overridden(PROFILES["demo"], ["screening.adaptive=true"]).screening.adaptive
+    >>> overridden(DEMO, ["screening.adaptive=true"]).screening.adaptive
     True
     """
-    asked = []
+    asked: dict[str, Any] = {}
     for setting in settings:
         path, equals, text = setting.partition("=")
         if not equals:
             raise UserError(f"--set {setting}: write field=value, for example training.learning_rate=1e-3")
-        asked.append((path.strip().split("."), text.strip(), path.strip()))
-    before, profile = profile.training, _replaced(profile, asked)
-    for training in (profile.training, *(lesson.training for lesson in profile.lessons)):
-        loss_for(training)
-    profile = dataclasses.replace(profile, objectives=alike(profile.objectives, before, profile.training))
-    trainings = (profile.training, *(one.training for one in profile.objectives))
-    refuse_unread((name for (head, *rest), *_ in asked for name in rest[:1] if head == "training"), trainings)
-    if strange := [kind for kind in profile.hardware.without if kind not in KINDS]:
-        hint = did_you_mean(strange[0], KINDS)
-        raise UserError(f"hardware.without: no kind '{strange[0]}'{hint} (known: {', '.join(sorted(KINDS))})")
-    if (engine := profile.hardware.engine) not in ENGINES:
-        raise UserError(f"--set hardware.engine: unknown engine '{engine}' (known: {', '.join(ENGINES)})")
-    unknown = [arm for arm in profile.arms if arm not in ARMS]
-    if unknown or not profile.arms:
-        raise UserError(f"unknown arm '{', '.join(unknown)}' (known: {', '.join(ARMS)})")
-    profile.search.refuse_impossible(profile.final.sampling.max_tokens, profile.arms)
-    for what, given in (("arms", profile.arms), ("seeds", profile.seeds)):
-        if twice := [str(one) for one in dict.fromkeys(given) if given.count(one) > 1]:
-            raise UserError(f"{what}: {', '.join(twice)} stands there more than once, and would be counted so")
-    return profile
+        *above, name = path.strip().split(".")
+        inner = asked
+        for word in above:
+            inner = inner.setdefault(word, {})
+            if not isinstance(inner, dict):
+                raise UserError(f"--set {path}: '{word}' has no fields of its own")
+        inner[name] = Typed(text.strip())
+    reading = Reading(known={"benchmarks": BENCHMARKS}, hidden=HIDDEN)
+    return changed_study(asked, profile, reading) or refuse(reading, settings)
+
+
+def refuse(reading: Reading, settings: Sequence[str]) -> NoReturn:
+    """Errors: UserError with everything that was found wrong; `--set` stands before what it set."""
+    paths = {setting.partition("=")[0].strip() for setting in settings}
+    said = (f"--set {one}" if ".".join(one.path) in paths else one.said for one in reading.faults)
+    raise UserError("; ".join(dict.fromkeys(said)))
 
 
 def setting_names(record: Any, within: str = "") -> Iterator[str]:
     """Every field that a setting may name, as a path; lessons are records of their own and are chosen by profile.
 
-    >>> [name for name in setting_names(PROFILES["demo"]) if name.startswith("passk.")]
+    >>> from flows.study.profiles import DEMO
+    >>> [name for name in setting_names(DEMO) if name.startswith("passk.")]
     ['passk.ks', 'passk.draws', 'passk.seed']
     """
     for one in dataclasses.fields(record):
         value = getattr(record, one.name)
         if dataclasses.is_dataclass(value):
             yield from setting_names(value, f"{within}{one.name}.")
-        elif within or one.name not in ("name", "purpose", "lessons"):
+        elif within or one.name not in (*HIDDEN[Profile], "lessons"):
             yield f"{within}{one.name}"
-
-
-def _replaced(record: Any, asked: Sequence[tuple[list[str], str, str]]) -> Any:
-    """asked: path from here, value, whole path. A record is made once, so what goes together is said in any order."""
-    names, changes = [f.name for f in dataclasses.fields(record)], {}
-    inner: dict[str, list[tuple[list[str], str, str]]] = {}
-    for (name, *rest), text, whole in asked:
-        if name not in names:
-            hint = did_you_mean(name, names)
-            raise UserError(f"--set {whole}: no field '{name}'{hint} (fields here: {', '.join(names)})")
-        old = getattr(record, name)
-        if rest and not dataclasses.is_dataclass(getattr(record, name)):
-            raise UserError(f"--set {whole}: '{name}' has no fields of its own")
-        if rest:
-            inner.setdefault(name, []).append((rest, text, whole))
-        else:
-            known = {"benchmarks": BENCHMARKS, "objectives": ()}
-            changes[name] = _named(old, known[whole], text, whole) if whole in known else _read_as(old, text, whole)
-    changes |= {name: _replaced(getattr(record, name), more) for name, more in inner.items()}
-    try:
-        return dataclasses.replace(record, **changes)
-    except UserError as error:
-        paths = [whole for (name, *_), _, whole in asked if re.search(rf"\b{name}\b", str(error))]
-        raise UserError(f"--set {paths[0]}: {error}" if paths else str(error)) from None
-
-
-def _named(old: tuple[Any, ...], known: Sequence[Any], text: str, whole: str) -> tuple[Any, ...]:
-    """The named ones, benchmarks or objectives: as the profile has them, else as they are known."""
-    by_name = {one.name: one for one in (*known, *old)}
-    names = [name.strip() for name in text.strip("[]()").split(",") if name.strip()]
-    if unknown := [name for name in names if name not in by_name]:
-        what = whole.removesuffix("s")
-        raise UserError(f"--set {whole}: unknown {what} '{unknown[0]}' (known: {', '.join(by_name) or 'none'})")
-    return tuple(by_name[name] for name in dict.fromkeys(names))
-
-
-def _read_as(old: object, text: str, whole: str) -> object:
-    """The value of a setting, of the type that the field has now."""
-    if isinstance(old, str):
-        return text
-    if isinstance(old, tuple) and (not old or isinstance(old[0], str)):
-        return tuple(part.strip() for part in text.split(",") if part.strip())
-    try:
-        value = ast.literal_eval(text.capitalize() if isinstance(old, bool) else text)
-    except (ValueError, SyntaxError):
-        raise UserError(f"--set {whole}: '{text}' cannot be read; now it is {old!r}") from None
-    if isinstance(old, tuple):
-        value = tuple(value) if isinstance(value, list | tuple) else (value,)
-    if isinstance(old, bool) != isinstance(value, bool) and old is not None:
-        raise UserError(f"--set {whole}: '{text}' is not of the type of {old!r}")
-    if isinstance(old, float) and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if old is not None and value is not None and not isinstance(value, type(old)):
-        raise UserError(f"--set {whole}: '{text}' is not of the type of {old!r}")
-    return value
 
 
 def resolve(
@@ -210,21 +139,17 @@ def resolve(
         )
     studied = inputs(wished, own.on_issue, own.limit) if wished or not own.synthetic else PoolInputs()
     lessons: dict[str, PoolInputs] = {}
-    if profile.training.steps:
-        check_sampling(profile.rollouts)
-        for training in (profile.training, *(objective.training for objective in profile.objectives)):
-            check_overlong(training, profile.rollouts)
     for lesson in profile.lessons:
         if set(lesson.arms) & set(profile.arms):
-            check_sampling(lesson.rollouts)
-            check_overlong(lesson.training, lesson.rollouts)
             lessons[lesson.name] = inputs(lesson.pool.sources, lesson.pool.on_issue, lesson.pool.limit)
     try:
         benchmarks = {b.name: inputs(b.sources, own.on_issue) for b in profile.benchmarks}
     except UserError as error:
         raise UserError(f"{error}; a benchmark asks it, and --set benchmarks=[] leaves benchmarks out") from None
     encoding = found_model(profile.encoder.name, encoder, encoder_folder, places)
-    models = {name: base for arm in profile.arms for name in (arm, ARMS[arm].trained_as)}
+    named = dataclasses.replace(profile.encoder, name=Path(profile.encoder.name).name)
+    profile = dataclasses.replace(profile, encoder=named)
+    models = {name: base for arm in profile.arms for name in (arm, profile.arm(arm).trained_as)}
     reward = found_reward_model(profile.search.reward, places) if profile.search.reward else None
     grader, built = active_grader(store.root), {"": studied, **lessons}
     return Study(profile, models, built, encoding.sha256, places, benchmarks, grader, encoding.formerly, reward)

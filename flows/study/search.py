@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from storage.errors import UserError
-from tasks.domain.arms import ARMS
+from tasks.domain.arms import Arm
 from tasks.domain.grpo.types import AtLeastOne
 from tasks.domain.ranges import Ranged
 from tasks.domain.search.method import Method
@@ -37,7 +37,7 @@ class Search(Ranged):
             halved.append(halved[-1] // 2)
         return tuple(reversed(halved))
 
-    def refuse_impossible(self, max_tokens: int, arms: Sequence[str]) -> None:
+    def refuse_impossible(self, max_tokens: int, arms: Sequence[Arm]) -> None:
         """Errors: UserError for a method that is unknown, twice there or cannot be served, and for a budget that one
         rollout may exceed."""
         refuse_unservable({name: method_named(name) for name in self.methods}, arms, reward=bool(self.reward))
@@ -51,9 +51,9 @@ class Search(Ranged):
             )
 
 
-def refuse_unservable(methods: Mapping[str, Method], arms: Sequence[str], *, reward: bool) -> None:
+def refuse_unservable(methods: Mapping[str, Method], arms: Sequence[Arm], *, reward: bool) -> None:
     """Errors: UserError for a method that an arm's scaffold cannot serve, and for one without its reward model."""
-    stepless = [arm for arm in arms if not ARMS[arm].scaffold.has_steps]
+    stepless = [arm.name for arm in arms if not arm.scaffold.has_steps]
     for name, method in methods.items():
         if method.in_steps and stepless:
             raise UserError(

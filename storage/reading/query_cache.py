@@ -68,7 +68,7 @@ def _reports(root: Path, at: Stamp) -> tuple[Report, ...]:
         try:
             m = store.manifest(ref)
             given = report_arguments(m.recipe)
-            found.append(Report(str(ref), given.profile, m.provenance.created, given.arms))
+            found.append(Report(str(ref), given.title or given.profile, m.provenance.created, given.arms))
         except (OSError, UserError):  # of another version: it has no place in these lists
             continue
     return tuple(sorted(found, key=lambda r: (r.created, r.ref), reverse=True))

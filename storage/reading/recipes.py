@@ -13,10 +13,11 @@ FORMER_INPUTS = {"hard": "solved_by"}
 
 @dataclass(frozen=True, slots=True)
 class ReportArguments:
-    """arms: in the order in which everything lists and colours them."""
+    """arms: in the order in which everything lists and colours them. title: a team's own study's."""
 
     profile: str
     arms: tuple[str, ...]
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)

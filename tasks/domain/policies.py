@@ -9,7 +9,7 @@ from typing import Annotated
 
 from storage.artifacts.fingerprint import canonical
 from storage.errors import UserError
-from tasks.domain.arms import ARMS
+from tasks.domain.arms import ARMS, Arm
 from tasks.domain.ranges import Ranged, Within
 from tasks.domain.scaffolds import READING, Scaffold
 
@@ -24,12 +24,12 @@ class BaseModel:
     formerly: str = field(default="", compare=False)
 
 
-def check_bases(models: Mapping[str, BaseModel], arms: Iterable[str]) -> None:
+def check_bases(models: Mapping[str, BaseModel], arms: Iterable[Arm]) -> None:
     """models: of each arm. Errors: UserError for an arm that would be sampled with an adapter of another base model."""
     for arm in arms:
-        own, trained_as = models[arm], ARMS[arm].trained_as
-        if own != models[trained_as]:
-            raise another_base(f"arm {arm}", own, f"the adapter of {trained_as}", models[trained_as])
+        own, trained_on = models[arm.name], models[arm.trained_as]
+        if own != trained_on:
+            raise another_base(f"arm {arm.name}", own, f"the adapter of {arm.trained_as}", trained_on)
 
 
 def another_base(who: str, own: BaseModel, adapter: str, trained_on: BaseModel) -> UserError:

@@ -1,5 +1,5 @@
 """What a setting may be, declared with its field and checked when a value is made: `Annotated[int, Within(1)]` for a
-number, a Literal for a choice. A field without either takes anything."""
+number, a Literal for a choice, else what its type says. One declaration for the command line, forms and files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numbers import Integral, Real
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from storage.errors import UserError
+from storage.errors import UserError, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ def refuse_impossible(value: object, what: str) -> None:
     """Errors: UserError naming the first field that is not what it may be, its value, and what that is."""
     hints = declared(type(value))
     for field in fields(value):  # type: ignore[arg-type]
-        for wrong in _wrong(hints[field.name], getattr(value, field.name), field.name):
-            raise UserError(f"{what}: {wrong}")
+        for said in wrong(hints[field.name], getattr(value, field.name), field.name):
+            raise UserError(f"{what}: {said}")
 
 
 @cache
@@ -61,26 +61,61 @@ def declared(kind: type) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=True)
 
 
-def _wrong(hint: Any, value: Any, name: str) -> Iterator[str]:
-    """What is wrong with a value, if something is."""
+def optional(hint: Any) -> tuple[Any, bool]:
+    """The type, and whether null is one of its values.
+
+    >>> optional(int | None), optional(tuple[int, ...])
+    ((<class 'int'>, True), (tuple[int, ...], False))
+    """
+    if get_origin(hint) not in (Union, UnionType):
+        return hint, False
+    return next(part for part in get_args(hint) if part is not type(None)), True
+
+
+def wrong(hint: Any, value: Any, name: str) -> Iterator[str]:
+    """What is wrong with a value of a field, if something is.
+
+    >>> list(wrong(tuple[int, ...], (1, 2.5), "ks")), list(wrong(bool, "yes", "chat"))
+    (['ks is 2.5; it must be a whole number'], ["chat is 'yes'; it must be true or false"])
+    """
+    hint, may_be_null = optional(hint)
     origin, parts = get_origin(hint), get_args(hint)
+    if may_be_null and value is None:
+        return
     if origin is Annotated:
         kind, *limits = parts
         whole = kind is int
-        number: bool = not isinstance(value, bool) and isinstance(value, Integral if whole else Real)
+        number = _is_of(kind, value)
         for limit in (limit for limit in limits if isinstance(limit, Within)):
-            if not number or float(value) not in limit:
+            if not number or not _finite(value) or float(value) not in limit:
                 yield f"{name} is {value!r}; it must be {'a whole number ' if whole and not number else ''}{limit}"
     elif origin is Literal:
         if value not in parts:
-            yield f"unknown {name} {value!r}; choose from {', '.join(map(str, parts))}"
-    elif origin in (Union, UnionType):
-        if value is not None:
-            yield from _wrong(next(part for part in parts if part is not type(None)), value, name)
-    elif origin is tuple and isinstance(value, tuple):
+            yield f"unknown {name} {value!r}{did_you_mean(str(value), parts)}; choose from {', '.join(map(str, parts))}"
+    elif origin is tuple:
+        if not isinstance(value, tuple):
+            yield f"{name} is {value!r}; it must be a list of values"
+            return
         same = parts[-1] is Ellipsis
         if not same and len(value) != len(parts):
             yield f"{name} is {value!r}; it must be {len(parts)} values"
             return
         for part, one in zip(parts[:1] * len(value) if same else parts, value, strict=True):
-            yield from _wrong(part, one, name)
+            yield from wrong(part, one, name)
+    elif hint in KINDS and not _is_of(hint, value):
+        yield f"{name} is {value!r}; it must be {KINDS[hint]}"
+
+
+#: Types whose values are checked though no range is declared.
+KINDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+
+
+def _is_of(kind: type, value: object) -> bool:
+    if kind in (int, float):
+        return not isinstance(value, bool) and isinstance(value, Integral if kind is int else Real)
+    return isinstance(value, kind)
+
+
+def _finite(value: Any) -> bool:
+    """Whole numbers may be too large for a float, and none of a study is."""
+    return abs(int(value)) < 2**63 if isinstance(value, Integral) else math.isfinite(value)

@@ -36,10 +36,20 @@ class Parsed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A solved problem that a prompt shows: few-shot."""
+
+    problem: str
+    trace: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scaffold:
     """Prompt + stop + tags + parse.
 
     template: text with one `{problem}`; a chat scaffold puts it into one user message.
+    examples: stand before it, each as the template asks for it and solved in the scaffold's own form.
     trace_tag: tag around the reasoning, or null where the trace is what precedes the answer.
     answer_form: `tag` (inside `<answer>`) or `boxed` (in `\\boxed{}` after the trace).
     trace_opened: the chat template of the arm's models writes the opening tag, so that a completion only closes it.
@@ -53,6 +63,7 @@ class Scaffold:
     chat: bool = False
     enable_thinking: bool = False
     trace_opened: bool = False
+    examples: tuple[Example, ...] = ()
 
     @property
     def pairs(self) -> tuple[str, ...]:
@@ -84,6 +95,10 @@ class Scaffold:
         return fingerprint({name: getattr(self, name) for name in READING if name != "name"})
 
     def prompt(self, problem: str) -> str:
+        texts = [self._asked(e.problem) + self.answer_in_form(e.answer, e.trace) for e in self.examples]
+        return "\n\n".join([*texts, self._asked(problem)])
+
+    def _asked(self, problem: str) -> str:
         return self.template.replace("{problem}", problem)
 
     def answer_in_form(self, answer: str, trace: str = "hence") -> str:

@@ -13,13 +13,16 @@ from storage.reading.figures import FIGURES, check_sources
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup(Group):
-    """What was asked. arms: in the order in which everything lists and colours them. model: its name, a label."""
+    """What was asked. arms: in the order in which everything lists and colours them. model: its name, a label.
+    title, about: what a team calls its own study and says of it, labels."""
 
     profile: str
     purpose: str
     question: str
     model: str = field(compare=False)
     arms: tuple[str, ...]
+    title: str = field(default="", compare=False)
+    about: str = field(default="", compare=False)
 
 
 def check_figures(measures: Iterable[str]) -> None:

@@ -48,10 +48,10 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
         ]
         said, warned = answer(asked.ask), caveats(asked.ask)
     page = {
-        "title": setup.profile,
-        "profile": setup.profile,
+        "title": setup.title or setup.profile,
+        "profile": setup.title or setup.profile,
         "question": setup.question,
-        "purpose": setup.purpose,
+        "purpose": setup.about or setup.purpose,
         "model": setup.model,
         "answer": said,
         "caveats": warned,

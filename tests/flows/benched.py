@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from flows.study.profiles import DEMO, Benchmark
+from flows.study.profiles import DEMO
 from flows.study.questions import PROFILES
+from flows.study.shape import Benchmark
 
 FILE = (os.environ.get("BENCHED", "benchmark.jsonl"),)
 PROFILES["benched"] = replace(

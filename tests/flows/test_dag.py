@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from flows.experiment import experiment
-from flows.study.profiles import DEMO, PAPER, Profile
+from flows.study.profiles import DEMO, PAPER
 from flows.study.questions import PROFILES
+from flows.study.shape import Profile
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.policies import BaseModel

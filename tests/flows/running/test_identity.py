@@ -70,6 +70,7 @@ REWORDED = {
     "chat": True,
     "enable_thinking": True,
     "trace_opened": True,
+    "examples": (Example(problem="1+1?", trace="one and one", answer="2"),),
 }
 #: What compares arms, and so depends on every one of them.
 COMPARING = {

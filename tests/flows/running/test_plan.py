@@ -12,10 +12,11 @@ from flows.experiment import experiment
 from flows.running.costs import TEXTS_PER_SECOND, Cost, costs, total
 from flows.running.plan import plan, samples
 from flows.study.prices import prices_of
-from flows.study.profiles import BENCHMARKS, QWEN_1_5B, Lesson, Profile
+from flows.study.profiles import BENCHMARKS, QWEN_1_5B
 from flows.study.questions import ALL_QUESTIONS, PROFILES
 from flows.study.resolve import PoolInputs, Study
 from flows.study.search import Search
+from flows.study.shape import Lesson, Profile
 from storage.artifacts.fingerprint import canonical, restored
 from storage.artifacts.kinds import Rollouts
 from storage.artifacts.provenance import provenance

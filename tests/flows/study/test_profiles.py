@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from flows.study.asked import profile_named
 from flows.study.profiles import BENCHMARKS, DEMO
 from flows.study.questions import ALL_QUESTIONS, PROFILES
-from flows.study.resolve import overridden, profile_named, resolve
+from flows.study.resolve import overridden, resolve
 from storage.artifacts.store import Store
 from storage.errors import UserError
 

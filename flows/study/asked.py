@@ -1,0 +1,128 @@
+"""Studies by the word that asks for them: a built-in profile, `FILE.toml`, or a question of either after a slash."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from flows.study.files import StudyFile, read_study
+from flows.study.profiles import BENCHMARKS
+from flows.study.questions import PROFILES, questions
+from flows.study.shape import Pool, Profile
+from storage.errors import UserError, did_you_mean
+
+ENDING = ".toml"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
+
+
+def profile_named(name: str) -> Profile:
+    """Errors: UserError for a name that no built-in profile has."""
+    try:
+        return PROFILES[name]
+    except KeyError:
+        hint = did_you_mean(name, PROFILES)
+        said = f"unknown profile '{name}'{hint} (known: {', '.join(PROFILES)}); a study of your own is a file NAME.toml"
+        raise UserError(said) from None
+
+
+def file_of(word: str) -> tuple[Path, str] | None:
+    """The file and the question that a word asks for; null for a built-in name.
+
+    >>> file_of("mine/study.toml/seeds"), file_of("demo/objectives")
+    ((PosixPath('mine/study.toml'), 'seeds'), None)
+    """
+    path, ending, question = word.partition(ENDING)
+    return (Path(path + ending), question.removeprefix("/")) if ending else None
+
+
+def word_of(text: str, question: str = "") -> str:
+    """The word for a file of which there is only the text: it is called as it says itself."""
+    named = re.search(r"""^name\s*=\s*["']([^"']+)["']""", text, re.MULTILINE)
+    return "/".join(filter(None, (f"{named[1] if named else 'study'}{ENDING}", question)))
+
+
+def text_of(word: str) -> str:
+    """What the file of a word says now, nothing for a built-in name. Errors: UserError for a file that is not there."""
+    if (asked := file_of(word)) is None:
+        return ""
+    try:
+        return asked[0].read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError(f"{asked[0]} is not there; write one with: varband study new {asked[0].stem}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{asked[0]} cannot be read: {error}") from None
+
+
+def profile_asked(word: str, text: str) -> Profile:
+    """text: of the file that the word names. Errors: UserError with all that is wrong with it."""
+    if (asked := file_of(word)) is None:
+        return profile_named(word)
+    path, question = asked
+    read = _read(path, text)
+    study = replace(read.study, title=read.name or path.stem)
+    if question:
+        known = {**_everybodys(study), **read.questions}
+        if question not in known:
+            hint = did_you_mean(question, known)
+            raise UserError(f"{path.name}: unknown question '{question}'{hint} (known: {', '.join(known)})")
+        chosen = known[question]
+        about = chosen.about if question in read.questions else chosen.purpose
+        named = replace(chosen, name=study.name, purpose=study.purpose, about=about)
+        study = replace(named, title=f"{study.title}/{question}")
+    return _placed(study, path.resolve().parent)
+
+
+def questions_of(word: str) -> list[str]:
+    """Questions that a file asks itself."""
+    asked = file_of(word)
+    return list(_read(asked[0], text_of(word)).questions) if asked else []
+
+
+def _read(path: Path, text: str) -> StudyFile:
+    read = read_study(text, path.name, bases=profile_named, benchmarks=BENCHMARKS)
+    check_name(read.name or path.stem, path.name)
+    return read
+
+
+def check_name(title: str, where: str) -> None:
+    """Errors: UserError for a name that cannot be one, or that a built-in profile has."""
+    if not NAME.fullmatch(title):
+        raise UserError(
+            f"{where}: '{title[:80]}' is no name of a study, which has letters, digits, dots and dashes; say"
+            ' name = "…" in the file, or rename it'
+        )
+    if title in PROFILES:
+        raise UserError(
+            f"{where}: '{title}' is a built-in profile's name, and would be taken for it; say name ="
+            ' "…" in the file, or rename it'
+        )
+
+
+def _everybodys(study: Profile) -> dict[str, Profile]:
+    """The open questions, asked of this study."""
+    return {one.name.partition("/")[2]: one for one in questions(replace(study, name="own"))}
+
+
+def _placed(study: Profile, folder: Path) -> Profile:
+    """With paths that are beside the file spelt whole."""
+
+    def at(name: str) -> str:
+        return str(folder / name) if (folder / name).exists() and (folder / name).resolve() != folder else name
+
+    def model(name: str) -> str:  # without a slash it is one of VARBAND_MODELS
+        return at(name) if "/" in name else name
+
+    def pool(one: Pool) -> Pool:
+        return replace(one, sources=tuple(map(at, one.sources)))
+
+    return replace(
+        study,
+        pool=pool(study.pool),
+        lessons=tuple(replace(lesson, pool=pool(lesson.pool)) for lesson in study.lessons),
+        benchmarks=tuple(replace(one, sources=tuple(map(at, one.sources))) for one in study.benchmarks),
+        model=at(study.model) if "/" in study.model else study.model,
+        encoder=replace(
+            study.encoder, name=at(study.encoder.name) if "/" in study.encoder.name else study.encoder.name
+        ),
+    )

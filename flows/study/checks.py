@@ -1,0 +1,92 @@
+"""What of a study does not go together, though each of its fields is what it may be. No file is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from flows.study.reading import Fault
+from flows.study.shape import Profile
+from storage.artifacts.ref import KINDS
+from storage.errors import UserError, did_you_mean
+from tasks.domain.grpo.behaviour import check_overlong, check_sampling
+from tasks.domain.grpo.losses import loss_for, refuse_unread
+from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.policies import Sampling
+from tasks.engines.hardware import ENGINES
+
+#: Policies of one training that are evaluated: a plan lists each.
+MOST_EVALUATED = 1000
+
+
+def faults_of(p: Profile) -> Iterator[Fault]:
+    yield from _arms(p)
+    for what in ("arms", "seeds"):
+        given = getattr(p, what)
+        if twice := [str(one) for one in dict.fromkeys(given) if given.count(one) > 1]:
+            yield Fault((what,), f"{what}: {', '.join(twice)} stands there more than once, and would be counted so")
+    yield from _trainings(p)
+    for kind in p.hardware.without:
+        if kind not in KINDS:
+            known = ", ".join(sorted(KINDS))
+            said = f"hardware.without: no kind '{kind}'{did_you_mean(kind, KINDS)} (known: {known})"
+            yield Fault(("hardware", "without"), said)
+    if (engine := p.hardware.engine) not in ENGINES:
+        said = f"unknown engine '{engine}'{did_you_mean(engine, ENGINES)} (known: {', '.join(ENGINES)})"
+        yield Fault(("hardware", "engine"), said)
+    if not p.pool.sources and not p.pool.synthetic:
+        yield Fault(("pool",), "pool: no problems; name sources, or give synthetic = a number")
+    if not p.passk.ks:
+        yield Fault(("passk", "ks"), "passk.ks is empty; name at least one k, such as 1")
+    known = p.known_arms
+    arms = [known[arm] for arm in p.arms if arm in known]
+    yield from _said(("search",), lambda: p.search.refuse_impossible(p.final.sampling.max_tokens, arms))
+
+
+def unread(p: Profile, settings: Iterable[str]) -> Iterator[Fault]:
+    """settings: fields of the study's training that somebody asked for."""
+    trainings = (p.training, *(one.training for one in p.objectives))
+    for setting in settings:
+        yield from _said(("training", setting), lambda setting=setting: refuse_unread([setting], trainings))
+
+
+def _arms(p: Profile) -> Iterator[Fault]:
+    known = p.known_arms
+    if not p.arms:
+        yield Fault(("arms",), f"no arm is named (known: {', '.join(known)})")
+    named = [(("arms",), arm) for arm in p.arms]
+    named += [(("lessons", lesson.name, "arms"), arm) for lesson in p.lessons for arm in lesson.arms]
+    named += [(("arms", arm.name, "trained_as"), arm.trained_as) for arm in p.own]
+    for path, arm in named:
+        if arm not in known:
+            yield Fault(path, f"unknown arm '{arm}'{did_you_mean(arm, known)} (known: {', '.join(known)})")
+    for arm in p.own:
+        head = known.get(arm.trained_as)
+        if head is not None and not head.trains:
+            said = f"{arm.trained_as} does not train, it is evaluated as {head.trained_as}; name that"
+            yield Fault(("arms", arm.name, "trained_as"), said)
+
+
+def _trainings(p: Profile) -> Iterator[Fault]:
+    trained: list[tuple[tuple[str, ...], LearnerConfig, Sampling]] = [(("training",), p.training, p.rollouts)]
+    trained += [(("objectives", one.name), one.training, p.rollouts) for one in p.objectives]
+    trained += [(("lessons", one.name), one.training, one.rollouts) for one in p.lessons if {*one.arms} & {*p.arms}]
+    for path, training, rollouts in trained:
+        yield from _said(path, lambda training=training: loss_for(training))
+        yield from _said(path, lambda training=training, rollouts=rollouts: check_overlong(training, rollouts))
+    sampled = {("rollouts",): p.rollouts, **{path: how for path, _, how in trained if path[0] == "lessons"}}
+    for path, rollouts in sampled.items():
+        yield from _said(path, lambda rollouts=rollouts: check_sampling(rollouts))
+    number = len(range(0, p.training.steps, p.training.eval_every)) + 1
+    if number > MOST_EVALUATED:
+        yield Fault(
+            ("training", "eval_every"),
+            f"{p.training.steps} steps evaluated every {p.training.eval_every} are {number} evaluations a seed, above"
+            f" {MOST_EVALUATED}: raise training.eval_every or lower training.steps",
+        )
+
+
+def _said(path: tuple[str, ...], check: Callable[[], object]) -> Iterator[Fault]:
+    try:
+        check()
+    except UserError as error:
+        yield Fault(path, str(error))

@@ -1,0 +1,229 @@
+"""`study.toml`: a team's own study as one readable file, read and checked as a whole before anything is made.
+
+A file says what it is based on and what is changed; docs/studies.md has its fields. The built-in profiles are such
+files.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from itertools import product
+from typing import Any
+
+from flows.study import checks
+from flows.study.objectives import catalogue
+from flows.study.otherwise import Objective, alike
+from flows.study.reading import Fault, Reading, Typed, spelt
+from flows.study.scaffolds import own_arms, own_scaffolds
+from flows.study.shape import Benchmark, Profile
+from storage.errors import UserError
+from tasks.domain.grpo.types import LearnerConfig
+
+#: Labels and what is made of other tables: no field that a file or `--set` writes.
+HIDDEN = {Profile: frozenset({"name", "purpose", "title", "about", "own"})}
+#: What a file says beside what is changed.
+SAID = ("base", "name", "purpose", "questions", "matrix")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyFile:
+    """name: what it says that it is called. questions: the study with something changed, by name."""
+
+    name: str
+    study: Profile
+    questions: Mapping[str, Profile] = field(default_factory=dict)
+
+
+def read_study(
+    text: str, where: str, *, bases: Callable[[str], Profile], benchmarks: tuple[Benchmark, ...] = ()
+) -> StudyFile:
+    """where: what errors call the file. bases: a profile by name. benchmarks: that may be named. Errors: UserError that
+    lists everything that is wrong, each with its line."""
+    try:
+        said = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{where}: no TOML: {error}") from None
+    reading = Reading(known={"benchmarks": benchmarks}, hidden=HIDDEN)
+    base = _base(said, bases, reading)
+    asked = {name: value for name, value in said.items() if name not in SAID}
+    found = None if reading.faults else changed_study(asked, base, reading)
+    questions = dict(_questions(said, found, reading)) if found else {}
+    if found is None or reading.faults:
+        raise UserError(_listed(where, text, reading.faults))
+    found = replace(found, about=said.get("purpose", ""))
+    return StudyFile(name=said.get("name", ""), study=found, questions=questions)
+
+
+def _base(said: Mapping[str, Any], bases: Callable[[str], Profile], reading: Reading) -> Profile | None:
+    for label in ("base", "name", "purpose"):
+        if label in said and not (isinstance(said[label], str) and said[label].strip()):
+            reading.refuse((label,), f"{label} is {said[label]!r}; it must be text")
+            return None
+    try:
+        return bases(said["base"]) if "base" in said else None
+    except UserError as error:
+        return reading.refuse(("base",), str(error))
+
+
+def changed_study(said: Mapping[str, Any], base: Profile | None, reading: Reading) -> Profile | None:
+    """A study with fields changed; null where something is wrong."""
+    asked = {name: value for name, value in said.items() if name not in ("scaffolds", "objectives")}
+    scaffolds = {arm.scaffold.name: arm.scaffold for arm in base.own} if base else {}
+    scaffolds |= own_scaffolds(said.get("scaffolds", {}), reading)
+    tables = asked.get("arms") if isinstance(asked.get("arms"), Mapping) else {}
+    assert isinstance(tables, Mapping)
+    own = {arm.name: arm for arm in (*(base.own if base else ()), *own_arms(tables, scaffolds, reading))}
+    if tables:
+        asked["arms"] = list(tables)
+    if base is None:
+        asked = {"name": "study", "purpose": "", **asked}
+    written = replace(reading, hidden=HIDDEN if base else {Profile: HIDDEN[Profile] - {"name", "purpose"}})
+    study = written.record(Profile, asked, base)
+    if study is None:
+        return None
+    study = replace(study, own=tuple(own.values()))
+    study = _with_objectives(said.get("objectives"), base, study, reading)
+    if study is not None and not reading.faults:  # what was not read is not there to go with the rest
+        reading.faults.extend(checks.faults_of(study))
+    if study is not None and not reading.faults:
+        reading.faults.extend(checks.unread(study, _named_of_training(said.get("training"), base)))
+    return None if reading.faults else study
+
+
+def _named_of_training(given: Any, base: Profile | None) -> Iterator[str]:
+    """Fields of the training that somebody asked for: typed, or written as another than they would be."""
+    before = {f.name: getattr(base.training, f.name) if base else f.default for f in fields(LearnerConfig)}
+    for name, value in (given if isinstance(given, Mapping) else {}).items():
+        if isinstance(value, Typed) or spelt(before[name]) != value:
+            yield name
+
+
+def _with_objectives(given: Any, base: Profile | None, study: Profile, reading: Reading) -> Profile | None:
+    """Objectives of the base follow its training; a list chooses by name, a table changes the study's own training."""
+    try:
+        kept = alike(study.objectives, base.training, study.training) if base else study.objectives
+    except UserError as error:
+        return reading.refuse(("training",), str(error))
+    if given is None:
+        return replace(study, objectives=kept)
+    known = {one.name: one for one in (*catalogue(study.training, study.rollouts.max_tokens), *kept)}
+    if not isinstance(given, Mapping):
+        named = Reading(known={"objectives": tuple(known.values())}, faults=reading.faults)
+        return replace(study, objectives=named.several(Objective, given, (), ("objectives",)))
+    made = {one.name: one for one in kept}
+    for name, table in given.items():
+        old = known[name].training if name in known else study.training
+        training = reading.record(LearnerConfig, table, old, ("objectives", name))
+        if training is not None:
+            made[name] = Objective(name=name, training=training)
+    return replace(study, objectives=tuple(made.values()))
+
+
+def _questions(said: Mapping[str, Any], study: Profile, reading: Reading) -> Iterator[tuple[str, Profile]]:
+    """Of `[questions.NAME]`, and of `[matrix]` one for each combination of its values."""
+    tables: dict[str, tuple[tuple[str, ...], Any]] = {
+        name: (("questions", name), table) for name, table in _table(said, "questions", reading).items()
+    }
+    for name, table in _combinations(_table(said, "matrix", reading)):
+        tables.setdefault(name, (("matrix",), table))
+    for name, (path, table) in tables.items():
+        if not isinstance(table, Mapping):
+            reading.refuse(path, f"{table!r} is no table of what is changed")
+            continue
+        if strange := [key for key in ("base", "name", "questions", "matrix") if key in table]:
+            reading.refuse((*path, strange[0]), f"no field '{strange[0]}': a question changes fields of its study")
+            continue
+        within = Reading(known=reading.known, hidden=reading.hidden)
+        changes = {name: value for name, value in table.items() if name != "purpose"}
+        asked = changed_study(_nested(changes), study, within)
+        reading.faults.extend(Fault((*path, *fault.path), fault.said) for fault in within.faults)
+        if asked is not None:
+            yield name, replace(asked, about=str(table.get("purpose", "")))
+
+
+def _table(said: Mapping[str, Any], name: str, reading: Reading) -> Mapping[str, Any]:
+    table = said.get(name, {})
+    if isinstance(table, Mapping):
+        return table
+    reading.refuse((name,), f"{table!r} is no table, written [{name}]")
+    return {}
+
+
+def _combinations(matrix: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """
+    >>> [name for name, _ in _combinations({"rollouts": {"temperature": [0.7, 1.0]}, "seeds": [[0], [1]]})]
+    ['temperature=0.7,seeds=0', 'temperature=0.7,seeds=1', 'temperature=1.0,seeds=0', 'temperature=1.0,seeds=1']
+    """
+    axes = {path: values if isinstance(values, list) else [values] for path, values in _flat(matrix)}
+    last = [path.rpartition(".")[2] for path in axes]
+    names = [word if last.count(word) == 1 else path for path, word in zip(axes, last, strict=True)]
+    for values in product(*axes.values()) if axes else ():
+        spelt = (f"{name}={_spelt(value)}" for name, value in zip(names, values, strict=True))
+        yield ",".join(spelt), dict(zip(axes, values, strict=True))
+
+
+def _spelt(value: object) -> str:
+    return "+".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _flat(table: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{within}{name}.")
+        else:
+            yield f"{within}{name}", value
+
+
+def _nested(table: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    >>> _nested({"pool.seed": 1, "pool": {"limit": 2}})
+    {'pool': {'seed': 1, 'limit': 2}}
+    """
+    made: dict[str, Any] = {}
+    for path, value in table.items():
+        *above, name = path.split(".")
+        inner = made
+        for word in above:
+            inner = inner.setdefault(word, {})
+        old = inner.get(name)
+        inner[name] = {**old, **value} if isinstance(old, dict) and isinstance(value, Mapping) else value
+    return made
+
+
+def line_of(text: str, path: tuple[str, ...]) -> int | None:
+    """The line at which a field, or the nearest table above it, is written; null for the file as a whole.
+
+    >>> line_of("# mine\\n[training]\\n\\nsteps = 3\\n", ("training", "steps"))
+    4
+    """
+    whole = tomllib.loads(text)
+    while path and not _has(whole, path):
+        path = path[:-1]
+    lines, without = text.split("\n"), 0
+    for n in range(len(lines) if path else 0):
+        try:
+            found = tomllib.loads("\n".join(lines[:n]))
+        except tomllib.TOMLDecodeError:  # within a text or list of several lines
+            continue
+        if _has(found, path):
+            break
+        without = n
+    return without + 1 if path else None
+
+
+def _has(table: Any, path: tuple[str, ...]) -> bool:
+    for name in path:
+        if not isinstance(table, Mapping) or name not in table:
+            return False
+        table = table[name]
+    return True
+
+
+def _listed(where: str, text: str, faults: list[Fault]) -> str:
+    placed = sorted({(line_of(text, fault.path) or 0, str(fault)) for fault in faults})
+    told = [f"line {line}: {said}" if line else said for line, said in placed]
+    if len(told) == 1:
+        return f"{where}, {told[0]}" if placed[0][0] else f"{where}: {told[0]}"
+    return "\n  ".join([f"{where}: {len(told)} mistakes", *told])

@@ -1,0 +1,127 @@
+"""Scaffolds and arms that a study defines itself: read from its tables, and what a model could not follow refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flows.study.reading import Reading
+from storage.errors import did_you_mean
+from tasks.domain.arms import ARMS, Arm
+from tasks.domain.ranges import Ranged
+from tasks.domain.scaffolds import SCAFFOLDS, Scaffold
+
+TAG = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+OPENED = re.compile(r"<([A-Za-z][A-Za-z0-9_-]*)>")
+PROBLEM = "{problem}"
+#: What a prompt may never be given.
+SECRET = re.compile(r"\{(gold|answer|solution)\}")
+#: An answer that a sound completion commits to, whatever stops it.
+PROBE = "7"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmTable(Ranged):
+    """`[arms.NAME]`. scaffold, trained_as: as the arm itself is called, where they are not given."""
+
+    name: str
+    scaffold: str = ""
+    trained_as: str = ""
+
+
+def own_arms(tables: Mapping[str, Any], scaffolds: Mapping[str, Scaffold], reading: Reading) -> tuple[Arm, ...]:
+    """Arms of tables, and one for each own scaffold that none of them has: under its name, training its own adapter."""
+    known, arms = {**SCAFFOLDS, **scaffolds}, {}
+    for name, table in tables.items():
+        path = ("arms", name)
+        if name in ARMS:
+            if table:
+                reading.refuse(path, f"'{name}' is everybody's arm already; give yours another name")
+            continue
+        asked = reading.named(ArmTable, name, table, None, path[:1])
+        if asked is None:
+            continue
+        worded = asked.scaffold or name
+        if worded not in known:
+            hint = did_you_mean(worded, known)
+            reading.refuse((*path, "scaffold"), f"no scaffold '{worded}'{hint} (known: {', '.join(known)})")
+            continue
+        arms[name] = Arm(name=name, scaffold=known[worded], trained_as=asked.trained_as or name)
+    used = {arm.scaffold.name for arm in arms.values()}
+    alone = (Arm(name=name, scaffold=s, trained_as=name) for name, s in scaffolds.items() if name not in used)
+    return (*arms.values(), *(arm for arm in alone if arm.name not in arms))
+
+
+def own_scaffolds(tables: object, reading: Reading) -> dict[str, Scaffold]:
+    """By name. `base` is the scaffold whose fields hold where a table is silent."""
+    found: dict[str, Scaffold] = {}
+    if not isinstance(tables, Mapping):
+        reading.refuse(("scaffolds",), f"{tables!r} is no table, written [scaffolds.NAME]")
+        return found
+    for name, table in tables.items():
+        path, known = ("scaffolds", name), {**SCAFFOLDS, **found}
+        asked = dict(table) if isinstance(table, Mapping) else table
+        base = asked.pop("base", None) if isinstance(asked, dict) else None
+        if name in SCAFFOLDS:
+            reading.refuse(path, f"'{name}' is everybody's scaffold already; give yours another name")
+        elif base is not None and base not in known:
+            hint = did_you_mean(str(base), known)
+            reading.refuse((*path, "base"), f"no scaffold '{base}'{hint} (known: {', '.join(known)})")
+        else:
+            if isinstance(asked, dict) and base is None:
+                asked.setdefault("trace_tag", "none")
+            made = reading.named(Scaffold, name, asked, known.get(base or ""), path[:1])
+            faults = [] if made is None else list(faults_of(made))
+            for field, said in faults:
+                reading.refuse((*path, field), said)
+            if made is not None and not faults:
+                found[name] = made
+    return found
+
+
+def faults_of(scaffold: Scaffold) -> Iterator[tuple[str, str]]:
+    """What no model could follow, or would hide its answer: the field, and what is wrong with it."""
+    s, template = scaffold, scaffold.template
+    if template.count(PROBLEM) != 1:
+        said = f"{PROBLEM} stands there {template.count(PROBLEM)} times; the problem goes where it stands, once"
+        yield "template", said
+    if secret := SECRET.search(template):
+        yield "template", f"{secret[0]} would show the model what it is to find; only {PROBLEM} is put in"
+    if s.trace_tag is not None and (not TAG.fullmatch(s.trace_tag) or s.trace_tag == "answer"):
+        yield "trace_tag", f"{s.trace_tag!r} is no name of a tag; write it without brackets, and not 'answer'"
+        return
+    if s.trace_opened and s.trace_tag is None:
+        yield "trace_opened", "there is no trace_tag that could be opened"
+    yield from _unclosed(s)
+    yield from _unreadable(s)
+
+
+def _unclosed(s: Scaffold) -> Iterator[tuple[str, str]]:
+    for tag in dict.fromkeys(OPENED.findall(s.template)):
+        if f"</{tag}>" not in s.template and not (s.trace_opened and tag == s.trace_tag):
+            yield "template", f"<{tag}> is opened and never closed: show </{tag}> too"
+    shown = s.prompt("")
+    for tag in s.pairs:
+        native = s.chat and s.enable_thinking and tag == s.trace_tag
+        if f"</{tag}>" not in shown and not native and not s.trace_opened:
+            yield ("template", f"it never shows </{tag}>, by which completions are taken apart: none would close it")
+    if s.answer_form == "boxed" and "\\boxed" not in shown:
+        yield "template", "it never asks for \\boxed{}, in which the answer is looked for (answer_form = boxed)"
+
+
+def _unreadable(s: Scaffold) -> Iterator[tuple[str, str]]:
+    for stop in s.stop:
+        whole = s.answer_in_form(PROBE)
+        until = whole[: whole.find(stop) + len(stop)] if stop and stop in whole else whole
+        if not stop or PROBE not in (s.parse(until).region or ""):
+            yield "stop", f"{stop!r} ends a completion before its answer is written; let it stand behind the answer"
+    for place, example in enumerate(s.examples, 1):
+        if not example.problem.strip():
+            yield "examples", f"example {place} has no problem"
+        elif not s.trace_opened and not s.parse(s.answer_in_form(example.answer, example.trace)).tag_valid:
+            yield (
+                "examples",
+                f"example {place} is not in the scaffold's own form: trace or answer is empty or has tags",
+            )

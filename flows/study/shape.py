@@ -1,0 +1,158 @@
+"""What a study is made of, and what each of its fields may be. A changed number is a changed fingerprint, but for
+`hardware`, which says how stages may use their machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from flows.study.otherwise import Objective
+from flows.study.search import Search
+from storage.errors import UserError, did_you_mean
+from tasks.domain.arms import ARMS, Arm
+from tasks.domain.grpo.types import AtLeastOne, LearnerConfig
+from tasks.domain.policies import Sampling
+from tasks.domain.ranges import Ranged, Within
+from tasks.engines.hardware import Hardware
+
+Count = Annotated[int, Within(0)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingPlan(Ranged):
+    """One kind of sampling in a study: how, and how many rollouts a problem."""
+
+    sampling: Sampling
+    group_size: AtLeastOne
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Screening(SamplingPlan):
+    """adaptive: leave a problem once a correct and a wrong rollout of it were seen. Its band is the one that the
+    whole group has; only fewer rollouts are paid for."""
+
+    adaptive: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoder(Ranged):
+    """The sentence encoder of the diversity figures. `windows`: parts of a trace that it is shown beside the whole,
+    of which it reads the first `max_tokens`; head2000chars is the published opening window."""
+
+    name: str = "all-mpnet-base-v2"
+    max_tokens: AtLeastOne = 384
+    windows: tuple[str, ...] = ("first256", "middle256", "last256", "head2000chars")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassK(Ranged):
+    ks: tuple[AtLeastOne, ...] = (1, 2, 4, 8)
+    draws: AtLeastOne = 10_000
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool(Ranged):
+    """Which problems. `sources`: files and named sets; without any, `synthetic` ones a source, of `levels` by turns.
+
+    limit: keep the first n problems (after deduplication), for short runs on real input.
+    on_issue: what happens to a problem whose gold fails its self-check: `exclude` or `keep`.
+    """
+
+    sources: tuple[str, ...] = ()
+    synthetic: Count = 0
+    levels: tuple[Annotated[int, Within(1, 5)], ...] = ()
+    seed: int = 0
+    limit: AtLeastOne | None = None
+    on_issue: Literal["exclude", "keep"] = "exclude"
+    heldout_per_source: Count = 25
+    split_seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """A training before the one that is studied: on all of its pool's training problems, without screening.
+    Each lesson starts from the adapter of the one before it, with a fresh optimiser."""
+
+    name: str
+    arms: tuple[str, ...]
+    pool: Pool
+    training: LearnerConfig
+    rollouts: Sampling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark(Ranged):
+    """Problems beside the held-out ones, whose pass@k is measured before training and after, sampled as `final` is.
+    What is, or nearly is, a training problem of the study or of its lessons is not asked.
+
+    levels: the problems of these levels only; empty: all. per_level: so many of each, drawn by hash; null: all.
+    """
+
+    name: str
+    sources: tuple[str, ...]
+    levels: tuple[str, ...] = ()
+    per_level: AtLeastOne | None = None
+    seed: int = 0
+    group_size: AtLeastOne
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile(Ranged):
+    """One complete study, by name.
+
+    train_on: `variance`, the arm's own variance band; `joint`, of that what every trained arm has in its own; or `all`,
+    for a model too weak to have one.
+    asymptote: rollouts of each held-out problem, before training and after, by which pass@k is followed to its end
+    (64, 128); what the ledger holds of them is reused. 0: not asked.
+    objectives: every arm is trained by each too, from the same start with the same seeds, and compared with `training`
+    by `objective_group_size` rollouts of each held-out problem.
+    own: arms that the study defines itself. title, about: what a team calls a study of its own and says of it, labels;
+    `name` and `purpose` are then those of the profile that it is based on.
+    """
+
+    name: str
+    purpose: str
+    title: str = field(default="", compare=False)
+    about: str = field(default="", compare=False)
+    pool: Pool
+    model: str
+    arms: tuple[str, ...]
+    seeds: tuple[int, ...] = (0,)
+    train_on: Literal["variance", "joint", "all"] = "variance"
+    lessons: tuple[Lesson, ...] = ()
+    screening: Screening
+    rollouts: Sampling
+    training: LearnerConfig
+    evaluation: SamplingPlan
+    final: SamplingPlan
+    asymptote: Count = 0
+    benchmarks: tuple[Benchmark, ...] = ()
+    objectives: tuple[Objective, ...] = ()
+    objective_group_size: AtLeastOne = 32
+    search: Search = field(default_factory=Search)
+    encoder: Encoder = field(default_factory=Encoder)
+    passk: PassK = field(default_factory=PassK)
+    hardware: Hardware = field(default_factory=Hardware)
+    own: tuple[Arm, ...] = ()
+
+    @property
+    def called(self) -> str:
+        return self.title or self.name
+
+    @property
+    def known_arms(self) -> dict[str, Arm]:
+        """By name: everybody's, and the study's own."""
+        return ARMS | {arm.name: arm for arm in self.own}
+
+    def arm(self, name: str) -> Arm:
+        """Errors: UserError for an arm that the study does not know."""
+        known = self.known_arms
+        if name not in known:
+            raise UserError(f"unknown arm '{name}'{did_you_mean(name, known)} (known: {', '.join(known)})")
+        return known[name]
+
+    def heads(self, arms: Sequence[str]) -> tuple[str, ...]:
+        """The arms that train, each once: those whose adapters these arms are evaluated with."""
+        return tuple(dict.fromkeys(self.arm(arm).trained_as for arm in arms))

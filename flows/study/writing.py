@@ -1,0 +1,60 @@
+"""A study as the tables of a file that says all of it, and how two differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from flows.study.otherwise import Objective
+from flows.study.reading import spelt
+from flows.study.shape import Profile
+from tasks.domain.arms import Arm
+from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.scaffolds import SCAFFOLDS
+
+LABELS = ("name", "purpose", "title", "about", "own", "objectives")
+
+
+def tables_of(study: Profile) -> dict[str, Any]:
+    """Every field, in the words of `study.toml`; labels are no part of it."""
+    told = {f.name: spelt(getattr(study, f.name)) for f in fields(study) if f.name not in LABELS}
+    own = {arm.name: arm for arm in study.own}
+    if scaffolds := {arm.scaffold.name: arm.scaffold for arm in study.own if arm.scaffold.name not in SCAFFOLDS}:
+        told["scaffolds"] = {name: _without_name(scaffold) for name, scaffold in scaffolds.items()}
+    if any((arm.scaffold.name, arm.trained_as) != (arm.name, arm.name) for arm in study.own):
+        told["arms"] = {name: _arm(own[name]) if name in own else {} for name in study.arms}
+    if study.objectives:
+        told["objectives"] = {one.name: _changed(one, study.training) for one in study.objectives}
+    return told
+
+
+def differences(before: Profile, after: Profile) -> dict[str, tuple[object, object]]:
+    """Fields that differ, by path; null where one of the two has no such field."""
+    left, right = (_flat({**tables_of(one), "arms": [*one.arms]}) for one in (before, after))
+    paths = dict.fromkeys([*left, *right])
+    return {path: (left.get(path), right.get(path)) for path in paths if left.get(path) != right.get(path)}
+
+
+def _arm(arm: Arm) -> dict[str, object]:
+    return {"scaffold": arm.scaffold.name, "trained_as": arm.trained_as}
+
+
+def _changed(one: Objective, training: LearnerConfig) -> dict[str, object]:
+    return {
+        f.name: spelt(getattr(one.training, f.name))
+        for f in fields(training)
+        if getattr(one.training, f.name) != getattr(training, f.name)
+    }
+
+
+def _without_name(record: Any) -> dict[str, Any]:
+    return {f.name: spelt(getattr(record, f.name)) for f in fields(record) if f.name != "name"}
+
+
+def _flat(table: Mapping[str, Any], within: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        inner = isinstance(value, Mapping) and value
+        found |= _flat(value, f"{within}{name}.") if inner else {f"{within}{name}": value}
+    return found

@@ -1,0 +1,63 @@
+"""`varband study` in a terminal, and the page that teaches it: each of its commands, as written."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parents[2]
+PAGE = (REPO / "docs" / "studies.md").read_text()
+VARBAND = str(Path(sys.executable).parent / "varband")
+
+
+def varband(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([VARBAND, *words], cwd=folder, capture_output=True, text=True, timeout=600, check=False)
+
+
+def test_the_page_runs_as_it_is_written(tmp_path: Path) -> None:
+    """Commands in their order, in one folder; a file that the page shows is written where its first line says. What
+    runs a whole study or needs a server is not run: both are planned or refused in a sentence."""
+    for language, text in re.findall(r"```(toml|sh)\n(.*?)```", PAGE, re.DOTALL):
+        if language == "toml":
+            (tmp_path / text.split("\n")[0].removeprefix("# ")).write_text(text)
+            continue
+        for line in text.strip().split("\n"):
+            name, *words = shlex.split(line, comments=True)
+            assert name == "varband"
+            words = ["plan" if word == "run" else word for word in words]
+            done = varband(tmp_path, *words)
+            expected = 2 if words[0] == "deploy" else 0
+            assert done.returncode == expected, (line, done.stderr)
+            assert "Traceback" not in done.stderr
+    assert (tmp_path / "fewshot.toml").exists() and (tmp_path / "first.toml").exists()
+
+
+def test_a_study_is_begun_checked_and_compared(tmp_path: Path) -> None:
+    assert "wrote first.toml" in varband(tmp_path, "study", "new", "first").stdout
+    again = varband(tmp_path, "study", "new", "first")
+    assert again.returncode == 2 and "is there already" in again.stderr
+    assert "first: in order; arms panel, scratchpad" in varband(tmp_path, "study", "check", "first.toml").stdout
+    assert (
+        varband(tmp_path, "study", "diff", "first.toml", "first.toml/cooler").stdout
+        == "rollouts.temperature: 1.0 → 0.7\n"
+    )
+    (tmp_path / "whole.toml").write_text(varband(tmp_path, "study", "show", "first.toml").stdout)
+    assert "nothing differs" in varband(tmp_path, "study", "diff", "first.toml", "whole.toml").stdout
+
+
+@pytest.mark.parametrize("verb", ["study check", "study show", "study diff", "plan", "run", "deploy"])
+def test_a_file_with_mistakes_makes_nothing_whoever_reads_it(verb: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text('base = "demo"\n[training]\nstep = 3\n')
+    done = varband(tmp_path, *verb.split(), "bad.toml")
+    assert done.returncode == 2
+    assert done.stderr.startswith("varband: bad.toml, line 3: training.step: no field 'step'; did you mean 'steps'?")
+    assert not (tmp_path / ".varband").exists()
+
+
+def test_a_file_that_is_not_there_says_how_to_write_one(tmp_path: Path) -> None:
+    assert "varband study new mine" in varband(tmp_path, "plan", "mine.toml").stderr

@@ -1,0 +1,198 @@
+"""A study as one file: what it says is what runs, its content is its identity, and every fault has its line."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import tomli_w
+
+from flows.running.plan import plan
+from flows.study.asked import profile_asked, profile_named
+from flows.study.files import line_of, read_study
+from flows.study.profiles import BENCHMARKS, DEMO
+from flows.study.questions import PROFILES
+from flows.study.request import Request
+from flows.study.shape import Profile
+from flows.study.writing import differences, tables_of
+from storage.artifacts.store import Store
+from storage.errors import UserError
+
+MINE = '''
+base = "demo"
+arms = ["panel", "scratch"]
+
+[training]
+steps = 4
+eval_every = 2
+
+[scaffolds.scratch]
+template = """
+Work within <work>...</work>, answer within <answer>...</answer>.
+{problem}
+"""
+trace_tag = "work"
+answer_form = "tag"
+stop = ["</answer>"]
+
+[questions.cool]
+purpose = "and cooler?"
+rollouts.temperature = 0.7
+
+[matrix]
+rollouts.temperature = [0.5, 1.0]
+screening.group_size = [4, 8]
+'''
+OWN = "arms = ['panel']\n[scaffolds.own]\nanswer_form = 'tag'\n"
+TEMPLATE = "{problem} <answer>...</answer>"
+
+
+def asked(text: str, question: str = "") -> Profile:
+    return profile_asked(f"mine.toml/{question}".rstrip("/"), text)
+
+
+def planned(tmp_path: Path, text: str, question: str = "") -> dict[str, set[str]]:
+    word = f"mine.toml/{question}".rstrip("/")
+    return refs_of(Request(profile=word, text=text), tmp_path)
+
+
+def refs_of(request: Request, tmp_path: Path) -> dict[str, set[str]]:
+    """Names of what would be made, by kind."""
+    store, found = Store(tmp_path), defaultdict(set)
+    for one in plan(request.study(store), store):
+        found[one.step.ref.kind].add(str(one.step.ref))
+    return found
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_study_written_out_whole_is_read_back_as_it_is(name: str) -> None:
+    study = PROFILES[name]
+    text = tomli_w.dumps(tables_of(study), multiline_strings=True)
+    read = read_study(text, name, bases=profile_named).study
+    assert replace(read, name=study.name, purpose=study.purpose) == study
+
+
+def test_what_a_file_is_silent_about_is_as_in_its_base() -> None:
+    study = asked(MINE)
+    assert study.called == "mine" and study.name == "demo"
+    assert {p.partition(".")[0] for p in differences(DEMO, study)} == {"arms", "training", "scaffolds"}
+    assert (study.training.steps, study.training.learning_rate) == (4, DEMO.training.learning_rate)
+    assert study.arm("scratch").scaffold.parse("<work>a</work> <answer>7</answer>").trace == "a"
+
+
+def test_questions_and_a_matrix_change_what_they_say_alone() -> None:
+    study = asked(MINE)
+    assert differences(study, asked(MINE, "cool")) == {"rollouts.temperature": (1.0, 0.7)}
+    assert asked(MINE, "cool").called == "mine/cool" and asked(MINE, "cool").about == "and cooler?"
+    corner = differences(study, asked(MINE, "temperature=0.5,group_size=4"))
+    assert corner == {"rollouts.temperature": (1.0, 0.5), "screening.group_size": (8, 4)}
+    assert asked(MINE, "seeds").seeds == (0, 1, 2), "everybody's questions are asked of it too"
+
+
+def test_renaming_and_commenting_change_nothing_and_a_prompt_what_depends_on_it(tmp_path: Path) -> None:
+    before = planned(tmp_path, MINE)
+    assert planned(tmp_path, '# a comment\nname = "other"\npurpose = "else"\n' + MINE) == before
+    after = planned(tmp_path, MINE.replace("Work within", "Reason within"))
+    assert after["pool"] == before["pool"] and after["splits"] == before["splits"]
+    for kind in ("rollouts", "bands", "training"):
+        kept = before[kind] & after[kind]
+        assert kept and len(kept) == len(before[kind]) / 2, "the panel's are those of before, the other arm's are not"
+    assert not before["report"] & after["report"]
+
+
+def test_a_file_that_changes_nothing_is_its_base(tmp_path: Path) -> None:
+    assert planned(tmp_path, 'base = "demo"') == refs_of(Request(profile="demo"), tmp_path)
+
+
+def test_records_are_changed_and_added_by_name_and_chosen_by_a_list() -> None:
+    study = asked('base = "qwen-1.5b"\n[lessons.gsm8k.training]\nsteps = 3\n[benchmarks.aime]\ngroup_size = 2\n')
+    assert [lesson.training.steps for lesson in study.lessons] == [3]
+    assert [b.group_size for b in study.benchmarks] == [*(b.group_size for b in BENCHMARKS[:2]), 2]
+    assert asked('base = "demo"\nbenchmarks = ["aime"]').benchmarks == BENCHMARKS[2:]
+    assert [o.name for o in asked('base = "demo"\nobjectives = ["GRPO", "MaxRL"]').objectives] == ["GRPO", "MaxRL"]
+    (mine,) = asked('base = "demo"\n[objectives.mine]\nkl_weight = 0.1').objectives
+    assert mine.training == replace(DEMO.training, kl_weight=0.1)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("steps = 3", "line 2: steps: no field 'steps'"),
+        ("training = 3", "line 2: training: 3 is no table of fields"),
+        ("[training]\n\nstep = 3", "line 4: training.step: no field 'step'; did you mean 'steps'?"),
+        ("[training]\nsteps = '3'", "line 3: training.steps: steps is '3'; it must be a whole number at least 1"),
+        ("[training]\nsteps = 2.5", "line 3: .* whole number"),
+        ("[training]\nlearning_rate = nan", "line 3: .* learning_rate is nan"),
+        ("[training]\nloss = 'grop'", "line 2: training: learner: unknown loss 'grop'"),
+        ("arms = 'panel'", "line 2: arms: arms is 'panel'; it must be a list"),
+        ("arms = ['pannel']", "line 2: arms: unknown arm 'pannel'; did you mean 'panel'?"),
+        ("arms = ['panel', 'panel']", "line 2: arms: arms: panel stands there more than once"),
+        ("[arms.a]\nscaffold='panel'\n[arms.a]\n", "no TOML: Cannot declare"),
+        ("[arms.panel]\nscaffold='thinking'", "everybody's arm already"),
+        ("[arms.a]\nscaffold='panle'", "line 3: arms.a.scaffold: no scaffold 'panle'; did you mean 'panel'?"),
+        ("[arms.a]\nscaffold='panel'\ntrained_as='pnel'", "line 4: .* unknown arm 'pnel'; did you mean 'panel'?"),
+        ("train_on = 'foo'", "line 2: train_on: unknown train_on 'foo'"),
+        ("base_ = 1", "line 2: base_: no field 'base_'"),
+        ("benchmarks = ['amie']", "unknown benchmark 'amie'; did you mean 'aime'?"),
+        ("objectives = ['GRP']", "unknown objective 'GRP'; did you mean 'GRPO'?"),
+        ("[lessons.x]\narms=['panel']", "line 2: lessons.x: pool, training, rollouts are missing"),
+        ("name = 'a b'", "no name of a study"),
+        ("name = 'paper'", "a built-in profile's name"),
+        (
+            "[questions.q]\ntraining.stps = 1",
+            "line 3: questions.q.training.stps: no field 'stps'; did you mean 'steps'",
+        ),
+        ("[matrix]\nscreening.group_size = [0]", "line 3: matrix.screening.group_size: group_size is 0"),
+        ("x = ", "no TOML: Invalid value"),
+        (OWN, "line 3: scaffolds.own: template is missing"),
+        (OWN + "template = 'answer in <answer>...</answer>'", "line 5: .*template: {problem} stands there 0 times"),
+        (OWN + f"template = '{TEMPLATE} {{gold}}'", "line 5: .*{gold} would show the model what it is to find"),
+        (OWN + f"template = '<plan> {TEMPLATE}'", "line 5: .*<plan> is opened and never closed"),
+        (OWN + f"trace_tag = 'think'\ntemplate = '{TEMPLATE}'", "line 6: .*it never shows </think>"),
+        (OWN + f"stop = ['<answer>']\ntemplate = '{TEMPLATE}'", "line 5: .*'<answer>' ends a completion before its"),
+        (OWN + f"trace_tag = '<think>'\ntemplate = '{TEMPLATE}'", "line 5: .*'<think>' is no name of a tag"),
+        (OWN + f"answer_form = 'box'\ntemplate = '{TEMPLATE}'", "no TOML"),
+        (f"[scaffolds.panel]\nanswer_form='tag'\ntemplate = '{TEMPLATE}'", "everybody's scaffold already"),
+        (
+            OWN + f"template = '{TEMPLATE}'\n[[scaffolds.own.examples]]\nproblem='1+1?'\ntrace=''\nanswer=''",
+            "example 1 is not in the scaffold's own form",
+        ),
+    ],
+)
+def test_a_fault_is_one_sentence_with_its_line(text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said) as error:
+        asked(f'base = "demo"\n{text}')
+    assert "\n" not in str(error.value) and str(error.value).startswith("mine.toml")
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    with pytest.raises(UserError) as error:
+        asked('base = "demo"\ntrain_on = "foo"\n[training]\nsteps = 0\ngroup_size = "x"\n[pool]\nlimt = 3\n')
+    first, *lines = str(error.value).split("\n")
+    assert first == "mine.toml: 4 mistakes"
+    assert [line.split(":")[0].strip() for line in lines] == ["line 2", "line 4", "line 5", "line 7"]
+
+
+def test_a_line_is_found_behind_texts_of_several_lines() -> None:
+    text = 'a = """\n[training]\nsteps = 1\n"""\n[training]\nlist = [\n 1,\n]\nsteps = 2\n'
+    assert line_of(text, ("training", "steps")) == 9
+    assert line_of(text, ("training", "list")) == 6
+    assert line_of(text, ("training", "none")) == 5
+    assert line_of(text, ("pool",)) is None
+
+
+def test_examples_stand_before_the_problem_in_the_scaffolds_own_form() -> None:
+    shown = "[[scaffolds.own.examples]]\nproblem='1+1?'\ntrace='one and one'\nanswer='2'\n"
+    scaffold = asked(f'base = "demo"\n{OWN}template = "{TEMPLATE}"\n{shown}').arm("own").scaffold
+    assert scaffold.prompt("2+2?") == (
+        "1+1? <answer>...</answer>one and one <answer>2</answer>\n\n2+2? <answer>...</answer>"
+    )
+
+
+def test_paths_are_those_beside_the_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_text("")
+    text = 'base = "demo"\npool.sources = ["mine.jsonl", "aime24"]'
+    study = profile_asked(str(tmp_path / "a.toml"), text)
+    assert study.pool.sources == (str(tmp_path / "mine.jsonl"), "aime24")
