@@ -15,7 +15,7 @@ from flows.study.profiles import DEMO
 from flows.study.resolve import resolve
 from storage.artifacts.store import Store
 from tasks.domain.arms import ARMS, Arm
-from tasks.domain.scaffolds import SCAFFOLDS, Scaffold
+from tasks.domain.scaffolds import SCAFFOLDS, Example, Scaffold
 from tasks.stage import Step
 
 PROFILE = replace(DEMO, arms=("panel", "thinking", "no_panel"))
