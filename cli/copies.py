@@ -13,7 +13,7 @@ from cli import options
 @click.argument("target", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--run", metavar="RUN", help="What this run has made and needs alone; else all of the root.")
 @click.option("--without", type=click.Choice(["weights"]), help="A light copy: adapters and checkpoints stay behind.")
-@options.root
+@options.root_there
 @options.as_json
 def export(target: Path, run: str | None, without: str | None, root: Path, as_json: bool) -> None:
     """Copy a study into TARGET, a root of its own then; one that has some of it already gets what it lacks.

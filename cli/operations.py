@@ -47,7 +47,7 @@ def _resumed_on_server(flow_run: str, limits: dict[str, float], budget: str | No
 
 
 @click.command()
-@options.root
+@options.root_there
 @options.as_json
 def runs(root: Path, as_json: bool) -> None:
     """Runs of this root: state, stage, spending."""

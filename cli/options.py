@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
 from tasks.engines.hardware import ENGINES
+
+Command = TypeVar("Command", bound=Callable[..., object])
 
 
 class Root(click.ParamType):
@@ -14,21 +18,34 @@ class Root(click.ParamType):
 
     name = "folder or s3://bucket/prefix"
 
+    def __init__(self, there: bool = False) -> None:
+        self.there = there
+
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        from storage.errors import UserError
         from storage.roots import root_folder
 
-        return value if isinstance(value, Path) else root_folder(str(value))
+        root = value if isinstance(value, Path) else root_folder(str(value))
+        if self.there and not root.is_dir():
+            raise UserError(f"--root {root}: there is no such folder; varband run demo --root {root} makes one")
+        return root
+
+
+def _root(there: bool) -> Callable[[Command], Command]:
+    return click.option(
+        "--root",
+        type=Root(there),
+        default=Path(".varband"),
+        envvar="VARBAND_ROOT",
+        show_default=True,
+        help="Store of artifacts and ledger: a folder, or s3://bucket/prefix.",
+    )
 
 
 #: Where artifacts and ledger live.
-root = click.option(
-    "--root",
-    type=Root(),
-    default=Path(".varband"),
-    envvar="VARBAND_ROOT",
-    show_default=True,
-    help="Store of artifacts and ledger: a folder, or s3://bucket/prefix.",
-)
+root = _root(there=False)
+#: The same, for what only reads: a mistyped one is no empty one.
+root_there = _root(there=True)
 as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output, for scripts.")
 engine = click.option(
     "--engine",

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from cli import options
-from storage.errors import UserError
+from storage.errors import UserError, did_you_mean
 
 
 def _print(table: object, as_json: bool, title: str | None = None) -> None:
@@ -21,14 +21,19 @@ def _print(table: object, as_json: bool, title: str | None = None) -> None:
 
 @click.command()
 @click.argument("kind", required=False)
-@options.root
+@options.root_there
 @options.as_json
 def ls(kind: str | None, root: Path, as_json: bool) -> None:
     """Artifacts of the store, newest first; of one KIND if given."""
+    import storage.artifacts.kinds  # noqa: F401  they enter themselves in the table
+    from storage.artifacts.ref import KINDS
     from storage.reading.catalog import artifacts
     from storage.sql import query
 
     found = artifacts(root)
+    known = sorted({*KINDS, *found["kind"].to_pylist()})
+    if kind is not None and kind not in known:
+        raise UserError(f"no kind '{kind}'{did_you_mean(kind, known)} (known: {', '.join(known)})")
     shown = query(
         "select ref, rows, seconds, created, stage, kind from found where $kind is null or kind = $kind"
         " order by created desc, ref",
@@ -41,7 +46,7 @@ def ls(kind: str | None, root: Path, as_json: bool) -> None:
 @click.command()
 @click.argument("ref")
 @click.option("-n", "--rows", default=10, show_default=True, help="Rows to show.")
-@options.root
+@options.root_there
 @options.as_json
 def show(ref: str, rows: int, root: Path, as_json: bool) -> None:
     """One artifact: recipe, schema, first rows, and what it was made from. REF may be cut short."""
@@ -78,7 +83,7 @@ def show(ref: str, rows: int, root: Path, as_json: bool) -> None:
 
 @click.command()
 @click.argument("statement")
-@options.root
+@options.root_there
 @options.as_json
 def sql(statement: str, root: Path, as_json: bool) -> None:
     """One SQL statement over the catalog: a view per kind, `artifacts`, and `ledger`."""
@@ -95,7 +100,7 @@ def sql(statement: str, root: Path, as_json: bool) -> None:
 )
 @click.option("--yes", is_flag=True, help="Move it to the bin, and empty the bin of what an earlier call put there.")
 @click.option("--restore", is_flag=True, help="Put back what lies in the bin.")
-@options.root
+@options.root_there
 @options.as_json
 def gc(older_than: str, yes: bool, restore: bool, root: Path, as_json: bool) -> None:
     """What nobody wants any more; moved to a bin with --yes.
@@ -131,7 +136,7 @@ def age(text: str) -> timedelta:
 
 @click.command()
 @click.option("--repair", is_flag=True, help="Move what is damaged to .damaged; the same command then makes it again.")
-@options.root
+@options.root_there
 @options.as_json
 def verify(repair: bool, root: Path, as_json: bool) -> None:
     """Read every artifact, ledger shard and record whole; exit code 1 while something damaged is in its place."""
@@ -148,7 +153,7 @@ def verify(repair: bool, root: Path, as_json: bool) -> None:
 @click.argument("ref", required=False)
 @click.option("--why", default="", help="Who reads this in a year wants to know.")
 @click.option("--off", is_flag=True, help="Take the pin off.")
-@options.root
+@options.root_there
 @options.as_json
 def pin(ref: str | None, why: str, off: bool, root: Path, as_json: bool) -> None:
     """Keep an artifact and what it was made from, whatever `gc` is told; without REF, list the pins."""

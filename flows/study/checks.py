@@ -10,8 +10,9 @@ from storage.artifacts.ref import KINDS
 from storage.errors import UserError, did_you_mean
 from tasks.domain.grpo.behaviour import check_overlong, check_sampling
 from tasks.domain.grpo.losses import loss_for, refuse_unread
-from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.grpo.types import ALL_LINEAR, LearnerConfig
 from tasks.domain.policies import Sampling
+from tasks.domain.statistics.windows import window_named
 from tasks.engines.hardware import ENGINES
 
 #: Policies of one training that are evaluated: a plan lists each.
@@ -20,10 +21,9 @@ MOST_EVALUATED = 1000
 
 def faults_of(p: Profile) -> Iterator[Fault]:
     yield from _arms(p)
-    for what in ("arms", "seeds"):
-        given = getattr(p, what)
+    for path, given in ((("arms",), p.arms), (("seeds",), p.seeds), (("passk", "ks"), p.passk.ks)):
         if twice := [str(one) for one in dict.fromkeys(given) if given.count(one) > 1]:
-            yield Fault((what,), f"{what}: {', '.join(twice)} stands there more than once, and would be counted so")
+            yield Fault(path, f"{path[-1]}: {', '.join(twice)} stands there more than once, and would be counted so")
     yield from _trainings(p)
     for kind in p.hardware.without:
         if kind not in KINDS:
@@ -37,6 +37,8 @@ def faults_of(p: Profile) -> Iterator[Fault]:
         yield Fault(("pool",), "pool: no problems; name sources, or give synthetic = a number")
     if not p.passk.ks:
         yield Fault(("passk", "ks"), "passk.ks is empty; name at least one k, such as 1")
+    yield from _said(("encoder", "windows"), lambda: [window_named(name) for name in p.encoder.windows])
+    yield from _lengths(p)
     known = p.known_arms
     arms = [known[arm] for arm in p.arms if arm in known]
     yield from _said(("search",), lambda: p.search.refuse_impossible(p.final.sampling.max_tokens, arms))
@@ -71,6 +73,11 @@ def _trainings(p: Profile) -> Iterator[Fault]:
     trained += [(("objectives", one.name), one.training, p.rollouts) for one in p.objectives]
     trained += [(("lessons", one.name), one.training, one.rollouts) for one in p.lessons if {*one.arms} & {*p.arms}]
     for path, training, rollouts in trained:
+        for name in training.target_modules:
+            if name not in ALL_LINEAR:
+                hint = did_you_mean(name, ALL_LINEAR)
+                said = f"no linear layer '{name}'{hint} (known: {', '.join(ALL_LINEAR)})"
+                yield Fault((*path, "target_modules"), said)
         yield from _said(path, lambda training=training: loss_for(training))
         yield from _said(path, lambda training=training, rollouts=rollouts: check_overlong(training, rollouts))
     sampled = {("rollouts",): p.rollouts, **{path: how for path, _, how in trained if path[0] == "lessons"}}
@@ -83,6 +90,19 @@ def _trainings(p: Profile) -> Iterator[Fault]:
             f"{p.training.steps} steps evaluated every {p.training.eval_every} are {number} evaluations a seed, above"
             f" {MOST_EVALUATED}: raise training.eval_every or lower training.steps",
         )
+
+
+def _lengths(p: Profile) -> Iterator[Fault]:
+    """Completions that leave no room for a prompt: found out by the first prompt, perhaps after a training."""
+    room = p.hardware.max_model_len
+    caps = {f"{name}.sampling": getattr(p, name).sampling for name in ("screening", "evaluation", "final")}
+    caps |= {"rollouts": p.rollouts}
+    for name, sampling in caps.items():
+        if sampling.max_tokens >= room:
+            said = f"{name}.max_tokens is {sampling.max_tokens} and leaves no room for a prompt in"
+            yield Fault(
+                (*name.split("."), "max_tokens"), f"{said} hardware.max_model_len={room}: raise that or lower it"
+            )
 
 
 def _said(path: tuple[str, ...], check: Callable[[], object]) -> Iterator[Fault]:

@@ -15,6 +15,7 @@ from flows.study.questions import PROFILES
 from flows.study.request import Request
 from flows.study.resolve import Study, setting_names
 from storage.errors import UserError, did_you_mean
+from tasks.domain import ranges
 from tasks.domain.arms import ARMS
 from tasks.domain.grading.overrides import FIELDS, read_overrides
 from tasks.domain.search.registry import METHODS, method_named
@@ -62,7 +63,7 @@ SettingName = Annotated[str, *_known("setting", list(setting_names(PROFILES["dem
 MethodName = Annotated[
     str, AfterValidator(_searchable), Field(pattern=rf"^({'|'.join(METHODS)})(:[a-z_]+=[^:,\x00]+)*$", max_length=200)
 ]
-Seed = Annotated[int, Field(ge=0, lt=2**31)]
+Seed = Annotated[int, Field(ge=ranges.SEEDS.least, le=ranges.SEEDS.most)]
 Text = Annotated[str, Field(pattern=r"^[^\x00]{1,1000}$")]
 FileText = Annotated[str, Field(max_length=200_000)]
 

@@ -4,10 +4,10 @@ by content. Everything that can be wrong with the input is found here, before wo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from flows.study.files import HIDDEN, changed_study
 from flows.study.models import digest_of, encoder_folder, found_model, found_reward_model, model_folder
@@ -24,6 +24,8 @@ from tasks.domain.problems.sources import SourceSpec, source_spec
 from tasks.engines.encoding.labelled import labelled_sha256
 from tasks.engines.learning.memory_plan import check_positions
 from tasks.pool import as_first_checked
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +123,14 @@ def resolve(
     Errors: UserError for whatever is missing or is not what it should be.
     """
     places: dict[str, Path] = {}
-    name = profile.model if model is None or digest_of(model) else model.name
-    base = found_model(name, model, model_folder, places)
-    if base.sha256 in places and profile.hardware.engine != "openai":
-        check_positions(places[base.sha256], profile.hardware.max_model_len)
+    missing: list[str] = []
+
+    def sought(look: Callable[[], T], otherwise: T, way_out: str = "") -> T:
+        try:
+            return look()
+        except UserError as error:
+            missing.append(f"{error}{way_out}")
+            return otherwise
 
     def inputs(wishes: Sequence[str | Path], on_issue: str, limit: int | None = None) -> PoolInputs:
         specs = _sources(wishes, data, places)
@@ -137,22 +143,35 @@ def resolve(
             f"--limit {own.limit}: {profile.name} makes its own problems, {own.synthetic} a source; write --set"
             " pool.synthetic=N for another number, or name problems with --pool"
         )
-    studied = inputs(wished, own.on_issue, own.limit) if wished or not own.synthetic else PoolInputs()
-    lessons: dict[str, PoolInputs] = {}
-    for lesson in profile.lessons:
-        if set(lesson.arms) & set(profile.arms):
-            lessons[lesson.name] = inputs(lesson.pool.sources, lesson.pool.on_issue, lesson.pool.limit)
-    try:
-        benchmarks = {b.name: inputs(b.sources, own.on_issue) for b in profile.benchmarks}
-    except UserError as error:
-        raise UserError(f"{error}; a benchmark asks it, and --set benchmarks=[] leaves benchmarks out") from None
-    encoding = found_model(profile.encoder.name, encoder, encoder_folder, places)
-    named = dataclasses.replace(profile.encoder, name=Path(profile.encoder.name).name)
-    profile = dataclasses.replace(profile, encoder=named)
+    base = sought(lambda: _base(profile, model, places), BaseModel(sha256=""))
+    made_up = own.synthetic and not wished
+    studied = PoolInputs() if made_up else sought(lambda: inputs(wished, own.on_issue, own.limit), PoolInputs())
+    taught = [lesson for lesson in profile.lessons if set(lesson.arms) & set(profile.arms)]
+    lessons = {
+        x.name: sought(lambda x=x: inputs(x.pool.sources, x.pool.on_issue, x.pool.limit), PoolInputs()) for x in taught
+    }
+    way_out = "; a benchmark asks it, and --set benchmarks=[] leaves benchmarks out"
+    benchmarks = {
+        b.name: sought(lambda b=b: inputs(b.sources, own.on_issue), PoolInputs(), way_out) for b in profile.benchmarks
+    }
+    encoder_name = profile.encoder.name
+    encoding = sought(lambda: found_model(encoder_name, encoder, encoder_folder, places), BaseModel(sha256=""))
+    scorer = profile.search.reward
+    reward = sought(lambda: found_reward_model(scorer, places), None) if scorer else None
+    if missing:
+        raise UserError("; ".join(dict.fromkeys(missing)))
+    profile = dataclasses.replace(profile, encoder=dataclasses.replace(profile.encoder, name=Path(encoder_name).name))
     models = {name: base for arm in profile.arms for name in (arm, profile.arm(arm).trained_as)}
-    reward = found_reward_model(profile.search.reward, places) if profile.search.reward else None
     grader, built = active_grader(store.root), {"": studied, **lessons}
     return Study(profile, models, built, encoding.sha256, places, benchmarks, grader, encoding.formerly, reward)
+
+
+def _base(profile: Profile, wish: Path | None, places: dict[str, Path]) -> BaseModel:
+    name = profile.model if wish is None or digest_of(wish) else wish.name
+    base = found_model(name, wish, model_folder, places)
+    if base.sha256 in places and profile.hardware.engine != "openai":
+        check_positions(places[base.sha256], profile.hardware.max_model_len)
+    return base
 
 
 def _sources(wishes: Sequence[str | Path], data: Path | None, places: dict[str, Path]) -> tuple[SourceSpec, ...]:

@@ -13,10 +13,13 @@ from storage.errors import UserError, did_you_mean
 from tasks.domain.arms import ARMS, Arm
 from tasks.domain.grpo.types import AtLeastOne, LearnerConfig
 from tasks.domain.policies import Sampling
-from tasks.domain.ranges import Ranged, Within
+from tasks.domain.ranges import Ranged, Seed, Within
 from tasks.engines.hardware import Hardware
 
 Count = Annotated[int, Within(0)]
+#: Of rollouts a problem, or of problems: more is a slip, and a plan that takes for ever.
+MOST = 100_000
+Size = Annotated[int, Within(1, MOST)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +27,7 @@ class SamplingPlan(Ranged):
     """One kind of sampling in a study: how, and how many rollouts a problem."""
 
     sampling: Sampling
-    group_size: AtLeastOne
+    group_size: Size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +51,8 @@ class Encoder(Ranged):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassK(Ranged):
     ks: tuple[AtLeastOne, ...] = (1, 2, 4, 8)
-    draws: AtLeastOne = 10_000
-    seed: int = 0
+    draws: Annotated[int, Within(1, 1_000_000)] = 10_000
+    seed: Seed = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +64,13 @@ class Pool(Ranged):
     """
 
     sources: tuple[str, ...] = ()
-    synthetic: Count = 0
+    synthetic: Annotated[int, Within(0, MOST)] = 0
     levels: tuple[Annotated[int, Within(1, 5)], ...] = ()
-    seed: int = 0
+    seed: Seed = 0
     limit: AtLeastOne | None = None
     on_issue: Literal["exclude", "keep"] = "exclude"
     heldout_per_source: Count = 25
-    split_seed: int = 0
+    split_seed: Seed = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +97,8 @@ class Benchmark(Ranged):
     sources: tuple[str, ...]
     levels: tuple[str, ...] = ()
     per_level: AtLeastOne | None = None
-    seed: int = 0
-    group_size: AtLeastOne
+    seed: Seed = 0
+    group_size: Size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +122,7 @@ class Profile(Ranged):
     pool: Pool
     model: str
     arms: tuple[str, ...]
-    seeds: tuple[int, ...] = (0,)
+    seeds: tuple[Seed, ...] = (0,)
     train_on: Literal["variance", "joint", "all"] = "variance"
     lessons: tuple[Lesson, ...] = ()
     screening: Screening
@@ -127,10 +130,10 @@ class Profile(Ranged):
     training: LearnerConfig
     evaluation: SamplingPlan
     final: SamplingPlan
-    asymptote: Count = 0
+    asymptote: Annotated[int, Within(0, MOST)] = 0
     benchmarks: tuple[Benchmark, ...] = ()
     objectives: tuple[Objective, ...] = ()
-    objective_group_size: AtLeastOne = 32
+    objective_group_size: Size = 32
     search: Search = field(default_factory=Search)
     encoder: Encoder = field(default_factory=Encoder)
     passk: PassK = field(default_factory=PassK)

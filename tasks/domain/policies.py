@@ -10,7 +10,7 @@ from typing import Annotated
 from storage.artifacts.fingerprint import canonical
 from storage.errors import UserError
 from tasks.domain.arms import ARMS, Arm
-from tasks.domain.ranges import Ranged, Within
+from tasks.domain.ranges import Ranged, Seed, Within
 from tasks.domain.scaffolds import READING, Scaffold
 
 
@@ -90,9 +90,9 @@ class Sampling(Ranged):
     temperature: 0 is greedy."""
 
     max_tokens: Annotated[int, Within(1)]
-    temperature: Annotated[float, Within(0)] = 1.0
+    temperature: Annotated[float, Within(0, 100)] = 1.0
     top_p: Annotated[float, Within(0, 1, without="least")] = 1.0
-    seed: int = 0
+    seed: Seed = 0
 
     def identity(self, stop: tuple[str, ...]) -> dict[str, object]:
         spelt: dict[str, object] = {

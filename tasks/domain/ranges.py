@@ -38,6 +38,11 @@ class Within:
         return f"from {least}{self.least:g} to {most}{self.most:g}"
 
 
+#: As torch and NumPy both take them.
+SEEDS = Within(0, 2**31 - 1)
+Seed = Annotated[int, SEEDS]
+
+
 class Ranged:
     """Dataclasses whose fields say what they may be."""
 

@@ -15,7 +15,7 @@ from storage.artifacts.fingerprint import Ruled
 from storage.errors import UserError
 from tasks.domain.grpo import rewards
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
-from tasks.domain.ranges import Within, refuse_impossible
+from tasks.domain.ranges import Seed, Within, refuse_impossible
 from tasks.domain.scaffolds import TagRule
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class LearnerConfig(Ruled):
     weight_decay: NotNegative = 0.0
     grad_clip: Positive | None = None
     eval_every: AtLeastOne = 10
-    seed: int = 0
+    seed: Seed = 0
     truncated: Literal["keep", "mask"] = "keep"
     max_extra_groups: Annotated[int, Within(0)] = 0
     prompt_order: PromptOrder = "round_robin_by_source"

@@ -1,0 +1,118 @@
+"""Every field of a study, given what it cannot be: one sentence before anything is made, however it is said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from flows.running.plan import plan
+from flows.study.asked import profile_asked
+from flows.study.profiles import DEMO, QWEN_1_5B
+from flows.study.request import Request
+from flows.study.resolve import overridden, resolve, setting_names
+from storage.artifacts.store import Store
+from storage.errors import UserError
+from tasks.domain.ranges import Within, declared
+
+NAMES = sorted(setting_names(DEMO))
+TEXTS = ("-1", "0", "2.5", "1e999", "nan", "true", "none", "", "foo", "9" * 30, "1,1", "(0,0)", "a=b")
+#: Of the published bad inputs those that were silent, hung, or ended in a traceback.
+ONCE_SILENT = (
+    "training.learning_rate=1e999",
+    "training.learning_rate=-1",
+    "training.betas=0.9",
+    "rollouts.top_p=7",
+    "rollouts.max_tokens=0",
+    "passk.ks=0",
+    "passk.ks=1,1",
+    "seeds=0,0",
+    "seeds=-1",
+    "arms=panel,panel",
+    "lessons=foo",
+    "train_on=foo",
+    "pool.on_issue=foo",
+    "pool.limit=3",
+    "pool.synthetic=1000000000",
+    "training.steps=1000000000",
+    "training.target_modules=foo",
+    "encoder.windows=foo",
+    "evaluation.sampling.max_tokens=512",
+    "final.group_size=1000000000",
+    "rollouts.seed=99999999999999999999999",
+)
+
+
+def refused(call: Callable[[], object]) -> str:
+    """What was said against it; empty where it was taken."""
+    try:
+        call()
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("setting", ONCE_SILENT)
+def test_what_was_silent_or_late_is_refused_before_anything_is_made(setting: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=setting.partition("=")[0].rpartition(".")[2]):
+        Request(profile="demo", settings=(setting,)).study(Store(tmp_path))
+    assert not [*tmp_path.iterdir()]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(NAMES), st.sampled_from(TEXTS) | st.text(max_size=12))
+def test_a_typed_value_is_taken_or_refused_in_a_sentence(name: str, text: str) -> None:
+    assert "\n" not in refused(lambda: overridden(DEMO, [f"{name}={text}"])).replace(text, "")
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(NAMES), st.sampled_from([-1, 0, 2.5, 10**30, True, "foo", [], [1, "a"], ["a", "a"]]))
+def test_a_written_value_is_taken_or_refused_with_its_line(name: str, value: Any) -> None:
+    text = f'base = "demo"\n{name} = {json.dumps(value)}\n'
+    said = refused(lambda: profile_asked("mine.toml", text))
+    assert not said or (said.startswith("mine.toml") and "line 2" in said)
+
+
+def records(kind: type) -> set[type]:
+    """Every record that a study is made of."""
+    found = {kind}
+    for one in fields(kind):  # type: ignore[arg-type]
+        hint = declared(kind)[one.name]
+        for part in (hint, *get_args(hint)):
+            if isinstance(part, type) and is_dataclass(part) and part not in found:
+                found |= records(part)
+    return found
+
+
+def numbers(hint: Any) -> bool:
+    """Whether a number stands in a type without its range."""
+    if any(isinstance(part, Within) for part in get_args(hint)):
+        return False
+    return hint in (int, float) or any(numbers(part) for part in get_args(hint))
+
+
+def test_every_number_of_a_study_declares_its_range() -> None:
+    hints = {f"{kind.__name__}.{name}": hint for kind in records(type(DEMO)) for name, hint in declared(kind).items()}
+    assert len(hints) > 80
+    assert not [name for name, hint in hints.items() if numbers(hint)]
+
+
+def test_a_large_study_is_planned_in_its_time(tmp_path: Path) -> None:
+    """As many evaluations as are taken at all."""
+    asked = ("training.steps=9990", "training.eval_every=10", "arms=panel", "evaluation.group_size=1")
+    store = Store(tmp_path)
+    assert len(plan(Request(profile="demo", settings=asked).study(store), store)) > 999
+
+
+def test_what_is_missing_is_listed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VARBAND_MODELS", str(tmp_path / "none"))
+    with pytest.raises(UserError) as error:
+        resolve(QWEN_1_5B, Store(tmp_path), model=None, encoder=None, data=tmp_path)
+    for what in (QWEN_1_5B.model, QWEN_1_5B.encoder.name, "hmmt_feb_2024.jsonl", "gsm8k_train.jsonl", "math500.jsonl"):
+        assert what in str(error.value)
