@@ -10,9 +10,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Set
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 
 import orjson
@@ -23,14 +21,10 @@ from storage.artifacts.fingerprint import file_digest, fingerprint
 from storage.durable import sync, write_durably
 from storage.errors import NO_ROOM, UserError
 from storage.mirror import mirror_of
+from storage.shards import DIGEST_DIGITS, Entries, joined, read_shard
 from storage.sql import query
 
 ABOUT = "about.json"
-#: Of a shard's sha256, in its name. Checksums of pages leave their headers out.
-DIGEST_DIGITS = 16
-#: Shards whose keys a process remembers.
-SHARDS_KNOWN = 16_384
-Key = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,28 +97,29 @@ class Ledger:
 
     def rows(self, account: Account, columns: list[str] | None = None) -> pa.Table | None:
         """All rows, oldest shard first, duplicates included; null if nothing was ever sampled."""
-        return _joined([read_shard(shard, columns) for shard in self.shards(account)])
+        return joined([read_shard(shard, columns) for shard in self.shards(account)])
+
+    def entries(self, account: Account) -> Entries:
+        """Where the rows of everything that was paid for lie."""
+        return Entries.of(self.shards(account))
 
     def keys(self, account: Account) -> set[tuple[str, int]]:
         """(problem_id, rollout) of everything that was paid for."""
-        return set().union(*map(keys_of, self.shards(account)))
+        keys = self.entries(account).keys
+        return set(zip(keys["problem_id"].to_pylist(), keys["rollout"].to_pylist(), strict=True))
 
-    def read(self, account: Account, wanted: Set[Key] | None = None) -> pa.Table | None:
-        """One row per identity, the first one written. wanted: read no shard without any of these."""
-        shards = [s for s in self.shards(account) if wanted is None or not keys_of(s).isdisjoint(wanted)]
-        rows = _joined([read_shard(shard) for shard in shards])
-        if rows is None:
-            return None
-        numbered = rows.append_column("_order", pa.array(range(rows.num_rows), pa.int64()))
+    def read(self, account: Account) -> pa.Table | None:
+        """One row per identity, the first one written, oldest first."""
+        entries = self.entries(account)
         first = query(
-            "select min(_order) as first from numbered group by problem_id, rollout order by 1", numbered=numbered
+            "select problem_id, rollout, min(place) as nth from keys group by problem_id, rollout", keys=entries.keys
         )
-        return rows.take(first["first"])
+        rows = entries.rows(first)
+        return None if rows is None else rows.drop(["nth"])
 
     def duplicates(self, account: Account) -> int:
         """Rows beyond the first of their identity: what racing samplers paid twice."""
-        rows = self.rows(account, ["problem_id", "rollout"])
-        return 0 if rows is None else rows.num_rows - len(self.keys(account))
+        return self.entries(account).keys.num_rows - len(self.keys(account))
 
     def accounts(self) -> list[tuple[Account, dict[str, object]]]:
         """Every account with what is known of it."""
@@ -132,42 +127,6 @@ class Ledger:
             self._mirror.sync("ledger")
         found = sorted((self.root / "ledger").glob(f"*/*/{ABOUT}"))
         return [(Account(p.parent.parent.name, p.parent.name), orjson.loads(p.read_bytes())) for p in found]
-
-
-def _joined(tables: list[pa.Table]) -> pa.Table | None:
-    """Older shards lack columns that came later."""
-    return pa.concat_tables(tables, promote_options="default") if tables else None
-
-
-def keys_of(shard: Path) -> frozenset[Key]:
-    """(problem_id, rollout) of a shard's rows: read once, for a shard never changes. One that did is damaged."""
-    found = shard.stat()
-    return _keys_of(shard, found.st_size, found.st_mtime_ns)
-
-
-@lru_cache(maxsize=SHARDS_KNOWN)
-def _keys_of(shard: Path, size: int, changed: int) -> frozenset[Key]:
-    rows = read_shard(shard, ["problem_id", "rollout"])
-    return frozenset(zip(rows["problem_id"].to_pylist(), rows["rollout"].to_pylist(), strict=True))
-
-
-def read_shard(shard: Path, columns: list[str] | None = None) -> pa.Table:
-    """Rows of one shard. Errors: UserError that names it if it cannot be read whole."""
-    try:
-        return pq.ParquetFile(shard, page_checksum_verification=True).read(columns=columns)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise UserError(
-            f"ledger shard {shard} cannot be read ({error}); `varband verify --repair` sets it aside, and what was"
-            " in it is sampled again"
-        ) from None
-
-
-def examine_shard(shard: Path) -> None:
-    """Errors: UserError that names it if it is not what was written. Shards of before have no digest in their name."""
-    read_shard(shard)
-    written = shard.stem.rpartition("-")[2]
-    if len(written) == DIGEST_DIGITS and not file_digest(shard).startswith(written):
-        raise UserError(f"ledger shard {shard} is not what was written: a bit of it changed")
 
 
 def _repetitive(schema: pa.Schema) -> list[str]:

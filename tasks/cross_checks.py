@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from storage.artifacts.kinds import Disputes, Pool, Rollouts
+from storage.artifacts.kinds.experiment import VERDICT
 from storage.sql import query
 from tasks.domain.grading.cross_check import cross_check
 from tasks.stage import stage, store
@@ -13,7 +14,8 @@ from tasks.stage import stage, store
 @stage(Disputes, version=2)
 def find_disputes(*, rollouts: tuple[Rollouts, ...], pool: Pool) -> pa.Table:
     """Every distinct (answer, gold) of the rollouts on which the two differ. Schema: Disputes."""
-    rows = pa.concat_tables([store().read(ref) for ref in rollouts])
+    columns = ["problem_id", "source", *VERDICT.names]
+    rows = pa.concat_tables([store().read(ref, columns) for ref in rollouts])
     problems = store().read(pool, ["problem_id", "gold"])
     return disputes(
         query("select rows.*, gold from rows join problems using (problem_id)", rows=rows, problems=problems)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from storage.artifacts.kinds import Embeddings, Rollouts
 from storage.errors import UserError
 from tasks.domain.statistics.rewording import REWORDED, reworded
 from tasks.domain.statistics.windows import window_named
-from tasks.stage import Payload, progress, stage, store, toolbox
+from tasks.stage import Payload, progress, stage, store, toolbox, workdir
 
 if TYPE_CHECKING:
     from tasks.engines.encoding.encoders import SentenceEncoder
@@ -61,14 +66,18 @@ def embedded(rollouts: pa.Table, vectors_ND: np.ndarray, coverage_N: np.ndarray,
     )
 
 
-def in_other_words(rollouts: pa.Table) -> pa.Table:
-    """The first trace of each problem that can be reworded, reworded: enough for the floor of its distances."""
-    first: dict[str, tuple[int, str]] = {}
+def in_other_words(rollouts: pa.Table, known: set[str] | None = None) -> pa.Table:
+    """The first trace of each problem that can be reworded, reworded: enough for the floor of its distances.
+
+    known: problems that have theirs already; those that get theirs here are added.
+    """
+    known, found = set() if known is None else known, list[tuple[int, str]]()
     for i, (problem, trace) in enumerate(zip(*(rollouts[c].to_pylist() for c in ("problem_id", "trace")), strict=True)):
-        if trace is not None and problem not in first and (said := reworded(trace)) is not None:
-            first[problem] = i, said
-    rows = rollouts.take(pa.array([i for i, _ in first.values()], pa.int64()))
-    said = pa.array([text for _, text in first.values()], pa.string())
+        if trace is not None and problem not in known and (said := reworded(trace)) is not None:
+            known.add(problem)
+            found.append((i, said))
+    rows = rollouts.take(pa.array([i for i, _ in found], pa.int64()))
+    said = pa.array([text for _, text in found], pa.string())
     return rows.set_column(rows.column_names.index("trace"), "trace", said)
 
 
@@ -76,25 +85,55 @@ def in_other_words(rollouts: pa.Table) -> pa.Table:
 def embed_traces(*, rollouts: Rollouts, encoder: EncoderSpec) -> Payload:
     """Unit vectors of the traces in every window, and of one trace a problem reworded. Malformed completions have
     none and are counted in the manifest's notes."""
-    named = {"whole": None} | {name: window_named(name) for name in encoder.windows}
-    table = store().read(rollouts, COLUMNS)
-    traces = [t for t in table["trace"].to_pylist() if t is not None]
-    other = in_other_words(table)
+    rows = store().manifest(rollouts).rows
+    traces = rows - sum(part["trace"].null_count for part in store().parts(rollouts, ["trace"]))
     notes = {
-        "rollouts": str(table.num_rows),
-        "traces": str(len(traces)),
-        "trace_hit_rate": f"{len(traces) / table.num_rows:.6f}" if table.num_rows else "undefined",
+        "rollouts": str(rows),
+        "traces": str(traces),
+        "trace_hit_rate": f"{traces / rows:.6f}" if rows else "undefined",
     }
-    if not traces:
-        return Payload(embedded(table, np.zeros((0, 1), np.float32), np.zeros(0), "whole"), notes=notes)
+    return Payload(_vectors(rollouts, encoder, traces) if traces else Embeddings.schema.empty_table(), notes=notes)
+
+
+def _vectors(rollouts: Rollouts, encoder: EncoderSpec, traces: int) -> Iterator[pa.Table]:
+    """Window after window. All are encoded together, so those after the first lie in files until it is their turn."""
     engine = cast("SentenceEncoder", toolbox().embedder(encoder.name, encoder.weights_sha256, encoder.max_tokens))
-    parts = []
-    for start in range(0, len(traces), CHUNK):
-        some = traces[start : start + CHUNK]
-        parts.append(engine.encode_windows(some, list(named.values())))
-        progress(start + len(some), len(traces), "traces")
-    vectors_WND, coverage_WN = (np.concatenate(of, axis=1) for of in zip(*parts, strict=True))
-    found = [embedded(table, v, c, name) for v, c, name in zip(vectors_WND, coverage_WN, named, strict=True)]
-    if other.num_rows:
-        found.append(embedded(other, *engine.encode(other["trace"].to_pylist()), REWORDED))
-    return Payload(pa.concat_tables(found), notes=notes)
+    windows, done = [None, *(window_named(name) for name in encoder.windows)], 0
+    with TemporaryDirectory(dir=workdir()) as folder, ExitStack() as open_files:
+        paths = [Path(folder) / f"{name}.parquet" for name in encoder.windows]
+        aside = [open_files.enter_context(pq.ParquetWriter(path, Embeddings.schema)) for path in paths]
+        told = (part.filter(part["trace"].is_valid()) for part in store().parts(rollouts, COLUMNS))
+        for some in _of_size(told, CHUNK):
+            vectors_WND, coverage_WN = engine.encode_windows(some["trace"].to_pylist(), windows)
+            named = zip(vectors_WND, coverage_WN, ("whole", *encoder.windows), strict=True)
+            whole, *others = (embedded(some, v, c, name) for v, c, name in named)
+            for file, part in zip(aside, others, strict=True):
+                file.write_table(part)
+            done += some.num_rows
+            progress(done, traces, "traces")
+            yield whole
+        open_files.close()
+        for path in paths:
+            with pq.ParquetFile(path) as file:
+                yield from (pa.Table.from_batches([batch]) for batch in file.iter_batches(CHUNK))
+    known = set[str]()
+    for some in _of_size((in_other_words(part, known) for part in store().parts(rollouts, COLUMNS)), CHUNK):
+        yield embedded(some, *engine.encode(some["trace"].to_pylist()), REWORDED)
+
+
+def _of_size(parts: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """The same rows, so many at once; the last may be fewer.
+
+    >>> rows = pa.table({"n": [1, 2, 3]})
+    >>> [t["n"].to_pylist() for t in _of_size([rows, rows.slice(0, 0), rows], 4)]
+    [[1, 2, 3, 1], [2, 3]]
+    """
+    waiting: list[pa.Table] = []
+    for part in parts:
+        waiting.append(part)
+        while sum(table.num_rows for table in waiting) >= rows:
+            joined = pa.concat_tables(waiting)
+            yield joined.slice(0, rows)
+            waiting = [joined.slice(rows)]
+    if sum(table.num_rows for table in waiting):
+        yield pa.concat_tables(waiting)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -16,7 +16,7 @@ from tasks.domain.policies import Policy
 from tasks.domain.scaffolds import Scaffold
 from tasks.engines.grading.verdicts import with_verdicts
 from tasks.origins import sampled_with
-from tasks.stage import progress, stage, store, toolbox
+from tasks.stage import Payload, progress, stage, store, toolbox
 
 CHANGES = pa.schema(
     [
@@ -28,15 +28,24 @@ CHANGES = pa.schema(
 
 
 @stage(Rollouts, version=1)
-def regrade_rollouts(*, rollouts: Rollouts, pool: Pool, installed: str, overrides: OverrideRows) -> pa.Table:
+def regrade_rollouts(*, rollouts: Rollouts, pool: Pool, installed: str, overrides: OverrideRows) -> Payload:
     """The same rollouts with the verdicts of the installed grader under these overrides. Schema: Rollouts."""
     graders = toolbox().graders()
     if graders.version != installed:
         raise UserError(f"grader {installed} is not the one installed ({graders.version})")
-    rows, golds = store().read(rollouts), store().read(pool, ["problem_id", "gold"])
-    read_by = scaffold_of(rollouts)
-    graded = with_verdicts(rows, golds_of(rows, golds), graders, Overrides.of(overrides), progress, scaffold=read_by)
-    return graded.select(Rollouts.schema.names).cast(Rollouts.schema)
+    problems, read_by = store().read(pool, ["problem_id", "gold"]), scaffold_of(rollouts)
+    total = store().manifest(rollouts).rows
+
+    def judged() -> Iterator[pa.Table]:
+        done = 0
+        for rows in store().parts(rollouts):
+            golds = golds_of(rows, problems)
+            graded = with_verdicts(rows, golds, graders, Overrides.of(overrides), scaffold=read_by)
+            done += rows.num_rows
+            progress(done, total, "rollouts regraded")
+            yield graded.select(Rollouts.schema.names).cast(Rollouts.schema)
+
+    return Payload(judged())
 
 
 def scaffold_of(rollouts: Ref) -> Scaffold | None:

@@ -16,7 +16,7 @@ from storage.artifacts.kinds.experiment import LEDGER
 from storage.artifacts.ref import Ref
 from storage.errors import UserError
 from storage.ledger import Account, Ledger
-from storage.sql import query
+from storage.shards import Entries
 from tasks.active_grader import actively_graded
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter, another_base
 from tasks.engines.protocols import Request
@@ -25,6 +25,9 @@ from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats, sample
 from tasks.former_names import SCAFFOLDS
 from tasks.metering import meter
 from tasks.stage import ledger, making, progress, store, toolbox
+
+#: Columns of the ledger that are most of a row.
+FOR_TRAINING = ("prompt_ids", "token_ids", "logprobs")
 
 
 def account_of(policy: Policy, sampling: Sampling) -> Account:
@@ -82,16 +85,25 @@ def ensure_rollouts(
     model: BaseModel,
     lora_rank: int,
     more: Callable[[Rows], Sequence[RolloutRequest]] | None = None,
+    ahead: int = 0,
+    total: int | None = None,
 ) -> SamplingStats:
     """Sample what the ledger does not have. Returns what that took.
 
     adapter: the weights behind the policy; null for a policy whose rollouts are all in the ledger already.
     more: told of what was entered, and returns what of the same accounts is wanted besides and is not there.
+    ahead, total: for who asks in parts: how many were asked for before, and are in the end.
     """
     book = ledger()
-    accounts = {key: account_of(*key) for key in dict.fromkeys((w.policy, w.sampling) for w in requested)}
-    had = {key: book.keys(account) for key, account in accounts.items()}
-    missing = [w for w in requested if (w.problem_id, w.rollout) not in had[(w.policy, w.sampling)]]
+    accounts = {key: account_of(*key) for key in _accounts(requested)}
+    missing = [
+        requested[i]
+        for i in sorted(
+            i
+            for key, nth in _accounts(requested).items()
+            for i in book.entries(accounts[key]).lacking(_as_asked(requested, nth))
+        )
+    ]
     stats = SamplingStats()
     if not missing:
         return stats
@@ -119,8 +131,8 @@ def ensure_rollouts(
 
     def keep(rows: Rows) -> None:
         enter(rows)
-        done = len(requested) - len(missing) + stats.rollouts
-        progress(done, len(requested), "rollouts", f"{stats.tokens / stats.seconds:,.0f} tok/s")
+        done = ahead + len(requested) - len(missing) + stats.rollouts
+        progress(done, total or len(requested), "rollouts", f"{stats.tokens / stats.seconds:,.0f} tok/s")
         if counter is not None:
             counter.check()
 
@@ -166,53 +178,67 @@ def _enter(book: Ledger, rows: Rows, accounts: dict[tuple[Policy, Sampling], Acc
             book.append(account, pa.Table.from_pylist(part, schema=LEDGER), about(*key))
 
 
-def entered(requested: Sequence[RolloutRequest]) -> pa.Table:
+def _accounts(requested: Sequence[RolloutRequest]) -> dict[tuple[Policy, Sampling], list[int]]:
+    """Places in `requested`, by what is sampled from."""
+    found: dict[tuple[Policy, Sampling], list[int]] = {}
+    for nth, asked in enumerate(requested):
+        found.setdefault((asked.policy, asked.sampling), []).append(nth)
+    return found
+
+
+def _as_asked(requested: Sequence[RolloutRequest], nth: Sequence[int]) -> pa.Table:
+    """What storage.shards.Entries is asked by, and the golds."""
+    return pa.table(
+        {
+            "problem_id": pa.array([requested[i].problem_id for i in nth], pa.string()),
+            "rollout": pa.array([requested[i].rollout for i in nth], pa.int32()),
+            "wanted_gold": pa.array([requested[i].gold for i in nth], pa.string()),
+            "nth": pa.array(nth, pa.int64()),
+        }
+    )
+
+
+def entered(
+    requested: Sequence[RolloutRequest], schema: pa.Schema = LEDGER, entries: Entries | None = None
+) -> pa.Table:
     """The ledger's rows of exactly these rollouts, in this order, as their policies' scaffolds read them and the
-    session's grader judges them against the golds asked for. Schema: LEDGER."""
+    session's grader judges them against the golds asked for.
+
+    schema: LEDGER, or what of it is wanted. entries: of the one account that all are of, where who asks has them.
+    """
+    read = [name for name in LEDGER.names if name in schema.names or name not in FOR_TRAINING]
     parts = []
-    for key in dict.fromkeys((w.policy, w.sampling) for w in requested):
-        wanted = [(i, w) for i, w in enumerate(requested) if (w.policy, w.sampling) == key]
-        rows = ledger().read(account_of(*key), {(w.problem_id, w.rollout) for _, w in wanted})
-        asked = pa.table(
-            {
-                "problem_id": [w.problem_id for _, w in wanted],
-                "rollout": pa.array([w.rollout for _, w in wanted], pa.int32()),
-                "wanted_gold": [w.gold for _, w in wanted],
-                "place": pa.array([i for i, _ in wanted], pa.int64()),
-            }
-        )
+    for key, nth in _accounts(requested).items():
+        rows = (entries or ledger().entries(account_of(*key))).rows(_as_asked(requested, nth), read)
         if rows is not None:
-            found = query(
-                "select rows.*, wanted_gold, place from rows join asked using (problem_id, rollout) order by place",
-                rows=rows,
-                asked=asked,
-            )
-            read = as_read_by(found, key[0], found["wanted_gold"].to_pylist())
-            parts.append(read.append_column("place", found["place"]))
+            judged = as_read_by(rows, key[0], rows["wanted_gold"].to_pylist())
+            parts.append(judged.select(schema.names).cast(schema).append_column("nth", rows["nth"]))
     table = pa.concat_tables(parts) if parts else None
     if table is None or table.num_rows != len(requested):
         raise UserError(f"the ledger holds {table.num_rows if table else 0} of {len(requested)} rollouts: run again")
-    return table.sort_by("place").drop(["place"]).cast(LEDGER)
+    return (table if len(parts) == 1 else table.sort_by("nth")).drop(["nth"])
 
 
 def as_read_by(rows: pa.Table, policy: Policy, golds: Sequence[str]) -> pa.Table:
     """Ledger rows of a policy with trace, tag validity and verdicts as its scaffold reads them and the session's grader
     judges them against these golds: what was sampled under an earlier rule, or for a gold that was corrected since, is
-    not sampled again for a new one. Schema: LEDGER."""
-    scaffold, at = policy.scaffold, LEDGER.names.index("reading")
+    not sampled again for a new one. Columns: those given, and `reading`."""
+    scaffold = policy.scaffold
+    if "reading" not in rows.column_names:
+        rows = rows.append_column(LEDGER.field("reading"), pa.nulls(rows.num_rows, pa.string()))
     parsed = [scaffold.parse(text) for text in rows["completion"].to_pylist()]
     for name in ("trace", "tag_valid"):
-        values = pa.array([getattr(p, name) for p in parsed], LEDGER.field(name).type)
-        rows = rows.set_column(rows.column_names.index(name), LEDGER.field(name), values)
-    if "reading" not in rows.column_names:
-        rows = rows.append_column("reading", pa.nulls(rows.num_rows, pa.string()))
-    rows = rows.select(LEDGER.names)
+        rows = _with(rows, name, [getattr(p, name) for p in parsed])
     unsaid = scaffold.reading if scaffold.digest == SCAFFOLDS.get(policy.arm) else ""
     read_by = [reading or unsaid for reading in rows["reading"].to_pylist()]
     stands = [
         r == scaffold.reading and g == gold for r, g, gold in zip(read_by, rows["gold"].to_pylist(), golds, strict=True)
     ]
-    gold_at = LEDGER.names.index("gold")
-    rows = rows.set_column(gold_at, LEDGER.field(gold_at), pa.array(golds, pa.string()))
-    judged = actively_graded(rows, scaffold, stands)
-    return judged.set_column(at, LEDGER.field(at), pa.array([scaffold.reading] * rows.num_rows)).cast(LEDGER)
+    judged = actively_graded(_with(rows, "gold", golds), scaffold, stands)
+    return _with(judged, "reading", [scaffold.reading] * rows.num_rows)
+
+
+def _with(rows: pa.Table, name: str, values: Sequence[object]) -> pa.Table:
+    """Rows with other values in a column of LEDGER."""
+    field = LEDGER.field(name)
+    return rows.set_column(rows.column_names.index(name), field, pa.array(values, field.type))

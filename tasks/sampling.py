@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from math import gcd
+
 import pyarrow as pa
 
 from storage.artifacts.kinds import Benchmark, Pool, Rollouts, Splits, Training
 from tasks.domain.policies import Policy, Sampling
 from tasks.domain.problems.splits import of_split
-from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats
-from tasks.rollouts import ensure_rollouts, entered, requests_for, served
-from tasks.stage import Payload, stage, store, toolbox
+from tasks.engines.sampling.sampler import SamplingStats
+from tasks.rollouts import account_of, ensure_rollouts, entered, requests_for, served
+from tasks.stage import PART_ROWS, Payload, ledger, stage, store, toolbox
+
+#: Rollouts that are asked for together: an hour of a GPU or more, so that it is seldom left to the last few of them.
+TOGETHER = 100_000
+JUDGED = pa.schema([Rollouts.schema.field(name) for name in ("problem_id", "correct")])
 
 
 @stage(Rollouts, version=2)
@@ -29,9 +36,12 @@ def sample_rollouts(
     training: the artifact whose adapter at `policy.adapter_step` is served; null at step 0.
     """
     problems = of_split(store().read(pool), store().read(splits), split)
-    requested = requests_for(problems, policy, sampling, range(group_size))
-    stats = ensure_rollouts(requested, served(policy, training), policy.model, lora_rank)
-    return _payload(requested, [stats], policy, lora_rank)
+    adapter, stats, total = served(policy, training), SamplingStats(), problems.num_rows * group_size
+    for ahead, part in in_parts(problems, group_size):
+        requested = requests_for(part, policy, sampling, range(group_size))
+        stats.add(ensure_rollouts(requested, adapter, policy.model, lora_rank, ahead * group_size, total))
+    drawn = dict.fromkeys(problems["problem_id"].to_pylist(), group_size)
+    return _payload(problems, drawn, stats, policy, sampling, lora_rank)
 
 
 @stage(Rollouts, version=2)
@@ -52,33 +62,53 @@ def screen_adaptively(
     group has. What the ledger holds beyond that is left out: the artifact does not depend on what was paid before.
     """
     problems = of_split(store().read(pool), store().read(splits), split)
-    adapter, requested, stats = served(policy, training), [], []
-    seen: dict[str, set[bool]] = {problem: set() for problem in problems["problem_id"].to_pylist()}
-    for drawn in (range(min(2, group_size)), *(range(i, i + 1) for i in range(2, group_size))):
-        undecided = pa.array([len(seen[p]) < 2 for p in problems["problem_id"].to_pylist()], pa.bool_())
-        asked = requests_for(problems.filter(undecided), policy, sampling, drawn)
-        if not asked:
-            break
-        stats.append(ensure_rollouts(asked, adapter, policy.model, lora_rank))
-        for row in entered(asked).select(["problem_id", "correct"]).to_pylist():
-            seen[row["problem_id"]].add(row["correct"])
-        requested += asked
-    place = {problem: i for i, problem in enumerate(seen)}
-    requested.sort(key=lambda w: (place[w.problem_id], w.rollout))
-    made = _payload(requested, stats, policy, lora_rank)
-    return Payload(
-        made.table, notes=(made.notes or {}) | {"saved_rollouts": str(len(place) * group_size - len(requested))}
-    )
+    adapter, stats = served(policy, training), SamplingStats()
+    drawn = dict.fromkeys(problems["problem_id"].to_pylist(), 0)
+    for _, part in in_parts(problems, group_size):
+        seen: dict[str, set[bool]] = {problem: set() for problem in part["problem_id"].to_pylist()}
+        for rollouts in (range(min(2, group_size)), *(range(i, i + 1) for i in range(2, group_size))):
+            undecided = part.filter(pa.array([len(found) < 2 for found in seen.values()], pa.bool_()))
+            asked = requests_for(undecided, policy, sampling, rollouts)
+            if not asked:
+                break
+            stats.add(ensure_rollouts(asked, adapter, policy.model, lora_rank))
+            drawn |= dict.fromkeys(undecided["problem_id"].to_pylist(), rollouts.stop)
+            for start in range(0, len(asked), PART_ROWS):
+                for row in entered(asked[start : start + PART_ROWS], JUDGED).to_pylist():
+                    seen[row["problem_id"]].add(row["correct"])
+    made = _payload(problems, drawn, stats, policy, sampling, lora_rank)
+    saved = {"saved_rollouts": str(problems.num_rows * group_size - sum(drawn.values()))}
+    return Payload(made.table, notes=(made.notes or {}) | saved)
 
 
-def _payload(requested: list[RolloutRequest], parts: list[SamplingStats], policy: Policy, lora_rank: int) -> Payload:
-    stats = SamplingStats(
-        rollouts=sum(t.rollouts for t in parts),
-        tokens=sum(t.tokens for t in parts),
-        seconds=sum(t.seconds for t in parts),
-        grading_seconds=sum(t.grading_seconds for t in parts),
-    )
-    notes = {"reused_rollouts": str(len(requested) - stats.rollouts), "scaffold": policy.scaffold.digest}
+def in_parts(problems: pa.Table, group_size: int, most: int = TOGETHER) -> Iterator[tuple[int, pa.Table]]:
+    """(problems before it, problems) of every part, whose rollouts fill whole batches: parts are batched as all are."""
+    batch = toolbox().batch_size or 1
+    filling = batch // gcd(batch, group_size)
+    each = max(1, most // (filling * max(1, group_size))) * filling
+    for start in range(0, problems.num_rows, each):
+        yield start, problems.slice(start, each)
+
+
+def _payload(
+    problems: pa.Table,
+    drawn: Mapping[str, int],
+    stats: SamplingStats,
+    policy: Policy,
+    sampling: Sampling,
+    lora_rank: int,
+) -> Payload:
+    """drawn: how many rollouts of each problem, the first ones."""
+    notes = {"reused_rollouts": str(sum(drawn.values()) - stats.rollouts), "scaffold": policy.scaffold.digest}
     if stats.rollouts:
         notes |= stats.note(toolbox().generator(policy.model.sha256, lora_rank))
-    return Payload(entered(requested).select(Rollouts.schema.names).cast(Rollouts.schema), notes=notes)
+    return Payload(_read(problems, drawn, policy, sampling), notes=notes)
+
+
+def _read(problems: pa.Table, drawn: Mapping[str, int], policy: Policy, sampling: Sampling) -> Iterator[pa.Table]:
+    """The ledger's rows, problem by problem."""
+    most = max([1, *drawn.values()])
+    entries, each = ledger().entries(account_of(policy, sampling)), max(1, PART_ROWS // most)
+    for start in range(0, problems.num_rows, each):
+        asked = requests_for(problems.slice(start, each), policy, sampling, range(most))
+        yield entered([one for one in asked if one.rollout < drawn[one.problem_id]], Rollouts.schema, entries)

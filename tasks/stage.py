@@ -23,7 +23,8 @@ from storage.artifacts.fingerprint import fingerprint
 from storage.artifacts.manifest import declared, identity_of, recipe_of
 from storage.artifacts.provenance import provenance
 from storage.artifacts.ref import Ref
-from storage.artifacts.store import Payload, Store
+from storage.artifacts.rows import PART_ROWS, Payload
+from storage.artifacts.store import Store
 from storage.errors import NO_ROOM, UserError
 from storage.ledger import Ledger
 from tasks.engines.toolbox import Toolbox
@@ -34,6 +35,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 K = TypeVar("K", bound=Ref)
 __all__ = [
+    "PART_ROWS",
     "Payload",
     "Progress",
     "Ref",
@@ -112,6 +114,9 @@ class Session:
         began = time.perf_counter()
         try:
             made = step.make()
+            payload = made if isinstance(made, Payload) else Payload(made)
+            seconds = time.perf_counter() - began
+            rows = self.store.write(step.ref, payload, step.recipe, provenance(seconds, payload.notes))
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
@@ -122,11 +127,8 @@ class Session:
             ) from None
         finally:
             _step.reset(token)
-        seconds = time.perf_counter() - began
-        payload = made if isinstance(made, Payload) else Payload(made)
-        self.store.write(step.ref, payload, step.recipe, provenance(seconds, payload.notes))
         self.made.append(step.ref)
-        rows = payload.table.num_rows
+        seconds = time.perf_counter() - began
         self.listener(Progress("made", step.title, step.ref, done=rows, total=rows, seconds=seconds))
 
 

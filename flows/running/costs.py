@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
+
 from flows.running.plan import Planned
 from flows.running.rates import Length, measured_length, measured_rates
 from flows.study.resolve import Study
@@ -19,6 +21,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.ledger import Account, Ledger
 from storage.records.runs import Amounts
+from storage.sql import query
 from tasks.domain.grpo.types import LearnerConfig, evaluated_steps
 from tasks.domain.policies import Policy, Sampling
 from tasks.domain.prices import Prices
@@ -213,8 +216,15 @@ class Estimator:
         return self.asked(given, given["split"]).number * given["group_size"]
 
     def _entered(self, account: Account, group_size: int, ids: frozenset[str] | None) -> int:
-        keys = self._ledger.keys(account)
-        return sum(rollout < group_size and (ids is None or problem in ids) for problem, rollout in keys)
+        asked = pa.table({"problem_id": pa.array([] if ids is None else sorted(ids), pa.string())})
+        within = "" if ids is None else "and problem_id in (from asked)"
+        found = query(
+            f"select count(distinct (problem_id, rollout)) as n from keys where rollout < $group_size {within}",
+            {"group_size": group_size},
+            keys=self._ledger.entries(account).keys,
+            asked=asked,
+        )
+        return found["n"][0].as_py()
 
     def _length(self, policy: Policy, sampling: Sampling) -> Length:
         """Mean tokens of this arm's rollouts under this max_tokens, whatever the step."""

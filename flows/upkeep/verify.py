@@ -13,11 +13,12 @@ from pydantic import ValidationError
 from storage.artifacts.manifest import Manifest, parse_manifest
 from storage.artifacts.store import MANIFEST, Store
 from storage.errors import UserError
-from storage.ledger import ABOUT, Ledger, examine_shard
+from storage.ledger import ABOUT, Ledger
 from storage.mirror import mirror_of
 from storage.records.damage import set_aside
 from storage.records.pins import Pin
 from storage.records.runs import Run, record_paths
+from storage.shards import examine_shard
 
 DAMAGE = pa.schema([("what", pa.string()), ("path", pa.string()), ("said", pa.string()), ("set_aside", pa.string())])
 

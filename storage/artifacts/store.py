@@ -13,7 +13,6 @@ import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,24 +23,13 @@ from storage.artifacts.fingerprint import file_digest
 from storage.artifacts.light import left_out
 from storage.artifacts.manifest import FORMAT, FileEntry, Manifest, Provenance, Recipe, parse_manifest
 from storage.artifacts.ref import KINDS, Ref
-from storage.artifacts.schemas import differences
+from storage.artifacts.rows import PART_ROWS, Payload, whole_groups, write_rows
 from storage.durable import sync, sync_tree
 from storage.errors import NO_ROOM, UserError
 from storage.mirror import Mirror, mirror_of
 
 K = TypeVar("K", bound=Ref)
 DATA, MANIFEST, FILES = "data.parquet", "manifest.json", "files"
-#: Rows that are read together: small, so that who looks at one problem of a million rollouts reads little else.
-ROW_GROUP = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class Payload:
-    """What a stage hands to the store: its rows, a folder of files to keep beside them, notes for the provenance."""
-
-    table: pa.Table
-    files: Path | None = None
-    notes: dict[str, str] | None = None
 
 
 class Store:
@@ -131,10 +119,24 @@ class Store:
 
     def read(self, ref: Ref, columns: list[str] | None = None) -> pa.Table:
         """Rows of one artifact. Errors: UserError if it is missing or not what its manifest says."""
+        self._check(ref)
+        return pq.ParquetFile(self.path(ref) / DATA).read(columns=columns)
+
+    def _check(self, ref: Ref) -> None:
         if not self.has(ref):
             state = "is damaged: run the same command again to remake it" if self.path(ref).exists() else "is not here"
             raise UserError(f"artifact {ref} under {self.root} {state}")
-        return pq.ParquetFile(self.path(ref) / DATA).read(columns=columns)
+
+    def parts(self, ref: Ref, columns: list[str] | None = None, rows: int = PART_ROWS) -> Iterator[pa.Table]:
+        """The same part after part, for rows that are too many to hold at once."""
+        self._check(ref)
+        with pq.ParquetFile(self.path(ref) / DATA) as file:
+            for batch in file.iter_batches(rows, columns=columns):
+                yield pa.Table.from_batches([batch])
+
+    def groups(self, ref: Ref, by: list[str], columns: list[str] | None = None) -> Iterator[pa.Table]:
+        """Part after part, of whole groups: rows that are equal in `by`, which are among `columns`."""
+        return whole_groups(self.parts(ref, columns), self.read(ref, by))
 
     def refs(self, kind: str | None = None) -> list[Ref]:
         """Every artifact that has a manifest, sorted. Does not verify."""
@@ -150,17 +152,13 @@ class Store:
             found += [Ref.parse(name) for name in names if (folder / name / MANIFEST).exists()]
         return found
 
-    def write(self, ref: Ref, payload: Payload, recipe: Recipe, provenance: Provenance) -> None:
-        """Make the artifact exist, whole. If another writer was first, theirs stays and this one is dropped;
-        one that is stale or damaged is replaced. Errors: WrongRows if the rows are not of the ref's kind."""
-        if ref.kind not in KINDS:
-            raise WrongRows(f"{ref}: nothing declares the kind {ref.kind}")
-        if wrong := differences(KINDS[ref.kind].schema, payload.table):
-            raise WrongRows(f"{ref}: rows are not of kind {ref.kind}: {'; '.join(wrong)}")
+    def write(self, ref: Ref, payload: Payload, recipe: Recipe, provenance: Provenance) -> int:
+        """Make the artifact exist, whole; returns its rows. If another writer was first, theirs stays and this one is
+        dropped; one that is stale or damaged is replaced. Errors: WrongRows if the rows are not of the ref's kind."""
         aside = self.scratch / f"{ref}-{uuid.uuid4().hex}"
         try:
             aside.mkdir(parents=True)
-            pq.write_table(payload.table, aside / DATA, compression="zstd", row_group_size=ROW_GROUP)
+            rows = write_rows(payload.table, ref, aside / DATA)
             if payload.files is not None:
                 shutil.copytree(payload.files, aside / FILES)
             entries = [_entry(path, aside) for path in sorted(aside.rglob("*")) if path.is_file()]
@@ -172,7 +170,7 @@ class Store:
                 fingerprint=ref.fingerprint,
                 token=uuid.uuid4().hex,
                 made_from=made_from,
-                rows=payload.table.num_rows,
+                rows=rows,
                 recipe=recipe,
                 files=entries,
                 provenance=provenance,
@@ -180,6 +178,7 @@ class Store:
             (aside / MANIFEST).write_text(manifest.model_dump_json(indent=1))
             sync_tree(aside)
             self._publish(aside, ref)
+            return rows
         except OSError as error:
             if error.errno in NO_ROOM:
                 raise UserError(
@@ -236,10 +235,6 @@ class Store:
         with (locks / f"{ref}.lock").open("w") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
-
-
-class WrongRows(TypeError):
-    """A stage made rows that are not of its kind: an error of the program, found at the store's door."""
 
 
 def _entry(path: Path, folder: Path) -> FileEntry:

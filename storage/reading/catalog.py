@@ -14,6 +14,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import DATA, MANIFEST, Store
 from storage.errors import UserError
 from storage.ledger import Ledger
+from storage.reading.views import WORD
 from storage.sql import answer, connect
 
 ARTIFACTS = pa.schema(
@@ -67,11 +68,13 @@ def ask(root: Path, statement: str) -> pa.Table:
         by_kind: dict[str, list[str]] = {}
         for ref in map(Ref.parse, table["ref"].to_pylist()):
             by_kind.setdefault(ref.view, []).append(str(store.path(ref) / DATA))
-        for kind, paths in by_kind.items():
-            _view(connection, kind, paths)
         bad = set(unreadable_shards(root))
         if shards := [str(path) for path in Ledger(root).shard_paths() if path not in bad]:
-            _view(connection, "ledger", shards)
+            by_kind["ledger"] = shards
+        # a view opens every file of its kind; a statement that names none, such as `show tables`, sees all
+        words = {*WORD.findall(statement)}
+        for kind in {*by_kind} & words or (set() if "artifacts" in words else {*by_kind}):
+            _view(connection, kind, by_kind[kind])
         connection.execute("set autoinstall_known_extensions = false")  # it would download, and write in the home
         connection.execute("set autoload_known_extensions = false")
         connection.execute("set allowed_directories = [$root]", {"root": f"{root}/"})

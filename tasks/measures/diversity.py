@@ -15,7 +15,7 @@ from storage.artifacts.kinds import (
 )
 from tasks.measures.ceilings import ceilings_of
 from tasks.measures.comparisons import compare_columns
-from tasks.measures.diversity_measures import answers_of, diversity_of
+from tasks.measures.diversity_measures import GROUP, answers_of, diversity_of
 from tasks.measures.grouping import with_clusters
 from tasks.measures.groups import classed
 from tasks.measures.standard import standard_measure
@@ -25,7 +25,9 @@ from tasks.stage import stage, store
 @stage(Diversity, version=2)
 def measure_diversity(*, embeddings: Embeddings) -> pa.Table:
     """Mean pairwise distance per problem, with length, accuracy and encoder coverage beside it."""
-    return diversity_of(store().read(embeddings))
+    parts = store().groups(embeddings, ["window", "problem_id"])
+    rows = pa.concat_tables([Diversity.schema.empty_table(), *map(diversity_of, parts)])
+    return rows.sort_by([(key, "ascending") for key in GROUP])
 
 
 @stage(AnswerDiversity, version=3)

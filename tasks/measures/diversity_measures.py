@@ -14,6 +14,9 @@ from storage.sql import query
 from tasks.domain.statistics import estimators
 from tasks.domain.statistics.rewording import REWORDED
 
+#: Whose traces are compared with each other.
+GROUP = ["arm", "step", "seed", "window", "source", "problem_id"]
+
 
 def diversity_of(embeddings: pa.Table) -> pa.Table:
     """One row per (problem, policy, window). Null, with the reason, where fewer than two traces leave it undefined.
@@ -22,17 +25,16 @@ def diversity_of(embeddings: pa.Table) -> pa.Table:
     traces among 4; length_cv over n − 1: none of these depends on n. clusters does (DBSCAN eps 0.25, min 2, noise
     counted, as published). coverage: mean share of a trace that the encoder saw; num_tokens, num_chars: means.
     """
-    keys = ["arm", "step", "seed", "window", "source", "problem_id"]
     own = query('from t where "window" <> $w', {"w": REWORDED}, t=embeddings)
-    ordered = own.sort_by([(k, "ascending") for k in [*keys, "rollout"]])
+    ordered = own.sort_by([(k, "ascending") for k in [*GROUP, "rollout"]])
     if ordered.num_rows == 0:
         return Diversity.schema.empty_table()
     vectors_ND = matrix(ordered["embedding"])
     plain = ordered.drop(["embedding"]).to_pydict()
     rows = []
-    for start, stop in _runs([plain[k] for k in keys]):
+    for start, stop in _runs([plain[k] for k in GROUP]):
         some = slice(start, stop)
-        row = {k: plain[k][start] for k in keys}
+        row = {k: plain[k][start] for k in GROUP}
         correct = np.array(plain["correct"][some], bool)
         rows.append(row | _group(vectors_ND[some], correct, {k: np.array(plain[k][some], np.float64) for k in NUMBERS}))
     return pa.Table.from_pylist(rows, schema=Diversity.schema)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -21,13 +21,11 @@ def with_verdicts(
     golds: Sequence[str],
     graders: Graders,
     overrides: Overrides = NOBODY,
-    told: Callable[[int, int, str], None] = lambda *_: None,
     scaffold: Scaffold | None = None,
 ) -> pa.Table:
     """Rows (of ROLLOUTS or LEDGER) with verdict columns made anew; every other column as it was.
 
     scaffold: reads every row; null: each row's arm as it is today.
-    told: hears how many rows are done, of how many.
     """
     verdicts: list[Verdict] = []
     for start in range(0, rows.num_rows, BATCH):
@@ -39,7 +37,6 @@ def with_verdicts(
         ]
         found = graders.grade(items)
         verdicts += [overrides.apply(verdict, gold) for verdict, gold in zip(found, some, strict=True)]
-        told(len(verdicts), rows.num_rows, "rollouts regraded")
     version = overrides.version(graders.version)
     columns = {
         "answer": pa.array([v.answer for v in verdicts], pa.string()),

@@ -13,8 +13,9 @@ from storage.artifacts.kinds import Bands, JointBands, PassAtK, Splits
 from storage.artifacts.manifest import Recipe
 from storage.artifacts.provenance import provenance
 from storage.artifacts.ref import KINDS, Ref
+from storage.artifacts.rows import Payload, WrongRows
 from storage.artifacts.schemas import columns
-from storage.artifacts.store import Payload, Store, WrongRows
+from storage.artifacts.store import Store
 from storage.errors import UserError
 
 REPO = Path(__file__).resolve().parents[3]

@@ -1,0 +1,83 @@
+"""Rows on their way to the store: all at once or part after part, of their kind or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from storage.artifacts.ref import KINDS, Ref
+from storage.artifacts.schemas import differences
+
+#: Rows that are read together: small, so that who looks at one problem of a million rollouts reads little else.
+ROW_GROUP = 20_000
+#: Rows with their texts that are held at once where an artifact is worked on part by part.
+PART_ROWS = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """What a stage hands to the store: its rows, a folder of files to keep beside them, notes for the provenance.
+
+    table: all rows, or part after part, of which no two are held at once.
+    """
+
+    table: pa.Table | Iterable[pa.Table]
+    files: Path | None = None
+    notes: dict[str, str] | None = None
+
+
+class WrongRows(TypeError):
+    """A stage made rows that are not of its kind: an error of the program, found at the store's door."""
+
+
+def write_rows(rows: pa.Table | Iterable[pa.Table], ref: Ref, path: Path) -> int:
+    """Write rows of the ref's kind; returns how many there were. Errors: WrongRows."""
+    if ref.kind not in KINDS:
+        raise WrongRows(f"{ref}: nothing declares the kind {ref.kind}")
+    number = 0
+    parts = cast("Iterable[pa.Table]", [rows] if isinstance(rows, pa.Table) else rows)
+    with pq.ParquetWriter(path, KINDS[ref.kind].schema, compression="zstd") as writer:
+        for part in parts:
+            if wrong := differences(KINDS[ref.kind].schema, part):
+                raise WrongRows(f"{ref}: rows are not of kind {ref.kind}: {'; '.join(wrong)}")
+            writer.write_table(part.select(writer.schema.names).cast(writer.schema), row_group_size=ROW_GROUP)
+            number += part.num_rows
+    return number
+
+
+def whole_groups(parts: Iterable[pa.Table], keys: pa.Table) -> Iterator[pa.Table]:
+    """The same rows, regrouped so that rows with equal keys come in one part: they wait for the last one of theirs.
+
+    keys: of all rows, in the order of the parts.
+
+    >>> rows = pa.table({"k": ["a", "a", "b", "b"], "n": [1, 2, 3, 4]})
+    >>> [t["n"].to_pylist() for t in whole_groups([rows.slice(0, 3), rows.slice(3)], rows.select(["k"]))]
+    [[1, 2], [3, 4]]
+    """
+    ends_N, start = _ends(keys), 0
+    waiting, waiting_N = keys.slice(0, 0), ends_N[:0]
+    for part in parts:
+        stop = start + part.num_rows
+        rows = pa.concat_tables([waiting, part]) if len(waiting_N) else part
+        rows_N = np.concatenate([waiting_N, ends_N[start:stop]])
+        whole_N = rows_N < stop
+        waiting, waiting_N, start = rows.filter(pa.array(~whole_N)), rows_N[~whole_N], stop
+        yield rows.filter(pa.array(whole_N))
+
+
+def _ends(keys: pa.Table) -> np.ndarray:
+    """For each row the place of the last one with its keys."""
+    code_N = np.zeros(keys.num_rows, np.int64)
+    for column in keys.columns:
+        encoded = column.combine_chunks().dictionary_encode()
+        code_N = code_N * (len(encoded.dictionary) + 1) + encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        code_N = np.unique(code_N, return_inverse=True)[1]
+    ends_C = np.zeros(code_N.max(initial=-1) + 1, np.int64)
+    np.maximum.at(ends_C, code_N, np.arange(keys.num_rows))
+    return ends_C[code_N]
