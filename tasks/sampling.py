@@ -39,7 +39,7 @@ def sample_rollouts(
     adapter, stats, total = served(policy, training), SamplingStats(), problems.num_rows * group_size
     for ahead, part in in_parts(problems, group_size):
         requested = requests_for(part, policy, sampling, range(group_size))
-        stats.add(ensure_rollouts(requested, adapter, policy.model, lora_rank, ahead * group_size, total))
+        stats.add(ensure_rollouts(requested, adapter, policy.model, lora_rank, ahead=ahead * group_size, total=total))
     drawn = dict.fromkeys(problems["problem_id"].to_pylist(), group_size)
     return _payload(problems, drawn, stats, policy, sampling, lora_rank)
 
