@@ -61,7 +61,6 @@ def main() -> None:
     execution = Execution(
         token_budget=args.token_budget,
         async_checkpoints=True,
-        compile=args.compile,
         checkpointing=args.checkpointing,
         merged=torch.cuda.is_available() and args.adapters != "unmerged",
     )
@@ -217,7 +216,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--token-budget", type=int, default=10240)
     parser.add_argument("--memory-fraction", type=float, default=0.45)
     parser.add_argument("--checkpointing", default="auto", choices=("auto", "on", "off"))
-    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--engine-process", default="core", choices=("inside", "core", "worker", "both"))
     parser.add_argument("--adapters", default="auto", choices=("auto", "merged", "unmerged"))
     parser.add_argument("--staleness", type=int, default=0, choices=(0, 1))

@@ -1,7 +1,7 @@
 """Where a learner update spends its time, without a sampler: random rollouts of a step's shape, several settings.
 
 python benchmarks/learner_profile.py --model DIR            (or --random for weights of a 1.5B model's shape)
-python benchmarks/learner_profile.py --random --settings 6144 12288 12288+compile 16384+on --table
+python benchmarks/learner_profile.py --random --settings 6144 12288 12288 16384+on --table
 """
 
 from __future__ import annotations
@@ -66,14 +66,9 @@ def random_model(folder: Path, layers: int) -> Path:
 
 
 def execution(setting: str, *, merged: bool) -> Execution:
-    """`6144`, `12288+compile`, `16384+on` (recomputation): the budget and what is added."""
+    """`6144`, `16384+on` (recomputation): the budget and what is added."""
     budget, *extra = setting.split("+")
-    return Execution(
-        token_budget=int(budget),
-        compile="compile" in extra,
-        checkpointing="on" if "on" in extra else "off",
-        merged=merged,
-    )
+    return Execution(token_budget=int(budget), checkpointing="on" if "on" in extra else "off", merged=merged)
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from storage.errors import UserError
+from tasks.engines.learning.routed import Frozen, routed, routes
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -43,38 +44,28 @@ def check_rank(rank: int, device_type: str) -> None:
 
 
 def expert_module(layer: Any, matrices: Mapping[str, tuple[Tensor, Tensor]], scale: float) -> Any:
-    """The layer with LoRA. matrices: (A: ExRxI, B: ExOxR) by projection; views that are trained."""
+    """The layer with LoRA. matrices: (A: ExRxI, B: ExOxR) by projection; views that are trained.
+
+    Errors: UserError for an activation that is not silu.
+    """
     from torch import nn
+
+    if type(layer.act_fn).__name__ not in ("SiLU", "SiLUActivation"):
+        raise UserError(
+            f"learner: experts whose activation is {type(layer.act_fn).__name__} are not trained, SiLU alone"
+        )
 
     class LoraExperts(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.gate_up_proj, self.down_proj, self.act_fn = layer.gate_up_proj, layer.down_proj, layer.act_fn
+            self.gate_up_proj, self.down_proj = layer.gate_up_proj, layer.down_proj
             self.a = nn.ParameterDict({name: nn.Parameter(a) for name, (a, _) in matrices.items()})
             self.b = nn.ParameterDict({name: nn.Parameter(b) for name, (_, b) in matrices.items()})
 
         def forward(self, hidden_TD: Tensor, experts_TK: Tensor, weights_TK: Tensor) -> Tensor:
-            expert_R, order_R = experts_TK.flatten().sort(stable=True)
-            ends_E = expert_R.bincount(minlength=len(self.down_proj)).cumsum(0).int()
-            rows = hidden_TD[order_R // experts_TK.shape[1]]
-            gate, up = _grouped(rows, self.gate_up_proj, ends_E).chunk(2, dim=-1)
-            inner = self.act_fn(self._plus("gate_proj", gate, rows, ends_E))
-            inner = inner * self._plus("up_proj", up, rows, ends_E)
-            out = self._plus("down_proj", _grouped(inner, self.down_proj, ends_E), inner, ends_E)
-            # back in the order of tokens, then a sum of fixed order: an index_add would not repeat its bits on a GPU
-            out = out[order_R.argsort()].view(*experts_TK.shape, -1)
-            return (out * weights_TK[..., None]).sum(1).to(hidden_TD.dtype)
-
-        def _plus(self, name: str, out: Tensor, x: Tensor, ends_E: Tensor) -> Tensor:
-            if name not in self.a:
-                return out
-            return out + scale * _grouped(_grouped(x, self.a[name], ends_E), self.b[name], ends_E)
+            base = Frozen(self.gate_up_proj, self.down_proj, scale)
+            lora = [matrix for name in self.a for matrix in (self.a[name], self.b[name])]
+            at = routes(experts_TK, len(self.down_proj))
+            return routed().apply(hidden_TD, weights_TK, at, base, tuple(self.a), *lora)
 
     return LoraExperts()
-
-
-def _grouped(x_RI: Tensor, weights_EOI: Tensor, ends_E: Tensor) -> Tensor:
-    """x · Wᵀ, each row with its expert's weight; rows are sorted by expert and `ends_E` says where each one's end."""
-    from torch.nn.functional import grouped_mm
-
-    return grouped_mm(x_RI, weights_EOI.transpose(-2, -1), offs=ends_E)

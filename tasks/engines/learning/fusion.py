@@ -1,4 +1,4 @@
-"""Fewer passes over memory on a GPU: one kernel per norm, rotary embedding and gated activation, or compiled layers.
+"""Fewer passes over memory on a GPU: one kernel per norm, rotary embedding and gated activation.
 
 Between its matrix products a decoder layer is bound by memory traffic: with transformers' own norms and activations a
 1.5B model moves about 0.9 MB per token and layer, a third of the time of a training step.
@@ -89,12 +89,3 @@ def fuse(model: nn.Module) -> None:
 
 def _is_silu(function: Any, silu: type) -> bool:
     return isinstance(function, silu) or type(function).__name__ in ("SiLU", "SiLUActivation")
-
-
-def compile_layers(layers: Any) -> None:
-    """Each decoder layer as compiled regions around its attention; one compilation serves all layers and lengths."""
-    import torch
-
-    torch._dynamo.config.cache_size_limit = 64
-    for layer in layers:
-        layer.compile(dynamic=True)

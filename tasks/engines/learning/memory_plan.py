@@ -74,20 +74,21 @@ def lora_parameters(config: dict[str, Any], learner: LearnerConfig) -> int:
 
 def activation_bytes(config: dict[str, Any], bytes_per_value: int, *, recompute: bool, fused: bool = False) -> int:
     """Kept for the backward pass per row of a pack. Counted per layer: 10 vectors as wide as the hidden state, 4 as the
-    queries (keys and values are repeated to their number of heads) and 4 as the MLP's inner width; in a mixture that
-    and 3 hidden states for each expert of a token. Recomputing: one layer's worth and a hidden state per layer.
-    fused: of a dense model merged on a GPU, 6, 2 and 2, and 4 vectors of keys."""
+    queries (keys and values are repeated to their number of heads) and 4 as the MLP's inner width; in a mixture 2
+    inner ones for each expert of a token, and while one layer is computed 4 of both widths. Recomputing: one layer's
+    worth and a hidden state per layer. fused: of a dense model merged on a GPU, 6, 2 and 2, and 4 vectors of keys."""
     hidden, heads = config["hidden_size"], config["num_attention_heads"]
     head = config.get("head_dim") or hidden // heads
     keys = (config.get("num_key_value_heads") or heads) * head
-    mlp = 4 * config["intermediate_size"]
+    mlp, passing = 4 * config["intermediate_size"], 0
     if num_experts(config):
-        mlp = config["num_experts_per_tok"] * (4 * config["moe_intermediate_size"] + 3 * hidden)
+        mlp = config["num_experts_per_tok"] * 2 * config["moe_intermediate_size"]
+        passing = config["num_experts_per_tok"] * 4 * (config["moe_intermediate_size"] + hidden) * bytes_per_value
     layer = (10 * hidden + 4 * heads * head + mlp) * bytes_per_value
     if fused and not num_experts(config):
         layer = (6 * hidden + 2 * heads * head + 4 * keys + 2 * config["intermediate_size"]) * bytes_per_value
     layers = config["num_hidden_layers"]
-    return layer + layers * hidden * bytes_per_value if recompute else layer * layers
+    return passing + (layer + layers * hidden * bytes_per_value if recompute else layer * layers)
 
 
 def plan_memory(

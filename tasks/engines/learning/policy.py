@@ -12,7 +12,7 @@ from tasks.domain.grpo.packing import Pack
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.engines.environment import quiet_libraries, settle_threads
 from tasks.engines.learning import attention, parallel
-from tasks.engines.learning.fusion import compile_layers, fuse
+from tasks.engines.learning.fusion import fuse
 from tasks.engines.learning.logprobs import token_logprobs
 from tasks.engines.learning.lora import Lora
 from tasks.engines.learning.memory import keep_freed_memory, on_device
@@ -31,7 +31,6 @@ class Execution:
     token_budget: rows of one pack. logprob_chunk: predicted tokens whose logits exist at once.
     checkpointing: recompute layers in the backward pass: `auto` does where a pack's activations would not fit.
     async_checkpoints: write them while the next step runs; a crash then repeats up to two updates, not one.
-    compile: compile decoder layers (GPU); worth it for hundreds of steps.
     processes: of the learner, one a GPU; they share each step's packs.
     merged: the forward pass is of the weights that a merging sampler serves, so that both are one policy.
     """
@@ -44,7 +43,6 @@ class Execution:
     checkpoint_every: int = 1
     keep_checkpoints: int = 2
     async_checkpoints: bool = False
-    compile: bool = False
     processes: int = 1
     merged: bool = False
 
@@ -91,8 +89,6 @@ class Policy:
         if recompute:
             model.train()
             model.gradient_checkpointing_enable({"use_reentrant": False})
-        if execution.compile:
-            compile_layers(self.body.layers)
 
     def logprobs(self, pack: Pack) -> tuple[Tensor, Tensor]:
         """(log-probs_K, entropy_K) of the pack's predicted tokens, float32."""

@@ -52,13 +52,13 @@ def test_the_estimate_counts_what_the_learner_allocates(tmp_path: Path) -> None:
 
 
 def test_activations_by_hand() -> None:
-    """Two bytes a value. Dense: 10·8 + 4·8 + 4·16 = 176 a layer; a mixture: 10·8 + 4·8 + 2·(4·6 + 3·8) = 208; dense
-    and fused 6·8 + 2·8 + 4·4 + 2·16 = 112."""
+    """Two bytes a value. Dense: 10·8 + 4·8 + 4·16 = 176 a layer; a mixture: 10·8 + 4·8 + 2·2·6 = 136 and
+    2·4·(6 + 8) = 112 in passing; dense and fused 6·8 + 2·8 + 4·4 + 2·16 = 112."""
     assert activation_bytes(DENSE, 2, recompute=False) == 2 * 3 * 176
     assert activation_bytes(DENSE, 2, recompute=True) == 2 * (176 + 3 * 8)
-    assert activation_bytes(MIXTURE, 2, recompute=False) == 2 * 3 * 208
+    assert activation_bytes(MIXTURE, 2, recompute=False) == 2 * (3 * 136 + 112)
     assert activation_bytes(DENSE, 2, recompute=False, fused=True) == 2 * 3 * 112
-    assert activation_bytes(MIXTURE, 2, recompute=False, fused=True) == 2 * 3 * 208
+    assert activation_bytes(MIXTURE, 2, recompute=True, fused=True) == 2 * (136 + 112 + 3 * 8)
 
 
 def test_recomputes_where_memory_asks_for_it_and_refuses_where_even_that_is_too_little(tmp_path: Path) -> None:
