@@ -1,19 +1,20 @@
 """Tokens a second of searches beside those of plain sampling, with the demo's model, ledger and grading included.
 
-    python -m benchmarks.search_speed [--problems 64] [--engine vllm] [--streaming] [--repeats 3]
+    python -m benchmarks.search_speed [--problems 256] [--engine vllm] [--streaming] [--repeats 3]
 
-Plain sampling draws as many completion tokens of the same problems as the search did, in one call of the stage. Each is
-measured `repeats` times in turn, each time on an empty store; the ratio is that of medians. A search's later prompts are
-longer: prompt tokens stand beside. One process, engine warm.
+Plain sampling takes as many tokens, prompts and completions, of the same problems in one call of its stage. Each is
+measured `repeats` times in turn, each time on an empty store; ratios are of medians: by the clock, and by this process's
+own CPU seconds, which a busy machine moves less (graders have processes of their own). The engine is warm.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from flows.running.sessions import stages_on
 from flows.study.models import SHIPPED, base_model
@@ -39,7 +40,7 @@ PLENTY = 10**9
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--problems", type=int, default=64)
+    parser.add_argument("--problems", type=int, default=256)
     parser.add_argument("--engine", default="vllm")
     parser.add_argument("--streaming", action="store_true")
     parser.add_argument("--repeats", type=int, default=3)
@@ -57,35 +58,48 @@ def main() -> None:
         stages_on(Store(Path(scratch)), hardware=hardware, places=places) as warm,
     ):
         tools = warm.toolbox
-        _, tokens, _ = measured(Path(scratch) / "warm", tools, policy, args.problems, plain=4)
-        length = tokens / 4 / args.problems
-        print("| method | search tok/s | plain tok/s | ratio | completion tokens | prompt tokens |")
-        print("|---|---|---|---|---|---|")
-        for name in args.methods.split(","):
-            found: list[tuple[float, int, int]] = []
-            plain: list[float] = []
+        length = measured(Path(scratch) / "warm", tools, policy, args.problems, plain=4).tokens / 4
+        print("| method | tokens | of prompts | tok/s | plain tok/s | ratio | ratio by CPU seconds |")
+        print("|---|---|---|---|---|---|---|")
+        for place, name in enumerate(args.methods.split(",")):
+            found: list[Measured] = []
+            plain: list[Measured] = []
             for repeat in range(args.repeats):
-                root = Path(scratch) / f"{len(found)}-{repeat}-{abs(hash(name))}"
+                root = Path(scratch) / f"{place}-{repeat}"
                 found.append(measured(root, tools, policy, args.problems, method=name))
-                each = max(1, round(found[-1][1] / args.problems / length))
-                plain.append(measured(root.with_suffix(".plain"), tools, policy, args.problems, plain=each)[0])
-            rates = statistics.median(rate for rate, _, _ in found), statistics.median(plain)
-            _, completions, prompts = found[-1]
-            told = f"{rates[0]:,.0f} | {rates[1]:,.0f} | {rates[0] / rates[1]:.2f} | {completions:,} | {prompts:,}"
-            print(f"| {name} | {told} |", flush=True)
+                each = max(1, round(found[-1].tokens / length))
+                plain.append(measured(root.with_suffix(".plain"), tools, policy, args.problems, plain=each))
+            clock, base = (median(m.tokens / m.seconds for m in of) for of in (found, plain))
+            cpu, cpu_base = (median(m.tokens / m.cpu_seconds for m in of) for of in (found, plain))
+            last = found[-1]
+            ratios = f"{clock / base:.2f} | {cpu / cpu_base:.2f}"
+            print(
+                f"| {name} | {last.tokens:,} | {last.prompts / last.tokens:.0%} | {clock:,.0f} | {base:,.0f} | {ratios} |",
+                flush=True,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """tokens: of prompts and completions."""
+
+    tokens: int
+    prompts: int
+    seconds: float
+    cpu_seconds: float
 
 
 def measured(
     root: Path, tools: Toolbox, policy: Policy, problems: int, *, method: str = "", plain: int = 0
-) -> tuple[float, int, int]:
-    """(completion tokens a second, completion tokens, prompt tokens) of a search, or of so many rollouts a problem."""
+) -> Measured:
+    """A search, or so many rollouts a problem."""
     store = Store(root)
     store.prepare()
     with session(Session(store, tools)):
         pool = make_synthetic_pool(per_source=problems // 4, seed=11)
         splits = split_pool(pool=pool, heldout_per_source=0, seed=0)
         about = {"pool": pool, "splits": splits, "policy": policy, "sampling": DRAW}
-        began = time.perf_counter()
+        began, worked = time.perf_counter(), time.process_time()
         if method:
             search_problems(
                 **about,
@@ -97,9 +111,9 @@ def measured(
             )
         else:
             sample_rollouts(**about, group_size=plain)
-        seconds = time.perf_counter() - began
+        seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - worked
     completions, prompts = spent(store)
-    return completions / seconds, completions, prompts
+    return Measured(completions + prompts, prompts, seconds, cpu_seconds)
 
 
 def spent(store: Store) -> tuple[int, int]:

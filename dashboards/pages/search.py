@@ -47,7 +47,8 @@ def _tree() -> None:
 def _node(node: dict[str, Any]) -> None:
     colour = "orange" if node["cut"] else "green" if node["correct"] else "gray"
     from_what = f" · from {node['made_of']}" if node["made_of"] else ""
-    head = f":{colour}-badge[{node['operator']}] #{node['number']} · round {node['round']}{from_what}"
+    scored = f" · score {node['score']:.2f}" if node["score"] is not None else ""
+    head = f":{colour}-badge[{node['operator']}] #{node['number']} · round {node['round']}{from_what}{scored}"
     with st.container(border=True):
         st.markdown(f"{head} · {node['tokens']:,} tokens")
         st.markdown(node["cut"] or marked(node["completion"] or "(empty)"))

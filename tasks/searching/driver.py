@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from storage.artifacts.kinds.experiment import LEDGER
-from storage.ledger import Account
+from tasks.domain.policies import Policy, Sampling
 from tasks.domain.search.method import Ask, Method
 from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats
 from tasks.rollouts import account_of, as_read_by, ensure_rollouts, entered
@@ -24,7 +24,7 @@ from tasks.searching.tree import Key, Terms, Tree
 from tasks.stage import ledger, progress, toolbox
 
 #: What the ledger had of an account when it was looked at.
-Had = dict[Account, set[Key]]
+Had = dict[tuple[Policy, Sampling], set[Key]]
 
 
 def search(problems: Sequence[dict[str, Any]], method: Method, terms: Terms) -> tuple[list[Tree], SamplingStats]:
@@ -71,10 +71,10 @@ def uncut(batch: Sequence[tuple[Tree, Ask]], terms: Terms, had: Had) -> list[Ask
 
 
 def is_entered(request: RolloutRequest, had: Had) -> bool:
-    account = account_of(request.policy, request.sampling)
-    if account not in had:
-        had[account] = ledger().keys(account)
-    return (request.problem_id, request.rollout) in had[account]
+    whose = request.policy, request.sampling
+    if whose not in had:
+        had[whose] = ledger().keys(account_of(*whose))
+    return (request.problem_id, request.rollout) in had[whose]
 
 
 def say(trees: Sequence[Tree]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from storage.artifacts.fingerprint import derived_seed
@@ -35,6 +36,7 @@ def request_for(tree: Tree, ask: Ask, terms: Terms) -> RolloutRequest:
     )
 
 
+@cache
 def stepping(policy: Policy, end: str) -> Policy:
     """The policy that stops where a step ends too: an account of its own in the ledger."""
     scaffold = policy.scaffold

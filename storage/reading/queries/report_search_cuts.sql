@@ -11,7 +11,8 @@ empty = "no method of search was asked for (varband search)."
 -- Rounds, rollouts and tokens of every search, and requests that the context cut.
 with problems as (
     select arm, step, method, adapter, problem_id, max(round) + 1 as rounds, count(*) filter (cut is null) as rollouts,
-        sum(num_prompt_tokens) as prompt_tokens, sum(num_tokens) as completion_tokens, count(cut) as cut
+        sum(num_prompt_tokens) as prompt_tokens, sum(num_tokens) as completion_tokens,
+        sum(num_scored_tokens) as scored_tokens, count(cut) as cut
     from searches group by all)
 select method, arm, step, avg(rounds) as rounds, avg(rollouts) as rollouts, avg(prompt_tokens) as prompt_tokens,
     avg(completion_tokens) as completion_tokens, avg(scored_tokens) as scored_tokens, sum(cut)::bigint as cut, count(*) as problems
