@@ -26,11 +26,11 @@ from tasks.report.tables import shown
 from tasks.stage import Progress
 
 ARMS = ("panel", "thinking")
-#: The demo's steps are sentences, and a budget of some thirty completions is no wide tree.
+#: The demo's steps are sentences, whose full stop and blank are one token, and a budget of some thirty completions is no wide tree.
 STEPS = (
-    *("beam:beams=2:expand=2:end=.:by=likelihood", "beam:beams=2:expand=2:end=.:by=self"),
-    *("dvts:trees=2:expand=2:end=.:by=likelihood", "particles:particles=4:end=.:by=likelihood"),
-    "mcts:simulations=12:expand=2:end=.:by=likelihood",
+    *("beam:beams=2:expand=2:end=. :by=likelihood", "beam:beams=2:expand=2:end=. :by=self"),
+    *("dvts:trees=2:expand=2:end=. :by=likelihood", "particles:particles=4:end=. :by=likelihood"),
+    "mcts:simulations=12:expand=2:end=. :by=likelihood",
 )
 
 

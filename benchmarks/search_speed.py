@@ -32,7 +32,7 @@ from tasks.synthetic_pool import make_synthetic_pool
 
 METHODS = (
     *("majority:width=16", "early_stopped:width=16", "revision:revisions=4", "debate:turns=2"),
-    *("evolution", "beam:beams=4:expand=4:end=.:by=likelihood"),
+    *("evolution", "beam:beams=4:expand=4:end=. :by=likelihood"),
 )
 DRAW = Sampling(max_tokens=128)
 PLENTY = 10**9

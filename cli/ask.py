@@ -11,6 +11,8 @@ from cli import options
 
 #: Tokens of prompt and completion together, of a model that takes more.
 LONGEST = 4096
+#: Characters of what gave no answer.
+SHOWN = 60
 
 
 @click.command()
@@ -130,13 +132,21 @@ def tree_of(rows: list[dict[str, Any]]) -> list[str]:
         first, *others = row["parents"].split(" ")
         depth[row["node"]] = depth.get(first, -1) + 1
         also = f" with {', '.join(f'#{number[name]}' for name in others)}" if others else ""
-        said = row["cut"] or f"{row['answer'] or 'no answer'} ({cost(row)} tokens)"
+        said = row["cut"] or f"{row['answer'] or shortened(row['completion'])} ({cost(row)} tokens)"
         lines.append(f"{'  ' * depth[row['node']]}#{number[row['node']]} {row['operator']}{also}: {_printable(said)}")
         waiting += reversed(children.get(row["node"], []))
     spent = sum(map(cost, rows))
     made = sum(not row["cut"] for row in rows)
     answer = rows[-1]["chosen_answer"] if rows else None
     return [*lines, f"answer: {_printable(answer or 'none')} ({made} completions, {spent} tokens)"]
+
+
+def shortened(text: str) -> str:
+    """
+    >>> shortened("so " * 40)[-9:]
+    ' so so …”'
+    """
+    return f"“{text if len(text) <= SHOWN else text[:SHOWN].rstrip() + ' …'}”"
 
 
 def cost(row: dict[str, Any]) -> int:
