@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import streamlit as st
@@ -10,6 +11,10 @@ from dashboards.pages.parts import chosen, remember, root, rows_of, show_section
 from dashboards.text import formula, marked
 from storage.reading.figures import on_page
 from storage.reading.query_cache import sources
+
+#: Nodes that are drawn at their own size.
+FEW = 30
+RIGHT, CUT, OTHER = "#2E8B57", "#C2660C", "#6B7280"
 
 
 def page() -> None:
@@ -39,9 +44,32 @@ def _tree() -> None:
         return
     remember(problem=problem)
     method, arm, step = policy
-    nodes = rows_of("app_search_tree", {"problem": problem, "method": method, "arm": arm, "step": step})
-    for node in [] if nodes is None else nodes.to_pylist():
+    found = rows_of("app_search_tree", {"problem": problem, "method": method, "arm": arm, "step": step})
+    nodes = [] if found is None else found.to_pylist()
+    if len({node["seed"] for node in nodes}) == 1 and any(node["made_of"] for node in nodes):
+        st.graphviz_chart(tree(nodes), width="content" if len(nodes) < FEW else "stretch")
+        st.caption("green: right; orange: cut; an arrow leads to what was made of a completion")
+    for node in nodes:
         _node(node)
+
+
+def tree(nodes: Sequence[dict[str, Any]]) -> str:
+    """In DOT. Labels are numbers and operators: nothing that a model wrote.
+
+    >>> draw = {"number": 1, "operator": "draw", "made_of": None, "cut": None, "correct": True}
+    >>> revised = draw | {"number": 2, "operator": "revise", "made_of": "#1", "correct": False}
+    >>> print(*tree([draw, revised]).splitlines()[1:], sep="|")
+    1 [label="#1 draw" fillcolor="#2E8B57"];|2 [label="#2 revise" fillcolor="#6B7280"];|1 -> 2;|}
+    """
+    lines = [
+        'digraph { bgcolor=transparent; node [shape=box style="filled" fontname=Helvetica fontsize=11 fontcolor=white'
+        " color=transparent];"
+    ]
+    for node in nodes:
+        colour = CUT if node["cut"] else RIGHT if node["correct"] else OTHER
+        lines.append(f'{node["number"]} [label="#{node["number"]} {node["operator"]}" fillcolor="{colour}"];')
+        lines += [f"{name.strip('# ')} -> {node['number']};" for name in (node["made_of"] or "").split(",") if name]
+    return "\n".join([*lines, "}"])
 
 
 def _node(node: dict[str, Any]) -> None:

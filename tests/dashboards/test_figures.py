@@ -76,6 +76,11 @@ def test_the_app_shows_what_the_report_shows(app_text: tuple[set[str], set[str]]
     assert f"<b>{figure.title}.</b> {figure.caption}" in html.replace("&gt;", ">").replace("&lt;", "<")
 
 
+@pytest.mark.parametrize("figure", [f.query for section in on_page("search") for f in section.figures])
+def test_every_figure_of_searches_has_rows(study: Study, figure: str) -> None:
+    assert ask(study.root, str(study.report), figure).num_rows > 0
+
+
 @pytest.mark.parametrize("figure", [f for f in CHARTED if isinstance(f.chart, Lines)], ids=lambda f: f.name)
 def test_both_draw_the_same_axes(study: Study, figure) -> None:
     try:
