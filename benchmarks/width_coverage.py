@@ -1,7 +1,7 @@
 """Coverage of the intervals of width, over simulated studies of known truth, through the project's own table; and of its
 rank correlations. Writes the rows of docs/coverage.md.
 
-    python -m benchmarks.width_coverage [--trials 400]
+    python -m benchmarks.width_coverage [--trials 400] [--of words]
 """
 
 from __future__ import annotations
@@ -20,10 +20,17 @@ from tasks.measures.width.values import Problem, Series
 from tasks.measures.widths import measured, summarised
 
 N, K, CLASSES = 8, 4, 12
-SHOWN = ("distinct_k", "utility_k", "semantic_entropy", "semantic_entropy_likelihood", "vendi")
+#: Of classes and vectors; of words, which take twenty times as long.
+SHOWN = {
+    "classes": (
+        "distinct_k", "utility_k", "semantic_entropy", "semantic_entropy_likelihood", "semantic_entropy_sequence", "vendi"
+    ),
+    "words": ("self_bleu", "ead"),
+}  # fmt: skip
+LENGTH, VOCABULARY, OTHERWISE = 16, 60, 0.3  # words of a window, different ones, share that a rollout says otherwise
 #: How concentrated a problem's answers are: Dirichlet's parameter, drawn per problem between two ends.
 POPULATIONS = {"ordinary": (0.02, 1.0), "narrow": (0.002, 0.01), "wide": (2.0, 20.0)}
-STUDIES = 200  # of which a truth is the mean
+STUDIES = {"classes": 200, "words": 40}  # of which a truth is the mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,7 @@ def drawn(cell: Cell, rng: np.random.Generator) -> list[Problem]:
     vectors_CD, made = np.eye(CLASSES) + 0.3, []
     vectors_CD /= np.linalg.norm(vectors_CD, axis=1, keepdims=True)
     tilt_S = cell.sd * rng.normal(size=cell.seeds)
+    said_CL = np.random.default_rng(7).integers(VOCABULARY, size=(CLASSES, LENGTH))
     for place in range(cell.problems):
         around, draw = np.exp(rng.uniform(np.log(low), np.log(high))), rng.random(CLASSES)
         for seed in range(cell.seeds):
@@ -51,12 +59,18 @@ def drawn(cell: Cell, rng: np.random.Generator) -> list[Problem]:
                 logprob_N=np.log(share_C[class_N]) + rng.normal(size=N),
                 num_tokens_N=np.ones(N),
                 vectors_ND=vectors_CD[class_N],
-                words=[None] * N,
+                words=[[str(word) for word in words] for words in _spoken(said_CL[class_N], rng)],
+                vocabulary=VOCABULARY,
             )
             name = f"p{place:05d}"
             adapter = f"seed-{seed}" if cell.seeds > 1 else ""
             made.append(Problem("a", 0, adapter, name, name, group, {"answer": class_N}, {}))
     return made
+
+
+def _spoken(words_NL: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """What a class says, with some words drawn anew."""
+    return np.where(rng.random(words_NL.shape) < OTHERWISE, rng.integers(VOCABULARY, size=words_NL.shape), words_NL)
 
 
 def shares_of(concentration: float, draw_C: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -67,10 +81,10 @@ def shares_of(concentration: float, draw_C: np.ndarray, rng: np.random.Generator
     return out_C
 
 
-def judged(cell: Cell, trials: int) -> Iterator[str]:
-    chosen = [m for m in MEASURES if m.name in SHOWN]
+def judged(cell: Cell, trials: int, of: str) -> Iterator[str]:
+    chosen = [m for m in MEASURES if m.name in SHOWN[of]]
     series = [Series(m, "answer" if m.of == "partition" else None, "all", None) for m in chosen]
-    truths = truth_of(cell, series)
+    truths = truth_of(cell, series, STUDIES[of])
     inside, width, none = (np.zeros(len(series)) for _ in range(3))
     for trial in range(trials):
         problems = drawn(cell, np.random.default_rng([trial, cell.problems, cell.seeds]))
@@ -92,14 +106,14 @@ def judged(cell: Cell, trials: int) -> Iterator[str]:
         )
 
 
-def truth_of(cell: Cell, series: list[Series]) -> list[float]:
+def truth_of(cell: Cell, series: list[Series], studies: int) -> list[float]:
     """The mean over many studies of one seed each."""
     rng, alone, sums = np.random.default_rng(99), replace(cell, problems=100, seeds=1), np.zeros(len(series))
-    for _ in range(STUDIES):
+    for _ in range(studies):
         views = [(p, p.group) for p in drawn(alone, rng)]
         for i, one in enumerate(series):
             sums[i] += np.mean([v for by in measured(one, K, views)[0].values() for v in by.values()])
-    return (sums / STUDIES).tolist()
+    return (sums / studies).tolist()
 
 
 def correlated(trials: int) -> Iterator[str]:
@@ -133,13 +147,17 @@ def pair(n: int, rho: float, rng: np.random.Generator, cut: bool) -> tuple[np.nd
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=400)
-    trials = parser.parse_args().trials
+    parser.add_argument("--of", choices=tuple(SHOWN), default="classes")
+    args = parser.parse_args()
+    trials = args.trials
     print("| interval of | answers | problems | seeds | sd over seeds | truth | covers, % | mean width |", flush=True)
     print("|---|---|---|---|---|---|---|---|", flush=True)
     cells = [Cell(population, n) for population in POPULATIONS for n in (20, 100)]
     for cell in [*cells, *(Cell("ordinary", n, 3, 0.5) for n in (20, 100))]:
-        for line in judged(cell, trials):
+        for line in judged(cell, trials, args.of):
             print(line, flush=True)
+    if args.of == "words":
+        return
     print("\n| interval of | truth | problems | covers, % |\n|---|---|---|---|", flush=True)
     for line in correlated(trials):
         print(line, flush=True)

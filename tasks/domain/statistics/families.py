@@ -1,7 +1,8 @@
 """Families of tests: which p-values are corrected together, and how. Declared where a table is made.
 
 One family of a study is confirmatory, the differences of gains over all sources (Holm): of studies of like arms one in
-twenty says otherwise, and not one in twenty for every table. All others are exploratory (Benjamini-Hochberg).
+twenty says otherwise. All others are exploratory (Benjamini-Hochberg): of each by itself one in twenty does, where all
+arms are alike; of several together more, and where some differ it is the share of false findings that is bounded.
 """
 
 from __future__ import annotations
