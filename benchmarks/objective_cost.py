@@ -27,7 +27,7 @@ from tasks.domain.grpo.types import LearnerConfig, TrainRollout
 from tasks.domain.scaffolds import SCAFFOLDS
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.update import Clock, Updater, trained_groups, weighed_tokens
-from tasks.training import as_train_rollout
+from tasks.turns import as_train_rollout
 
 TIMES = 5
 

@@ -17,6 +17,8 @@ from flows.study.resolve import Study
 from flows.study.shape import SamplingPlan
 from storage.artifacts.kinds import Bands, Benchmark, Pool, Rollouts, Splits, Training
 from tasks.benchmarks import ASKED
+from tasks.domain.grpo.advantages.registry import ADVANTAGES
+from tasks.domain.grpo.second_scaffold import second_scaffold
 from tasks.domain.grpo.types import evaluated_steps
 from tasks.domain.policies import Policy, check_bases
 from tasks.embedding import embed_traces
@@ -132,16 +134,20 @@ def _trained(
     """The adapter of an arm. bands: null for all problems. objective: null for the study's own."""
     p, arm = study.profile, start.policy.arm
     by = f" by {objective.name}" if objective else ""
+    learner = replace(objective.training if objective else p.training, seed=seed)
+    encoded = "vectors" in ADVANTAGES[learner.advantage].needs
     return train_adapter.titled(f"train {arm} seed {seed}{by}")(
         pool=at.studied.pool,
         splits=at.studied.splits,
         bands=bands,
         start=start.policy,
-        learner=replace(objective.training if objective else p.training, seed=seed),
+        learner=learner,
         rollouts=p.rollouts,
         evaluation=p.evaluation.sampling,
         evaluation_group_size=p.evaluation.group_size,
         init=start.training,
+        second=second_scaffold(learner, start.policy.scaffold),
+        calibration=calibrated(study) if encoded else None,
     )
 
 

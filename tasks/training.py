@@ -7,31 +7,27 @@ learner sees them, and samples the held-out problems of an evaluated step in the
 from __future__ import annotations
 
 import shutil
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage.artifacts.fingerprint import derived_seed
-from storage.artifacts.kinds import Bands, Pool, Splits, Training
-from storage.artifacts.kinds.experiment import DIAGNOSTICS, EXPOSURE
+from storage.artifacts.kinds import Bands, Calibrations, Pool, Splits, Training
+from storage.artifacts.kinds.experiment import DIAGNOSTICS, EXPOSURE, LEDGER
 from storage.errors import UserError
 from storage.sql import query
-from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.behaviour import check_overlong, check_sampling
-from tasks.domain.grpo.classes import answer_key, trace_classes
 from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout
 from tasks.domain.policies import Policy, Sampling
 from tasks.domain.problems.splits import of_split
-from tasks.domain.scaffolds import Scaffold, TagRule
-from tasks.engines.sampling.sampler import named
+from tasks.domain.scaffolds import Scaffold
+from tasks.engines.sampling.sampler import RolloutRequest, named
 from tasks.rollouts import ensure_rollouts, entered, refuse_other_rewards, requests_for, weights_left
 from tasks.stage import Payload, Ref, making, progress, stage, store, toolbox, workdir
+from tasks.turns import Turns
 
 
 def trainable(problems: pa.Table, splits: pa.Table, bands: pa.Table | None) -> pa.Table:
@@ -44,34 +40,6 @@ def trainable(problems: pa.Table, splits: pa.Table, bands: pa.Table | None) -> p
         **tables,
     )
     return chosen.select(problems.column_names)
-
-
-def as_train_rollout(row: dict[str, Any], scaffold: Scaffold, tag_rule: TagRule) -> TrainRollout:
-    """What the learner needs of a ledger row."""
-    return TrainRollout(
-        problem_id=row["problem_id"],
-        source=row["source"],
-        rollout=row["rollout"],
-        prompt_ids=row["prompt_ids"],
-        token_ids=row["token_ids"],
-        logprobs_T=np.asarray(row["logprobs"], np.float32),
-        correct=row["correct"],
-        tag_valid=scaffold.parse(row["completion"], tag_rule).tag_valid,
-        truncated=row["finish"] == "length",
-        answer=answer_key(row["canonical"], correct=row["correct"]),
-    )
-
-
-def with_trace_classes(rollouts: Sequence[TrainRollout], rows: Sequence[dict[str, Any]]) -> list[TrainRollout]:
-    """With the class of each trace among its problem's; rows: of the same rollouts."""
-    places: dict[str, list[int]] = defaultdict(list)
-    for place, rollout in enumerate(rollouts):
-        places[rollout.problem_id].append(place)
-    classed = list(rollouts)
-    for group in places.values():
-        for place, found in zip(group, trace_classes([rows[place]["trace"] for place in group]), strict=True):
-            classed[place] = replace(rollouts[place], trace_class=found)
-    return classed
 
 
 def step_sampling(rollouts: Sampling, seed: int, step: int, place: int = 0) -> Sampling:
@@ -107,12 +75,15 @@ def train_adapter(
     evaluation: Sampling,
     evaluation_group_size: int,
     init: Training | None = None,
+    second: Scaffold | None = None,
+    calibration: Calibrations | None = None,
 ) -> Payload:
     """Rows: Training. Files: `step-NNNN/`, the evaluated steps' adapters in PEFT format; exposure.parquet,
     diagnostics.parquet.
 
     bands: train on the variance band alone; null trains on all problems outside held-out.
     init: the training whose last adapter this one starts from, with a fresh optimiser; `start` is that policy.
+    second, calibration: of objectives that have a scaffold of their own, or that tell traces apart by an encoder.
     Errors: UserError if no problem is left to train on, or for rollouts that the learner cannot be exact about.
     """
     from tasks.engines.learning.learner import Execution, StepMetrics, train
@@ -121,6 +92,7 @@ def train_adapter(
 
     check_sampling(rollouts)
     check_overlong(learner, rollouts)
+    turns = Turns(learner, start.scaffold, second, calibration)
     problems, held = store().read(pool), store().read(splits)
     chosen = trainable(problems, held, None if bands is None else store().read(bands))
     if chosen.num_rows == 0 and bands is None:
@@ -142,12 +114,14 @@ def train_adapter(
         draw = step_sampling(rollouts, learner.seed, plan.step, place)
         requested = requests_for(asked, policy, draw, range(plan.group_size))
         evaluated = requests_for(heldout, policy, evaluation, range(evaluation_group_size)) if plan.evaluate else []
-        stats = ensure_rollouts([*requested, *evaluated], plan.adapter, start.model, learner.lora_rank)
-        sampled["rollouts"] += stats.rollouts
-        sampled["tokens"] += stats.tokens
-        rows = entered(requested).to_pylist() if requested else []
-        drawn = [as_train_rollout(row, start.scaffold, learner.tag_rule) for row in rows]
-        return with_trace_classes(drawn, rows) if "traces" in ADVANTAGES[learner.advantage].needs else drawn
+
+        def serve(turn: Sequence[RolloutRequest]) -> pa.Table:
+            stats = ensure_rollouts([*turn, *evaluated], plan.adapter, start.model, learner.lora_rank)
+            sampled["rollouts"] += stats.rollouts
+            sampled["tokens"] += stats.tokens
+            return entered(turn) if turn else LEDGER.empty_table()
+
+        return turns.drawn(requested, serve)
 
     tools, folder = toolbox(), workdir()
     if not (folder / "checkpoints").is_dir():

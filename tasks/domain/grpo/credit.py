@@ -50,6 +50,7 @@ def seen_by_objective(group: Sequence[TrainRollout], config: LearnerConfig) -> G
         group[0].problem_id,
         tuple(r.answer for r in group),
         tuple(r.trace_class for r in group),
+        tuple(r.candidates for r in group),
     )
 
 

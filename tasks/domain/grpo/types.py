@@ -14,6 +14,7 @@ import numpy as np
 from storage.artifacts.fingerprint import Ruled
 from storage.errors import UserError
 from tasks.domain.grpo import rewards
+from tasks.domain.grpo.advantages.group import Candidate
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.ranges import Seed, Within, refuse_impossible
 from tasks.domain.scaffolds import TagRule
@@ -69,6 +70,7 @@ class LearnerConfig(Ruled):
     token_budget: sampled tokens after which training ends though not all steps are done; its last adapter is that of
         step `steps` all the same.
     tau_positive, tau_negative: temperatures of `sapo`, of tokens of positive and other advantage.
+    candidates: answers in one completion, of `vpo` and `multi_rlvr`.
     """
 
     steps: AtLeastOne
@@ -116,6 +118,7 @@ class LearnerConfig(Ruled):
     tau_positive: Positive = 1.0
     tau_negative: Positive = 1.05
     token_budget: AtLeastOne | None = None
+    candidates: Annotated[int, Within(2)] = 3
 
     def versions(self) -> Mapping[str, int]:
         from tasks.domain.grpo.losses import LOSSES  # which take a config
@@ -211,7 +214,8 @@ class TrainRollout:
     """One sampled and graded rollout. logprobs_T: float32 behaviour log-probs of token_ids.
 
     answer: the key of its answer's class, the same in every step; null without one. trace_class: its strategy among its
-    group's.
+    group's. candidates: the answers that it gives, where it was asked for several; it is correct if one of them is.
+    earlier_tokens: of the turns that led to it.
     """
 
     problem_id: str
@@ -225,6 +229,8 @@ class TrainRollout:
     truncated: bool
     answer: str | None = None
     trace_class: int | None = None
+    candidates: tuple[Candidate, ...] = ()
+    earlier_tokens: int = 0
 
 
 def evaluated_steps(steps: int, eval_every: int) -> list[int]:

@@ -52,14 +52,13 @@ def trained_groups(groups: Groups, config: LearnerConfig, credit: Credit | None 
     trained, index = [], 0
     pulls = config.kl_weight or config.entropy_weight or config.entropy_target
     for problem_id, group in groups.items():
-        trajectories = [
-            Trajectory(index + i, r.token_ids, r.logprobs_T, float(a))
-            for i, (r, a) in enumerate(zip(group, credit.advantages[problem_id], strict=True))
-            if (a != 0 or pulls) and np.isfinite(r.logprobs_T).any() and not _masked(r, config)
-        ]
+        by_prompt: dict[tuple[int, ...], list[Trajectory]] = {}
+        for i, (r, a) in enumerate(zip(group, credit.advantages[problem_id], strict=True)):
+            if (a != 0 or pulls) and np.isfinite(r.logprobs_T).any() and not _masked(r, config):
+                one = Trajectory(index + i, r.token_ids, r.logprobs_T, float(a))
+                by_prompt.setdefault(tuple(r.prompt_ids), []).append(one)
         index += len(group)
-        if trajectories:
-            trained.append(PromptGroup(group[0].prompt_ids, trajectories))
+        trained += [PromptGroup(prompt, trajectories) for prompt, trajectories in by_prompt.items()]
     return trained
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from storage.bands import band
 from tasks.domain.grpo.advantages.entropic import DIVERGENCE
-from tasks.domain.grpo.advantages.group import Context, Group, is_live
+from tasks.domain.grpo.advantages.group import Candidate, Context, Group, is_live
 from tasks.domain.grpo.advantages.registry import ADVANTAGES, group_advantages
 from tasks.domain.grpo.rewards import reward
 
@@ -30,7 +30,11 @@ BALANCED = [
     "max_rl",
     "pass_at_k",
     "darling_trace",
+    "darling_encoded",
     "darling_answer",
+    "vpo",
+    "multi_rlvr_sum",
+    "multi_rlvr_max",
     "ucb_mean",
     "gdpo",
     "reinforce_plus_plus",
@@ -38,7 +42,8 @@ BALANCED = [
 ]
 OF_K = ("pass_at_k", "pkpo")
 #: Those that tell right rollouts apart by more than their reward, and form by itself.
-OTHER_THAN_REWARD = ("darling_trace", "darling_answer", "ucb_mean", "ucb_constant", "batch_exploration", "gdpo")
+BONUSES = ("ucb_mean", "ucb_constant", "batch_exploration")
+OTHER_THAN_REWARD = ("darling_trace", "darling_encoded", "darling_answer", "vpo", *BONUSES, "gdpo")
 VISITS = {"p": {"correct": 3, "0": 9, "2": 1}}
 
 
@@ -46,7 +51,8 @@ def seen(rollouts: list[Outcome]) -> Group:
     rewards = [reward(correct=c, tag_valid=t, tag_weight=0.2).total for c, t, *_ in rollouts]
     answers = tuple("correct" if c else str(a) for c, _, a, _ in rollouts)
     correct = np.array([float(c) for c, *_ in rollouts])
-    return Group(np.array(rewards), correct, "p", answers, tuple(trace for *_, trace in rollouts))
+    several = tuple((Candidate(c, 10 + trace, trace),) for c, *_, trace in rollouts)
+    return Group(np.array(rewards), correct, "p", answers, tuple(trace for *_, trace in rollouts), several)
 
 
 def formed(*rollouts: tuple[bool, bool]) -> Group:
@@ -132,7 +138,7 @@ def test_what_is_divided_by_a_spread_does_not_feel_the_scale(rollouts: list[Outc
         assert np.allclose(weights(larger, kind), scale * weights(group, kind))
 
 
-@given(st.integers(3, 12), st.sampled_from(sorted({*ADVANTAGES} - {"best_alone"})))
+@given(st.integers(3, 12), st.sampled_from(sorted({*ADVANTAGES} - {"best_alone", "refined"})))
 def test_a_group_without_a_right_answer_trains_form_alone(size: int, kind: str) -> None:
     """As centred does, but for those that divide by a spread."""
     group = formed(*((False, i > 0) for i in range(size)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tasks.domain.grpo.advantages.group import Context, Group, minus_mean
+from tasks.domain.grpo.advantages.group import Candidate, Context, Group, minus_mean
 from tasks.domain.grpo.advantages.registry import ADVANTAGES, group_advantages
 from tasks.domain.grpo.classes import answer_key
 from tests.domain.grpo.test_advantages import formed, right
@@ -39,7 +39,8 @@ def test_gdpo_is_nothing_where_form_says_the_opposite_of_correctness(group: Grou
 @pytest.mark.parametrize("kind", [name for name, one in ADVANTAGES.items() if one.of_parts and name != "gdpo"])
 def test_what_is_of_correctness_hears_it_where_totals_are_alike(kind: str) -> None:
     """Two right ones so long that they cost 1, two wrong ones of no cost: the totals are alike, and correctness is not."""
-    group = Group(np.zeros(4), np.array([1.0, 1.0, 0.0, 0.0]), "p", ("correct", "correct", "3", "4"), (0, 1, 2, 3))
+    correct, several = np.array([1.0, 1.0, 0.0, 0.0]), tuple((Candidate(i < 2, 9, i),) for i in range(4))
+    group = Group(np.zeros(4), correct, "p", ("correct", "correct", "3", "4"), (0, 1, 2, 3), several)
     form = minus_mean(group.form_G)
     advantages = group_advantages(group, kind, Context(k=2))[0] - form
     assert advantages[:2].min() > advantages[2:].max()

@@ -20,11 +20,21 @@ Advantages = tuple[np.ndarray, Mapping[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
+class Candidate:
+    """One of several answers that a completion gives. length: characters. way: its strategy among the group's."""
+
+    correct: bool
+    length: int
+    way: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """rewards_G: totals, correctness and form; correct_G: 1 or 0. Both float64.
 
     answers: the key of each answer's class, the same in every step; null without an answer. traces: the strategy of
-    each trace among the group's; null is one too. Empty where the objective asks for none.
+    each trace among the group's; null is one too. candidates: of each rollout, where it gives several answers. Empty
+    where the objective asks for none.
     """
 
     rewards_G: np.ndarray
@@ -32,6 +42,7 @@ class Group:
     problem_id: str = ""
     answers: Sequence[str | None] = ()
     traces: Sequence[int | None] = ()
+    candidates: Sequence[Sequence[Candidate]] = ()
 
     @property
     def form_G(self) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from tasks.domain.grpo.advantages import darling, exploration
+from tasks.domain.grpo.advantages import darling, exploration, multi_rlvr
 from tasks.domain.grpo.advantages.best_alone import best_alone
 from tasks.domain.grpo.advantages.centred import centred
 from tasks.domain.grpo.advantages.entropic import entropic
@@ -18,15 +18,19 @@ from tasks.domain.grpo.advantages.leave_one_out import leave_one_out
 from tasks.domain.grpo.advantages.max_rl import max_rl
 from tasks.domain.grpo.advantages.pass_at_k import pass_at_k_training
 from tasks.domain.grpo.advantages.pkpo import pkpo
+from tasks.domain.grpo.advantages.refined import refined
 from tasks.domain.grpo.advantages.reinforce_plus_plus import reinforce_plus_plus, with_baseline
 from tasks.domain.grpo.advantages.standardised import standardised
+from tasks.domain.grpo.advantages.vpo import vpo
 
-Need = Literal["answers", "traces", "visits"]
+Need = Literal["answers", "traces", "vectors", "candidates", "refinements", "visits"]
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """needs: of the rollouts (`answers`, `traces`: their classes), of the steps before (`visits`). reads: settings that
+    """needs: of the rollouts (`answers`, `traces`: their classes, the latter by strategy; `vectors`: those of traces by
+    the encoder), of how they come about (`candidates`: several answers each; `refinements`: draft, critique, a third
+    turn that is trained), of the steps before (`visits`). reads: settings that
     mean nothing to the others. of_parts: looks at correctness and form apart, so a group is dead only where both are
     alike; else where rewards are. trains_alike: a dead group may have an advantage; else it has none. least_group:
     rollouts; least_k: attempts; beyond_k: rollouts that k attempts must leave over. version: bumped when its advantages
@@ -45,6 +49,7 @@ class Objective:
 
 _K = ("advantage_k",)
 _BONUS = ("bonus", "bonus_gate")
+_SEVERAL = ("candidates",)
 
 ADVANTAGES: Mapping[str, Objective] = {
     "centred": Objective(centred),
@@ -56,6 +61,7 @@ ADVANTAGES: Mapping[str, Objective] = {
     "best_alone": Objective(best_alone),
     "entropic": Objective(entropic, of_parts=True, least_group=3, version=2),
     "darling_trace": Objective(darling.by_trace, ("traces",), of_parts=True, trains_alike=True, version=3),
+    "darling_encoded": Objective(darling.by_trace, ("vectors",), of_parts=True, trains_alike=True),
     "darling_answer": Objective(darling.by_answer, ("answers",), of_parts=True, version=3),
     "ucb_mean": Objective(exploration.ucb_mean, ("answers", "visits"), _BONUS, trains_alike=True, version=2),
     "ucb_constant": Objective(
@@ -65,6 +71,10 @@ ADVANTAGES: Mapping[str, Objective] = {
     "reinforce_plus_plus": Objective(reinforce_plus_plus, trains_alike=True),
     "reinforce_plus_plus_baseline": Objective(with_baseline),
     "gdpo": Objective(gdpo, of_parts=True, version=3),
+    "vpo": Objective(vpo, ("candidates",), _SEVERAL, of_parts=True, trains_alike=True),
+    "multi_rlvr_sum": Objective(multi_rlvr.summed, ("candidates",), _SEVERAL, of_parts=True, trains_alike=True),
+    "multi_rlvr_max": Objective(multi_rlvr.best, ("candidates",), _SEVERAL, of_parts=True, trains_alike=True),
+    "refined": Objective(refined, ("refinements",), of_parts=True),
 }
 
 
