@@ -12,7 +12,8 @@ def refined(group: Group, _: Context) -> Advantages:
     The paper finetunes on right refinements with weight 1; minus the share, what all refinements solve teaches no more,
     and the rarest weighs most. Drafts and critiques have no gradient.
 
-    >>> r = np.array([1.0, 0.0, 0.0, 0.0])
+    >>> from numpy import array
+    >>> r = array([1.0, 0.0, 0.0, 0.0])
     >>> refined(Group(r, r), Context())[0].tolist()
     [0.75, 0.0, 0.0, 0.0]
     """
