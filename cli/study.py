@@ -80,11 +80,9 @@ def check(file: str) -> None:
 @click.argument("which", metavar="PROFILE|STUDY.toml")
 def show(which: str) -> None:
     """Every field of a study, as a file that says all of it."""
-    import tomli_w
+    from flows.study.writing import written_out
 
-    from flows.study.writing import tables_of
-
-    click.echo(tomli_w.dumps(tables_of(_asked(which)), multiline_strings=True), nl=False)
+    click.echo(written_out(_asked(which)), nl=False)
 
 
 @study.command()
@@ -92,13 +90,13 @@ def show(which: str) -> None:
 @click.argument("other", metavar="[PROFILE|STUDY.toml]", required=False)
 def diff(one: str, other: str | None) -> None:
     """Fields in which two studies differ; of one file alone, in which it differs from what it is based on."""
-    from flows.study.writing import differences
+    from flows.study.writing import differences, told
 
     own = _asked(one)
     before, after = (own, _asked(other)) if other else (_base(own), own)
     found = differences(before, after)
     for path, (left, right) in found.items():
-        click.echo(f"{path}: {_told(left)} → {_told(right)}")
+        click.echo(f"{path}: {told(left)} → {told(right)}")
     if not found:
         click.echo(f"{before.called} and {after.called} are one study: nothing differs")
 
@@ -114,7 +112,3 @@ def _base(own: Profile) -> Profile:
     from flows.study.questions import PROFILES
 
     return profile_named(own.name) if own.name in PROFILES else own
-
-
-def _told(value: object) -> str:
-    return "–" if value is None else repr(value) if isinstance(value, str) else str(value)

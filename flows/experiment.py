@@ -111,6 +111,10 @@ def experiment(study: Study) -> Report:
             arms=p.arms,
             title=p.title,
             about=p.about,
+            changes=study.changes,
+            settings=study.settings,
+            prompts=study.prompts,
+            command=study.command,
         ),
         problems=Problems(
             pool=at.studied.pool, splits=at.studied.splits, benchmarks=tuple(c.choice for c in at.benchmarks)

@@ -44,7 +44,7 @@ class Request:
         profile = overridden(profile_asked(self.profile, self.text), wishes)
         if self.engine != "auto":
             profile = replace(profile, hardware=replace(profile.hardware, engine=self.engine))
-        return resolve(
+        study = resolve(
             profile,
             store,
             model=_path(self.model),
@@ -52,6 +52,7 @@ class Request:
             data=_path(self.data),
             pools=[Path(p) for p in self.pools],
         )
+        return replace(study, command=self.command())
 
     def command(self) -> str:
         """What asks for the same on the command line."""

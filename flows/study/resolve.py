@@ -12,8 +12,10 @@ from typing import Any, NoReturn, TypeVar
 from flows.study.files import HIDDEN, changed_study
 from flows.study.models import digest_of, encoder_folder, found_model, found_reward_model, model_folder
 from flows.study.profiles import BENCHMARKS
+from flows.study.questions import PROFILES
 from flows.study.reading import Reading, Typed
 from flows.study.shape import Profile
+from flows.study.writing import differences, told, written_out
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.active_grader import active_grader
@@ -55,6 +57,27 @@ class Study:
     encoder_formerly: str = ""  # what the encoder was called when other files of its folder counted
     reward: BaseModel | None = None  # the model that scores test-time searches
     labelled_sha256: str = field(default_factory=labelled_sha256)  # traces on which partitions are calibrated
+    command: str = ""  # what asks for it
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """In what it differs from the profile that it is based on."""
+        base = PROFILES.get(self.profile.name, self.profile)
+        return tuple(f"{path}: {told(a)} → {told(b)}" for path, (a, b) in differences(base, self.profile).items())
+
+    @property
+    def settings(self) -> str:
+        return written_out(self.profile)
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """Each arm's, with its tags and stop."""
+        scaffolds = {name: self.profile.arm(name).scaffold for name in self.profile.arms}
+        return tuple(
+            f"{name} (tags {', '.join(s.pairs) or 'none'}; answer in its {s.answer_form}; stop"
+            f" {', '.join(s.stop) or 'none'}{'; chat' if s.chat else ''}):\n{s.prompt('{problem}')}"
+            for name, s in scaffolds.items()
+        )
 
     @property
     def model_names(self) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+import tomli_w
+
 from flows.study.otherwise import Objective
 from flows.study.reading import spelt
 from flows.study.shape import Profile
@@ -34,6 +36,15 @@ def differences(before: Profile, after: Profile) -> dict[str, tuple[object, obje
     left, right = (_flat({**tables_of(one), "arms": [*one.arms]}) for one in (before, after))
     paths = dict.fromkeys([*left, *right])
     return {path: (left.get(path), right.get(path)) for path in paths if left.get(path) != right.get(path)}
+
+
+def written_out(study: Profile) -> str:
+    """A file that says all of it."""
+    return tomli_w.dumps(tables_of(study), multiline_strings=True)
+
+
+def told(value: object) -> str:
+    return "–" if value is None else repr(value) if isinstance(value, str) else str(value)
 
 
 def _arm(arm: Arm) -> dict[str, object]:

@@ -14,7 +14,9 @@ from storage.reading.figures import FIGURES, check_sources
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup(Group):
     """What was asked. arms: in the order in which everything lists and colours them. model: its name, a label.
-    title, about: what a team calls its own study and says of it, labels."""
+    Labels too: title, about, what a team calls its own study and says of it; changes, what differs from the profile
+    that it is based on; settings, all of it as a file; prompts, of each arm as it is asked; command, that asks for it.
+    """
 
     profile: str
     purpose: str
@@ -23,6 +25,10 @@ class Setup(Group):
     arms: tuple[str, ...]
     title: str = field(default="", compare=False)
     about: str = field(default="", compare=False)
+    changes: tuple[str, ...] = field(default=(), compare=False)
+    settings: str = field(default="", compare=False)
+    prompts: tuple[str, ...] = field(default=(), compare=False)
+    command: str = field(default="", compare=False)
 
 
 def check_figures(measures: Iterable[str]) -> None:

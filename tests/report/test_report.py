@@ -14,6 +14,7 @@ from storage.artifacts.store import Store
 from storage.reading.figures import FIGURES
 from storage.reading.query_cache import ask
 from storage.reading.units import is_p_value
+from tasks.report.render import _rendered
 from tests.dashboards.conftest import Study
 from tests.dashboards.synthetic import made_up_study
 
@@ -75,6 +76,18 @@ def test_every_figure_is_there_with_its_query_and_artifacts(html: str, study: St
         assert f'id="fig-{name}"' in html and f'id="q-{name}"' in html
         assert figure.title in markdown and f"query `report_{name}`" in markdown
     assert "Not shown:" not in html
+
+
+def test_it_says_what_was_run() -> None:
+    """In a report of a study with changed numbers they stand there, and the command that asks for them."""
+    page: dict[str, object] = dict.fromkeys(("title", "profile", "model", "purpose", "question", "pool", "report"), "")
+    page |= dict.fromkeys(("sections", "answer", "caveats", "artifacts"), ())
+    page |= {"versions": "", "commands": "", "settings": "steps = 4", "prompts": ("panel:\n{problem}",), "base": "demo"}
+    page |= {"changes": ("training.steps: 40 → 4",), "command": "varband run demo --set training.steps=4"}
+    for name in ("report.html.j2", "report.md.j2"):
+        text = _rendered(name, page)
+        assert "training.steps: 40 → 4" in text.replace("\\", "") and "differs from the profile demo" in text
+        assert "varband run demo --set training.steps=4" in text.replace("\\", "")
 
 
 def test_same_experiment_same_text(study: Study, tmp_path: Path) -> None:

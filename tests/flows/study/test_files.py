@@ -102,6 +102,16 @@ def test_renaming_and_commenting_change_nothing_and_a_prompt_what_depends_on_it(
     assert not before["report"] & after["report"]
 
 
+def test_a_report_is_told_what_was_run(tmp_path: Path) -> None:
+    study = Request(profile="demo", settings=("training.steps=4",)).study(Store(tmp_path))
+    assert study.changes == ("training.steps: 40 → 4",)
+    assert study.command == "varband run demo --set training.steps=4"
+    assert read_study(study.settings, "as told", bases=profile_named).study.training == study.profile.training
+    panel, thinking = study.prompts
+    assert panel.startswith("panel (tags mutipersonaDebate, answer; answer in its tag; stop </answer>):")
+    assert "{problem}" in panel and "; chat):" in thinking
+
+
 def test_a_file_that_changes_nothing_is_its_base(tmp_path: Path) -> None:
     assert planned(tmp_path, 'base = "demo"') == refs_of(Request(profile="demo"), tmp_path)
 
