@@ -74,7 +74,7 @@ def seed_scale(population: str, sd_pp: float) -> float:
     from scipy.optimize import brentq
 
     rng = np.random.default_rng(1)
-    logits, shifts = logits_of(population, rng, 20_000), np.linspace(-2.5, 2.5, 41)
+    logits, shifts = logits_of(population, rng, 20_000), np.linspace(-5, 5, 61)
     weight = np.exp(-(shifts**2) / 2) / np.exp(-(shifts**2) / 2).sum()
 
     def excess(scale: float) -> float:
