@@ -22,6 +22,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.reading.figures import FIGURES
 from storage.reading.query_cache import ask
+from tasks.domain.search.method import CERTAINTY
 from tasks.domain.search.registry import BASE, METHODS
 from tasks.report.tables import shown
 from tasks.stage import Progress
@@ -43,9 +44,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/results/search-demo.md"))
     args = parser.parse_args()
     store = Store(args.root)
-    served = {
-        name: method for name, method in METHODS.items() if name != BASE and not (method.refusal or method.reward)
-    }
+    served = {name: method for name, method in METHODS.items() if name != BASE and method.reward in ("", CERTAINTY)}
     methods = [name for name, method in served.items() if not method.in_steps] + list(STEPS)
     asked = Request(
         profile="demo", arms=ARMS, settings=(f"search.methods={','.join(methods)}", f"search.tokens={args.tokens}")

@@ -62,6 +62,7 @@ def ask(
     from tasks.active_grader import active_grader
     from tasks.domain.arms import ARMS
     from tasks.domain.policies import Policy, Sampling
+    from tasks.domain.search.method import CERTAINTY
     from tasks.domain.search.registry import method_named
     from tasks.engines.hardware import Hardware
     from tasks.engines.learning.memory_plan import check_positions, positions
@@ -85,7 +86,7 @@ def ask(
         check_positions(folder, context)
     hardware = Hardware(engine=engine, max_model_len=context, max_num_seqs=16, batch_size=16)
     store, places = Store(root), {base.sha256: folder}
-    scorer = found_reward_model(reward, places) if reward and chosen.reward else None
+    scorer = found_reward_model(reward, places) if reward and chosen.reward not in ("", CERTAINTY) else None
     store.prepare()
     with stages_on(store, hardware=hardware, places=places):
         made = search_question(

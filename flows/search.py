@@ -6,6 +6,7 @@ from flows.made import Start
 from flows.problems import Prepared
 from flows.study.resolve import Study
 from storage.artifacts.kinds import Searches
+from tasks.domain.search.method import CERTAINTY
 from tasks.domain.search.registry import BASE, method_named
 from tasks.searches import search_problems
 
@@ -28,7 +29,7 @@ def search(study: Study, at: Prepared, start: Start) -> tuple[Searches, ...]:
             split="heldout",
             training=start.training,
             lora_rank=p.training.lora_rank,
-            reward=study.reward if method.reward else None,
+            reward=study.reward if method.reward not in ("", CERTAINTY) else None,
         )
         for name, method in methods.items()
     )

@@ -9,7 +9,7 @@ from storage.errors import UserError
 from tasks.domain.arms import Arm
 from tasks.domain.grpo.types import AtLeastOne
 from tasks.domain.ranges import Ranged
-from tasks.domain.search.method import Method
+from tasks.domain.search.method import CERTAINTY, Method
 from tasks.domain.search.registry import method_named
 
 
@@ -60,5 +60,5 @@ def refuse_unservable(methods: Mapping[str, Method], arms: Sequence[Arm], *, rew
                 f"method {name} goes step by step, and the scaffold of {' and '.join(stepless)} marks no reasoning that"
                 " has steps: leave out one or the other"
             )
-        if method.reward and not reward:
+        if method.reward not in ("", CERTAINTY) and not reward:
             raise UserError(f"method {name} is scored by a reward model: give its folder (search.reward=FOLDER)")

@@ -22,6 +22,7 @@ T = TypeVar("T")
 if TYPE_CHECKING:
     from tasks.engines.grading.graders import Graders
     from tasks.engines.rewarding.reward_model import RewardModel
+    from tasks.engines.sampling.transformers import TransformersGenerator
 
 
 @dataclass(slots=True)
@@ -108,6 +109,17 @@ class Toolbox:
             return SentenceEncoder(self.place(weights_sha256, f"the encoder {name}"), name=name, max_tokens=max_tokens)
 
         return self._once(("embedder", name, weights_sha256), make)
+
+    def reader(self, model_sha256: str) -> TransformersGenerator:
+        """The model by transformers, to read what was sampled: other engines tell the log-prob of its tokens alone."""
+
+        def make() -> TransformersGenerator:
+            from tasks.engines.sampling.transformers import TransformersGenerator
+
+            settle_threads()
+            return TransformersGenerator(self.place(model_sha256, "the base model"), self.hardware)
+
+        return self._once(("reader", model_sha256), make)
 
     def reward_model(self, sha256: str) -> RewardModel:
         def make() -> RewardModel:

@@ -9,9 +9,9 @@ from typing import Any
 
 from storage.artifacts.fingerprint import derived_seed
 from tasks.domain.policies import Policy
-from tasks.domain.search.method import Ask
+from tasks.domain.search.method import CERTAINTY, Ask
 from tasks.engines.grading.graders import GradeItem
-from tasks.engines.rewarding.reward_model import Reading
+from tasks.engines.rewarding.reward_model import DIGITS, Reading
 from tasks.engines.sampling.sampler import RolloutRequest
 from tasks.searching.tree import NOTHING, SEEN, Came, Terms, Tree
 from tasks.stage import toolbox
@@ -73,7 +73,7 @@ def hand_over(asked: Sequence[Asked], rows: Sequence[dict[str, Any]], terms: Ter
     whole = [(paths[i]["completion"], asked[i][0].problem["gold"], paths[i]["finish"]) for i in steps]
     judged = graders.grade([GradeItem(scaffold, *told) for told in whole])
     right = {i: verdict.correct for i, verdict in zip(steps, judged, strict=True)}
-    scored = _scores(asked, paths, terms)
+    scored = _scores(asked, rows, paths, terms)
     for i, ((tree, ask, request), row, path) in enumerate(zip(asked, rows, paths, strict=True)):
         key = (request.problem_id, request.rollout)
         # of a rollout that was paid for under a longer context
@@ -110,9 +110,16 @@ def _path(one: Asked, row: Mapping[str, Any], terms: Terms) -> dict[str, Any]:
     }
 
 
-def _scores(asked: Sequence[Asked], paths: Sequence[Mapping[str, Any]], terms: Terms) -> list[Reading]:
-    """Of the reward model, for all together; nothing without one, and nothing of what answers no problem."""
+def _scores(
+    asked: Sequence[Asked], rows: Sequence[Mapping[str, Any]], paths: Sequence[Mapping[str, Any]], terms: Terms
+) -> list[Reading]:
+    """Of the reward model, for all together; nothing without one, and nothing of what answers no problem.
+    Self-certainties are of distributions that the engine had: reading them again is no cost of the method."""
     found = [Reading()] * len(asked)
+    if any(tree.method.reward == CERTAINTY for tree, _, _ in asked):
+        reader = toolbox().reader(terms.policy.model.sha256)
+        sampled = [(row["prompt_ids"], row["token_ids"]) for row in rows]
+        return [Reading(round(score, DIGITS)) for score in reader.certainties(sampled, terms.adapter)]
     if terms.reward is None:
         return found
     wanted = [i for i, (_, ask, _) in enumerate(asked) if ask.answers]

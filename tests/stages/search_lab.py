@@ -18,12 +18,13 @@ import numpy as np
 from storage.artifacts.kinds import Pool, Searches, Splits
 from storage.artifacts.store import Store
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
-from tasks.domain.search.method import Method
+from tasks.domain.search.method import CERTAINTY, Method
 from tasks.domain.search.registry import METHODS, method_named
 from tasks.engines.grading.graders import Graders
 from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.rewarding.reward_model import RewardModel
+from tasks.engines.sampling.transformers import TransformersGenerator
 from tasks.engines.toolbox import Toolbox
 from tasks.searches import search_problems
 from tasks.splits import split_pool
@@ -38,7 +39,7 @@ REWARD = BaseModel(name="a reward model", sha256="1" * 64)
 END = "."
 STEPS = ("beam:beams=2:expand=3", "dvts:trees=2:expand=2", "particles:particles=4", "mcts:simulations=5")
 #: Every method that can be served, those of steps under every scorer.
-SERVED = [name for name, method in METHODS.items() if not method.refusal and not method.in_steps]
+SERVED = [name for name, method in METHODS.items() if not method.in_steps]
 SERVED += [f"{name}:end={END}:by={by}" for name in STEPS for by in ("self", "likelihood", "process", "outcome")]
 PLENTY = {"tokens": 10**6, "context": 10**6}
 
@@ -47,6 +48,12 @@ PLENTY = {"tokens": 10**6, "context": 10**6}
 def reward_model() -> RewardModel:
     with TemporaryDirectory() as folder:
         return RewardModel(write_tiny_model(Path(folder), labels=1), Hardware())
+
+
+@cache
+def reader() -> TransformersGenerator:
+    with TemporaryDirectory() as folder:
+        return TransformersGenerator(write_tiny_model(Path(folder)), Hardware())
 
 
 class FromPromptAndSeed:
@@ -101,7 +108,7 @@ class Lab:
     def ref(self, method: Method | str, pool: Pool | None = None, **more: Any) -> Searches:
         name = method if isinstance(method, str) else type(method).__name__
         chosen = method_named(method) if isinstance(method, str) else method
-        reward = REWARD if chosen.reward else None
+        reward = REWARD if chosen.reward not in ("", CERTAINTY) else None
         arguments: dict[str, Any] = {"policy": POLICY, "sampling": DRAW, "reward": reward} | PLENTY | more
         return search_problems(
             pool=pool or self.pool,
@@ -121,7 +128,7 @@ def a_lab(
     toolbox = Toolbox(Hardware(batch_size=batch_size), places={POLICY.model.sha256: folder})
     toolbox._open |= {("generator", name, str(folder)): engine for name in ("vllm", "transformers")}
     toolbox._open[("graders",)] = graders
-    toolbox._open[("reward_model", REWARD.sha256)] = reward_model()
+    toolbox._open |= {("reward_model", REWARD.sha256): reward_model(), ("reader", POLICY.model.sha256): reader()}
     with session(Session(store, toolbox)):
         pool = make_synthetic_pool(per_source=2, seed=0)
         yield Lab(store, toolbox, engine, pool, split_pool(pool=pool, heldout_per_source=0, seed=0))

@@ -16,6 +16,8 @@ from tasks.domain.ranges import Ranged
 
 #: What the ledger files later rounds under begins so; problems of a pool do not.
 PREFIX = "search-"
+#: Scores are self-certainties, which no reward model is needed for.
+CERTAINTY = "certainty"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +59,7 @@ class Candidate:
     in this search; null without one. trace: null where the scaffold's form is missing.
 
     Of a step it is the whole path to its end: words, tokens and log-probs. ended: nothing follows on it. scores: of a
-    reward model, one a step, else one; in [0, 1], none where it cannot read so much.
+    reward model, one a step, else one, in [0, 1], none where it cannot read so much; or the self-certainty.
     """
 
     name: str
@@ -121,12 +123,8 @@ class Method(Ranged, ABC):
 
     @property
     def reward(self) -> str:
-        """Which reward model scores what it asked for: `process`, `outcome`; empty without one."""
-        return ""
-
-    @property
-    def refusal(self) -> str:
-        """Why no engine can serve it; empty for a method that can be served."""
+        """What scores what it asked for: a reward model, `process` or `outcome`, or the policy's own distributions,
+        CERTAINTY; empty for a method that needs no score."""
         return ""
 
 

@@ -53,7 +53,7 @@ METHODS: Mapping[str, Method] = {
 
 
 def method_named(text: str) -> Method:
-    """Errors: UserError for a method or a parameter that is unknown, or that no engine can serve.
+    """Errors: UserError for a method or a parameter that is unknown.
 
     >>> method_named("majority:width=8")
     Majority(width=8)
@@ -62,8 +62,6 @@ def method_named(text: str) -> Method:
     if name not in METHODS:
         raise UserError(f"unknown method '{name}'{did_you_mean(name, METHODS)} (known: {', '.join(METHODS)})")
     method = METHODS[name]
-    if method.refusal:
-        raise UserError(f"method {name}: {method.refusal}")
     given = {}
     for setting in settings:
         field, _, value = setting.partition("=")

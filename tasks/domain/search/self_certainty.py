@@ -6,18 +6,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tasks.domain.search.method import Candidate
-from tasks.domain.search.selection import Parallel
+from tasks.domain.search.method import CERTAINTY, Candidate
+from tasks.domain.search.selection import Parallel, highest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfCertainty(Parallel):
     def choose(self, seen: Sequence[Candidate]) -> Candidate | None:
-        return None
+        """The answer of the highest self-certainty."""
+        return highest(seen, lambda c: c.scores[-1] if c.scores else 0.0)
 
     @property
-    def refusal(self) -> str:
-        return (
-            "it needs the whole distribution of every token, and the engines return the log-prob of the sampled token"
-            " alone: take likeliest"
-        )
+    def reward(self) -> str:
+        return CERTAINTY

@@ -21,8 +21,8 @@ DIGITS = 4
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """score: in [0, 1]; null where nothing was scored, or where the text has more tokens than the model has positions.
-    tokens: read."""
+    """score: in [0, 1] of a reward model; null where nothing was scored, or where the text has more tokens than the
+    model has positions. tokens: read."""
 
     score: float | None = None
     tokens: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from importlib import metadata
@@ -48,6 +49,22 @@ class TransformersGenerator:
             waiting.sort(key=lambda r: (len(r.prompt_ids), r.key))
             batch, waiting = waiting[: self._batch], waiting[self._batch :]
             yield from self._sample(model, batch)
+
+    def certainties(
+        self, sampled: Sequence[tuple[Sequence[int], Sequence[int]]], adapter: ServedAdapter | None
+    ) -> list[float]:
+        """(prompt, completion) → its self-certainty: over the completion's tokens the mean divergence of the uniform
+        distribution from the model's, -1/V Σ log(V p), in nats. One at a time: padding would move the last bits."""
+        import torch
+
+        model, found = self._policy(adapter), []
+        for prompt, completion in sampled:
+            ids_1T = torch.tensor([[*prompt, *completion]], device=self._device)
+            with torch.no_grad():
+                logits_TV = model(input_ids=ids_1T).logits[0, len(prompt) - 1 : -1].float()
+            mean_T = torch.log_softmax(logits_TV, -1).mean(-1)
+            found.append(float(-(mean_T + math.log(logits_TV.shape[-1])).mean()))
+        return found
 
     def _policy(self, adapter: ServedAdapter | None) -> Any:
         if self._served is not None and (adapter is None or self._served[0] != adapter.name):

@@ -98,9 +98,7 @@ def test_a_search_is_priced_by_what_its_methods_ask_for(tmp_path: Path) -> None:
 
 
 def test_a_search_of_a_larger_model_is_priced_by_name(tmp_path: Path) -> None:
-    methods = tuple(
-        name for name, method in METHODS.items() if not (method.refusal or method.reward or name == "first")
-    )
+    methods = tuple(name for name, method in METHODS.items() if name not in ("first", "rewarded"))
     priced_so = priced(replace(QWEN_1_5B, search=Search(methods=methods)), tmp_path)
     for method in methods:
         found = [cost for title, cost in priced_so if title.startswith(f"{method}: ")]

@@ -34,7 +34,7 @@ def test_a_form_asks_for_a_search_in_a_profiles_words() -> None:
     assert asked.request().settings == ("search.methods=majority:width=8,beam:end=.", "search.tokens=1600")
     assert asked.limit == 3
     assert overridden(DEMO, asked.request().settings).search.methods == ("majority:width=8", "beam:end=.")
-    for wrong in ("majorty", "majority:wide=3", "self_certainty", "majority,first"):
+    for wrong in ("majorty", "majority:wide=3", "majority,first"):
         with pytest.raises(ValidationError):
             SearchForm(methods=[wrong])
 

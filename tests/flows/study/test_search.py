@@ -19,7 +19,6 @@ WRONG = {
     "search.methods=majorty": r"unknown method 'majorty'; did you mean 'majority'\?",
     "search.methods=majority:wide=3": r"method majority: no parameter 'wide' \(known: width\)",
     "search.methods=majority:width=0": r"method majority: .*width is 0; it must be at least 1",
-    "search.methods=self_certainty": r"method self_certainty: it needs the whole distribution of every token",
     "search.methods=beam:by=chance": r"method beam: .*unknown by 'chance'; choose from self, likelihood, process, outcome",
     "search.methods=particles:temperature=0": r"method particles: .*temperature is 0; it must be above 0",
     "search.methods=rewarded": r"method rewarded is scored by a reward model: give its folder \(search.reward=FOLDER\)",
