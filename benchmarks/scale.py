@@ -20,20 +20,20 @@ import numpy as np
 
 from benchmarks.operations import Figure, timed
 from benchmarks.scale_data import DRAW, GROUP, POLICY, fill_ledger, prepared
+from flows.running.sessions import stages_on
 from storage.artifacts.kinds import Bands, Embeddings, Rollouts
 from storage.artifacts.store import DATA, MANIFEST, Store
 from storage.ledger import Ledger
 from storage.records.runs import Run, now
 from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.embedding import EncoderSpec, embed_traces
-from tasks.engines.toolbox import Toolbox
 from tasks.measures.bands import classify_bands
 from tasks.measures.diversity import measure_diversity
 from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k
 from tasks.measures.tokens import measure_tokens
 from tasks.regrading import regrade_rollouts
 from tasks.sampling import sample_rollouts
-from tasks.stage import Ref, Session, session
+from tasks.stage import Ref
 from tests.dashboards.synthetic import made_up_study
 
 #: Peak of a stage's process, libraries included.
@@ -99,14 +99,12 @@ def peak_mb() -> float:
 
 def one(root: Path, problems: int, name: str) -> None:
     """In a process of its own: make what is missing, and say what that took."""
-    tools = Toolbox()
-    tools._open[("embedder", ENCODER.name, ENCODER.weights_sha256)] = ToyEncoder()  # type: ignore[assignment]
     store = Store(root)
     store.prepare()
-    with session(Session(store, tools)) as current:
+    with stages_on(store) as current:
+        current.toolbox._open[("embedder", ENCODER.name, ENCODER.weights_sha256)] = ToyEncoder()
         seconds = timed(lambda: STAGES[name](problems), times=1)
     assert current.made, f"{name}: there already"
-    tools.close()
     print(json.dumps({"mb": peak_mb(), "seconds": seconds}))
 
 

@@ -17,7 +17,7 @@ from storage.artifacts.schemas import differences
 #: Rows that are read together: small, so that who looks at one problem of a million rollouts reads little else.
 ROW_GROUP = 20_000
 #: Rows with their texts that are held at once where an artifact is worked on part by part.
-PART_ROWS = 1_024
+PART_ROWS = 512
 
 
 @dataclass(frozen=True, slots=True)
