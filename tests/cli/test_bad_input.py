@@ -32,8 +32,10 @@ WORDS = {
     "seeds": (("run", "demo", "--seeds", "1,x"), "1,x"),
     "no such pool": (("run", "demo", "--pool", "nowhere.jsonl"), "nowhere.jsonl"),
     "limit of problems that are made": (("run", "demo", "--limit", "5"), "pool.synthetic=N"),
-    "no such artifact": (("show", "rollouts-0123"), "rollouts-0123"),
-    "bad SQL": (("sql", "select * from nowhere"), "nowhere"),
+    "no such artifact": (("show", "rollouts-0123", "--root", "."), "rollouts-0123"),
+    "bad SQL": (("sql", "select * from nowhere", "--root", "."), "nowhere"),
+    "no such root": (("ls", "--root", "mistyped"), "mistyped: there is no such folder"),
+    "no such kind": (("ls", "rolouts", "--root", "."), "did you mean 'rollouts'?"),
     "root is a file": (("run", "demo", "--root", "a_file"), "a_file"),
     "root cannot be written": (("run", "demo", "--root", "/proc/varband"), "/proc/varband"),
 }
