@@ -27,7 +27,6 @@ from tasks.engines.toolbox import Toolbox
 from tasks.sampling import sample_rollouts
 from tasks.searches import search_problems
 from tasks.splits import split_pool
-from tasks.stage import Session, session
 from tasks.synthetic_pool import make_synthetic_pool
 
 METHODS = (
@@ -95,7 +94,8 @@ def measured(
     """A search, or so many rollouts a problem."""
     store = Store(root)
     store.prepare()
-    with session(Session(store, tools)):
+    with stages_on(store) as current:
+        current.toolbox = tools
         pool = make_synthetic_pool(per_source=problems // 4, seed=11)
         splits = split_pool(pool=pool, heldout_per_source=0, seed=0)
         about = {"pool": pool, "splits": splits, "policy": policy, "sampling": DRAW}
