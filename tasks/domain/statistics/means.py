@@ -113,7 +113,7 @@ def combined(
     if reach is not None:
         problems_V = problems_V + unseen_variance(mean_PV, reach)
     known_V = np.full(len(estimate_V), n > 1) & (problems_V + seeds_V > NOTHING)
-    spread = Spread(problems_V, df_V, seeds_V, seeds_df_V, shifts_of(parts) if shares else ())
+    spread = Spread(problems_V, df_V, seeds_V, seeds_df_V, shifts=shifts_of(parts) if shares else ())
     return Means(estimate_V, spread, known_V, varies_V, n, seeds_of(parts, trained), reach)
 
 

@@ -10,7 +10,7 @@ the mean, so that the end away from the edge lies further off.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -56,7 +56,7 @@ class Spread:
     problems_df_V: np.ndarray
     seeds_V: np.ndarray
     seeds_df_V: np.ndarray
-    shifts: Sequence[Shifts] = ()
+    shifts: Sequence[Shifts] = field(default=(), kw_only=True)
 
     @property
     def variance_V(self) -> np.ndarray:
