@@ -30,7 +30,11 @@ def floors(
     head = model.get("head_dim") or hidden // heads
     block = layers * (2 * hidden * head * (heads + kv_heads) + 3 * hidden * model["intermediate_size"])
     embedding = model["vocab_size"] * hidden
-    flops = 4.0 * rows * block + 4.0 * predicted * embedding + 6.0 * rows * lora_parameters(model, config)
+    flops = (
+        4.0 * rows * block
+        + 4.0 * predicted * embedding
+        + 6.0 * rows * lora_parameters(model, config.lora_rank, config.target_modules)
+    )
     cache = layers * 2 * kv_heads * head * 2
     read = sum(len(r.token_ids) * (len(r.prompt_ids) + len(r.token_ids) / 2) for r in rollouts) * cache
     read += max(len(r.token_ids) for r in rollouts) * (block + embedding) * 2.0

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storage.errors import UserError
-from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.grpo.types import ALL_LINEAR, LearnerConfig
+from tasks.engines.learning.experts import EXPERT_PROJECTIONS
 from tasks.engines.model_files import weight_files
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ def num_experts(config: dict[str, Any]) -> int:
     return config.get("num_experts") or config.get("num_local_experts") or 0
 
 
-def lora_parameters(config: dict[str, Any], learner: LearnerConfig) -> int:
+def lora_parameters(config: dict[str, Any], rank: int, targets: Sequence[str] = ALL_LINEAR) -> int:
     """LoRA parameters of the targeted layers; each expert of a mixture has its own."""
     hidden, experts = config["hidden_size"], num_experts(config)
     inter = config["moe_intermediate_size"] if experts else config["intermediate_size"]
@@ -68,44 +70,48 @@ def lora_parameters(config: dict[str, Any], learner: LearnerConfig) -> int:
         "up_proj": mlp,
         "down_proj": mlp,
     }
-    per_layer = sum(sides.get(t, 0) for t in learner.target_modules)
-    return learner.lora_rank * per_layer * config["num_hidden_layers"]
+    per_layer = sum(sides.get(t, 0) for t in targets)
+    return rank * per_layer * config["num_hidden_layers"]
 
 
-def activation_bytes(config: dict[str, Any], bytes_per_value: int, *, recompute: bool, fused: bool = False) -> int:
+def activation_bytes(
+    config: dict[str, Any], targets: Sequence[str], bytes_per_value: int, *, recompute: bool, fused: bool = False
+) -> int:
     """Kept for the backward pass per row of a pack. Counted per layer: 10 vectors as wide as the hidden state, 4 as the
-    queries (keys and values are repeated to their number of heads) and 4 as the MLP's inner width; in a mixture 2
-    inner ones for each expert of a token, and while one layer is computed 4 of both widths. Recomputing: one layer's
-    worth and a hidden state per layer. fused: of a dense model merged on a GPU, 6, 2 and 2, and 4 vectors of keys."""
+    queries (keys and values are repeated to their number of heads) and 4 as the MLP's inner width. fused: 6, 2 and 2,
+    and 4 vectors of keys. Of a mixture, instead of the MLP, for each expert of a token 2 inner ones with LoRA, 3 and a
+    hidden one without it; and while one layer is computed 4 of both. Recomputing: one layer's worth and a hidden state
+    per layer."""
     hidden, heads = config["hidden_size"], config["num_attention_heads"]
     head = config.get("head_dim") or hidden // heads
     keys = (config.get("num_key_value_heads") or heads) * head
-    mlp, passing = 4 * config["intermediate_size"], 0
+    around = 6 * hidden + 2 * heads * head + 4 * keys if fused else 10 * hidden + 4 * heads * head
+    mlp, passing = (2 if fused else 4) * config["intermediate_size"], 0
     if num_experts(config):
-        mlp = config["num_experts_per_tok"] * 2 * config["moe_intermediate_size"]
-        passing = config["num_experts_per_tok"] * 4 * (config["moe_intermediate_size"] + hidden) * bytes_per_value
-    layer = (10 * hidden + 4 * heads * head + mlp) * bytes_per_value
-    if fused and not num_experts(config):
-        layer = (6 * hidden + 2 * heads * head + 4 * keys + 2 * config["intermediate_size"]) * bytes_per_value
-    layers = config["num_hidden_layers"]
+        inner, each = config["moe_intermediate_size"], config["num_experts_per_tok"]
+        mlp = each * (2 * inner if {*targets} & {*EXPERT_PROJECTIONS} else 3 * inner + hidden)
+        passing = each * 4 * (inner + hidden) * bytes_per_value
+    layer, layers = (around + mlp) * bytes_per_value, config["num_hidden_layers"]
     return passing + (layer + layers * hidden * bytes_per_value if recompute else layer * layers)
 
 
 def plan_memory(
-    base: Path, learner: LearnerConfig, execution: Execution, bytes_per_value: int, free: int, *, fused: bool = False
+    base: Path, learner: LearnerConfig, execution: Execution, bytes_per_value: int, free: int, *, gpu: bool = False
 ) -> bool:
-    """Whether layers must be recomputed in the backward pass for a pack to fit in `free` bytes.
+    """Whether layers must be recomputed in the backward pass for a pack to fit in `free` bytes. gpu: its kernels are
+    fused where adapters are merged, and around experts.
 
     Errors: UserError if it does not fit even so.
     """
     config = read_config(base)
-    lora = lora_parameters(config, learner)
+    targets, fused = learner.target_modules, gpu and (execution.merged or num_experts(config) > 0)
+    lora = lora_parameters(config, learner.lora_rank, targets)
     fixed = weights_bytes(base) + lora * (16 + 2 * bytes_per_value)
     fixed += linear_parameters(config) * bytes_per_value if execution.merged else 0
     fixed += execution.logprob_chunk * config["vocab_size"] * (8 + bytes_per_value)
     needed = {
         recompute: fixed
-        + execution.token_budget * activation_bytes(config, bytes_per_value, recompute=recompute, fused=fused)
+        + execution.token_budget * activation_bytes(config, targets, bytes_per_value, recompute=recompute, fused=fused)
         for recompute in (False, True)
     }
     wanted = {"on": True, "off": False, "auto": needed[False] > 0.9 * free}[execution.checkpointing]
@@ -149,20 +155,22 @@ def linear_parameters(config: dict[str, Any]) -> int:
 
 
 def check_sampler_memory(
-    base: Path, memory_fraction: float, gpus: int, total: int, *, kept: int = 0, graphs: int = 0
+    base: Path, memory_fraction: float, gpus: int, total: int, *, kept: int = 0, slots: int = 0, graphs: int = 0
 ) -> int:
     """Bytes of each GPU that the engine itself may take: its share of `total` without `kept`.
 
-    kept: bytes of the unmerged weights that merging starts from. graphs: of CUDA graphs, which vLLM counts as its own.
+    kept: bytes of the unmerged weights that merging starts from. slots: of unmerged adapters, over all GPUs, and
+    graphs: of CUDA graphs, both of which vLLM counts as its own.
     Errors: UserError if the share cannot hold its part of the weights, these, and 1 GiB to work with.
     """
-    needed, share = weights_bytes(base) / gpus + kept + graphs + GIB, memory_fraction * total
+    needed, share = (weights_bytes(base) + slots) / gpus + kept + graphs + GIB, memory_fraction * total
     if needed > share:
         beside = f", {kept / GIB:.1f} of it the weights that adapters are merged into" if kept else ""
+        beside += f", {slots / gpus / GIB:.1f} of it adapters beside them" if slots else ""
         beside += f", {graphs / GIB:.1f} CUDA graphs" if graphs else ""
-        less = (["hardware.adapters=unmerged"] if kept else []) + (
-            ["a smaller hardware.graphs_up_to"] if graphs else []
-        )
+        less = ["hardware.adapters=unmerged"] if kept else []
+        less += ["a smaller lora_rank"] if slots else []
+        less += ["a smaller hardware.graphs_up_to"] if graphs else []
         raise UserError(
             f"{base.name}: sampling needs about {needed / GIB:.1f} GiB of each GPU{beside} and"
             f" hardware.memory_fraction={memory_fraction:g} of {total / GIB:.1f} GiB gives it {share / GIB:.1f}; raise"

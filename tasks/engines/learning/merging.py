@@ -88,6 +88,8 @@ def rounded(exact: Tensor, dtype: torch.dtype, draws: Any) -> Tensor:
         raise ValueError(f"weights of type {dtype} are not merged")
     bits = exact.view(torch.int32)
     noise = torch.randint(0, 1 << 16, bits.shape, dtype=torch.int32, device=bits.device, generator=draws)
+    # a GPU's NaN is 0x7fffffff: noise would carry it into the sign, and serve zeros
+    noise.masked_fill_(exact.isnan(), 0)
     return bits.add_(noise).bitwise_and_(-(1 << 16)).view(torch.float32).to(torch.bfloat16)
 
 

@@ -67,8 +67,8 @@ class Policy:
         self.chunk = execution.logprob_chunk
         self.base, self.temperature = base, temperature
         self.of_entropy = bool(config.entropy_weight or config.entropy_target)
-        fused = execution.merged and self.device.type == "cuda"
-        recompute = plan_memory(base, config, execution, self.dtype.itemsize, _free_bytes(self.device), fused=fused)
+        gpu = self.device.type == "cuda"
+        recompute = plan_memory(base, config, execution, self.dtype.itemsize, _free_bytes(self.device), gpu=gpu)
         model: Any = AutoModelForCausalLM.from_pretrained(
             base, dtype=self.dtype, attn_implementation=attention.ATTENTION_NAME, use_safetensors=True
         )

@@ -24,7 +24,7 @@ def step_tokens(hardware: Hardware) -> int:
 
 def graph_sizes(hardware: Hardware) -> list[int]:
     """Tokens of the steps that are captured, ascending, up to what the hardware asks for, that one always."""
-    largest = step_tokens(hardware) if hardware.graphs_up_to is None else hardware.graphs_up_to
+    largest = min(step_tokens(hardware), hardware.graphs_up_to or step_tokens(hardware))
     sizes, size = {1, 2, 4, hardware.max_num_seqs, largest}, 0
     while (size := size + next(step for end, step in _STEPS if size < end)) < largest:
         sizes.add(size)

@@ -7,7 +7,7 @@ from typing import Any
 
 from storage.errors import UserError
 from tasks.engines.hardware import Hardware
-from tasks.engines.learning.memory_plan import check_sampler_memory, linear_parameters, read_config
+from tasks.engines.learning.memory_plan import check_sampler_memory, linear_parameters, lora_parameters, read_config
 from tasks.engines.sampling.compile_cache import keep_compiled
 from tasks.engines.sampling.graphs import graph_bytes, graph_sizes, step_tokens
 from tasks.engines.visible_gpus import visible_gpus
@@ -36,15 +36,18 @@ def on_cpu(hardware: Hardware) -> dict[str, Any]:
     }
 
 
-def on_gpu(model: Path, hardware: Hardware, merges: bool) -> dict[str, Any]:
+def on_gpu(model: Path, hardware: Hardware, merges: bool, slot_rank: int) -> dict[str, Any]:
+    """slot_rank: of the adapters served beside the weights; 0: none. vLLM has room for one of every linear layer."""
     import torch
 
     keep_compiled(torch.cuda.get_device_name())
     total = torch.cuda.mem_get_info()[1]
     width = getattr(torch, hardware.dtype).itemsize
-    kept = linear_parameters(read_config(model)) * width if merges else 0
+    config, graphs = read_config(model), graph_bytes(hardware)
+    kept = linear_parameters(config) * width if merges else 0
+    slots = lora_parameters(config, slot_rank) * width if slot_rank else 0
     share = check_sampler_memory(
-        model, hardware.memory_fraction, hardware.tensor_parallel, total, kept=kept, graphs=graph_bytes(hardware)
+        model, hardware.memory_fraction, hardware.tensor_parallel, total, kept=kept, slots=slots, graphs=graphs
     )
     return {
         "dtype": hardware.dtype,

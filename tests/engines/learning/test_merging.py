@@ -32,6 +32,15 @@ def test_halfway_goes_up_half_of_the_time_and_a_representable_value_stays() -> N
     assert torch.equal(rounded(grid.float(), torch.bfloat16, draws), grid)
 
 
+def test_what_is_not_finite_stays_so() -> None:
+    """A GPU's own NaN has every bit but the sign: with noise added to it, it would be a weight of zero."""
+    nans = torch.tensor([0x7FFFFFFF, -1, 0x7FC00000], dtype=torch.int32).view(torch.float32).repeat(1000)
+    draws = torch.Generator().manual_seed(0)
+    assert rounded(nans, torch.bfloat16, draws).isnan().all()
+    ends = torch.tensor([torch.inf, -torch.inf]).repeat(1000)
+    assert torch.equal(rounded(ends.clone(), torch.bfloat16, draws).float(), ends)
+
+
 @pytest.mark.parametrize("steps", [1, 10, 100])
 def test_what_the_smallest_learning_rate_changes_arrives(steps: int) -> None:
     """B after `steps` of 5e-6 each: by rounding to nearest 1 % of one step arrives, here all of it within its noise."""

@@ -12,6 +12,7 @@ from storage.errors import UserError
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.memory_plan import GIB, check_sampler_memory, linear_parameters
 from tasks.engines.sampling.graphs import graph_bytes, graph_sizes, step_tokens
+from tasks.engines.sampling.settings import on_gpu
 
 
 def test_the_largest_batch_always_has_one() -> None:
@@ -33,6 +34,35 @@ def test_capped_and_spaced() -> None:
     sizes = graph_sizes(Hardware(max_num_seqs=1024, graphs_up_to=512))
     assert sizes[-1] == 512
     assert all(b - a <= max(8, a / 4) for a, b in itertools.pairwise(sizes))
+
+
+def test_no_step_is_larger_than_the_engine_computes() -> None:
+    """vLLM captures none of those sizes: counted, their memory would be refused for nothing."""
+    hardware = Hardware(max_num_seqs=64, graphs_up_to=4096)
+    assert graph_sizes(hardware) == graph_sizes(Hardware(max_num_seqs=64))
+
+
+def test_adapters_beside_the_weights_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """8 layers of 64 experts with rank 512: slots of 2·512·8·(4·2·1024 + 64·3·2·1024) bytes, 3.1 GiB."""
+    config = {
+        "hidden_size": 1024,
+        "num_attention_heads": 1,
+        "head_dim": 1024,
+        "num_hidden_layers": 8,
+        "intermediate_size": 1024,
+        "moe_intermediate_size": 1024,
+        "num_experts": 64,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "a GPU")
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (4 * GIB, 4 * GIB))
+    monkeypatch.setattr("tasks.engines.sampling.settings.keep_compiled", lambda gpu: tmp_path)
+    hardware = Hardware(memory_fraction=0.9, dtype="bfloat16", graphs_up_to=1)
+    assert on_gpu(tmp_path, hardware, merges=False, slot_rank=0)["gpu_memory_utilization"] == pytest.approx(0.9)
+    slots = 2 * 512 * 8 * (4 * 2 * 1024 + 64 * 3 * 2 * 1024) / GIB
+    with pytest.raises(UserError, match=rf"{slots:.1f} of it adapters beside them.*a smaller lora_rank"):
+        on_gpu(tmp_path, hardware, merges=False, slot_rank=512)
 
 
 def test_graphs_beyond_memory_are_refused_in_a_sentence(tmp_path: Path) -> None:
