@@ -60,7 +60,7 @@ class StepRollouts:
 
     def evaluate_last(self) -> None:
         """Held-out problems under the policies that no step's plan was left to carry."""
-        for policy_step in range(self.config.steps - self.config.staleness, self.config.steps + 1):
+        for policy_step in range(max(1, self.config.steps - self.config.staleness), self.config.steps + 1):
             if evaluated(self.config, policy_step):
                 self._sampled(self._plan_of(self.config.steps + 1, (), policy_step, evaluate=True))
 

@@ -54,6 +54,12 @@ def test_each_step_is_asked_of_the_policy_before_the_last(tiny_base: Path, tmp_p
     ]
 
 
+def test_the_start_of_a_single_step_is_evaluated_once(tiny_base: Path, tmp_path: Path) -> None:
+    book = Book()
+    run(tiny_base, tmp_path, replace(STALE, steps=1), sample=book.sample)
+    assert [(p.step, p.policy_step, p.evaluate) for p in book.plans] == [(1, 0, True), (2, 1, True)]
+
+
 def test_the_next_step_is_sampled_while_this_one_trains(
     tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
