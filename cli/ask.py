@@ -23,7 +23,7 @@ SHOWN = 60
 @click.option("--step", type=click.IntRange(min=1), help="Step of the adapter.  [default: the last that was kept]")
 @click.option("--model", help="Base model: a profile's name for it, or a folder.  [default: the adapter's, else demo]")
 @click.option(
-    "--budget", default="tokens=16384", show_default=True, metavar="tokens=N", help="Prompts and completions."
+    "--budget", default="tokens=16384", show_default=True, metavar="tokens=N", help="After which no round starts."
 )
 @click.option("--max-tokens", type=click.IntRange(min=1), default=128, show_default=True, help="Of one completion.")
 @click.option("--context", type=click.IntRange(min=1), help="With the prompt.  [default: the model's, at most 4096]")
@@ -70,6 +70,8 @@ def ask(
 
     if arm not in ARMS:
         raise UserError(f"unknown arm '{arm}' (known: {', '.join(ARMS)})")
+    if not problem.strip():
+        raise UserError("the problem is empty: give its words")
     chosen, tokens = method_named(method), tokens_of(budget)
     refuse_unservable({method: chosen}, [ARMS[arm]], reward=reward is not None)
     if tokens <= max_tokens:
@@ -106,20 +108,20 @@ def ask(
     if as_json:
         print_table(rows, as_json=True)
         return
-    for line in tree_of(rows.to_pylist()):
+    for line in tree_of(rows.to_pylist(), tokens):
         click.echo(line)
 
 
-def tree_of(rows: list[dict[str, Any]]) -> list[str]:
+def tree_of(rows: list[dict[str, Any]], budget: int) -> list[str]:
     """Each node under the first of its parents, with the others named; the answer last.
 
     >>> draw = {"node": "p/0", "parents": "", "operator": "draw", "answer": "7", "num_prompt_tokens": 5}
     >>> made = {**draw, "node": "q/0", "parents": "p/0", "operator": "revise", "answer": "8"}
     >>> last = {"cut": None, "chosen_answer": "8", "num_tokens": 3, "num_scored_tokens": 0}
-    >>> print(*tree_of([draw | last, made | last]), sep=chr(10))
+    >>> print(*tree_of([draw | last, made | last], 15), sep=chr(10))
     #1 draw: 7 (8 tokens)
       #2 revise: 8 (8 tokens)
-    answer: 8 (2 completions, 16 tokens)
+    answer: 8 (2 completions, 16 tokens; the last round went past the budget of 15)
     """
     number = {row["node"]: place for place, row in enumerate(rows, start=1)}
     depth: dict[str, int] = {}
@@ -139,7 +141,8 @@ def tree_of(rows: list[dict[str, Any]]) -> list[str]:
     spent = sum(map(cost, rows))
     made = sum(not row["cut"] for row in rows)
     answer = rows[-1]["chosen_answer"] if rows else None
-    return [*lines, f"answer: {_printable(answer or 'none')} ({made} completions, {spent} tokens)"]
+    past = f"; the last round went past the budget of {budget}" if spent > budget else ""
+    return [*lines, f"answer: {_printable(answer or 'none')} ({made} completions, {spent} tokens{past})"]
 
 
 def shortened(text: str) -> str:

@@ -16,7 +16,7 @@ def tokens_of(budget: str) -> int:
     from storage.errors import UserError
 
     name, _, number = budget.replace(" ", "").replace("_", "").partition("=")
-    if name != "tokens" or not number.isdigit():
+    if name != "tokens" or not number.isdecimal():
         raise UserError(f"--budget {budget}: a search's budget is tokens a problem, e.g. tokens=16384")
     return int(number)
 

@@ -7,14 +7,14 @@ from flows.problems import Prepared
 from flows.study.resolve import Study
 from storage.artifacts.kinds import Searches
 from tasks.domain.search.method import CERTAINTY
-from tasks.domain.search.registry import BASE, method_named
+from tasks.domain.search.registry import method_named, with_base
 from tasks.searches import search_problems
 
 
 def search(study: Study, at: Prepared, start: Start) -> tuple[Searches, ...]:
     """One artifact a method, and one of the method whose rollouts they share; none where no method is asked for."""
     p, policy = study.profile, start.policy
-    methods = {name: method_named(name) for name in ((BASE, *p.search.methods) if p.search.methods else ())}
+    methods = with_base({name: method_named(name) for name in p.search.methods})
     return tuple(
         search_problems.titled(f"{name}: {policy.arm} at step {policy.step}")(
             pool=at.studied.pool,

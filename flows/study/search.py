@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from storage.errors import UserError
 from tasks.domain.arms import Arm
@@ -40,10 +41,14 @@ class Search(Ranged):
     def refuse_impossible(self, max_tokens: int, arms: Sequence[Arm]) -> None:
         """Errors: UserError for a method that is unknown, twice there or cannot be served, and for a budget that one
         rollout may exceed."""
-        refuse_unservable({name: method_named(name) for name in self.methods}, arms, reward=bool(self.reward))
+        methods = {name: method_named(name) for name in self.methods}
+        refuse_unservable(methods, arms, reward=bool(self.reward))
         for name in self.methods:
             if self.methods.count(name) > 1:
                 raise UserError(f"search.methods: {name} stands there more than once, and would be counted so")
+        for one, other in combinations(methods, 2):
+            if methods[one] == methods[other]:
+                raise UserError(f"search.methods: {one} and {other} are one method, and would be counted twice")
         if self.methods and max_tokens >= self.tokens:
             raise UserError(
                 f"search.tokens={self.tokens} is below one rollout, whose completion alone may take {max_tokens} tokens"

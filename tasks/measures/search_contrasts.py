@@ -45,9 +45,8 @@ def contrasts_of(found: dict[Place, Searched], budgets: Sequence[int]) -> pa.Tab
             continue
         head = dict(zip(("arm", "step", "method", "other", "other_step", "other_method"), (*one, *other), strict=True))
         told = _differences(found[one], found[other], budgets)
-        rows += [
-            head | row for row in told if not (row["metric"] == "slope" and one[2] in (BASE, PASS_AT_1) and between)
-        ]
+        no_slope = between and one[2].partition(":")[0] in (BASE, PASS_AT_1)
+        rows += [head | row for row in told if not (no_slope and row["metric"] == "slope")]
     return pa.Table.from_pylist(in_families(rows, _family), schema=SearchContrasts.schema)
 
 
@@ -82,7 +81,7 @@ def _differences(one: Searched, other: Searched, budgets: Sequence[int]) -> list
 
 
 @standard_measure("search_contrasts", needs=("searches",))
-@stage(SearchContrasts, version=2)
+@stage(SearchContrasts, version=3)
 def contrast_search(*, searches: tuple[Searches, ...], budgets: tuple[int, ...]) -> pa.Table:
     """Methods and policies in pairs."""
     return contrasts_of(searched(searches, budgets), budgets)

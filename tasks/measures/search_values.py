@@ -66,8 +66,9 @@ def searched(refs: Sequence[Searches], budgets: Sequence[int]) -> dict[Place, Se
 
 def within_budgets(nodes: pa.Table, budgets: Sequence[int]) -> dict[Place, Searched]:
     """A round counts within a budget if all tokens up to its end, prompts and completions, do. Where none does there is
-    no answer, which is wrong. Two lines beside the methods, from the rollouts of the method that draws alone: pass@1
-    over all of them, and the oracle. nodes: Searches, with the problem's cluster."""
+    no answer, which is wrong. The method that draws alone answers by its first rollout and spends no more; from all of
+    them come two lines beside the methods: pass@1, which costs one too, and the oracle. nodes: Searches, with the
+    problem's cluster."""
     by_round = query(
         """
         with rounds as (
@@ -79,12 +80,13 @@ def within_budgets(nodes: pa.Table, budgets: Sequence[int]) -> dict[Place, Searc
         base as (select * from rounds where split_part(method, ':', 1) = $base),
         marked as (
             select * replace (chosen::double as chosen) from rounds
+            where round = 0 or split_part(method, ':', 1) <> $base
             union all by name
             select * replace ($oracle as method, max(any_correct::double) over so_far as chosen) from base
             window so_far as (partition by arm, step, adapter, problem_id order by round)
             union all by name
             select * replace ($pass_at_1 as method, avg(share) over whole as chosen) from base
-            window whole as (partition by arm, step, adapter, problem_id))
+            window whole as (partition by arm, step, adapter, problem_id) qualify round = 0)
         select arm, step, adapter, method, problem_id, cluster, chosen, sum(tokens) over so_far as tokens,
                sum(rollouts) over so_far as rollouts
         from marked window so_far as (partition by arm, step, adapter, method, problem_id order by round)

@@ -9,7 +9,7 @@ from typing import Any
 from tasks.answer_classes import by_grader
 from tasks.domain.partitions.by_answer import same_answers
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
-from tasks.domain.search.method import Ask, Candidate, Method, Round
+from tasks.domain.search.method import Ask, Candidate, Method, Round, answered
 from tasks.stage import toolbox
 
 Key = tuple[str, int]
@@ -106,10 +106,10 @@ class Tree:
             if not came:
                 self._end(self._asked.answer)
                 continue
-            texts = sorted({c.answer for c in self.seen if c.answer is not None})
+            texts = sorted({c.answer or "" for c in answered(self.seen)})
             if any(text not in self.told for text in texts):
                 self._tell_apart(texts)
-            given = [c if c.answer is None else replace(c, answer=self.told[c.answer]) for c in self.seen]
+            given = [self._called(c) for c in self.seen]
             asked = self._next(given)
             for node in self.nodes:
                 if node["round"] == self.round - 1:
@@ -164,12 +164,18 @@ class Tree:
             self.seen.append(Candidate(name=name, ask=ask, **came.seen))
         return some
 
+    def _called(self, candidate: Candidate) -> Candidate:
+        """By its answer's class, if it answers the problem: a score of 0.5 is not the answer 1/2."""
+        if not answered([candidate]):
+            return candidate
+        return replace(candidate, answer=self.told[candidate.answer or ""])
+
     def _tell_apart(self, texts: Sequence[str]) -> None:
         """Classes of the answers that this search has seen, never of those that another has: named by the one that was
         given first."""
         merged = {text: first for _, text, first in same_answers({"": texts}, by_grader(toolbox().graders()))}
         first: dict[str, str] = {}
-        for c in self.seen:
-            if c.answer is not None:
-                first.setdefault(merged.get(c.answer, c.answer), c.answer)
+        for c in answered(self.seen):
+            answer = c.answer or ""
+            first.setdefault(merged.get(answer, answer), answer)
         self.told = {text: first[merged.get(text, text)] for text in texts}

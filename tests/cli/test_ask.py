@@ -21,7 +21,7 @@ PROBLEM = "There are 6 boxes of 6 pens. 7 go. 3 come. How many pens in all?"
 
 def asked(root: Path, *words: str, method: str = "revision:revisions=1") -> str:
     words = (PROBLEM, "--method", method, "--engine", "transformers", "--root", str(root), *words)
-    return CliRunner().invoke(ask, words, catch_exceptions=False).output
+    return CliRunner().invoke(ask, words, catch_exceptions=False).stdout
 
 
 def told(root: Path, *words: str, method: str = "revision:revisions=1") -> list[dict[str, Any]]:
@@ -63,6 +63,7 @@ def test_a_policy_with_an_adapter_is_asked_and_one_without_says_so(demo_store: P
 WRONG: dict[tuple[str, ...], str] = {
     ("--method", "majorty"): r"unknown method 'majorty'; did you mean 'majority'",
     ("--budget", "tokens=128"): r"tokens=128 is below one rollout, whose completion alone may take 128 tokens",
+    ("--budget", "tokens=²"): "a search's budget is tokens a problem, e.g. tokens=16384",
     ("--arm", "panle"): "unknown arm 'panle'",
     ("--context", "100000"): "100000 and the model has 1024 positions",
     ("--adapter", "training-0000000000000000"): "training-0000000000000000",
@@ -74,6 +75,19 @@ def test_bad_input_is_one_sentence(tmp_path: Path, words: tuple[str, ...]) -> No
     with pytest.raises(UserError, match=WRONG[words]) as raised:
         asked(tmp_path, *words)
     assert "\n" not in str(raised.value)
+
+
+def test_a_problem_without_words_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="the problem is empty"):
+        CliRunner().invoke(ask, ["  ", "--method", "first", "--root", str(tmp_path)], catch_exceptions=False)
+
+
+def test_a_last_round_that_went_past_the_budget_is_said(tmp_path: Path) -> None:
+    """A round is whole: what it spends is known once it is there."""
+    method, least = "evolution:generations=1", 129
+    last = asked(tmp_path, "--budget", f"tokens={least}", method=method).splitlines()[-1]
+    assert re.search(rf"\(8 completions, \d+ tokens; the last round went past the budget of {least}\)$", last)
+    assert "budget" not in asked(tmp_path, method=method).splitlines()[-1]
 
 
 def test_a_context_that_is_outgrown_cuts_the_round_and_says_so_with_numbers(tmp_path: Path) -> None:

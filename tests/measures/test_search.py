@@ -70,6 +70,17 @@ def test_curves_areas_and_slopes_by_hand() -> None:
     assert spent == [(4.0, 0.5), (16.5, 1.5), (24.0, 2.0)]
 
 
+@pytest.mark.parametrize("method", ["first", PASS_AT_1])
+def test_one_rollout_costs_one_however_many_are_drawn_for_the_ceiling(method: str) -> None:
+    """p's takes 8 tokens, q's 15; the ceiling spends both of each."""
+    table = curves_of(within_budgets(nodes(ONE_ARM), BUDGETS), BUDGETS).to_pylist()
+    spent = {
+        m: [(r["tokens"], r["rollouts"]) for r in table if r["method"] == m and r["tokens"]] for m in (method, ORACLE)
+    }
+    assert spent[method] == [(4.0, 0.5), (11.5, 1.0), (11.5, 1.0)]
+    assert spent[ORACLE] == [(4.0, 0.5), (16.5, 1.5), (24.0, 2.0)]
+
+
 def test_no_method_is_above_the_ceiling() -> None:
     table = curves_of(within_budgets(nodes(ONE_ARM), BUDGETS), BUDGETS)
     ceiling = estimates(table, metric="accuracy", method=ORACLE)

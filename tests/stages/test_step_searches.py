@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 
 from storage.ledger import Ledger
 from tasks.domain.policies import ServedAdapter
+from tasks.domain.search.method import Rounds
+from tasks.domain.search.self_score import SelfScore
 from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.engines.protocols import Completion, Request
 from tasks.rollouts import account_of
@@ -32,6 +35,32 @@ def graders() -> Iterator[Graders]:
 def a_path(row: dict[str, Any], rows: dict[str, dict[str, Any]]) -> str:
     before = a_path(rows[row["parents"]], rows) if row["parents"] else ""
     return before + row["completion"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overheard(SelfScore):
+    """Self-scores, and what was told of them."""
+
+    def rounds(self, question: str) -> Rounds:
+        rounds, seen = SelfScore.rounds(self, question), None
+        while True:
+            try:
+                asked = rounds.send(seen)  # type: ignore[arg-type]
+            except StopIteration as end:
+                return end.value
+            seen = yield asked
+            HEARD.update({c.name: c.answer for c in seen if not c.ask.answers})
+
+
+HEARD: dict[str, str | None] = {}
+
+
+def test_a_score_keeps_its_spelling_whatever_an_answer_is_called(tmp_path: Path, graders: Graders) -> None:
+    """0.5 of 10 is no answer to the problem, and not the same as the answer 1/2."""
+    for lab in a_lab(tmp_path, graders):
+        rows = lab.search(Overheard())
+        assert {row["answer"] for row in rows if row["operator"] == "draw"} >= {"1/2", "0.5"}
+        assert {row["node"]: row["answer"] for row in rows if row["operator"] == "score"} == HEARD
 
 
 def test_a_step_goes_on_where_its_parent_stopped(tmp_path: Path, graders: Graders) -> None:

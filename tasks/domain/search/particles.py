@@ -49,12 +49,13 @@ class Particles(StepSearch):
 
 def weights(scores: Sequence[float], temperature: float) -> list[float]:
     """
-    >>> weights([0.5, 0.75], 1.0), weights([0.5, 0.75], 0.5)
+    >>> weights([0.5, 0.75], 1.0), [round(weight, 9) for weight in weights([0.5, 0.75], 0.5)]
     ([0.25, 0.75], [0.1, 0.9])
     """
     held = [min(max(score, NEAREST), 1 - NEAREST) for score in scores]
-    odds = [(score / (1 - score)) ** (1 / temperature) for score in held]
-    return [one / sum(odds) for one in odds]
+    odds = [score / (1 - score) for score in held]
+    shares = [(one / max(odds)) ** (1 / temperature) for one in odds]  # of the largest: powers of odds may overflow
+    return [share / sum(shares) for share in shares]
 
 
 def resampled(

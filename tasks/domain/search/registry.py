@@ -52,6 +52,20 @@ METHODS: Mapping[str, Method] = {
 }
 
 
+def with_base(methods: Mapping[str, Method]) -> dict[str, Method]:
+    """The base before the others, if there are any, and as wide as the widest: the ceiling knows whatever one draws.
+
+    >>> list(with_base({"majority": Majority()})), list(with_base({"majority:width=32": Majority(width=32)}))
+    (['first', 'majority'], ['first:width=32', 'majority:width=32'])
+    """
+    if not methods:
+        return {}
+    widths = [method.width for method in methods.values() if isinstance(method, First)] or [First().width]
+    others = {name: method for name, method in methods.items() if not isinstance(method, First)}
+    base = First(width=max(*widths, *(method.most[0] for method in others.values()), 1))
+    return {BASE if base == METHODS[BASE] else f"{BASE}:width={base.width}": base, **others}
+
+
 def method_named(text: str) -> Method:
     """Errors: UserError for a method or a parameter that is unknown.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import exp, prod
 from typing import Literal
 
+from storage.errors import UserError
 from tasks.domain.search.method import Ask, Candidate, Method, Round, answered
 from tasks.domain.search.self_score import BEST, scores
 from tasks.domain.search.widths import AtLeastOne
@@ -27,6 +28,11 @@ class StepSearch(Method):
     over: Literal["last", "least", "product"] = "least"
     end: str = "\n\n"
     depth: AtLeastOne = 16
+
+    def __post_init__(self) -> None:
+        Method.__post_init__(self)
+        if not self.end:
+            raise UserError("end is empty; it must be the text that ends a step")
 
     @property
     def in_steps(self) -> bool:

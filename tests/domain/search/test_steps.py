@@ -11,7 +11,7 @@ from tasks.domain.search.beam import Beam
 from tasks.domain.search.dvts import DVTS
 from tasks.domain.search.mcts import MCTS
 from tasks.domain.search.method import Candidate
-from tasks.domain.search.particles import Particles, resampled
+from tasks.domain.search.particles import NEAREST, Particles, resampled, weights
 from tasks.domain.search.registry import method_named
 from tasks.domain.search.steps import StepSearch
 
@@ -98,6 +98,11 @@ def test_drawing_anew_is_fair() -> None:
     ]
     draws = Counter(c.name for depth in range(1000) for c in resampled(made, scores, 4, 1.0, depth))
     assert abs(draws["y/0"] / 4000 - 0.75) < 5 * (0.75 * 0.25 / 4000) ** 0.5
+
+
+def test_the_coldest_weights_are_the_bests_alone() -> None:
+    assert weights([0.0, 1 - NEAREST, 0.5], 1e-4) == [0.0, 1.0, 0.0]
+    assert weights([0.0, 0.0], 1e-4) == [0.5, 0.5]
 
 
 @pytest.mark.parametrize(("over", "expected"), [("last", 0.8), ("least", 0.5), ("product", 0.4)])

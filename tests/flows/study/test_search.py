@@ -24,6 +24,8 @@ WRONG = {
     "search.methods=rewarded": r"method rewarded is scored by a reward model: give its folder \(search.reward=FOLDER\)",
     "search.methods=mcts:by=process": r"method mcts:by=process is scored by a reward model",
     "search.methods=majority,majority": r"search.methods: majority stands there more than once",
+    "search.methods=majority,majority:width=16": r"search.methods: majority and majority:width=16 are one method",
+    "search.methods=beam:end=": r"method beam: end is empty; it must be the text that ends a step",
 }
 
 
@@ -72,6 +74,27 @@ def asked(reward: Path) -> Request:
     methods = "majority,rewarded,beam:end=.:by=process"
     settings = (f"search.methods={methods}", f"search.reward={reward}", "seeds=()")
     return Request(profile="demo", arms=("panel",), settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("methods", "base"),
+    [
+        ("majority", "first"),
+        ("majority,early_stopped:width=32", "first:width=32"),
+        ("majority:width=20,first:width=24", "first:width=24"),
+        ("majority:width=4,first:width=2", "first:width=4"),
+        ("first:width=16", "first"),
+    ],
+)
+def test_the_ceiling_knows_every_rollout_that_a_method_may_draw(tmp_path: Path, methods: str, base: str) -> None:
+    """Else a wider method could pass it. There is one of it: two would be added up."""
+    store = Store(tmp_path)
+    store.prepare()
+    settings = (f"search.methods={methods}", "seeds=()")
+    planned = plan(Request(profile="demo", arms=("panel",), settings=settings).study(store), store)
+    titles = [p.step.title.rpartition(": ")[0] for p in planned if p.step.ref.kind == "searches"]
+    assert [title for title in titles if title.startswith("first")] == [base]
+    assert set(titles) >= {name for name in methods.split(",") if not name.startswith("first")}
 
 
 def test_a_budget_below_one_rollout_is_refused_with_numbers() -> None:
