@@ -101,7 +101,7 @@ def ensure_rollouts(
         for i in sorted(
             i
             for key, nth in _accounts(requested).items()
-            for i in book.entries(accounts[key]).lacking(_as_asked(requested, nth))
+            for i in book.entries(accounts[key]).lacking(as_asked(requested, nth))
         )
     ]
     stats = SamplingStats()
@@ -186,8 +186,9 @@ def _accounts(requested: Sequence[RolloutRequest]) -> dict[tuple[Policy, Samplin
     return found
 
 
-def _as_asked(requested: Sequence[RolloutRequest], nth: Sequence[int]) -> pa.Table:
-    """What storage.shards.Entries is asked by, and the golds."""
+def as_asked(requested: Sequence[RolloutRequest], nth: Sequence[int] | None = None) -> pa.Table:
+    """What storage.shards.Entries is asked by, and the golds. nth: which of them; null for all."""
+    nth = range(len(requested)) if nth is None else nth
     return pa.table(
         {
             "problem_id": pa.array([requested[i].problem_id for i in nth], pa.string()),
@@ -209,7 +210,7 @@ def entered(
     read = [name for name in LEDGER.names if name in schema.names or name not in FOR_TRAINING]
     parts = []
     for key, nth in _accounts(requested).items():
-        rows = (entries or ledger().entries(account_of(*key))).rows(_as_asked(requested, nth), read)
+        rows = (entries or ledger().entries(account_of(*key))).rows(as_asked(requested, nth), read)
         if rows is not None:
             judged = as_read_by(rows, key[0], rows["wanted_gold"].to_pylist())
             parts.append(judged.select(schema.names).cast(schema).append_column("nth", rows["nth"]))

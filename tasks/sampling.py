@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from math import gcd
+from typing import Any
 
 import pyarrow as pa
 
 from storage.artifacts.kinds import Benchmark, Pool, Rollouts, Splits, Training
 from tasks.domain.policies import Policy, Sampling
 from tasks.domain.problems.splits import of_split
-from tasks.engines.sampling.sampler import SamplingStats
-from tasks.rollouts import account_of, ensure_rollouts, entered, requests_for, served
-from tasks.stage import PART_ROWS, Payload, ledger, stage, store, toolbox
+from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats
+from tasks.rollouts import account_of, as_asked, ensure_rollouts, entered, requests_for, served
+from tasks.stage import PART_ROWS, Payload, Step, ledger, stage, store, toolbox
 
 #: Rollouts that are asked for together: an hour of a GPU or more, so that it is seldom left to the last few of them.
 TOGETHER = 100_000
@@ -36,12 +38,7 @@ def sample_rollouts(
     training: the artifact whose adapter at `policy.adapter_step` is served; null at step 0.
     """
     problems = of_split(store().read(pool), store().read(splits), split)
-    adapter, stats, total = served(policy, training), SamplingStats(), problems.num_rows * group_size
-    for ahead, part in in_parts(problems, group_size):
-        requested = requests_for(part, policy, sampling, range(group_size))
-        stats.add(ensure_rollouts(requested, adapter, policy.model, lora_rank, ahead=ahead * group_size, total=total))
-    drawn = dict.fromkeys(problems["problem_id"].to_pylist(), group_size)
-    return _payload(problems, drawn, stats, policy, sampling, lora_rank)
+    return _payload(problems, Draw(policy, sampling, group_size, training, lora_rank), _whole_groups)
 
 
 @stage(Rollouts, version=2)
@@ -62,23 +59,80 @@ def screen_adaptively(
     group has. What the ledger holds beyond that is left out: the artifact does not depend on what was paid before.
     """
     problems = of_split(store().read(pool), store().read(splits), split)
-    adapter, stats = served(policy, training), SamplingStats()
-    drawn = dict.fromkeys(problems["problem_id"].to_pylist(), 0)
-    for _, part in in_parts(problems, group_size):
+    return _payload(problems, Draw(policy, sampling, group_size, training, lora_rank), _until_decided)
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Who is sampled and how, whatever the problems."""
+
+    policy: Policy
+    sampling: Sampling
+    group_size: int
+    training: Training | None
+    lora_rank: int
+
+    def requests(self, problems: pa.Table, rollouts: range) -> list[RolloutRequest]:
+        return requests_for(problems, self.policy, self.sampling, rollouts)
+
+    def ensure(self, asked: list[RolloutRequest], ahead: int = 0, total: int | None = None) -> SamplingStats:
+        adapter = served(self.policy, self.training)
+        return ensure_rollouts(asked, adapter, self.policy.model, self.lora_rank, ahead=ahead, total=total)
+
+
+#: Sees that rollouts of problems are in the ledger, and says how many of each there are: the first ones.
+Drawing = Callable[[Draw, pa.Table, SamplingStats], dict[str, int]]
+
+
+def _whole_groups(draw: Draw, problems: pa.Table, stats: SamplingStats) -> dict[str, int]:
+    size = draw.group_size
+    for ahead, part in in_parts(problems, size):
+        asked = draw.requests(part, range(size))
+        stats.add(draw.ensure(asked, ahead * size, problems.num_rows * size))
+    return dict.fromkeys(problems["problem_id"].to_pylist(), size)
+
+
+def _until_decided(draw: Draw, problems: pa.Table, stats: SamplingStats) -> dict[str, int]:
+    size, drawn = draw.group_size, dict.fromkeys(problems["problem_id"].to_pylist(), 0)
+    for _, part in in_parts(problems, size):
         seen: dict[str, set[bool]] = {problem: set() for problem in part["problem_id"].to_pylist()}
-        for rollouts in (range(min(2, group_size)), *(range(i, i + 1) for i in range(2, group_size))):
+        for rollouts in (range(min(2, size)), *(range(i, i + 1) for i in range(2, size))):
             undecided = part.filter(pa.array([len(found) < 2 for found in seen.values()], pa.bool_()))
-            asked = requests_for(undecided, policy, sampling, rollouts)
-            if not asked:
+            if not (asked := draw.requests(undecided, rollouts)):
                 break
-            stats.add(ensure_rollouts(asked, adapter, policy.model, lora_rank))
+            stats.add(draw.ensure(asked))
             drawn |= dict.fromkeys(undecided["problem_id"].to_pylist(), rollouts.stop)
             for start in range(0, len(asked), PART_ROWS):
                 for row in entered(asked[start : start + PART_ROWS], JUDGED).to_pylist():
                     seen[row["problem_id"]].add(row["correct"])
-    made = _payload(problems, drawn, stats, policy, sampling, lora_rank)
-    saved = {"saved_rollouts": str(problems.num_rows * group_size - sum(drawn.values()))}
-    return Payload(made.table, notes=(made.notes or {}) | saved)
+    return drawn
+
+
+#: Stages whose work can be shared out in shards of problems.
+DRAWN: dict[str, Drawing] = {"sample_rollouts": _whole_groups, "screen_adaptively": _until_decided}
+
+
+def enter_shard(step: Step, rollouts: int, shard: int) -> None:
+    """See that the rollouts of one shard of a stage of DRAWN are in the ledger. rollouts: of a shard, about."""
+    draw, problems = _asked(step)
+    part = [part for _, part in in_parts(problems, draw.group_size, rollouts)][shard]
+    DRAWN[step.recipe.stage](draw, part, SamplingStats())
+
+
+def open_shards(step: Step, rollouts: int) -> Iterator[int]:
+    """Shards that lack something. How far whoever samples adaptively has come is seen by doing it: all of them."""
+    draw, problems = _asked(step)
+    entries = ledger().entries(account_of(draw.policy, draw.sampling))
+    for shard, (_, part) in enumerate(in_parts(problems, draw.group_size, rollouts)):
+        asked = as_asked(draw.requests(part, range(draw.group_size)))
+        if DRAWN[step.recipe.stage] is _until_decided or entries.lacking(asked):
+            yield shard
+
+
+def _asked(step: Step) -> tuple[Draw, pa.Table]:
+    given: Mapping[str, Any] = step.arguments
+    draw = Draw(*(given[name] for name in ("policy", "sampling", "group_size", "training", "lora_rank")))
+    return draw, of_split(store().read(given["pool"]), store().read(given["splits"]), given["split"])
 
 
 def in_parts(problems: pa.Table, group_size: int, most: int = TOGETHER) -> Iterator[tuple[int, pa.Table]]:
@@ -90,25 +144,22 @@ def in_parts(problems: pa.Table, group_size: int, most: int = TOGETHER) -> Itera
         yield start, problems.slice(start, each)
 
 
-def _payload(
-    problems: pa.Table,
-    drawn: Mapping[str, int],
-    stats: SamplingStats,
-    policy: Policy,
-    sampling: Sampling,
-    lora_rank: int,
-) -> Payload:
-    """drawn: how many rollouts of each problem, the first ones."""
-    notes = {"reused_rollouts": str(sum(drawn.values()) - stats.rollouts), "scaffold": policy.scaffold.digest}
+def _payload(problems: pa.Table, draw: Draw, drawing: Drawing) -> Payload:
+    stats = SamplingStats()
+    drawn = drawing(draw, problems, stats)
+    there, most = sum(drawn.values()), problems.num_rows * draw.group_size
+    notes = {"reused_rollouts": str(there - stats.rollouts), "scaffold": draw.policy.scaffold.digest}
     if stats.rollouts:
-        notes |= stats.note(toolbox().generator(policy.model.sha256, lora_rank))
-    return Payload(_read(problems, drawn, policy, sampling), notes=notes)
+        notes |= stats.note(toolbox().generator(draw.policy.model.sha256, draw.lora_rank))
+    if drawing is _until_decided:
+        notes["saved_rollouts"] = str(most - there)
+    return Payload(_read(problems, drawn, draw), notes=notes)
 
 
-def _read(problems: pa.Table, drawn: Mapping[str, int], policy: Policy, sampling: Sampling) -> Iterator[pa.Table]:
+def _read(problems: pa.Table, drawn: Mapping[str, int], draw: Draw) -> Iterator[pa.Table]:
     """The ledger's rows, problem by problem."""
     most = max([1, *drawn.values()])
-    entries, each = ledger().entries(account_of(policy, sampling)), max(1, PART_ROWS // most)
+    entries, each = ledger().entries(account_of(draw.policy, draw.sampling)), max(1, PART_ROWS // most)
     for start in range(0, problems.num_rows, each):
-        asked = requests_for(problems.slice(start, each), policy, sampling, range(most))
+        asked = draw.requests(problems.slice(start, each), range(most))
         yield entered([one for one in asked if one.rollout < drawn[one.problem_id]], Rollouts.schema, entries)

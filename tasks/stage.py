@@ -65,6 +65,7 @@ class Session:
     group: lets an orchestrator show the steps of one arm together.
     before: asked before anything is made (budget wall); may raise to stop.
     without: kinds that are not made here; a step of one, or after one, that the store has not is left for elsewhere.
+    elsewhere: artifacts that others are making, likewise.
     """
 
     store: Store
@@ -75,6 +76,7 @@ class Session:
     group: Callable[[str, Callable[[], Any]], Any] | None = None
     before: Callable[[Step], None] | None = None
     without: frozenset[str] = frozenset()
+    elsewhere: frozenset[Ref] = frozenset()
     steps: list[Step] = field(default_factory=list)
     made: list[Ref] = field(default_factory=list)
 
@@ -89,10 +91,10 @@ class Session:
             self.wrap(step, lambda: self.ensure(step))
 
     def _is_left(self, step: Step) -> bool:
-        if not self.without or self.store.fresh(step.ref):
+        if not (self.without or self.elsewhere) or self.store.fresh(step.ref):
             return False
-        inputs = (Ref.parse(text) for refs in step.recipe.inputs.values() for text in refs)
-        return step.ref.kind in self.without or not all(self.store.fresh(ref) for ref in inputs)
+        left = step.ref.kind in self.without or step.ref in self.elsewhere
+        return left or not all(self.store.fresh(ref) for ref in step.recipe.input_refs)
 
     def ensure(self, step: Step) -> bool:
         """Make the step's artifact unless the store has it. True if it was reused."""
@@ -108,15 +110,24 @@ class Session:
             self._make(step)
         return False
 
-    def _make(self, step: Step) -> None:
+    @contextmanager
+    def at_work_on(self, step: Step) -> Iterator[None]:
+        """What is done in the block is done for this step."""
         self.listener(Progress("started", step.title, step.ref))
         token = _step.set(step)
+        try:
+            yield
+        finally:
+            _step.reset(token)
+
+    def _make(self, step: Step) -> None:
         began = time.perf_counter()
         try:
-            made = step.make()
-            payload = made if isinstance(made, Payload) else Payload(made)
-            seconds = time.perf_counter() - began
-            rows = self.store.write(step.ref, payload, step.recipe, provenance(seconds, payload.notes))
+            with self.at_work_on(step):
+                made = step.make()
+                payload = made if isinstance(made, Payload) else Payload(made)
+                seconds = time.perf_counter() - began
+                rows = self.store.write(step.ref, payload, step.recipe, provenance(seconds, payload.notes))
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
@@ -125,8 +136,6 @@ class Session:
                 f"{step.title}: {where}: {error.strerror}; what was made before is kept: make room and run the same"
                 " command again"
             ) from None
-        finally:
-            _step.reset(token)
         self.made.append(step.ref)
         seconds = time.perf_counter() - began
         self.listener(Progress("made", step.title, step.ref, done=rows, total=rows, seconds=seconds))

@@ -1,4 +1,4 @@
-"""Arms on a pool of GPU workers, which warm the store. Knows deployments and their runs, not stages.
+"""Work on a pool of GPU workers, which fill the store. Knows deployments and their runs, not stages.
 
 A piece of work has a key, and its runs carry it as a tag: whoever wants it attaches to the run that is alive instead
 of starting a second one, so a parent that was killed and retried never pays twice.
@@ -7,7 +7,7 @@ of starting a second one, so a parent that was killed and retried never pays twi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -24,6 +24,8 @@ TRIES = 3
 POLL_SECONDS = 3.0
 #: The server's own automation starts a crashed run again within this time; then it is attached to.
 GRACE_SECONDS = 5.0
+#: Runs that the server lists at once.
+PAGE = 200
 LIVE = ("SCHEDULED", "PENDING", "RUNNING", "PAUSED", "CANCELLING")
 
 
@@ -40,36 +42,48 @@ class Work:
         return f"makes:{self.key}"
 
 
-def dispatch(deployment: str, works: Sequence[Work], tell: Callable[[str], None], *, parent: str) -> None:
-    """See every piece of work finished on the deployment's pool. Returns when all of it is made.
+def dispatch(
+    deployment: str, wanted: Callable[[Set[str]], Sequence[Work]], tell: Callable[[str], None], *, parent: str
+) -> None:
+    """See every piece of work finished on the deployment's pool. Returns when nothing is wanted any more.
 
+    wanted: told the keys of what is finished, says what can be worked on now; what is under way may be among it.
     parent: the flow run that wants it; `cancel_children` finds what it started by it.
-    Errors: Parked if a run met its budget, UserError if one failed or was lost too often; the others go on first.
+    Errors: Parked if a run met its budget, UserError if one failed or was lost too often; what else is under way goes
+    on first.
     """
     from httpx import TransportError
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
-        runs = [(work, _attach(client, deployment, work, tell, parent)) for work in works]
-        trouble: dict[str, FlowRun] = {}
-        while runs:
-            waiting = []
-            for work, run_id in runs:
+        done, trouble, runs = set[str](), dict[str, FlowRun](), dict[str, tuple[Work, UUID]]()
+        news = True
+        while True:
+            for work in wanted(done) if news and not trouble else ():
+                if work.key not in runs:
+                    runs[work.key] = work, _attach(client, deployment, work, tell, parent)
+            if not runs:
+                break
+            news = False
+            for key, (work, run_id) in list(runs.items()):
                 try:
                     run = client.read_flow_run(run_id)
                 except TransportError:  # the server is away; whoever makes the work goes on
-                    waiting.append((work, run_id))
                     continue
                 if run.state is None or not run.state.is_final():
-                    waiting.append((work, run_id))
                     continue
                 if run.state.is_crashed() and _crashes(client, work, parent) <= TRIES:
                     time.sleep(GRACE_SECONDS)
                     tell(f"{work.name}: its machine was lost, starting again")
-                    waiting.append((work, _attach(client, deployment, work, tell, parent)))
-                elif not run.state.is_completed():
+                    runs[key] = work, _attach(client, deployment, work, tell, parent)
+                    continue
+                del runs[key]
+                if run.state.is_completed():
+                    done.add(key)
+                    news = True
+                else:
                     trouble[work.name] = run
-            if runs := waiting:
+            if runs and not news:
                 time.sleep(POLL_SECONDS)
     for name, run in trouble.items():
         assert run.state is not None
@@ -99,7 +113,13 @@ def _attach(client: SyncPrefectClient, deployment: str, work: Work, tell: Callab
 def runs_of(client: SyncPrefectClient, *tags: str) -> list[FlowRun]:
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterTags
 
-    return client.read_flow_runs(flow_run_filter=FlowRunFilter(tags=FlowRunFilterTags(all_=list(tags))), limit=200)
+    found: list[FlowRun] = []
+    asked = FlowRunFilter(tags=FlowRunFilterTags(all_=list(tags)))
+    while more := client.read_flow_runs(flow_run_filter=asked, limit=PAGE, offset=len(found)):
+        found += more
+        if len(more) < PAGE:
+            break
+    return found
 
 
 def _ended(client: SyncPrefectClient, work: Work) -> int:

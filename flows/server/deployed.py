@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Set
 from typing import Any
 
 from prefect import flow, get_run_logger  # noqa: TID253
@@ -14,27 +15,28 @@ from prefect.input import RunInput, read_flow_run_input  # noqa: TID253
 from prefect.states import Cancelled  # noqa: TID253
 from pydantic import Field
 
-from flows.arm import run_arm
 from flows.experiment import experiment as whole
 from flows.problems import prepare
 from flows.running.accounting import accounted
 from flows.running.likeness import Workplace, check_alike
-from flows.running.plan import Planned, arms_to_make, is_costly, plan
+from flows.running.pieces import make_piece, next_pieces
+from flows.running.plan import Planned, is_costly, plan
 from flows.running.pool import Work, cancel_children, dispatch
 from flows.running.prefect_tasks import PARKED, under_prefect
-from flows.running.sessions import Charging
+from flows.running.sessions import Charging, Listener
 from flows.server.automations import PARKED_EVENT
 from flows.server.progress import shown
 from flows.server.workplace import opened, opened_store, telling, this_run
-from flows.study.forms import BudgetForm, PinnedForm, SearchForm, StudyForm, Text
+from flows.study.forms import BudgetForm, PinnedForm, SearchForm, StudyForm
 from flows.study.resolve import Study
+from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
 from storage.records.runs import run_id
 from tasks.metering import OCCUPYING, metered
 from tasks.stage import Step
 
-ARM_DEPLOYMENT = "arm/arm"
+PIECES = "make/make"
 
 
 class TopUp(RunInput):
@@ -48,23 +50,23 @@ class TopUp(RunInput):
         return BudgetForm(tokens=self.tokens or None, gpu_hours=self.gpu_hours or None, usd=self.usd or None)
 
 
-def _cancel_arms(flow: Any, flow_run: FlowRun, state: Any) -> None:
+def _cancel_pieces(flow: Any, flow_run: FlowRun, state: Any) -> None:
     cancel_children(str(flow_run.id))
 
 
-@flow(name="experiment", on_cancellation=[_cancel_arms], persist_result=False)
+@flow(name="experiment", on_cancellation=[_cancel_pieces], persist_result=False)
 def experiment(study: StudyForm = StudyForm(), budget: BudgetForm = BudgetForm(), gpu_pool: bool = False) -> str:  # noqa: B008
     """Run a study and end with its report. What the store has is reused.
 
     Args:
         study: Which study.
         budget: The most that it may spend; empty for no limit.
-        gpu_pool: Run sampling, training and embedding as `arm` runs on the pool of GPU workers.
+        gpu_pool: Run sampling, training and embedding as `make` runs on the pool of GPU workers.
     """
     return _whole(study, budget, gpu_pool=gpu_pool)
 
 
-@flow(name="search", on_cancellation=[_cancel_arms], persist_result=False)
+@flow(name="search", on_cancellation=[_cancel_pieces], persist_result=False)
 def search(
     search: SearchForm,
     study: StudyForm = StudyForm(),  # noqa: B008
@@ -77,7 +79,7 @@ def search(
         search: By which methods, within how many tokens a problem.
         study: Which study.
         budget: The most that the whole run may spend; empty for no limit.
-        gpu_pool: Run sampling, training and embedding as `arm` runs on the pool of GPU workers.
+        gpu_pool: Run sampling, training and embedding as `make` runs on the pool of GPU workers.
     """
     return _whole(search.of(study), budget, gpu_pool=gpu_pool)
 
@@ -113,23 +115,22 @@ def _run(
     ):
         if gpu_pool and is_costly(planned):
             under_prefect(study, store, listeners.own, prepare)
-            _on_pool(study, store, form, budget, charging.run, flow_run)
+            _on_pool(study, store, listeners.own, form, budget, charging.run)
         under_prefect(study, store, listeners.own, whole)
 
 
-def _on_pool(study: Study, store: Store, form: StudyForm, budget: BudgetForm, run: str, flow_run: str) -> None:
-    logger, pinned = get_run_logger(), PinnedForm.of(form, study).model_dump()
-    asker = Workplace.here().model_dump()
-    for arms in arms_to_make(study, store):
-        works = [
-            Work(
-                f"{run}:{arm}",
-                f"{arm} · {this_run().name}",
-                {"study": pinned, "arm": arm, "run": run, "budget": budget.model_dump(), "asker": asker},
-            )
-            for arm in arms
+def _on_pool(study: Study, store: Store, listener: Listener, form: StudyForm, budget: BudgetForm, run: str) -> None:
+    pinned, name = PinnedForm.of(form, study).model_dump(), this_run().name
+    same = {"study": pinned, "run": run, "budget": budget.model_dump(), "asker": Workplace.here().model_dump()}
+
+    def wanted(done: Set[str]) -> list[Work]:
+        mine = {key.removeprefix(f"{run}:") for key in done}
+        return [
+            Work(f"{run}:{one.key}", f"{one.name} · {name}", {**same, "ref": str(one.ref), "shard": one.shard})
+            for one in next_pieces(study, store, listener, mine)
         ]
-        dispatch(ARM_DEPLOYMENT, works, logger.info, parent=flow_run)
+
+    dispatch(PIECES, wanted, get_run_logger().info, parent=str(this_run().id))
 
 
 def _granted(budget: BudgetForm) -> tuple[BudgetForm, int]:
@@ -148,20 +149,22 @@ def _topped_up(budget: BudgetForm, why: str, wall: int) -> BudgetForm:
     return budget.raised(suspend_flow_run(wait_for_input=asked, key=f"wall-{wall}").form())
 
 
-@flow(name="arm", persist_result=False)
-def arm(
+@flow(name="make", persist_result=False)
+def make(
     study: PinnedForm,
-    arm: Text,
+    ref: str,
     run: str,
+    shard: int | None = None,
     budget: BudgetForm = BudgetForm(),  # noqa: B008
     asker: Workplace | None = None,
 ) -> Any:
-    """One arm end to end, on a GPU worker; charged to the run that wants it.
+    """One artifact of a study, or a shard of its rollouts, on a GPU worker; charged to the run that wants it.
 
     Args:
         study: Which study, under which overrides.
-        arm: Which arm of it.
+        ref: Which artifact of it.
         run: Whose budget it spends.
+        shard: Which shard of its rollouts to sample; empty for the whole artifact.
         budget: The most that the whole run may spend.
         asker: Where the run is at work; a worker that differs refuses before anything is paid.
     """
@@ -169,18 +172,17 @@ def arm(
         check_alike(asker, run, opened_store().root)
     chosen, store = opened(study)
     chosen = study.pinned(chosen)
-    chosen.profile.arm(arm)
     charging = Charging.of(chosen, store, run, budget.budget())
-    planned, flow_run = plan(chosen, store, lambda s: run_arm(s, arm)), str(this_run().id)
+    planned = [p for p in plan(chosen, store) if str(p.step.ref) == ref]
     try:
         with (
-            shown(chosen, store, planned, charging, flow_run, telling()) as listener,
+            shown(chosen, store, planned, charging, str(this_run().id), telling()) as listener,
             metered(charging.meter(chosen, store), listener) as charged,
         ):
-            under_prefect(chosen, store, charged, lambda s: run_arm(s, arm))
+            make_piece(chosen, store, charged, Ref.parse(ref), shard)
     except Parked as wall:
         return Cancelled(name=PARKED, message=str(wall))
-    return f"{arm} is made"
+    return f"{ref} is made" if shard is None else f"shard {shard} of {ref} is sampled"
 
 
 @flow(name="report", persist_result=False)

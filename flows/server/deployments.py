@@ -82,8 +82,8 @@ DEPLOYMENTS = (
         description="A study's policies searched at test time: one answer a problem within a budget of tokens.",
     ),
     Deployment(
-        flow="arm",
-        description="One arm of a study on one GPU worker; started by experiments with `gpu_pool`.",
+        flow="make",
+        description="One artifact of a study, or a shard of its rollouts, on a GPU worker; started for `gpu_pool`.",
         pool="gpu",
         queue="experiments",
         tags=("gpu",),

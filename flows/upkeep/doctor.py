@@ -155,6 +155,6 @@ def _pools(client: Any) -> Iterator[Check]:
         start = f"prefect worker start --pool {pool}" + (" --limit 1" if pool == "gpu" else "")
         yield Check("pools", "ok" if online else "warn", f"{pool}: {len(online)} workers", "" if online else start)
     known = {d["name"] for d in ask("/deployments/filter", {"limit": 200})}
-    missing = {"experiment", "search", "arm", "reeval", "report", "regrade", "gc"} - known
+    missing = {"experiment", "search", "make", "reeval", "report", "regrade", "gc"} - known
     found = f"{len(known)} deployments"
     yield Check("pools", "fail" if missing else "ok", found, "varband deploy" if missing else "")

@@ -33,6 +33,10 @@ class Recipe(BaseModel):
     arguments: dict[str, object]
     inputs: dict[str, list[str]]  # argument -> refs, in order
 
+    @property
+    def input_refs(self) -> list[Ref]:
+        return [Ref.parse(text) for refs in self.inputs.values() for text in refs]
+
 
 class Group:
     """Arguments that travel together, as fields of a dataclass; each stands in a recipe as an argument of its own, as
@@ -131,7 +135,7 @@ class Manifest(BaseModel):
 
     @property
     def input_refs(self) -> list[Ref]:
-        return [Ref.parse(text) for refs in self.recipe.inputs.values() for text in refs]
+        return self.recipe.input_refs
 
 
 def parse_manifest(text: str | bytes, where: str) -> Manifest:

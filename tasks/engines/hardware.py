@@ -39,6 +39,7 @@ class Hardware:
     and then gives the same bits whatever the number of cores.
     without: kinds that this machine does not make, nor what follows from them: sample and train where the GPU is, and
     embed and report elsewhere, from a copy.
+    shard_rollouts: what one worker of a pool samples at a time, about; enough to be worth its engine's start.
     arms_at_once: in processes of their own, each with its engine; for a machine with cores to spare. Where it is more
     than a study has arms, their seeds are made at once too. On GPUs each process has its own, and where there are
     fewer, as many run as there are GPUs for.
@@ -60,6 +61,7 @@ class Hardware:
     threads: AtLeastOne | None = None
     without: tuple[str, ...] = ()
     arms_at_once: AtLeastOne = 1
+    shard_rollouts: AtLeastOne = 16_384
     processes: AtLeastOne = 1
     token_budget: AtLeastOne = 8192
     checkpointing: Literal["auto", "on", "off"] = "auto"

@@ -1,4 +1,4 @@
-"""The real demo study (shrunk) on a live server: its arm on the pool of GPU workers, parked and resumed from a shell,
+"""The real demo study (shrunk) on a live server: what costs on the pool of GPU workers, parked and resumed from a shell,
 then what the team does with it: report, regrade, nightly re-evaluation, cleaning up. None of these pays again."""
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield up
 
 
-def arms(server: Server, run: Run) -> list[dict[str, Any]]:
-    tag = {"tags": {"all_": [f"makes:{run.id}:panel"]}}
+def pieces(server: Server, run: Run) -> list[dict[str, Any]]:
+    """The flow runs that made what costs, each an artifact or a shard of rollouts."""
+    tag = {"tags": {"all_": [f"of:{run.flow_run}"]}}
     return api(server, "POST", "/flow_runs/filter", {"flow_runs": tag}).json()
 
 
@@ -55,15 +56,15 @@ def finished(server: Server, parked: Run) -> Run:
     return all_runs(server.root)[0]
 
 
-def test_at_the_wall_the_arm_gives_its_gpu_back_and_the_study_waits(server: Server, parked: Run) -> None:
+def test_at_the_wall_a_worker_gives_its_gpu_back_and_the_study_waits(server: Server, parked: Run) -> None:
     assert parked.state == "parked" and "tokens more are missing" in parked.why
     assert 0 < parked.spent.tokens <= 9000, "the wall was crossed"
-    assert [arm["state"]["name"] for arm in arms(server, parked)] == ["Parked"]
+    assert "Parked" in {piece["state"]["name"] for piece in pieces(server, parked)}
 
 
 def test_the_page_of_a_run_shows_stage_money_and_time(server: Server, parked: Run) -> None:
-    (arm,) = arms(server, parked)[:1]
-    found = api(server, "POST", "/artifacts/filter", {"artifacts": {"flow_run_id": {"any_": [arm["id"]]}}}).json()
+    (piece,) = (piece for piece in pieces(server, parked) if piece["state"]["name"] == "Parked")
+    found = api(server, "POST", "/artifacts/filter", {"artifacts": {"flow_run_id": {"any_": [piece["id"]]}}}).json()
     shown = {artifact["key"]: artifact for artifact in found}
     assert "left" in shown["stage"]["description"] and 0 < shown["stage"]["data"] < 100
     assert "| tokens |" in shown["progress"]["data"] and "| 9,000 |" in shown["progress"]["data"]
@@ -71,7 +72,8 @@ def test_the_page_of_a_run_shows_stage_money_and_time(server: Server, parked: Ru
 
 def test_resumed_it_finishes_with_nothing_sampled_twice(server: Server, parked: Run, finished: Run) -> None:
     assert (finished.id, finished.state) == (parked.id, "finished")
-    assert sorted(arm["state"]["name"] for arm in arms(server, parked)) == ["Completed", "Parked"]
+    states = [piece["state"]["name"] for piece in pieces(server, parked)]
+    assert set(states) == {"Completed", "Parked"} and states.count("Completed") > 3
     book = Ledger(server.root)
     assert sum(book.duplicates(account) for account, _ in book.accounts()) == 0
     paid = charges(server.root, finished.id)

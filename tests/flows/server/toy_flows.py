@@ -62,5 +62,5 @@ def toyparent(names: list[str], seconds: int = 8) -> list[str]:
     (ROOT / "parent.pid").write_text(str(os.getpid()))
     run = str(get_run_context().flow_run.id)  # type: ignore[union-attr]
     works = [Work(f"toy:{n}", n, {"name": n, "seconds": seconds}) for n in names]
-    dispatch("toyarm/toyarm", works, get_run_logger().info, parent=run)
+    dispatch("toyarm/toyarm", lambda done: [w for w in works if w.key not in done], get_run_logger().info, parent=run)
     return [_make(n, seconds) for n in names]
