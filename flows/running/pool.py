@@ -56,7 +56,9 @@ def dispatch(
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
-        done, trouble, runs = set[str](), dict[str, FlowRun](), dict[str, tuple[Work, UUID]]()
+        done: set[str] = set()
+        trouble: dict[str, FlowRun] = {}
+        runs: dict[str, tuple[Work, UUID]] = {}
         news = True
         while True:
             for work in wanted(done) if news and not trouble else ():
