@@ -13,6 +13,7 @@ from flows.experiment import experiment
 from flows.running.plan import plan
 from flows.running.sessions import Listener, stages_of
 from flows.study.resolve import Study
+from storage.artifacts.fingerprint import fingerprint
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
@@ -55,6 +56,7 @@ def _open(study: Study, store: Store, done: Set[str], dag: Dag) -> tuple[list[Pi
     """Pieces that can be made, and what is not to be made here."""
     pieces: list[Piece] = []
     others = set[Ref]()
+    at_work: dict[str, Ref] = {}
     costly = COSTLY - set(study.profile.hardware.without)
     planned = [p.step for p in plan(study, store, dag) if not p.reused and p.step.ref.kind in costly]
     with stages_of(study, store):
@@ -63,9 +65,13 @@ def _open(study: Study, store: Store, done: Set[str], dag: Dag) -> tuple[list[Pi
                 continue
             can = all(map(store.fresh, step.recipe.input_refs))
             left = [piece for piece in _pieces_of(step, study) if piece.key not in done] if can else []
-            pieces += left
             if left or not can:
                 others.add(step.ref)
+            # two samplings of one policy share rollouts: at once, both would pay for them
+            policy = step.arguments.get("policy")
+            if left and policy is not None and at_work.setdefault(fingerprint(policy.identity()), step.ref) != step.ref:
+                continue
+            pieces += left
     return pieces, frozenset(others)
 
 

@@ -1,0 +1,45 @@
+"""What of a study can be made apart, and what has to wait."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.workers import DRAW, MODEL, sleeps, study_of_sleeps
+from flows.running.pieces import next_pieces
+from flows.running.sessions import unheard
+from flows.study.resolve import Study
+from storage.artifacts.store import Store
+from tasks.domain.policies import Policy
+from tasks.sampling import sample_rollouts
+from tasks.splits import split_pool
+from tasks.stage import Ref
+from tasks.synthetic_pool import make_synthetic_pool
+
+
+def deeper(study: Study) -> Ref:
+    """One policy asked the same problems twice, the second time for more rollouts."""
+    pool = make_synthetic_pool(per_source=8, seed=0)
+    asked = {"pool": pool, "splits": split_pool(pool=pool, heldout_per_source=4, seed=0), "sampling": DRAW}
+    policy = Policy(arm=study.profile.arms[0], model=MODEL)
+    sample_rollouts.titled("few")(policy=policy, group_size=4, **asked)
+    return sample_rollouts.titled("many")(policy=policy, group_size=8, **asked)
+
+
+def pieces_of(root: Path, dag: object) -> list[str]:
+    store = Store(root)
+    store.prepare()
+    return [piece.name for piece in next_pieces(study_of_sleeps(), store, unheard, set(), dag)]  # type: ignore[arg-type]
+
+
+def test_what_is_screened_is_shared_out_in_shards_and_training_waits(tmp_path: Path) -> None:
+    arms = study_of_sleeps().profile.arms
+    pieces = pieces_of(tmp_path, sleeps)
+    assert [p for p in pieces if p.startswith("screen")] == [
+        f"screen {arm}, shard {i}" for arm in arms for i in range(4)
+    ]
+    assert not any(p.startswith("train") for p in pieces)
+
+
+def test_two_samplings_of_one_policy_are_not_at_work_at_once(tmp_path: Path) -> None:
+    """Both want the first four rollouts of every problem."""
+    assert pieces_of(tmp_path, deeper) == ["few, shard 0", "few, shard 1"]
