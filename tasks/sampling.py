@@ -38,7 +38,7 @@ def sample_rollouts(
     training: the artifact whose adapter at `policy.adapter_step` is served; null at step 0.
     """
     problems = of_split(store().read(pool), store().read(splits), split)
-    return _payload(problems, Draw(policy, sampling, group_size, training, lora_rank), _whole_groups)
+    return _payload(problems, Sampled(policy, sampling, group_size, training, lora_rank), _whole_groups)
 
 
 @stage(Rollouts, version=2)
@@ -59,11 +59,11 @@ def screen_adaptively(
     group has. What the ledger holds beyond that is left out: the artifact does not depend on what was paid before.
     """
     problems = of_split(store().read(pool), store().read(splits), split)
-    return _payload(problems, Draw(policy, sampling, group_size, training, lora_rank), _until_decided)
+    return _payload(problems, Sampled(policy, sampling, group_size, training, lora_rank), _until_decided)
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class Sampled:
     """Who is sampled and how, whatever the problems."""
 
     policy: Policy
@@ -81,10 +81,10 @@ class Draw:
 
 
 #: Sees that rollouts of problems are in the ledger, and says how many of each there are: the first ones.
-Drawing = Callable[[Draw, pa.Table, SamplingStats], dict[str, int]]
+Drawing = Callable[[Sampled, pa.Table, SamplingStats], dict[str, int]]
 
 
-def _whole_groups(draw: Draw, problems: pa.Table, stats: SamplingStats) -> dict[str, int]:
+def _whole_groups(draw: Sampled, problems: pa.Table, stats: SamplingStats) -> dict[str, int]:
     size = draw.group_size
     for ahead, part in in_parts(problems, size):
         asked = draw.requests(part, range(size))
@@ -92,7 +92,7 @@ def _whole_groups(draw: Draw, problems: pa.Table, stats: SamplingStats) -> dict[
     return dict.fromkeys(problems["problem_id"].to_pylist(), size)
 
 
-def _until_decided(draw: Draw, problems: pa.Table, stats: SamplingStats) -> dict[str, int]:
+def _until_decided(draw: Sampled, problems: pa.Table, stats: SamplingStats) -> dict[str, int]:
     size, drawn = draw.group_size, dict.fromkeys(problems["problem_id"].to_pylist(), 0)
     for _, part in in_parts(problems, size):
         seen: dict[str, set[bool]] = {problem: set() for problem in part["problem_id"].to_pylist()}
@@ -129,9 +129,9 @@ def open_shards(step: Step, rollouts: int) -> Iterator[int]:
             yield shard
 
 
-def _asked(step: Step) -> tuple[Draw, pa.Table]:
+def _asked(step: Step) -> tuple[Sampled, pa.Table]:
     given: Mapping[str, Any] = step.arguments
-    draw = Draw(*(given[name] for name in ("policy", "sampling", "group_size", "training", "lora_rank")))
+    draw = Sampled(*(given[name] for name in ("policy", "sampling", "group_size", "training", "lora_rank")))
     return draw, of_split(store().read(given["pool"]), store().read(given["splits"]), given["split"])
 
 
@@ -144,7 +144,7 @@ def in_parts(problems: pa.Table, group_size: int, most: int = TOGETHER) -> Itera
         yield start, problems.slice(start, each)
 
 
-def _payload(problems: pa.Table, draw: Draw, drawing: Drawing) -> Payload:
+def _payload(problems: pa.Table, draw: Sampled, drawing: Drawing) -> Payload:
     stats = SamplingStats()
     drawn = drawing(draw, problems, stats)
     there, most = sum(drawn.values()), problems.num_rows * draw.group_size
@@ -156,7 +156,7 @@ def _payload(problems: pa.Table, draw: Draw, drawing: Drawing) -> Payload:
     return Payload(_read(problems, drawn, draw), notes=notes)
 
 
-def _read(problems: pa.Table, drawn: Mapping[str, int], draw: Draw) -> Iterator[pa.Table]:
+def _read(problems: pa.Table, drawn: Mapping[str, int], draw: Sampled) -> Iterator[pa.Table]:
     """The ledger's rows, problem by problem."""
     most = max([1, *drawn.values()])
     entries, each = ledger().entries(account_of(draw.policy, draw.sampling)), max(1, PART_ROWS // most)
