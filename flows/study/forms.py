@@ -61,7 +61,9 @@ ArmName = Annotated[str, *_known("arm", list(ARMS))]
 EngineName = Annotated[str, *_known("engine", list(ENGINES))]
 SettingName = Annotated[str, *_known("setting", list(setting_names(PROFILES["demo"])))]
 MethodName = Annotated[
-    str, AfterValidator(_searchable), Field(pattern=rf"^({'|'.join(METHODS)})(:[a-z_]+=[^:,\x00]+)*$", max_length=200)
+    str,
+    AfterValidator(_searchable),
+    Field(json_schema_extra={"pattern": rf"^({'|'.join(METHODS)})(:[a-z_]+=[^:,\x00]+)*$"}, max_length=200),
 ]
 Seed = Annotated[int, Field(ge=ranges.SEEDS.least, le=ranges.SEEDS.most)]
 Text = Annotated[str, Field(pattern=r"^[^\x00]{1,1000}$")]

@@ -39,6 +39,15 @@ def test_a_form_asks_for_a_search_in_a_profiles_words() -> None:
             SearchForm(methods=[wrong])
 
 
+def test_a_server_that_only_reads_the_forms_schema_refuses_a_method_that_nobody_knows() -> None:
+    from prefect.utilities.schema_tools.validation import is_valid
+
+    def taken(method: str) -> bool:
+        return is_valid({"methods": [method]}, SearchForm.model_json_schema())
+
+    assert taken("majority:width=8") and not taken("majorty")
+
+
 def test_an_arm_that_is_started_by_itself_is_judged_by_who_is_active(tmp_path: Path) -> None:
     now = replace(study_of(DEMO, tmp_path), grader=ActiveGrader(overrides=SINCE))
     assert PinnedForm().pinned(now) == now
