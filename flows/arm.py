@@ -220,6 +220,6 @@ def _measured(study: Study, at: Prepared, start: Start, heldout: Mapping[Samplin
 
 
 def run_arm(study: Study, arm: str) -> ArmArtifacts:
-    """One arm alone, with what it needs: the unit that a GPU worker or a process runs, where the encoder is loaded."""
+    """One arm alone, with what it needs: the unit that a process runs, where the encoder is loaded."""
     made, _ = make_arms(study, prepare(study), [arm])[0], calibrated(study)
     return made
