@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from flows.encoding import calibrated, encoder_of
+from flows.encoding import encoder_of
 from flows.made import ArmArtifacts, Measured, Otherwise, Screened, Start, Trained
 from flows.problems import Prepared, prepare
 from flows.search import search
@@ -147,7 +147,7 @@ def _trained(
         evaluation_group_size=p.evaluation.group_size,
         init=start.training,
         second=second_scaffold(learner, start.policy.scaffold),
-        calibration=calibrated(study) if encoded else None,
+        calibration=at.calibration if encoded else None,
     )
 
 
@@ -221,5 +221,4 @@ def _measured(study: Study, at: Prepared, start: Start, heldout: Mapping[Samplin
 
 def run_arm(study: Study, arm: str) -> ArmArtifacts:
     """One arm alone, with what it needs: the unit that a process runs, where the encoder is loaded."""
-    made, _ = make_arms(study, prepare(study), [arm])[0], calibrated(study)
-    return made
+    return make_arms(study, prepare(study), [arm])[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flows.arm import make_arms
-from flows.encoding import calibrated
 from flows.made import ArmArtifacts, Measured, Otherwise
 from flows.problems import prepare
 from flows.study.resolve import Study
@@ -39,10 +38,12 @@ def experiment(study: Study) -> Report:
     measured = tuple(m for arm in arms for m in arm.measured)
     final = tuple(m.rollouts for m in measured)
     otherwise = tuple(one for arm in arms for one in (*as_it_is(arm), *arm.objectives)) if p.objectives else ()
-    calibration = calibrated(study)
     partitions = tuple(
         partition_rollouts(
-            rollouts=m.rollouts, embeddings=m.embeddings, calibration=calibration, grader_version=study.grader.installed
+            rollouts=m.rollouts,
+            embeddings=m.embeddings,
+            calibration=at.calibration,
+            grader_version=study.grader.installed,
         )
         for m in measured
     )
@@ -57,7 +58,7 @@ def experiment(study: Study) -> Report:
         answers=tuple(
             measure_answers(rollouts=ref, partitions=classes) for ref, classes in zip(final, partitions, strict=True)
         ),
-        calibrations=(calibration,),
+        calibrations=(at.calibration,),
         sliced=tuple(ref for m in measured for ref in m.benchmarks),
         searches=tuple(ref for m in measured for ref in m.searches),
     )

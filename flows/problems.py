@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from flows.encoding import calibrated
 from flows.study import shape
 from flows.study.resolve import PoolInputs, Study
-from storage.artifacts.kinds import Benchmark, Pool, Splits
+from storage.artifacts.kinds import Benchmark, Calibrations, Pool, Splits
 from tasks.benchmarks import choose_benchmark
 from tasks.pool import build_pool
 from tasks.splits import keep_clear, split_pool
@@ -33,11 +34,13 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """All problems of a study, made before any model is seen. lessons: by name."""
+    """All problems of a study, made before any model is seen, and from which similarity on traces are the same.
+    lessons: by name."""
 
     studied: Problems
     lessons: Mapping[str, Problems]
     benchmarks: tuple[Chosen, ...]
+    calibration: Calibrations
 
 
 def prepare(study: Study) -> Prepared:
@@ -71,7 +74,7 @@ def prepare(study: Study) -> Prepared:
             seed=b.seed,
         )
         chosen.append(Chosen(pool, choice))
-    return Prepared(studied, lessons, tuple(chosen))
+    return Prepared(studied, lessons, tuple(chosen), calibrated(study))
 
 
 def _built(inputs: PoolInputs) -> Pool:

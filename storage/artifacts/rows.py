@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import cast
 
@@ -40,13 +41,14 @@ def write_rows(rows: pa.Table | Iterable[pa.Table], ref: Ref, path: Path) -> int
     """Write rows of the ref's kind; returns how many there were. Errors: WrongRows."""
     if ref.kind not in KINDS:
         raise WrongRows(f"{ref}: nothing declares the kind {ref.kind}")
-    number = 0
-    parts = cast("Iterable[pa.Table]", [rows] if isinstance(rows, pa.Table) else rows)
-    with pq.ParquetWriter(path, KINDS[ref.kind].schema, compression="zstd") as writer:
-        for part in parts:
+    number, parts = 0, iter(cast("Iterable[pa.Table]", [rows] if isinstance(rows, pa.Table) else rows))
+    first = next(parts, KINDS[ref.kind].schema.empty_table())
+    # as the first part has them: what stages made before says null where a kind says not, and is read beside this
+    with pq.ParquetWriter(path, first.schema, compression="zstd") as writer:
+        for part in chain([first], parts):
             if wrong := differences(KINDS[ref.kind].schema, part):
                 raise WrongRows(f"{ref}: rows are not of kind {ref.kind}: {'; '.join(wrong)}")
-            writer.write_table(part.select(writer.schema.names).cast(writer.schema), row_group_size=ROW_GROUP)
+            writer.write_table(part.select(first.schema.names).cast(first.schema), row_group_size=ROW_GROUP)
             number += part.num_rows
     return number
 
