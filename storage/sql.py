@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import re
 import threading
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future
 from functools import cache
 from pathlib import Path
 
@@ -49,14 +49,26 @@ def answer(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str
     own of what the handler raises, so another thread asks while this one waits."""
     if threading.current_thread() is not threading.main_thread():
         return _rows(connection, sql, parameters)
-    with ThreadPoolExecutor(1) as thread:
-        asked = thread.submit(_rows, connection, sql, parameters)
-        try:
-            return asked.result()
-        finally:
-            while not asked.done():
-                connection.interrupt()
-                wait([asked], timeout=0.01)
+    asked: Future[pa.Table] = Future()
+    thread = threading.Thread(target=_ask, args=(asked, connection, sql, parameters))
+    try:
+        thread.start()
+        return asked.result()
+    finally:
+        # a signal may come while the thread is being started: no executor's, which would wait for it to end by itself
+        while thread.is_alive() or asked.running():
+            connection.interrupt()
+            thread.join(0.01)
+
+
+def _ask(
+    asked: Future[pa.Table], connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, object] | None
+) -> None:
+    asked.set_running_or_notify_cancel()
+    try:
+        asked.set_result(_rows(connection, sql, parameters))
+    except BaseException as error:  # the caller's to raise
+        asked.set_exception(error)
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, object] | None) -> pa.Table:

@@ -139,6 +139,21 @@ def test_a_signal_inside_duckdb_is_what_it_is_anywhere(statement: str) -> None:
         stopped(statement, signal.SIGINT)
 
 
+def test_a_signal_that_comes_while_a_statement_is_begun_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, begun = threading.Thread.start, []
+
+    def begin(thread: threading.Thread) -> None:
+        begun.append(thread)
+        start(thread)
+        time.sleep(0.05)  # for DuckDB to be at work
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(threading.Thread, "start", begin)
+    with pytest.raises(Parked, match="stopped by SIGTERM"), stopped_by_sigterm():
+        query(STATEMENTS["DuckDB's own"])
+    assert not begun[0].is_alive()
+
+
 def test_an_error_of_a_statement_stays_one_when_an_earlier_run_was_stopped() -> None:
     with pytest.raises(Parked):
         go_on_for_seconds(lambda: os.kill(os.getpid(), signal.SIGTERM))
