@@ -39,12 +39,25 @@ def stopped_by_sigterm() -> Iterator[None]:
         yield
     except Exception as error:
         if told and not isinstance(error, UserError):  # C++ that calls Python may make an error of its own of it
-            raise Parked(STOPPED) from error
+            raise Parked(STOPPED if _of_the_signal(error) else f"{STOPPED}; it ended with {_said(error)}") from error
         raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in was.items():
             signal.signal(number, handler)
+
+
+def _of_the_signal(error: BaseException | None) -> bool:
+    """Whether it is what became of the handler's exception; else something was wrong beside it, which is said."""
+    while error is not None:
+        if isinstance(error, Parked) or "SIGTERM" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _said(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
 def _swallows(frame: FrameType | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from math import exp, prod
@@ -47,9 +48,9 @@ class StepSearch(Method):
         return 0, self.steps * (2 if self.by == "self" else 1)
 
     @property
+    @abstractmethod
     def steps(self) -> int:
         """Steps that are asked for at most."""
-        raise NotImplementedError
 
     def step(self, parent: Candidate | None, index: int) -> Ask:
         return Ask(operator="step", parents=() if parent is None else (parent.name,), index=index, end=self.end)

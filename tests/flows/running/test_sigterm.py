@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -167,6 +168,18 @@ def fail_in_a_callback() -> None:
         time.sleep(5)
     except Parked:
         raise RuntimeError("a callback failed") from None
+
+
+def fail_by_itself() -> None:
+    with suppress(Parked):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+    raise ValueError("7 of 8 rows are there")
+
+
+def test_a_fault_after_the_signal_is_said_beside_it() -> None:
+    with pytest.raises(Parked, match=r"stopped by SIGTERM.*ended with ValueError: 7 of 8 rows are there"):
+        go_on_for_seconds(fail_by_itself)
 
 
 def test_what_others_make_of_the_exception_parks_too() -> None:
