@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -61,13 +61,22 @@ class Study:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """In what it differs from the profile that it is based on."""
-        base = PROFILES.get(self.profile.name, self.profile)
-        return tuple(f"{path}: {told(a)} → {told(b)}" for path, (a, b) in differences(base, self.profile).items())
+        """In what that its results depend on it differs from the profile that it is based on."""
+        found = differences(self._base, self._anywhere)
+        return tuple(f"{path}: {told(a)} → {told(b)}" for path, (a, b) in found.items())
 
     @property
     def settings(self) -> str:
-        return written_out(self.profile)
+        return written_out(self._anywhere)
+
+    @property
+    def _base(self) -> Profile:
+        return PROFILES.get(self.profile.name, self.profile)
+
+    @property
+    def _anywhere(self) -> Profile:
+        """On which hardware it was made is said by manifests: a report is the same wherever its study was."""
+        return replace(self.profile, hardware=self._base.hardware)
 
     @property
     def prompts(self) -> tuple[str, ...]:

@@ -106,6 +106,8 @@ def test_a_report_is_told_what_was_run(tmp_path: Path) -> None:
     study = Request(profile="demo", settings=("training.steps=4",)).study(Store(tmp_path))
     assert study.changes == ("training.steps: 40 → 4",)
     assert study.command == "varband run demo --set training.steps=4"
+    elsewhere = Request(profile="demo", settings=("training.steps=4", "hardware.threads=2")).study(Store(tmp_path))
+    assert (elsewhere.changes, elsewhere.settings) == (study.changes, study.settings)  # a report is the same anywhere
     assert read_study(study.settings, "as told", bases=profile_named).study.training == study.profile.training
     panel, thinking = study.prompts
     assert panel.startswith("panel (tags mutipersonaDebate, answer; answer in its tag; stop </answer>):")
