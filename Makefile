@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 LOCK := requirements/linux-x86_64.lock
 
-.PHONY: demo test check lock clean
+.PHONY: demo test check docs lock clean
 
 demo: $(VENV)/.ready
 	$(BIN)/varband run demo
@@ -17,6 +17,13 @@ check: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+	$(SITE) --site-dir .make/site
+
+# The site of docs/, in site/. Strict: a link that leads nowhere fails. `check` builds it aside.
+SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+docs: $(VENV)/.ready
+	$(SITE)
 
 # uv installs the lock in seconds; pip does where uv cannot. Compiled at once, on all cores: every start of the engine
 # saves 15 s where Python may not write bytecode by itself. An interrupted install leaves no .ready file, so the next call
@@ -36,4 +43,4 @@ lock:
 	  | grep -viE '^(torchaudio|torchvision|torchcodec|triton)==' | sed 's/+cpu$$//' > $(LOCK)
 
 clean:
-	rm -rf $(VENV) .varband
+	rm -rf $(VENV) .varband site

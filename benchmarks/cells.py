@@ -41,7 +41,8 @@ def few(trials: int) -> int:
 
 def judged(figure: str, cell: Cell, rows: list[Row], truth: float) -> Row:
     """The trials' rows of one figure against its truth."""
-    return {"figure": figure, "cell": cell, "trials": len(rows), "truth": truth} | tally(rows, [truth] * len(rows))
+    about = {"figure": figure, "cell": cell, "trials": len(rows), "truth": truth}
+    return about | {"moving": truths(cell)["moving"].get(figure)} | tally(rows, [truth] * len(rows))
 
 
 def measured(cell: Cell, trials: int, seed: int = 0) -> list[Row]:

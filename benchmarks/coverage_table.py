@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.simulated import EDGES, Cell
-from benchmarks.tally import missed, monte_carlo, near_edge, of_pieces
+from benchmarks.tally import FEW, missed, monte_carlo, near_edge, of_pieces
 from benchmarks.whole_studies import written
 
 Row = dict[str, Any]
@@ -27,8 +27,10 @@ def table_of(kept: list[Row], jobs: Sequence[str]) -> str:
 
 
 def at_an_edge(row: Row) -> bool:
-    """Near-duplicates are one problem."""
-    cell = row["cell"]
+    """A share near 0 or 1; a difference of which all but few problems are at 0. Near-duplicates are one problem."""
+    cell, moving = row["cell"], row.get("moving")
+    if moving is not None and cell.problems / cell.copies * moving < FEW:
+        return True
     level = row["figure"].startswith(("held-out", "pass", "G-Pass", "mG-Pass"))
     few = level and near_edge(cell.problems / cell.copies, row["truth"])
     return few or cell.population in EDGES or row["figure"] == "simultaneous band"

@@ -117,6 +117,15 @@ def measured(root: Path) -> list[tuple[str, Took, Took]]:
     return [("(opens)", opened, again), *((title, rounds[0][title], rounds[1][title]) for title in PAGES)]
 
 
+def first_page(root: Path) -> float:
+    """Seconds from the address to the whole page, of an app that nobody has looked at yet."""
+    with serving(root) as url, headless() as chromium:
+        page, began = chromium.new_page(viewport={"width": 1400, "height": 1000}), time.monotonic()
+        page.goto(url)
+        shown(page, "Overview")
+        return time.monotonic() - began
+
+
 def shown(page: Any, title: str) -> None:
     """Its heading is there and its script has ended."""
     page.wait_for_selector(f"h1:has-text('{title}')", timeout=120_000)

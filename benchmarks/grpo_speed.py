@@ -71,7 +71,7 @@ def main() -> None:
         checkpointing=args.checkpointing,
         checkpoint_every=args.checkpoint_every,
         processes=args.processes,
-        merged=merges and not mixture,
+        merged=merges,
         flat_adapters=merges and mixture,
     )
     workdir = args.workdir or Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))

@@ -67,10 +67,11 @@ def random_model(folder: Path, layers: int) -> Path:
     return folder
 
 
-def execution(setting: str, *, merged: bool) -> Execution:
-    """`6144`, `16384+on` (recomputation): the budget and what is added."""
+def execution(setting: str) -> Execution:
+    """`6144`, `16384+on` (recomputation), `8192+beside` (adapters not merged): the budget and what is added."""
     budget, *extra = setting.split("+")
-    return Execution(token_budget=int(budget), checkpointing="on" if "on" in extra else "off", merged=merged)
+    recompute = "on" if "on" in extra else "off"
+    return Execution(token_budget=int(budget), checkpointing=recompute, merged="beside" not in extra)
 
 
 def main() -> None:
@@ -91,7 +92,7 @@ def train_steps(base: Path, setting: str, processes: int, args: argparse.Namespa
     config = replace(CONFIG, steps=args.turns + 1, eval_every=10**6)
     config = replace(config, target_modules=ATTENTION) if args.attention_only else config
     mixture = num_experts(shape) > 0
-    how = replace(execution(setting, merged=not mixture), flat_adapters=mixture, processes=processes)
+    how = replace(execution(setting), flat_adapters=mixture, processes=processes)
     how = replace(how, checkpoint_every=10**6)
     groups = random_step(shape["vocab_size"], args.mean, args.prompt, args.longest)
     tokens = sum(len(r.token_ids) for g in groups.values() for r in g)
@@ -114,14 +115,15 @@ def train_steps(base: Path, setting: str, processes: int, args: argparse.Namespa
     for name in ("train", "optimise", "sync"):
         took = [seconds.get(name, 0.0) for seconds in phases]
         print(f"{setting} processes {processes} {name:9s} {' '.join(f'{t:.3f}' for t in took)} s", flush=True)
-    print(f"{setting} processes {processes} {tokens} tokens a step", flush=True)
+    peak = f", peak {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB" if torch.cuda.is_available() else ""
+    print(f"{setting} processes {processes} {tokens} tokens a step{peak}", flush=True)
 
 
 def measure(base: Path, setting: str, args: argparse.Namespace) -> None:
     cuda = torch.cuda.is_available()
     config = replace(CONFIG, target_modules=ATTENTION) if args.attention_only else CONFIG
     shape = read_config(base)
-    how = execution(setting, merged=not num_experts(shape))
+    how = execution(setting)
     policy = Policy(base, config, how)
     updater = Updater(policy, config, how.token_budget)
     groups = random_step(len(policy.head), args.mean, args.prompt, args.longest)

@@ -18,19 +18,24 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.dashboards import first_page
 from benchmarks.operations import Figure, timed
-from benchmarks.scale_data import DRAW, GROUP, POLICY, fill_ledger, prepared
+from benchmarks.scale_data import DRAW, GROUP, POLICY, fill_ledger, made_up_calibration, prepared
 from flows.running.sessions import stages_on
-from storage.artifacts.kinds import Bands, Embeddings, Rollouts
+from storage.artifacts.kinds import Bands, Embeddings, Partitions, Rollouts
 from storage.artifacts.store import DATA, MANIFEST, Store
 from storage.ledger import Ledger
 from storage.records.runs import Run, now
+from tasks.cross_checks import find_disputes
 from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.embedding import EncoderSpec, embed_traces
 from tasks.measures.bands import classify_bands
-from tasks.measures.diversity import measure_diversity
+from tasks.measures.diversity import measure_answers, measure_ceilings, measure_diversity
 from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k
 from tasks.measures.tokens import measure_tokens
+from tasks.measures.votes import measure_votes
+from tasks.measures.widths import measure_widths
+from tasks.partitions import partition_answers, partition_rollouts
 from tasks.regrading import regrade_rollouts
 from tasks.sampling import sample_rollouts
 from tasks.stage import Ref
@@ -78,6 +83,15 @@ def embedded(problems: int) -> Embeddings:
     return embed_traces(rollouts=sampled(problems), encoder=ENCODER)
 
 
+def classed(problems: int) -> Partitions:
+    return partition_rollouts(
+        rollouts=sampled(problems),
+        embeddings=embedded(problems),
+        calibration=made_up_calibration(),
+        grader_version=GRADER_VERSION,
+    )
+
+
 #: In this order: each finds what those before it made. Of so many problems, what a stage is called → how it is asked.
 STAGES: dict[str, Callable[[int], Ref]] = {
     "rollouts, all of them in the ledger": sampled,
@@ -88,6 +102,15 @@ STAGES: dict[str, Callable[[int], Ref]] = {
     "tokens": lambda n: measure_tokens(rollouts=(sampled(n),)),
     "embeddings": embedded,
     "diversity": lambda n: measure_diversity(embeddings=embedded(n)),
+    "ceilings of diversity": lambda n: measure_ceilings(embeddings=(embedded(n),)),
+    "classes of answers": lambda n: partition_answers(rollouts=sampled(n), grader_version=GRADER_VERSION),
+    "classes of answers, traces and strategies": classed,
+    "answers": lambda n: measure_answers(rollouts=sampled(n), partitions=classed(n)),
+    "votes": lambda n: measure_votes(rollouts=(sampled(n),), partitions=(classed(n),), ks=KS),
+    "disputes": lambda n: find_disputes(rollouts=(sampled(n),), pool=prepared(n)[0]),
+    "widths": lambda n: measure_widths(
+        rollouts=(sampled(n),), partitions=(classed(n),), embeddings=(embedded(n),), ks=KS
+    ),
 }
 
 
@@ -158,6 +181,7 @@ def waits(root: Path) -> Iterator[Figure]:
         command = [str(Path(sys.executable).parent / "varband"), *words, "--root", str(root)]
         seconds = timed(lambda c=command: subprocess.run(c, check=True, capture_output=True))
         yield Figure(f"varband {' '.join(words)}", seconds, "s", MOST_SECONDS)
+    yield Figure("first page of the app", first_page(root), "s", MOST_SECONDS)
 
 
 def main(words: Sequence[str] | None = None) -> None:

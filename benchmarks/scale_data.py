@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from storage.artifacts.kinds import Pool, Splits
+from storage.artifacts.kinds import Calibrations, Pool, Splits
 from storage.artifacts.kinds.experiment import LEDGER
 from storage.ledger import Ledger
 from tasks.domain.grading.grading import GRADER_VERSION
@@ -45,6 +45,13 @@ def many_problems(*, problems: int) -> pa.Table:
 def all_trained(*, pool: Pool) -> pa.Table:
     rows = store().read(pool, ["problem_id", "source"])
     return rows.append_column("split", pa.array(["train"] * rows.num_rows))
+
+
+@stage(Calibrations, version=1)
+def made_up_calibration() -> pa.Table:
+    none = dict.fromkeys(("joined", "joined_rightly", "same", "pairs", "problems", "traces"), 0)
+    rows = [{"partition": name, "threshold": 0.5} | none for name in ("trace", "strategy")]
+    return pa.Table.from_pylist(rows, schema=Calibrations.schema)
 
 
 def prepared(problems: int) -> tuple[Pool, Splits]:

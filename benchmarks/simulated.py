@@ -104,6 +104,7 @@ def truths(cell: Cell) -> dict[str, Any]:
         "after": [[float((1 - (1 - p) ** k).mean()) for k in KS] for p in after],
         "all": [[float((p**k).mean()) for k in KS] for p in after],
         "g_pass": [_g_pass(p[:100_000]) for p in after],
+        "moving": _moving(before, after),
         "live": [_live(p, G) for p in after],
         "live_at_training": [_live(p, TRAIN_G) for p in after],
         "majority": [float(_majority(p[:100_000]).mean()) for p in after],
@@ -111,6 +112,19 @@ def truths(cell: Cell) -> dict[str, Any]:
             float(_tokens(logits, cost).mean() / p.mean()) for p, cost in zip(after, (cell.cost, 1.0), strict=True)
         ],
     }
+
+
+def _moving(before: np.ndarray, after: list[np.ndarray]) -> dict[str, float]:
+    """Share of the problems that a difference rests on, in effect: one over its kurtosis. By figure."""
+    from storage.pass_at_k import pass_at_k
+
+    rng, size = np.random.default_rng(3), np.full(100_000, G)
+    start, one, other = (np.asarray(pass_at_k(size, rng.binomial(G, p[: len(size)]), (1, G))) for p in (before, *after))
+    differ = {"gap at k = 1": one[:, 0] - other[:, 0], f"gap at k = {G}": one[:, 1] - other[:, 1]}
+    differ |= {"gain": other[:, 0] - start[:, 0], f"gain of pass@{G}": other[:, 1] - start[:, 1]}
+    differ["difference of gains"] = differ["gap at k = 1"]
+    away = {figure: d - d.mean() for figure, d in differ.items()}
+    return {figure: float((d**2).mean() ** 2 / max((d**4).mean(), 1e-12)) for figure, d in away.items()}
 
 
 def _g_pass(p: np.ndarray) -> dict[int | None, float]:

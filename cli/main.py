@@ -43,6 +43,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "gallery": ("cli.look:gallery", "A static side-by-side page of chosen problems."),
     "chat": ("cli.chat:chat", "Ask a policy in the terminal."),
     "server": ("cli.operations:server", "Start the team's Prefect server."),
+    "demo-server": ("cli.demo_server:demo_server", "Server, worker, dashboards and one study: everything at once."),
     "deploy": ("cli.operations:deploy", "Register all deployments with a Prefect server."),
     "doctor": ("cli.operations:doctor", "Check root, server, pool, versions, GPUs and disk."),
     "completion": ("cli.completion:completion", "What a shell needs to complete these words."),

@@ -43,6 +43,8 @@ def regrade_store(store: Store) -> Regraded:
     from storage.artifacts.kinds import Rollouts
     from storage.ledger import Ledger
     from tasks.active_grader import actively_graded
+    from tasks.domain.arms import ARMS
+    from tasks.origins import known_scaffolds
     from tasks.regrading import CHANGES, changes, golds_of, moved, outside, regrade
     from tasks.stage import toolbox
 
@@ -70,18 +72,24 @@ def regrade_store(store: Store) -> Regraded:
                     "built_on_it": _descendants(store, ref) if diff.num_rows else [],
                 }
             )
-    book, rows, changed = Ledger(store.root), 0, 0
-    for account, _ in book.accounts():
+    book, rows, changed, unread = Ledger(store.root), 0, 0, 0
+    scaffolds = known_scaffolds()
+    for account, about in book.accounts():
         kept = book.read(account)
         rest = None if kept is None else outside(kept, artifacts)
         found.stored += 0 if rest is None else rest.num_rows
         if rest is None or set(rest["grader_version"].to_pylist()) <= {found.version}:
             continue
-        now = actively_graded(rest).select(Rollouts.schema.names)
+        # accounts of earlier versions name no scaffold: theirs is what their arm reads by today
+        reads = scaffolds.get(str(about.get("scaffold"))) if about.get("scaffold") else None
+        if reads is None and (about.get("scaffold") or set(rest["arm"].to_pylist()) - ARMS.keys()):
+            unread += rest.num_rows
+            continue
+        now = actively_graded(rest, reads).select(Rollouts.schema.names)
         diff = changes(rest.select(Rollouts.schema.names), now, rest["gold"].to_pylist())
         flips.append(diff)
         rows, changed = rows + rest.num_rows, changed + diff.num_rows
-    found.changes, found.ledger = pa.concat_tables(flips), {"rows": rows, "changed": changed}
+    found.changes, found.ledger = pa.concat_tables(flips), {"rows": rows, "changed": changed, "unread": unread}
     return found
 
 
@@ -92,6 +100,11 @@ def tell(found: Regraded) -> None:
     if not found.stored:
         say("no rollouts are stored here with their texts: counts stay as they were printed")
         return
+    if found.ledger["unread"]:
+        say(
+            f"{found.ledger['unread']} rollouts of the ledger stay as they are: their arm's scaffold stands in no"
+            " artifact any more"
+        )
     rows = sum(entry["rows"] for entry in found.artifacts) + found.ledger["rows"]
     if not rows:
         say(f"every stored rollout is graded by {found.version} already")

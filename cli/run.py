@@ -168,6 +168,8 @@ def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     from flows.running.foresight import foresight, not_taught, stands_on, without
     from flows.running.plan import plan as plan_of
     from flows.study.layout import told
+    from flows.study.memory import this_machine
+    from flows.study.memory import told as memory_told
     from flows.study.prices import team_prices
     from storage.artifacts.store import Store
     from tasks.metering import Budget
@@ -178,6 +180,7 @@ def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     prices = team_prices(store.root).of(study.profile.name, study.profile.hardware)
     sees = foresight(study, store, planned, prices)
     notes = [*stands_on(study), not_taught(study.profile), without(study), told(study.profile.hardware)]
+    notes += memory_told(study, this_machine())
     Watch(study.profile.called, planned, as_json=as_json).plan(
         costs(study, store, planned, prices), limits.limits(), sees, notes
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flows.arm import make_arms
+from flows.encoding import calibrated
 from flows.made import ArmArtifacts, Measured, Otherwise
 from flows.problems import prepare
 from flows.study.resolve import Study
@@ -35,6 +36,7 @@ def experiment(study: Study) -> Report:
     p, passk = study.profile, study.profile.passk
     at = prepare(study)
     arms = make_arms(study, at, p.arms)
+    calibration = at.calibration or calibrated(study)
     measured = tuple(m for arm in arms for m in arm.measured)
     final = tuple(m.rollouts for m in measured)
     otherwise = tuple(one for arm in arms for one in (*as_it_is(arm), *arm.objectives)) if p.objectives else ()
@@ -42,10 +44,7 @@ def experiment(study: Study) -> Report:
     ends = tuple(one.rollouts for one in otherwise)
     partitions = tuple(
         partition_rollouts(
-            rollouts=m.rollouts,
-            embeddings=m.embeddings,
-            calibration=at.calibration,
-            grader_version=study.grader.installed,
+            rollouts=m.rollouts, embeddings=m.embeddings, calibration=calibration, grader_version=study.grader.installed
         )
         for m in measured
     )
@@ -60,7 +59,7 @@ def experiment(study: Study) -> Report:
         answers=tuple(
             measure_answers(rollouts=ref, partitions=classes) for ref, classes in zip(final, partitions, strict=True)
         ),
-        calibrations=(at.calibration,),
+        calibrations=(calibration,),
         sliced=tuple(ref for m in measured for ref in m.benchmarks),
         searches=tuple(ref for m in measured for ref in m.searches),
     )

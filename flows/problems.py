@@ -11,6 +11,7 @@ from flows.study import shape
 from flows.study.resolve import PoolInputs, Study
 from storage.artifacts.kinds import Benchmark, Calibrations, Pool, Splits
 from tasks.benchmarks import choose_benchmark
+from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.pool import build_pool
 from tasks.splits import keep_clear, split_pool
 from tasks.synthetic_pool import make_synthetic_pool
@@ -34,13 +35,13 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """All problems of a study, made before any model is seen, and from which similarity on traces are the same.
-    lessons: by name."""
+    """All problems of a study, made before any model is seen. lessons: by name. calibration: from which similarity on
+    traces are the same, where a training asks; else the first screenings need not wait for it."""
 
     studied: Problems
     lessons: Mapping[str, Problems]
     benchmarks: tuple[Chosen, ...]
-    calibration: Calibrations
+    calibration: Calibrations | None
 
 
 def prepare(study: Study) -> Prepared:
@@ -74,7 +75,9 @@ def prepare(study: Study) -> Prepared:
             seed=b.seed,
         )
         chosen.append(Chosen(pool, choice))
-    return Prepared(studied, lessons, tuple(chosen), calibrated(study))
+    learners = (p.training, *(x.training for x in p.lessons), *(one.training for one in p.objectives))
+    early = any("vectors" in ADVANTAGES[learner.advantage].needs for learner in learners)
+    return Prepared(studied, lessons, tuple(chosen), calibrated(study) if early else None)
 
 
 def _built(inputs: PoolInputs) -> Pool:

@@ -12,18 +12,20 @@ from storage.resampling import LEVEL
 #: Half a problem at either end of what a value can be: the variance that n problems alike leave possible.
 PSEUDO = 0.5
 SEEN = 2.5  # how fast the stand-in for what was not seen gives way
+FEW = 17.0  # over n: what few problems show too little of in kurtosis, near the ends of what a value can be
 NOTHING = 1e-24  # a variance below this is that of values that are all the same
 
 
-def tail_freedom(values_PV: np.ndarray) -> np.ndarray:
+def tail_freedom(values_PV: np.ndarray, within: bool = False) -> np.ndarray:
     """Degrees of freedom_V of the variance over problems, by their kurtosis: 2n/(kurtosis − 1), at most n − 1. For m of
-    many problems that moved alike, about 2m.
+    many problems that moved alike, about 2m. within: of values that have ends, which pile up there: few problems show
+    too little of that kurtosis, and FEW/n is added. Gains up to a ceiling of five to ten were covered in 90 to 92 %.
 
     >>> tail_freedom(np.array([[1.0, 0.0], [-1, 0], [1, 0], [-1, 5]])).round(3).tolist()
     [3.0, 3.0]
     """
     n, kurtosis_V = len(values_PV), _kurtosis(values_PV)
-    heavy_V = np.where(np.isfinite(kurtosis_V), kurtosis_V - 1, 0.0)
+    heavy_V = np.where(np.isfinite(kurtosis_V), kurtosis_V - 1 + within * FEW / n, 0.0)
     return np.clip(np.where(heavy_V > 0, 2 * n / np.where(heavy_V > 0, heavy_V, 1.0), n), 1.0, max(n - 1.0, 1.0))
 
 
@@ -51,7 +53,7 @@ def interval_over_problems(values_P: Sequence[float]) -> list[float] | None:
     `interval_over_problems(list(x order by problem_id))`.
 
     >>> [round(end, 3) for end in interval_over_problems([0.5, 0.0, 0.25, 0.0]) or []]
-    [-0.213, 0.588]
+    [-0.485, 0.86]
     >>> [round(end, 3) for end in interval_over_problems([0.0] * 20) or []], interval_over_problems([0.5])
     ([-0.097, 0.097], None)
     """
@@ -62,7 +64,7 @@ def interval_over_problems(values_P: Sequence[float]) -> list[float] | None:
     if n < 2:
         return None
     at, variance = float(difference_P1.mean()), float(difference_P1.var(ddof=1)) / n
-    freedom = float(tail_freedom(difference_P1)[0]) if variance > NOTHING else n - 1.0
+    freedom = float(tail_freedom(difference_P1, within=True)[0]) if variance > NOTHING else n - 1.0
     variance += float(unseen_variance(difference_P1, 1.0)[0])
     half = float(-stdtrit(freedom, (1 - LEVEL) / 2) * np.sqrt(variance))
     return [max(at - half, -1.0), min(at + half, 1.0)]

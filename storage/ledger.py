@@ -59,6 +59,8 @@ class Ledger:
 
     def shard_paths(self) -> list[Path]:
         """Of every account."""
+        if self._mirror:
+            self._mirror.sync("ledger")
         return sorted((self.root / "ledger").glob("*/*/shard-*.parquet"))
 
     def append(self, account: Account, rows: pa.Table, about: dict[str, object]) -> Path:

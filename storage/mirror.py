@@ -2,7 +2,8 @@
 
 An artifact's files go up under a prefix that only this attempt uses; its manifest goes up last, by a conditional put
 (`If-None-Match: *`; a stale one is replaced by `If-Match: <etag>`), so it exists whole or not at all and of two racing
-writers the first wins. Ledger shards, charges and run records are objects with names of their own.
+writers the first wins. Ledger shards, charges and run records are objects with names of their own. Manifests and
+records are packed besides (`storage.packs`): who looks at a large root the first time asks a few times.
 Works with any server that honours conditional puts: S3 itself, MinIO, Ceph, R2, moto.
 """
 
@@ -13,7 +14,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,16 @@ import orjson
 
 from storage.artifacts.ref import Ref
 from storage.errors import UserError
-from storage.objects import Objects
-from storage.roots import address_of
+from storage.objects import CONNECTIONS
+from storage.packs import BULKY, FOLDER, Small
+from storage.roots import ADDRESS, address_of
+from storage.working_copy import WorkingCopy, inside
 
 MANIFEST = "manifest.json"
+#: Where records of runs lie.
+RECORDS = "runs/"
 #: Within this time a process believes what it last heard of an artifact.
 BELIEVED_SECONDS = 20.0
-CONNECTIONS = 8
 
 
 @functools.lru_cache(maxsize=64)
@@ -42,38 +46,61 @@ def mirror_of(root: Path) -> Mirror | None:
     return None if address is None else _mirror(root.resolve(), address)
 
 
-class Mirror(Objects):
+class Mirror(WorkingCopy):
     """Safe to share between threads. Errors of the server: UserError, after the client's own retries."""
 
     def __init__(self, root: Path, address: str) -> None:
         super().__init__(root, address)
-        self._heard: dict[str, float] = {}
+        self._heard: dict[str, tuple[float, int]] = {}
 
     # artifacts
 
     def refresh(self, ref: Ref, *, files: bool = True, now: bool = False) -> None:
-        """Make the working copy of one artifact what the root has: the same making, or nothing."""
-        if not now and time.monotonic() - self._heard.get(str(ref), -BELIEVED_SECONDS) < BELIEVED_SECONDS:
+        """Make the working copy of one artifact what the root has: the same making, or nothing.
+
+        files: also those that its stage left beside the rows.
+        """
+        local = self.root / ref.kind / str(ref)
+        if not now and self._believed(str(ref), local / MANIFEST):
             return
         remote = self.get(f"{ref.kind}/{ref}/{MANIFEST}")
-        self._heard[str(ref)] = time.monotonic()
-        local = self.root / ref.kind / str(ref)
+        try:
+            self._make(ref, local, remote, files=files)
+        finally:
+            if files:
+                self._remember(str(ref), local / MANIFEST)
+
+    def _make(self, ref: Ref, local: Path, remote: tuple[bytes, str] | None, *, files: bool) -> None:
         if remote is None:
             _remove(self.root, local)
             return
         manifest = orjson.loads(remote[0])
+        wanted = [e["path"] for e in manifest["files"] if files or "/" not in e["path"]]
         if _token(local) != manifest["token"]:
             _remove(self.root, local)
-            self._fetch(ref, manifest, remote[0], files=files)
-        elif files:
-            self._fetch_missing(ref, manifest, local)
+            self._fetch(ref, manifest, remote[0], wanted)
+        else:
+            missing = [p for p in wanted if not (local / inside(p)).exists()]
+            self._download([(f"{ref.kind}/{ref}/{manifest['token']}/{p}", local / p) for p in missing])
 
-    def _fetch(self, ref: Ref, manifest: dict[str, Any], raw: bytes, *, files: bool) -> None:
+    def bring_rows(self, refs: Sequence[Ref]) -> None:
+        """Rows without the files that stages left beside them."""
+        with ThreadPoolExecutor(CONNECTIONS) as pool:
+            list(pool.map(lambda ref: self.refresh(ref, files=False, now=True), refs))
+
+    def _remember(self, what: str, path: Path) -> None:
+        self._heard[what] = time.monotonic(), _changed(path)
+
+    def _believed(self, what: str, path: Path) -> bool:
+        """Heard of a while ago, and not replaced meanwhile by another process that shares the copy."""
+        heard, changed = self._heard.get(what, (-BELIEVED_SECONDS, 0))
+        return time.monotonic() - heard < BELIEVED_SECONDS and _changed(path) == changed
+
+    def _fetch(self, ref: Ref, manifest: dict[str, Any], raw: bytes, wanted: Iterable[str]) -> None:
         aside = self.root / ".scratch" / f"pull-{ref}-{uuid.uuid4().hex}"
-        wanted = [e["path"] for e in manifest["files"] if files or "/" not in e["path"]]
         try:
             aside.mkdir(parents=True)
-            self._download([(f"{ref.kind}/{ref}/{manifest['token']}/{p}", aside / _inside(p)) for p in wanted])
+            self._download([(f"{ref.kind}/{ref}/{manifest['token']}/{p}", aside / inside(p)) for p in wanted])
             (aside / MANIFEST).write_bytes(raw)
             target = self.root / ref.kind / str(ref)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -87,24 +114,6 @@ class Mirror(Objects):
         finally:
             shutil.rmtree(aside, ignore_errors=True)
 
-    def _fetch_missing(self, ref: Ref, manifest: dict[str, Any], local: Path) -> None:
-        paths = [e["path"] for e in manifest["files"] if not (local / _inside(e["path"])).exists()]
-        self._download([(f"{ref.kind}/{ref}/{manifest['token']}/{p}", local / _inside(p)) for p in paths])
-
-    def _download(self, pairs: Iterable[tuple[str, Path]]) -> None:
-        def one(pair: tuple[str, Path]) -> None:
-            name, target = pair
-            found = self.get(name)
-            if found is None:
-                raise FileNotFoundError(name)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            aside = target.with_name(f"{target.name}.{uuid.uuid4().hex}")
-            aside.write_bytes(found[0])
-            os.replace(aside, target)
-
-        with ThreadPoolExecutor(CONNECTIONS) as pool:
-            list(pool.map(one, pairs))
-
     def publish(self, folder: Path, ref: Ref, *, over: str | None) -> bool:
         """Upload a whole artifact. True if it is now the root's; False if another writer was first.
 
@@ -116,16 +125,17 @@ class Mirror(Objects):
         paths = [e["path"] for e in manifest["files"]]
         with ThreadPoolExecutor(CONNECTIONS) as pool:
             list(pool.map(lambda p: self.put(f"{attempt}/{p}", (folder / p).read_bytes()), paths))
-        won = self.put(name, raw, IfNoneMatch="*")
-        if not won and over is not None and (remote := self.get(name)) is not None:
+        etag = self.put(name, raw, IfNoneMatch="*")
+        if not etag and over is not None and (remote := self.get(name)) is not None:
             old = orjson.loads(remote[0])["token"]
-            won = old == over and self.put(name, raw, IfMatch=remote[1])
-            if won:
+            if old == over and (etag := self.put(name, raw, IfMatch=remote[1])):
                 self._discard(ref, old)
-        if not won:
+        if not etag:
             self._discard(ref, manifest["token"])
         self._heard.pop(str(ref), None)
-        return won
+        if etag:
+            self.pack_later(Small(name, etag, raw))
+        return etag is not None
 
     def token(self, ref: Ref) -> str | None:
         """Of the making that the root has now."""
@@ -134,62 +144,46 @@ class Mirror(Objects):
 
     def _discard(self, ref: Ref, token: str) -> None:
         for name in self.list(f"{ref.kind}/{ref}/{token}"):
-            self._call("delete_object", name)
+            self.delete(name)
 
-    def delete(self, ref: Ref) -> None:
+    def remove(self, ref: Ref) -> None:
         """Manifest first, so that nobody sees half of it."""
-        self._call("delete_object", f"{ref.kind}/{ref}/{MANIFEST}")
+        self.delete(f"{ref.kind}/{ref}/{MANIFEST}")
         for name in self.list(f"{ref.kind}/{ref}"):
-            self._call("delete_object", name)
+            self.delete(name)
         self._heard.pop(str(ref), None)
 
-    def refresh_rows(self) -> None:
-        """Manifests and rows of every artifact, without the files that stages left beside them."""
-        if time.monotonic() - self._heard.get("", -BELIEVED_SECONDS) < BELIEVED_SECONDS:
+    def refresh_names(self) -> None:
+        """Manifests of all artifacts, and records: no rows, and no files that stages left beside them."""
+        if self._believed("", self.root / ADDRESS):
             return
-        self._heard[""] = time.monotonic()
-        names = [n for n in self.list("") if n.count("/") == 2 and n.endswith(f"/{MANIFEST}")]
-        refs = [Ref.parse(n.split("/")[1]) for n in names if not n.startswith("ledger/")]
-        with ThreadPoolExecutor(CONNECTIONS) as pool:
-            list(pool.map(lambda ref: self.refresh(ref, files=False), refs))
-        for folder in self.root.glob(f"[a-z]*/*/{MANIFEST}"):
-            ref = Ref.parse(folder.parent.name)
-            if ref not in refs:
-                _remove(self.root, folder.parent)
+        began, listed = time.time(), self.list("", but=BULKY)
+        small = {name: one for name, one in listed.items() if _is_manifest(name) or name.startswith(RECORDS)}
+        self._bring(small, [name for name in listed if name.startswith(f"{FOLDER}/")])
+        for path in self.root.glob(f"[a-z]*/*/{MANIFEST}"):
+            gone = path.relative_to(self.root).as_posix() not in listed
+            if gone and path.parent.stat().st_ctime < began and path.parts[-3] not in BULKY:
+                _remove(self.root, path.parent)
+        self._remember("", self.root / ADDRESS)
 
-    # files that never change, and run records
-
-    def push(self, path: Path) -> None:
-        """Upload one file of the working copy under its own name."""
-        self.put(path.relative_to(self.root).as_posix(), path.read_bytes())
-
-    def forget(self, path: Path) -> None:
-        """Delete one file of the working copy under its own name."""
-        self._call("delete_object", path.relative_to(self.root).as_posix())
-
-    def sync(self, folder: str, *, changing: bool = False) -> None:
-        """Bring what the root has below a folder and the copy lacks, and the other way round.
-
-        changing: the root's version of every file is the newer one.
-        """
-        remote = self.list(folder)
-        here = {
-            p.relative_to(self.root).as_posix(): p.stat().st_size
-            for p in (self.root / folder).rglob("*")
-            if p.is_file() and p.suffix in (".parquet", ".json", ".jsonl")
-        }
-        behind = [name for name, size in remote.items() if changing or here.get(name, -1) < size]
-        self._download([(name, self.root / _inside(name)) for name in behind])
-        for name, size in here.items():
-            if remote.get(name, -1) < size and not (changing and name in remote):
-                self.push(self.root / name)
+    def _place(self, one: Small) -> None:
+        """A manifest of another making than what is here comes alone."""
+        folder = self.root / one.name.rpartition("/")[0]
+        if not _is_manifest(one.name) or _token(folder) == (manifest := orjson.loads(one.content))["token"]:
+            return super()._place(one)
+        _remove(self.root, folder)
+        self._fetch(Ref.parse(folder.name), manifest, one.content, ())
 
 
-def _inside(path: str) -> str:
-    """A relative name from a manifest or a listing. Errors: UserError for one that would leave its folder."""
-    if path.startswith("/") or "\0" in path or "\\" in path or ".." in path.split("/"):
-        raise UserError(f"'{path[:80]}' would lie outside the artifact root: the root's object is refused")
-    return path
+def _is_manifest(name: str) -> bool:
+    return name.count("/") == 2 and name.endswith(f"/{MANIFEST}") and not name.startswith((".", *BULKY))
+
+
+def _changed(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _token(folder: Path) -> str | None:

@@ -4,10 +4,27 @@ from __future__ import annotations
 
 import functools
 import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import md5
 from pathlib import Path
 from typing import Any
 
 from storage.errors import UserError
+
+CONNECTIONS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """size: in bytes. etag: another one whenever the object is."""
+
+    size: int
+    etag: str
+
+    def holds(self, content: bytes) -> bool:
+        """Whether it is known to hold this. Never where ETags are no digests, as where the server encrypts."""
+        return self.etag.strip('"') == md5(content, usedforsecurity=False).hexdigest()
 
 
 class Objects:
@@ -49,32 +66,44 @@ class Objects:
             return None
         return _body(self._fs, answer), answer["ETag"]
 
-    def put(self, name: str, content: bytes, **condition: str) -> bool:
-        """False if the condition does not hold. condition: IfNoneMatch="*" or IfMatch=etag."""
+    def put(self, name: str, content: bytes, **condition: str) -> str | None:
+        """The new ETag; null if the condition does not hold. condition: IfNoneMatch="*" or IfMatch=etag."""
         try:
-            self._call("put_object", name, Body=content, **condition)
+            return self._call("put_object", name, Body=content, **condition)["ETag"]
         except FileExistsError:
-            return False
-        return True
+            return None
+
+    def delete(self, name: str) -> None:
+        self._call("delete_object", name)
 
     def check(self) -> None:
         """Errors: UserError if the root cannot be written, or the server ignores the condition of a put."""
         name = f".scratch/probe-{uuid.uuid4().hex}"
         if not self.put(name, b"varband", IfNoneMatch="*") or self.put(name, b"again", IfNoneMatch="*"):
             raise UserError(f"root {self.address}: the server ignores `If-None-Match`, so racing writers could collide")
-        self._call("delete_object", name)
+        self.delete(name)
 
-    def list(self, folder: str) -> dict[str, int]:
-        """Names below a folder, relative to the root, with their sizes."""
-        base = f"{self.bucket}/{self._key(folder)}".rstrip("/")
+    def list(self, folder: str, *, but: Sequence[str] = ()) -> dict[str, Listed]:
+        """What lies below a folder, by its name relative to the root. but: folders that are passed over."""
+        found, after, cut = {}, "", len(self._key(""))
         try:
-            found = self._fs.find(base, detail=True)
+            while True:
+                answer = self._fs.call_s3(
+                    "list_objects_v2",
+                    Bucket=self.bucket,
+                    Prefix=self._key(f"{folder}/" if folder else ""),
+                    **({"StartAfter": self._key(after)} if after else {}),
+                )
+                for entry in answer.get("Contents", ()):
+                    found[after := entry["Key"][cut:]] = Listed(entry["Size"], entry["ETag"])
+                if not answer["IsTruncated"]:
+                    return {name: one for name, one in found.items() if name.partition("/")[0] not in but}
+                if (room := after.partition("/")[0]) in but:
+                    after = f"{room}0"  # what follows a slash
         except FileNotFoundError:
             return {}
         except (OSError, RuntimeError) as error:
             raise UserError(f"root {self.address}: not readable ({error}); check credentials and endpoint") from None
-        cut = len(f"{self.bucket}/{self._key('')}".rstrip("/")) + 1
-        return {path[cut:]: int(entry["size"]) for path, entry in found.items()}
 
 
 def _body(fs: Any, answer: Any) -> bytes:

@@ -10,15 +10,18 @@ from __future__ import annotations
 import atexit
 import re
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import duckdb
 import pyarrow as pa
 
 from storage.bands import Band, band
 
+T = TypeVar("T")
 QUERIES = Path(__file__).parent / "reading" / "queries"
 HEADER = re.compile(r"\A/\*\n(.*?)\*/\n", re.DOTALL)
 #: What questions say of bands: their order, the rule of storage.bands, and by name, so that a misspelt one is an error.
@@ -45,12 +48,17 @@ def query(sql: str, parameters: dict[str, object] | None = None, /, **tables: pa
 
 
 def answer(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, object] | None = None) -> pa.Table:
-    """Rows of one statement. A signal ends it: in the main thread DuckDB would answer one late, or make an error of its
-    own of what the handler raises, so another thread asks while this one waits."""
+    """Rows of one statement. A signal ends it."""
+    return _interruptible(connection, lambda: _rows(connection, sql, parameters))
+
+
+def _interruptible(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T]) -> T:
+    """In the main thread DuckDB would answer a signal late, or make an error of its own of what the handler raises, so
+    another thread asks while this one waits."""
     if threading.current_thread() is not threading.main_thread():
-        return _rows(connection, sql, parameters)
-    asked: Future[pa.Table] = Future()
-    thread = threading.Thread(target=_ask, args=(asked, connection, sql, parameters))
+        return ask()
+    asked: Future[T] = Future()
+    thread = threading.Thread(target=_ask, args=(asked, ask))
     try:
         thread.start()
         return asked.result()
@@ -61,12 +69,10 @@ def answer(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str
             thread.join(0.01)
 
 
-def _ask(
-    asked: Future[pa.Table], connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, object] | None
-) -> None:
+def _ask(asked: Future[T], ask: Callable[[], T]) -> None:
     asked.set_running_or_notify_cancel()
     try:
-        asked.set_result(_rows(connection, sql, parameters))
+        asked.set_result(ask())
     except BaseException as error:  # the caller's to raise
         asked.set_exception(error)
 
@@ -97,7 +103,11 @@ def connect(*, threads: int) -> duckdb.DuckDBPyConnection:
     )
     many = duckdb.list_type(DOUBLE)
     connection.create_function("interval_over_problems", interval_over_problems, [many], many, null_handling=nulls)
-    connection.execute(MACROS)
+    try:
+        _interruptible(connection, lambda: connection.execute(MACROS))
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

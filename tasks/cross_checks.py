@@ -8,14 +8,19 @@ from storage.artifacts.kinds import Disputes, Pool, Rollouts
 from storage.artifacts.kinds.experiment import VERDICT
 from storage.sql import query
 from tasks.domain.grading.cross_check import cross_check
+from tasks.domain.scaffolds import MATH
+from tasks.origins import answer_kind_of
 from tasks.stage import stage, store
+
+EMPTY = Rollouts.schema.empty_table().select(["problem_id", "source", *VERDICT.names])
 
 
 @stage(Disputes, version=2)
 def find_disputes(*, rollouts: tuple[Rollouts, ...], pool: Pool) -> pa.Table:
-    """Every distinct (answer, gold) of the rollouts on which the two differ. Schema: Disputes."""
-    columns = ["problem_id", "source", *VERDICT.names]
-    rows = pa.concat_tables([store().read(ref, columns) for ref in rollouts])
+    """Every distinct (answer, gold) of the rollouts on which the two differ. Schema: Disputes. Answers that are not
+    mathematics have no cross check."""
+    columns = EMPTY.column_names
+    rows = pa.concat_tables([store().read(ref, columns) for ref in rollouts if answer_kind_of(ref) == MATH] or [EMPTY])
     problems = store().read(pool, ["problem_id", "gold"])
     return disputes(
         query("select rows.*, gold from rows join problems using (problem_id)", rows=rows, problems=problems)

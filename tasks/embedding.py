@@ -115,7 +115,7 @@ def _vectors(rollouts: Rollouts, encoder: EncoderSpec, traces: int) -> Iterator[
         open_files.close()
         for path in paths:
             with pq.ParquetFile(path) as file:
-                yield from (pa.Table.from_batches([batch]) for batch in file.iter_batches(CHUNK))
+                yield from (file.read_row_group(group) for group in range(file.num_row_groups))
     known = set[str]()
     for some in _of_size((in_other_words(part, known) for part in store().parts(rollouts, COLUMNS)), CHUNK):
         yield embedded(some, *engine.encode(some["trace"].to_pylist()), REWORDED)

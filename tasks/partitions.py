@@ -4,22 +4,29 @@ trace, by the encoder; which follow the same strategy, by their equations and th
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from storage.artifacts.kinds import Calibrations, Embeddings, Partitions, Rollouts
+from storage.artifacts.rows import beside
 from storage.errors import UserError
 from storage.sql import query
 from tasks.answer_classes import by_grader
 from tasks.domain.partitions.by_answer import INTEGER, Equal, same_answers
 from tasks.domain.partitions.by_strategy import by_strategy
 from tasks.domain.partitions.by_trace import by_trace
+from tasks.domain.scaffolds import MATH
 from tasks.engines.grading.graders import Graders
+from tasks.origins import answer_kind_of
 from tasks.stage import Payload, stage, store, toolbox
 
 COLUMNS = ["problem_id", "arm", "adapter", "step", "seed", "rollout", "canonical", "correct", "trace"]
 NOTED = ("threshold", "precision", "recall")
 KEY = ["problem_id", "arm", "step", "seed", "rollout"]
+SORTED = ["problem_id", "arm", "step", "seed", "adapter", "rollout"]
 
 
 @stage(Partitions, version=2)
@@ -29,31 +36,50 @@ def partition_rollouts(
     """The classes of every rollout of one policy: of its answer by the grader of this version, of its trace and of its
     strategy from the calibrated similarities on. The manifest's notes say how often these two are right."""
     graders = _graders(grader_version)
-    rows, known = store().read(rollouts, COLUMNS), store().read(calibration).to_pylist()
-    vectors = query(
-        """select * from e where "window" = 'whole'""", e=store().read(embeddings, [*KEY, "window", "embedding"])
-    )
+    known = store().read(calibration).to_pylist()
     threshold = {row["partition"]: row["threshold"] for row in known}
-    classes = classes_by_text(rows, vectors, threshold["trace"], threshold["strategy"])
-    answers = partitions_of(rows, by_grader(graders))
-    table = query(
-        f"select a.*, c.trace_class, c.strategy_class from answers a join classes c using ({', '.join(KEY)})"
-        " order by a.problem_id, a.arm, a.step, a.seed, a.adapter, a.rollout",
-        answers=answers,
-        classes=classes,
-    )
+    kind, classes = answer_kind_of(rollouts), []
+    for rows, vectors in _with_vectors(rollouts, embeddings):
+        texts = classes_by_text(rows, vectors, threshold["trace"], threshold["strategy"])
+        classes.append(
+            query(
+                f"select a.*, t.trace_class, t.strategy_class from answers a join texts t using ({', '.join(KEY)})",
+                answers=partitions_of(rows, by_grader(graders, kind), by_value=kind == MATH),
+                texts=texts,
+            )
+        )
     notes = {
         f"{row['partition']}_{name}": f"{row[name]:.4f}" for row in known for name in NOTED if row[name] is not None
     }
-    return Payload(table.cast(Partitions.schema), notes=notes)
+    return Payload(_in_order(classes), notes=notes)
 
 
 @stage(Partitions, version=1)
 def partition_answers(*, rollouts: Rollouts, grader_version: str) -> pa.Table:
     """The classes of every rollout's answer alone: of a policy whose traces are not embedded, they have none."""
-    rows = store().read(rollouts, [*KEY, "adapter", "canonical", "correct"])
-    answers, unknown = partitions_of(rows, by_grader(_graders(grader_version))), pa.nulls(rows.num_rows, pa.int32())
-    return answers.append_column("trace_class", unknown).append_column("strategy_class", unknown)
+    kind, columns = answer_kind_of(rollouts), [*KEY, "adapter", "canonical", "correct"]
+    equal, groups = by_grader(_graders(grader_version), kind), store().groups(rollouts, ["problem_id"], columns)
+    parts = [partitions_of(rows, equal, by_value=kind == MATH) for rows in groups]
+    answers = pa.concat_tables(parts)
+    unknown = pa.nulls(answers.num_rows, pa.int32())
+    return _in_order([answers.append_column("trace_class", unknown).append_column("strategy_class", unknown)])
+
+
+def _with_vectors(rollouts: Rollouts, embeddings: Embeddings) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Part after part, whole problems with the vectors of their whole traces."""
+    whole = pc.field("window") == "whole"
+    at, columns = ["window", "problem_id"], [*KEY, "window", "embedding"]
+    known = set(store().read(embeddings, at).filter(whole)["problem_id"].unique().to_pylist())
+    schema = pa.schema([Embeddings.schema.field(name) for name in columns if name != "window"])
+    vectors = (part.filter(whole) for part in store().groups(embeddings, at, columns))
+    yield from beside(store().groups(rollouts, ["problem_id"], COLUMNS), vectors, known, schema)
+
+
+def _in_order(parts: Iterable[pa.Table]) -> pa.Table:
+    """Schema: Partitions."""
+    named = (part.select(Partitions.schema.names).cast(Partitions.schema) for part in parts)
+    table = pa.concat_tables([Partitions.schema.empty_table(), *named])
+    return table.sort_by([(name, "ascending") for name in SORTED])
 
 
 def _graders(version: str) -> Graders:
@@ -93,8 +119,8 @@ def _keys(table: pa.Table) -> list[tuple[object, ...]]:
     return list(zip(*(table[name].to_pylist() for name in KEY), strict=True))
 
 
-def partitions_of(rollouts: pa.Table, equal: Equal) -> pa.Table:
-    """One row per rollout: who it is of, and `answer_class`.
+def partitions_of(rollouts: pa.Table, equal: Equal, by_value: bool = True) -> pa.Table:
+    """One row per rollout: who it is of, and `answer_class`. by_value: the answers are mathematics.
 
     answer_class: 0 for every correct answer of a problem; 1, 2, … for its wrong ones, in the order of their texts; null
     without an answer that could be compared. Wrong answers share a class if a chain of equal pairs joins them.
@@ -104,12 +130,12 @@ def partitions_of(rollouts: pa.Table, equal: Equal) -> pa.Table:
         select problem_id, list(distinct canonical order by canonical) as texts
         from rollouts where not correct and canonical is not null
         group by problem_id having count(distinct canonical) > 1
-            and not bool_and(regexp_full_match(canonical, $integer)) order by problem_id
+            and not ($by_value and bool_and(regexp_full_match(canonical, $integer))) order by problem_id
         """,
-        {"integer": INTEGER.pattern},
+        {"integer": INTEGER.pattern, "by_value": by_value},
         rollouts=rollouts,
     ).to_pylist()
-    same = same_answers({row["problem_id"]: row["texts"] for row in wrong}, equal)
+    same = same_answers({row["problem_id"]: row["texts"] for row in wrong}, equal, by_value)
     columns = ["problem_id", "canonical", "told_as"]
     merged = pa.table(
         [pa.array(column, pa.string()) for column in (zip(*same, strict=True) if same else ((), (), ()))], columns

@@ -61,9 +61,12 @@ def as_first_checked(at: Store, sources: tuple[SourceSpec, ...], policy: PoolPol
     return replace(policy, grader=min(made)[1]) if made else policy
 
 
-def _graded(graders: Graders, probes: Sequence[tuple[str, str, str]]) -> list[Verdict]:
-    """Verdicts on (answer form, answer, gold)."""
-    items = [GradeItem(BARE[form], BARE[form].answer_in_form(answer, trace=""), gold) for form, answer, gold in probes]
+def _graded(graders: Graders, probes: Sequence[tuple[str, str, str, str]]) -> list[Verdict]:
+    """Verdicts on (answer form, answer, gold, answer kind)."""
+    items = [
+        GradeItem(replace(BARE[form], answer_kind=kind), BARE[form].answer_in_form(answer, trace=""), gold)
+        for form, answer, gold, kind in probes
+    ]
     verdicts: list[Verdict] = []
     for start in range(0, len(items), BATCH):
         verdicts += graders.grade(items[start : start + BATCH])

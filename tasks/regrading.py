@@ -6,16 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from storage.artifacts.fingerprint import restored
 from storage.artifacts.kinds import Pool, Rollouts
-from storage.artifacts.ref import Ref
 from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.grading.overrides import ActiveGrader, OverrideRows, Overrides
-from tasks.domain.policies import Policy
-from tasks.domain.scaffolds import Scaffold
 from tasks.engines.grading.verdicts import with_verdicts
-from tasks.origins import sampled_with
+from tasks.origins import scaffold_of
 from tasks.stage import Payload, progress, stage, store, toolbox
 
 CHANGES = pa.schema(
@@ -46,12 +42,6 @@ def regrade_rollouts(*, rollouts: Rollouts, pool: Pool, installed: str, override
             yield graded.select(Rollouts.schema.names).cast(Rollouts.schema)
 
     return Payload(judged())
-
-
-def scaffold_of(rollouts: Ref) -> Scaffold | None:
-    """The scaffold that sampled rollouts were read by, whatever its arm has become; null for imported ones."""
-    arguments = sampled_with(rollouts)
-    return restored(Policy, arguments["policy"]).scaffold if arguments else None
 
 
 def regrade(*, rollouts: Rollouts, pool: Pool, grader: ActiveGrader) -> Rollouts:

@@ -23,7 +23,7 @@ from storage.artifacts.fingerprint import fingerprint
 from storage.artifacts.manifest import declared, identity_of, recipe_of
 from storage.artifacts.provenance import provenance
 from storage.artifacts.ref import Ref
-from storage.artifacts.rows import PART_ROWS, Payload
+from storage.artifacts.rows import PART_ROWS, Payload, beside
 from storage.artifacts.store import Store
 from storage.errors import NO_ROOM, UserError
 from storage.ledger import Ledger
@@ -41,6 +41,7 @@ __all__ = [
     "Ref",
     "Session",
     "Step",
+    "beside",
     "grouped",
     "ledger",
     "making",

@@ -24,7 +24,6 @@ from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, Trai
 from tasks.domain.policies import AS_CRITIC, Policy, Sampling
 from tasks.domain.problems.splits import of_split
 from tasks.domain.scaffolds import Scaffold
-from tasks.engines.hardware import engine_name
 from tasks.engines.sampling.sampler import RolloutRequest, named
 from tasks.rollouts import ensure_rollouts, entered, refuse_other_rewards, requests_for, weights_left
 from tasks.stage import Payload, Ref, making, progress, stage, store, toolbox, workdir
@@ -89,9 +88,9 @@ def train_adapter(
         or whose later turns must fit so many tokens.
     Errors: UserError if no problem is left to train on, or for rollouts that the learner cannot be exact about.
     """
-    from tasks.engines.learning.learner import Execution, StepMetrics, train
-    from tasks.engines.learning.memory_plan import num_experts, read_config
-    from tasks.engines.learning.merging import merges_adapters
+    from tasks.engines.learning.learner import StepMetrics, train
+    from tasks.engines.learning.memory_plan import read_config
+    from tasks.engines.learning.policy import execution_on
 
     check_sampling(rollouts)
     check_overlong(learner, rollouts)
@@ -131,7 +130,6 @@ def train_adapter(
     tools, folder = toolbox(), workdir()
     if not (folder / "checkpoints").is_dir():
         refuse_other_rewards(Training.parse(str(making())))
-    hardware = tools.hardware
 
     def tell(metrics: StepMetrics) -> None:
         row = metrics.row
@@ -142,22 +140,11 @@ def train_adapter(
         progress(row["step"], learner.steps, "steps", detail)
 
     base = tools.place(start.model.sha256, f"the base model {start.model.name}")
-    mixture = num_experts(read_config(base)) > 0
-    merges = hardware.device == "cuda" and merges_adapters(read_config(base), hardware)
     result = train(
         base=base,
         problems=[PromptProblem(r["problem_id"], r["source"], r["subject"]) for r in by_id.values()],
         config=learner,
-        execution=Execution(
-            device=hardware.device,
-            token_budget=hardware.token_budget,
-            checkpointing=hardware.checkpointing,
-            checkpoint_every=hardware.checkpoint_every,
-            async_checkpoints=hardware.device == "cuda",
-            processes=hardware.processes,
-            merged=merges and not mixture,
-            flat_adapters=merges and mixture and engine_name(hardware.engine) == "vllm",
-        ),
+        execution=execution_on(tools.hardware, read_config(base)),
         workdir=folder,
         sample=sample_step,
         on_step=tell,

@@ -36,13 +36,16 @@ def end(process: subprocess.Popen[bytes], how: int = signal.SIGKILL) -> None:
 
 
 @contextmanager
-def object_storage() -> Iterator[str]:
-    """An S3 server's address."""
+def object_storage(log: Path | None = None, page: int = 1000) -> Iterator[str]:
+    """An S3 server's address. log: a line for each request goes there. page: objects in one answer to a listing."""
+    from s3fs import S3FileSystem
+
     url = f"http://127.0.0.1:{(port := free_port())}"
     process = subprocess.Popen(
         [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        env={**os.environ, "MOTO_S3_DEFAULT_MAX_KEYS": str(page)},
+        stderr=subprocess.DEVNULL if log is None else log.open("w"),
     )
     try:
         for _ in range(240):
@@ -55,6 +58,7 @@ def object_storage() -> Iterator[str]:
     finally:
         process.kill()
         process.wait()
+        S3FileSystem.clear_instance_cache()  # they would ask this server for another's objects
 
 
 def _postgres_bin() -> Path | None:

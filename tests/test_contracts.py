@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 REPO = Path(__file__).resolve().parent.parent
-PACKAGES = ("cli", "dashboards", "flows", "storage", "tasks")
+PACKAGES = ("cli", "dashboards", "flows", "storage", "tasks", "varband")
 CONTRACTS: dict[str, dict[str, Any]] = {
     contract["name"]: contract
     for contract in tomllib.loads((REPO / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
@@ -61,6 +61,7 @@ PLANTED = [
     (DOWNWARD, "storage/bands.py", "tasks.stage"),
     (DOWNWARD, "tasks/pool.py", "flows.arm"),
     (DOWNWARD, "flows/arm.py", "cli.main"),
+    (DOWNWARD, "cli/main.py", "varband"),
     (DOWNWARD, "flows/arm.py", "dashboards.charts"),
     (STORAGE, "storage/ledger.py", "storage.records.runs"),
     (STORAGE, "storage/records/runs.py", "storage.reading.live"),

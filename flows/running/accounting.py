@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from flows.running.costs import costs, total
-from flows.running.plan import Planned, plan
+from flows.running.plan import Planned, is_costly, looked_up
 from flows.running.sessions import Charging, Listener
+from flows.study.memory import check_memory, this_machine
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
@@ -77,8 +78,11 @@ def accounted(
     """Run the block as one attempt of the study's run. Yields the listeners to run it with.
 
     request: what asks for the same run again (`varband resume`).
-    Errors: Parked with how far it came, how much is missing and how to go on.
+    Errors: Parked with how far it came, how much is missing and how to go on; UserError, before anything is noted, for
+    models that do not fit onto this machine's GPUs.
     """
+    if is_costly(planned, study.profile.hardware.without):
+        check_memory(study, this_machine())
     name, meter = charging.run, charging.meter(study, store)
     earlier = earlier_attempt(store.root, name)
     record = Record(store, _begun(earlier, name, study, planned, meter, request, flow_run), meter)
@@ -90,7 +94,7 @@ def accounted(
             yield Listeners(record.before(charged), record.before(listener))
         _check_left(study, store, planned)
     except Parked as wall:
-        why, missing = _parked(study, store, meter, record.run, wall)
+        why, missing = _parked(study, store, planned, meter, record.run, wall)
         record.update(state="parked", why=why, missing=missing)
         raise Parked(why) from None
     except UserError as error:
@@ -145,9 +149,11 @@ def _begun(
     )
 
 
-def _parked(study: Study, store: Store, meter: Meter, run: Run, wall: Parked) -> tuple[str, Amounts]:
-    """Why, how far, how much is missing, and what goes on."""
-    planned = plan(study, store)
+def _parked(
+    study: Study, store: Store, begun: Sequence[Planned], meter: Meter, run: Run, wall: Parked
+) -> tuple[str, Amounts]:
+    """Why, how far, how much is missing, and what goes on. begun: the plan as it was when the attempt began."""
+    planned = looked_up((p.step for p in begun), store)
     left = total(costs(study, store, planned, meter.prices))
     done = sum(p.reused for p in planned)
     spent, missing = meter.journal.spent(), left.amounts()

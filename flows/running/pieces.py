@@ -18,6 +18,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.metering import OCCUPYING
+from tasks.rollouts import account_of
 from tasks.sampling import DRAWN, enter_shard, open_shards
 from tasks.stage import Step
 
@@ -59,11 +60,14 @@ def _open(study: Study, store: Store, done: Set[str], dag: Dag) -> tuple[list[Pi
     at_work: dict[str, Ref] = {}
     costly = COSTLY - set(study.profile.hardware.without)
     planned = [p.step for p in plan(study, store, dag) if not p.reused and p.step.ref.kind in costly]
+    drawn = {_drawn(step, "policy", "sampling") for step in planned if step.recipe.stage in DRAWN}
     with stages_of(study, store):
         for step in planned:
             if step.recipe.stage == "regrade_rollouts":  # it samples nothing
                 continue
-            can = all(map(store.fresh, step.recipe.input_refs))
+            can = all(map(store.fresh, step.recipe.input_refs)) and not (
+                "evaluation" in step.arguments and _drawn(step, "start", "evaluation") in drawn
+            )
             left = [piece for piece in _pieces_of(step, study) if piece.key not in done] if can else []
             if left or not can:
                 others.add(step.ref)
@@ -73,6 +77,13 @@ def _open(study: Study, store: Store, done: Set[str], dag: Dag) -> tuple[list[Pi
                 continue
             pieces += left
     return pieces, frozenset(others)
+
+
+def _drawn(step: Step, policy: str, sampling: str) -> tuple[object, ...]:
+    """Whose rollouts of which problems a step asks for. A training evaluates its start, in one engine call with its
+    first step: at once with a sampling of the same, both would pay for them."""
+    given = step.arguments
+    return account_of(given[policy], given[sampling]), given["pool"], given["splits"]
 
 
 def _pieces_of(step: Step, study: Study) -> Iterator[Piece]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -34,7 +34,11 @@ def plan(study: Study, store: Store, dag: Callable[[Study], object] = experiment
     """The DAG's steps in order, each once, without making any."""
     with stages_of(study, store, planning=True) as planning:
         dag(study)
-    steps = list({step.ref: step for step in planning.steps}.values())
+    return looked_up({step.ref: step for step in planning.steps}.values(), store)
+
+
+def looked_up(steps: Iterable[Step], store: Store) -> list[Planned]:
+    """What of a plan's steps the store has by now."""
     remade: set[str] = set()
     planned = []
     for step in steps:

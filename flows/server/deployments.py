@@ -48,7 +48,7 @@ class Deployment:
         form = parameter_schema(getattr(import_module(module), self.flow)).model_dump(mode="json")
         return {
             "entrypoint": f"{module}.{self.flow}",
-            "pull_steps": [{"flows.server.workplace.enter_checkout": {}}],
+            "pull_steps": [{"varband.enter": {}}],
             "path": None,
             "description": self.description,
             "version": code_here(),

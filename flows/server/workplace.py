@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 from prefect import get_run_logger  # noqa: TID253
 from prefect.client.schemas.objects import FlowRun  # noqa: TID253
@@ -20,13 +19,6 @@ from storage.errors import UserError
 from storage.roots import root_folder
 from tasks.engines.environment import quiet_libraries
 from tasks.stage import Progress
-
-REPO = Path(__file__).resolve().parents[2]
-
-
-def enter_checkout() -> dict[str, str]:
-    """Pull step of every deployment: a run works in the checkout that its worker's Python imports `flows` from."""
-    return {"directory": str(REPO)}
 
 
 def opened(study: StudyForm) -> tuple[Study, Store]:

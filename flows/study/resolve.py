@@ -22,10 +22,12 @@ from flows.study.writing import differences, told, written_out
 from storage.artifacts.store import Store
 from storage.errors import NotHere, UserError
 from tasks.active_grader import active_grader
+from tasks.domain.grading.kinds import faults_of_answer
 from tasks.domain.grading.overrides import ActiveGrader
 from tasks.domain.policies import BaseModel, MadeElsewhere
 from tasks.domain.problems.problems import PoolPolicy
 from tasks.domain.problems.sources import SourceSpec, source_spec
+from tasks.domain.scaffolds import MATH, Scaffold
 from tasks.engines.encoding.labelled import labelled_sha256
 from tasks.engines.visible_gpus import num_gpus
 from tasks.pool import as_first_checked
@@ -90,8 +92,8 @@ class Study:
         """Each arm's, with its tags and stop."""
         scaffolds = {name: self.profile.arm(name).scaffold for name in self.profile.arms}
         return tuple(
-            f"{name} (tags {', '.join(s.pairs) or 'none'}; answer in its {s.answer_form}; stop"
-            f" {', '.join(s.stop) or 'none'}{'; chat' if s.chat else ''}):\n{s.prompt('{problem}')}"
+            f"{name} (tags {', '.join(s.pairs) or 'none'}; answer in its {s.answer_form}{_kind(s)};"
+            f" stop {', '.join(s.stop) or 'none'}{'; chat' if s.chat else ''}):\n{s.prompt('{problem}')}"
             for name, s in scaffolds.items()
         )
 
@@ -105,6 +107,10 @@ class Study:
     def _stands_on(self, arm: str) -> str:
         adapter = self.adapters.get(self.profile.arm(arm).head)
         return self.models[arm].name + (f" with {adapter.name}" if adapter else "")
+
+
+def _kind(s: Scaffold) -> str:
+    return "" if s.answer_kind == MATH else f", {s.answer_kind}"
 
 
 def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
@@ -185,6 +191,8 @@ def resolve(
                 faults.append(f"{error}{way_out}")
             return None
 
+    kinds = profile.answer_kinds
+
     def inputs(wishes: Sequence[str | Path], on_issue: str, limit: int | None = None, way_out: str = "") -> PoolInputs:
         specs = []
         for wish in wishes:
@@ -193,9 +201,8 @@ def resolve(
             specs.append(spec)
             if path is not None:
                 places[spec.sha256] = path
-        return PoolInputs(
-            tuple(specs), as_first_checked(store, tuple(specs), PoolPolicy(on_issue=on_issue, limit=limit))
-        )
+        policy = PoolPolicy(on_issue=on_issue, limit=limit, answer_kinds=kinds)
+        return PoolInputs(tuple(specs), as_first_checked(store, tuple(specs), policy))
 
     own = profile.pool
     wished = pools or own.sources
@@ -207,6 +214,8 @@ def resolve(
     models = found_bases(profile, model, places, sought, fetch=not planning)
     adapters, ranks = found_adapters(profile, models, places, sought, fetch=not planning)
     made_up = own.synthetic and not wished
+    if made_up and (said := " and ".join(filter(None, (faults_of_answer(kind, "7") for kind in kinds)))):
+        faults.append(f"pool: made-up problems have whole numbers for answers, and {said}; name sources")
     studied = PoolInputs() if made_up else inputs(wished, own.on_issue, own.limit)
     taught = [lesson for lesson in profile.lessons if set(lesson.arms) & set(profile.arms)]
     lessons = {x.name: inputs(x.pool.sources, x.pool.on_issue, x.pool.limit) for x in taught}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from flows.study.reading import Reading
-from storage.errors import did_you_mean
+from storage.errors import UserError, did_you_mean
+from tasks.domain import plugins
 from tasks.domain.arms import ARMS, Arm
+from tasks.domain.grading import kinds
 from tasks.domain.ranges import Ranged
 from tasks.domain.scaffolds import SCAFFOLDS, Scaffold
 
@@ -91,13 +93,39 @@ def own_scaffolds(tables: object, reading: Reading) -> dict[str, Scaffold]:
         else:
             if isinstance(asked, dict) and base is None:
                 asked.setdefault("trace_tag", "none")
+            if isinstance(asked, dict) and asked.get("code") and (asked := _with_code(asked, path, reading)) is None:
+                continue
             made = reading.named(Scaffold, name, asked, known.get(base or ""), path[:1])
-            faults = [] if made is None else list(faults_of(made))
+            made, faults = (None, []) if made is None else _checked(made)
             for field, said in faults:
                 reading.refuse((*path, field), said)
             if made is not None and not faults:
                 found[name] = made
     return found
+
+
+def _with_code(asked: dict[str, Any], path: tuple[str, str], reading: Reading) -> dict[str, Any] | None:
+    """A table with what the code of another package says where it is silent, the code named with its version; null
+    where there is something wrong."""
+    try:
+        code = plugins.pinned("varband.scaffolds", str(asked["code"]))
+        own = plugins.plugged("varband.scaffolds", code)
+    except UserError as error:
+        return reading.refuse((*path, "code"), str(error))
+    if hasattr(own, "parse") != hasattr(own, "solved"):
+        said = f"{code} has only one of `parse` and `solved`: what is taken apart must be what is written"
+        return reading.refuse((*path, "code"), said)
+    return {"template": PROBLEM, **getattr(own, "fields", {}), **asked, "code": code}
+
+
+def _checked(made: Scaffold) -> tuple[Scaffold | None, list[tuple[str, str]]]:
+    """With its answer kind as recipes hold it, and what is wrong with it."""
+    try:
+        made = replace(made, answer_kind=kinds.pinned(made.answer_kind))
+        kinds.check(made.answer_kind)
+    except UserError as error:
+        return None, [("answer_kind", str(error))]
+    return made, list(faults_of(made))
 
 
 def faults_of(scaffold: Scaffold) -> Iterator[tuple[str, str]]:
@@ -144,3 +172,5 @@ def _unreadable(s: Scaffold) -> Iterator[tuple[str, str]]:
                 "examples",
                 f"example {place} is not in the scaffold's own form: trace or answer is empty or has tags",
             )
+        elif said := kinds.faults_of_answer(s.answer_kind, example.answer):
+            yield "examples", f"example {place}: its answer {said}"

@@ -14,6 +14,7 @@ from tasks.domain.arms import ARMS, Arm
 from tasks.domain.grpo.types import AtLeastOne, LearnerConfig
 from tasks.domain.policies import Sampling
 from tasks.domain.ranges import Ranged, Seed, Within
+from tasks.domain.scaffolds import MATH
 from tasks.engines.hardware import Hardware
 
 Count = Annotated[int, Within(0)]
@@ -166,6 +167,12 @@ class Profile(Ranged):
         """Of its own arms those that it asks."""
         used = {name for arm in self.arms for name in (arm, self.arm(arm).head)}
         return tuple(arm for arm in self.own if arm.name in used)
+
+    @property
+    def answer_kinds(self) -> tuple[str, ...]:
+        """Of the arms that it asks: each gold of its problems must be all of them. Mathematics first."""
+        found = {self.arm(name).scaffold.answer_kind for arm in self.arms for name in (arm, self.arm(arm).head)}
+        return tuple(sorted(found, key=lambda kind: (kind != MATH, kind)))
 
     def base_of(self, name: str) -> str:
         """The model of an arm, by name."""

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from storage.artifacts.manifest import Manifest, parse_manifest
 from storage.artifacts.store import MANIFEST, Store
+from storage.durable import write_durably
 from storage.errors import UserError
 from storage.ledger import ABOUT, Ledger
 from storage.mirror import mirror_of
@@ -41,7 +42,8 @@ class Verified:
 
 
 def verify(root: Path, *, repair: bool = False) -> Verified:
-    """repair: move what is damaged to `.damaged`; the same command as before then makes or samples it again.
+    """repair: move what is damaged to `.damaged`; the same command as before then makes or samples it again. Of a
+    journal of charges the lines that can be read stay.
 
     Errors: UserError if there is no root.
     """
@@ -51,9 +53,12 @@ def verify(root: Path, *, repair: bool = False) -> Verified:
     for item in items(root):
         examined += 1
         if item.said:
-            moved = str(set_aside(root, item.path).relative_to(root)) if repair else None
+            moved = set_aside(root, item.path) if repair else None
+            if moved and item.what == "charges":  # money that was paid stays counted
+                write_durably(item.path, b"".join(_readable(moved)))
+            where = str(moved.relative_to(root)) if moved else None
             path = str(item.path.relative_to(root))
-            rows.append({"what": item.what, "path": path, "said": item.said, "set_aside": moved})
+            rows.append({"what": item.what, "path": path, "said": item.said, "set_aside": where})
     return Verified(pa.Table.from_pylist(rows, schema=DAMAGE), examined)
 
 
@@ -61,8 +66,8 @@ def items(root: Path) -> Iterator[Item]:
     """Everything under the root, examined."""
     store, ledger = Store(root), Ledger(root)
     if mirror := mirror_of(root):
-        mirror.refresh_rows()
-        mirror.sync("ledger")
+        for ref in store.refs():
+            mirror.refresh(ref, now=True)
     for path in sorted(root.glob(f"[a-z]*/*-*/{MANIFEST}")):
         if path.parent.parent.name != "ledger":
             yield Item("artifact", path.parent, _said(lambda p=path: store.examine(_manifest(p))))
@@ -90,6 +95,12 @@ def _said(look: Callable[[], object]) -> str:
     except (UserError, OSError, orjson.JSONDecodeError) as error:
         return str(error)
     return ""
+
+
+def _readable(journal: Path) -> Iterator[bytes]:
+    for line in journal.read_bytes().splitlines(keepends=True):
+        if not _said(lambda text=line: orjson.loads(text)):
+            yield line
 
 
 def _torn(path: Path) -> str:

@@ -24,8 +24,9 @@ class Ruled:
 
     __slots__ = ()
 
-    def versions(self) -> Mapping[str, int]:
-        """Of the rules that the fields choose, those that are no longer the first; spelt beside the fields."""
+    def versions(self) -> Mapping[str, int | str]:
+        """Of the rules that the fields choose, those that are no longer the first, or another package's; spelt beside
+        the fields."""
         return {}
 
 

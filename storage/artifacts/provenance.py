@@ -59,17 +59,19 @@ def packages_here() -> dict[str, str]:
 
 @functools.cache
 def code_here() -> str:
-    """Commit of the checkout that this runs from, `+dirty` if files differ; `unknown` outside a checkout."""
-    here = Path(__file__).resolve().parent
+    """Commit of the checkout of this file, `+dirty` if files differ; outside one, the installed release."""
+    here = Path(__file__).resolve()
 
     def git(*words: str) -> str:
-        done = subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, check=False)
+        done = subprocess.run(["git", "-C", str(here.parent), *words], capture_output=True, text=True, check=False)
         return done.stdout.strip() if done.returncode == 0 else ""
 
     try:
-        commit = git("rev-parse", "--short=12", "HEAD")
-        return f"{commit}+dirty" if commit and git("status", "--porcelain", "-uno") else commit or "unknown"
-    except OSError:
+        # an environment may lie within somebody else's checkout
+        if commit := git("ls-files", here.name) and git("rev-parse", "--short=12", "HEAD"):
+            return f"{commit}+dirty" if git("status", "--porcelain", "-uno") else commit
+        return f"release {metadata.version('varband')}"
+    except (OSError, metadata.PackageNotFoundError):
         return "unknown"
 
 

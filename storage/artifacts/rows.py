@@ -10,6 +10,7 @@ from typing import cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from storage.artifacts.ref import KINDS, Ref
@@ -71,6 +72,32 @@ def whole_groups(parts: Iterable[pa.Table], keys: pa.Table) -> Iterator[pa.Table
         whole_N = rows_N < stop
         waiting, waiting_N, start = rows.filter(pa.array(~whole_N)), rows_N[~whole_N], stop
         yield rows.filter(pa.array(whole_N))
+
+
+def beside(
+    parts: Iterable[pa.Table], others: Iterable[pa.Table], known: set[str], schema: pa.Schema
+) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Each part, of whole problems, with the rows that others have of its problems: those of later parts wait, which
+    are few where both come in one order.
+
+    others: parts of whole problems too. known: the problems that they have. schema: theirs.
+
+    >>> rows = pa.table({"problem_id": ["b", "a"], "n": [2, 1]})
+    >>> pairs = beside([rows.slice(1), rows.slice(0, 1)], [rows], {"a", "b"}, rows.schema)
+    >>> [(part["n"].to_pylist(), other["n"].to_pylist()) for part, other in pairs]
+    [([1], [1]), ([2], [2])]
+    """
+    waiting, there, others = schema.empty_table(), set[str](), iter(others)
+    for part in parts:
+        mine = known.intersection(part["problem_id"].to_pylist())
+        more = [waiting]
+        while not mine <= there:
+            more.append(next(others).select(schema.names))
+            there.update(more[-1]["problem_id"].to_pylist())
+        waiting = pa.concat_tables(more)
+        taken = pc.field("problem_id").isin(pa.array(sorted(mine), pa.string()))
+        yield part, waiting.filter(taken)
+        waiting, there = waiting.filter(~taken), there - mine
 
 
 def _ends(keys: pa.Table) -> np.ndarray:

@@ -11,7 +11,7 @@ import fcntl
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -87,6 +87,13 @@ class Store:
         self._stamps[ref], self._verified[ref] = stamp, manifest
         return True
 
+    def rows_of(self, refs: Iterable[Ref]) -> list[Path]:
+        """Parquet of these artifacts, unverified: a list of what there is brings none from object storage."""
+        paths = {ref: self.path(ref) / DATA for ref in refs}
+        if self._mirror:
+            self._mirror.bring_rows([ref for ref, path in paths.items() if not path.exists()])
+        return list(paths.values())
+
     def fresh(self, ref: Ref) -> bool:
         """Is it there, and are its inputs still the very ones that it was made from? What follows from an artifact
         that was deleted and made again is made again too."""
@@ -131,8 +138,9 @@ class Store:
         """The same part after part, for rows that are too many to hold at once."""
         self._check(ref)
         with pq.ParquetFile(self.path(ref) / DATA) as file:
-            for batch in file.iter_batches(rows, columns=columns):
-                yield pa.Table.from_batches([batch])
+            for group in range(file.num_row_groups):  # asked for all groups at once, the reader keeps what it has read
+                for batch in file.iter_batches(rows, row_groups=[group], columns=columns):
+                    yield pa.Table.from_batches([batch])
 
     def groups(self, ref: Ref, by: list[str], columns: list[str] | None = None) -> Iterator[pa.Table]:
         """Part after part, of whole groups: rows that are equal in `by`, which are among `columns`."""
@@ -141,7 +149,7 @@ class Store:
     def refs(self, kind: str | None = None) -> list[Ref]:
         """Every artifact that has a manifest, sorted. Does not verify."""
         if self._mirror:
-            self._mirror.refresh_rows()
+            self._mirror.refresh_names()
         found = []
         for folder in sorted(self.root.iterdir()) if self.root.is_dir() else []:
             today = KINDS[folder.name].KIND if folder.name in KINDS else folder.name
@@ -218,7 +226,7 @@ class Store:
     def delete(self, ref: Ref) -> None:
         """Remove one artifact: renamed away first, so that nobody sees half of it."""
         if self._mirror:
-            self._mirror.delete(ref)
+            self._mirror.remove(ref)
         grave = self.scratch / f"deleted-{ref}-{uuid.uuid4().hex}"
         grave.parent.mkdir(parents=True, exist_ok=True)
         os.rename(self.path(ref), grave)

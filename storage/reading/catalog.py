@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import duckdb
@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage.artifacts.ref import Ref
-from storage.artifacts.store import DATA, MANIFEST, Store
+from storage.artifacts.store import MANIFEST, Store
 from storage.errors import UserError
 from storage.ledger import Ledger
+from storage.reading.accounts import shards_of
 from storage.reading.views import WORD
 from storage.records.runs import run_named
 from storage.sql import answer, connect
@@ -61,24 +62,27 @@ def artifacts(root: Path) -> pa.Table:
 
 
 def ask(root: Path, statement: str, study: Ref | None = None) -> pa.Table:
-    """One statement over a view per kind, `artifacts` and `ledger`. study: a report; of all but the ledger only what it
-    was made from, and itself. Errors: UserError with DuckDB's own words."""
+    """One statement over a view per kind, `artifacts` and `ledger`. study: a report; only what it was made from, and
+    itself, and of the ledger its policies' rollouts of its problems. Errors: UserError with DuckDB's own words."""
     table, store = artifacts(root), Store(root)
     if study is not None:
         within = {str(ref) for _, ref, _ in lineage(store, study)}
         table = table.filter(pa.array([ref in within for ref in table["ref"].to_pylist()], pa.bool_()))
     with connect(threads=4) as connection:
         connection.register("artifacts", table)
-        by_kind: dict[str, list[str]] = {}
+        by_kind: dict[str, list[Ref]] = {}
         for ref in map(Ref.parse, table["ref"].to_pylist()):
-            by_kind.setdefault(ref.view, []).append(str(store.path(ref) / DATA))
-        bad = set(unreadable_shards(root))
-        if shards := [str(path) for path in Ledger(root).shard_paths() if path not in bad]:
-            by_kind["ledger"] = shards
+            by_kind.setdefault(ref.view, []).append(ref)
         # a view opens every file of its kind; a statement that names none, such as `show tables`, sees all
-        words = {*WORD.findall(statement)}
-        for kind in {*by_kind} & words or (set() if "artifacts" in words else {*by_kind}):
-            _view(connection, kind, by_kind[kind])
+        words, views = {*WORD.findall(statement)}, {*by_kind, "ledger"}
+        for kind in views & words or (set() if "artifacts" in words else views):
+            paths = readable_shards(root) if kind == "ledger" else store.rows_of(by_kind[kind])
+            pools: Sequence[Path] = ()
+            if study is not None and kind == "ledger":
+                own = {*shards_of(store, map(Ref.parse, table["ref"].to_pylist()))}
+                paths, pools = [path for path in paths if path in own], store.rows_of(by_kind.get("pool", []))
+            if paths:
+                _view(connection, kind, paths, pools)
         connection.execute("set autoinstall_known_extensions = false")  # it would download, and write in the home
         connection.execute("set autoload_known_extensions = false")
         connection.execute("set allowed_directories = [$root]", {"root": f"{root}/"})
@@ -95,6 +99,11 @@ def ask(root: Path, statement: str, study: Ref | None = None) -> pa.Table:
             ) from None
 
 
+def readable_shards(root: Path) -> list[Path]:
+    bad = set(unreadable_shards(root))
+    return [path for path in Ledger(root).shard_paths() if path not in bad]
+
+
 def unreadable_shards(root: Path) -> list[Path]:
     """Those whose footer is damaged; a damaged page shows when it is read."""
     return [path for path in Ledger(root).shard_paths() if not _has_footer(path)]
@@ -108,13 +117,17 @@ def _has_footer(path: Path) -> bool:
     return True
 
 
-def _view(connection: duckdb.DuckDBPyConnection, name: str, paths: list[str]) -> None:
-    """Rows carry the ref that they came from, the name of the artifact's folder."""
-    listed = ", ".join("'" + p.replace("'", "''") + "'" for p in paths)
+def _view(connection: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path], pools: Sequence[Path] = ()) -> None:
+    """Rows carry the ref that they came from, the name of the artifact's folder. pools: whose problems alone."""
+    asked = f" where problem_id in (select problem_id from read_parquet([{_listed(pools)}]))" if pools else ""
     connection.execute(
         f"create view {name} as select * exclude (filename), parse_filename(parse_dirpath(filename)) as ref"
-        f" from read_parquet([{listed}], union_by_name = true, filename = true)"
+        f" from read_parquet([{_listed(paths)}], union_by_name = true, filename = true){asked}"
     )
+
+
+def _listed(paths: Sequence[Path]) -> str:
+    return ", ".join("'" + str(p).replace("'", "''") + "'" for p in paths)
 
 
 def find(root: Path, text: str) -> Ref:

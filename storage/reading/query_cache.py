@@ -17,6 +17,7 @@ from storage.artifacts.manifest import Manifest
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import MANIFEST, Store
 from storage.errors import UserError
+from storage.mirror import mirror_of
 from storage.reading import catalog, imported
 from storage.reading.recipes import report_arguments, report_inputs
 from storage.reading.views import Views, helper_tables, inputs_of
@@ -49,6 +50,8 @@ def stamp(root: Path) -> Stamp:
     """Changes when an artifact is made or removed: the times of the kinds' folders."""
     if not root.is_dir():
         return ()
+    if mirror := mirror_of(root):
+        mirror.refresh_names()
     folders = (p for p in sorted(root.iterdir()) if p.is_dir() and not p.name.startswith("."))
     return tuple((p.name, p.stat().st_mtime_ns) for p in folders)
 

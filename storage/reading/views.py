@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from storage.artifacts.kinds.report import SOMETIMES
 from storage.artifacts.ref import KINDS, Ref
-from storage.artifacts.store import DATA, Store
+from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.sql import answer, connect, named
 
@@ -101,7 +101,7 @@ def inputs_of(store: Store, inputs: Mapping[str, Sequence[str]]) -> dict[str, li
     """Argument → Parquet of its artifacts. Errors: UserError if one is gone."""
     found = {}
     for argument, refs in inputs.items():
-        found[argument] = [store.path(Ref.parse(text)) / DATA for text in refs]
+        found[argument] = store.rows_of(map(Ref.parse, refs))
         for path in found[argument]:
             if not path.exists():
                 raise UserError(f"{path.parent.name} was deleted: run the study again to remake it and its report")

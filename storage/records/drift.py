@@ -79,7 +79,7 @@ def close_drift(root: Path, policy: str, metric: str) -> None:
 def drift_notes(root: Path) -> pa.Table:
     """Every note, open ones first. Schema: DRIFT."""
     if mirror := mirror_of(root):
-        mirror.sync("drift", changing=True)
+        mirror.follow("drift")
     notes = [note for path in sorted((root / "drift").glob("*.json")) if (note := _read(path)) is not None]
     rows = [n.model_dump() for n in sorted(notes, key=lambda n: (not n.open, n.policy, n.metric))]
     return pa.Table.from_pylist(rows, schema=DRIFT)

@@ -48,9 +48,10 @@ class Doomed:
 def note_planned(root: Path, run: str, refs: Iterable[Ref]) -> None:
     """What a run needs, in `runs/<run>.jsonl`, a ref a line: kept from then on until it has finished."""
     path = run_path(root, run).with_suffix(".jsonl")
-    write_durably(path, b"".join(orjson.dumps(str(ref)) + b"\n" for ref in refs))
+    content = b"".join(orjson.dumps(str(ref)) + b"\n" for ref in refs)
+    write_durably(path, content)
     if mirror := mirror_of(root):
-        mirror.push(path)
+        mirror.record(path, content, lasting=True)
 
 
 def planned_refs(root: Path, run: str) -> list[Ref]:
@@ -170,8 +171,9 @@ def _leftovers(store: Store, older_than: timedelta) -> Iterator[Doomed]:
 
 def unfinished(root: Path, but: str = "") -> set[Ref]:
     """What every run but one needs that has not finished, or that has no record (an import of published files)."""
+    records = record_paths(root)
     notes = {path.stem: path for path in (root / "runs").glob("*.jsonl")}
-    for path in record_paths(root):
+    for path in records:
         try:
             run = Run.model_validate_json(path.read_bytes())
         except ValidationError as error:
@@ -190,14 +192,13 @@ def unfinished(root: Path, but: str = "") -> set[Ref]:
 
 
 def _silence(path: Path) -> timedelta:
-    """Since anything in a file or folder was written."""
-    stamps = [path.lstat().st_mtime]
-    for inner in path.rglob("*"):
-        try:
-            stamps.append(inner.lstat().st_mtime)
-        except FileNotFoundError:  # its writer is at work
-            stamps.append(time.time())
-    return timedelta(seconds=time.time() - max(stamps))
+    """Since anything in a file or folder was written; none where something goes while it is looked at: a writer is
+    at work there."""
+    try:
+        newest = max(inner.lstat().st_mtime for inner in (path, *path.rglob("*")))
+    except FileNotFoundError:
+        return timedelta(0)
+    return timedelta(seconds=time.time() - newest)
 
 
 def to_bin(store: Store, found: Iterable[Doomed]) -> None:
@@ -210,7 +211,7 @@ def to_bin(store: Store, found: Iterable[Doomed]) -> None:
             mirror.refresh(ref, now=True)  # with its files: the bin is on this machine alone
         os.rename(one.path, target)
         if mirror and ref:
-            mirror.delete(ref)
+            mirror.remove(ref)
         elif mirror and target.is_file():
             mirror.forget(one.path)
 
@@ -222,5 +223,7 @@ def _artifact(root: Path, path: Path) -> Ref | None:
 
 
 def described(root: Path, path: Path, why: str) -> dict[str, object]:
-    files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
-    return {"path": str(path.relative_to(root)), "bytes": sum(p.stat().st_size for p in files), "why": why}
+    sizes = [p.stat().st_size for p in ([path] if path.is_file() else path.rglob("*")) if p.is_file()]
+    if mirror_of(root) and (ref := _artifact(root, path)):  # little of it may lie here
+        sizes = [entry.bytes for entry in Store(root).manifest(ref).files]
+    return {"path": str(path.relative_to(root)), "bytes": sum(sizes), "why": why}

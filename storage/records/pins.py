@@ -41,7 +41,7 @@ def unpin(root: Path, ref: Ref) -> Pin:
 def pins(root: Path) -> list[Pin]:
     """Those that hold, oldest first. Errors: UserError for one that cannot be read: what it keeps is not known."""
     if mirror := mirror_of(root):
-        mirror.sync("pins", changing=True)
+        mirror.follow("pins")
     found = []
     for path in sorted((root / "pins").glob("*.json")):
         try:
@@ -53,7 +53,8 @@ def pins(root: Path) -> list[Pin]:
 
 def _write(root: Path, one: Pin) -> Pin:
     path = root / "pins" / f"{one.ref}.json"
-    write_durably(path, one.model_dump_json(indent=1).encode())
+    content = one.model_dump_json(indent=1).encode()
+    write_durably(path, content)
     if mirror := mirror_of(root):
-        mirror.push(path)
+        mirror.record(path, content, lasting=True)
     return one

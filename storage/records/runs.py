@@ -164,15 +164,17 @@ def earlier_attempt(root: Path, name: str) -> Run | None:
 
 def write_run(root: Path, run: Run) -> None:
     """Whole or not at all. Errors: UserError where there is no room for it."""
-    path = run_path(root, run.id)
+    path, content = run_path(root, run.id), run.model_dump_json(indent=1).encode()
     try:
-        write_durably(path, run.model_dump_json(indent=1).encode())
+        write_durably(path, content)
     except OSError as error:
         if error.errno in NO_ROOM:
             raise UserError(f"run record {path}: {error.strerror}: make room and run the same command again") from None
         raise
     if mirror := mirror_of(root):
-        mirror.push(path)
+        mirror.record(path, content, lasting=run.state != "running")
+        if run.state != "running":
+            mirror.pack_now()
 
 
 def record_paths(root: Path) -> list[Path]:
@@ -226,7 +228,7 @@ def beating(beat: Callable[[], None], every: float = BEAT_SECONDS) -> Iterator[N
 
 def _sync(root: Path) -> None:
     if mirror := mirror_of(root):
-        mirror.sync("runs", changing=True)
+        mirror.follow("runs")
 
 
 def _alive(pid: int) -> bool:

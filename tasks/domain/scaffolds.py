@@ -6,15 +6,20 @@ final-answer region; it never judges the answer. The grader looks at the region 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from storage.artifacts.fingerprint import fingerprint
+from tasks.domain.grading.answer_tags import answer_blocks
 from tasks.domain.grading.boxes import boxed
 from tasks.domain.grading.visible import says_something, visible
+from tasks.domain.plugins import plugged
 
 #: What of a scaffold says how a completion is read. Every other field changes what is sampled.
-READING = ("name", "trace_tag", "answer_form", "trace_opened")
+READING = ("name", "trace_tag", "answer_form", "trace_opened", "answer_kind")
+#: The answer kind of the grader of mathematics; the others are in `tasks.domain.grading.kinds`.
+MATH = "math"
 AnswerForm = Literal["tag", "boxed"]
 #: `pairs` is sound form as the table of Scaffold.pairs has it; `published` what the original study paid the bonus for.
 TagRule = Literal["pairs", "published"]
@@ -50,6 +55,9 @@ class Scaffold:
 
     template: text with one `{problem}`; a chat scaffold puts it into one user message.
     examples: stand before it, each as the template asks for it and solved in the scaffold's own form.
+    answer_kind: how answers are read and compared (grading/kinds.py); another package's is named with its version.
+    code: of another package, named with its version: an object or module that may have `prompt(problem)`, and
+        `parse(completion)`, which gives trace and region or null, with its inverse `solved(answer, trace)`.
     trace_tag: tag around the reasoning, or null where the trace is what precedes the answer.
     answer_form: `tag` (inside `<answer>`) or `boxed` (in `\\boxed{}` after the trace).
     trace_opened: the chat template of the arm's models writes the opening tag, so that a completion only closes it.
@@ -64,6 +72,8 @@ class Scaffold:
     enable_thinking: bool = False
     trace_opened: bool = False
     examples: tuple[Example, ...] = ()
+    answer_kind: str = MATH
+    code: str = ""
 
     @property
     def pairs(self) -> tuple[str, ...]:
@@ -80,7 +90,7 @@ class Scaffold:
 
     @property
     def has_steps(self) -> bool:
-        """Whether it marks reasoning apart from the answer, which can then be searched step by step."""
+        """Whether reasoning is marked apart from the answer, and can be searched step by step."""
         return self.trace_tag is not None
 
     @property
@@ -92,14 +102,16 @@ class Scaffold:
     def reading(self) -> str:
         """How its completions are taken apart and graded, by content: what was sampled under another one is read anew,
         not sampled anew."""
-        return fingerprint({name: getattr(self, name) for name in READING if name != "name"})
+        told = {name: getattr(self, name) for name in READING if name != "name"}
+        return fingerprint({name: value for name, value in told.items() if (name, value) != ("answer_kind", MATH)})
 
     def prompt(self, problem: str) -> str:
         texts = [self._asked(e.problem) + self.answer_in_form(e.answer, e.trace) for e in self.examples]
         return "\n\n".join([*texts, self._asked(problem)])
 
     def _asked(self, problem: str) -> str:
-        return self.template.replace("{problem}", problem)
+        written = self._own("prompt")
+        return written(problem) if written else self.template.replace("{problem}", problem)
 
     def answer_in_form(self, answer: str, trace: str = "hence") -> str:
         """A well-formed completion that commits to `answer`: what a gold must survive.
@@ -107,6 +119,8 @@ class Scaffold:
         >>> PANEL.answer_in_form("7", "Ann: 3+4=7.")
         '<mutipersonaDebate>Ann: 3+4=7.</mutipersonaDebate> <answer>7</answer>'
         """
+        if solved := self._own("solved"):
+            return solved(answer, trace)
         reasoning = f"<{self.trace_tag}>{trace}</{self.trace_tag}>" if self.trace_tag else trace
         final = f"<answer>{answer}</answer>" if self.answer_form == "tag" else rf"\boxed{{{answer}}}"
         return f"{reasoning} {final}"
@@ -123,6 +137,9 @@ class Scaffold:
         """
         if tag_rule == "pairs":
             completion = visible(completion)
+        if read := self._own("parse"):
+            trace, region = read(completion)
+            return Parsed(trace, region, says_something(trace or "") and says_something(region or ""))
         trace, rest = self._split_trace(completion)
         if self.trace_tag and f"<{self.trace_tag}>" in completion and f"</{self.trace_tag}>" not in completion:
             return Parsed(None, None, False)
@@ -144,6 +161,10 @@ class Scaffold:
         )
         return Parsed(trace, region, published and (tag_rule == "published" or self._sound(completion, trace, rest)))
 
+    def _own(self, function: str) -> Callable[..., Any] | None:
+        """Errors: UserError for code that is not installed, or in another version."""
+        return getattr(plugged("varband.scaffolds", self.code), function, None) if self.code else None
+
     def _sound(self, completion: str, trace: str | None, rest: str) -> bool:
         """Whether each pair stands there once and in order, and neither the trace nor the answer after it is empty."""
         for tag in self.pairs:
@@ -159,8 +180,7 @@ class Scaffold:
         return says_something(trace or "") and any(says_something(answer) for answer in answers)
 
     def _split_trace(self, completion: str) -> tuple[str | None, str]:
-        """(trace, what follows it). The opening tag may stand in the prompt, so only the closing one is required
-        of a chat scaffold; a prompt-only scaffold must write both."""
+        """(trace, what follows it). A chat scaffold's opening tag may stand in the prompt."""
         if self.trace_tag is None:
             return None, completion
         head, closing, rest = completion.rpartition(f"</{self.trace_tag}>")
@@ -172,27 +192,8 @@ class Scaffold:
         return (head.strip(), rest) if self.chat else (None, rest)
 
 
-def answer_blocks(text: str, unclosed: bool = True) -> list[str]:
-    """What stands inside `<answer>` tags, block by block, in one pass. unclosed: also what is never closed.
-
-    >>> answer_blocks("<answer>7</answer> or <answer>8")
-    ['7', '8']
-    """
-    blocks, end = [], 0
-    while (start := text.find("<answer>", end)) >= 0:
-        start += len("<answer>")
-        stop = text.find("</answer>", start)
-        if stop < 0:
-            return [*blocks, text[start:]] if unclosed else blocks
-        blocks.append(text[start:stop])
-        end = stop + len("</answer>")
-    return blocks
-
-
 def _counts_once(completion: str, tag: str | None) -> bool:
-    if tag is None:
-        return True
-    return completion.count(f"</{tag}>") == 1 and completion.count(f"<{tag}>") <= 1
+    return tag is None or (completion.count(f"</{tag}>") == 1 and completion.count(f"<{tag}>") <= 1)
 
 
 PANEL = Scaffold(

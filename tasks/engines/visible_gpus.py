@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,3 +40,15 @@ def num_gpus() -> int:
     return (
         len([gpu for gpu in seen.split(",") if gpu]) if seen is not None else len([*Path("/dev").glob("nvidia[0-9]*")])
     )
+
+
+def gpu_bytes() -> int:
+    """Memory of the smallest GPU that this process sees, as the driver's own tool says; 0 without one."""
+    if not num_gpus():
+        return 0
+    ask = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    try:
+        said = subprocess.run(ask, capture_output=True, text=True, timeout=60, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    return min((int(line) << 20 for line in said.split() if line.isdigit()), default=0)

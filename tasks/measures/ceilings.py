@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from storage.artifacts.kinds import DiversityCeilings
 from storage.sql import query
@@ -24,55 +27,87 @@ def ceilings_of(embeddings: pa.Table) -> pa.Table:
     ceiling (1), free of how wide an arm's vocabulary spreads all of its traces; from 0 where there is no floor.
     coverage: mean share of a trace that the encoder saw; n: traces.
     """
-    rows: list[dict[str, Any]] = []
-    shown = query('from t where "window" <> $w', {"w": REWORDED}, t=embeddings)
-    if shown.num_rows == 0:
-        return DiversityCeilings.schema.empty_table()
-    floors = _floors(embeddings)
-    keys = list(zip(*(shown[c].to_pylist() for c in KEYS), strict=True))
-    problem_N, vectors_ND = np.array(shown["problem_id"].to_pylist()), matrix(shown["embedding"])
-    coverage_N = shown["coverage"].to_numpy()
-    for key in sorted(set(keys)):
-        mine = np.array([k == key for k in keys])
-        floor_M = floors.get(key[:3], np.zeros(0)) if key[3] == "whole" else np.zeros(0)
-        row = dict(zip(KEYS, key, strict=True)) | {"reworded": len(floor_M), "coverage": float(coverage_N[mine].mean())}
+    whole, again = (embeddings.filter(pc.field("window") == w) for w in ("whole", REWORDED))
+    return ceilings_of_parts([embeddings], [(again, whole)])
+
+
+def ceilings_of_parts(embeddings: Iterable[pa.Table], again: Iterable[tuple[pa.Table, pa.Table]]) -> pa.Table:
+    """The same, part by part: of whole problems in a window; of reworded traces, with those of their problems."""
+    sums: dict[tuple[Any, ...], Sums] = {}
+    for part in embeddings:
+        shown = query('from t where "window" <> $w', {"w": REWORDED}, t=part)
+        if shown.num_rows == 0:
+            continue
+        keys = list(zip(*(shown[c].to_pylist() for c in KEYS), strict=True))
+        problem_N, vectors_ND = np.array(shown["problem_id"].to_pylist()), matrix(shown["embedding"])
+        coverage_N = shown["coverage"].to_numpy()
+        for key in set(keys):
+            mine = np.array([k == key for k in keys])
+            sums.setdefault(key, Sums()).add(vectors_ND[mine], problem_N[mine], float(coverage_N[mine].sum()))
+    floors = _floors(again) if sums else {}
+    rows = []
+    for key, found in sorted(sums.items()):
+        floor_M = np.array(floors.get(key[:3], ()) if key[3] == "whole" else ())
+        row = dict(zip(KEYS, key, strict=True)) | {"reworded": len(floor_M), "coverage": found.coverage / found.n}
         if len(floor_M):
             row["floor"] = float(floor_M.mean())
-        rows.append(row | _one(vectors_ND[mine], problem_N[mine], row.get("floor", 0.0)))
+        rows.append(row | found.figures(row.get("floor", 0.0)))
     return pa.Table.from_pylist(rows, schema=DiversityCeilings.schema)
 
 
-def _floors(embeddings: pa.Table) -> dict[tuple[str, int, int], np.ndarray]:
+def _floors(parts: Iterable[tuple[pa.Table, pa.Table]]) -> dict[tuple[Any, ...], list[float]]:
     """(arm, step, seed) → distances of traces from themselves in other words."""
-    pairs = query(
-        """
-        select a.arm, a.step, a.seed, a.embedding as said, b.embedding as again
-        from t a join t b using (arm, step, seed, problem_id, rollout)
-        where a."window" = 'whole' and b."window" = $w order by a.arm, a.step, a.seed, problem_id
-        """,
-        {"w": REWORDED},
-        t=embeddings,
-    )
-    if pairs.num_rows == 0:
-        return {}
-    said, again = (matrix(pairs[c]).astype(np.float64) for c in ("said", "again"))
-    distance_M = 1 - (said * again).sum(axis=1)
-    keys = list(zip(*(pairs[c].to_pylist() for c in KEYS[:3]), strict=True))
-    return {key: distance_M[[k == key for k in keys]] for key in set(keys)}
+    found: dict[tuple[Any, ...], list[float]] = {}
+    for again, whole in parts:
+        pairs = query(
+            """
+            select a.arm, a.step, a.seed, a.embedding as said, b.embedding as again
+            from whole a join again b using (arm, step, seed, problem_id, rollout)
+            order by a.arm, a.step, a.seed, problem_id
+            """,
+            whole=whole,
+            again=again,
+        )
+        if pairs.num_rows:
+            said_ND, again_ND = (matrix(pairs[c]).astype(np.float64) for c in ("said", "again"))
+            keys = zip(*(pairs[c].to_pylist() for c in KEYS[:3]), strict=True)
+            for key, distance in zip(keys, 1 - (said_ND * again_ND).sum(axis=1), strict=True):
+                found.setdefault(key, []).append(float(distance))
+    return found
 
 
-def _one(vectors_ND: np.ndarray, problem_N: np.ndarray, floor: float) -> dict[str, Any]:
-    v = vectors_ND.astype(np.float64)
-    _, index_N, size_P = np.unique(problem_N, return_inverse=True, return_counts=True)
-    sums_PD = np.zeros((len(size_P), v.shape[1]))
-    np.add.at(sums_PD, index_N, v)
-    squares = float((v * v).sum())
-    inside = float((sums_PD * sums_PD).sum()) - squares
-    everything = float(sums_PD.sum(axis=0) @ sums_PD.sum(axis=0)) - squares
-    pairs_in, pairs_all = int((size_P * (size_P - 1)).sum()), len(v) * (len(v) - 1)
-    row: dict[str, Any] = {"n": len(v), "problems": len(size_P)}
-    if pairs_in == 0 or pairs_all == pairs_in:
-        return row | {"reason": "one problem only" if len(size_P) == 1 else "no problem has two traces"}
-    within, between = 1 - inside / pairs_in, 1 - (everything - inside) / (pairs_all - pairs_in)
-    position = (within - floor) / (between - floor) if between > floor else None
-    return row | {"within": within, "between": between, "position": position}
+@dataclass(slots=True)
+class Sums:
+    """What the figures of one policy and window are made of. inside: of squared sums, a problem; total_D: of all
+    vectors; squares: of their lengths; pairs: of two traces of one problem, in both orders."""
+
+    n: int = 0
+    problems: int = 0
+    pairs: int = 0
+    inside: float = 0.0
+    squares: float = 0.0
+    coverage: float = 0.0
+    total_D: np.ndarray | float = 0.0
+
+    def add(self, vectors_ND: np.ndarray, problem_N: np.ndarray, coverage: float) -> None:
+        """Traces of whole problems."""
+        v = vectors_ND.astype(np.float64)
+        _, index_N, size_P = np.unique(problem_N, return_inverse=True, return_counts=True)
+        sums_PD = np.zeros((len(size_P), v.shape[1]))
+        np.add.at(sums_PD, index_N, v)
+        self.n, self.problems = self.n + len(v), self.problems + len(size_P)
+        self.pairs += int((size_P * (size_P - 1)).sum())
+        self.inside += float((sums_PD * sums_PD).sum())
+        self.squares += float((v * v).sum())
+        self.coverage += coverage
+        self.total_D = self.total_D + sums_PD.sum(axis=0)
+
+    def figures(self, floor: float) -> dict[str, Any]:
+        inside, everything = (self.inside - self.squares, float(np.square(self.total_D).sum()) - self.squares)
+        apart = self.n * (self.n - 1) - self.pairs
+        row: dict[str, Any] = {"n": self.n, "problems": self.problems}
+        if self.pairs == 0 or apart == 0:
+            return row | {"reason": "one problem only" if self.problems == 1 else "no problem has two traces"}
+        within, between = 1 - inside / self.pairs, 1 - (everything - inside) / apart
+        position = (within - floor) / (between - floor) if between > floor else None
+        return row | {"within": within, "between": between, "position": position}

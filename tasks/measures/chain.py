@@ -182,7 +182,7 @@ def _by_source(table: pa.Table) -> list[Row]:
 
 
 @standard_measure("chain", needs=("trainings",), rollouts="final")
-@stage(Chain, version=5)
+@stage(Chain, version=6)
 def follow_the_chain(
     *, rollouts: tuple[Rollouts, ...], bands: tuple[Bands, ...], diversities: tuple[Diversity, ...]
 ) -> pa.Table:

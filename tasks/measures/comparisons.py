@@ -16,7 +16,8 @@ from tasks.domain.statistics.contrasts_of_k import told_of
 from tasks.domain.statistics.families import Family, in_families
 from tasks.domain.statistics.means import ONE_PROBLEM, Means, combined, folded, ratio_of_policies
 from tasks.domain.statistics.paired_tests import adjust, explained_difference, paired, unblurred, unsupported
-from tasks.domain.statistics.seeded import Seeded, by_seed
+from tasks.domain.statistics.seeded import Seeded, by_seed, same_adapters
+from tasks.domain.statistics.windows import of_tokens
 
 COLUMNS = ("diversity", "diversity_correct", "n", "coverage", "num_tokens", "share_correct")
 Policies = dict[tuple[str, int], Seeded]
@@ -27,10 +28,12 @@ def compare_columns(tables: Sequence[pa.Table], metrics: Sequence[str], draws: i
 
     basis: `all` problems on which both are defined, or `equal_n`, those on which both have equally many traces. low,
     high, p_value, adjusted_*: over problems, near-duplicates (`cluster` of a table that has it) as one, and, for what
-    was trained, seeds: artifacts of the same (arm, step) are replicates.
+    was trained, seeds: those of a table's `adapter`, where it has this column, which pair arms of the same adapters;
+    else the artifacts of an (arm, step) are its replicates.
     t, p_t, p_normal, p_flip, p_wilcoxon, boot_*: of the seeds' means, as publications print them. p_adjusted: Benjamini
     and Hochberg over whole traces at equal n, and over the rest; p_holm: all pairs of one metric, basis and window.
-    adjusted_*: the difference left where log length and accuracy do not differ; adjusted_reason: why there is none.
+    adjusted_*: the difference left where log length and accuracy do not differ, or accuracy alone in a window of
+    tokens; adjusted_reason: why there is none.
     """
     rows: list[dict[str, Any]] = []
     by_window = _policies(tables)
@@ -55,11 +58,16 @@ def _policies(tables: Sequence[pa.Table]) -> dict[str, Policies]:
     """window → (arm, step) → COLUMNS and the cluster, by replicate and problem. An untrained policy (step 0) is one
     replicate."""
     known = [t if "cluster" in t.column_names else t.append_column("cluster", t["problem_id"]) for t in tables]
-    numbered = [t.append_column("replicate", pa.array([i + 1] * t.num_rows, pa.int64())) for i, t in enumerate(known)]
+    numbered = [
+        t
+        if "adapter" in t.column_names
+        else t.append_column("adapter", pa.array([f"artifact {i}"] * t.num_rows, pa.string()))
+        for i, t in enumerate(known)
+    ]
     rows = query(
         f"""
         select "window", arm, step, dense_rank() over (order by problem_id) as problem,
-               case when step = 0 then 0 else replicate end as replicate,
+               case when step = 0 then 0 else dense_rank() over (order by adapter) end as replicate,
                {", ".join(f'"{c}"::double as "{c}"' for c in COLUMNS)},
                dense_rank() over (order by coalesce(cluster, problem_id))::double as cluster
         from measured order by all
@@ -116,9 +124,10 @@ def _compare(
             row[name] = float(one["coverage"].mean())
     place, cluster_P = COLUMNS.index(metric), x_SPV[0, kept_P, -1]
     one, other = (folded(v[:, kept_P, place, None], cluster_P) for v in (x_SPV, y_SPV))
-    means = combined([(1.0, one), (-1.0, other)], [a.trained, b.trained])
+    trained, shared = (a.trained, b.trained), same_adapters([a.adapter_S, b.adapter_S])
+    means = combined([(1.0, one), (-1.0, other)], trained, paired=shared)
     if (x[metric].sum(), y[metric].sum()) > (0, 0):
-        _, low, high = ratio_of_policies(one[:, :, 0], other[:, :, 0], (a.trained, b.trained))
+        _, low, high = ratio_of_policies(one[:, :, 0], other[:, :, 0], trained, paired=shared)
         row |= {"relative_low": low - 1, "relative_high": high - 1} if np.isfinite(low) else {}
     row |= {
         k: v for k, v in told_of(means, int(kept_P.sum()), alike="")[0].items() if k not in ("estimate", "n", "reason")
@@ -130,6 +139,8 @@ def _compare(
         float((v["share_correct"] * (1 - v["share_correct"]) / np.maximum(v["n"] - 1, 1)).mean()) / s
         for v, s in zip((x, y), seeds, strict=True)
     )
+    if of_tokens(window):  # as much is shown of each
+        x, y = ({**v, "num_tokens": np.ones_like(v["num_tokens"])} for v in (x, y))
     return row | _adjusted(x, y, metric, means, cluster_P, noise)
 
 
@@ -147,9 +158,8 @@ def _adjusted(
     more, freedom = float(means.spread.seeds_V[0]), float(means.spread.seeds_df_V[0])
     better_P = x["share_correct"] - y["share_correct"]
     left = explained_difference(d_P, longer_P, better_P, cluster_P, more, freedom if more else np.inf)
-    if left is None:
-        return {"adjusted_reason": "not adjusted: too few problems, or covariates that do not vary"}
-    left = unblurred(left, d_P, longer_P, better_P, noise)
+    if not isinstance(left, str):
+        left = unblurred(left, d_P, longer_P, better_P, noise)
     if isinstance(left, str):
         return {"adjusted_reason": left}
     return dict(zip(("adjusted_difference", "adjusted_low", "adjusted_high", "adjusted_p"), left, strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from storage.artifacts.kinds import (
     AnswerDiversity,
@@ -13,16 +14,19 @@ from storage.artifacts.kinds import (
     Partitions,
     Rollouts,
 )
-from tasks.measures.ceilings import ceilings_of
+from storage.artifacts.ref import Ref
+from tasks.domain.statistics.rewording import REWORDED
+from tasks.measures.ceilings import ceilings_of_parts
 from tasks.measures.comparisons import compare_columns
 from tasks.measures.diversity_measures import GROUP, answers_of, diversity_of
 from tasks.measures.grouping import with_clusters
 from tasks.measures.groups import classed
 from tasks.measures.standard import standard_measure
-from tasks.stage import stage, store
+from tasks.origins import sampled_with
+from tasks.stage import beside, stage, store
 
 
-@stage(Diversity, version=2)
+@stage(Diversity, version=3)
 def measure_diversity(*, embeddings: Embeddings) -> pa.Table:
     """Mean pairwise distance per problem, with length, accuracy and encoder coverage beside it."""
     parts = store().groups(embeddings, ["window", "problem_id"])
@@ -37,15 +41,32 @@ def measure_answers(*, rollouts: Rollouts, partitions: Partitions) -> pa.Table:
     return answers_of(classed(store().read(rollouts, columns), [store().read(partitions)]))
 
 
-@stage(DiversityComparison, version=9)
+@stage(DiversityComparison, version=12)
 def compare_diversity(*, diversities: tuple[Diversity, ...], draws: int = 10_000, seed: int = 0) -> pa.Table:
-    """Every two policies, paired by problem. Several artifacts of one (arm, step) are its replicates."""
-    tables = [with_clusters(store().read(ref), [ref]) for ref in diversities]
+    """Every two policies, paired by problem, and by seed where both are the same adapters."""
+    tables = [_with_adapter(with_clusters(store().read(ref), [ref]), ref) for ref in diversities]
     return compare_columns(tables, ("diversity", "diversity_correct"), draws, seed).cast(DiversityComparison.schema)
 
 
+def _with_adapter(rows: pa.Table, measured: Ref) -> pa.Table:
+    """With the training whose adapter was sampled, as far as it is known: else an artifact is a training of its own."""
+    policy = (sampled_with(measured) or {}).get("policy")
+    adapter = policy.get("adapter") if isinstance(policy, dict) else None
+    return rows.append_column("adapter", pa.array([str(adapter or measured)] * rows.num_rows, pa.string()))
+
+
 @standard_measure("ceilings")
-@stage(DiversityCeilings, version=3)
+@stage(DiversityCeilings, version=4)
 def measure_ceilings(*, embeddings: tuple[Embeddings, ...]) -> pa.Table:
     """Distance within problems between its floor, a trace in other words, and its ceiling, shuffled problems."""
-    return pa.concat_tables([ceilings_of(store().read(ref)) for ref in embeddings])
+    return pa.concat_tables([_ceilings(ref) for ref in embeddings])
+
+
+def _ceilings(ref: Embeddings) -> pa.Table:
+    """Reworded traces come after all others: they and those that they are of are read on their own."""
+    at, in_other_words = ["window", "problem_id"], pc.field("window") == REWORDED
+    known = set(store().read(ref, at).filter(in_other_words)["problem_id"].unique().to_pylist())
+    asked = pc.field("problem_id").isin(pa.array(sorted(known), pa.string())) & (pc.field("window") == "whole")
+    whole = (part.filter(asked) for part in store().groups(ref, at))
+    again = (part for groups in store().groups(ref, at) if (part := groups.filter(in_other_words)).num_rows)
+    return ceilings_of_parts(store().groups(ref, at), beside(again, whole, known, Embeddings.schema))

@@ -13,6 +13,7 @@ from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.statistics import estimators
 from tasks.domain.statistics.rewording import REWORDED
+from tasks.domain.statistics.windows import of_tokens
 
 #: Whose traces are compared with each other.
 GROUP = ["arm", "step", "seed", "window", "source", "problem_id"]
@@ -24,6 +25,7 @@ def diversity_of(embeddings: pa.Table) -> pa.Table:
     diversity: mean pairwise cosine distance; spread: trace of the covariance; vendi_of_4: effective number of distinct
     traces among 4; length_cv over n − 1: none of these depends on n. clusters does (DBSCAN eps 0.25, min 2, noise
     counted, as published). coverage: mean share of a trace that the encoder saw; num_tokens, num_chars: means.
+    In a window of so many tokens only traces that are longer than it count: others were shown whole, and less of.
     """
     own = query('from t where "window" <> $w', {"w": REWORDED}, t=embeddings)
     ordered = own.sort_by([(k, "ascending") for k in [*GROUP, "rollout"]])
@@ -36,7 +38,9 @@ def diversity_of(embeddings: pa.Table) -> pa.Table:
         some = slice(start, stop)
         row = {k: plain[k][start] for k in GROUP}
         correct = np.array(plain["correct"][some], bool)
-        rows.append(row | _group(vectors_ND[some], correct, {k: np.array(plain[k][some], np.float64) for k in NUMBERS}))
+        numbers = {k: np.array(plain[k][some], np.float64) for k in NUMBERS}
+        kept_N = ~(numbers["coverage"] >= 1) if of_tokens(row["window"]) else np.ones(stop - start, bool)
+        rows.append(row | _group(vectors_ND[some][kept_N], correct[kept_N], {k: v[kept_N] for k, v in numbers.items()}))
     return pa.Table.from_pylist(rows, schema=Diversity.schema)
 
 
@@ -45,6 +49,8 @@ NUMBERS = ("num_tokens", "num_chars", "coverage")
 
 def _group(vectors_ND: np.ndarray, correct_N: np.ndarray, numbers: dict[str, np.ndarray]) -> dict[str, Any]:
     n, tokens_N = len(vectors_ND), numbers["num_tokens"]
+    if not n:
+        return {"n": 0, "num_correct": 0, "reason": "no trace is longer than the window"}
     found = estimators.mean_pairwise_distance(vectors_ND)
     tokens, chars = float(tokens_N.mean()), float(numbers["num_chars"].mean())
     return {

@@ -156,8 +156,8 @@ def compared(
                     "p_value": p_V[v],
                 }
             told = {name: None if isinstance(x, float) and np.isnan(x) else x for name, x in row.items()}
-            unknown = told["change_low"] is None and "no problem differs from another"
-            rows.append(told | ({"reason": unknown} if unknown else {}))
+            unknown = change if told["change_low"] is None else over if told.get("over_low", 0.0) is None else None
+            rows.append(told | ({"reason": unknown.unknown(v, "no problem differs from another")} if unknown else {}))
     return rows
 
 
@@ -197,7 +197,7 @@ def _steps(training: Training) -> list[dict[str, Any]]:
     end_answers="objective_end_answers",
     trainings="objective_trainings",
 )
-@stage(Objectives, version=4)
+@stage(Objectives, version=5)
 def compare_objectives(
     *,
     objectives: tuple[str, ...],

@@ -110,7 +110,7 @@ def _fields(recorded: object) -> dict[str, Any]:
 
 
 @standard_measure("rescreening", others="final")
-@stage(Rescreening, version=5)
+@stage(Rescreening, version=6)
 def screen_again(
     *, bands: tuple[Bands, ...], screenings: tuple[Rollouts, ...], others: tuple[Rollouts, ...]
 ) -> pa.Table:

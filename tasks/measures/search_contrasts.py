@@ -16,6 +16,7 @@ from tasks.domain.search.registry import BASE
 from tasks.domain.statistics.contrasts_of_k import told_of
 from tasks.domain.statistics.families import Family, in_families
 from tasks.domain.statistics.means import combined, folded
+from tasks.domain.statistics.seeded import same_adapters
 from tasks.measures.search_values import ORACLE, PASS_AT_1, Place, Searched, late, searched
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage
@@ -34,8 +35,9 @@ class SearchContrasts(
 
 
 def contrasts_of(found: dict[Place, Searched], budgets: Sequence[int]) -> pa.Table:
-    """Paired by problem: every two methods of one policy, and every two policies under one method, that of the oracle
-    too. metric: `accuracy` within each budget, `area` and `slope` (SearchCurves; one rollout has none). p_adjusted:
+    """Paired by problem, and by seed where both are the same adapters: every two methods of one
+    policy, and every two policies under one method, that of the oracle too. metric: `accuracy` within each budget,
+    `area` and `slope` (SearchCurves; one rollout has none). p_adjusted:
     Benjamini and Hochberg over methods of one policy, over policies, and over slopes of policies, which ask whether
     width pays at test time."""
     rows: list[dict[str, Any]] = []
@@ -69,6 +71,7 @@ def _differences(one: Searched, other: Searched, budgets: Sequence[int]) -> list
             [one.trained, other.trained],
             reach=reach,
             shares=reach is not None,
+            paired=same_adapters([one.adapter_S, other.adapter_S]),
         )
         return told_of(found, len(at), alike="alike on every problem")
 
@@ -82,7 +85,7 @@ def _differences(one: Searched, other: Searched, budgets: Sequence[int]) -> list
 
 
 @standard_measure("search_contrasts", needs=("searches",))
-@stage(SearchContrasts, version=4)
+@stage(SearchContrasts, version=5)
 def contrast_search(*, searches: tuple[Searches, ...], budgets: tuple[int, ...]) -> pa.Table:
     """Methods and policies in pairs."""
     return contrasts_of(searched(searches, budgets), budgets)

@@ -46,7 +46,7 @@ Spent = tuple[float, float, float]
 class Searched:
     """One policy under one method. within_SPV: is it right within each budget; area_SP: mean of that over all budgets
     up to the largest; tokens_V, rollouts_V: what it spends of each; answers_V: share of problems with a round within
-    each. cluster_P: near-duplicates share it."""
+    each. cluster_P: near-duplicates share it; adapter_S: names."""
 
     problem_P: np.ndarray
     cluster_P: np.ndarray
@@ -56,6 +56,7 @@ class Searched:
     rollouts_V: np.ndarray
     answers_V: np.ndarray
     trained: bool
+    adapter_S: np.ndarray
 
     def slope_SP(self, budgets: Sequence[int]) -> np.ndarray:
         """Share of right answers gained with every doubling of the budget, from the smallest to the largest."""
@@ -149,6 +150,7 @@ def _laid_out(
         rollouts_V=means_V[2 * n + 1 : -1],
         answers_V=(v[:, :, n + 1 : 2 * n + 1] > 0).mean(axis=(0, 1)),
         trained=found.trained,
+        adapter_S=np.array(["", *adapters])[found.adapter_S],
     )
 
 

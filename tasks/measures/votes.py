@@ -98,7 +98,7 @@ def _averaged(problems: Sequence[tuple[str, dict[str, list[float | str]]]]) -> d
 
 
 @standard_measure("votes", rollouts="final")
-@stage(Votes, version=9)
+@stage(Votes, version=10)
 def measure_votes(
     *, rollouts: tuple[Rollouts, ...], partitions: tuple[Partitions, ...], ks: tuple[int, ...], seed: int = 0
 ) -> pa.Table:

@@ -111,7 +111,7 @@ def summarised(
     if not len(found.problem_P) or len(found.values_SPV) < len(adapters):
         return shared | {"n": 0, "reason": INCOMPLETE}
     values_SCV = folded(found.values_SPV, cluster_P[found.problem_P])
-    row = levels(values_SCV, found.trained)[0] | shared | {"clusters": values_SCV.shape[1]}
+    row = levels(values_SCV, found.trained, gradual=True)[0] | shared | {"clusters": values_SCV.shape[1]}
     for name in ("estimate", "low", "high"):
         row[name] = None if row[name] is None else least + row[name] * (most - least)
     return row
@@ -145,7 +145,7 @@ def correlations(problems: Sequence[Problem], beside: Sequence[tuple[dict[str, A
 
 
 @standard_measure("widths", rollouts="final")
-@stage(Widths, version=3)
+@stage(Widths, version=4)
 def measure_widths(
     *,
     rollouts: tuple[Rollouts, ...],

@@ -18,6 +18,8 @@ Row = dict[str, Any]
 FEW = 100
 #: An encoder that saw less of the traces than this measured their openings.
 COVERED = 0.8
+#: How often a training is thought to go wrong, where the reader is told that its seeds may not have shown it.
+COLLAPSE = 0.1
 
 
 def answer(ask: Ask) -> list[str]:
@@ -54,8 +56,9 @@ def _difference_of_gains(rows: Sequence[Row], form: Sequence[Row]) -> list[str]:
             f"{row['arm']} gained {seen} more than {row['other']}"
             f"{_interval(low, high, 100)}{f', p = {p:.2g}' if p is not None else ''}, {row['n']} problems"
         )
-        if low <= 0 <= high:
-            text += "; no evidence that one gains more"
+        if low <= 0 <= high or _corrected_away(row):
+            counted = "" if low <= 0 <= high else " once every pair of arms is counted"
+            text += f"; no evidence that one gains more{counted}"
             if row["detectable_gain"] is not None:
                 text += f" (this study would find {100 * row['detectable_gain']:.1f} pp)"
             text += f", {_equivalence(row, 'that both gain the same')}"
@@ -120,11 +123,19 @@ def _training(summary: Sequence[Row], gains: Sequence[Row], form: Sequence[Row])
     moved = [words for arm, seed in trained if (words := learnt_form(form, arm, seed))]
     said = f"Training moved held-out accuracy of {listed(climbs)}"
     for row in gains:
-        if row["source"] == "all" and row["gain_low"] is not None and row["gain_low"] <= 0 <= row["gain_high"]:
-            said += f"; no evidence of a change under {row['arm']}, {_equivalence(row, 'that it is unchanged')}"
+        held = row["gain_low"] is not None and row["gain_low"] <= 0 <= row["gain_high"]
+        if row["source"] == "all" and row["gain_low"] is not None and (held or _corrected_away(row)):
+            counted = "" if held else " once all gains are counted"
+            said += (
+                f"; no evidence of a change under {row['arm']}{counted}, {_equivalence(row, 'that it is unchanged')}"
+            )
     if mute:
         said += f"; {listed(mute)}: its gain is told with how often it answers, not with what it solves"
     return f"{said}; part of that is form: {listed(list(dict.fromkeys(moved)))}." if moved else f"{said}."
+
+
+def _corrected_away(row: Row) -> bool:  # by chance, once all of its family are counted
+    return row["p_adjusted"] is not None and row["p_adjusted"] >= 0.05
 
 
 def _width(summary: Sequence[Row], compared: Sequence[Row], gaps: Sequence[Row], form: Sequence[Row]) -> str:
@@ -132,6 +143,8 @@ def _width(summary: Sequence[Row], compared: Sequence[Row], gaps: Sequence[Row],
         r for r in compared if r["metric"] == "diversity" and r["arm"] != r["other"] and r["difference"] is not None
     ]
     pairs = [r for r in pairs if r["basis"] == "equal_n"] or pairs
+    if len({r["arm"] for r in summary}) == 1:
+        return _width_of_one(compared)
     if not pairs:
         return "Two arms' diversity could not be compared in this run."
     row = min(pairs, key=lambda r: (r["step"], r["other_step"]))
@@ -145,6 +158,24 @@ def _width(summary: Sequence[Row], compared: Sequence[Row], gaps: Sequence[Row],
         f"{_interval(row['difference_low'], row['difference_high'], 1)}, {row['n']} problems)"
     )
     return said + _closing(gaps) + unlike(form, arms, sampled) + "."
+
+
+def _width_of_one(compared: Sequence[Row]) -> str:
+    """Of a study of one arm: whether its own traces lie as far apart after training as before."""
+    own = [r for r in compared if r["metric"] == "diversity" and r["arm"] == r["other"] and r["difference"] is not None]
+    own = [r for r in own if r["basis"] == "equal_n"] or own
+    alone = "With one arm there is no other to have gained more or searched more widely"
+    if not own:
+        return f"{alone}."
+    row = min(own, key=lambda r: (min(r["step"], r["other_step"]), -max(r["step"], r["other_step"])))
+    later, earlier = ("mean", "other_mean") if row["step"] > row["other_step"] else ("other_mean", "mean")
+    sign = 1 if later == "mean" else -1
+    low, high = row["difference_low"], row["difference_high"]
+    ends = (low, high) if sign > 0 or low is None or high is None else (-high, -low)
+    return (
+        f"{alone}; its traces went from {number(row[earlier])} to {number(row[later])} apart under training"
+        f" ({signed(sign * row['difference'], 3)}{_interval(*ends, 1)}, {row['n']} problems)."
+    )
 
 
 def _closing(gaps: Sequence[Row]) -> str:
@@ -173,8 +204,14 @@ def caveats(ask: Ask) -> list[str]:
     warned = []
     if heldout and max(heldout) < FEW:
         warned.append(f"Only {max(heldout)} held-out problems: read the intervals, not the estimates.")
-    if len({row["seed"] for row in rows} - {None}) == 1:
+    seeds = len({row["seed"] for row in rows} - {None})
+    if seeds == 1:
         warned.append("One training seed: how much another seed would differ is unknown.")
+    if seeds > 1 and (unseen := (1 - COLLAPSE) ** seeds) >= 0.05:
+        warned.append(
+            f"{seeds} training seeds: intervals over seeds are for trainings that differ as these do. Of a recipe that"
+            f" collapses once in {1 / COLLAPSE:.0f} trainings, {percent(unseen)} of such studies would see none."
+        )
     covered = [r["coverage"] for r in ask("report_diversity_policies").to_pylist() if r["coverage"] is not None]
     if covered and min(covered) < COVERED:
         warned.append(

@@ -9,6 +9,7 @@ from typing import Any
 from tasks.answer_classes import by_grader
 from tasks.domain.partitions.by_answer import same_answers
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
+from tasks.domain.scaffolds import MATH
 from tasks.domain.search.method import Ask, Candidate, Method, Round, answered
 from tasks.stage import toolbox
 
@@ -173,7 +174,9 @@ class Tree:
     def _tell_apart(self, texts: Sequence[str]) -> None:
         """Classes of the answers that this search has seen, never of those that another has: named by the one that was
         given first."""
-        merged = {text: first for _, text, first in same_answers({"": texts}, by_grader(toolbox().graders()))}
+        kind = self.terms.policy.scaffold.answer_kind
+        told = same_answers({"": texts}, by_grader(toolbox().graders(), kind), by_value=kind == MATH)
+        merged = {text: first for _, text, first in told}
         first: dict[str, str] = {}
         for c in answered(self.seen):
             answer = c.answer or ""

@@ -30,5 +30,5 @@ def as_train_rollout(row: Row, scaffold: Scaffold, tag_rule: TagRule) -> TrainRo
         correct=row["correct"],
         tag_valid=scaffold.parse(row["completion"], tag_rule).tag_valid,
         truncated=row["finish"] == "length",
-        answer=answer_key(row["canonical"], correct=row["correct"]),
+        answer=answer_key(row["canonical"], correct=row["correct"], kind=scaffold.answer_kind),
     )

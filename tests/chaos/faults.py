@@ -6,194 +6,187 @@ After every fault: the final artifacts equal those of an undisturbed run, no rol
 from __future__ import annotations
 
 import os
-import random
 import signal
-import socket
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-import pyarrow as pa
+import pyarrow.parquet as pq
 
-from storage.artifacts.store import Store
-from storage.ledger import Ledger
+from flows.upkeep.verify import verify
 from storage.records.garbage import BIN, collect
-from tasks.rollouts import account_of
-from tests.chaos.driver import GROUP, POLICY, PROBLEMS, SAMPLING
-from tests.servers import REPO, end, free_port
+from tests.chaos.study import BATCH
+from tests.chaos.trial import CannotTry, TooLate, Trial, ended
+from tests.chaos.whole import Broken
+
+Fault = Callable[[Trial], float]
 
 
-class CannotTry(Exception):
-    """This machine lacks what the fault needs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """recovery: seconds from the fault to the finished study, process start included. kept: rollouts before it."""
-
-    recovery: float
-    kept: int
-
-
-def start(root: Path, *words: str, **environment: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.chaos.driver", str(root), *words],
-        cwd=REPO,
-        start_new_session=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-
-
-def paid(root: Path) -> int:
-    return len(Ledger(root).keys(account_of(POLICY, SAMPLING)))
-
-
-def results(root: Path) -> dict[str, pa.Table]:
-    at = Store(root)
-    return {str(ref): at.read(ref) for kind in ("rollouts", "toy_training", "toy_figures") for ref in at.refs(kind)}
-
-
-def whole(root: Path, undisturbed: dict[str, pa.Table]) -> None:
-    found = results(root)
-    assert found.keys() == undisturbed.keys()
-    assert all(found[ref].equals(table) for ref, table in undisturbed.items()), "results differ"
-    assert paid(root) == GROUP * PROBLEMS.num_rows, "a rollout was lost"
-    assert Ledger(root).duplicates(account_of(POLICY, SAMPLING)) == 0, "a rollout was paid for twice"
-
-
-def _again(root: Path, since: float, undisturbed: dict[str, pa.Table], kept: int, *words: str) -> Outcome:
-    assert start(root, *words).wait(300) == 0, "the same command did not finish"
-    whole(root, undisturbed)
-    return Outcome(time.monotonic() - since, kept)
-
-
-def _signalled(how: int) -> Callable[[Path, dict[str, pa.Table], random.Random], Outcome]:
-    def fault(root: Path, undisturbed: dict[str, pa.Table], rng: random.Random) -> Outcome:
-        process, target = start(root), rng.randrange(1, GROUP * PROBLEMS.num_rows + 60)
-        while process.poll() is None and paid(root) < min(target, GROUP * PROBLEMS.num_rows):
-            time.sleep(0.01)
-        time.sleep(rng.random() * 0.5 if target > GROUP * PROBLEMS.num_rows else 0)
-        since, kept = time.monotonic(), paid(root)
-        if how == signal.SIGTERM:
-            process.terminate()
-            assert process.wait(30) in (0, 143, -15), "the grace was not used"  # -15: it was leaving already
-        end(process)
-        assert paid(root) >= kept
-        return _again(root, since, undisturbed, kept)
+def _signalled(how: int, *codes: int) -> Fault:
+    def fault(trial: Trial) -> float:
+        process = trial.start()
+        trial.at_the_moment(process)
+        trial.signal(process, how, *codes)
+        return trial.again()
 
     return fault
 
 
-def full_disk(root: Path, undisturbed: dict[str, pa.Table], rng: random.Random) -> Outcome:
-    """A file system that is too small, then larger."""
-    root.mkdir(parents=True, exist_ok=True)
-    size = rng.randrange(60, 160)
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", str(root)], capture_output=True)
-    if mounted.returncode:
+def killed_over_and_over(trial: Trial) -> float:
+    """Every attempt is broken until one is too quick for it."""
+    for attempt in range(4):
+        process = trial.start()
+        moment = trial.moment if attempt == 0 else trial.rng.random() * 0.6
+        process.join(trial.seconds * moment)
+        if process.exitcode is not None:
+            break
+        trial.now()
+        trial.signal(process, trial.rng.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT]), 75, 130)
+    if not trial.at:
+        raise TooLate(time.monotonic() - trial.began)
+    return trial.again()
+
+
+@contextmanager
+def small_disk(root: Path) -> Iterator[None]:
+    root.mkdir(parents=True)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(root)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
         raise CannotTry("mounting a small file system needs root")
     try:
-        assert start(root).wait(120) == 2, "a full disk is a sentence and exit code 2"
-        since, kept = time.monotonic(), paid(root)
-        subprocess.run(["mount", "-o", "remount,size=64m", str(root)], check=True)
-        return _again(root, since, undisturbed, kept)
+        yield
     finally:
         subprocess.run(["umount", "-l", str(root)], check=False)
 
 
-def _wait_until_listening(port: int) -> None:
-    for _ in range(600):
-        with socket.socket() as s:
-            if s.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.1)
-    raise AssertionError("the engine's server did not come up")
-
-
-def engine_killed(root: Path, undisturbed: dict[str, pa.Table], rng: random.Random) -> Outcome:
-    """The remote engine's server dies and stays away: parked (75). It comes back: the same command goes on."""
-    port = free_port()
-    serve = [sys.executable, "-m", "tests.chaos.remote", str(port)]
-    words = ("--endpoint", f"http://127.0.0.1:{port}/v1")
-    server = subprocess.Popen(serve, cwd=REPO, start_new_session=True)
+@contextmanager
+def filled(root: Path) -> Iterator[None]:
+    """Not a byte is left on its disk."""
+    filler = root / ".filler"
+    with filler.open("wb", buffering=0) as handle:
+        try:
+            while handle.write(bytes(1 << 20)):
+                pass
+        except OSError:
+            pass
     try:
-        _wait_until_listening(port)
-        process = start(root, *words, VARBAND_OPENAI_PATIENCE="3")
-        target = rng.randrange(1, 200)
-        deadline = time.monotonic() + 60
-        while paid(root) == 0 and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.02)
-        time.sleep(target / 1000)
-        end(server)
-        since = time.monotonic()
-        assert process.wait(60) in (0, 75), "an engine that went away parks the run"
-        kept = paid(root)
-        server = subprocess.Popen(serve, cwd=REPO, start_new_session=True)
-        return _again(root, since, undisturbed, kept, *words)
+        yield
     finally:
-        end(server)
+        filler.unlink()
 
 
-def racing(root: Path, undisturbed: dict[str, pa.Table], rng: random.Random) -> Outcome:
-    """Two runs of the same study at once, one of them killed."""
-    first, second = start(root), start(root)
-    while paid(root) == 0 and first.poll() is None:
-        time.sleep(0.01)
-    time.sleep(rng.random())
-    since, kept = time.monotonic(), paid(root)
-    killed, other = rng.sample([first, second], 2)
-    end(killed)
-    assert other.wait(300) == 0, "the other run did not finish"
-    return _again(root, since, undisturbed, kept)
+def full_disk(trial: Trial) -> float:
+    """A sentence and exit code 2, whatever meets it; room is made, and the same command goes on."""
+    with small_disk(trial.root):
+        process = trial.start()
+        trial.at_the_moment(process)
+        with filled(trial.root):
+            ended(process, 0, 2)
+        return trial.again()
 
 
-def store_damaged(root: Path, undisturbed: dict[str, pa.Table], rng: random.Random) -> Outcome:
-    """A byte of an artifact flips, another artifact vanishes: only they and what follows are made again."""
-    assert start(root).wait(300) == 0
-    since, at = time.monotonic(), Store(root)
-    victim = rng.choice(at.refs("toy_training") + at.refs("toy_figures"))
-    data = at.path(victim) / "data.parquet"
-    raw = bytearray(data.read_bytes())
-    raw[rng.randrange(len(raw))] ^= 0x40
-    data.write_bytes(bytes(raw))
-    at.delete(at.refs("rollouts")[0])
-    return _again(root, since, undisturbed, paid(root))
+def full_disk_then_killed(trial: Trial) -> float:
+    with small_disk(trial.root):
+        process = trial.start()
+        trial.at_the_moment(process)
+        with filled(trial.root):
+            trial.signal(process, signal.SIGKILL, 2)
+        process = trial.start()
+        process.join(trial.seconds * trial.rng.random() * 0.5)
+        if process.exitcode is None:
+            trial.now()
+        with filled(trial.root):
+            ended(process, 0, 2)
+        return trial.again()
 
 
-def collected(root: Path, undisturbed: dict[str, pa.Table], rng: random.Random) -> Outcome:
-    """What is garbage is taken away over and over while a study runs, is killed, and goes on."""
-    over, taken = threading.Event(), []
+def two_at_once(trial: Trial) -> float:
+    """Two runs of the same study, one of them killed."""
+    both = [trial.start()]
+    time.sleep(trial.rng.random() * 0.3 * trial.seconds)
+    both.append(trial.start())
+    trial.at_the_moment(both[0])
+    killed, other = trial.rng.sample(both, 2)
+    trial.signal(killed, signal.SIGKILL)
+    ended(other, 0)
+    return trial.again()
+
+
+def bit_flipped(trial: Trial) -> float:
+    """A bit of a shard, an artifact, a line of charges or the run's record, after a kill. What is in a shard is set aside first, as its
+    sentence says, and what it held is sampled again; the others need nobody."""
+    process = trial.start()
+    trial.at_the_moment(process)
+    trial.signal(process, signal.SIGKILL)
+    there = [p for pattern in ("ledger/*/*/shard-*", "[a-z]*/*-*/*.*", "runs/*.json") for p in trial.root.glob(pattern)]
+    if there:
+        victim = trial.rng.choice(sorted(there))
+        raw = bytearray(victim.read_bytes())
+        raw[trial.rng.randrange(len(raw))] ^= 1 << trial.rng.randrange(8)
+        if victim.name.startswith("shard"):
+            trial.taken = pq.read_metadata(victim).num_rows
+        if victim.parent.parent.name == "spending":
+            trial.uncharged = BATCH
+        victim.write_bytes(raw)
+        verify(trial.root, repair=True)
+    return trial.again()
+
+
+def artifact_deleted(trial: Trial) -> float:
+    """Under the feet of a run that is then killed."""
+    process = trial.start()
+    trial.at_the_moment(process)
+    there = sorted(trial.root.glob("[a-z]*/*-*/manifest.json"))
+    if there:
+        os.rename(trial.rng.choice(there).parent, trial.folder / "taken")
+    trial.signal(process, signal.SIGKILL)
+    return trial.again()
+
+
+@contextmanager
+def collecting(root: Path) -> Iterator[None]:
+    """`varband gc --older-than 0d --yes` over and over. Errors: Broken if it takes what the study wants."""
+    over, taken, said = threading.Event(), [], []
 
     def loop() -> None:
-        while not over.wait(0.02):
-            taken.extend(collect(root, older_than=timedelta(0), remove=True)["path"].to_pylist())
+        while not over.wait(0.05):
+            try:
+                taken.extend(collect(root, older_than=timedelta(0), remove=True)["path"].to_pylist())
+            except Exception as error:  # a thread keeps to itself what it ended with
+                said.append(f"{type(error).__name__}: {error}")
 
-    collector = threading.Thread(target=loop)
-    collector.start()
+    thread = threading.Thread(target=loop)
+    thread.start()
     try:
-        outcome = _signalled(signal.SIGKILL)(root, undisturbed, rng)
+        yield
     finally:
         over.set()
-        collector.join()
-    wanted = [path for path in taken if not path.startswith((".work", BIN))]
-    assert not wanted, f"what the study wants was taken: {wanted}"
-    return outcome
+        thread.join()
+    if wanted := [path for path in taken if not path.startswith((".work", BIN))]:
+        raise Broken(f"lost: gc took {wanted}")
+    if said:
+        raise Broken(f"ended: gc says {said[0]}")
 
 
-Fault = Callable[[Path, dict[str, pa.Table], random.Random], Outcome]
-#: What is done → how.
+def collected(trial: Trial) -> float:
+    with collecting(trial.root):
+        return _signalled(signal.SIGKILL)(trial)
+
+
+#: What is done → how; seconds to the end of the study.
 FAULTS: dict[str, Fault] = {
-    "kill -9 of the flow process": _signalled(signal.SIGKILL),
-    "SIGTERM (pre-emption)": _signalled(signal.SIGTERM),
+    "kill -9 of the process": _signalled(signal.SIGKILL),
+    "SIGTERM (pre-emption)": _signalled(signal.SIGTERM, 75),
+    "Ctrl-C": _signalled(signal.SIGINT, 130),
     "full disk": full_disk,
-    "engine's server killed": engine_killed,
-    "two runs at once, one killed": racing,
-    "bit flip and a deleted artifact": store_damaged,
-    "gc in a loop beside it": collected,
+    "bit flip, after a kill": bit_flipped,
+    "artifact deleted under a run, then a kill": artifact_deleted,
+    "gc in a loop beside it, and a kill": collected,
+    "two runs at once, one killed": two_at_once,
+    "full disk, a kill, full again": full_disk_then_killed,
+    "killed, terminated and interrupted in a row": killed_over_and_over,
 }

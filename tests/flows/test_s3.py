@@ -218,7 +218,7 @@ def test_a_charge_uploads_itself_and_not_the_journal(
     uploaded: list[int] = []
     put = Mirror.put
 
-    def counted(self: Mirror, name: str, content: bytes, **condition: str) -> bool:
+    def counted(self: Mirror, name: str, content: bytes, **condition: str) -> str | None:
         uploaded.append(len(content))
         return put(self, name, content, **condition)
 

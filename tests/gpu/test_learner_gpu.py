@@ -89,13 +89,30 @@ def test_gradient_points_where_float32_on_the_cpu_does(base: Path, execution: Ex
     assert torch.linalg.vector_norm(grads[1] - grads[0]) < 0.05 * torch.linalg.vector_norm(grads[0])
 
 
-def test_gradient_of_a_mixture_points_where_float32_on_the_cpu_does(mixture: Path) -> None:
+@pytest.mark.parametrize("merged", [False, True])
+def test_gradient_of_a_mixture_points_where_float32_on_the_cpu_does(mixture: Path, merged: bool) -> None:
     """A token whose two experts are nearly alike may go to another one in bfloat16: of few tokens that is much."""
     groups = grouped(random_rollouts(PROBLEMS, 4, seed=2))
     config = replace(CONFIG, lora_rank=8, lora_alpha=8, target_modules=ALL_LINEAR)
     grads = []
     for device in ("cpu", "cuda"):
-        policy = policy_on(device, mixture, config=config)
+        policy = policy_on(device, mixture, Execution(device=device, merged=merged), config)
         Updater(policy, config, 8192).gradient(groups, Clock())
         grads.append(policy.lora.grad.cpu())
     assert torch.linalg.vector_norm(grads[1] - grads[0]) < 0.15 * torch.linalg.vector_norm(grads[0])
+
+
+def test_a_gated_activation_s_gradients_are_those_of_plain_torch() -> None:
+    """In float32 to rounding; in bfloat16 to a unit in the last place."""
+    from tasks.engines.learning.gated_kernel import gated_backward
+    from tasks.engines.learning.routed import _gated_backward
+
+    draw = torch.Generator("cuda").manual_seed(0)
+    for rows, width, dtype, near in ((33, 768, torch.float32, 1e-5), (70_001, 768, torch.bfloat16, 2**-6)):
+        grad, gate_up, weight = (
+            torch.randn(*shape, generator=draw, device="cuda") for shape in ((rows, width), (rows, 2 * width), (rows,))
+        )
+        given = grad.to(dtype), gate_up.to(dtype), weight
+        for ours, plain in zip(gated_backward(*given), _gated_backward(*given), strict=True):
+            assert ours.dtype == plain.dtype
+            assert ((ours - plain).abs() <= near * (1 + plain.abs())).all()

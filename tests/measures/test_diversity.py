@@ -17,6 +17,7 @@ from tasks.measures.diversity_measures import answers_of, diversity_of
 from tests.measures.conftest import classed_by_letter
 
 Make = Callable[..., pa.Table]
+WINDOWS = ("whole", "first256", "head2000chars")
 
 
 def vectors_of(table: pa.Table, angles: list[float]) -> pa.Table:
@@ -34,6 +35,36 @@ def test_two_groups_by_hand(rollouts: Make) -> None:
     assert a["per_1000_tokens"] == pytest.approx(1000 * a["diversity"] / 20)
     assert b["diversity"] == pytest.approx(2.0, abs=1e-6)
     assert b["diversity_correct"] is None
+
+
+def test_in_a_window_only_traces_that_fill_it_count(rollouts: Make) -> None:
+    """Of three traces one is as short as to be shown whole: it would be compared by less text than the others."""
+    angles = [0, np.pi / 2, np.pi]
+    v = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    seen = np.array([0.5, 1.0, 0.25])
+    shown = {w: diversity_of(embedded(rollouts({"a": "ccw"}), v, seen, w)).to_pylist()[0] for w in WINDOWS}
+    assert (shown["first256"]["n"], shown["first256"]["coverage"]) == (2, 0.375)
+    assert shown["first256"]["diversity"] == pytest.approx(2.0, abs=1e-6) and shown["first256"]["num_correct"] == 1
+    assert [shown[w]["n"] for w in ("whole", "head2000chars")] == [3, 3]
+    none = diversity_of(embedded(rollouts({"a": "ccw"}), v, np.ones(3), "last16")).to_pylist()[0]
+    assert (none["n"], none["diversity"], none["reason"]) == (0, None, "no trace is longer than the window")
+
+
+def test_what_a_window_shows_is_not_adjusted_for_the_length_of_the_whole(rollouts: Make) -> None:
+    """Two arms whose traces differ fourfold in length: of whole traces no adjustment is supported, in a window it is."""
+    draw, found = np.random.default_rng(0), {}
+    for window in ("whole", "first256"):
+        tables = []
+        for arm, tokens in (("panel", 10), ("thinking", 40)):
+            rows = rollouts({f"p{i}": "ccww" if i % 2 else "cwww" for i in range(30)}, arm=arm)
+            rows = rows.set_column(rows.column_names.index("num_tokens"), "num_tokens", pa.array([tokens] * len(rows)))
+            v = draw.normal(size=(len(rows), 4)).astype(np.float32)
+            tables.append(
+                diversity_of(embedded(rows, v / np.linalg.norm(v, axis=1)[:, None], np.full(len(rows), 0.5), window))
+            )
+        [row] = (r for r in compare_columns(tables, ("diversity",), 10, 0).to_pylist() if r["basis"] == "all")
+        found[window] = row["adjusted_reason"]
+    assert "length" in found["whole"] and "windows of equal length" not in (found["first256"] or "")
 
 
 def test_malformed_completions_have_no_vector(rollouts: Make) -> None:
@@ -105,6 +136,26 @@ def test_near_duplicates_are_compared_as_one(rollouts: Make) -> None:
     for name in ("low", "high", "p_value", "relative_low", "relative_high"):
         assert told[0][name] == pytest.approx(told[1][name]), name
     assert told[1]["p_t"] < told[0]["p_t"]  # as publications have it: each problem counts
+
+
+def test_arms_of_the_same_adapters_are_paired_by_seed(rollouts: Make) -> None:
+    """What a seed does to the traces under both prompts falls out of their difference; of other adapters it does not."""
+    rng = np.random.default_rng(0)
+    angles = {arm: rng.uniform(0.5, 1.0, 12) for arm in ("panel", "thinking")}
+
+    def row(*names: str) -> dict:
+        tables = []
+        for (arm, apart), name in zip(angles.items(), names, strict=True):
+            for seed, wider in enumerate((0.0, 0.2, 0.4)):
+                table = rollouts({f"p{i:02d}": "cw" for i in range(12)}, arm=arm, step=9, adapter=f"{name}{seed}")
+                measured = diversity_of(vectors_of(table, [v for angle in apart for v in (0.0, angle + wider)]))
+                tables.append(measured.append_column("adapter", pa.array([f"{name}{seed}"] * 12)))
+        return compare_columns(tables, ("diversity",), 10, 0).to_pylist()[0]
+
+    same, other = row("t", "t"), row("p", "t")
+    assert same["seeds"] == other["seeds"] == 3 and same["difference"] == pytest.approx(other["difference"])
+    assert other["high"] - other["low"] > 2 * (same["high"] - same["low"]) > 0
+    assert other["relative_high"] - other["relative_low"] > 2 * (same["relative_high"] - same["relative_low"]) > 0
 
 
 def test_two_arms_with_no_common_problem(rollouts: Make) -> None:

@@ -25,13 +25,13 @@ def test_one_seed_by_hand(rollouts: Make) -> None:
         rollouts({"a": "ww", "b": "cw", "c": "ww"}, arm="thinking", step=9, adapter="t"),
     )["all"]
     # gains 1 1/2 0 and 0 1/2 0: differences 1 0 0, variance 1/3; kurtosis 1.5, so that 4/(4·5)/(1 + 2)^2.5 = .0128 stands for
-    # what was not seen; t = (1/3)/sqrt(1/9 + .0128) = .9468 with 2 degrees of freedom
+    # what was not seen; t = (1/3)/sqrt(1/9 + .0128) = .9468 with 6/(1.5 − 1 + 17/3) = .97 and so 1 degree of freedom
     error = (1 / 9 + 4 / 20 / 3**2.5) ** 0.5
     assert (row["arm"], row["other"], row["step"], row["n"], row["seeds"]) == ("panel", "thinking", 9, 3, 1)
     assert (row["gain"], row["other_gain"], row["estimate"]) == pytest.approx((0.5, 1 / 6, 1 / 3))
-    assert row["p_value"] == row["p_adjusted"] == pytest.approx(0.4437, abs=1e-4)
-    assert (row["low"], row["high"]) == pytest.approx((1 / 3 - 4.3027 * error, 1 / 3 + 4.3027 * error), abs=1e-4)
-    assert row["detectable"] == pytest.approx((4.3027 + 1.0607) * error, abs=1e-4)
+    assert row["p_value"] == row["p_adjusted"] == pytest.approx(0.5174, abs=1e-4)
+    assert (row["low"], row["high"]) == pytest.approx((-2.0, 2.0))  # 1/3 ± 12.706 · error
+    assert row["detectable"] == pytest.approx((12.7062 + 1.3764) * error, abs=1e-4)
     assert row["family"] == "difference of gains: Holm of 1"
     assert row["holds_for"] == "these adapters, not the recipe"
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.domain.statistics.over_seeds import improvement, interquartile_mean
+from tasks.domain.statistics.over_seeds import improvement, improvement_of_pairs, interquartile_mean
 from tasks.measures.over_seeds import over_seeds_of
 
 
@@ -38,6 +38,20 @@ def test_the_better_recipe_improves_on_the_other() -> None:
     few = pa.Table.from_pylist(trained("a", [0.7] * 2, 2) + trained("b", [0.3] * 2, 3))
     said = [r["reason"] for r in over_seeds_of(few, 0).to_pylist()]
     assert said[0] == "2 seeds: an interval of this wants 3" and said[-1] == "2 seeds: an interval of this wants 5"
+
+
+def test_arms_of_the_same_adapters_are_set_against_each_other_seed_by_seed() -> None:
+    """Every seed is better under the first arm by as much, and seeds differ by more than that."""
+    chances = [0.3, 0.4, 0.5, 0.6, 0.7]
+    own = trained("a", [c + 0.1 for c in chances], 2) + trained("b", chances, 2)
+    shared = [row | {"adapter": f"t{row['adapter'][1:]}"} for row in own]
+    apart, paired = (
+        next(r for r in over_seeds_of(pa.Table.from_pylist(rows), 0).to_pylist() if r["source"] == "amc" and r["other"])
+        for rows in (own, shared)
+    )
+    assert apart["estimate"] < 0.9 and apart["holds_for"].startswith("new seeds of both recipes")
+    assert paired["estimate"] >= 0.9 and paired["holds_for"] == "new seeds, each under both arms, on these problems"
+    assert improvement_of_pairs(np.array([2.0, 2, 2, 2, 1]), np.array([1.0, 1, 1, 2, 2]))[0] == pytest.approx(0.7)
 
 
 @pytest.mark.parametrize(("effect", "truth"), [(0.0, 0.5), (1.0, 0.7602), (2.5, 0.9615)])

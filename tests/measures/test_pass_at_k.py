@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
+from tasks.domain.statistics.means import ONE_PROBLEM
 from tasks.measures.groups import count_groups
 from tasks.measures.pass_at_k import asymptotes_of, contrasts_of, passk_of
 
@@ -63,8 +64,8 @@ def test_gap_at_equal_tokens_by_hand(rollouts: Make) -> None:
         (r["k"], r["estimate"], r["reason"]) for r in rows if r["metric"] == "equal_tokens" and r["source"] == "all"
     ]
     assert found == [
-        (2, pytest.approx(0.5 - 0.25), "50 tokens; other at k = 1"),
-        (4, pytest.approx(1.0 - 0.5), "100 tokens; other at k = 2"),
+        (2, pytest.approx(0.5 - 0.25), f"50 tokens; other at k = 1; {ONE_PROBLEM}"),
+        (4, pytest.approx(1.0 - 0.5), f"100 tokens; other at k = 2; {ONE_PROBLEM}"),
         (4, None, "4 of the dearer cost as much as 8 of the other on some problem; it has 4"),
     ]
 

@@ -108,6 +108,27 @@ def test_methods_and_arms_are_paired_by_problem() -> None:
     assert adjusted and all(r["p_adjusted"] >= r["p_value"] and r["family"] for r in adjusted)
 
 
+def test_methods_of_one_policy_are_paired_by_seed() -> None:
+    """The same adapters under both: that seeds differ says nothing of the difference between methods."""
+
+    def width(*names: str) -> float:
+        tables = []
+        for arm, method, name in (("panel", "first", names[0]), ("panel", "majority", names[1])):
+            for seed in range(3):
+                found = {
+                    (arm, method, f"p{i:02d}"): [(8, False, i < 6 + 5 * seed + (method == "first"))] for i in range(24)
+                }
+                table = nodes(found)
+                place = table.column_names.index("adapter")
+                tables.append(table.set_column(place, "adapter", pa.array([f"{name}{seed}"] * len(found))))
+        rows = contrasts_of(within_budgets(pa.concat_tables(tables), BUDGETS), BUDGETS).to_pylist()
+        row = next(r for r in rows if r["metric"] == "accuracy" and r["budget"] == 40)
+        assert row["seeds"] == 3 and row["estimate"] == pytest.approx(1 / 24)
+        return row["high"] - row["low"]
+
+    assert width("a", "b") > 2 * width("a", "a") > 0
+
+
 def test_pass_at_1_is_the_chance_of_the_first_whatever_ended_the_drawing() -> None:
     """Right rollouts take 10 tokens, wrong ones 40, half are right, and a budget of 40 ends the drawing after the first
     wrong one: the mean of each problem's would be 0.32. Within five standard errors of 2000 problems."""

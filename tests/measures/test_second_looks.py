@@ -10,6 +10,7 @@ import pytest
 
 from storage.artifacts.kinds import Bands
 from tasks.domain.policies import Sampling
+from tasks.domain.statistics.means import SILENT
 from tasks.measures.crossings import crossings_of
 from tasks.measures.g_pass import g_pass_of
 from tasks.measures.rescreening import HALVES, SECOND, rescreening_of
@@ -115,3 +116,16 @@ def test_only_other_rollouts_of_the_same_policy_are_a_second_draw(monkeypatch: p
     monkeypatch.setattr(rescreening, "sampled_with", asked.__getitem__)
     assert rescreening.drawn_anew("screening", tuple(asked)) == ["another seed"]  # type: ignore[arg-type]
     assert Sampling(max_tokens=8, seed=3).seed == 3  # the field that is told apart has this name
+
+
+def test_two_seeds_at_an_edge_say_why_no_crossing_is_told() -> None:
+    """Both solve every problem within two rollouts: who is ahead there is not to be seen, and why is said."""
+    rows = [
+        {"arm": arm, "step": 9, "adapter": f"{arm}{s}", "seed": 0, "problem_id": f"{i:03d}", "source": "s"}
+        | {"group_size": 2, "num_correct": 1 + (i + s + (arm == "b")) % 2, "num_tokens": 20}
+        for arm in ("a", "b")
+        for s in range(2)
+        for i in range(30)
+    ]
+    found = next(r for r in crossings_of(pa.Table.from_pylist(rows)).to_pylist() if r["source"] == "all")
+    assert (found["crosses"], found["low"], found["reason"]) == (None, None, f"at k = 2: {SILENT}")

@@ -12,7 +12,7 @@ from storage.sql import named, query
 from tasks.domain.statistics.means import SILENT
 from tasks.measures.gains import gains_of
 from tasks.measures.trajectories import gain_rows
-from tasks.report.findings import answer
+from tasks.report.findings import answer, caveats
 
 
 def said_of(problems: int, gain: float) -> str:
@@ -64,6 +64,26 @@ def test_unchanged_is_said_where_it_is_shown(problems: int, shown: str) -> None:
         assert f"no evidence of a change under {arm}, {shown} that it is unchanged to within 2 pp is {verdict}" in found
 
 
+@pytest.mark.parametrize(("corrected", "said"), [(0.098, True), (0.03, False)])
+def test_what_its_family_corrects_away_is_no_evidence(corrected: float, said: bool) -> None:
+    """Its own interval excludes 0, and of three arms that are alike one pair in seven studies did so: the sentence goes
+    by the p that counts all of them."""
+    row = {"arm": "panel", "other": "thinking", "more_gain": 0.044, "more_gain_low": 0.004, "more_gain_high": 0.084}
+    row |= {"p_adjusted": corrected, "p_equivalent": 0.6, "detectable_gain": 0.06, "n": 100, "reason": None}
+    row |= {"holds_for": "these adapters, not the recipe", "source": "all"}
+    gain = {"arm": "panel", "source": "all", "gain": 0.05, "gain_low": 0.01, "gain_high": 0.09, "p_equivalent": 0.6}
+    summary = {"arm": "panel", "problems": None, "gain": 0.05, "gain_low": None, "gain_high": None, "seed": 0}
+    tables = {
+        "report_difference_of_gains": pa.Table.from_pylist([row]),
+        "report_gains": pa.Table.from_pylist([gain | {"p_adjusted": corrected}]),
+        "report_summary": pa.Table.from_pylist([summary | {"heldout_before": 0.5, "heldout_after": 0.55}]),
+    }
+    ask: Callable[[str], pa.Table] = lambda name: tables.get(name, pa.table({}))  # noqa: E731
+    found = " ".join(answer(ask))
+    assert ("no evidence that one gains more once every pair of arms is counted" in found) is said
+    assert ("no evidence of a change under panel once all gains are counted" in found) is said
+
+
 def test_a_difference_without_an_interval_is_not_told() -> None:
     """Two seeds that solve everything: before, one arm "gained +50.0 pp more …, interval not computed; this holds for the
     recipe, by 2 seeds"."""
@@ -81,3 +101,30 @@ def test_a_difference_without_an_interval_is_not_told() -> None:
     table = query(named("report_difference_of_gains"), gains=gains, arms=arms)
     said = answer(lambda name: table if name == "report_difference_of_gains" else pa.table({}))[0]
     assert said == f"Whether panel gained more than thinking is not told (+50.0 pp, 50 problems): {SILENT}."
+
+
+def test_one_arm_is_not_told_what_two_could_not() -> None:
+    """Its own traces before and after instead, in the order of training whichever policy the row names first."""
+    row = {"metric": "diversity", "basis": "equal_n", "arm": "panel", "other": "panel", "step": 0, "other_step": 9}
+    row |= {"mean": 0.4, "other_mean": 0.3, "difference": 0.1, "difference_low": 0.05, "difference_high": 0.15, "n": 40}
+    summary = [{"arm": "panel", "problems": None, "gain": None, "seed": 0}]
+    tables = {"report_summary": pa.Table.from_pylist(summary), "report_diversity": pa.Table.from_pylist([row])}
+    ask: Callable[[str], pa.Table] = lambda name: tables.get(name, pa.table({}))  # noqa: E731
+    last = answer(ask)[-1]
+    assert last.startswith(
+        "With one arm there is no other to have gained more or searched more widely; its traces went"
+    )
+    assert "from 0.4 to 0.3 apart under training (−0.100, 95 % interval [−0.150, −0.050], 40 problems)" in last
+
+
+@pytest.mark.parametrize(
+    ("seeds", "said"), [(1, "One training seed"), (3, "of such studies would see none"), (30, None)]
+)
+def test_seeds_that_show_no_collapse_do_not_rule_one_out(seeds: int, said: str | None) -> None:
+    tables = {
+        "report_summary": pa.Table.from_pylist([{"seed": s} for s in range(seeds)]),
+        "report_audit": pa.table({"code": pa.array([], pa.string())}),
+    }
+    ask: Callable[[str], pa.Table] = lambda name: tables.get(name, pa.table({}))  # noqa: E731
+    warned = caveats(ask)
+    assert [said in one for one in warned if said] == [True] * len(warned) and bool(warned) == (said is not None)

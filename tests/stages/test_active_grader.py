@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.grade import regrade
+from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.records.overrides import put_overrides
 from tasks.active_grader import active_grader, actively_graded
@@ -99,11 +101,35 @@ def test_the_command_keeps_overrides_and_counts_what_only_the_ledger_has(
     told = json.loads(CliRunner().invoke(regrade, [*command, "--overrides", str(file)], catch_exceptions=False).stdout)
     assert told["grader_version"].startswith(f"{GRADER_VERSION}+")
     assert [entry["changed"] for entry in told["artifacts"]] == [GROUP]
-    assert told["ledger"] == {"rows": 4 * problems.num_rows, "changed": 4}
+    assert told["ledger"] == {"rows": 4 * problems.num_rows, "changed": 4, "unread": 0}
     assert [row["bands_changed"] for row in told["figures"]] == [1]
     again = json.loads(CliRunner().invoke(regrade, command, catch_exceptions=False).stdout)
     assert again["grader_version"] == told["grader_version"], "it stays active without being named again"
     assert lab.engine.sampled == problems.num_rows * (GROUP + 4)
+
+
+def test_a_study_s_own_arm_is_regraded_in_the_ledger_by_the_scaffold_that_read_it(lab: Lab, tmp_path: Path) -> None:
+    """An arm that no code knows: its scaffold is found by digest in the manifests; of an account whose scaffold no
+    manifest spells any more nothing is judged, and that is counted."""
+    scaffold = replace(POLICY.scaffold, name="ours", stop=("<end>", *POLICY.scaffold.stop))
+    ours = replace(POLICY, arm="ours", scaffold=scaffold)
+    small = sample_rollouts(pool=lab.pool, splits=lab.splits, policy=ours, sampling=DRAW, group_size=GROUP)
+    lab.store.delete(
+        sample_rollouts(pool=lab.pool, splits=lab.splits, policy=ours, sampling=DRAW, group_size=GROUP + 4)
+    )
+    first = lab.store.read(lab.pool).to_pylist()[0]
+    line = {"answer": "-12345", "gold": first["gold"], "verdict": "correct", "reason": "a misprint in the gold"}
+    (tmp_path / "overrides.jsonl").write_text(json.dumps(line))
+    command = ["--root", str(lab.store.root), "--json", "--overrides", str(tmp_path / "overrides.jsonl")]
+    told = json.loads(CliRunner().invoke(regrade, command, catch_exceptions=False).stdout)
+    assert told["ledger"] == {"rows": 4 * lab.store.read(lab.pool).num_rows, "changed": 4, "unread": 0}
+    regraded_one = Ref.parse(told["artifacts"][0]["regraded"])
+    lab.store.delete(regraded_one)
+    lab.store.delete(small)
+    (tmp_path / "overrides.jsonl").write_text(json.dumps(line | {"reason": "decided again"}))
+    told = json.loads(CliRunner().invoke(regrade, command, catch_exceptions=False).stdout)
+    whole = (GROUP + 4) * lab.store.read(lab.pool).num_rows
+    assert told["ledger"] == {"rows": 0, "changed": 0, "unread": whole}
 
 
 def test_a_new_grader_makes_no_other_pool_of_a_study(tmp_path: Path) -> None:

@@ -23,7 +23,9 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     return made
 
 
-@pytest.mark.parametrize("name", ["rollouts, all of them in the ledger", "regraded under overrides", "embeddings"])
+@pytest.mark.parametrize(
+    "name", ["rollouts, all of them in the ledger", "regraded under overrides", "embeddings", "classes of answers"]
+)
 def test_memory_does_not_grow_with_the_ledger(roots: dict[int, Path], name: str) -> None:
     few, many = (alone(root, problems, name)["mb"] for problems, root in roots.items())
     assert (many - few) * 1000 / (3 * ROLLOUTS) < KB_EACH

@@ -12,8 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from storage.artifacts.kinds import Pool, Rollouts, Splits
+from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
+from storage.reading.catalog import ask
 from tasks.domain.arms import ARMS
 from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.domain.policies import Policy, ServedAdapter
@@ -156,3 +158,20 @@ def test_a_policy_has_the_scaffold_of_the_day_unless_it_is_told(monkeypatch: pyt
     monkeypatch.setitem(ARMS, "panel", replace(ARMS["panel"], scaffold=other))
     assert Policy(arm="panel", model=MODEL).scaffold == other
     assert kept.scaffold == PANEL != other and kept != Policy(arm="panel", model=MODEL)
+
+
+def test_a_studys_part_of_the_ledger_is_of_its_policies_on_its_problems(lab: Lab) -> None:
+    """Another prompt, and another pool under the same prompt, are other studies'."""
+    mine = lab.rows()
+    (ref,) = lab.store.refs("rollouts")
+    lab.rows(replace(PANEL, template="Say it. {problem}"))
+    with session(Session(lab.store, lab.toolbox)):
+        others = make_synthetic_pool(per_source=3, seed=1)
+        splits = split_pool(pool=others, heldout_per_source=0, seed=0)
+        policy = Policy(arm="panel", model=MODEL)
+        sample_rollouts(pool=others, splits=splits, policy=policy, sampling=EVALUATION, group_size=4)
+
+    def counted(study: Ref | None) -> int:
+        return ask(lab.store.root, "select count(*) as n from ledger", study)["n"][0].as_py()
+
+    assert counted(ref) == mine.num_rows < counted(None)

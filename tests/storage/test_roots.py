@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import UserError
-from storage.mirror import _inside
 from storage.roots import address_of, root_folder
+from storage.working_copy import inside
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_a_folder_is_no_working_copy(tmp_path: Path) -> None:
 def test_no_name_from_the_bucket_leaves_the_root(name: str) -> None:
     root = Path("/some/root")
     try:
-        inside = _inside(name)
+        found = inside(name)
     except UserError:
         return
-    assert (root / inside).resolve().is_relative_to(root)
+    assert (root / found).resolve().is_relative_to(root)

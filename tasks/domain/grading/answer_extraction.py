@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from tasks.domain.grading.answer_tags import answer_blocks
 from tasks.domain.grading.bases import says_base
 from tasks.domain.grading.boxes import boxed
 from tasks.domain.grading.compound_quantities import compound_in
@@ -26,7 +27,7 @@ from tasks.domain.grading.words import (
     without_hedges,
     without_negations,
 )
-from tasks.domain.scaffolds import AnswerForm, answer_blocks
+from tasks.domain.scaffolds import AnswerForm
 
 MAX_PROSE_CHARS = 1_500
 #: Different texts in one region; a region with more commits to none of them.

@@ -12,19 +12,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Literal
 
 from tasks.domain.grading.answer_extraction import MAX_ANSWERS, Extraction, answer_texts, extract_answers
 from tasks.domain.grading.comparison import agree, compare
+from tasks.domain.grading.kinds import grade_as
 from tasks.domain.grading.latex_normalisation import normalise, repaired
 from tasks.domain.grading.parameters import with_parameter_of
 from tasks.domain.grading.shapes import Shape, shape
 from tasks.domain.grading.terms import EQUAL, LEAST_DIGITS, MACHINE_TOLERANCE, Matcher, Undecided, symbolic_same
+from tasks.domain.grading.verdict import Verdict
 from tasks.domain.grading.visible import visible, without_struck
 from tasks.domain.grading.words import denies_existence, same_denial, yes_or_no
-from tasks.domain.scaffolds import AnswerForm, Scaffold
+from tasks.domain.scaffolds import MATH, AnswerForm, Scaffold
 
 BEHAVIOUR = 7
 MAX_ANSWER_CHARS = 1_500
@@ -36,29 +36,13 @@ GRADER_VERSION = (
     f"{BEHAVIOUR}-" + hashlib.sha256(repr((_CONFIG, [(p, version(p)) for p in _PACKAGES])).encode()).hexdigest()[:8]
 )
 
-VerdictName = Literal["correct", "wrong", "no_answer", "ambiguous", "timeout", "ungradable"]
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """answer: as extracted from the region; canonical: the normal form that was compared; null if there is none."""
-
-    verdict: VerdictName
-    reason: str
-    answer: str | None
-    canonical: str | None
-
-    @property
-    def correct(self) -> bool:
-        return self.verdict == "correct"
-
 
 def grade_completion(
     scaffold: Scaffold, completion: str, gold: str, finish: str, same: Matcher | None = None
 ) -> Verdict:
     """Parse with the scaffold, then grade the region it defines."""
     region = region_of(scaffold, completion, finish)
-    return grade_region(region, gold, scaffold.answer_form, finish, same=same)
+    return grade_region(region, gold, scaffold.answer_form, finish, scaffold.answer_kind, same=same)
 
 
 def region_of(scaffold: Scaffold, completion: str, finish: str) -> str | None:
@@ -77,15 +61,17 @@ def region_of(scaffold: Scaffold, completion: str, finish: str) -> str | None:
 
 
 def grade_region(
-    region: str | None, gold: str, form: AnswerForm, finish: str = "stop", same: Matcher | None = None
+    region: str | None, gold: str, form: AnswerForm, finish: str = "stop", kind: str = MATH, same: Matcher | None = None
 ) -> Verdict:
     r"""Verdict on one final-answer region.
 
-    same: how two terms are compared; the symbolic comparison unless told otherwise.
+    kind: of the answer. same: how two terms are compared; the symbolic comparison unless told otherwise.
 
     >>> grade_region("7", "7", "tag").verdict, grade_region(r"so \boxed{8}", "7", "boxed").verdict
     ('correct', 'wrong')
     """
+    if kind != MATH:
+        return grade_as(kind, region, gold, form, finish)
     try:
         return _grade(region, gold, form, finish, same or symbolic_same)
     except RecursionError:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tasks.domain.grading.quantities import number
 from tasks.domain.partitions.by_strategy import by_strategy
 from tasks.domain.partitions.classes import Classes
+from tasks.domain.scaffolds import MATH
 
 #: Key of every right answer: the grader has said that they are one.
 RIGHT = "correct"
@@ -14,8 +15,9 @@ RIGHT = "correct"
 THRESHOLD = 0.31
 
 
-def answer_key(canonical: str | None, *, correct: bool) -> str | None:
-    """Names an answer's class alike in every step: right, a number by its value, else by its text; null without one.
+def answer_key(canonical: str | None, *, correct: bool, kind: str = MATH) -> str | None:
+    """Names an answer's class alike in every step: right, a number of mathematics by its value, else by its text; null
+    without one. kind: of the answer.
 
     >>> [answer_key(text, correct=False) for text in ("1/2", "0.5", "even", None)], answer_key("7", correct=True)
     (['1/2', '1/2', 'even', None], 'correct')
@@ -24,7 +26,7 @@ def answer_key(canonical: str | None, *, correct: bool) -> str | None:
         return RIGHT
     if canonical is not None and canonical.lstrip() == RIGHT:
         return f" {canonical}"  # a wrong answer that says so
-    found = None if canonical is None else number(canonical)
+    found = number(canonical) if canonical is not None and kind == MATH else None
     return canonical if found is None else f"{found.value}{found.unit or ''}"
 
 

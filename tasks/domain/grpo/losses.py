@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from storage.errors import UserError
-from tasks.domain.grpo.advantages.registry import ADVANTAGES
+from tasks.domain.grpo.advantages.registry import ADVANTAGES, OWN
 from tasks.domain.grpo.covariance import TokenWeights, clip_cov, kl_cov
 from tasks.domain.grpo.types import LearnerConfig
 
@@ -191,7 +191,7 @@ _BESIDE: dict[str, Callable[[LearnerConfig], object]] = {
 def read_by(config: LearnerConfig, setting: str) -> bool:
     """Whether anything of the configured training reads a setting."""
     chosen = {*LOSSES[config.loss].reads, *ADVANTAGES[config.advantage].reads}
-    known = {name for one in (*LOSSES.values(), *ADVANTAGES.values()) for name in one.reads} | _BESIDE.keys()
+    known = {name for one in (*LOSSES.values(), *OWN.values()) for name in one.reads} | _BESIDE.keys()
     return setting not in known or setting in chosen or bool(_BESIDE.get(setting, lambda _: False)(config))
 
 

@@ -122,10 +122,10 @@ class LearnerConfig(Ruled):
     token_budget: AtLeastOne | None = None
     candidates: Annotated[int, Within(2)] = 3
 
-    def versions(self) -> Mapping[str, int]:
+    def versions(self) -> Mapping[str, int | str]:
         from tasks.domain.grpo.losses import LOSSES  # which take a config
 
-        chosen = {self.advantage: ADVANTAGES[self.advantage].version}
+        chosen: dict[str, int | str] = {self.advantage: ADVANTAGES[self.advantage].version}
         chosen |= {self.loss: LOSSES[self.loss].version} if self.loss in LOSSES else {}
         parts = rewards.versions(self.tag_weight, self.overlong_cache)
         return {name: version for name, version in chosen.items() if version != 1} | {**parts}
@@ -151,7 +151,8 @@ class LearnerConfig(Ruled):
 
     def _check_objective(self) -> None:
         if self.advantage not in ADVANTAGES:
-            raise UserError(f"learner: unknown advantage {self.advantage!r}; choose from {', '.join(ADVANTAGES)}")
+            known = f"choose from {', '.join(ADVANTAGES)}, or install the package that brings it"
+            raise UserError(f"learner: unknown advantage {self.advantage!r}; {known}")
         objective = ADVANTAGES[self.advantage]
         if "advantage_k" in objective.reads and self.advantage_k > self.group_size:
             raise UserError(

@@ -31,10 +31,11 @@ def by_answer(canonical_G: Sequence[str | None], correct_G: Sequence[bool], equa
     return [0 if right else None if a is None else places[a] for a, right in zip(canonical_G, correct_G, strict=True)]
 
 
-def same_answers(texts: Mapping[str, Sequence[str]], equal: Equal) -> list[tuple[str, str, str]]:
+def same_answers(texts: Mapping[str, Sequence[str]], equal: Equal, by_value: bool = True) -> list[tuple[str, str, str]]:
     """(problem, answer, the first answer that it equals), for answers that equal an earlier one of their problem.
 
-    Numbers are compared here; what the cross check's arithmetic tells apart is not asked of `equal`.
+    by_value: they are mathematics. Then numbers are compared here; what the cross check's arithmetic tells apart is not
+    asked of `equal`.
 
     >>> same_answers({"p": ["0.5", "1/2", "7"], "q": ["even", "is even"]}, lambda pairs: [True] * len(pairs))
     [('p', '1/2', '0.5'), ('q', 'is even', 'even')]
@@ -43,7 +44,7 @@ def same_answers(texts: Mapping[str, Sequence[str]], equal: Equal) -> list[tuple
     asked: dict[str, list[Pair]] = {}
     for problem, several in texts.items():
         pairs = list(combinations(several, 2))
-        told = [_told_apart(a, b) for a, b in pairs]
+        told = [_told_apart(a, b) if by_value else None for a, b in pairs]
         joined[problem] = [pair for pair, same in zip(pairs, told, strict=True) if same]
         asked[problem] = [pair for pair, same in zip(pairs, told, strict=True) if same is None]
     distinct = list(dict.fromkeys(pair for pairs in asked.values() for pair in pairs))

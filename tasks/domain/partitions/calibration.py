@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -16,9 +17,10 @@ from storage.errors import UserError
 from tasks.domain.partitions.classes import alike
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class LabelledGroup:
-    """similarity_NN of one problem's traces; solution_N: which of them are the same one in other words."""
+    """similarity_NN of one problem's traces; solution_N: which of them are the same one in other words. Itself alone is
+    equal to it, so that what was counted of it is remembered."""
 
     similarity_NN: np.ndarray
     solution_N: Sequence[str]
@@ -62,6 +64,7 @@ class Counts:
         return 2 * self.true_joined / max(2 * self.true_joined + self.false_joined + self.false_apart, 1)
 
 
+@lru_cache(1 << 17)  # leaving each problem out in turn asks most of it again: minutes without
 def counted(group: LabelledGroup, threshold: float) -> Counts:
     """Pairs of one group, as this threshold partitions it.
 

@@ -10,10 +10,10 @@ from tasks.domain.grading.grading import Verdict
 from tasks.domain.grading.latex_normalisation import repaired
 from tasks.domain.grading.quantities import number
 from tasks.domain.grading.shapes import Shape, shape
-from tasks.domain.scaffolds import BARE
+from tasks.domain.scaffolds import BARE, MATH
 
-#: (answer form, answer, gold), each to be graded in that form → verdicts, in order.
-Grade = Callable[[Sequence[tuple[str, str, str]]], list[Verdict]]
+#: (answer form, answer, gold, answer kind), each to be graded in that form as of that kind → verdicts, in order.
+Grade = Callable[[Sequence[tuple[str, str, str, str]]], list[Verdict]]
 MARKUP_KEPT = re.compile(r"\[asy\]|\\begin\{(?:tikzpicture|asy|tabular|array)|\|.*\|.*\|")
 
 #: code → what it means, for people.
@@ -106,7 +106,7 @@ def findings_of_gold(golds: Sequence[tuple[str, str, str]], grade: Grade) -> lis
             probes += [(i, "self", form, gold, gold), (i, "self", form, raw, gold)]
             probes += [(i, "wrong", form, wrong, gold) for wrong in perturbed(gold)]
         probes += [(i, "parse", "tag", f"{term}+0", term) for term in _algebraic_terms(shape(gold))]
-    verdicts = grade([probe[2:] for probe in probes])
+    verdicts = grade([(*probe[2:], MATH) for probe in probes])
     found: list[dict[str, Finding]] = [{f.code: f for f in _static(*gold)} for gold in golds]
     for (i, purpose, _, answer, _), verdict in zip(probes, verdicts, strict=True):
         if purpose == "self" and not verdict.correct:
@@ -122,6 +122,17 @@ def findings_of_gold(golds: Sequence[tuple[str, str, str]], grade: Grade) -> lis
                 "gold_only_text", Finding("gold_only_text", "warn", f"{answer[:-2]!r:.80}: {verdict.reason}")
             )
     return [list(by_code.values()) for by_code in found]
+
+
+def findings_of_kind(golds: Sequence[str], kind: str, grade: Grade) -> list[list[Finding]]:
+    """Of each gold whether it is an answer of a kind that is not mathematics, in every answer form."""
+    verdicts = grade([(form, gold, gold, kind) for gold in golds for form in BARE])
+    found: list[list[Finding]] = [[] for _ in golds]
+    for place, verdict in enumerate(verdicts):
+        gold, own = golds[place // len(BARE)], found[place // len(BARE)]
+        if not verdict.correct and not own:
+            own.append(Finding("gold_fails", "exclude", f"{gold!r:.80} as {kind}: {verdict.verdict}, {verdict.reason}"))
+    return found
 
 
 def perturbed(gold: str) -> list[str]:

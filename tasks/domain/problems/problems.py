@@ -6,7 +6,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tasks.domain.grading.grading import GRADER_VERSION, Verdict, grade_completion
@@ -15,8 +15,8 @@ from tasks.domain.grading.quantities import number
 from tasks.domain.grading.shapes import Shape, shape
 from tasks.domain.grading.terms import NeedsSymbolic, exact_same
 from tasks.domain.problems.duplicates import clusters, near_duplicates
-from tasks.domain.problems.gold_check import Finding, Grade, findings_of_gold, findings_of_text
-from tasks.domain.scaffolds import BARE
+from tasks.domain.problems.gold_check import Finding, Grade, findings_of_gold, findings_of_kind, findings_of_text
+from tasks.domain.scaffolds import BARE, MATH
 
 Row = dict[str, Any]
 
@@ -26,13 +26,15 @@ class PoolPolicy:
     """What a pool keeps. on_issue: `exclude` or `keep` problems with a finding of severity `exclude`.
 
     also_exclude: codes of findings that exclude too, whatever their severity. limit: first problems of the pool.
-    grader: the version that checked the golds.
+    grader: the version that checked the golds. answer_kinds: of the arms that it is for, each of which its golds must
+    be; where none is mathematics they stay as they are written.
     """
 
     on_issue: str = "exclude"
     also_exclude: tuple[str, ...] = ()
     limit: int | None = None
     grader: str = field(default_factory=lambda: GRADER_VERSION)  # always spelt: tomorrow it is another
+    answer_kinds: tuple[str, ...] = (MATH,)
 
     def excludes(self, finding: Finding) -> bool:
         return finding.code in self.also_exclude or (finding.severity == "exclude" and self.on_issue == "exclude")
@@ -95,13 +97,14 @@ def _scalar_type(scalar: Shape) -> str:
     return "text" if worded and ("\\" in scalar.text or len(words) > 2) else "expression"
 
 
-def grade_exactly(probes: Sequence[tuple[str, str, str]]) -> list[Verdict]:
+def grade_exactly(probes: Sequence[tuple[str, str, str, str]]) -> list[Verdict]:
     """Grade without algebra: enough where golds are plain numbers. What would need algebra is `ungradable`."""
     verdicts = []
-    for form, answer, gold in probes:
-        said = BARE[form].answer_in_form(answer, trace="")
+    for form, answer, gold, kind in probes:
+        asked = replace(BARE[form], answer_kind=kind)
         try:
-            verdicts.append(grade_completion(BARE[form], said, gold, "stop", same=exact_same))
+            said = asked.answer_in_form(answer, trace="")
+            verdicts.append(grade_completion(asked, said, gold, "stop", same=exact_same))
         except NeedsSymbolic:
             verdicts.append(Verdict("ungradable", "needs algebra", answer, None))
     return verdicts
@@ -115,10 +118,10 @@ def pool_rows(
     kept_out: texts of evaluation problems; what equals or nearly equals one of them is excluded, whatever the policy.
     """
     policy = policy or PoolPolicy()
-    ready = [_problem(row) for row in rows]
+    ready = [_problem(row, policy.answer_kinds) for row in rows]
     found = [
         [*findings_of_text(p["problem"]), *findings]
-        for p, findings in zip(ready, _gold_findings(ready, grade), strict=True)
+        for p, findings in zip(ready, _gold_findings(ready, grade, policy.answer_kinds), strict=True)
     ]
     _add_duplicates(ready, found)
     for pair in near_duplicates([p["problem"] for p in ready], kept_out) if kept_out else ():
@@ -139,8 +142,8 @@ def pool_rows(
     return kept, issues
 
 
-def _problem(row: Row) -> Row:
-    gold = canonical_gold(row["gold"])
+def _problem(row: Row, kinds: Sequence[str]) -> Row:
+    gold = canonical_gold(row["gold"]) if MATH in kinds else row["gold"].strip()
     return {
         "problem_id": problem_id(row["problem"]),
         "source": row["source"],
@@ -148,7 +151,7 @@ def _problem(row: Row) -> Row:
         "problem": row["problem"],
         "gold": gold,
         "gold_raw": row["gold"],
-        "answer_type": answer_type(gold),
+        "answer_type": answer_type(gold) if MATH in kinds else kinds[0].partition("@")[0],
         "cluster": "",
         "year": row.get("year"),
         "level": row.get("level"),
@@ -156,8 +159,11 @@ def _problem(row: Row) -> Row:
     }
 
 
-def _gold_findings(problems: Sequence[Row], grade: Grade) -> list[list[Finding]]:
-    return findings_of_gold([(p["gold"], p["gold_raw"], p["problem"]) for p in problems], grade)
+def _gold_findings(problems: Sequence[Row], grade: Grade, kinds: Sequence[str]) -> list[list[Finding]]:
+    golds = [(p["gold"], p["gold_raw"], p["problem"]) for p in problems]
+    by_kind = [findings_of_gold(golds, grade)] if MATH in kinds else []
+    by_kind += [findings_of_kind([gold for gold, _, _ in golds], kind, grade) for kind in kinds if kind != MATH]
+    return [[finding for found in of_one for finding in found] for of_one in zip(*by_kind, strict=True)]
 
 
 def _add_duplicates(problems: Sequence[Row], found: list[list[Finding]]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from storage.bands import Band, band
-from tasks.domain.statistics.difficulty import Pairs, live, mean_given, mean_of, ranges, too_few
+from tasks.domain.statistics.difficulty import Pairs, bounds, live, mean_given, mean_of, ranges
 
 #: Grid of the logit of the mean, log(a + b) and the share that nothing solves, and how often it is narrowed.
 GRID, SIDES, LOOKS = 25, ((-6.0, 6.0), (-3.0, 6.0), (0.0, 0.98)), 5
@@ -190,10 +190,11 @@ def _likelihood(counts: Pairs) -> Callable[[BetaBinomial], Any]:
 
 
 def expectations(counts: Pairs, group_size: int, alike: float = 1.0) -> list[dict[str, Any]]:
-    """Rows of the cross-tab: what a group size of `group_size` would make of these problems, with 95 % intervals.
+    """Rows of the cross-tab: what a group size of `group_size` would make of these problems.
 
     beta_a, beta_b, beta_zero: the fit; expected_live: share of groups with both outcomes; live_in_band, mislabelled:
-    the same among problems whose own group had both outcomes, or had not. alike: `means.repeated` of their clusters.
+    the same among problems whose own group had both outcomes, or had not, with bounds in the reason. alike:
+    `means.repeated` of their clusters.
     """
     found, n = fitted(counts, alike), len(counts)
     shared = {"n": n}
@@ -215,13 +216,12 @@ def expectations(counts: Pairs, group_size: int, alike: float = 1.0) -> list[dic
         row: dict[str, Any] = {"metric": key[0], "band": key[1], "n": len(mine)}
         if not mine:
             return row | {"reason": "no problem in this band"}
-        why = too_few(len(mine))
         often = {pair: mine.count(pair) / len(mine) for pair in set(mine)}
         share = found.within(
             lambda m: sum(w * m.live_given(*pair, group_size) for pair, w in sorted(often.items())), ends[str(key)]
         )
-        told = share if why is None else {"estimate": share["estimate"], "reason": why}
-        return row | {"count": round(len(mine) * share["estimate"])} | told
+        at = share["estimate"]
+        return row | {"count": round(len(mine) * at), "estimate": at, "reason": bounds(share, len(mine))}
 
     return [
         *(

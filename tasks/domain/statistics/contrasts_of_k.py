@@ -81,7 +81,9 @@ def beyond_a_shift(a: KCurve, b: KCurve, ks: Sequence[int], seed: int) -> list[R
         Counted(c.size_SP[:, at], c.correct_SP[:, at], c.values["pass@k"].data[:, at][:, :, ends], c.trained)
         for c, at in zip((a, b), places, strict=True)
     ]
-    null, excess = beyond_shift(counted[0], counted[1], (ks[ends[0]], ks[ends[1]]), a.cluster_P[places[0]], seed)
+    null, excess = beyond_shift(
+        counted[0], counted[1], (ks[ends[0]], ks[ends[1]]), a.cluster_P[places[0]], seed, paired=same_seeds([a, b])
+    )
     return [
         {"metric": "closure_of_shift", "k": ks[ends[1]], "estimate": null, "n": n},
         {"metric": "closure_beyond_shift", "k": ks[ends[1]]} | told_of(excess, n, alike="the two are alike")[0],
@@ -167,8 +169,9 @@ def contrast_at_cost(a: KCurve, b: KCurve, ks: Sequence[int]) -> list[Row]:
         own, other = (k, mean_k) if dear is a else (mean_k, k)
         whole = "" if own == round(own) else f"at k = {own:.3g}, "
         said = f"{k * cost_P.mean():,.0f} tokens; {whole}other at k = {other:.3g}"
-        row = told_of(found, len(in_a), alike="")[0]
-        rows.append({"metric": "equal_tokens", "k": round(own)} | row | {"reason": said})
+        row = told_of(found, len(in_a), alike="the two are alike on every problem")[0]
+        why = "; ".join(filter(None, (said, row.get("reason"))))
+        rows.append({"metric": "equal_tokens", "k": round(own)} | row | {"reason": why})
     return rows
 
 

@@ -23,8 +23,12 @@ def crossing(gap: Means, ks_K: np.ndarray) -> Row:
     """
     gap_K = gap.estimate_V
     low_K, high_K = gap.interval()
-    if len(ks_K) < 2 or not gap.known_V.all():
-        return {"crosses": None, "reason": "one k, one problem, or no problem on which the two differ"}
+    if len(ks_K) < 2:
+        return {"crosses": None, "reason": "one k has nothing to cross at"}
+    if not gap.known_V.all():
+        at = int(np.flatnonzero(~gap.known_V)[0])
+        why = gap.unknown(at, "no problem on which the two differ")
+        return {"crosses": None, "reason": f"at k = {ks_K[at]}: {why}"}
     sign = float(np.sign(gap_K[np.flatnonzero(gap_K)[0]])) if gap_K.any() else 0.0
     if sign == 0.0:
         return {"crosses": False, "reason": "the two are alike at every k"}

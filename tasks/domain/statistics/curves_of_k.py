@@ -14,7 +14,7 @@ import numpy as np
 from storage.pass_at_k import pass_all_k, pass_at_k
 from storage.resampling import resample_classes
 from tasks.domain.statistics.means import ONE_PROBLEM, SILENT, combined, folded, together
-from tasks.domain.statistics.seeded import by_seed
+from tasks.domain.statistics.seeded import by_seed, same_adapters
 from tasks.domain.statistics.shares import proportions
 
 METRICS = {"pass@k": pass_at_k, "pass^k": pass_all_k}
@@ -79,10 +79,13 @@ class KCurve:
         return [i for i in range(len(ks)) if len(self.problem_P) and not masked_K[i]]
 
 
-def levels(values_SPV: np.ndarray, trained: bool, beyond: float = 1.0) -> list[dict[str, Any]]:
-    """One row a column: the mean share with its interval, what that holds for, and why where there is none."""
+def levels(
+    values_SPV: np.ndarray, trained: bool, beyond: float = 1.0, *, gradual: bool = False
+) -> list[dict[str, Any]]:
+    """One row a column: the mean share with its interval (`proportions`), what that holds for, and why where there is
+    none."""
     mean = combined([(1.0, values_SPV)], [trained])
-    low_V, high_V = proportions(values_SPV, trained, beyond=beyond)
+    low_V, high_V = proportions(values_SPV, trained, beyond, gradual=gradual)
     why = {"low": None, "high": None, "reason": ONE_PROBLEM if mean.n < 2 else SILENT}
     return [
         {"estimate": float(at), "holds_for": mean.holds_for}
@@ -130,9 +133,8 @@ def k_curve(
 
 
 def same_seeds(curves: Sequence[KCurve]) -> bool:
-    """Whether the policies with several seeds are the same adapters, for example under two prompts."""
-    first, *others = [curve.adapter_S for curve in curves if curve.seeds > 1] or [np.zeros(0)]
-    return bool(others) and all(np.array_equal(first, other) for other in others)
+    """Whether the curves with several seeds are of the same adapters."""
+    return same_adapters([curve.adapter_S for curve in curves])
 
 
 def on_common(curves: Sequence[KCurve]) -> tuple[int, list[np.ndarray]]:

@@ -117,7 +117,7 @@ def combined(
     seeded = [(1.0, np.sum([sign * values for sign, values in parts if len(values) > 1], axis=0))] if paired else parts
     seeds_V, seeds_df_V = added_by_seeds(seeded, estimate_V.shape)
     varies_V = problems_V + seeds_V > NOTHING
-    df_V = np.where(problems_V > NOTHING, tail_freedom(mean_PV), max(n - 1.0, 1.0))
+    df_V = np.where(problems_V > NOTHING, tail_freedom(mean_PV, within=reach is not None), max(n - 1.0, 1.0))
     if reach is not None:
         problems_V = problems_V + unseen_variance(mean_PV, reach)
     shifts: Sequence[Shifts | Paired] = shifts_of(parts) if shares else ()
@@ -183,16 +183,16 @@ def ratio(top_SP: np.ndarray, bottom_SP: np.ndarray, trained: bool) -> tuple[flo
 
 
 def ratio_of_policies(
-    first_SP: np.ndarray, second_SP: np.ndarray, trained: tuple[bool, bool]
+    first_SP: np.ndarray, second_SP: np.ndarray, trained: tuple[bool, bool], *, paired: bool = False
 ) -> tuple[float, float, float]:
-    """The same where the two are policies with seeds of their own, on the same problems.
+    """The same where the two are policies on the same problems, with seeds of their own or, `paired`, the same ones.
 
     >>> [round(v, 3) for v in ratio_of_policies(np.array([[2.0, 4, 5]]), np.array([[1.0, 2, 2]]), (False, False))]
     [2.2, 1.537, 3.149]
     """
     top, bottom = _positive(first_SP, second_SP)
     parts = [(1.0, first_SP[:, :, None] / top), (-1.0, second_SP[:, :, None] / bottom)]
-    return _of_logarithm(top / bottom, combined(parts, trained))
+    return _of_logarithm(top / bottom, combined(parts, trained, paired=paired))
 
 
 def _positive(top_SP: np.ndarray, bottom_SP: np.ndarray) -> tuple[float, float]:

@@ -37,13 +37,14 @@ class Counted:
 
 
 def beyond_shift(
-    first: Counted, second: Counted, ks: tuple[int, int], cluster_P: np.ndarray, seed: int
+    first: Counted, second: Counted, ks: tuple[int, int], cluster_P: np.ndarray, seed: int, *, paired: bool = False
 ) -> tuple[float, Means]:
     """(null, excess): the closure of the gap between the smallest and the largest k that a constant shift of logits
     would bring, and the closure beyond it, 0 where the two differ by such a shift alone.
 
     The shift is fitted from either side and the two are averaged. The variance is that of a bootstrap over problems,
-    near-duplicates drawn together, and of leaving one seed at a time to stand for its policy.
+    near-duplicates drawn together, and of leaving one seed at a time to stand for its policy; paired: whether the two
+    are the same adapters, of which one then stands for both.
     """
     found, at_P = np.unique(cluster_P, return_inverse=True)
     size = 1 if uneven(at_P) else len(found)
@@ -53,12 +54,8 @@ def beyond_shift(
     null_B, excess_B = _null_and_excess(first, second, ks, drawn_BP)
     problems = float(excess_B[1:].var(ddof=1))
     added, over = 0.0, 0.0
-    for mine in (first, second):
-        seeds = len(mine.n_SP)
-        if seeds < 2 or not mine.trained:
-            continue
-        pairs = [(mine.of_seed(s), second) if mine is first else (first, mine.of_seed(s)) for s in range(seeds)]
-        alone = [_null_and_excess(*pair, ks, drawn_BP[:1])[1][0] for pair in pairs]
+    for pairs in _by_seed(first, second, paired):
+        seeds, alone = len(pairs), [_null_and_excess(*pair, ks, drawn_BP[:1])[1][0] for pair in pairs]
         part = float(np.var(alone, ddof=1)) / seeds
         added, over = added + part, over + part**2 / (seeds - 1)
     known = np.array([size > 1 and problems > 0])
@@ -67,6 +64,17 @@ def beyond_shift(
     return float(null_B[0]), Means(
         np.array([excess_B[0]]), Spread(*one), known, known, size, min(trained, default=0), 1.0
     )
+
+
+def _by_seed(first: Counted, second: Counted, paired: bool) -> list[list[tuple[Counted, Counted]]]:
+    """Of whatever has seeds, the two policies with one seed at a time in the place of all."""
+    several = [one for one in (first, second) if one.trained and len(one.n_SP) > 1]
+    if paired and several:
+        return [[(first.of_seed(s), second.of_seed(s)) for s in range(len(first.n_SP))]]
+    return [
+        [(one.of_seed(s), second) if one is first else (first, one.of_seed(s)) for s in range(len(one.n_SP))]
+        for one in several
+    ]
 
 
 def _null_and_excess(

@@ -117,6 +117,7 @@ def adjust(p_values: Sequence[float | None], method: str) -> list[float | None]:
     return out
 
 
+Left = tuple[float, float, float, float]  # estimate, low, high, p
 #: So large a share of the problems, and no fewer than so many, must lie on either side of equal lengths.
 SUPPORT, FEWEST = 0.1, 5
 
@@ -140,27 +141,28 @@ def explained_difference(
     cluster_P: np.ndarray,
     more: float = 0.0,
     freedom: float = np.inf,
-) -> tuple[float, float, float, float] | None:
+) -> Left | str:
     """(intercept, low, high, p): the difference left where neither log length nor accuracy differs, by least squares
     on the log length ratio, its square and the difference in accuracy, with errors that hold for near-duplicates. more:
-    variance that seeds add, and its degrees of freedom. Null with fewer than three clusters of problems per
-    coefficient."""
+    variance that seeds add, and its degrees of freedom. Or why there is none: fewer than three clusters of problems per
+    coefficient, or covariates that explain each other."""
     import statsmodels.api as sm
     from scipy import stats
 
     covariates_PC = np.column_stack([longer_P, longer_P**2, better_P])
+    covariates_PC = covariates_PC[:, np.ptp(covariates_PC, axis=0) > 1e-9]  # of filled windows lengths are alike
     n, c = len(np.unique(cluster_P)), covariates_PC.shape[1]
     if n < 3 * (c + 1):
-        return None
-    result = sm.OLS(d_P, sm.add_constant(covariates_PC, has_constant="add")).fit(**robust(cluster_P), use_t=True)
+        return f"not adjusted: {n} problems are too few for {c + 1} coefficients"
+    design_PC = sm.add_constant(covariates_PC, has_constant="add")
+    if np.linalg.matrix_rank(design_PC) < design_PC.shape[1]:
+        return "not adjusted: length and accuracy differ alike, and neither can be held fixed"
+    result = sm.OLS(d_P, design_PC).fit(**robust(cluster_P), use_t=True)
     at, error = float(result.params[0]), float(np.hypot(result.bse[0], np.sqrt(more)))
     df = min(n - c - 1, freedom)
     half = float(stats.t.ppf((1 + LEVEL) / 2, df)) * error
     found = (at, at - half, at + half, float(2 * stats.t.sf(abs(at) / error, df)) if error > 0 else np.nan)
-    return found if np.all(np.isfinite(found)) else None
-
-
-Left = tuple[float, float, float, float]  # estimate, low, high, p
+    return found if np.all(np.isfinite(found)) else "not adjusted: covariates that do not vary"
 
 
 def unblurred(left: Left, d_P: np.ndarray, longer_P: np.ndarray, better_P: np.ndarray, noise: float) -> Left | str:

@@ -21,7 +21,7 @@ from storage.differences import tail_freedom
 from storage.resampling import LEVEL
 from tasks.domain.statistics.betabinomial import BetaBinomial, fitted
 from tasks.domain.statistics.curves_of_k import levels
-from tasks.domain.statistics.difficulty import live, mean_given, mean_of, ranges, seen, share_of, too_few
+from tasks.domain.statistics.difficulty import bounds, live, mean_given, mean_of, ranges, seen, share_of, too_few
 from tasks.domain.statistics.means import ONE_PROBLEM, folded
 
 Row = dict[str, Any]
@@ -98,9 +98,9 @@ def band_number(n: np.ndarray, c: np.ndarray) -> np.ndarray:
 def calibration(draws: Draws, cluster_P: np.ndarray, predicted: Mapping[str, Mapping[str, float]] | None) -> list[Row]:
     """One row a figure: what was measured, over problems with near-duplicates as one, beside what was predicted.
 
-    predicted: figure → estimate, low, high, as `predict_second` or `predict_halves` give it, empty where no problem
-    is dead; null where nothing could be fitted. metric: `agreement`; `mislabelled`, of all dead problems and of those
-    of one band.
+    predicted: figure → estimate, low, high, as `predict_second` or `predict_halves` give it, `given` where these are no
+    interval but bounds, empty where no problem is dead; null where nothing could be fitted. metric:
+    `agreement`; `mislabelled`, of all dead problems and of those of one band.
     """
     n = len(draws.same_P)
     rows: list[Row] = [
@@ -117,7 +117,9 @@ def calibration(draws: Draws, cluster_P: np.ndarray, predicted: Mapping[str, Map
             row.setdefault("reason", NO_FIT)
         elif told:
             row["predicted"] = told["estimate"]
-            if (why := too_few(row["n"])) is None:
+            if told.get("given"):
+                row.setdefault("reason", f"predicted: {bounds(told, row['n'])}")
+            elif (why := too_few(row["n"])) is None:
                 row |= {"predicted_low": told["low"], "predicted_high": told["high"]}
             else:
                 row.setdefault("reason", f"predicted: {why}")
@@ -184,7 +186,7 @@ def predict_second(
     told = {"agreement": found.within(mean(often, lambda own: own), ends["agreement"])}
     for name, mine in kept.items():
         told[name] = found.within(mean(Counter(mine), lambda _: 1), ends[name]) if mine else {}
-    return told
+    return {name: one | {"given": 1.0} if one else one for name, one in told.items()}
 
 
 def predict_halves(n_P: np.ndarray, c_P: np.ndarray, alike: float = 1.0) -> dict[str, dict[str, float]] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,17 @@ class Seeded:
     problem_P: np.ndarray
     trained: bool
     adapter_S: np.ndarray
+
+
+def same_adapters(policies: Sequence[np.ndarray]) -> bool:
+    """Whether the policies with several seeds are the same adapters, for example under two prompts. policies: adapter_S
+    of each.
+
+    >>> same_adapters([np.array([4, 7]), np.array([4, 7]), np.array([0])]), same_adapters([np.array([4, 7])])
+    (True, False)
+    """
+    first, *others = [adapter_S for adapter_S in policies if len(adapter_S) > 1] or [np.zeros(0)]
+    return bool(others) and all(np.array_equal(first, other) for other in others)
 
 
 def by_seed(problem_N: np.ndarray, adapter_N: np.ndarray, values_NV: np.ndarray) -> Seeded:

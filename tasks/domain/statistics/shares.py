@@ -18,18 +18,23 @@ SCARCE = 3.0  # successes, or failures
 _normal = NormalDist()
 
 
-def proportions(values_SPV: np.ndarray, trained: bool, beyond: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+def proportions(
+    values_SPV: np.ndarray, trained: bool, beyond: float = 1.0, *, gradual: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
     """(low_V, high_V) of means of shares in [0, 1]: Wilson's interval on the effective number of problems.
 
     The effective number is what gives p(1 − p)/n the variance over problems, with half a problem at 0 and half at 1
-    counted into that variance; Student's t stands for the normal quantile. What seeds add is on the logits (`Shifts`),
-    and both together reach as far as the root of their squares. Where few problems' worth of
+    counted into that variance, and less of it the further from an edge (`_unseen`); Student's t stands for the normal
+    quantile, with degrees of freedom by how well that number is known (`_freedom`). What seeds
+    add is on the logits (`Shifts`), and both together reach as far as the root of their squares. Where few problems'
+    worth of
     successes, or of failures, were seen, the end that is next to the edge is Poisson's (Brown, Cai and DasGupta 2001):
     there Wilson's excludes too much. Never of width 0, never outside [0, 1]; NaN for fewer than two problems, and for
-    two seeds at an edge. beyond: factor on the quantile, for bands that hold for all V together.
+    two seeds at an edge. beyond: factor on the quantile, for bands that hold for all V together. gradual: values that
+    hardly ever lie at 0 or 1, as measures of width: away from an edge the half problems are at the ends that were seen.
 
     >>> [round(float(end[0]), 3) for end in proportions(np.ones((1, 25, 1)), False)]
-    [0.849, 1.0]
+    [0.859, 1.0]
     >>> round(float(proportions((np.arange(100) == 0.0)[None, :, None] * 1.0, False)[0][0]), 5)  # Wilson's: 0.00172
     0.0005
     """
@@ -40,11 +45,16 @@ def proportions(values_SPV: np.ndarray, trained: bool, beyond: float = 1.0) -> t
     p_V = np.clip(mean_PV.mean(axis=0), 0.0, 1.0)
     if n < 2:
         return np.full_like(p_V, np.nan), np.full_like(p_V, np.nan)
-    more = n + 2 * PSEUDO
-    middle_V = (mean_PV.sum(axis=0) + PSEUDO) / more
-    problems_V = ((mean_PV**2).sum(axis=0) + PSEUDO - more * middle_V**2) / (more - 1) / n
+    more_V, ends_2V = _unseen(p_V, n), np.stack([np.zeros_like(p_V), np.ones_like(p_V)])
+    if gradual:
+        seen_2V = np.stack([mean_PV.min(axis=0), mean_PV.max(axis=0)])
+        ends_2V = np.where((more_V < PSEUDO) & (np.ptp(seen_2V, axis=0) > 0), seen_2V, ends_2V)
+    whole_V = n + 2 * more_V
+    middle_V = (mean_PV.sum(axis=0) + more_V * ends_2V.sum(axis=0)) / whole_V
+    squares_V = (mean_PV**2).sum(axis=0) + more_V * (ends_2V**2).sum(axis=0)
+    problems_V = (squares_V - whole_V * middle_V**2) / (whole_V - 1) / n
     tail = _normal.cdf(beyond * _normal.inv_cdf((1 - LEVEL) / 2))
-    q_V = stdtrit(n - 1.0, tail)
+    q_V = stdtrit(_freedom(mean_PV, middle_V, problems_V * n), tail)
     size_V = middle_V * (1 - middle_V) / problems_V
     shrink_V = q_V**2 / size_V
     centre_V = (p_V + shrink_V / 2) / (1 + shrink_V)
@@ -57,6 +67,29 @@ def proportions(values_SPV: np.ndarray, trained: bool, beyond: float = 1.0) -> t
         down_V, up_V = np.hypot(down_V, policy.half(t_V, False)), np.hypot(up_V, policy.half(t_V, True))
         down_V, up_V = (np.where(policy.silent_V, np.nan, half_V) for half_V in (down_V, up_V))
     return np.maximum(p_V - down_V, 0.0), np.minimum(p_V + up_V, 1.0)
+
+
+def _unseen(p_V: np.ndarray, n: int) -> np.ndarray:
+    """Problems at 0, and at 1, that are counted in: half a one within SCARCE problems' worth of an edge, where n say
+    little of what others are; further off less, by the square.
+
+    >>> _unseen(np.array([0.0, 0.03, 0.06, 0.5]), 100).round(4).tolist()
+    [0.5, 0.5, 0.125, 0.0018]
+    """
+    return PSEUDO * np.minimum(1.0, SCARCE / np.maximum(n * np.minimum(p_V, 1 - p_V), SCARCE)) ** 2
+
+
+def _freedom(mean_PV: np.ndarray, middle_V: np.ndarray, variance_V: np.ndarray) -> np.ndarray:
+    """Degrees of freedom_V of the effective number of problems, 2n over the variance of its influence function; n − 1
+    at least, 4n at most. Problems that are wholly right or wrong have variance p(1 − p) whatever it is: nothing of it
+    is estimated, and n − 1 would be too few.
+
+    >>> half = np.array([[0.0], [1.0], [0.0], [1.0]]); _freedom(half, half.mean(axis=0), half.var(axis=0)).tolist()
+    [16.0]
+    """
+    n, away_PV = len(mean_PV), mean_PV - middle_V
+    influence_PV = away_PV**2 / variance_V - 1 - (1 - 2 * middle_V) * away_PV / (middle_V * (1 - middle_V))
+    return np.clip(2 * n / np.maximum((influence_PV**2).mean(axis=0), 1e-9), n - 1.0, 4.0 * n)
 
 
 def _poisson_low(seen_V: np.ndarray, tail: float) -> np.ndarray:

@@ -58,3 +58,12 @@ def window_named(name: str) -> Window | None:
     if match := re.fullmatch(r"(first|middle|last)(\d+)", name):
         return Window(match[1], int(match[2]))  # type: ignore[arg-type]
     raise UserError(f"unknown window '{name}': write whole, first256, middle256, last256 or head2000chars")
+
+
+def of_tokens(name: str) -> bool:
+    """Whether a window is so many tokens of a trace: traces that fill it are shown alike much of.
+
+    >>> [of_tokens(name) for name in ("first256", "middle16", "whole", "head2000chars", "reworded")]
+    [True, True, False, False, False]
+    """
+    return re.fullmatch(r"(first|middle|last)\d+", name) is not None

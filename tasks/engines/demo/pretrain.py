@@ -20,7 +20,7 @@ from tasks.engines.demo.tokenizer import EOS, PAD, make_tokenizer
 from tasks.engines.learning.memory import keep_freed_memory
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+    from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM, Qwen3MoeForCausalLM
 
 IGNORED = -100
 
@@ -31,6 +31,7 @@ class PretrainConfig:
 
     decay_from: share of the steps after which the learning rate falls to zero.
     vocabulary: at most this many tokens, before the added ones.
+    experts: of a mixture in the place of each MLP, as wide as it each, two of them a token; 0 for a dense model.
     """
 
     steps: int = 3000
@@ -45,6 +46,7 @@ class PretrainConfig:
     heads: int = 3
     head_dim: int = 32
     mlp: int = 288
+    experts: int = 0
     positions: int = 1024
 
 
@@ -60,27 +62,29 @@ class Pretrained:
     torch: str
 
 
-def make_model(config: PretrainConfig, tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
-    from transformers import Qwen3Config, Qwen3ForCausalLM, set_seed
+def make_model(config: PretrainConfig, tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM | Qwen3MoeForCausalLM:
+    from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, set_seed
 
     set_seed(config.seed)
-    return Qwen3ForCausalLM(
-        Qwen3Config(
-            vocab_size=len(tokenizer),
-            hidden_size=config.hidden,
-            num_hidden_layers=config.layers,
-            num_attention_heads=config.heads,
-            num_key_value_heads=1,
-            head_dim=config.head_dim,
-            intermediate_size=config.mlp,
-            max_position_embeddings=config.positions,
-            tie_word_embeddings=True,
-            eos_token_id=tokenizer.get_vocab()[EOS],
-            pad_token_id=tokenizer.get_vocab()[PAD],
-            bos_token_id=None,
-            initializer_range=0.05,
-        )
-    )
+    shape: dict[str, Any] = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": config.hidden,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "num_key_value_heads": 1,
+        "head_dim": config.head_dim,
+        "intermediate_size": config.mlp,
+        "max_position_embeddings": config.positions,
+        "tie_word_embeddings": True,
+        "eos_token_id": tokenizer.get_vocab()[EOS],
+        "pad_token_id": tokenizer.get_vocab()[PAD],
+        "bos_token_id": None,
+        "initializer_range": 0.05,
+    }
+    if not config.experts:
+        return Qwen3ForCausalLM(Qwen3Config(**shape))
+    mixture = {"num_experts": config.experts, "num_experts_per_tok": 2, "moe_intermediate_size": config.mlp}
+    return Qwen3MoeForCausalLM(Qwen3MoeConfig(**shape, **mixture, norm_topk_prob=True, decoder_sparse_step=1))
 
 
 def pretrain(

@@ -23,7 +23,7 @@ STARVED = "starved"
 
 
 def serve(limit_seconds: float, limit_bytes: int) -> None:
-    """Answer items from standard input until it ends: each line `[region, gold, form, finish, patience]`."""
+    """Answer items from standard input until it ends: each line `[region, gold, form, finish, kind, patience]`."""
     os.environ.setdefault("SYMPY_GROUND_TYPES", "python")
     out = io.FileIO(os.dup(1), "w")
     os.dup2(2, 1)
@@ -52,6 +52,7 @@ def serve(limit_seconds: float, limit_bytes: int) -> None:
 
 def _grade_lines(out: io.FileIO, limit_seconds: float, limit_bytes: int) -> None:
     from tasks.domain.grading.grading import grade_region
+    from tasks.domain.grading.kinds import is_brought, kind_of
 
     resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -59,11 +60,13 @@ def _grade_lines(out: io.FileIO, limit_seconds: float, limit_bytes: int) -> None
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for line in iter(_read_line, b""):
-        region, gold, form, finish, patience = json.loads(line)
+        region, gold, form, finish, kind, patience = json.loads(line)
+        if is_brought(kind):
+            kind_of(kind)  # imported before its time is counted
         signal.setitimer(signal.ITIMER_REAL, patience * limit_seconds)
         signal.setitimer(signal.ITIMER_PROF, CPU_SHARE * limit_seconds)
         try:
-            v = grade_region(region, gold, form, finish)
+            v = grade_region(region, gold, form, finish, kind)
             reply, spent = [v.verdict, v.reason, v.answer, v.canonical], False
         except MemoryError:
             reply, spent = ["ungradable", f"needs more than {limit_bytes >> 20} MiB", None, None], True

@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tasks.domain.grading.grading import GRADER_VERSION, Verdict, grade_region, region_of
+from tasks.domain.grading.kinds import is_brought, kind_of
 from tasks.domain.grading.overrides import Overrides
 from tasks.domain.grading.terms import NeedsSymbolic, exact_same
 from tasks.domain.scaffolds import SCAFFOLDS, Scaffold
@@ -35,7 +36,8 @@ PATIENCE = 5
 #: Reading an answer is linear in its length and harmless for a short one; a longer one is read under the limits too.
 IN_PROCESS_CHARS = 4_000
 _ROOT = Path(__file__).resolve().parents[3]
-Key = tuple[str | None, str, str, str]
+#: Region, gold, answer form, finish, answer kind.
+Key = tuple[str | None, str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +84,13 @@ class Graders:
     def grade(self, items: Sequence[GradeItem]) -> list[Verdict]:
         """Verdicts in the order of the items. Equal (region, gold) pairs are judged once, across calls too."""
         keys = [_key(item) for item in items]
+        for kind in {key[4] for key in keys if is_brought(key[4])}:
+            kind_of(kind)  # a sentence here, rather than a process that dies
         with self._lock:
             slow: list[Key] = []
             for key in dict.fromkeys(keys):
                 if key not in self._seen:
-                    if len(key[0] or "") > IN_PROCESS_CHARS:
+                    if len(key[0] or "") > IN_PROCESS_CHARS or is_brought(key[4]):
                         slow.append(key)
                         continue
                     try:
@@ -132,7 +136,8 @@ class Graders:
 
 def _key(item: GradeItem) -> Key:
     scaffold = SCAFFOLDS[item.scaffold] if isinstance(item.scaffold, str) else item.scaffold
-    return region_of(scaffold, item.completion, item.finish), item.gold, scaffold.answer_form, item.finish
+    region = region_of(scaffold, item.completion, item.finish)
+    return region, item.gold, scaffold.answer_form, item.finish, scaffold.answer_kind
 
 
 class _Worker:

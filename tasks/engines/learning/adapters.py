@@ -50,6 +50,7 @@ class Adapters:
                 self._export(folder, policy.lora.master.dtype if kept else policy.dtype)
             for old in unused:
                 shutil.rmtree(old)
+        self.policy.lora.experts.begin()
 
     def _next(self, old: int, step: int) -> bool:
         """Whether a step to come samples from the adapter after `old`, once the one after `step` is there."""

@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from storage.errors import UserError
+from tasks.engines.learning.merging import Products, merge_into
 from tasks.engines.learning.routed import Frozen, routed, routes
+from tasks.engines.learning.routed_merged import routed_merged
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -34,6 +36,14 @@ def expert_shapes(layer: Any, projection: str, rank: int) -> tuple[tuple[int, in
     return (rank, hidden), (inner, rank)
 
 
+def stacked_views(views: dict[str, Tensor], first: str, experts: int) -> tuple[Tensor, Tensor]:
+    """(A, B) of all experts as 3-D views; those of the first one say where they begin."""
+    a, b = views[f"{first}.lora_A.weight"], views[f"{first}.lora_B.weight"]
+    return a.as_strided((experts, *a.shape), (a.numel(), a.shape[1], 1)), b.as_strided(
+        (experts, *b.shape), (b.numel(), b.shape[1], 1)
+    )
+
+
 def check_rank(rank: int, device_type: str) -> None:
     """Errors: UserError for a rank whose rows the GPU's grouped product cannot read."""
     if device_type == "cuda" and rank % 8:
@@ -43,8 +53,11 @@ def check_rank(rank: int, device_type: str) -> None:
         )
 
 
-def expert_module(layer: Any, matrices: Mapping[str, tuple[Tensor, Tensor]], scale: float) -> Any:
-    """The layer with LoRA. matrices: (A: ExRxI, B: ExOxR) by projection; views that are trained.
+def expert_module(
+    layer: Any, matrices: Mapping[str, tuple[Tensor, Tensor]], scale: float, *, merge: bool = False
+) -> Any:
+    """The layer with LoRA. matrices: (A: ExRxI, B: ExOxR) by projection; views that are trained. merge: the weights
+    that it had are overwritten by those that hold LoRA, by `overwrite`.
 
     Errors: UserError for an activation that is not silu.
     """
@@ -54,6 +67,7 @@ def expert_module(layer: Any, matrices: Mapping[str, tuple[Tensor, Tensor]], sca
         raise UserError(
             f"learner: experts whose activation is {type(layer.act_fn).__name__} are not trained, SiLU alone"
         )
+    function = routed_merged() if merge else routed()
 
     class LoraExperts(nn.Module):
         def __init__(self) -> None:
@@ -66,6 +80,16 @@ def expert_module(layer: Any, matrices: Mapping[str, tuple[Tensor, Tensor]], sca
             base = Frozen(self.gate_up_proj, self.down_proj, scale)
             lora = [matrix for name in self.a for matrix in (self.a[name], self.b[name])]
             at = routes(experts_TK, len(self.down_proj))
-            return routed().apply(hidden_TD, weights_TK, at, base, tuple(self.a), *lora)
+            return function.apply(hidden_TD, weights_TK, at, base, tuple(self.a), *lora)
+
+        def overwrite(self, weight: str, base: Tensor) -> None:
+            """`gate_up_proj` or `down_proj` by what the adapter makes of its base, as a merging sampler serves it."""
+            held = {name: (self.a[name].data, self.b[name].data) for name in self.a}
+            products, into = Products(held, scale), getattr(self, weight).data
+            parts = ("gate_proj", "up_proj") if weight == "gate_up_proj" else ("down_proj",)
+            for part, out, block in zip(
+                parts, into.chunk(len(parts), dim=1), base.chunk(len(parts), dim=1), strict=True
+            ):
+                merge_into(out, block, products, part)
 
     return LoraExperts()

@@ -18,9 +18,17 @@ import numpy as np
 from storage.errors import UserError
 from tasks.engines.adapter_files import OF_BASE, adapter_config
 from tasks.engines.learning.checkpoints import weights_identity
-from tasks.engines.learning.experts import EXPERT_PROJECTIONS, check_rank, expert_layers, expert_module, expert_shapes
+from tasks.engines.learning.experts import (
+    EXPERT_PROJECTIONS,
+    check_rank,
+    expert_layers,
+    expert_module,
+    expert_shapes,
+    stacked_views,
+)
 from tasks.engines.learning.handover import write_flat
 from tasks.engines.learning.lora_layers import lora_module
+from tasks.engines.learning.merged_experts import MergedExperts
 
 if TYPE_CHECKING:
     import torch
@@ -32,14 +40,6 @@ _PREFIX = "base_model.model."
 def _put(model: nn.Module, name: str, module: nn.Module) -> None:
     parent, _, leaf = name.rpartition(".")
     setattr(model.get_submodule(parent), leaf, module)
-
-
-def _stacked(views: dict[str, Tensor], first: str, experts: int) -> tuple[Tensor, Tensor]:
-    """(A, B) of all experts as 3-D views; those of the first one say where they begin."""
-    a, b = views[f"{first}.lora_A.weight"], views[f"{first}.lora_B.weight"]
-    return a.as_strided((experts, *a.shape), (a.numel(), a.shape[1], 1)), b.as_strided(
-        (experts, *b.shape), (b.numel(), b.shape[1], 1)
-    )
 
 
 class Lora:
@@ -94,15 +94,18 @@ class Lora:
             self.merging += [module] if merge else []
             module.a.grad, module.b.grad = grads[keys[0]], grads[keys[1]]  # type: ignore[union-attr]
             _put(model, name, module)
+        of_experts: dict[str, Any] = {}
         for name, layer in experts.items():
             work, work_grad = (
-                {p: _stacked(v, f"{name}.0.{p}", layer.num_experts) for p in EXPERT_PROJECTIONS if p in targets}
+                {p: stacked_views(v, f"{name}.0.{p}", layer.num_experts) for p in EXPERT_PROJECTIONS if p in targets}
                 for v in (views, grads)
             )
-            module = expert_module(layer, work, alpha / rank)
+            module = expert_module(layer, work, alpha / rank, merge=merge)
             for projection, (grad_a, grad_b) in work_grad.items():
                 module.a[projection].grad, module.b[projection].grad = grad_a, grad_b
             _put(model, name, module)
+            of_experts[name] = module
+        self.experts = MergedExperts(of_experts if merge else {}, first.device)
         for name, view in self.views(self.master).items():
             if name.endswith("lora_A.weight"):
                 view.copy_(torch.from_numpy(_initial(seed, name, tuple(view.shape))))
@@ -115,6 +118,7 @@ class Lora:
 
     def refresh(self) -> None:
         """Round the masters into the working copies, and these into merged weights."""
+        self.experts.finish_begun()
         if self.work is not self.master:
             self.work.copy_(self.master)
         self._merge()
@@ -122,16 +126,19 @@ class Lora:
     def _merge(self) -> None:
         for module in self.merging:
             module.merge()
+        self.experts.changed()
 
     @contextmanager
     def showing(self, flat: Tensor) -> Iterator[None]:
         """Other weights in the working copies, for forward passes without a gradient."""
+        self.experts.finish_begun()
         kept = self.work.clone()
         self.work.copy_(flat)
         self._merge()
         try:
             yield
         finally:
+            self.experts.finish_begun()
             self.work.copy_(kept)
             self._merge()
 
@@ -150,6 +157,7 @@ class Lora:
 
     def _swap(self) -> None:
         assert self.second is not None
+        self.experts.finish_begun()
         first = self.master.clone()
         self.master.copy_(self.second)
         self.second.copy_(first)

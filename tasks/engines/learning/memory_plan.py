@@ -96,27 +96,34 @@ def activation_bytes(
     return passing + (layer + layers * hidden * bytes_per_value if recompute else layer * layers)
 
 
-def plan_memory(
-    base: Path, learner: LearnerConfig, execution: Execution, bytes_per_value: int, free: int, *, gpu: bool = False
-) -> bool:
-    """Whether layers must be recomputed in the backward pass for a pack to fit in `free` bytes. gpu: its kernels are
-    fused where adapters are merged, and around experts.
-
-    Errors: UserError if it does not fit even so.
-    """
+def training_bytes(
+    base: Path, learner: LearnerConfig, execution: Execution, bytes_per_value: int, *, gpu: bool = False
+) -> dict[bool, int]:
+    """What a learner takes of its device, without and with recomputation of layers in the backward pass. gpu: its
+    kernels are fused where adapters are merged, and around experts."""
     config = read_config(base)
     targets, fused = learner.target_modules, gpu and (execution.merged or num_experts(config) > 0)
     lora = lora_parameters(config, learner.lora_rank, targets)
     fixed = weights_bytes(base) + lora * (16 + 2 * bytes_per_value)
     if "agents" in ADVANTAGES[learner.advantage].needs:
         fixed += lora * 12  # the critic's masters and moments
-    fixed += linear_parameters(config) * bytes_per_value if execution.merged else 0
+    fixed += merged_copies(config) * bytes_per_value if execution.merged else 0
     fixed += execution.logprob_chunk * config["vocab_size"] * (8 + bytes_per_value)
-    needed = {
+    return {
         recompute: fixed
         + execution.token_budget * activation_bytes(config, targets, bytes_per_value, recompute=recompute, fused=fused)
         for recompute in (False, True)
     }
+
+
+def plan_memory(
+    base: Path, learner: LearnerConfig, execution: Execution, bytes_per_value: int, free: int, *, gpu: bool = False
+) -> bool:
+    """Whether layers must be recomputed in the backward pass for a pack to fit in `free` bytes. gpu: as above.
+
+    Errors: UserError if it does not fit even so.
+    """
+    needed = training_bytes(base, learner, execution, bytes_per_value, gpu=gpu)
     wanted = {"on": True, "off": False, "auto": needed[False] > 0.9 * free}[execution.checkpointing]
     if needed[wanted] > 0.95 * free:
         raise UserError(
@@ -149,12 +156,23 @@ def check_positions(base: Path, max_model_len: int) -> None:
         )
 
 
-def linear_parameters(config: dict[str, Any]) -> int:
-    """Weights of a dense decoder's linear layers: what adapters are merged into."""
+def attention_parameters(config: dict[str, Any]) -> int:
+    """Weights of a decoder's attention, without norms."""
     hidden, heads = config["hidden_size"], config["num_attention_heads"]
     head = config.get("head_dim") or hidden // heads
-    attention = 2 * hidden * head * (heads + (config.get("num_key_value_heads") or heads))
-    return config["num_hidden_layers"] * (attention + 3 * hidden * config["intermediate_size"])
+    each = 2 * hidden * head * (heads + (config.get("num_key_value_heads") or heads))
+    return config["num_hidden_layers"] * each
+
+
+def linear_parameters(config: dict[str, Any]) -> int:
+    """Weights of a dense decoder's linear layers: what adapters are merged into."""
+    mlp = 3 * config["hidden_size"] * config["intermediate_size"]
+    return attention_parameters(config) + config["num_hidden_layers"] * mlp
+
+
+def merged_copies(config: dict[str, Any]) -> int:
+    """Weights that a learner on merged weights holds twice. Not a mixture's experts: their base lies in host memory."""
+    return attention_parameters(config) if num_experts(config) else linear_parameters(config)
 
 
 def merging_bytes(config: dict[str, Any], bytes_per_value: int) -> int:
@@ -165,13 +183,15 @@ def merging_bytes(config: dict[str, Any], bytes_per_value: int) -> int:
     return linear_parameters(config) * bytes_per_value
 
 
-def check_host_memory(base: Path, available: int) -> None:
-    """Errors: UserError if the base of a mixture that adapters are merged into does not fit into host memory."""
-    if num_experts(read_config(base)) and weights_bytes(base) > 0.9 * available:
+def check_host_memory(base: Path, available: int, copies: int = 1) -> None:
+    """Errors: UserError if the base of a mixture that adapters are merged into does not fit into host memory as often
+    as it lies there: once for each sampling engine, and for each process of the learner."""
+    if num_experts(read_config(base)) and copies * weights_bytes(base) > 0.9 * available:
+        several = f"{copies} copies" if copies > 1 else "a copy"
         raise UserError(
-            f"{base.name}: adapters of a mixture are merged from a copy in host memory of"
-            f" {weights_bytes(base) / GIB:.1f} GiB, and {available / GIB:.1f} GiB are free; set"
-            " hardware.adapters=unmerged, or take a machine with more memory"
+            f"{base.name}: adapters of a mixture are merged from {several} in host memory of"
+            f" {weights_bytes(base) / GIB:.1f} GiB{' each' if copies > 1 else ''}, and {available / GIB:.1f} GiB are"
+            " free; set hardware.adapters=unmerged, or take a machine with more memory"
         )
 
 

@@ -7,16 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import psutil
+
 from storage.errors import UserError
 from tasks.domain.grpo.packing import Pack
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.engines.environment import quiet_libraries, settle_threads
+from tasks.engines.hardware import Hardware, engine_name
 from tasks.engines.learning import attention, parallel
 from tasks.engines.learning.fusion import fuse
 from tasks.engines.learning.logprobs import token_logprobs
 from tasks.engines.learning.lora import Lora
 from tasks.engines.learning.memory import keep_freed_memory, on_device
-from tasks.engines.learning.memory_plan import plan_memory
+from tasks.engines.learning.memory_plan import check_host_memory, num_experts, plan_memory
+from tasks.engines.learning.merging import merges_adapters
 
 if TYPE_CHECKING:
     import torch
@@ -49,6 +53,21 @@ class Execution:
     flat_adapters: bool = False
 
 
+def execution_on(hardware: Hardware, config: dict[str, Any]) -> Execution:
+    """config: of the base model."""
+    merges = hardware.device == "cuda" and merges_adapters(config, hardware)
+    return Execution(
+        device=hardware.device,
+        token_budget=hardware.token_budget,
+        checkpointing=hardware.checkpointing,
+        checkpoint_every=hardware.checkpoint_every,
+        async_checkpoints=hardware.device == "cuda",
+        processes=hardware.processes,
+        merged=merges,
+        flat_adapters=merges and num_experts(config) > 0 and engine_name(hardware.engine) == "vllm",
+    )
+
+
 class Policy:
     """base + LoRA on one device. `lora` holds the weights; `logprobs` is differentiable in its working copies.
 
@@ -70,9 +89,16 @@ class Policy:
         self.base, self.temperature = base, temperature
         self.of_entropy = bool(config.entropy_weight or config.entropy_target)
         gpu = self.device.type == "cuda"
+        if execution.merged and gpu:
+            check_host_memory(base, psutil.virtual_memory().available)
         recompute = plan_memory(base, config, execution, self.dtype.itemsize, _free_bytes(self.device), gpu=gpu)
+        # onto the device shard by shard: a copy in host memory first would be one of 57 GiB for a 30B mixture
         model: Any = AutoModelForCausalLM.from_pretrained(
-            base, dtype=self.dtype, attn_implementation=attention.ATTENTION_NAME, use_safetensors=True
+            base,
+            dtype=self.dtype,
+            attn_implementation=attention.ATTENTION_NAME,
+            use_safetensors=True,
+            device_map={"": self.device} if gpu else None,
         )
         model.to(self.device).requires_grad_(False).eval()
         self.lora = Lora(
@@ -94,6 +120,7 @@ class Policy:
 
     def logprobs(self, pack: Pack) -> tuple[Tensor, Tensor]:
         """(log-probs_K, entropy_K) of the pack's predicted tokens, float32."""
+        self.lora.experts.finish()
         tokens, positions, rows, targets = (
             on_device(a, self.device) for a in (pack.tokens_T, pack.positions_T, pack.rows_K, pack.targets_K)
         )

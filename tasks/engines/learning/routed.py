@@ -106,11 +106,15 @@ def _summed(rows_RD: Tensor, back_TK: Tensor, weights_TK: Tensor | None) -> Tens
 
 
 @cache
-def _kernels(*, compiled: bool) -> tuple[Any, Any, Any]:
+def kernels(*, gpu: bool) -> tuple[Any, Any, Any]:
+    """(gated product, its backward pass, sum over a token's experts)."""
     import torch
 
-    functions = (_gated, _gated_backward, _summed)
-    return tuple(torch.compile(f, dynamic=True) if compiled else f for f in functions)  # type: ignore[return-value]
+    if not gpu:
+        return _gated, _gated_backward, _summed
+    from tasks.engines.learning.gated_kernel import gated_backward
+
+    return torch.compile(_gated, dynamic=True), gated_backward, torch.compile(_summed, dynamic=True)
 
 
 def _plus(out: Tensor, inner_Rr: Tensor | None, b: Tensor, ends_E: Tensor, scale: float) -> Tensor:
@@ -128,8 +132,8 @@ def routed() -> Any:
         def forward(
             ctx: Any, x: Tensor, weights_TK: Tensor, at: Routes, base: Frozen, names: tuple[str, ...], *matrices: Tensor
         ) -> Tensor:
-            pairs = _pairs(names, matrices)
-            gated, _, summed = _kernels(compiled=x.is_cuda)
+            pairs = pairs_of(names, matrices)
+            gated, _, summed = kernels(gpu=x.is_cuda)
             ends, scale = at.ends_E, base.scale
             rows = x[at.token_R]
             low = {name: grouped(rows, pairs[name][0], ends) for name in names if name != "down_proj"}
@@ -150,8 +154,8 @@ def routed() -> Any:
         def backward(ctx: Any, *grads: Tensor) -> Any:
             at, base, names = ctx.at, ctx.base, ctx.names
             x, weights_TK, gate_up, *rest = ctx.saved_tensors
-            low, pairs = dict(zip(names, rest, strict=False)), _pairs(names, rest[len(names) :])
-            _, gated_backward, summed = _kernels(compiled=x.is_cuda)
+            low, pairs = dict(zip(names, rest, strict=False)), pairs_of(names, rest[len(names) :])
+            _, gated_backward, summed = kernels(gpu=x.is_cuda)
             ends, scale = at.ends_E, base.scale
             weight_R = weights_TK.flatten()[at.order_R]
             found: dict[str, Pair] = {}
@@ -183,5 +187,5 @@ def routed() -> Any:
     return Routed
 
 
-def _pairs(names: tuple[str, ...], matrices: Any) -> Mapping[str, Pair]:
+def pairs_of(names: tuple[str, ...], matrices: Any) -> Mapping[str, Pair]:
     return {name: (matrices[2 * i], matrices[2 * i + 1]) for i, name in enumerate(names)}

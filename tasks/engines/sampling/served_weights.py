@@ -6,22 +6,20 @@ each layer's is fetched while the one before it is merged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.engines.learning.handover import read_served
+from tasks.engines.learning.host_copies import fetched, host_copies
 from tasks.engines.learning.merging import Products, merge_into, merged
 from tasks.engines.model_files import weight_files
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 Base = dict[str, Any]
-_ALIGNED = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,31 +85,13 @@ def base_weights(model: Any, folder: Path) -> Base:
     if all(place.weight.is_cuda for place in found.values()):
         weights = {name: place.weight.detach() for name, place in found.items()}
         if any(_holds_experts(place.module) for place in found.values()):
-            return dict(_pinned(weights))
+            return host_copies(weights)
         return {name: weight.clone() for name, weight in weights.items()}
     tensors = file_tensors(folder)
     return {
         name: torch.cat([tensors[f"{part}.weight"] for part in place.parts]).to(place.weight.dtype)
         for name, place in found.items()
     } | {f"{name}/packed": place.module.cpu_linear for name, place in found.items()}
-
-
-def _pinned(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copies in one block of pinned host memory: torch's own pinned blocks are rounded up to powers of two."""
-    import torch
-
-    starts = [0]
-    for weight in weights.values():
-        starts.append(starts[-1] + -(-weight.nbytes // _ALIGNED) * _ALIGNED)
-    block = torch.empty(starts[-1], dtype=torch.uint8)
-    cuda: Any = torch.cuda.cudart()
-    torch.cuda.check_error(int(cuda.cudaHostRegister(block.data_ptr(), block.nbytes, 0)))
-    made = {}
-    for (name, weight), (start, _) in zip(weights.items(), pairwise(starts), strict=True):
-        made[name] = block[start : start + weight.nbytes].view(weight.dtype).view(weight.shape)
-        made[name].copy_(weight, non_blocking=True)
-    torch.cuda.synchronize()
-    return made
 
 
 def file_tensors(folder: Path) -> dict[str, Tensor]:
@@ -130,36 +110,12 @@ def serve(model: Any, base: Base, folder: str | None) -> None:
     if device.type == "cpu":
         _serve_on_cpu(found, base, products)
         return
-    for name, weight in _fetched(base, device):
+    for name, weight in fetched(base, device):
         place = found[name]
         # in place: CUDA graphs hold the address
         into = place.weight.data.split(place.rows, dim=-2)
         for out, block, part in zip(into, weight.split(place.rows, dim=-2), place.parts, strict=True):
             merge_into(out, block, products, part)
-
-
-def _fetched(base: Base, device: torch.device) -> Iterator[tuple[str, Tensor]]:
-    """Each on the device; what lies elsewhere is on its way while the one before it is used."""
-    import torch
-
-    if all(weight.is_cuda for weight in base.values()):
-        yield from base.items()
-        return
-    here, beside = torch.cuda.current_stream(device), torch.cuda.Stream(device)
-    waiting: tuple[str, Tensor, Any] | None = None
-    for name, weight in [*base.items(), ("", None)]:
-        coming = None
-        if weight is not None:
-            with torch.cuda.stream(beside):
-                fetched = weight.to(device, non_blocking=True)
-            fetched.record_stream(here)
-            coming = name, fetched, beside.record_event()
-        if waiting is not None:
-            here.wait_event(waiting[2])
-            yield waiting[:2]
-            # else the whole base would be asked for at once, and need a place
-            here.synchronize()
-        waiting = coming
 
 
 def _serve_on_cpu(found: Mapping[str, Place], base: Base, products: Products) -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from benchmarks.extraction import HOSTILE, read
 from tasks.domain.grading.answer_extraction import MAX_ANSWERS, extract_answers
+from tasks.domain.grading.answer_tags import answer_blocks
 from tasks.domain.grading.boxes import boxed
-from tasks.domain.scaffolds import NO_PANEL, PANEL, THINKING, answer_blocks
+from tasks.domain.scaffolds import NO_PANEL, PANEL, THINKING
 
 
 def seconds(unit: str, length: int) -> float:

@@ -40,8 +40,8 @@ def test_a_file_and_an_entry(tmp_path: Path) -> None:
     advantages = tmp_path / "tasks" / "domain" / "grpo" / "advantages"
     (advantages / "from_middle.py").write_text(NEW)
     registry = (advantages / "registry.py").read_text()
-    entry = 'ADVANTAGES: Mapping[str, Objective] = {\n    "from_middle": Objective(from_middle),'
-    registry = registry.replace("ADVANTAGES: Mapping[str, Objective] = {", entry)
+    entry = 'OWN: Mapping[str, Objective] = {\n    "from_middle": Objective(from_middle),'
+    registry = registry.replace("OWN: Mapping[str, Objective] = {", entry)
     first = "from tasks.domain.grpo.advantages.gdpo import gdpo\n"
     added = "from tasks.domain.grpo.advantages.from_middle import from_middle\n"
     (advantages / "registry.py").write_text(registry.replace(first, added + first))

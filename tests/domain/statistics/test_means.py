@@ -137,8 +137,19 @@ def test_no_adjustment_outside_the_lengths_that_occur() -> None:
     # curved in length: the intercept is found where lengths are equal
     d = 0.2 + 0.1 * longer + 0.3 * longer**2 + rng.normal(0, 0.05, 300)
     found = explained_difference(d, longer, rng.normal(0, 0.1, 300), np.arange(300))
-    assert found is not None
+    assert not isinstance(found, str)
     assert found[1] < 0.2 < found[2]
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_cannot_be_held_fixed_is_not_fitted() -> None:
+    """Of two lengths one is a line through the other's square; too few problems are said to be too few."""
+    longer = np.tile([-0.5, 1.0], 10)
+    better = np.random.default_rng(0).normal(0, 1, 20)
+    found = explained_difference(better + 1, longer, better, np.arange(20))
+    assert found == "not adjusted: length and accuracy differ alike, and neither can be held fixed"
+    few = explained_difference(better[:6], longer[:6] * np.arange(6), better[:6], np.arange(6))
+    assert few == "not adjusted: 6 problems are too few for 4 coefficients"
 
 
 @pytest.mark.parametrize("rollouts", [8, 32, 400])
@@ -152,7 +163,7 @@ def test_an_adjustment_holds_for_an_accuracy_that_is_hardly_known(rollouts: int)
         shares = [rng.binomial(rollouts, p) / rollouts for p in (first, second)]
         better, noise = shares[0] - shares[1], sum((s * (1 - s)).mean() / (rollouts - 1) for s in shares)
         found = explained_difference(d, longer, better, np.arange(100))
-        assert found is not None
+        assert not isinstance(found, str)
         left = unblurred(found, d, longer, better, noise)
         held += [] if isinstance(left, str) else [left[1] < 0 < left[2] and left[3] > 0.05]
     if rollouts == 8:

@@ -41,6 +41,26 @@ def test_a_shift_alone_closes_the_gap_and_leaves_nothing_beyond() -> None:
     assert null + float(excess.estimate_V[0]) == pytest.approx(closure)
 
 
+def test_arms_of_the_same_adapters_close_seed_by_seed() -> None:
+    """Seeds a logit apart do the same to both: of adapters of their own, the closure beyond a shift varies by more."""
+    rng = np.random.default_rng(1)
+    logits, shifts = rng.normal(0, 1.5, 150), np.array([-1.0, 0.0, 1.0])
+
+    def arm(move: float) -> Counted:
+        seeds = [counted(1 / (1 + np.exp(-(logits + shift + move))), rng) for shift in shifts]
+        n_SP, c_SP, ends_SP2 = (
+            np.concatenate([getattr(s, name) for s in seeds]) for name in ("n_SP", "c_SP", "ends_SP2")
+        )
+        return Counted(n_SP, c_SP, ends_SP2, True)
+
+    one, other = arm(0.0), arm(1.0)
+    own, shared = (
+        beyond_shift(one, other, (1, K), np.arange(150), 0, paired=paired)[1].spread for paired in (False, True)
+    )
+    assert own.problems_V == shared.problems_V and own.seeds_V[0] > 3 * shared.seeds_V[0] > 0
+    assert shared.seeds_df_V[0] == 2
+
+
 def test_a_wider_policy_closes_beyond_a_shift() -> None:
     rng = np.random.default_rng(0)
     wide = counted(np.full(200, 0.3), rng)  # every problem within reach

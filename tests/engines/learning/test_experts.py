@@ -9,6 +9,7 @@ import torch
 
 from storage.errors import UserError
 from tasks.engines.learning.experts import EXPERT_PROJECTIONS, expert_module, expert_shapes
+from tasks.engines.learning.merged_experts import WEIGHTS
 from tasks.engines.learning.routed import outer, routes
 
 EXPERTS, HIDDEN, INNER, RANK, SCALE = 5, 16, 8, 8, 0.5
@@ -55,8 +56,9 @@ def plainly(made: Any, pairs: Any, x: torch.Tensor, experts: torch.Tensor, weigh
     return torch.stack(out)
 
 
-@pytest.mark.parametrize("names", [EXPERT_PROJECTIONS, ("gate_proj",), ("up_proj", "down_proj")])
-def test_values_and_gradients_are_those_of_the_whole_weights(names: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("merge", [False, True], ids=["beside", "merged"])
+@pytest.mark.parametrize("names", [EXPERT_PROJECTIONS, ("gate_proj",), ("up_proj", "down_proj"), ("down_proj",)])
+def test_values_and_gradients_are_those_of_the_whole_weights(names: tuple[str, ...], merge: bool) -> None:
     made = layer()
     experts = torch.stack([torch.randperm(4, generator=torch.Generator().manual_seed(i))[:2] for i in range(11)])
     assert 4 not in experts  # an expert without a row
@@ -65,7 +67,10 @@ def test_values_and_gradients_are_those_of_the_whole_weights(names: tuple[str, .
         pairs = {n: tuple(m.clone().requires_grad_() for m in pair) for n, pair in adapters(made, names).items()}
         x, weights = drawn(11, HIDDEN, seed=7).requires_grad_(), drawn(11, 2, seed=8).requires_grad_()
         if ours:
-            module = expert_module(made, pairs, SCALE)  # type: ignore[arg-type]
+            module = expert_module(layer(), pairs, SCALE, merge=merge)  # type: ignore[arg-type]
+            if merge:
+                for weight in WEIGHTS:
+                    module.overwrite(weight, getattr(made, weight))
             out = module(x, experts, weights)
             matrices = [m for n in names for m in (module.a[n], module.b[n])]
         else:

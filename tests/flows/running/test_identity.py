@@ -17,6 +17,7 @@ from storage.artifacts.store import Store
 from tasks.domain.arms import ARMS, Arm
 from tasks.domain.scaffolds import SCAFFOLDS, Example, Scaffold
 from tasks.stage import Step
+from tests.plugged import install
 
 PROFILE = replace(DEMO, arms=("panel", "thinking", "no_panel"))
 #: Made before any model is seen.
@@ -71,6 +72,8 @@ REWORDED = {
     "enable_thinking": True,
     "trace_opened": True,
     "examples": (Example(problem="1+1?", trace="one and one", answer="2"),),
+    "answer_kind": "integer",
+    "code": "reversed@lab-tasks==1.0",
 }
 #: What compares arms, and so depends on every one of them.
 COMPARING = {
@@ -96,6 +99,8 @@ def test_a_reworded_scaffold_remakes_what_depends_on_it(
 ) -> None:
     """The panel's: all of its own, and of no_panel what is evaluated with the panel's adapter. no_panel's: its own
     rollouts alone, for it trains nothing."""
+    if name == "code":
+        monkeypatch.syspath_prepend(str(install(tmp_path)))
     before = steps(tmp_path)
     scaffold = ARMS[arm].scaffold
     assert getattr(scaffold, name) != REWORDED[name]

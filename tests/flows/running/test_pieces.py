@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+
+import pyarrow as pa
 
 from benchmarks.workers import DRAW, MODEL, sleeps, study_of_sleeps
 from flows.running.pieces import next_pieces
 from flows.running.sessions import unheard
 from flows.study.resolve import Study
+from storage.artifacts.kinds import Pool, Splits, Training
 from storage.artifacts.store import Store
-from tasks.domain.policies import Policy
+from tasks.domain.policies import Policy, Sampling
 from tasks.sampling import sample_rollouts
 from tasks.splits import split_pool
-from tasks.stage import Ref
+from tasks.stage import Ref, stage
 from tasks.synthetic_pool import make_synthetic_pool
 
 
@@ -23,6 +27,26 @@ def deeper(study: Study) -> Ref:
     policy = Policy(arm=study.profile.arms[0], model=MODEL)
     sample_rollouts.titled("few")(policy=policy, group_size=4, **asked)
     return sample_rollouts.titled("many")(policy=policy, group_size=8, **asked)
+
+
+@stage(Training, version=1)
+def train_toy(*, pool: Pool, splits: Splits, start: Policy, evaluation: Sampling) -> pa.Table:
+    """Takes what the real one takes that says whose rollouts it shares."""
+    return Training.schema.empty_table()
+
+
+def trained(study: Study) -> tuple[Ref, ...]:
+    """Two seeds' trainings, here told apart by their rollouts' seed; one is evaluated as the plan's sampling draws."""
+    pool = make_synthetic_pool(per_source=8, seed=0)
+    splits = split_pool(pool=pool, heldout_per_source=4, seed=0)
+    start = Policy(arm=study.profile.arms[0], model=MODEL)
+    sample_rollouts.titled("evaluate")(
+        pool=pool, splits=splits, policy=start, sampling=DRAW, group_size=4, split="heldout"
+    )
+    draws = {"train": DRAW, "train otherwise": replace(DRAW, seed=4)}
+    return tuple(
+        train_toy.titled(title)(pool=pool, splits=splits, start=start, evaluation=draw) for title, draw in draws.items()
+    )
 
 
 def pieces_of(root: Path, dag: object) -> list[str]:
@@ -43,3 +67,8 @@ def test_what_is_screened_is_shared_out_in_shards_and_training_waits(tmp_path: P
 def test_two_samplings_of_one_policy_are_not_at_work_at_once(tmp_path: Path) -> None:
     """Both want the first four rollouts of every problem."""
     assert pieces_of(tmp_path, deeper) == ["few, shard 0", "few, shard 1"]
+
+
+def test_a_training_waits_for_the_sampling_that_evaluates_its_start(tmp_path: Path) -> None:
+    """It draws the same held-out rollouts with its first step: at once, both would pay for them."""
+    assert pieces_of(tmp_path, trained) == ["evaluate, shard 0", "train otherwise"]

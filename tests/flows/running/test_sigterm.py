@@ -16,7 +16,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from storage import stopping
+from storage import sql, stopping
 from storage.errors import Parked
 from storage.sql import query
 from storage.stopping import stopped_by_sigterm
@@ -138,6 +138,13 @@ def test_a_signal_inside_duckdb_is_what_it_is_anywhere(statement: str) -> None:
         stopped(statement, signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt):
         stopped(statement, signal.SIGINT)
+
+
+def test_ctrl_c_while_a_database_is_opened_is_what_it_is_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql, "MACROS", STATEMENTS["DuckDB's own"])
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        sql.connect(threads=1)
 
 
 def test_a_signal_that_comes_while_a_statement_is_begun_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:

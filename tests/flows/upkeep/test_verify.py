@@ -20,7 +20,7 @@ from storage.records.damage import DAMAGED
 from storage.records.pins import pin
 from storage.records.runs import Run, earlier_attempt, now, write_run
 from tasks.rollouts import account_of
-from tests.chaos.driver import GROUP, POLICY, PROBLEMS, SAMPLING, run
+from tests.chaos.study import GROUP, POLICY, PROBLEMS, SAMPLING, run
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a flipped bit in a shard": ("ledger/*/*/shard-*.parquet", flip, "shard"),
     "an artifact's rows": ("toy_training/*/data.parquet", flip, "artifact"),
     "an artifact's file that is gone": ("rollouts/*/data.parquet", Path.unlink, "artifact"),
-    "a manifest": ("toy_figures/*/manifest.json", cut, "artifact"),
+    "a manifest": ("report/*/manifest.json", cut, "artifact"),
     "a run's record": ("runs/*.json", cut, "run"),
     "a pin": ("pins/*.json", cut, "pin"),
     "what an account is": ("ledger/*/*/about.json", cut, "account"),
@@ -80,6 +80,15 @@ def test_damage_is_named_and_set_aside(root: Path, case: str) -> None:
     assert verify(root).damage.num_rows == 0
 
 
+def test_of_a_damaged_journal_the_charges_that_can_be_read_stay(root: Path) -> None:
+    path = one(root, "spending/*/*.jsonl")
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([lines[0], b"{}" + lines[1], *lines[2:]]))
+    (row,) = verify(root, repair=True).damage.to_pylist()
+    assert row["what"] == "charges" and len((root / row["set_aside"]).read_bytes().splitlines()) == len(lines)
+    assert path.read_bytes().splitlines(keepends=True) == [lines[0], *lines[2:]]
+
+
 def test_what_was_set_aside_is_sampled_and_made_again(root: Path) -> None:
     before = {str(ref): Store(root).read(ref) for ref in Store(root).refs()}
     for pattern in ("ledger/*/*/shard-*.parquet", "rollouts/*/data.parquet"):
@@ -91,11 +100,12 @@ def test_what_was_set_aside_is_sampled_and_made_again(root: Path) -> None:
 
 
 def test_one_bad_shard_is_named_and_the_others_are_asked(root: Path) -> None:
-    shards = Ledger(root).shard_paths()
+    shards = Ledger(root).shards(account_of(POLICY, SAMPLING))
     assert len(shards) > 1
+    (whole,) = ask(root, "select count(*) as n from ledger").to_pylist()
     cut(shards[0])
     (counted,) = ask(root, "select count(*) as n from ledger").to_pylist()
-    assert 0 < counted["n"] < GROUP * PROBLEMS.num_rows
+    assert 0 < counted["n"] < whole["n"]
     with pytest.raises(UserError, match=shards[0].name):
         Ledger(root).keys(account_of(POLICY, SAMPLING))
     done = CliRunner().invoke(varband, ["sql", "select 1 as n", "--root", str(root), "--json"])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -220,3 +223,25 @@ def test_the_command_says_what_would_go_and_takes_it_with_yes(tmp_path: Path) ->
     for wrong in ("7", "d", "-1d", "1w", "7 days"):
         done = CliRunner().invoke(varband, ["gc", "--older-than", wrong, "--root", str(tmp_path)])
         assert done.exit_code != 0 and loaves in here(tmp_path)
+
+
+def test_a_collection_beside_writers_that_never_rest(tmp_path: Path) -> None:
+    """What a writer publishes vanishes from its scratch while the collection looks at it."""
+    over, store = threading.Event(), Store(tmp_path)
+    store.prepare()
+
+    def write() -> None:
+        for n in itertools.count():
+            if over.is_set():
+                return
+            (aside := store.scratch / f"loaves-{n}" / "files").mkdir(parents=True)
+            (aside / "crumbs").touch()
+            shutil.rmtree(aside.parent)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert all(collect(tmp_path, older_than=NOW, remove=True).num_rows == 0 for _ in range(300))
+    finally:
+        over.set()
+        writer.join()

@@ -1,13 +1,14 @@
-"""Objectives by the names that a profile gives them."""
+"""Objectives by the names that a profile gives them: ours, and those of other packages (`varband.objectives`)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
+from storage.errors import UserError
 from tasks.domain.grpo.advantages import darling, exploration, multi_rlvr
 from tasks.domain.grpo.advantages.best_alone import best_alone
 from tasks.domain.grpo.advantages.centred import centred
@@ -23,6 +24,7 @@ from tasks.domain.grpo.advantages.refined import refined
 from tasks.domain.grpo.advantages.reinforce_plus_plus import reinforce_plus_plus, with_baseline
 from tasks.domain.grpo.advantages.standardised import standardised
 from tasks.domain.grpo.advantages.vpo import vpo
+from tasks.domain.plugins import brought, pinned, plugged
 
 Need = Literal["answers", "traces", "vectors", "candidates", "refinements", "agents", "visits"]
 
@@ -35,7 +37,8 @@ class Objective:
     settings that mean nothing to the others. of_parts: looks at correctness and form apart, so a group is dead only
     where both are alike; else where rewards are. trains_alike: a dead group may have an advantage; else it has none.
     least_group: rollouts; least_k: attempts; beyond_k: rollouts that k attempts must leave over. version: bumped when
-    its advantages change; it stands in the names of the trainings that use it, from 2 on."""
+    its advantages change; it stands in the names of the trainings that use it, from 2 on, and always where another
+    package brings it, whose name and version it is."""
 
     advantage: Advantage
     needs: tuple[Need, ...] = ()
@@ -45,14 +48,14 @@ class Objective:
     least_k: int = 1
     beyond_k: int = 0
     trains_alike: bool = False
-    version: int = 1
+    version: int | str = 1
 
 
 _K = ("advantage_k",)
 _BONUS = ("bonus", "bonus_gate")
 _SEVERAL = ("candidates",)
 
-ADVANTAGES: Mapping[str, Objective] = {
+OWN: Mapping[str, Objective] = {
     "centred": Objective(centred),
     "standardised": Objective(standardised),
     "leave_one_out": Objective(leave_one_out),
@@ -78,6 +81,34 @@ ADVANTAGES: Mapping[str, Objective] = {
     "refined": Objective(refined, ("refinements",), of_parts=True),
     "multi_agent": Objective(multi_agent, ("refinements", "agents"), of_parts=True),
 }
+
+
+class _Objectives(Mapping[str, Objective]):
+    """What other packages bring is imported when it is asked for."""
+
+    def __getitem__(self, name: str) -> Objective:
+        if name in OWN:
+            return OWN[name]
+        if name not in brought("varband.objectives"):
+            raise KeyError(name)
+        found, version = plugged("varband.objectives", name), pinned("varband.objectives", name).partition("@")[2]
+        if isinstance(found, Objective):
+            return replace(found, version=version)
+        if not callable(found):
+            raise UserError(f"objective {name} of {version} is no function of a group and a context, nor an Objective")
+        return Objective(found, version=version)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*OWN, *brought("varband.objectives")]))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __contains__(self, name: object) -> bool:
+        return name in OWN or name in brought("varband.objectives")
+
+
+ADVANTAGES: Mapping[str, Objective] = _Objectives()
 
 
 def group_advantages(group: Group, kind: str, context: Context) -> Advantages:

@@ -1,0 +1,177 @@
+"""docs/results/thirty-b-shape.md: what a 30B mixture takes on 1, 2, 4 and 8 H200s, from what two of them measured.
+
+    python -m benchmarks.thirty_b --published FOLDER
+
+Reads docs/results/thirty-b-shape/measured.json, which holds what the commands that it names printed. A step's sampling on
+more engines is computed: its lengths, drawn as in the measured steps, are shared out, and an engine takes at each position
+as long as it did with so many rollouts at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+
+from benchmarks.published_lengths import step_lengths
+from flows.study.layout import spread
+from flows.study.prices import DEVICES
+from flows.study.profiles import PAPER
+from tasks.domain.grpo.types import StepPlan
+
+HERE = Path("docs/results/thirty-b-shape")
+GROUPS, SIZE, CAP, STEPS = 8, 16, 12_288, 100
+#: Of the published training and its two screenings, in seconds.
+PUBLISHED_STEP, PUBLISHED_PANEL, PUBLISHED_THINKING = 94, 5439.1, 21056.7
+#: Measured on two GPUs with a 1.5B model; asked of the learner on two: at least this. Not measured at this size.
+ASSUMED_OF_TWO_LEARNERS = 1.8
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A way to use GPUs. sample, train: seconds of a step, the mean of steps 2 to 5."""
+
+    gpus: int
+    arms: int
+    learners: int
+    engines: int
+    sample: float
+    train: float
+    rest: float
+    how: str
+
+    @property
+    def step(self) -> float:
+        return self.sample + self.train + self.rest
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--published", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=HERE.with_suffix(".md"))
+    args = parser.parse_args()
+    known = json.loads((HERE / "measured.json").read_text())
+    args.out.write_text(page(known, drawn(args.published), (HERE / "peers.md").read_text()))
+    print(args.out)
+
+
+def drawn(published: Path) -> list[np.ndarray]:
+    """Lengths of each of the measured steps."""
+    problems = tuple(f"p{i}" for i in range(GROUPS))
+    plans = [StepPlan(step, problems, SIZE, step - 1, None, False) for step in range(1, 6)]
+    return [np.array(step_lengths(published, plan, len(plans), CAP)) for plan in plans]
+
+
+def alone(lengths_N: np.ndarray, ms: dict[int, float]) -> float:
+    """Seconds of one engine that begins all at once.
+
+    >>> round(alone(np.array([1000, 2000]), {1: 5.0, 2: 7.0}), 3)
+    12.0
+    """
+    ends = np.concatenate([[0], np.sort(lengths_N)])
+    at_once = len(lengths_N) - np.arange(len(lengths_N))
+    return float((np.diff(ends) * np.interp(at_once, list(ms), list(ms.values()))).sum() / 1000)
+
+
+def shared_out(lengths_N: np.ndarray, engines: int, ms: dict[int, float]) -> float:
+    """Seconds until the last of several engines is done: rollouts are given out alike, as they come."""
+    return max(alone(lengths_N[i::engines], ms) for i in range(engines))
+
+
+def rows_of(known: dict[str, Any], lengths: list[np.ndarray]) -> list[Row]:
+    steps = known["steps"]["rows"][1:]
+    ms = {int(n): value for n, value in known["positions"]["ms"].items()}
+    over = mean(step["generate"] - alone(own, ms) for step, own in zip(steps, lengths[1:], strict=True))
+    train = mean(step["train"] for step in steps)
+    rest = mean(step["wall"] - step["generate"] - step["train"] for step in steps)
+    found = []
+    for gpus in (2, 4, 8):
+        laid = spread(PAPER.hardware, gpus, 2)
+        if laid.replicas == 1:
+            sample, how = mean(step["generate"] for step in steps), "measured" if gpus == 2 else "as measured on two"
+        else:
+            sample, how = over + mean(shared_out(own, laid.replicas, ms) for own in lengths[1:]), "computed"
+        learning = train if laid.processes == 1 else train / (ASSUMED_OF_TWO_LEARNERS * laid.processes / 2)
+        found.append(Row(gpus, laid.arms_at_once, laid.processes, laid.replicas, sample, learning, rest, how))
+    return found
+
+
+def page(known: dict[str, Any], lengths: list[np.ndarray], peers: str) -> str:
+    price = next(device.usd_per_hour for device in DEVICES if device.device == "H200")
+    ms = {int(n): value for n, value in known["positions"]["ms"].items()}
+    steps, panel, learner = known["steps"]["rows"], known["screening"], known["learner"]
+    out = [
+        "# The published recipe at its own size: Qwen3-30B-A3B, 12,288 tokens",
+        "",
+        f"Made by `python -m benchmarks.thirty_b --published FOLDER` from `docs/results/thirty-b-shape/measured.json`: {known['measured']}.",
+        "No weights of that size were at hand: random ones of the true shape answer what speed, memory and shapes ask, and every rollout ends at a length",
+        "drawn from the published training. Nothing here says how well such a model reasons.",
+        "",
+        "## Five whole steps on two GPUs, learner on one and sampler on the other",
+        "",
+        f"`{known['steps']['command']}`. Seconds; the engine was up in {known['engine_start']:.0f}.",
+        "",
+        "| step | tokens | longest | sample | computed | train | hand-over written | in all | KL a token | learner GiB |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for step, own in zip(steps, lengths, strict=True):
+        out.append(
+            f"| {step['step']} | {step['tokens']:,} | {own.max():,} | {step['generate']:.1f} | {alone(own, ms):.1f} | {step['train']:.1f}"
+            f" | {step['sync']:.2f} | {step['wall']:.1f} | {step['kl']:.1e} | {step['trainer_gib']:.0f} |"
+        )
+    later = [step["wall"] for step in steps[1:]]
+    out += [
+        "",
+        f"Steps 2 to 5 take {mean(later):.1f} s in the mean: 70 were asked, the published training took {PUBLISHED_STEP}. The first one holds compilation and"
+        " reading the learner's weights, the last one writes an adapter that is kept, in PEFT's format. *Computed* is what its lengths say: ms a position at"
+        f" {', '.join(f'{n} rollouts {value}' for n, value in ms.items())}.",
+        "",
+        f"- **Learner**: {steps[2]['train']:.1f} s for the {steps[2]['trained_tokens']:,} tokens of step 3 ({int(steps[2]['rows']):,} rows with prompts). In a"
+        f" profile of {learner['tokens']:,} tokens, beside other work of the host, {' and '.join(f'{t:.1f}' for t in learner['train'][1:])} s after compilation, peak {learner['peak_gib']} GiB. 9 s were asked for 134,763 tokens.",
+        f"- **Hand-over**: written in {mean(step['sync'] for step in steps[1:4]):.2f} s; other weights are served, eight rollouts of eight tokens"
+        f" included, after {known['other_weights']['seconds'][2]:.2f} s. 2 s in all were asked. The adapter is merged into the learner's weights too, while it"
+        " waits for rollouts: policy and sampler are one up to rounding, which is the KL above.",
+        f"- **Screening** of the panel's {panel['rollouts']} rollouts (96 problems) on one GPU: {panel['steady_tokens_per_second']:,} tokens/s while there was one more to"
+        f" begin ({panel['steady_seconds']} s); 877 x 8 at that rate take {panel['whole'][0]} s [{panel['whole'][1]}, {panel['whole'][2]}], the interval being that of the lengths:"
+        f" {PUBLISHED_PANEL / panel['whole'][0]:.1f} times faster than the published {PUBLISHED_PANEL:,.0f} s. The slice itself took"
+        f" {panel['seconds']} s, for the last rollouts decode alone. Its start: {panel['started']} s.",
+        f"- **Thinking's screening** ({PUBLISHED_THINKING:,.0f} s) was not measured. At AIME's lengths (mean 7,270 tokens) its cache alone, 96 KiB a token, read"
+        " at 4.8 TB/s allows about 13,000 tokens/s on one GPU, or 4,000 s: a tenth of the published time cannot be reached on one GPU with a cache in bfloat16.",
+        "",
+        "## By number of GPUs",
+        "",
+        f"Seconds a step; a study's training of two arms, {STEPS} steps each; US$ at {price:.2f} a GPU and hour.",
+        "",
+        "| GPUs | arms at once | learners, engines an arm | sample | train | in all | | training of two arms, h | US$ |",
+        "|---|---|---|---|---|---|---|---|---|",
+        "| 1 | – | – | – | – | – | does not fit: learner 120 GiB beside 57 of the sampler; refused before anything is loaded | – | – |",
+    ]
+    for row in rows_of(known, lengths):
+        hours = row.step * STEPS * 2 / row.arms / 3600
+        out.append(
+            f"| {row.gpus} | {row.arms} | {row.learners}, {row.engines} | {row.sample:.1f} | {row.train:.1f} | {row.step:.1f} | {row.how}"
+            f" | {hours:.1f} | {hours * row.gpus * price:.0f} |"
+        )
+    hours = PUBLISHED_STEP * STEPS * 2 / 3600
+    out += [
+        f"| published, hosted | | | | | {PUBLISHED_STEP} | as its files say | {hours:.1f} | not said |",
+        "",
+        "More engines shorten a step little: its longest rollout is decoded alone in the end, at 5.2 ms a position. What helps is more arms at once.",
+        "",
+        "## Not measured",
+        "",
+        "The learner on two GPUs, two sampling engines beside one, and kill and resume at this shape; runs of them ended with the time. On the CPU all three are tested.",
+        "",
+        peers.rstrip(),
+        "",
+    ]
+    return "\n".join(out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""What a study's models take of GPUs and host memory, known before anything is loaded, and paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psutil
+
+from flows.study.resolve import Study
+from tasks.domain.grpo.types import LearnerConfig
+from tasks.engines.hardware import Hardware
+from tasks.engines.learning.memory_plan import (
+    GIB,
+    check_host_memory,
+    check_sampler_memory,
+    merging_bytes,
+    num_experts,
+    plan_memory,
+    read_config,
+    training_bytes,
+    weights_bytes,
+)
+from tasks.engines.learning.merging import merges_adapters
+from tasks.engines.learning.policy import execution_on
+from tasks.engines.sampling.graphs import graph_bytes
+from tasks.engines.visible_gpus import gpu_bytes
+
+#: Of what a GPU has the driver and the libraries keep some for themselves.
+_USABLE = 0.98
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Bytes of one GPU, and of host memory that is free. gpu: 0 where there is none, or it does not say."""
+
+    gpu: int
+    host: int
+
+
+def this_machine() -> Machine:
+    return Machine(gpu_bytes(), psutil.virtual_memory().available)
+
+
+def check_memory(study: Study, machine: Machine) -> None:
+    """Errors: UserError for what does not fit, of any model that is here."""
+    hardware = study.profile.hardware
+    if hardware.device != "cuda" or not machine.gpu or hardware.engine not in ("auto", "vllm"):
+        return
+    for base, learner in _models(study):
+        config = read_config(base)
+        merges = merges_adapters(config, hardware)
+        kept = merging_bytes(config, 2) if merges else 0
+        parts = hardware.tensor_parallel
+        check_sampler_memory(
+            base, hardware.memory_fraction, parts, machine.gpu, kept=kept, graphs=graph_bytes(hardware)
+        )
+        if learner is not None:
+            plan_memory(base, learner, execution_on(hardware, config), 2, _left(hardware, machine), gpu=True)
+        if merges:
+            check_host_memory(base, machine.host, _copies(hardware, learner))
+
+
+def told(study: Study, machine: Machine) -> list[str]:
+    """For the plan: a line a model that is here."""
+    hardware, found = study.profile.hardware, []
+    if hardware.device != "cuda" or hardware.engine not in ("auto", "vllm"):
+        return found
+    for base, learner in _models(study):
+        config = read_config(base)
+        merges = merges_adapters(config, hardware)
+        kept = merging_bytes(config, 2) if merges else 0
+        sampler = (weights_bytes(base) / hardware.tensor_parallel + kept + graph_bytes(hardware)) / GIB
+        said = f"memory of {base.name}: sampling {sampler:.1f} GiB of a GPU beside its cache"
+        if learner is not None:
+            execution = execution_on(hardware, config)
+            whole, recomputed = training_bytes(base, learner, execution, 2, gpu=True).values()
+            chosen, how = whole, "without recomputation"
+            if execution.checkpointing == "on" or (machine.gpu and whole > 0.9 * _left(hardware, machine)):
+                chosen, how = recomputed, "with recomputation"
+            said += f", training {chosen / GIB:.1f} {how}"
+        if merges and num_experts(config):
+            said += f", {_copies(hardware, learner) * weights_bytes(base) / GIB:.1f} of host memory"
+        found.append(said)
+    return found
+
+
+def _models(study: Study) -> Iterable[tuple[Path, LearnerConfig | None]]:
+    """(folder, what it is trained by; null where it is evaluated alone) of each base that is here. Of several
+    trainings of one base that which takes most."""
+    profile = study.profile
+    trained = {study.models[arm].sha256 for arm in profile.heads(profile.arms)} if profile.training.steps else set()
+    ranks = [profile.training.lora_rank, *(lesson.training.lora_rank for lesson in profile.lessons)]
+    largest = replace(profile.training, lora_rank=max(ranks)) if profile.training.steps else None
+    for sha256 in dict.fromkeys(model.sha256 for model in study.models.values()):
+        if sha256 in study.places:
+            yield study.places[sha256], largest if sha256 in trained else None
+
+
+def _left(hardware: Hardware, machine: Machine) -> int:
+    """Of a GPU for the learner: all of it where the sampler has its own."""
+    shared = 0.0 if hardware.sampler_apart else hardware.memory_fraction
+    return int((_USABLE - shared) * machine.gpu)
+
+
+def _copies(hardware: Hardware, learner: LearnerConfig | None) -> int:
+    """Of a mixture's base in host memory, by the arms at once."""
+    return hardware.arms_at_once * (hardware.replicas + (hardware.processes if learner is not None else 0))

@@ -1,0 +1,187 @@
+r"""Answer kinds: how answers are read and compared where they are not mathematics.
+
+The region is delimited and its boxes are found as for every arm; a kind reads the texts in it. What is gone through
+here is code of ours, or of a package that brings a grader (`varband.graders`: an object or module with `read` and,
+if two different texts may be one answer, `same`). Nothing is ever executed that a model wrote.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from storage.errors import UserError, did_you_mean
+from tasks.domain import plugins
+from tasks.domain.grading.answer_extraction import CUT_OFF, NO_BOX, answer_texts, read
+from tasks.domain.grading.boxes import boxed
+from tasks.domain.grading.latex_normalisation import normalise
+from tasks.domain.grading.quantities import number
+from tasks.domain.grading.verdict import Verdict
+from tasks.domain.grading.words import unwrap_text
+from tasks.domain.scaffolds import MATH, AnswerForm
+
+MAX_CHARS = 1_500
+#: What people call tasks whose answers would have to be run.
+EXECUTED = ("code", "program", "programs", "python", "tests", "unit_test", "unit_tests", "unit-tested code")
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerKind:
+    """read: the different answers that a text states, in the form in which they are compared; none if it states none
+    of this kind. It reads what it returned as itself. same: whether an answer so read is the gold so read."""
+
+    read: Callable[[str], Sequence[str]]
+    same: Callable[[str, str], bool] = operator.eq
+
+
+def integers(text: str) -> list[str]:
+    r"""Whole numbers, however they are written; nothing else has a value here, not even what equals one.
+
+    >>> [integers(t) for t in ("7", "$1{,}024$.", "The answer is 12.", "x = -3", "7.0", "7.5", "14/2", "7 cm", "six")]
+    [['7'], ['1024'], ['12'], ['-3'], ['7'], [], [], [], ['6']]
+    """
+    found = read(text)
+    if found.status != "ok":
+        return []
+    told = [number(re.sub(r"^[A-Za-z]\w* ?= ?", "", normalise(answer))) for answer in found.answers]
+    if not told or any(n is None or n.unit or n.value.denominator != 1 for n in told):
+        return []
+    written = all(not re.search(r"/|\\[dt]?frac", answer) for answer in found.answers)
+    return list(dict.fromkeys(str(n.value.numerator) for n in told if n)) if written else []
+
+
+_LETTER = r"\(?([A-J])\)?"
+_ALONE = re.compile(r"[\s$*(\[{]*(?:option|choice|answer)?[\s:$*(\[{]*([A-Ja-j])[\s$*)\]}.:]*", re.I)
+_LABEL = re.compile(r"[\s$*]*(?:\(([A-Ja-j])\)|([A-J])[).:]|([a-j])\))\s+(?!(?:or|and)\b)\S")
+#: Not an article or a pronoun: these go before a word.
+_SAID = re.compile(r"(?<![A-Za-z\\])([A-J])(?![A-Za-z'’])(?!\s+(?!(?:is|or|and|because|since|as|not|but|was)\b)[a-z])")
+_SMALL = re.compile(r"\b(?:answer|option|choice)(?: is)?[:\s]+\(?([a-j])(?![A-Za-z'’]|\s+[a-z])")
+_DENIED = re.compile(
+    rf"\b(?:not|nor|neither|than|isn't|rules? out)\s+(?:option |choice |answer )?{_LETTER}(?![A-Za-z])"
+)
+
+
+def choices(text: str) -> list[str]:
+    r"""Letters of multiple choice, A to J: alone, before the text of the choice, or in a sentence.
+
+    >>> [choices(t) for t in ("B", "(b)", r"\text{C}.", "B) 42", "The answer is D.", "A or B", "B, not C", "a cat")]
+    [['B'], ['B'], ['C'], ['B'], ['D'], ['A', 'B'], ['B'], []]
+    """
+    text = unwrap_text(unicodedata.normalize("NFKC", text))
+    if alone := _ALONE.fullmatch(text):
+        return [alone[1].upper()]
+    if label := _LABEL.match(text):
+        return [(label[1] or label[2] or label[3]).upper()]
+    affirmed = _DENIED.sub(" ", text)
+    return list(dict.fromkeys(_SAID.findall(affirmed) or [small.upper() for small in _SMALL.findall(affirmed)]))
+
+
+def exact(text: str) -> list[str]:
+    """The text itself, but for how its spaces and its characters' accents are written.
+
+    >>> exact("  New   York "), exact(" ")
+    (['New York'], [])
+    """
+    plain = " ".join(unicodedata.normalize("NFC", text).split())
+    return [plain] if plain else []
+
+
+OWN = {"integer": AnswerKind(integers), "multiple_choice": AnswerKind(choices), "exact_text": AnswerKind(exact)}
+
+
+def pinned(kind: str) -> str:
+    """A kind as recipes hold it: another package's with that package's version. Errors: UserError for none."""
+    if kind.lower().replace(" ", "_") in {word.replace(" ", "_") for word in EXECUTED}:
+        raise UserError(
+            f"answer_kind '{kind}': code that is judged by unit tests is out of scope, for nothing that a model writes"
+            f" is executed here (known: {', '.join((MATH, *OWN))})"
+        )
+    if kind == MATH or kind in OWN:
+        return kind
+    try:
+        return plugins.pinned("varband.graders", kind)
+    except UserError as error:
+        if kind.partition("@")[0] in plugins.brought("varband.graders"):
+            raise
+        known = (MATH, *OWN)
+        raise UserError(f"{error}{did_you_mean(kind, known)} (known without one: {', '.join(known)})") from None
+
+
+def is_brought(kind: str) -> bool:
+    """Whether another package judges answers of this kind."""
+    return kind != MATH and kind not in OWN
+
+
+def check(kind: str) -> None:
+    """Errors: UserError for one that could judge nothing here."""
+    if kind != MATH:
+        kind_of(kind)
+
+
+def kind_of(name: str) -> AnswerKind:
+    """Errors: UserError for one that is not installed, or in another version, or has no `read`."""
+    if name in OWN:
+        return OWN[name]
+    found = plugins.plugged("varband.graders", name)
+    if not callable(getattr(found, "read", None)):
+        raise UserError(f"grader {name} has no function `read`, which says what answers a text states")
+    return AnswerKind(found.read, getattr(found, "same", operator.eq))  # type: ignore[attr-defined]
+
+
+def grade_as(name: str, region: str | None, gold: str, form: AnswerForm, finish: str) -> Verdict:
+    r"""Verdict on one final-answer region by a kind that is not mathematics.
+
+    >>> [grade_as("multiple_choice", r, "B", "tag", "stop").verdict for r in ("(B) 42", "C", "A or B", "?", None)]
+    ['correct', 'wrong', 'ambiguous', 'wrong', 'no_answer']
+    >>> grade_as("exact_text", "Paris", "Paris, France", "tag", "stop").reason
+    'not equal'
+    """
+    if region is None:
+        return Verdict("no_answer", "truncated before an answer" if finish == "length" else "no answer tag", None, None)
+    kind, what = kind_of(name), name.partition("@")[0].replace("_", " ")
+    if form == "boxed" and finish == "length" and boxed(region)[2]:
+        return Verdict("no_answer", CUT_OFF, None, None)
+    texts = [text.strip() for text in answer_texts(region, form) if text.strip()]
+    if not texts:
+        return Verdict("no_answer", NO_BOX if form == "boxed" else "empty answer", None, None)
+    said = " , ".join(texts)[:MAX_CHARS]
+    if max(map(len, texts)) > MAX_CHARS:
+        return Verdict("ungradable", f"answer longer than {MAX_CHARS} characters", said[:200], None)
+    try:
+        stated = list(dict.fromkeys(one for text in texts for one in _read(kind, text)))
+        golds = _read(kind, gold)
+        if len(stated) > 1:
+            return Verdict("ambiguous", "several different answers", said, None)
+        if not stated:
+            return Verdict("wrong", f"states no {what}", said, None)
+        if len(golds) != 1:
+            return Verdict("ungradable", f"the gold states {len(golds)} answers as {what}", said, stated[0])
+        right = bool(kind.same(stated[0], golds[0]))
+    except (MemoryError, RecursionError):
+        raise
+    except Exception as error:  # of a grader that another package brings
+        why = f"grader {name}: {type(error).__name__}: {error}"
+        return Verdict("ungradable", why[:200], said, None)
+    return Verdict("correct" if right else "wrong", f"by {what}" if right else "not equal", said, stated[0])
+
+
+def _read(kind: AnswerKind, text: str) -> list[str]:
+    found = kind.read(text)
+    if isinstance(found, str) or not all(isinstance(one, str) for one in found):
+        raise TypeError(f"read returned {found!r:.60}, not a list of texts")
+    return list(found)
+
+
+def faults_of_answer(kind: str, answer: str) -> str:
+    """Why an answer, such as an example's or a gold, is none of this kind; empty if it is one."""
+    if kind == MATH:
+        return ""
+    verdict = grade_as(kind, answer, answer, "tag", "stop")
+    return (
+        ""
+        if verdict.correct
+        else f"{answer[:60]!r} is no {kind.partition('@')[0].replace('_', ' ')} ({verdict.reason})"
+    )

@@ -1,0 +1,71 @@
+"""What other packages bring by entry point, for what a study's file cannot say: graders, scaffolds, objectives.
+
+One is named NAME where somebody asks for it and `NAME@PACKAGE==VERSION` where it was found: recipes hold the latter, so
+that an upgraded package makes other names and another version is never taken for the one that was meant.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Literal
+
+from storage.errors import UserError, did_you_mean
+
+Group = Literal["varband.graders", "varband.scaffolds", "varband.objectives"]
+
+
+def brought(group: Group) -> list[str]:
+    """Names that installed packages bring."""
+    return sorted({entry.name for entry in _found(group, tuple(sys.path))})
+
+
+def pinned(group: Group, name: str) -> str:
+    """A name with package and version. Errors: UserError if none or two packages bring it, or another version does."""
+    entry = _entry(group, name.partition("@")[0])
+    assert entry.dist is not None
+    there = f"{entry.name}@{entry.dist.name}=={entry.dist.version}"
+    if "@" in name and name != there:
+        raise UserError(
+            f"{_what(group)} {name} is not the one installed ({there}): install that version, or say {entry.name} anew"
+        )
+    return there
+
+
+def plugged(group: Group, name: str) -> object:
+    """What a package brings under this name. Errors: UserError as `pinned`, or if it cannot be imported."""
+    return _loaded(group, pinned(group, name), tuple(sys.path))
+
+
+@cache
+def _found(group: Group, _path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    return tuple(entry for entry in entry_points(group=group) if entry.dist is not None)
+
+
+@cache
+def _loaded(group: Group, name: str, _path: tuple[str, ...]) -> object:
+    entry = _entry(group, name.partition("@")[0])
+    try:
+        return entry.load()
+    except Exception as error:  # code of others may raise anything
+        said = (str(error).splitlines() or [""])[0]
+        raise UserError(
+            f"{_what(group)} {name} cannot be imported from {entry.value} ({type(error).__name__}: {said[:120]})"
+        ) from None
+
+
+def _entry(group: Group, name: str) -> EntryPoint:
+    several = [entry for entry in _found(group, tuple(sys.path)) if entry.name == name]
+    packages = sorted({entry.dist.name for entry in several if entry.dist is not None})
+    if not several:
+        known = brought(group)
+        hint = did_you_mean(name, known) or f" (brought by others here: {', '.join(known) or 'none'})"
+        raise UserError(f"no {_what(group)} '{name}': no installed package brings one by the entry point {group}{hint}")
+    if len(packages) > 1:
+        raise UserError(f"{_what(group)} '{name}' is brought by {' and '.join(packages)}: uninstall all but one")
+    return several[0]
+
+
+def _what(group: Group) -> str:
+    return group.removeprefix("varband.").removesuffix("s")

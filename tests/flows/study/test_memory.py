@@ -1,0 +1,62 @@
+"""What does not fit onto a GPU is said before anything is loaded; what fits is told in the plan."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.random_mixture import CONFIG
+from flows.study.memory import Machine, check_memory, told
+from flows.study.profiles import PAPER
+from flows.study.resolve import Study
+from storage.errors import UserError
+from tasks.domain.policies import BaseModel
+from tasks.engines.hardware import Hardware
+
+GIB = 1 << 30
+H200 = Machine(gpu=140 * GIB, host=250 * GIB)
+
+
+def study(folder: Path, **hardware: object) -> Study:
+    """The published design's panel arm, on a file as large as the published model, of which nothing is written."""
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    with (folder / "model.safetensors").open("wb") as weights:
+        weights.truncate(61_064_245_248)
+    profile = replace(PAPER, arms=("panel",), lessons=())
+    profile = replace(profile, hardware=replace(profile.hardware, **{"arms_at_once": 1} | hardware))
+    return Study(profile, {"panel": BaseModel(name="mixture", sha256="s")}, {}, "", {"s": folder})
+
+
+def test_the_published_design_fits_onto_two_gpus_an_arm(tmp_path: Path) -> None:
+    found = study(tmp_path)
+    assert found.profile.hardware.sampler_apart
+    check_memory(found, H200)
+    [line] = told(found, H200)
+    assert line.startswith(f"memory of {tmp_path.name}: sampling 5") or "sampling 6" in line
+    assert "without recomputation" in line and "of host memory" in line
+
+
+@pytest.mark.parametrize(
+    ("hardware", "machine", "said"),
+    [
+        ({}, Machine(80 * GIB, 250 * GIB), "needs about"),
+        ({"memory_fraction": 0.4}, H200, "raise it or hardware.tensor_parallel"),
+        ({"sampler_apart": False, "memory_fraction": 0.5}, H200, "training needs about"),
+        ({}, Machine(140 * GIB, 100 * GIB), "in host memory of 56.9 GiB each"),
+        ({"token_budget": 200_000, "checkpointing": "off"}, H200, "training needs about"),
+    ],
+)
+def test_what_does_not_fit_is_refused(tmp_path: Path, hardware: dict[str, object], machine: Machine, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        check_memory(study(tmp_path, **hardware), machine)
+
+
+def test_a_machine_that_does_not_say_what_it_has_is_asked_nothing(tmp_path: Path) -> None:
+    check_memory(study(tmp_path, memory_fraction=0.1), Machine(0, GIB))
+    on_cpu = study(tmp_path)
+    on_cpu = replace(on_cpu, profile=replace(on_cpu.profile, hardware=Hardware()))
+    check_memory(on_cpu, Machine(0, GIB))
+    assert told(on_cpu, Machine(0, GIB)) == []

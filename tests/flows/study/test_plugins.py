@@ -1,0 +1,146 @@
+"""What another package brings, installed for real: it judges, writes and weighs, its version is in every name, and
+where it is not there one sentence says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flows.running.plan import plan
+from flows.study.asked import profile_asked
+from flows.study.request import Request
+from storage.artifacts.store import Store
+from storage.errors import UserError
+from tasks.answer_classes import by_grader
+from tasks.domain.grpo.advantages.group import Context, Group
+from tasks.domain.grpo.advantages.registry import group_advantages
+from tasks.domain.policies import BaseModel, Policy
+from tasks.domain.scaffolds import PANEL
+from tasks.engines.grading.graders import GradeItem, Graders
+from tests.plugged import install
+
+MODEL = BaseModel(name="m", sha256="0" * 64)
+MINE = """
+base = "demo"
+arms = ["panel", "hours"]
+[scaffolds.hours]
+base = "panel"
+answer_kind = "clock"
+"""
+WRITTEN = """
+base = "demo"
+arms = ["backwards"]
+[scaffolds.backwards]
+code = "reversed"
+[training]
+advantage = "from_middle"
+"""
+
+
+@pytest.fixture(scope="module")
+def versions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return {version: install(tmp_path_factory.mktemp("plugged"), version) for version in ("1.0", "2.0")}
+
+
+@pytest.fixture
+def installed(versions: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    on_path(monkeypatch, versions["1.0"])
+
+
+def on_path(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    patch.syspath_prepend(str(folder))
+    patch.setenv("PYTHONPATH", str(folder))
+
+
+@pytest.fixture
+def graders() -> Iterator[Graders]:
+    with Graders(workers=1) as made:
+        yield made
+
+
+def names(tmp_path: Path, text: str) -> dict[str, set[str]]:
+    store = Store(tmp_path)
+    found: dict[str, set[str]] = {}
+    for one in plan(Request(profile="mine.toml", text=text).study(store), store):
+        found.setdefault(one.step.ref.kind, set()).add(str(one.step.ref))
+    return found
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_grader_judges_in_a_process_that_can_be_killed(graders: Graders) -> None:
+    hours = profile_asked("mine.toml", MINE).arm("hours").scaffold
+    assert hours.answer_kind == "clock@lab-tasks==1.0"
+    said = ["13", "2", "noon", "fall", "hang", "1"]
+    verdicts = graders.grade([GradeItem(hours, hours.answer_in_form(answer), "1") for answer in said])
+    assert [v.verdict for v in verdicts] == ["correct", "wrong", "wrong", "ungradable", "timeout", "correct"]
+    assert verdicts[0].canonical == "13" and "ValueError: no hour" in verdicts[3].reason
+    assert by_grader(graders, hours.answer_kind)([("13", "25"), ("13", "2")]) == [True, False]
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_scaffold_in_code_writes_its_prompt_and_reads_its_completions(graders: Graders) -> None:
+    study = profile_asked("mine.toml", WRITTEN)
+    scaffold = study.arm("backwards").scaffold
+    assert scaffold.code == "reversed@lab-tasks==1.0" and scaffold.stop == ("!",)
+    assert scaffold.prompt("one two").startswith("two one <work>")
+    assert scaffold.parse("so => 7").region == "7" and scaffold.parse("so 7").region is None
+    assert graders.grade([GradeItem(scaffold, "so => 7", "7"), GradeItem(scaffold, "7", "7")])[0].correct
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_objective_weighs_and_its_version_is_in_the_recipe() -> None:
+    learner = profile_asked("mine.toml", WRITTEN).training
+    assert dict(learner.versions())["from_middle"] == "lab-tasks==1.0"
+    rewards_G = np.array([1.0, 0.0, 0.0])
+    advantages_G, _ = group_advantages(Group(rewards_G, rewards_G), learner.advantage, Context())
+    assert advantages_G.tolist() == [0.5, -0.5, -0.5]
+
+
+@pytest.mark.parametrize(("text", "sampled_anew"), [(MINE, False), (WRITTEN, True)])
+def test_an_upgraded_package_changes_the_names_of_what_it_makes(
+    versions: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, sampled_anew: bool
+) -> None:
+    """Not those of the others; what was sampled for a grader is judged anew by its next version, and not sampled."""
+    with monkeypatch.context() as patch:
+        on_path(patch, versions["1.0"])
+        first, before = names(tmp_path, text), profile_asked("mine.toml", text)
+        assert names(tmp_path, text) == first
+    on_path(monkeypatch, versions["2.0"])
+    second, after = names(tmp_path, text), profile_asked("mine.toml", text)
+    others = {ref for ref in first["training"] if "panel" in text} & second["training"]
+    assert first["training"] != second["training"] and first["rollouts"] != second["rollouts"]
+    assert len(others) == (1 if text is MINE else 0)
+    was, now = (Policy(arm=p.arms[-1], model=MODEL, scaffold=p.arm(p.arms[-1]).scaffold) for p in (before, after))
+    assert (was.identity() != now.identity()) == sampled_anew
+
+
+def test_a_missing_package_is_one_sentence_with_its_line() -> None:
+    for text, said in (
+        (MINE, "line 6: scaffolds.hours.answer_kind: no grader 'clock'"),
+        (
+            WRITTEN.partition("[training]")[0],
+            "no scaffold 'reversed': no installed package brings one by the entry point varband.scaffolds",
+        ),
+        (WRITTEN.replace('code = "reversed"', 'base = "panel"'), "unknown advantage 'from_middle'"),
+    ):
+        with pytest.raises(UserError) as refused:
+            profile_asked("mine.toml", text)
+        assert said in str(refused.value) and "\n" not in str(refused.value), refused.value
+
+
+@pytest.mark.usefixtures("installed")
+def test_another_version_is_not_taken_for_the_one_that_was_meant(graders: Graders) -> None:
+    """Stored rollouts of a grader that was upgraded since are judged by nobody."""
+    before = replace(PANEL, answer_kind="clock@lab-tasks==0.9")
+    with pytest.raises(UserError, match=r"clock@lab-tasks==0\.9 is not the one installed \(clock@lab-tasks==1\.0\)"):
+        graders.grade([GradeItem(before, before.answer_in_form("1"), "1")])
+
+
+@pytest.mark.usefixtures("installed")
+def test_what_cannot_be_imported_is_one_sentence() -> None:
+    with pytest.raises(UserError, match=r"grader broken@lab-tasks==1\.0 cannot be imported from lab_tasks\.nowhere"):
+        profile_asked("mine.toml", MINE.replace('"clock"', '"broken"'))

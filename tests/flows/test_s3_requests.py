@@ -1,0 +1,231 @@
+"""What looking at a root on object storage costs in requests, counted by the server; and what packs may never change."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pytest
+
+from storage import packs
+from storage.artifacts.kinds import Splits
+from storage.artifacts.manifest import Provenance, Recipe
+from storage.artifacts.store import Payload, Store
+from storage.errors import Notice
+from storage.mirror import Mirror
+from storage.objects import Objects
+from storage.records.garbage import note_planned, studies_of
+from storage.records.runs import Run, all_runs, now, write_run
+from storage.roots import root_folder
+from tests.servers import object_storage
+
+#: Objects in one answer of this server to a listing; of the real one 1,000.
+PAGE = 100
+PROVENANCE = Provenance(
+    created="2026-01-01T00:00:00+00:00", seconds=0, code="x", python="3", packages={}, hardware="cpu", command="test"
+)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("s3") / "requests"
+
+
+@pytest.fixture(scope="module")
+def environment(log: Path) -> Iterator[dict[str, str]]:
+    with object_storage(log, page=PAGE) as url:
+        yield {
+            "AWS_ENDPOINT_URL_S3": url,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+
+
+@pytest.fixture
+def s3(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    import s3fs
+
+    s3fs.S3FileSystem().mkdir(f"bucket-{tmp_path.name.replace('_', '-').lower()}"[:60])
+    return monkeypatch
+
+
+def address(tmp_path: Path) -> str:
+    return f"s3://{f'bucket-{tmp_path.name}'.replace('_', '-').lower()[:60]}/team/root"
+
+
+def machine(tmp_path: Path, name: str, s3: pytest.MonkeyPatch) -> Store:
+    s3.setenv("VARBAND_CACHE", str(tmp_path / name))
+    store = Store(root_folder(address(tmp_path)))
+    store.prepare()
+    return store
+
+
+def put(store: Store, number: int) -> Splits:
+    ref = Splits.of(f"{number:016x}")
+    rows = pa.table({"problem_id": ["p"], "source": ["s"], "split": ["train"]}, schema=Splits.schema)
+    store.write(ref, Payload(rows), Recipe(stage="made", version=1, arguments={"n": number}, inputs={}), PROVENANCE)
+    return ref
+
+
+def run_of(number: int, state: str = "finished") -> Run:
+    values = {"profile": "demo", "request": {}, "started": now(), "heartbeat": now(), "host": "elsewhere", "pid": 1}
+    return Run.model_validate({"id": f"demo-{number:08x}", "state": state, **values})
+
+
+def asked(log: Path, since: int) -> list[str]:
+    """Requests, such as `GET /bucket/key`, after those that were counted before."""
+    lines = [line for line in log.read_text().splitlines() if '" 20' in line or '" 30' in line or '" 40' in line]
+    return [line.split('"')[1].removesuffix(" HTTP/1.1") for line in lines][since:]
+
+
+def ls(*words: str, cache: Path, root: str) -> list[dict[str, object]]:
+    command = [sys.executable, "-m", "cli.main", *words, "--root", root, "--json"]
+    done = subprocess.run(
+        command, env={**os.environ, "VARBAND_CACHE": str(cache)}, check=True, capture_output=True, timeout=120
+    )
+    return orjson.loads(done.stdout)
+
+
+@pytest.mark.parametrize(("artifacts", "runs"), [(36, 6), pytest.param(200, 30, marks=pytest.mark.slow)])
+def test_a_new_laptop_sees_a_root_with_few_requests(
+    artifacts: int, runs: int, log: Path, s3: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Two machines made it in turns, one of which was killed now and then; the ledger fills more than one answer to a
+    listing."""
+    stores = [machine(tmp_path, name, s3) for name in "ab"]
+    for n in range(runs):
+        store = stores[n % 2]
+        made = [put(store, n * 1000 + i) for i in range(artifacts // runs + (n < artifacts % runs))]
+        note_planned(store.root, f"demo-{n:08x}", made)
+        write_run(store.root, run_of(n, "running"))
+        if n % 10 == 5 and store._mirror:
+            store._mirror._loose.clear()
+        else:
+            write_run(store.root, run_of(n))
+    raw = Objects(tmp_path, address(tmp_path))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: raw.put(f"ledger/a/b/shard-{n:020d}.parquet", b"x"), range(PAGE + 50)))
+    before = len(asked(log, 0))
+    shown = ls("ls", cache=tmp_path / "new", root=address(tmp_path))
+    requests = asked(log, before)
+    assert len(shown) == artifacts and all(row["study"] == "demo" for row in shown)
+    assert len(requests) <= 20, requests
+    assert not [r for r in requests if r.startswith("GET") and r.endswith("data.parquet")]
+    before += len(requests)
+    assert len(ls("runs", cache=tmp_path / "other", root=address(tmp_path))) == runs
+    requests = asked(log, before)
+    assert len(requests) <= 20 and not [r for r in requests if "data.parquet" in r], requests
+    before += len(requests)
+    assert len(ls("ls", cache=tmp_path / "new", root=address(tmp_path))) == artifacts
+    assert len(asked(log, before)) <= 6, "the second time only the listing is asked for"
+
+
+def test_rows_come_when_they_are_asked_for(s3: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = put(machine(tmp_path, "a", s3), 1)
+    b = machine(tmp_path, "b", s3)
+    assert b.refs() == [made] and not (b.path(made) / "data.parquet").exists()
+    found = ls("sql", "select split from splits", cache=tmp_path / "b", root=address(tmp_path))
+    assert found == [{"split": "train"}]
+    c = machine(tmp_path, "c", s3)
+    assert c.refs() == [made] and c.has(made) and c.read(made).num_rows == 1, "a listing is not a reading"
+
+
+@pytest.mark.parametrize("harm", ["damaged", "gone", "stale", "none"])
+def test_a_pack_is_never_the_truth(harm: str, s3: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whatever becomes of it, a listing shows what is there; what many lack is packed by who notices."""
+    a = machine(tmp_path, "a", s3)
+    made = [put(a, n) for n in range(packs.LOOSE * 2)]
+    write_run(a.root, run_of(1))
+    mirror = a._mirror
+    assert mirror is not None
+    (first, *_) = there = mirror.list(packs.FOLDER)
+    if harm == "damaged":
+        mirror.put(first, b"PAR1 no")
+    elif harm == "gone":
+        for name in there:
+            Objects.delete(mirror, name)
+    elif harm == "stale":
+        mirror._heard.clear()
+        a.delete(made[0])
+        put(a, 0)
+        a.delete(made.pop())
+        write_run(a.root, run_of(1).model_copy(update={"why": "changed"}))
+    b = machine(tmp_path, "b", s3)
+    if harm == "damaged":
+        with pytest.warns(Notice, match="not what was packed"):
+            assert b.refs() == made
+        assert first not in mirror.list(packs.FOLDER), "nobody else meets it"
+    else:
+        assert b.refs() == made
+    assert [b.manifest(ref).token for ref in made] == [a.manifest(ref).token for ref in made]
+    assert [run.why for run in all_runs(b.root)] == ["changed" if harm == "stale" else ""]
+    if harm == "gone":
+        assert mirror.list(packs.FOLDER), "it is made anew by the first who misses it"
+
+
+def test_many_packs_become_one_of_what_is_current(s3: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    a = machine(tmp_path, "a", s3)
+    made = []
+    for n in range(3 * packs.MOST):
+        made.append(put(a, n))
+        write_run(a.root, run_of(n))
+        if n == 1:
+            a.delete(made.pop(0))
+    assert a._mirror is not None
+    there = a._mirror.list(packs.FOLDER)
+    assert 1 <= len(there) <= packs.MOST
+    now_there = {name: one.etag for name, one in a._mirror.list("", but=packs.BULKY).items()}
+    names = packs.packed(a._mirror, there, now_there).keys()
+    assert {f"splits/{ref}/manifest.json" for ref in made} <= names and f"splits/{Splits.of('0' * 16)}" not in str(
+        names
+    )
+
+
+def test_two_writers_pack_at_once_and_nothing_is_missed(s3: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stores = [machine(tmp_path, name, s3) for name in "abcd"]
+
+    def work(place: int) -> list[Splits]:
+        made = [put(stores[place], place * 100 + n) for n in range(15)]
+        write_run(stores[place].root, run_of(place))
+        return made
+
+    with ThreadPoolExecutor(4) as pool:
+        made = sorted(ref for refs in pool.map(work, range(4)) for ref in refs)
+    new = machine(tmp_path, "new", s3)
+    assert new.refs() == made and len(all_runs(new.root)) == 4 and studies_of(new.root) == {}
+
+
+def test_a_reader_who_may_not_write_reads_all_the_same(s3: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    a = machine(tmp_path, "a", s3)
+    made = [put(a, n) for n in range(2 * packs.LOOSE)]
+    assert a._mirror is not None
+    for name in a._mirror.list(packs.FOLDER):
+        Objects.delete(a._mirror, name)
+
+    def refused(self: Mirror, name: str, content: bytes, **condition: str) -> None:
+        from storage.errors import UserError
+
+        raise UserError("AccessDenied")
+
+    b = machine(tmp_path, "b", s3)
+    s3.setattr(Mirror, "put", refused)
+    assert b.refs() == made
+
+
+def test_what_one_machine_removed_comes_back_on_none(s3: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    a, b = (machine(tmp_path, name, s3) for name in "ab")
+    write_run(a.root, run_of(1))
+    assert [run.id for run in all_runs(b.root)] == ["demo-00000001"]
+    s3.setattr("storage.working_copy.UNDERWAY_SECONDS", -60.0)
+    assert a._mirror is not None
+    a._mirror.forget(a.root / "runs" / "demo-00000001.json")
+    assert all_runs(b.root) == [] and all_runs(a.root) == []

@@ -1,0 +1,69 @@
+"""A distribution of another team's, built and installed into a folder: a grader, a scaffold, an objective."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+PROJECT = """
+[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+[project]
+name = "lab-tasks"
+version = "{version}"
+[project.entry-points."varband.graders"]
+clock = "lab_tasks.clock"
+broken = "lab_tasks.nowhere"
+[project.entry-points."varband.scaffolds"]
+reversed = "lab_tasks.reversed"
+[project.entry-points."varband.objectives"]
+from_middle = "lab_tasks.middle:from_middle"
+[tool.setuptools]
+packages = ["lab_tasks"]
+"""
+#: Hours of a clock: 13 is 1. What cannot be judged raises, and what hangs is stopped.
+CLOCK = """
+def read(text):
+    if text == "hang":
+        while True:
+            pass
+    if text == "fall":
+        raise ValueError("no hour")
+    return [text] if text.isdigit() else []
+
+def same(answer, gold):
+    return int(answer) % 12 == int(gold) % 12
+"""
+REVERSED = """
+fields = {"answer_form": "tag", "trace_tag": "work", "stop": ["!"]}
+
+def prompt(problem):
+    return " ".join(reversed(problem.split())) + " <work>...</work> <answer>...</answer>"
+
+def parse(completion):
+    head, found, rest = completion.partition("=>")
+    return (head.strip(), rest.strip(" !")) if found else (None, None)
+
+def solved(answer, trace):
+    return f"{trace} => {answer}!"
+"""
+MIDDLE = """
+def from_middle(group, context):
+    return group.rewards_G - (group.rewards_G.max() + group.rewards_G.min()) / 2, {}
+"""
+
+
+def install(at: Path, version: str = "1.0") -> Path:
+    """The folder to have on the path, with this version of the distribution and no other."""
+    source, target = at / f"source-{version}", at / f"installed-{version}"
+    (source / "lab_tasks").mkdir(parents=True)
+    (source / "pyproject.toml").write_text(PROJECT.format(version=version))
+    for name, text in {"__init__": "", "clock": CLOCK, "reversed": REVERSED, "middle": MIDDLE}.items():
+        (source / "lab_tasks" / f"{name}.py").write_text(text)
+    asked = ["install", "-q", "--no-index", "--no-deps", "--no-build-isolation", "--target", str(target), str(source)]
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run([sys.executable, "-m", "pip", *asked], check=True, env=env, capture_output=True)
+    return target

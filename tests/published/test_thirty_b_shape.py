@@ -1,0 +1,35 @@
+"""The page of the 30B mixture is what its command makes of what was measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.thirty_b import HERE, alone, drawn, page, shared_out
+
+REPO = Path(__file__).resolve().parents[2]
+
+
+def test_the_page_is_made_by_its_command(shared: Path) -> None:
+    known = json.loads((REPO / HERE / "measured.json").read_text())
+    made = page(known, drawn(shared / "data/published"), (REPO / HERE / "peers.md").read_text())
+    assert (REPO / HERE.with_suffix(".md")).read_text() == made
+
+
+def test_what_is_computed_is_near_what_was_measured(shared: Path) -> None:
+    """Sampling of the measured steps, to the five seconds that beginning and ending take."""
+    known = json.loads((REPO / HERE / "measured.json").read_text())
+    ms = {int(n): value for n, value in known["positions"]["ms"].items()}
+    for step, lengths in zip(known["steps"]["rows"], drawn(shared / "data/published"), strict=True):
+        assert -0.5 < step["generate"] - alone(lengths, ms) < 6
+
+
+def test_more_engines_are_bounded_by_the_longest_rollout() -> None:
+    """Ten of 100 positions and one of 1,000, at 1 ms alone and 2 ms in company of ten: 100 positions of 11 at 2.1 ms by
+    the line through both, then 900 alone; on two engines six of 100 stand beside the long one."""
+    lengths, ms = np.array([100] * 10 + [1000]), {1: 1.0, 11: 2.1}
+    assert alone(lengths, ms) == pytest.approx(0.21 + 0.9)
+    assert shared_out(lengths, 2, ms) == pytest.approx(100 * (1 + 0.11 * 5) / 1000 + 0.9)

@@ -1,0 +1,121 @@
+"""A study's answer kinds hold everywhere: golds, rollouts read anew, classes of answers, cross checks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from flows.study.request import Request
+from storage.artifacts.kinds import Rollouts
+from storage.artifacts.store import Store
+from storage.errors import UserError
+from tasks.answer_classes import by_grader
+from tasks.cross_checks import find_disputes
+from tasks.domain.grpo.classes import answer_key
+from tasks.domain.problems.problems import PoolPolicy, pool_rows
+from tasks.domain.scaffolds import PANEL
+from tasks.engines.grading.graders import Graders
+from tasks.partitions import partition_answers, partitions_of
+from tasks.regrading import regrade_rollouts
+from tasks.stage import Session, session
+from tests.measures.test_partitions import answering
+from tests.stages.test_readings import Lab, lab  # noqa: F401
+
+QUIZ = [
+    {"problem": "Which is a fruit? (A) apple (B) chair", "gold": "A", "source": "s", "source_id": "1"},
+    {"problem": "Which is a number? (A) seven (B) blue", "gold": "(A)", "source": "s", "source_id": "2"},
+    {"problem": "How many legs has a cat?", "gold": "4", "source": "s", "source_id": "3"},
+]
+
+
+def kept(*kinds: str) -> dict[str, str]:
+    pool, _ = pool_rows(QUIZ, policy=PoolPolicy(answer_kinds=kinds))
+    return {row["source_id"]: row["gold"] for row in pool}
+
+
+def test_golds_are_checked_as_what_the_arms_ask_for() -> None:
+    assert kept("multiple_choice") == {"1": "A", "2": "(A)"}
+    assert kept("integer") == {"3": "4"}
+    assert kept("exact_text") == {"1": "A", "2": "(A)", "3": "4"}
+    assert kept("math", "integer") == {"3": "4"}, "of an arm each"
+    _, issues = pool_rows(QUIZ, policy=PoolPolicy(answer_kinds=("multiple_choice",)))
+    assert [row["detail"] for row in issues if row["code"] == "gold_fails"] == [
+        "'4' as multiple_choice: wrong, states no multiple choice"
+    ]
+
+
+def test_an_exact_gold_stays_as_it_is_written() -> None:
+    rows = [{"problem": "p", "gold": " 023.50 ", "source": "s", "source_id": "1"}]
+    assert pool_rows(rows, policy=PoolPolicy(answer_kinds=("exact_text",)))[0][0]["gold"] == "023.50"
+    assert pool_rows(rows)[0][0]["gold"] == "023.5"
+
+
+def study(tmp_path: Path, kind: str, more: str = "") -> Request:
+    (tmp_path / "quiz.jsonl").write_text("\n".join(map(json.dumps, QUIZ)))
+    text = f'base = "demo"\narms = ["mine"]\n{more}\n[scaffolds.mine]\nbase = "panel"\nanswer_kind = "{kind}"\n'
+    return Request(profile=str(tmp_path / "mine.toml"), text=text)
+
+
+def test_made_up_problems_are_whole_numbers(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"'7' is no multiple choice .* name sources"):
+        study(tmp_path, "multiple_choice").study(Store(tmp_path))
+    found = study(tmp_path, "multiple_choice", '[pool]\nsources = ["quiz.jsonl"]').study(Store(tmp_path))
+    assert found.pools[""].policy.answer_kinds == ("multiple_choice",)
+    study(tmp_path, "integer").study(Store(tmp_path))
+
+
+def test_the_examples_of_a_prompt_are_answers_of_its_kind(tmp_path: Path) -> None:
+    shown = '\n[[scaffolds.mine.examples]]\nproblem = "?"\ntrace = "it is a half"\nanswer = "1/2"\n'
+    for kind, fails in (("math", False), ("exact_text", False), ("integer", True)):
+        asked = study(tmp_path, kind)
+        asked = replace(asked, text=asked.text + shown)
+        if fails:
+            with pytest.raises(UserError, match=r"line 8: .*example 1: its answer '1/2' is no integer"):
+                asked.study(Store(tmp_path))
+        else:
+            asked.study(Store(tmp_path))
+
+
+def test_what_was_sampled_is_judged_by_another_kind_and_not_sampled_anew(lab: Lab) -> None:  # noqa: F811
+    """The engine answers 7 everywhere, which is no letter and no problem's text."""
+    as_math = lab.rows()
+    sampled = lab.engine.sampled
+    whole = lab.rows(replace(PANEL, answer_kind="integer"))
+    letters = lab.rows(replace(PANEL, answer_kind="multiple_choice"))
+    assert lab.engine.sampled == sampled
+    assert whole["correct"].equals(as_math["correct"])
+    assert set(whole["reason"].to_pylist()) <= {"by integer", "not equal"}
+    assert set(letters["reason"].to_pylist()) == {"states no multiple choice"}
+    assert letters["canonical"].null_count == letters.num_rows
+    refs = [Rollouts.parse(str(ref)) for ref in lab.store.refs("rollouts")]
+    version = lab.toolbox.graders().version
+    with session(Session(lab.store, lab.toolbox)):
+        classes = [lab.store.read(partition_answers(rollouts=ref, grader_version=version)) for ref in refs]
+        assert sorted(table["answer_class"].null_count for table in classes) == [0, 0, letters.num_rows]
+        again = regrade_rollouts(rollouts=refs[0], pool=lab.pool, installed=version, overrides=())
+        assert lab.store.read(again)["verdict"].equals(lab.store.read(refs[0])["verdict"])
+        assert lab.store.read(find_disputes(rollouts=tuple(refs), pool=lab.pool)).num_rows == 0
+
+
+@pytest.fixture
+def graders() -> Iterator[Graders]:
+    with Graders(workers=1) as made:
+        yield made
+
+
+def told(rows: pa.Table, graders: Graders, kind: str) -> Sequence[int | None]:
+    table = partitions_of(rows, by_grader(graders, kind), by_value=kind == "math")
+    return table["answer_class"].to_pylist()
+
+
+def test_texts_of_one_value_are_one_answer_of_mathematics_alone(graders: Graders) -> None:
+    rows = answering((), ("1/2", "0.5", "2"))
+    assert len(set(told(rows, graders, "math"))) == 2
+    assert len(set(told(rows, graders, "exact_text"))) == 3
+    assert answer_key("0.5", correct=False) == answer_key("1/2", correct=False)
+    assert answer_key("0.5", correct=False, kind="exact_text") == "0.5"

@@ -1,0 +1,150 @@
+"""The documentation site builds without a warning, and the pages that teach do what they say: each command, as written."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parent.parent
+PAGES = sorted((REPO / "docs" / "guide").glob("*.md"))
+FENCE = re.compile(r'^```(\w*)(?: title="([^"]*)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
+#: What a test has not: the only reasons for which a command block is not run.
+NEEDS = ("needs a GPU: ", "needs a server: ", "needs a finished study in this folder: ")
+#: Pages that read a store in which a study is finished.
+READING = ("operate", "read-the-report", "validity")
+#: Pages that run a study: minutes.
+RUNNING = ("first-study",)
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    title: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    return [Block(*found.groups(default="")) for found in FENCE.finditer(page.read_text())]
+
+
+def test_every_block_of_every_page_is_run_or_says_why_not() -> None:
+    assert [p.stem for p in PAGES] == ["add", "first-study", "gpu-pool", "operate", "read-the-report", "validity"]
+    for page in PAGES:
+        assert page.read_text().count("```") == 2 * len(blocks(page)), f"{page.name}: a fence that is not read"
+        for block in blocks(page):
+            if block.language == "console":
+                assert block.title.startswith(NEEDS), f"{page.name}: {block.title!r} says no reason"
+            elif block.language == "bash":
+                assert not block.title, f"{page.name}: a bash block is run, it needs no title"
+            else:
+                assert (block.language, Path(block.title).suffix) in (("toml", ".toml"), ("python", ".py")), page.name
+        assert any(block.language == "bash" for block in blocks(page)), page.name
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where a page is followed; `varband` is that of this checkout."""
+    program = tmp_path / "bin" / "varband"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m varband "$@"\n')
+    program.chmod(0o755)
+    (tmp_path / "here").mkdir()
+    return tmp_path / "here"
+
+
+def follow(page: str, folder: Path) -> list[str]:
+    """Does what the page says in its order; what its bash blocks printed."""
+    environment = os.environ | {
+        "PATH": f"{folder.parent / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(REPO),
+    }
+    environment = {
+        name: value for name, value in environment.items() if name not in ("VARBAND_ROOT", "PREFECT_API_URL")
+    }
+    said = []
+    for block in blocks(REPO / "docs" / "guide" / f"{page}.md"):
+        if block.language == "toml":
+            (folder / block.title).write_text(block.text)
+        if block.language != "bash":
+            continue
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block.text],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=1800,
+            check=False,
+        )
+        assert done.returncode == 0, f"{page}:\n{block.text}\n{done.stdout[-1500:]}{done.stderr[-1500:]}"
+        said.append(done.stdout)
+    return said
+
+
+@pytest.mark.parametrize("page", [p.stem for p in PAGES if p.stem not in (*READING, *RUNNING)])
+def test_a_page_that_asks_and_plans_does_what_it_says(page: str, folder: Path) -> None:
+    assert follow(page, folder)
+
+
+@pytest.mark.parametrize("page", READING)
+def test_a_page_that_reads_a_store_does_what_it_says(page: str, folder: Path, demo_store: Path) -> None:
+    shutil.copytree(demo_store, folder / ".varband")
+    assert follow(page, folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", RUNNING)
+def test_a_page_that_runs_a_study_does_what_it_says(page: str, folder: Path) -> None:
+    said = "".join(follow(page, folder))
+    assert "stages made" in said and list(folder.glob("report-*.html"))
+
+
+def test_the_code_that_a_page_shows_is_what_another_test_adds() -> None:
+    """The objective is added to a copy of the project, and the invariants of all objectives asked of it, there."""
+    (shown,) = [b for b in blocks(REPO / "docs" / "guide" / "add.md") if b.language == "python"]
+    assert shown.text in (REPO / "tests" / "domain" / "grpo" / "test_adding_an_objective.py").read_text()
+
+
+def test_studies_that_pages_and_examples_show_are_in_order(folder: Path) -> None:
+    """Each file by `study check`, each example by `plan` too, as its last question asks it."""
+    from flows.study.asked import questions_of
+
+    shown = [block for page in PAGES for block in blocks(page) if block.language == "toml"]
+    assert len(shown) >= 3
+    for block in shown:
+        (folder / block.title).write_text(block.text)
+    examples = sorted((REPO / "examples").glob("*/study.toml"))
+    assert [p.parent.name for p in examples] == ["few-shot", "scaffold-ablation", "temperature"]
+    for file in [*(folder / block.title for block in shown), *examples]:
+        words = [sys.executable, "-m", "varband", "study", "check", str(file)]
+        done = subprocess.run(words, cwd=REPO, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    for file in examples:
+        asked = [str(file), *(f"{file}/{question}" for question in questions_of(str(file)))][-1]
+        words = [sys.executable, "-m", "varband", "plan", asked, "--root", str(folder / "store")]
+        done = subprocess.run(words, cwd=REPO, capture_output=True, text=True, check=False)
+        assert done.returncode == 0 and "make synthetic pool" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    """Strict: a link or an anchor that leads nowhere, a page that is missing, a docstring that cannot be read."""
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    how = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(REPO)}
+    done = subprocess.run(words, cwd=REPO, env=how, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    site = tmp_path / "site"
+    assert (site / "search" / "search_index.json").stat().st_size > 100_000
+    assert "class Scaffold" in (site / "reference" / "domain" / "index.html").read_text() or (
+        "tasks.domain.scaffolds.Scaffold" in (site / "reference" / "domain" / "index.html").read_text()
+    )
+    outside = [
+        p for p in site.rglob("*.html") if re.search(r"<(script|link|img)[^>]+(src|href)=\"https?://", p.read_text())
+    ]
+    assert not outside, "the site fetches nothing"
