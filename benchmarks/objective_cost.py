@@ -110,7 +110,7 @@ def put_together(vocabulary: int) -> tuple[list[TrainRollout], list[str]]:
             rollouts.append(
                 TrainRollout(f"p{p}", "s", g, prompt, tokens, behaviour, g % 2 == 1, True, False, answer, g % 4)
             )
-            written.append(" ".join(known[i] for i in draw.integers(0, len(known), 4)))
+            written.append(" ".join(known[int(i)] for i in draw.integers(0, len(known), 4)))
     return rollouts, written
 
 

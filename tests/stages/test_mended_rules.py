@@ -34,7 +34,7 @@ HOLD = [
 MENDED = [
     {"tag_weight": 0.7},
     {"overlong_cache": 4, "max_tokens": 32},
-    *({"advantage": n, "advantage_k": 2} for n, o in ADVANTAGES.items() if o.version > 1),
+    *({"advantage": n, "advantage_k": 2} for n, o in ADVANTAGES.items() if o.version != 1),
 ]
 
 

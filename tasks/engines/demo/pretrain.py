@@ -83,8 +83,8 @@ def make_model(config: PretrainConfig, tokenizer: PreTrainedTokenizerFast) -> Qw
     }
     if not config.experts:
         return Qwen3ForCausalLM(Qwen3Config(**shape))
-    mixture = {"num_experts": config.experts, "num_experts_per_tok": 2, "moe_intermediate_size": config.mlp}
-    return Qwen3MoeForCausalLM(Qwen3MoeConfig(**shape, **mixture, norm_topk_prob=True, decoder_sparse_step=1))
+    shape |= {"num_experts": config.experts, "num_experts_per_tok": 2, "moe_intermediate_size": config.mlp}
+    return Qwen3MoeForCausalLM(Qwen3MoeConfig(**shape, norm_topk_prob=True, decoder_sparse_step=1))
 
 
 def pretrain(

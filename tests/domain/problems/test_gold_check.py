@@ -97,9 +97,9 @@ def test_kept_out_problems_never_enter() -> None:
 
 def test_golds_are_graded_in_every_answer_form_whatever_arms_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that an arm more, or a reworded one, makes no other pool."""
-    asked: list[tuple[str, str, str]] = []
+    asked: list[tuple[str, str, str, str]] = []
 
-    def listening(probes: Sequence[tuple[str, str, str]]) -> list[Verdict]:
+    def listening(probes: Sequence[tuple[str, str, str, str]]) -> list[Verdict]:
         asked.extend(probes)
         return grade_exactly(probes)
 
