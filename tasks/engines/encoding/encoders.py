@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from storage.errors import UserError
-from tasks.domain.statistics.windows import Span, Window
+from tasks.domain.statistics.windows import Window
 from tasks.engines.encoding.packed_mpnet import PACK_TOKENS, PackedMpnet, packable
 from tasks.engines.environment import quiet_libraries
 
-#: Padded tokens of one forward pass: what stays in a CPU's cache, what fills a GPU.
-BATCH_TOKENS = {"cpu": 2_048, "cuda": 131_072}
+#: Padded tokens of one forward pass: what stays in a CPU's cache, what fills a GPU with little padding.
+BATCH_TOKENS = {"cpu": 2_048, "cuda": 8_192}
 
 
 class SentenceEncoder:
@@ -45,7 +45,10 @@ class SentenceEncoder:
         self.model.max_seq_length = max_tokens
         self.name, self.max_tokens = name, max_tokens
         self.tokenizer = self.model.tokenizer
-        self.special = self.tokenizer.num_special_tokens_to_add()
+        plain, framed = (self.tokenizer("a", add_special_tokens=special)["input_ids"] for special in (False, True))
+        at = framed.index(plain[0])
+        self.before, self.after = framed[:at], framed[at + len(plain) :]
+        self.most = max_tokens - len(self.before) - len(self.after)
         self.packed = PackedMpnet(transformer.auto_model, max_tokens) if packable(self.model) else None
 
     def encode(self, texts: Sequence[str], window: Window | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -63,40 +66,42 @@ class SentenceEncoder:
         if not texts:
             size = self.model.get_embedding_dimension() or 0
             return np.zeros((len(windows), 0, size), np.float32), np.zeros((len(windows), 0))
-        spans = self.tokenizer(
-            list(texts), add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False
-        )["offset_mapping"]
-        pairs = list(zip(texts, spans, strict=True))
-        length_N = np.array([len(s) for s in spans])
+        told = self._tokens(texts, spans=any(windows))
+        length_N = np.array([len(ids) for ids in told["input_ids"]])
         shown, parts = [], []
         for w in windows:
-            shown += [self._beginning(t, s) if w is None else w.cut(t, s) for t, s in pairs]
-            parts.append(length_N if w is None else np.array([w.size(t, s) for t, s in pairs]))
-        seen_WN = np.minimum(np.stack(parts), self.max_tokens - self.special)
+            if w is None:
+                shown += told["input_ids"]
+                parts.append(length_N)
+            else:
+                pairs = list(zip(texts, told["offset_mapping"], strict=True))
+                shown += self._tokens([w.cut(*pair) for pair in pairs])["input_ids"]
+                parts.append(np.array([w.size(*pair) for pair in pairs]))
+        seen_WN = np.minimum(np.stack(parts), self.most)
         coverage_WN = np.where(length_N > 0, seen_WN / np.maximum(length_N, 1), 1.0)
-        vectors_WND = self._vectors(shown, seen_WN.reshape(-1)).reshape(len(windows), len(texts), -1)
+        vectors_WND = self._vectors(shown).reshape(len(windows), len(texts), -1)
         if not np.isfinite(vectors_WND).all():
             bad = int(np.flatnonzero(~np.isfinite(vectors_WND).all(axis=(0, 2)))[0])
             raise UserError(f"encoder {self.name} gave a vector that is not finite for text {bad}: {texts[bad][:60]!r}")
         return vectors_WND, coverage_WN
 
-    def _beginning(self, text: str, spans: Sequence[Span]) -> str:
-        """What the encoder will see of a text, so that it is not tokenised whole a second time. A word cut between
-        two pieces keeps its pieces: the longest match found in the whole word is found in its beginning."""
-        return text[: spans[self.max_tokens][1]] if len(spans) > self.max_tokens else text
+    def _tokens(self, texts: Sequence[str], spans: bool = False) -> Any:
+        """Ids of each text, special ones left out; spans: where each stands in its text too, which takes longer."""
+        return self.tokenizer(
+            list(texts), add_special_tokens=False, return_offsets_mapping=spans, truncation=False, verbose=False
+        )
 
-    def _vectors(self, texts: Sequence[str], lengths_N: np.ndarray) -> np.ndarray:
+    def _vectors(self, ids_of: Sequence[Sequence[int]]) -> np.ndarray:
+        """ids_of: of each text, of which those are seen that the encoder takes."""
         import torch
 
-        unique: dict[str, int] = {}
-        index_N = np.array([unique.setdefault(t, len(unique)) for t in texts])
-        once = list(unique)
-        length_U = np.zeros(len(once), np.int64)
-        length_U[index_N] = lengths_N + self.special
+        unique: dict[tuple[int, ...], int] = {}
+        index_N = np.array([unique.setdefault(tuple(ids[: self.most]), len(unique)) for ids in ids_of])
+        once = [[*self.before, *ids, *self.after] for ids in unique]
         out: np.ndarray | None = None
         with torch.inference_mode():
             most = PACK_TOKENS if self.packed else BATCH_TOKENS.get(self.model.device.type, 2_048)
-            for batch in length_batches(length_U, most):
+            for batch in length_batches(np.array([len(ids) for ids in once]), most):
                 rows = self._forward([once[i] for i in batch])
                 if out is None:
                     out = np.empty((len(once), rows.shape[1]), np.float32)
@@ -104,15 +109,17 @@ class SentenceEncoder:
         assert out is not None
         return out[index_N]
 
-    def _forward(self, texts: list[str]) -> np.ndarray:
+    def _forward(self, texts: list[list[int]]) -> np.ndarray:
+        """texts: token ids, special ones included."""
         import torch
 
-        features: dict[str, Any] = self.model.preprocess(texts)
+        rows = [torch.tensor(ids) for ids in texts]
         if self.packed:
-            masks = features["attention_mask"].bool()
-            rows = self.packed.means([ids[m] for ids, m in zip(features["input_ids"], masks, strict=True)])
-            return torch.nn.functional.normalize(rows, dim=1).numpy()
-        features = {k: v.to(self.model.device) if hasattr(v, "to") else v for k, v in features.items()}
+            return torch.nn.functional.normalize(self.packed.means(rows), dim=1).numpy()
+        padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self.tokenizer.pad_token_id)
+        seen = torch.arange(padded.shape[1]) < torch.tensor([[len(ids)] for ids in texts])
+        features = {"input_ids": padded, "attention_mask": seen.long()}
+        features = {name: tensor.to(self.model.device) for name, tensor in features.items()}
         vectors = self.model.forward(features)["sentence_embedding"].float()
         return torch.nn.functional.normalize(vectors, dim=1).cpu().numpy()
 
