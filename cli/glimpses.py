@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -10,39 +10,38 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.bands import Band
 from storage.sql import query
+from tasks.glimpses import SHOWN, first_trace
 
 WIDTH = 30
-#: Characters of a trace that is shown.
-CUT = 240
 
 
 def glimpse(store: Store, ref: Ref) -> Iterator[str]:
     """Lines about an artifact that was just made; none for most."""
     if ref.kind == "bands":
-        yield from bands_drawn(store, ref)
+        yield from bands_drawn(bands_of(store, ref))
+    elif ref.kind == "pool":
+        for row in query(
+            "select problem, gold from pool limit 1", pool=store.read(ref, ["problem", "gold"])
+        ).to_pylist():
+            yield f"the first of them: {' '.join(row['problem'].split())[:SHOWN]}  → {row['gold']}"
     elif ref.kind == "rollouts":
-        yield from first_trace(store, ref)
+        wanted = "select * from rows order by not correct limit 1"
+        rows = store.read(ref, ["arm", "step", "adapter", "completion", "verdict", "correct"])
+        yield from filter(None, [first_trace(query(wanted, rows=rows).to_pylist())])
 
 
-def bands_drawn(store: Store, ref: Ref) -> Iterator[str]:
-    counted = query(
-        "select arm, band, count(*) as n from bands group by all", bands=store.read(ref, ["arm", "band"])
-    ).to_pylist()
-    whole = sum(row["n"] for row in counted)
-    for band in Band:
-        n = sum(row["n"] for row in counted if row["band"] == band)
-        gives = "  a gradient: correct and wrong rollouts" if band == Band.VARIANCE else ""
+def bands_of(store: Store, ref: Ref) -> list[int]:
+    """How many problems of each band there are, as Band lists them."""
+    counted = query("select band, count(*) as n from bands group by all", bands=store.read(ref, ["band"])).to_pylist()
+    return [sum(row["n"] for row in counted if row["band"] == band) for band in Band]
+
+
+def bands_drawn(counts: Sequence[int]) -> Iterator[str]:
+    """A line for each band, of how many problems it has."""
+    whole = sum(counts)
+    for band, n in zip(Band, counts, strict=True):
+        gives = "  a gradient: right and wrong" if band == Band.VARIANCE else ""
         yield f"{band:<9} {'█' * round(WIDTH * n / max(1, whole)):<{WIDTH}} {n:>5}{gives}"
-
-
-def first_trace(store: Store, ref: Ref) -> Iterator[str]:
-    """Of a screening, the first rollout that was solved, else the first."""
-    columns = ["arm", "step", "adapter", "completion", "verdict", "correct"]
-    rows = store.read(ref, columns)
-    found = query("select * from rows order by not correct limit 1", rows=rows).to_pylist()
-    for row in found:
-        said = " ".join(row["completion"].split())
-        yield f"{row['arm']}: {said[:CUT]}{'…' if len(said) > CUT else ''}  → {row['verdict']}"
 
 
 def answer_in_words(root: Path, report: Ref) -> list[str]:

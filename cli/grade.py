@@ -14,6 +14,7 @@ from storage.artifacts.kinds import Disputes
 
 if TYPE_CHECKING:
     from tasks.domain.grading.overrides import Overrides
+    from tasks.domain.scaffolds import Scaffold
 
 overrides_option = click.option(
     "--overrides",
@@ -24,16 +25,19 @@ overrides_option = click.option(
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--study", metavar="PROFILE|STUDY.toml", help="Whose arms these are.  [default: everybody's]")
 @overrides_option
-def grade(file: Path, overrides: Path | None) -> None:
+def grade(file: Path, study: str | None, overrides: Path | None) -> None:
     """Grade FILE: JSON lines with arm, completion, gold and, if it was cut off, finish. `-` is standard input.
 
-    Prints one JSON line per row, in order: verdict, reason, answer, canonical, grader_version.
+    Each row is read by its arm's scaffold and judged as the kind of answer that this asks for. Prints
+    one JSON line per row, in order: verdict, reason, answer, canonical, grader_version.
     """
     from tasks.engines.grading.graders import Graders
-    from tasks.engines.grading.grading_files import read_grade_items
+    from tasks.engines.grading.grading_files import EVERYBODYS, read_grade_items
 
-    items = read_grade_items(sys.stdin.buffer.read() if str(file) == "-" else file)
+    scaffolds = EVERYBODYS if study is None else _scaffolds(study)
+    items = read_grade_items(sys.stdin.buffer.read() if str(file) == "-" else file, scaffolds)
     with Graders(overrides=_overrides(overrides)) as graders:
         for start in range(0, len(items), 1024):
             for verdict in graders.grade(items[start : start + 1024]):
@@ -143,6 +147,14 @@ def regrade(overrides: Path | None, root: Path, as_json: bool) -> None:
         click.echo(orjson.dumps(found.as_json()))
     else:
         tell(found)
+
+
+def _scaffolds(study: str) -> dict[str, Scaffold]:
+    """By arm of a study."""
+    from flows.study.asked import profile_asked, text_of
+
+    asked = profile_asked(study, text_of(study))
+    return {name: asked.arm(name).scaffold for name in asked.arms}
 
 
 def _checked(path: Path) -> str:

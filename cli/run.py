@@ -163,7 +163,7 @@ def _named(request: Request, study: Study, store: Store, planned: Sequence[Plann
 @options.as_json
 def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     """What a run would make, reuse and cost, stage by stage: tokens, GPU-hours, money, disk. Makes nothing."""
-    from cli.view import Watch
+    from cli.planned import show_plan
     from flows.running.costs import costs
     from flows.running.foresight import foresight, not_taught, stands_on, without
     from flows.running.plan import plan as plan_of
@@ -181,6 +181,5 @@ def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     sees = foresight(study, store, planned, prices)
     notes = [*stands_on(study), not_taught(study.profile), without(study), told(study.profile.hardware)]
     notes += memory_told(study, this_machine())
-    Watch(study.profile.called, planned, as_json=as_json).plan(
-        costs(study, store, planned, prices), limits.limits(), sees, notes
-    )
+    taken = costs(study, store, planned, prices)
+    show_plan(study.profile.called, planned, taken, limits.limits(), sees, notes, as_json=as_json)

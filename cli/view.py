@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
 import orjson
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -21,18 +21,22 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
-from cli.glimpses import answer_in_words, glimpse
-from flows.running.costs import Cost, total
-from flows.running.foresight import Foresight
+from cli.glimpses import answer_in_words, bands_drawn, glimpse
 from flows.running.plan import Planned
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
+from storage.bands import Band
 from tasks.stage import Progress as Event
+
+#: Who reads a pipe is told so often how far a stage is.
+PIPED_SECONDS = 10.0
 
 
 class Watch:
-    """Follows one run. On a terminal: a live line for the stage at work; piped: one line per finished stage."""
+    """Follows one run. On a terminal: a live line for the stage at work, and the bands of what is screened so far;
+    piped: one line per finished stage, and for a long one now and then how far it is."""
 
     def __init__(self, profile: str, planned: Sequence[Planned], *, as_json: bool, store: Store | None = None) -> None:
         """store: of which a person is shown something while it fills."""
@@ -50,23 +54,28 @@ class Watch:
             TextColumn("[cyan]{task.fields[detail]}"),
             TimeRemainingColumn(),
             console=self.console,
-            transient=True,
         )
         self._bar: dict[Ref, TaskID] = {}
+        self._screened: dict[str, tuple[int, ...]] = {}
+        self._traced: set[str] = set()
+        self._told: dict[Ref, float] = {}
+        self._live = Live(console=self.console, transient=True, get_renderable=self._at_work)
 
     def __enter__(self) -> Watch:
         todo = sum(not p.reused for p in self.planned)
         self.console.print(
             f"[bold]{self.profile}[/]: {len(self.planned)} stages, {todo} to make, {len(self.planned) - todo} to reuse"
         )
+        if any(p.step.ref.kind == "rollouts" and not p.reused for p in self.planned):
+            self.console.print("  before the first rollout the engine loads the model")
         if self.console.is_terminal:
-            self._bars.start()
+            self._live.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bars.stop()
+        self._live.stop()
 
     def on_progress(self, event: Event) -> None:
         match event.event:
@@ -76,11 +85,16 @@ class Watch:
                 self._bars.update(
                     self._bar[event.ref], completed=event.done, total=event.total, unit=event.unit, detail=event.detail
                 )
+                self._advance(event)
+            case "seen" if _is_screening(event) and event.title not in self._traced:
+                self._traced.add(event.title)
+                self._indented([event.detail])
             case "noted":
                 self.console.print(f"  {event.title}: {event.detail}", soft_wrap=True)
             case "made":
                 if event.ref in self._bar:
                     self._bars.remove_task(self._bar.pop(event.ref))
+                self._screened.pop(event.title, None)
                 self._made += 1
                 self._line(event, f"made {event.done:>6,} rows {event.seconds:>7.1f} s")
                 self._glimpse(event)
@@ -88,11 +102,35 @@ class Watch:
                 self._line(event, "reused")
         self._seen.add(event.ref)
 
-    def _glimpse(self, event: Event) -> None:
-        """Of bands all, of rollouts one trace for each screening."""
-        if self._store is None or not (event.ref.kind == "bands" or event.title.startswith("screen ")):
+    def _advance(self, event: Event) -> None:
+        """The bands so far, below the bars or, in a pipe, in a line."""
+        if sum(event.bands) and _is_screening(event):
+            self._screened[event.title] = event.bands
+        if self.console.is_terminal or time.monotonic() - self._told.get(event.ref, 0.0) < PIPED_SECONDS:
             return
-        for line in glimpse(self._store, event.ref):
+        self._told[event.ref] = time.monotonic()
+        bands = self._screened.get(event.title, ())
+        so_far = ", ".join(f"{n} {band}" for band, n in zip(Band, bands, strict=False))
+        far = f"{event.done:,} of {event.total:,} {event.unit}"
+        self.console.print("; ".join(filter(None, (f"  {event.title}: {far}", so_far))), soft_wrap=True)
+
+    def _at_work(self) -> Group:
+        """What is redrawn while it changes."""
+        bands = (
+            f"    {title}, so far\n" + "\n".join(f"    {line}" for line in bands_drawn(counts))
+            for title, counts in list(self._screened.items())
+        )
+        return Group(self._bars, *(Text(drawn) for drawn in bands))
+
+    def _glimpse(self, event: Event) -> None:
+        """Of a pool a problem; of bands all; of a screening one trace, where none was shown while it went on."""
+        if self._store is None or not (event.ref.kind in ("pool", "bands") or _is_screening(event)):
+            return
+        if event.title not in self._traced:
+            self._indented(glimpse(self._store, event.ref))
+
+    def _indented(self, lines: Iterable[str]) -> None:
+        for line in lines:
             self.console.print(f"    {line}", markup=False, soft_wrap=True)
 
     def _line(self, event: Event, what: str) -> None:
@@ -103,51 +141,6 @@ class Watch:
         for p in self.planned:
             self.console.print(f"  [dim]{p.step.title:<34} {'reused':<28} {p.step.ref}[/]")
         self.console.print(f"[bold]{self.profile}[/]: nothing to make, all {len(self.planned)} stages are reused")
-
-    def plan(
-        self,
-        costs: Sequence[Cost],
-        limits: Mapping[str, float],
-        sees: Foresight | None = None,
-        notes: Sequence[str] = (),
-    ) -> None:
-        """One line a stage with what it will take, the sum, what the study could see, what else is to be
-        known of it, and whether a budget holds it."""
-        whole = total(costs)
-        todo = sum(not p.reused for p in self.planned)
-        if self.as_json:
-            rows = [
-                {"title": p.step.title, "ref": str(p.step.ref), "reused": p.reused, **asdict(c)}
-                for p, c in zip(self.planned, costs, strict=True)
-            ]
-            result = {"profile": self.profile, "stages": rows, "total": asdict(whole), "budget": dict(limits)}
-            result["sees"] = None if sees is None else asdict(sees)
-            result["notes"] = [note for note in notes if note]
-            sys.stdout.buffer.write(orjson.dumps(result) + b"\n")
-            return
-        table = Table(box=None, pad_edge=False)
-        for name in ("", "stage", "rollouts", "kept", "tokens", "GPU-h", "US$", "disk"):
-            table.add_column(name, justify="left" if name in ("", "stage") else "right", no_wrap=True)
-        for p, c in zip(self.planned, costs, strict=True):
-            style = "dim" if p.reused else ""
-            table.add_row("·" if p.reused else "+", p.step.title, *_amounts(c), style=style)
-        table.add_row("", "[bold]total[/]", *_amounts(whole))
-        self.console.print(table)
-        self.console.print(f"[bold]{self.profile}[/]: {todo} of {len(self.planned)} stages would be made")
-        amounts = zip(
-            ("rollouts", "rollouts kept", "tokens", "GPU-hours", "US$", "of disk"), _amounts(whole), strict=True
-        )
-        self.console.print(f"in all {', '.join(f'{text.strip()} {name}' for name, text in amounts)}", soft_wrap=True)
-        if whole.basis == "assumed":
-            self.console.print("lengths are assumed (60 % of max_tokens) where this store has not measured an arm yet")
-        if sees is not None:
-            self.console.print(sees.sentence())
-        for note in filter(None, notes):
-            self.console.print(note, soft_wrap=True)
-        for name, limit in limits.items():
-            need = getattr(whole, name)
-            verdict = "holds" if need <= limit else "[bold red]does not hold[/]: the run would park"
-            self.console.print(f"budget {name}={limit:g} {verdict} (about {need:.3g})")
 
     def finish(self, store: Store, report: Ref) -> None:
         """The summary table and the path of the report."""
@@ -172,6 +165,10 @@ class Watch:
             self.console.print(sentence, markup=False)
         self.console.print(f"[bold]{self._made}[/] of {len(self.planned)} stages made in {seconds:.1f} s")
         self.console.print(f"report: {page}", soft_wrap=True)
+
+
+def _is_screening(event: Event) -> bool:
+    return event.title.startswith("screen ")
 
 
 def _summary(profile: str, rows: list[dict[str, Any]]) -> Table:
@@ -213,28 +210,3 @@ def _change(before: float | None, after: float | None, form: str) -> str:
 
 def _cell(value: object) -> str:
     return "–" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
-
-
-def _amounts(cost: Cost) -> list[str]:
-    """Cells of a plan's line; a dash for what it does not need. `kept`: rollouts that are in the ledger already."""
-    numbers = (
-        (cost.rollouts, f"{cost.rollouts:,}"),
-        (cost.rollouts_reused, f"{cost.rollouts_reused:,}"),
-        (cost.tokens, _short(cost.tokens)),
-        (cost.gpu_hours, f"{cost.gpu_hours:.3g}"),
-        (cost.usd, f"{cost.usd:,.2f}"),
-        (cost.bytes, f"{_short(cost.bytes)}B"),
-    )
-    return [text if value else "–" for value, text in numbers]
-
-
-def _short(value: float) -> str:
-    """
-    >>> _short(1_359_488), _short(950)
-    ('1.36 M', '950 ')
-    """
-    for unit in ("", "k", "M", "G"):
-        if abs(value) < 1000:
-            return f"{value:.3g} {unit}"
-        value /= 1000
-    return f"{value:.3g} T"

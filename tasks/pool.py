@@ -15,6 +15,7 @@ from storage.artifacts.kinds import Pool, PoolIssues
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.grading.grading import Verdict
+from tasks.domain.grading.kinds import RAISED
 from tasks.domain.problems.problems import PoolPolicy, pool_rows
 from tasks.domain.problems.sources import SOURCES, SourceSpec
 from tasks.domain.scaffolds import BARE
@@ -62,7 +63,8 @@ def as_first_checked(at: Store, sources: tuple[SourceSpec, ...], policy: PoolPol
 
 
 def _graded(graders: Graders, probes: Sequence[tuple[str, str, str, str]]) -> list[Verdict]:
-    """Verdicts on (answer form, answer, gold, answer kind)."""
+    """Verdicts on (answer form, answer, gold, answer kind). Errors: UserError for another package's grader that raises
+    on a gold: it would raise on who answers right."""
     items = [
         GradeItem(replace(BARE[form], answer_kind=kind), BARE[form].answer_in_form(answer, trace=""), gold)
         for form, answer, gold, kind in probes
@@ -71,6 +73,9 @@ def _graded(graders: Graders, probes: Sequence[tuple[str, str, str, str]]) -> li
     for start in range(0, len(items), BATCH):
         verdicts += graders.grade(items[start : start + BATCH])
         progress(len(verdicts), len(items), "golds checked")
+        for (_, answer, *_), verdict in zip(probes[start:], verdicts[start:], strict=True):
+            if verdict.reason.startswith(RAISED):
+                raise UserError(f"{verdict.reason}, on the gold {answer!r:.60} itself: mend it, or return no answers")
     return verdicts
 
 

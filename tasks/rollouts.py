@@ -23,6 +23,7 @@ from tasks.engines.protocols import Request
 from tasks.engines.sampling.live import LiveSampling, Rows
 from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats, sample
 from tasks.former_names import SCAFFOLDS
+from tasks.glimpses import WholeGroups
 from tasks.metering import meter
 from tasks.origins import base_of
 from tasks.stage import ledger, making, progress, store, toolbox
@@ -112,14 +113,13 @@ def ensure_rollouts(
     if adapter is not None and not adapter.folder.is_dir():
         raise weights_left(adapter.name, f"{len(missing)} of its rollouts are not in the ledger")
     tools = toolbox()
-    first = not tools.samples(model.sha256)
+    sampled_before = tools.samples(model.sha256)
     generator, graders = tools.generator(model.sha256, lora_rank), tools.graders()
-    if first:
+    if not sampled_before:
         how = f"sampled by {generator.name} {generator.version}: {generator.serving}"
         progress(0, len(requested), "rollouts", how, event="noted")
     began = time.perf_counter()
-
-    counter = meter()
+    counter, groups = meter(), WholeGroups(requested, missing)
 
     def admit(asked: Sequence[RolloutRequest], requests: Sequence[Request]) -> int:
         whole = tools.batch_size is not None
@@ -130,11 +130,14 @@ def ensure_rollouts(
             counter.charge([row for _, row in rows])
         _enter(book, rows, accounts)
         stats.seconds = time.perf_counter() - began
+        for policy, _ in accounts:
+            graders.refuse_broken(policy.scaffold.answer_kind)
 
     def keep(rows: Rows) -> None:
         enter(rows)
         done = ahead + len(requested) - len(missing) + stats.rollouts
-        progress(done, total or len(requested), "rollouts", f"{stats.tokens / stats.seconds:,.0f} tok/s")
+        rate, bands = f"{stats.tokens / stats.seconds:,.0f} tok/s", groups.tell(rows) if total else ()
+        progress(done, total or len(requested), "rollouts", rate, bands=bands)
         if counter is not None:
             counter.check()
 

@@ -188,10 +188,12 @@ def making() -> Ref:
     return _step.get().ref
 
 
-def progress(done: int, total: int, unit: str = "rows", detail: str = "", event: str = "advanced") -> None:
-    """Tell whoever watches how far the step being made is, or (`noted`) what is worth a line about it."""
+def progress(
+    done: int, total: int, unit: str = "rows", detail: str = "", event: str = "advanced", bands: tuple[int, ...] = ()
+) -> None:
+    """Tell whoever watches how far the step being made is, or (`noted`, `seen`) what is worth a line about it."""
     step = _step.get()
-    _session.get().listener(Progress(event, step.title, step.ref, done, total, unit, detail=detail))
+    _session.get().listener(Progress(event, step.title, step.ref, done, total, unit, detail=detail, bands=bands))
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Sent to the session's listener: `reused`, `started`, `advanced`, `noted` (a remark that stays), `made`."""
+    """Sent to the session's listener: `reused`, `started`, `advanced`, `noted` (a remark that stays), `seen` (a first
+    trace), `made`. bands: problems of each so far, of which whole groups are sampled."""
 
     event: str
     title: str
@@ -36,3 +37,4 @@ class Progress:
     unit: str = "rows"
     seconds: float = 0.0
     detail: str = ""
+    bands: tuple[int, ...] = ()

@@ -17,6 +17,8 @@ version = "{version}"
 [project.entry-points."varband.graders"]
 clock = "lab_tasks.clock"
 broken = "lab_tasks.nowhere"
+raising = "lab_tasks.raising"
+unequal = "lab_tasks.unequal"
 [project.entry-points."varband.scaffolds"]
 reversed = "lab_tasks.reversed"
 [project.entry-points."varband.objectives"]
@@ -36,6 +38,20 @@ def read(text):
 
 def same(answer, gold):
     return int(answer) % 12 == int(gold) % 12
+"""
+#: One that reads nothing, and one that compares only what is spelt alike.
+RAISING = """
+def read(text):
+    return [text.hour]
+"""
+UNEQUAL = """
+def read(text):
+    return [text]
+
+def same(answer, gold):
+    if answer != gold:
+        raise KeyError(answer)
+    return True
 """
 REVERSED = """
 fields = {"answer_form": "tag", "trace_tag": "work", "stop": ["!"]}
@@ -61,7 +77,8 @@ def install(at: Path, version: str = "1.0") -> Path:
     source, target = at / f"source-{version}", at / f"installed-{version}"
     (source / "lab_tasks").mkdir(parents=True)
     (source / "pyproject.toml").write_text(PROJECT.format(version=version))
-    for name, text in {"__init__": "", "clock": CLOCK, "reversed": REVERSED, "middle": MIDDLE}.items():
+    modules = {"clock": CLOCK, "raising": RAISING, "unequal": UNEQUAL, "reversed": REVERSED, "middle": MIDDLE}
+    for name, text in {"__init__": "", **modules}.items():
         (source / "lab_tasks" / f"{name}.py").write_text(text)
     asked = ["install", "-q", "--no-index", "--no-deps", "--no-build-isolation", "--target", str(target), str(source)]
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -67,7 +67,7 @@ def telling() -> Callable[[Progress], None]:
     def tell(event: Progress) -> None:
         if event.event == "advanced":
             logger.info("%s: %d of %d %s %s", event.title, event.done, event.total, event.unit, event.detail)
-        elif event.event == "noted":
+        elif event.event in ("noted", "seen"):
             logger.info("%s: %s", event.title, event.detail)
         elif event.event != "started":
             logger.info("%s: %s (%s)", event.title, event.event, event.ref)

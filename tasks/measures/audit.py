@@ -13,6 +13,7 @@ from storage.artifacts.ref import Ref
 from storage.errors import UserError
 from storage.sql import query
 from tasks.designs import from_sampling, from_training, recipe_row, rows_as
+from tasks.domain.grading.kinds import RAISED
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.domain.policies import Policy
 from tasks.measures.form import COLUMNS as FORM_COLUMNS
@@ -24,7 +25,7 @@ from tasks.stage import stage, store
 Row = dict[str, Any]
 
 
-@stage(Audit, version=6)
+@stage(Audit, version=7)
 def audit_designs(
     *,
     pool: Pool,
@@ -58,7 +59,12 @@ def audit_designs(
         "mislabelled": rows_as("mislabelled", _mislabelled(screenings, trainings)),
         "form": rows_as("form", [_form(r, str(pool)) for r in screenings] + [_form(r, held) for r in final]),
         "stops": rows_as("stops", [_steps(ref) for ref in trainings]),
-        "notes": rows_as("notes", [row for ref in screenings for row in _made_elsewhere(ref)]),
+        "notes": rows_as(
+            "notes",
+            [row for ref in screenings for row in _made_elsewhere(ref)]
+            + _answer_kinds(screenings)
+            + [row for ref in (*screenings, *final) for row in _raised(ref)],
+        ),
     }
     return findings_of(tables)
 
@@ -108,6 +114,28 @@ def _made_elsewhere(screening: Ref) -> Iterator[Row]:
         if made.recipe.stage == "import_adapter":
             said = f"{policy.arm} starts from {made.provenance.notes['adapter']}, which was trained elsewhere"
             yield {"code": "adapter_made_elsewhere", "said": said, "place": f"{screening}, {policy.adapter}"}
+
+
+def _answer_kinds(screenings: Sequence[Ref]) -> list[Row]:
+    """Arms whose answers are judged by different rules."""
+    kinds: dict[str, list[str]] = {}
+    for ref in screenings:
+        policy = restored(Policy, _drawn(ref)["policy"])
+        kinds.setdefault(policy.scaffold.answer_kind, []).append(policy.arm)
+    if len(kinds) < 2:
+        return []
+    said = " and ".join(f"{', '.join(sorted(set(arms)))} as {kind}" for kind, arms in sorted(kinds.items()))
+    return [{"code": "answer_kinds", "said": f"answers are judged of {said}", "place": ", ".join(map(str, screenings))}]
+
+
+def _raised(rollouts: Ref) -> Iterator[Row]:
+    """Of answers that another package's grader could not judge."""
+    table = store().read(rollouts, ["reason"])
+    reasons = [reason for reason in table["reason"].to_pylist() if reason and reason.startswith(RAISED)]
+    if reasons:
+        arm = restored(Policy, _drawn(rollouts)["policy"]).arm
+        said = f"{len(reasons)} of {table.num_rows} rollouts of {arm} are ungradable, the first {reasons[0]}"
+        yield {"code": "grader_raised", "said": said, "place": str(rollouts)}
 
 
 def _form(ref: Ref, problems: str) -> Row:

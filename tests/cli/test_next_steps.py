@@ -12,9 +12,11 @@ import pytest
 
 from cli.glimpses import answer_in_words, glimpse
 from cli.next_steps import next_steps
+from cli.view import Watch
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.records.runs import Run, now, write_run
+from tasks.steps import Progress
 
 VARBAND = str(Path(sys.executable).parent / "varband")
 
@@ -107,7 +109,9 @@ def test_bands_and_a_trace_are_shown_as_they_come(demo_store: Path) -> None:
     assert sum(counts) == store.manifest(bands).rows and "a gradient" in drawn[1]
     [trace] = glimpse(store, store.refs("rollouts")[0])
     assert trace.endswith("→ correct") and "<" in trace
-    assert not list(glimpse(store, store.refs("pool")[0]))
+    [problem] = glimpse(store, store.refs("pool")[0])
+    assert re.fullmatch(r"the first of them: .+  → \S+", problem)
+    assert not list(glimpse(store, store.refs("splits")[0]))
 
 
 def test_the_answer_in_words_is_the_reports(demo_store: Path) -> None:
@@ -116,3 +120,31 @@ def test_the_answer_in_words_is_the_reports(demo_store: Path) -> None:
     page = re.sub(r"\\|&lt;|<", "", (store.files(report) / "report.md").read_text())
     told = answer_in_words(demo_store, Ref.parse(str(report)))
     assert len(told) > 3 and all(re.sub(r"\\|<", "", sentence) in page for sentence in told)
+
+
+def test_a_pipe_is_shown_a_trace_and_bands_before_a_screening_is_over(capsys: pytest.CaptureFixture[str]) -> None:
+    """Once what begins a screening, and not at every batch; of what is no screening no trace and no bands."""
+    screened, evaluated = (Ref("rollouts", digit * 16) for digit in "01")
+    with Watch("demo", (), as_json=False) as watch:
+        for title, ref in (("screen panel", screened), ("evaluate panel at step 0", evaluated)):
+            watch.on_progress(Progress("started", title, ref))
+            for done in (256, 512):
+                watch.on_progress(Progress("seen", title, ref, detail=f"panel: so {done}  → correct"))
+                watch.on_progress(Progress("advanced", title, ref, done, 1600, "rollouts", bands=(2, 28, 2)))
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "    panel: so 256  → correct",
+        "  screen panel: 256 of 1,600 rollouts; 2 all_zero, 28 variance, 2 all_one",
+        "  evaluate panel at step 0: 256 of 1,600 rollouts",
+    ]
+
+
+def test_a_terminal_is_drawn_the_bands_so_far() -> None:
+    with Watch("demo", (), as_json=False) as watch:
+        ref = Ref("rollouts", "0" * 16)
+        watch.on_progress(Progress("started", "screen panel", ref))
+        watch.on_progress(Progress("advanced", "screen panel", ref, 256, 1600, "rollouts", bands=(0, 30, 2)))
+        with watch.console.capture() as drawn:
+            watch.console.print(watch._at_work())
+        assert re.search(r"screen panel, so far\n.*all_zero +0\n.*variance +█+ +30 .*wrong\n.*all_one +█+ +2\n", drawn.get())
+        watch.on_progress(Progress("made", "screen panel", ref, 1600, 1600))
+        assert not watch._screened

@@ -145,6 +145,13 @@ def test_coverage_leaks_and_p_values() -> None:
     assert codes(tests=[students]) == []
 
 
+def test_arms_of_different_answer_kinds_and_answers_on_which_a_grader_raised_are_lines_of_their_own() -> None:
+    said = {"answer_kinds": "answers are judged of panel as math and whole as integer", "grader_raised": "3 of 8"}
+    rows = rows_as("notes", [{"code": code, "said": fact, "place": "here"} for code, fact in said.items()])
+    found = {row["code"]: row["inference"] for row in findings_of({"notes": rows}).to_pylist()}
+    assert "the rule's" in found["answer_kinds"] and "count as not right" in found["grader_raised"]
+
+
 def test_every_lint_reads_only_declared_tables() -> None:
     assert len(lints()) >= 15
     assert findings_of({}).num_rows == 0

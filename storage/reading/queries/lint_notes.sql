@@ -1,7 +1,10 @@
--- What the run log itself says of its grader, counts in prose that differ from the rows, adapters made elsewhere.
+-- What the run log itself says of its grader, counts in prose that differ from the rows, adapters made elsewhere;
+-- answers of several kinds, and those on which a grader raised.
 select code, said as fact, place,
        case code when 'grader_artefact' then 'a problem counted as solved may not have been'
                  when 'adapter_made_elsewhere' then 'what it was taught is not known: held-out problems may be among it, and the arms did not start alike'
+                 when 'answer_kinds' then 'each is right by another rule: a difference between these arms may be the rule''s'
+                 when 'grader_raised' then 'they count as not right: accuracy is what that grader can read'
                  when 'log_contradicts' then 'one of the two is wrong, and so is what was concluded from it'
                  else 'a figure taken from the prose may rest on more rows than there are' end as inference, null::double as value
 from notes order by all

@@ -24,6 +24,8 @@ from tasks.domain.grading.words import unwrap_text
 from tasks.domain.scaffolds import MATH, AnswerForm
 
 MAX_CHARS = 1_500
+#: How the reason of a verdict begins where another package's grader raised.
+RAISED = "raised by grader "
 #: What people call tasks whose answers would have to be run.
 EXECUTED = ("code", "program", "programs", "python", "tests", "unit_test", "unit_tests", "unit-tested code")
 
@@ -163,7 +165,7 @@ def grade_as(name: str, region: str | None, gold: str, form: AnswerForm, finish:
     except (MemoryError, RecursionError):
         raise
     except Exception as error:  # of a grader that another package brings
-        why = f"grader {name}: {type(error).__name__}: {error}"
+        why = f"{RAISED}{name}: {type(error).__name__}: {error}"
         return Verdict("ungradable", why[:200], said, None)
     return Verdict("correct" if right else "wrong", f"by {what}" if right else "not equal", said, stated[0])
 

@@ -16,13 +16,15 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from storage.errors import UserError
 from tasks.domain.grading.grading import GRADER_VERSION, Verdict, grade_region, region_of
-from tasks.domain.grading.kinds import is_brought, kind_of
+from tasks.domain.grading.kinds import RAISED, is_brought, kind_of
 from tasks.domain.grading.overrides import Overrides
 from tasks.domain.grading.terms import NeedsSymbolic, exact_same
 from tasks.domain.scaffolds import SCAFFOLDS, Scaffold
@@ -36,6 +38,8 @@ PATIENCE = 5
 #: Reading an answer is linear in its length and harmless for a short one; a longer one is read under the limits too.
 IN_PROCESS_CHARS = 4_000
 _ROOT = Path(__file__).resolve().parents[3]
+#: A grader of another package that raised on each of so many answers, all but right ones, is broken and not unlucky.
+ENOUGH_RAISED = 8
 #: Region, gold, answer form, finish, answer kind.
 Key = tuple[str | None, str, str, str, str]
 
@@ -65,6 +69,7 @@ class Graders:
         self._seconds = item_seconds
         self._workers: list[_Worker] = []
         self._seen: dict[Key, Verdict] = {}
+        self._raised: dict[str, Counter[bool]] = {}
         self._lock = threading.Lock()
 
     def __enter__(self) -> Graders:
@@ -101,6 +106,16 @@ class Graders:
                 self._grade_slow(slow)
             return [self._overrides.apply(self._seen[key], key[1]) for key in keys]
 
+    def refuse_broken(self, kind: str) -> None:
+        """For who has made durable what was judged. Errors: UserError for a grader of another package that raised on
+        every answer so far that is not the gold: where it raises now and then, that answer is `ungradable`."""
+        told = self._raised.get(kind, Counter())
+        if told[True] >= ENOUGH_RAISED and not told[False]:
+            why = next(v.reason for key, v in self._seen.items() if key[4] == kind and v.reason.startswith(RAISED))
+            raise UserError(
+                f"{why}, as on all of {told[True]} different answers: mend it and run again; nothing sampled is lost"
+            )
+
     @property
     def version(self) -> str:
         """What goes into the column `grader_version`."""
@@ -130,6 +145,8 @@ class Graders:
                     if verdict is None:
                         continue
                     self._seen[key] = verdict
+                    if is_brought(key[4]) and verdict.verdict in ("wrong", "ambiguous", "ungradable"):
+                        self._raised.setdefault(key[4], Counter())[verdict.reason.startswith(RAISED)] += 1
                     if waiting:
                         worker.ask(waiting.pop())
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+from cli.grade import grade
 from cli.pool import pool
 from storage.artifacts.store import Store
 from storage.errors import UserError
@@ -204,3 +205,15 @@ def test_bad_rollouts(line: str, words: str) -> None:
     with pytest.raises(UserError, match="standard input, line 1") as error:
         read_grade_items(line.encode())
     assert words in str(error.value)
+
+
+def test_rollouts_are_read_by_the_arms_of_the_study_that_they_are_of(tmp_path: Path) -> None:
+    """`7.5` is a number and no whole one; `{whole}` asks for its answer as panel does."""
+    study = 'base = "demo"\narms = ["panel", "whole"]\n[scaffolds.whole]\nbase = "panel"\nanswer_kind = "integer"\n'
+    (tmp_path / "mine.toml").write_text(study)
+    said = "<mutipersonaDebate>so</mutipersonaDebate> <answer>15/2</answer>"
+    rows = [json.dumps({"arm": arm, "completion": said, "gold": "7.5"}) for arm in ("panel", "whole")]
+    (tmp_path / "rows.jsonl").write_text("\n".join(rows))
+    done = CliRunner().invoke(grade, [str(tmp_path / "rows.jsonl"), "--study", str(tmp_path / "mine.toml")])
+    told = [json.loads(line)["verdict"] for line in done.output.splitlines()]
+    assert told == ["correct", "wrong"], done.output
