@@ -145,6 +145,8 @@ def test_a_terminal_is_drawn_the_bands_so_far() -> None:
         watch.on_progress(Progress("advanced", "screen panel", ref, 256, 1600, "rollouts", bands=(0, 30, 2)))
         with watch.console.capture() as drawn:
             watch.console.print(watch._at_work())
-        assert re.search(r"screen panel, so far\n.*all_zero +0\n.*variance +█+ +30 .*wrong\n.*all_one +█+ +2\n", drawn.get())
+        assert re.search(
+            r"screen panel, so far\n.*all_zero +0\n.*variance +█+ +30 .*wrong\n.*all_one +█+ +2\n", drawn.get()
+        )
         watch.on_progress(Progress("made", "screen panel", ref, 1600, 1600))
         assert not watch._screened
