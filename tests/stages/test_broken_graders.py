@@ -48,6 +48,7 @@ def test_one_that_raises_on_every_other_answer_stops_once_they_are_durable(lab: 
         lab.pool = make_synthetic_pool(per_source=8, seed=1)
         lab.splits = split_pool(pool=lab.pool, heldout_per_source=0, seed=0)
     broken = replace(PANEL, answer_kind=pinned("unequal"))
+    sampled = 0
     for _ in range(2):
         with pytest.raises(UserError, match=r"unequal@lab-tasks==1\.0: KeyError: '7', as on all of \d+ different"):
             lab.rows(broken)
