@@ -107,12 +107,15 @@ FORM = pa.schema(
         ("place", pa.string()),
     ]
 )
-#: Trainings with the steps that were asked for and those that were executed.
+#: Trainings with the steps that were asked for and those that were executed. stopped_at, resumed_from: the step that a
+#: training was interrupted at and the one that it went on from, null where it ran through or was not gone on with.
 STOPS = pa.schema(
     [
         ("run", pa.string()),
         ("requested", pa.int64()),
         ("executed", pa.int64()),
+        ("stopped_at", pa.int64()),
+        ("resumed_from", pa.int64()),
         ("reason", pa.string()),
         ("place", pa.string()),
     ]

@@ -25,7 +25,7 @@ from tasks.stage import stage, store
 Row = dict[str, Any]
 
 
-@stage(Audit, version=7)
+@stage(Audit, version=8)
 def audit_designs(
     *,
     pool: Pool,

@@ -137,7 +137,7 @@ def by_folder(refs: tuple[Ref, ...], depth: int) -> dict[str, pa.Table]:
     return {folder: pa.concat_tables(parts) for folder, parts in found.items()}
 
 
-@stage(Audit, version=6)
+@stage(Audit, version=7)
 def audit_published(
     *,
     folder: PublishedFolder,

@@ -29,16 +29,18 @@ ARTEFACT = re.compile(r"[^;,.]*probable grader art[ei]fact \(([^)]*)\)")
 
 
 def stop_rows(root: Path) -> list[Row]:
-    """Trainings that did not run as requested: halted on the way, or ended before their last step."""
+    """Trainings that did not run as requested: halted on the way and gone on with, or ended before their last step."""
     log = whole(root / LOG)
-    halted, ended = log["rl_run"]["halted"], log["extend_160_run"]["training_completion"]
-    run = log["rl_run"]["run_summary"]
+    run, ended = log["rl_run"], log["extend_160_run"]["training_completion"]
+    done = [int(name[1]) for name in map(re.compile(r"step(\d+)_metrics").match, run) if name]
     return [
         {
             "run": "GSM8K",
             "requested": run["total_steps"],
-            "executed": halted["stopped_at_step"],
-            "reason": f"{halted['reason']}; gone on with from step {run['resumed_from_step']}",
+            "executed": max(done),
+            "stopped_at": run["halted"]["stopped_at_step"],
+            "resumed_from": run["resumed"]["start_batch"],
+            "reason": run["halted"]["reason"],
             "place": LOG,
         },
         {

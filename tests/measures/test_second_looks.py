@@ -66,6 +66,16 @@ def test_curves_that_do_not_cross_say_so_and_where_they_might() -> None:
     assert crossings_of(alike).to_pylist()[0]["reason"] == "the two are alike at every k"
 
 
+def test_curves_that_cross_twice_say_so() -> None:
+    """Sure or rarely right is ahead of often right at k = 1 and at 16, and behind it at 4."""
+    rare, often = drawn(np.full(1400, 0.05)), drawn(np.full(1200, 0.4), seed=1)
+    table = pa.Table.from_pylist(groups("split", [G] * 600 + rare) + groups("even", often + [0] * 800))
+    (row,) = [r for r in crossings_of(table).to_pylist() if r["source"] == "all"]
+    assert (row["crosses"], row["leader"], row["high"]) == (True, "split", None)
+    assert 1 < row["low"] < row["estimate"] < 4
+    assert row["reason"] == "at k = 16 the one that led leads again: they cross more than once"
+
+
 def bands(counts: list[int], size: int = 8) -> pa.Table:
     names = ["all_zero" if c == 0 else "all_one" if c == size else "variance" for c in counts]
     rows = [

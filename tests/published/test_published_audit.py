@@ -48,7 +48,9 @@ def test_the_audit_finds_by_itself(result: dict[str, Any], code: str) -> None:
 
 def test_what_the_run_log_and_the_series_show(result: dict[str, Any]) -> None:
     found = {f["fact"].split(" (")[0]: f for f in result["audit"] if f["code"] in ("steps", "trend", "prose_count")}
-    assert "GSM8K was asked for 80 steps and executed 25" in found
+    halted = found["GSM8K stopped at step 25 of 80"]
+    assert "billing" in halted["fact"] and halted["fact"].endswith("went on from step 20 and executed 80")
+    assert not any(fact.startswith("GSM8K was asked for") for fact in found), "its log has the metrics of step 80"
     assert "GSM8K, extended was asked for 160 steps and executed 128" in found
     assert "the log says that 352 of 500 problems were reached, and the file has 348 of them" in found
     quoted = [f["fact"] for f in result["audit"] if f["query"] == "lint_notes"]

@@ -47,6 +47,8 @@ def crossing(gap: Means, ks_K: np.ndarray) -> Row:
     if sign * far_K[-1] < 0:
         last = int(np.flatnonzero(sign * far_K >= 0)[-1])
         row["high"] = max(_root(-sign * far_K[::-1], ks_K[::-1], len(ks_K) - 1 - last), row["estimate"])
+    elif sign * bound_K[-1] > 0:
+        unsure.append(f"at k = {ks_K[-1]} the one that led leads again: they cross more than once")
     else:
         unsure.append(f"who leads at k = {ks_K[-1]} is not told")
     return row | ({"reason": "; ".join(unsure)} if unsure else {})
