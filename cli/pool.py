@@ -173,9 +173,10 @@ def _wishes(
         _meaning(code)
     commits = _commits(revisions, from_hub)
     if from_hub:
+        from tasks.domain.problems.sources import source_named
         from tasks.engines.problems.hub import fetch_source
 
-        found = [fetch_source(name, commits, root / "hub") for name in sources or OLYMPIAD]
+        found = [fetch_source(source_named(name), commits, root / "hub") for name in sources or OLYMPIAD]
     else:
         found = [source_spec(Path(name), data) for name in sources or OLYMPIAD]
     for spec, path in found:

@@ -35,12 +35,18 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--arms", help="Arms to run, comma-separated."),
         click.option("--seeds", help="Training seeds, comma-separated; '' trains nothing."),
         click.option(
-            "--pool", "pools", type=path, multiple=True, help="A file of problems (JSONL, Parquet), or a named set."
+            "--pool",
+            "pools",
+            type=path,
+            multiple=True,
+            help="Problems: a file (JSONL, Parquet), a named set, or a set on the hub, NAME@COMMIT.",
         ),
         click.option("--limit", type=click.IntRange(min=1), help="Use the first N problems only."),
         click.option("--data", type=path, envvar="VARBAND_DATA", help="Folder with the sources' files."),
-        click.option("--model", type=path, help="Folder of the base model, or sha256:… of one that is elsewhere."),
-        click.option("--encoder", type=path, help="Folder of the sentence encoder, or sha256:… likewise."),
+        click.option(
+            "--model", type=path, help="Base model: a folder, OWNER/NAME@COMMIT, or sha256:… of one elsewhere."
+        ),
+        click.option("--encoder", type=path, help="Sentence encoder, likewise."),
         click.option(
             "--without",
             multiple=True,
@@ -97,7 +103,10 @@ def request_of(
 
 
 def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path) if path.name.startswith("sha256:") else str(path.resolve())
+    """As workers elsewhere find it: a folder from the root on, what is no folder as it is."""
+    if path is None:
+        return None
+    return str(path if "@" in path.name or path.name.startswith("sha256:") else path.resolve())
 
 
 @click.command()

@@ -12,6 +12,7 @@ from flows.study.shape import Profile
 from storage.artifacts.kinds import Splits
 from storage.artifacts.store import Store
 from tasks.domain.prices import Prices
+from tasks.domain.problems.sources import SOURCES
 from tasks.domain.statistics.power import Design, detectable
 
 #: Standard deviation of a seed's accuracy where one has to be assumed: of the 5 to 15 pp in the literature the least.
@@ -94,7 +95,10 @@ def without(study: Study) -> str:
     """What this plan does without; empty if that is nothing."""
     if not study.absent:
         return ""
+    sources = [s for inputs in (*study.pools.values(), *study.benchmarks.values()) for s in inputs.sources]
+    unknown = sorted({s.name for s in sources if s.sha256 not in study.places and s.name not in SOURCES})
     return (
         f"not on this machine: {', '.join(study.absent)}; what hangs on that has no name by content yet and is"
         " planned as to be made, sets of problems at their published sizes"
+        + (f", but for {', '.join(unknown)}, of which nobody knows how many they are" if unknown else "")
     )

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tasks.domain.problems.sources import SourceSpec, source_named
+from tasks.domain.problems.sources import SOURCES, SourceSpec
 from tasks.engines.problems.problem_files import load_problems
 
 #: Of difficulty, in sets that have any; taken to be equally many problems each where the file is not here.
@@ -15,10 +15,11 @@ LEVELS = 5
 
 
 def size_of(specs: Sequence[SourceSpec], places: Mapping[str, Path]) -> int:
-    """A file that holds several sets is as long as all of them."""
+    """A file that holds several sets is as long as all of them; of a set that is neither here nor known nothing can
+    be said, and a plan says so."""
     whole = (s.sha256 in places and s.only is None for s in specs)
     return sum(
-        _lines(places[s.sha256]) if here else source_named(s.name).problems
+        _lines(places[s.sha256]) if here else SOURCES[s.name].problems if s.name in SOURCES else 0
         for s, here in zip(specs, whole, strict=True)
     )
 

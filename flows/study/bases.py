@@ -36,7 +36,7 @@ def found_bases(
         name = profile.base_of(arm)
         if name not in by_name:
             own = wish if name == profile.model else None
-            shown = own.name if own is not None and digest_of(own) is None else name
+            shown = str(own) if own is not None and digest_of(own) is None else name
             found = sought(lambda shown=shown, own=own: _base(profile, shown, own, places, fetch))
             by_name[name] = found or unnamed(name)
         models[arm] = by_name[name]

@@ -1,5 +1,5 @@
-"""Models and adapters by their id on the hub: `OWNER/NAME@COMMIT`. A commit, never a branch: one name is to mean one
-set of weights for ever."""
+"""Models, adapters and problems by their id on the hub: `OWNER/NAME@COMMIT`. A commit, never a branch: one name is to
+mean one set of weights, or of problems, for ever."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from storage.errors import NotHere, UserError
+from tasks.domain.problems.sources import SourceSpec, source_spec
+from tasks.engines.problems.hub import asked_of_hub, fetch_source
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -47,7 +49,31 @@ def hub_folder(name: str, files: Sequence[str], *, fetch: bool) -> Path:
     try:
         return Path(snapshot_download(owner_name, revision=commit, allow_patterns=[*files], local_files_only=not fetch))
     except (OSError, ValueError, RuntimeError) as error:  # its errors of the net and of gated or missing ids are these
-        said = (
-            "it is not on this machine" if not fetch else (str(error).strip().splitlines() or [type(error).__name__])[0]
-        )
-        raise NotHere(name, f"{name}: {said[:160]}; where there is a network, {way_out}") from None
+        said = _why(error) if fetch else "it is not on this machine"
+        raise NotHere(name, f"{name}: {said}; where there is a network, {way_out}") from None
+
+
+def _why(error: Exception) -> str:
+    from huggingface_hub import errors
+
+    if isinstance(error, errors.GatedRepoError):
+        return "it is gated: ask for access on its page, and say who you are with: hf auth login"
+    if isinstance(error, errors.RevisionNotFoundError):
+        return "the hub has no such commit of it"
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return "the hub has none of this name, or keeps it to those who own it"
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
+
+
+def found_source(wish: str | Path, data: Path | None, folder: Path, *, fetch: bool) -> tuple[SourceSpec, Path]:
+    """As source_spec, and from the hub `NAME@COMMIT` and `OWNER/NAME@COMMIT`. folder: where problems from the hub lie.
+    fetch: those that do not. Errors: UserError; NotHere."""
+    if not on_hub(str(wish)):
+        return source_spec(wish, data)
+    entry, commits = asked_of_hub(str(wish))
+    return fetch_source(entry, commits, folder, fetch=fetch)
+
+
+def unfound(wish: str | Path) -> SourceSpec:
+    """A source that is not on this machine: what it is can be said, and not what it holds."""
+    return SourceSpec(Path(str(wish).partition("@")[0]).name, f"not here: {wish}")

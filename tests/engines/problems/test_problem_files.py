@@ -172,13 +172,13 @@ def test_a_hub_source_is_loaded_at_its_commit_and_the_manifest_says_which(
     for name, folder in (("math_train", "math"), ("math500", "held")):
         monkeypatch.setitem(SOURCES, name, replace(SOURCES[name], hub=str(tmp_path / folder)))
     commits = {"math_train": "a" * 40, "math500": "b" * 40}
-    spec, path = fetch_source("math_train", commits, tmp_path / "hub")
+    spec, path = fetch_source(SOURCES["math_train"], commits, tmp_path / "hub")
     assert asked == [("math", None, "a" * 40), ("held", None, "b" * 40)]
     assert spec.hub == (("math_train", str(tmp_path / "math"), "a" * 40), ("math500", str(tmp_path / "held"), "b" * 40))
     assert [(r["problem"], r["gold"], r["subject"]) for r in read_problems(path, "math_train")] == [
         ("Add \\(1+1\\).", "2", "Algebra")
     ]
-    assert fetch_source("math_train", commits, tmp_path / "hub") == (spec, path)
+    assert fetch_source(SOURCES["math_train"], commits, tmp_path / "hub") == (spec, path)
     assert len(asked) == 2, "a commit is fetched once"
 
     store, tools = Store(tmp_path / "store"), Toolbox(places={spec.sha256: path})
@@ -188,7 +188,21 @@ def test_a_hub_source_is_loaded_at_its_commit_and_the_manifest_says_which(
     tools.close()
     assert "a" * 40 in json.dumps(recipe.arguments) and "b" * 40 in json.dumps(recipe.arguments)
     with pytest.raises(UserError, match=r"source math500: .* needs a commit, --revision math500="):
-        fetch_source("math_train", {"math_train": "a" * 40}, tmp_path / "other")
+        fetch_source(SOURCES["math_train"], {"math_train": "a" * 40}, tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        ("lab/riddles@main", "is no source on the hub: write a set's name, or OWNER/NAME"),
+        (f"openai/gsm8k@{'a' * 40}", "is known here: write gsm8k_train@COMMIT or gsm8k_test@COMMIT"),
+        (f"gsm8k_tran@{'a' * 40}", "did you mean 'gsm8k_train'"),
+        (f"amc@{'a' * 40}:test", "a known set has its split; leave :test out"),
+    ],
+)
+def test_what_is_no_id_of_problems_on_the_hub(wish: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        hub.asked_of_hub(wish)
 
 
 @pytest.mark.parametrize(
