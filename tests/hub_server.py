@@ -70,7 +70,7 @@ def hub(root: Path) -> Iterator[str]:
             if self.command != "HEAD":
                 self.wfile.write(body)
 
-        def log_message(self, *_: object) -> None: ...
+        def log_message(self, format: str, *args: object) -> None: ...
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
