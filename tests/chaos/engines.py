@@ -42,6 +42,9 @@ class PlainGraders:
             for item, answer in zip(items, answers, strict=True)
         ]
 
+    def refuse_broken(self, kind: str) -> None:
+        """Nothing of another package grades here."""
+
 
 def answered(request: Request) -> Completion:
     ids = [derived_seed(request.seed, i) % 500 for i in range(8)]
