@@ -96,13 +96,11 @@ def sql(statement: str, study: str | None, root: Path, as_json: bool) -> None:
     Without --study it is answered over everything in the root, whatever study it was made for.
     """
     from storage.artifacts.store import Store
-    from storage.reading.catalog import ask, find, unreadable_shards
+    from storage.reading.catalog import ask, find
 
     _print(ask(root, statement, find(root, study) if study else None), as_json)
     if study is None and (several := len(Store(root).refs("report"))) > 1:
         click.echo(f"varband: this is over all {several} studies of {root}; --study NAME asks of one", err=True)
-    for shard in unreadable_shards(root):
-        click.echo(f"varband: left out of the ledger: {shard} cannot be read (see: varband verify)", err=True)
 
 
 @click.command()

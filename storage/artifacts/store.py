@@ -111,12 +111,13 @@ class Store:
         path = self.path(ref) / entry.path
         return path.is_file() and path.stat().st_size == entry.bytes and file_digest(path) == entry.sha256
 
-    def examine(self, manifest: Manifest) -> None:
-        """Errors: UserError that names the first file of an artifact that is not what its manifest says."""
+    def examine(self, manifest: Manifest, only: str | None = None) -> None:
+        """only: one file. Errors: UserError that names the first that is not what the manifest says."""
         left = left_out(self.path(manifest.ref))
         for entry in manifest.files:
-            if entry.path not in left and not self._intact(manifest.ref, entry):
-                raise UserError(f"{entry.path} is not what the manifest says: missing, cut short or changed")
+            if only in (None, entry.path) and entry.path not in left and not self._intact(manifest.ref, entry):
+                said = f"{entry.path} is not what the manifest says: missing, cut short or changed"
+                raise UserError(f"artifact {manifest.ref}: {said}; `varband verify --repair` sets it aside")
 
     def manifest(self, ref: Ref) -> Manifest:
         path = self.path(ref) / MANIFEST

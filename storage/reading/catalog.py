@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,12 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage.artifacts.ref import Ref
-from storage.artifacts.store import MANIFEST, Store
-from storage.errors import UserError
+from storage.artifacts.store import DATA, MANIFEST, Store
+from storage.errors import Notice, UserError
 from storage.ledger import Ledger
 from storage.reading.accounts import shards_of
 from storage.reading.views import WORD
 from storage.records.runs import run_named
+from storage.shards import examine_shard
 from storage.sql import answer, connect
 
 ARTIFACTS = pa.schema(
@@ -32,6 +34,15 @@ ARTIFACTS = pa.schema(
         ("code", pa.string()),
         ("inputs", pa.list_(pa.string())),
     ]
+)
+#: What DuckDB says of a statement, whatever lies in the files.
+OF_THE_STATEMENT = (
+    duckdb.ParserException,
+    duckdb.BinderException,
+    duckdb.CatalogException,
+    duckdb.ConversionException,
+    duckdb.PermissionException,
+    duckdb.InterruptException,
 )
 
 
@@ -63,45 +74,71 @@ def artifacts(root: Path) -> pa.Table:
 
 def ask(root: Path, statement: str, study: Ref | None = None) -> pa.Table:
     """One statement over a view per kind, `artifacts` and `ledger`. study: a report; only what it was made from, and
-    itself, and of the ledger its policies' rollouts of its problems. Errors: UserError with DuckDB's own words."""
+    itself, and of the ledger its policies' rollouts of its problems. A file that cannot be read is left out, with a
+    notice that names it. Errors: UserError with DuckDB's own words."""
     table, store = artifacts(root), Store(root)
     if study is not None:
         within = {str(ref) for _, ref, _ in lineage(store, study)}
         table = table.filter(pa.array([ref in within for ref in table["ref"].to_pylist()], pa.bool_()))
+    bad = set[Path]()
+    while True:
+        opened: list[Path] = []
+        try:
+            return _asked(store, statement, table, study is not None, bad, opened)
+        except duckdb.Error as error:
+            found = {} if isinstance(error, OF_THE_STATEMENT) else _damaged(store, opened)
+            if not found:
+                kinds = sorted({Ref.parse(ref).view for ref in table["ref"].to_pylist()})
+                said = f"{str(error).splitlines()[0]} (views: {', '.join([*kinds, 'artifacts'])})"
+                raise UserError(f"sql: {said}") from None
+        for said in found.values():
+            warnings.warn(Notice(f"left out: {said}"), stacklevel=2)
+        bad |= found.keys()
+
+
+def _asked(
+    store: Store, statement: str, table: pa.Table, of_study: bool, without: set[Path], opened: list[Path]
+) -> pa.Table:
+    """opened: told which files were asked."""
+    by_kind: dict[str, list[Ref]] = {}
+    for ref in map(Ref.parse, table["ref"].to_pylist()):
+        by_kind.setdefault(ref.view, []).append(ref)
+    # a view opens every file of its kind; a statement that names none, such as `show tables`, sees all
+    words, views = {*WORD.findall(statement)}, {*by_kind, "ledger"}
     with connect(threads=4) as connection:
         connection.register("artifacts", table)
-        by_kind: dict[str, list[Ref]] = {}
-        for ref in map(Ref.parse, table["ref"].to_pylist()):
-            by_kind.setdefault(ref.view, []).append(ref)
-        # a view opens every file of its kind; a statement that names none, such as `show tables`, sees all
-        words, views = {*WORD.findall(statement)}, {*by_kind, "ledger"}
         for kind in views & words or (set() if "artifacts" in words else views):
-            paths = readable_shards(root) if kind == "ledger" else store.rows_of(by_kind[kind])
+            paths = Ledger(store.root).shard_paths() if kind == "ledger" else store.rows_of(by_kind[kind])
             pools: Sequence[Path] = ()
-            if study is not None and kind == "ledger":
+            if of_study and kind == "ledger":
                 own = {*shards_of(store, map(Ref.parse, table["ref"].to_pylist()))}
                 paths, pools = [path for path in paths if path in own], store.rows_of(by_kind.get("pool", []))
-            if paths:
+            if paths := [path for path in paths if path not in without]:
+                opened += paths
                 _view(connection, kind, paths, pools)
         connection.execute("set autoinstall_known_extensions = false")  # it would download, and write in the home
         connection.execute("set autoload_known_extensions = false")
-        connection.execute("set allowed_directories = [$root]", {"root": f"{root}/"})
+        connection.execute("set allowed_directories = [$root]", {"root": f"{store.root}/"})
         connection.execute("set enable_external_access = false")
-        try:
-            if [one.type for one in connection.extract_statements(statement)] != [duckdb.StatementType.SELECT]:
-                raise UserError(
-                    "sql: one SELECT is wanted (also: from, with, describe, summarize): nothing is written here"
-                )
-            return answer(connection, statement)
-        except duckdb.Error as error:
+        if [one.type for one in connection.extract_statements(statement)] != [duckdb.StatementType.SELECT]:
             raise UserError(
-                f"sql: {str(error).splitlines()[0]} (views: {', '.join([*by_kind, 'artifacts'])})"
-            ) from None
+                "sql: one SELECT is wanted (also: from, with, describe, summarize): nothing is written here"
+            )
+        return answer(connection, statement)
 
 
-def readable_shards(root: Path) -> list[Path]:
-    bad = set(unreadable_shards(root))
-    return [path for path in Ledger(root).shard_paths() if path not in bad]
+def _damaged(store: Store, paths: Sequence[Path]) -> dict[Path, str]:
+    """What is wrong with those of these files that are not what was written."""
+    found = {}
+    for path in paths:
+        try:
+            if path.name == DATA:
+                store.examine(store.manifest(Ref.parse(path.parent.name)), only=DATA)
+            else:
+                examine_shard(path)
+        except (UserError, OSError) as error:
+            found[path] = str(error)
+    return found
 
 
 def unreadable_shards(root: Path) -> list[Path]:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -21,6 +25,8 @@ from storage.records.pins import pin
 from storage.records.runs import Run, earlier_attempt, now, write_run
 from tasks.rollouts import account_of
 from tests.chaos.study import GROUP, POLICY, PROBLEMS, SAMPLING, run
+
+ZSTD = bytes.fromhex("28b52ffd")  # how its frames begin
 
 
 @pytest.fixture
@@ -40,6 +46,19 @@ def cut(path: Path) -> None:
 def flip(path: Path) -> None:
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 2] ^= 0x40
+    path.write_bytes(bytes(raw))
+
+
+def flip_page(path: Path, column: str) -> None:
+    """Bits of what a column's first page holds, compressed; headers and footer stay."""
+    with pq.ParquetFile(path) as file:
+        group = file.metadata.row_group(0)
+        found = next(c for c in map(group.column, range(group.num_columns)) if c.path_in_schema == column)
+        start = found.dictionary_page_offset if found.has_dictionary_page else found.data_page_offset
+    raw = bytearray(path.read_bytes())
+    packed = raw.index(ZSTD, start)
+    for place in range(packed, packed + 16):
+        raw[place] ^= 0x40
     path.write_bytes(bytes(raw))
 
 
@@ -104,13 +123,43 @@ def test_one_bad_shard_is_named_and_the_others_are_asked(root: Path) -> None:
     assert len(shards) > 1
     (whole,) = ask(root, "select count(*) as n from ledger").to_pylist()
     cut(shards[0])
-    (counted,) = ask(root, "select count(*) as n from ledger").to_pylist()
+    with pytest.warns(Notice, match=shards[0].name):
+        (counted,) = ask(root, "select count(*) as n from ledger").to_pylist()
     assert 0 < counted["n"] < whole["n"]
     with pytest.raises(UserError, match=shards[0].name):
         Ledger(root).keys(account_of(POLICY, SAMPLING))
-    done = CliRunner().invoke(varband, ["sql", "select 1 as n", "--root", str(root), "--json"])
-    assert json.loads(done.stdout) == [{"n": 1}] and shards[0].name in done.stderr
-    assert [check.state for check in examine(root) if check.what == "store"] == ["fail"]
+
+
+@pytest.mark.parametrize(
+    ("view", "pattern", "column"),
+    [("ledger", "ledger/*/*/shard-*.parquet", "completion"), ("rollouts", "rollouts/*/data.parquet", "problem_id")],
+)
+def test_a_flipped_page_is_named_and_the_other_files_are_asked(
+    root: Path, view: str, pattern: str, column: str
+) -> None:
+    statement = f"select count({column}) as n, count(distinct {column}) as different from {view}"
+    (whole,) = ask(root, statement).to_pylist()
+    path = one(root, pattern)
+    flip_page(path, column)
+    name = path.name if view == "ledger" else path.parent.name
+    with pytest.warns(Notice, match=name) as said:
+        (left,) = ask(root, statement).to_pylist()
+    assert len(said) == 1 and 0 < left["n"] < whole["n"]
+    words = [sys.executable, "-m", "cli.main", "sql", statement, "--root", str(root), "--json"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert json.loads(done.stdout) == [left] and done.stderr.count(name) == 1
+    (row,) = verify(root).damage.to_pylist()
+    assert Path(row["path"]).name == name
+    (check,) = [check for check in examine(root) if check.what == "store"]
+    assert check.state == "fail" and name in check.found
+
+
+def test_a_mistake_in_a_statement_is_no_damage(root: Path) -> None:
+    flip_page(one(root, "rollouts/*/data.parquet"), "problem_id")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserError, match="no_such"):
+            ask(root, "select no_such from rollouts")
 
 
 def test_a_damaged_record_refuses_no_study(root: Path) -> None:
