@@ -173,22 +173,12 @@ def _named(request: Request, study: Study, store: Store, planned: Sequence[Plann
 def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     """What a run would make, reuse and cost, stage by stage: tokens, GPU-hours, money, disk. Makes nothing."""
     from cli.planned import show_plan
-    from flows.running.costs import costs
-    from flows.running.foresight import foresight, not_taught, stands_on, without
-    from flows.running.plan import plan as plan_of
-    from flows.study.layout import told
+    from flows.running.priced import Priced
     from flows.study.memory import this_machine
     from flows.study.memory import told as memory_told
-    from flows.study.prices import team_prices
     from storage.artifacts.store import Store
     from tasks.metering import Budget
 
     limits, store = Budget.parse(budget), Store(root)
     study = request_of(**wishes).study(store, planning=True)
-    planned = plan_of(study, store)
-    prices = team_prices(store.root).of(study.profile.name, study.profile.hardware)
-    sees = foresight(study, store, planned, prices)
-    notes = [*stands_on(study), not_taught(study.profile), without(study), told(study.profile.hardware)]
-    notes += memory_told(study, this_machine())
-    taken = costs(study, store, planned, prices)
-    show_plan(study.profile.called, planned, taken, limits.limits(), sees, notes, as_json=as_json)
+    show_plan(Priced.of(study, store, limits, tuple(memory_told(study, this_machine()))), as_json=as_json)

@@ -13,6 +13,7 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact  #
 from prefect.states import Cancelled, Completed, Failed  # noqa: TID253
 
 from flows.running.prefect_tasks import PARKED
+from flows.running.priced import Priced
 from flows.running.sessions import Charging, Listener
 from flows.server.workplace import opened, opened_store, telling, this_run
 from flows.study.forms import BudgetForm, StudyForm
@@ -79,6 +80,19 @@ def regrade(study: StudyForm = StudyForm()) -> dict[str, int]:  # noqa: B008
     table = "\n".join(["| rollouts | verdicts that changed |", "|---|---|", *lines])
     create_markdown_artifact(table, key="regrade", description=f"{sum(changed.values())} verdicts changed")
     return changed
+
+
+@flow(name="plan", persist_result=False)
+def plan(study: StudyForm = StudyForm(), budget: BudgetForm = BudgetForm()) -> str:  # noqa: B008
+    """What a study would make, reuse and cost, stage by stage, and what it could see. Makes and fetches nothing.
+
+    Args:
+        study: Which study.
+        budget: Whether this would hold it.
+    """
+    priced = Priced.of(*opened(study, planning=True), budget.budget())
+    create_markdown_artifact(priced.markdown(), key="plan", description=priced.called)
+    return "; ".join(priced.sentences())
 
 
 @flow(name="gc", persist_result=False)

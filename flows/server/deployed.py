@@ -23,6 +23,7 @@ from flows.running.pieces import make_piece, next_pieces
 from flows.running.plan import Planned, is_costly, plan
 from flows.running.pool import Work, cancel_children, dispatch
 from flows.running.prefect_tasks import PARKED, under_prefect
+from flows.running.priced import Priced
 from flows.running.sessions import Charging, Listener
 from flows.server.automations import PARKED_EVENT
 from flows.server.progress import shown
@@ -37,6 +38,7 @@ from tasks.metering import OCCUPYING, metered
 from tasks.stage import Step
 
 PIECES = "make/make"
+PLAN = "before anything was paid"
 
 
 class TopUp(RunInput):
@@ -87,6 +89,7 @@ def search(
 def _whole(study: StudyForm, budget: BudgetForm, *, gpu_pool: bool) -> str:
     chosen, store = opened(study)
     budget, wall = _granted(budget)
+    create_markdown_artifact(Priced.of(chosen, store, budget.budget()).markdown(), key="plan", description=PLAN)
     while True:
         planned = plan(chosen, store)
         try:

@@ -82,6 +82,11 @@ DEPLOYMENTS = (
         description="A study's policies searched at test time: one answer a problem within a budget of tokens.",
     ),
     Deployment(
+        flow="plan",
+        module="chores",
+        description="What a study would make, reuse and cost, and what it could see, as an artifact. Makes nothing.",
+    ),
+    Deployment(
         flow="make",
         description="One artifact of a study, or a shard of its rollouts, on a GPU worker; started for `gpu_pool`.",
         pool="gpu",

@@ -21,12 +21,13 @@ from tasks.engines.environment import quiet_libraries
 from tasks.stage import Progress
 
 
-def opened(study: StudyForm) -> tuple[Study, Store]:
-    """The study and the store of this worker. Its settings become tags; what is made says how to make it again."""
+def opened(study: StudyForm, *, planning: bool = False) -> tuple[Study, Store]:
+    """The study and the store of this worker. Its settings become tags; what is made says how to make it again.
+    planning: what does not lie here is fetched by nobody."""
     store, request = opened_store(), study.request()
     command.set(request.command())
     _tag(request)
-    return request.study(store), store
+    return request.study(store, planning=planning), store
 
 
 def opened_store() -> Store:

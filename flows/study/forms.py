@@ -122,14 +122,15 @@ class StudyForm(BaseModel):
         default=None, ge=1, le=100_000, description="Use only the first N problems, for a cheap trial."
     )
     pools: list[Text] = Field(
-        default=[], description="Files of problems (JSONL, Parquet) or named sets, instead of the profile's."
+        default=[],
+        description="Files of problems (JSONL, Parquet), named sets, or sets on the hub, instead of the profile's.",
     )
     data: Text | None = Field(
         default=None, description="Folder of the sources' files on the workers; empty: their VARBAND_DATA."
     )
     model: Text | None = Field(
         default=None,
-        description="Its folder on the workers, or sha256:… of one; empty: the one of the profile, in VARBAND_MODELS.",
+        description="Its folder on the workers, OWNER/NAME@COMMIT, or sha256:… of one; empty: the profile's.",
     )
     stands_on: list[ArmForm] = Field(
         default=[], description="Arms with a base model or an adapter of their own, and arms that are only evaluated."

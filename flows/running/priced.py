@@ -1,0 +1,114 @@
+"""A plan with its price: what each stage would take, the sum, what the study could see, whether a budget holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+
+from flows.running.costs import Cost, costs, total
+from flows.running.foresight import Foresight, foresight, not_taught, stands_on, without
+from flows.running.plan import Planned, plan
+from flows.study.layout import told
+from flows.study.prices import team_prices
+from flows.study.resolve import Study
+from storage.artifacts.store import Store
+from tasks.metering import Budget
+
+#: What a stage's amounts are of, for a table; its last is told in bytes.
+UNITS = ("rollouts", "kept", "tokens", "GPU-h", "US$", "disk")
+NONE = "–"
+IN_ALL = ("rollouts", "rollouts kept", "tokens", "GPU-hours", "US$", "of disk")
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """called: the study. costs: of each planned stage. notes: what else is to be known of it."""
+
+    called: str
+    planned: list[Planned]
+    costs: list[Cost]
+    limits: Mapping[str, float]
+    sees: Foresight | None
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, study: Study, store: Store, budget: Budget, notes: tuple[str, ...] = ()) -> Priced:
+        """Makes nothing. Errors: UserError for prices that cannot be read."""
+        planned = plan(study, store)
+        prices = team_prices(store.root).of(study.profile.name, study.profile.hardware)
+        own = [*stands_on(study), not_taught(study.profile), without(study), told(study.profile.hardware), *notes]
+        return cls(
+            called=study.profile.called,
+            planned=planned,
+            costs=costs(study, store, planned, prices),
+            limits=budget.limits(),
+            sees=foresight(study, store, planned, prices),
+            notes=tuple(filter(None, own)),
+        )
+
+    @property
+    def whole(self) -> Cost:
+        return total(self.costs)
+
+    def sentences(self) -> Iterator[str]:
+        """What the table says, and what it does not, in words; no number of it is lost where a table has no room."""
+        todo = sum(not p.reused for p in self.planned)
+        yield f"{self.called}: {todo} of {len(self.planned)} stages would be made"
+        in_all = [f"{n.strip()} {name}" for n, name in zip(amounts(self.whole), IN_ALL, strict=True) if n != NONE]
+        yield f"in all {', '.join(in_all) or 'nothing that costs'}"
+        if self.whole.basis == "assumed":
+            yield "lengths are assumed (60 % of max_tokens) where this store has not measured an arm yet"
+        if self.sees is not None:
+            yield self.sees.sentence()
+        yield from self.notes
+        for name, limit in self.limits.items():
+            need = getattr(self.whole, name)
+            verdict = "holds" if need <= limit else "does not hold: the run would park"
+            yield f"budget {name}={limit:g} {verdict} (about {need:.3g})"
+
+    def markdown(self) -> str:
+        """A page: the sentences, then a line a stage."""
+        lines = [f"- {sentence}" for sentence in self.sentences()]
+        table = [f"| | stage | {' | '.join(UNITS)} |", f"|---|---|{'---:|' * len(UNITS)}"]
+        for p, cost in zip(self.planned, self.costs, strict=True):
+            table.append(f"| {'reused' if p.reused else 'make'} | {p.step.title} | {' | '.join(amounts(cost))} |")
+        return "\n".join([*lines, "", *table])
+
+    def as_json(self) -> dict[str, object]:
+        rows = [
+            {"title": p.step.title, "ref": str(p.step.ref), "reused": p.reused, **asdict(c)}
+            for p, c in zip(self.planned, self.costs, strict=True)
+        ]
+        return {
+            "profile": self.called,
+            "stages": rows,
+            "total": asdict(self.whole),
+            "budget": dict(self.limits),
+            "sees": None if self.sees is None else asdict(self.sees),
+            "notes": list(self.notes),
+        }
+
+
+def amounts(cost: Cost) -> list[str]:
+    """Cells of a plan's line; a dash for what it does not need. `kept`: rollouts that are in the ledger already."""
+    numbers = (
+        (cost.rollouts, f"{cost.rollouts:,}"),
+        (cost.rollouts_reused, f"{cost.rollouts_reused:,}"),
+        (cost.tokens, short(cost.tokens)),
+        (cost.gpu_hours, f"{cost.gpu_hours:.3g}"),
+        (cost.usd, f"{cost.usd:,.2f}"),
+        (cost.bytes, f"{short(cost.bytes)}B"),
+    )
+    return [text if value else NONE for value, text in numbers]
+
+
+def short(value: float) -> str:
+    """
+    >>> short(1_359_488), short(950)
+    ('1.36 M', '950 ')
+    """
+    for unit in ("", "k", "M", "G"):
+        if abs(value) < 1000:
+            return f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:.3g} T"
