@@ -10,7 +10,7 @@ import warnings
 import click
 
 from storage.errors import Notice, UserError, no_room
-from storage.stopping import stopped_by_sigterm
+from storage.stopping import stopped_by_signals
 
 #: command → (module:attribute, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -88,7 +88,7 @@ def main() -> None:
         click.echo(f"varband: {message}", err=True) if isinstance(message, Notice) else shown(message, *rest, **more)
     )
     try:
-        with stopped_by_sigterm():
+        with stopped_by_signals():
             varband(standalone_mode=False)
     except UserError as error:
         click.echo(f"varband: {error}", err=True)
@@ -96,7 +96,7 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("varband: interrupted; what was made is kept, the same command goes on", err=True)
         sys.exit(130)
     except BrokenPipeError:

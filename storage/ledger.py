@@ -71,7 +71,7 @@ class Ledger:
             folder.mkdir(parents=True, exist_ok=True)
             aside.parent.mkdir(parents=True, exist_ok=True)
             if not (folder / ABOUT).exists():
-                write_durably(folder / ABOUT, orjson.dumps(about))
+                self._describe(account, about)
             pq.write_table(
                 rows,
                 aside,
@@ -96,6 +96,19 @@ class Ledger:
             raise
         finally:
             aside.unlink(missing_ok=True)
+
+    def restore_words(self, account: Account, about: dict[str, object]) -> None:
+        """Say again what an account is that has shards and no words: they were damaged, or never left their machine."""
+        folder = self.folder(account)
+        if not (folder / ABOUT).exists() and any(folder.glob("shard-*.parquet")):
+            self._describe(account, about)
+
+    def _describe(self, account: Account, about: dict[str, object]) -> None:
+        """Before its first rows: a machine that is lost between the two leaves no rows that nobody finds."""
+        path = self.folder(account) / ABOUT
+        write_durably(path, orjson.dumps(about))
+        if self._mirror:
+            self._mirror.push(path)
 
     def rows(self, account: Account, columns: list[str] | None = None) -> pa.Table | None:
         """All rows, oldest shard first, duplicates included; null if nothing was ever sampled."""

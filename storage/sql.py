@@ -41,10 +41,14 @@ def query(sql: str, parameters: dict[str, object] | None = None, /, **tables: pa
     >>> query("select max(n) as total from counts", counts=pa.table({"n": [1, 2]}))["total"].to_pylist()
     [2]
     """
-    with _database().cursor() as connection:
+
+    def ask() -> pa.Table:
         for name, table in tables.items():
             connection.register(name, table)
-        return answer(connection, sql, parameters)
+        return _rows(connection, sql, parameters)
+
+    with _database().cursor() as connection:
+        return _interruptible(connection, ask)
 
 
 def answer(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, object] | None = None) -> pa.Table:

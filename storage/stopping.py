@@ -1,4 +1,4 @@
-"""SIGTERM: what a pre-empted machine says, answered as a wall that the run parks at, wherever the program is."""
+"""SIGTERM, which a pre-empted machine says: a wall that a run parks at, wherever the program is. And Ctrl-C there."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ CALLBACKS = (weakref.__file__, _weakrefset.__file__)
 
 
 @contextmanager
-def stopped_by_sigterm() -> Iterator[None]:
+def stopped_by_signals() -> Iterator[None]:
     """A pre-empted machine says SIGTERM: stop within 30 s, which loses the batch or step in flight and nothing else.
-    A pack, an engine's step or a checkpoint that has begun is finished first; that is what takes time."""
+    A pack, an engine's step or a checkpoint that has begun is finished first; that is what takes time. Ctrl-C stays
+    KeyboardInterrupt."""
     told: list[float] = []
+    pressed: list[int] = []
 
     def stop(_: int, frame: FrameType | None) -> None:
         told.append(time.monotonic())
@@ -34,12 +36,21 @@ def stopped_by_sigterm() -> Iterator[None]:
             return
         raise Parked(STOPPED)
 
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        pressed.append(number)
+        signal.default_int_handler(number, frame)
+
     was = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGALRM)}
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        was[signal.SIGINT] = signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     except Exception as error:
         if told and not isinstance(error, UserError):  # C++ that calls Python may make an error of its own of it
-            raise Parked(STOPPED if _of_the_signal(error) else f"{STOPPED}; it ended with {_said(error)}") from error
+            parked = _of(error, Parked, "SIGTERM")
+            raise Parked(STOPPED if parked else f"{STOPPED}; it ended with {_said(error)}") from error
+        if pressed and _of(error, KeyboardInterrupt, "KeyboardInterrupt", "interrupted"):
+            raise KeyboardInterrupt from error
         raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -47,10 +58,10 @@ def stopped_by_sigterm() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _of_the_signal(error: BaseException | None) -> bool:
+def _of(error: BaseException | None, raised: type[BaseException], *words: str) -> bool:
     """Whether it is what became of the handler's exception; else something was wrong beside it, which is said."""
     while error is not None:
-        if isinstance(error, Parked) or "SIGTERM" in str(error):
+        if isinstance(error, raised) or any(word in str(error) for word in words):
             return True
         error = error.__cause__ or error.__context__
     return False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 import pyarrow as pa
 
@@ -99,14 +100,11 @@ def ensure_rollouts(
     """
     book = ledger()
     accounts = {key: account_of(*key) for key in _accounts(requested)}
-    missing = [
-        requested[i]
-        for i in sorted(
-            i
-            for key, nth in _accounts(requested).items()
-            for i in book.entries(accounts[key]).lacking(as_asked(requested, nth))
-        )
-    ]
+    wanted = _accounts(requested).items()
+    lacking = [book.entries(accounts[key]).lacking(as_asked(requested, nth)) for key, nth in wanted]
+    missing = [requested[i] for i in sorted(chain.from_iterable(lacking))]
+    for key, account in accounts.items():
+        book.restore_words(account, about(*key))
     stats = SamplingStats()
     if not missing:
         return stats

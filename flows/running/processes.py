@@ -27,7 +27,7 @@ from flows.running.sessions import Charging, Listener, stages_of
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError, no_room
-from storage.stopping import stopped_by_sigterm
+from storage.stopping import stopped_by_signals
 from tasks.engines.hardware import Hardware
 from tasks.engines.visible_gpus import children_see, visible_gpus
 from tasks.metering import metered
@@ -168,7 +168,7 @@ def _work(job: ArmJob, line: Connection, prepared: Event) -> None:
 
     store = Store(job.root)
     try:
-        with stopped_by_sigterm(), metered(job.charging.meter(job.study, store), tell) as charged:
+        with stopped_by_signals(), metered(job.charging.meter(job.study, store), tell) as charged:
             sampled = samples(job.study, store, lambda study: run_arm(study, job.arm))
             with stages_of(job.study, store, charged) as current:
                 begin_sampler(job.study, sampled, current.toolbox)

@@ -13,7 +13,7 @@ from typing import Any
 
 from storage.errors import UserError, no_room
 from storage.roots import root_folder
-from storage.stopping import stopped_by_sigterm
+from storage.stopping import stopped_by_signals
 from tasks.stage import Progress
 from tests.chaos import study
 
@@ -53,7 +53,7 @@ def work(root: str, trace: Path, endpoint: str | None, environment: dict[str, st
             told.write(f"{time.monotonic():.4f}\t{event.event}\t{event.title}\n")
 
         try:
-            with stopped_by_sigterm():
+            with stopped_by_signals():
                 study.run(root_folder(root), endpoint, listener)
         except UserError as error:
             told.write(f"{time.monotonic():.4f}\tsaid\t{' '.join(str(error).split())}\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from storage.errors import Parked, UserError
-from storage.stopping import stopped_by_sigterm
+from storage.stopping import stopped_by_signals
 from tasks.engines.hardware import Hardware
 from tasks.engines.toolbox import Toolbox
 
@@ -90,7 +90,7 @@ def test_one_that_is_waited_for_when_the_run_is_stopped_is_closed(monkeypatch: p
     tools, go, made = begun(monkeypatch)
     tools.begin_generator("m", 16)
     threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
-    with pytest.raises(Parked), stopped_by_sigterm():
+    with pytest.raises(Parked), stopped_by_signals():
         tools.generator("m", 16)
     go.set()
     tools.close()

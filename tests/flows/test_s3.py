@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -135,7 +136,8 @@ def test_ledger_charges_and_runs_are_shared(bucket: str, tmp_path: Path, monkeyp
     account = Account.of("policy", "sampling")
     rows = pa.table({"problem_id": ["p"], "rollout": pa.array([0], pa.int32())})
     Ledger(a.root).append(account, rows, {"arm": "x"})
-    assert Ledger(b.root).keys(account) == {("p", 0)}
+    shutil.rmtree(a.root / "ledger")  # a machine that is lost uploads nothing more
+    assert Ledger(b.root).keys(account) == {("p", 0)} and Ledger(b.root).accounts() == [(account, {"arm": "x"})]
     Journal(a.root, "demo-1").enter([Charge(time=now(), ref="r", kind="rollouts", title="t", tokens=5)])
     assert charges(b.root)["tokens"].to_pylist() == [5]
     run = Run(id="demo-1", profile="demo", request={}, state="running", started=now(), heartbeat=now(), host="h", pid=1)

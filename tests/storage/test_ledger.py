@@ -42,6 +42,17 @@ def test_nothing_sampled_is_null_not_empty(tmp_path: Path) -> None:
     assert Ledger(tmp_path).keys(ACCOUNT) == set()
 
 
+def test_an_account_that_lost_its_words_gets_them_again(tmp_path: Path) -> None:
+    book = Ledger(tmp_path)
+    book.restore_words(ACCOUNT, {"arm": "panel"})
+    assert book.accounts() == [], "nothing was paid for yet"
+    book.append(ACCOUNT, rows(("a", 0)), {"arm": "panel"})
+    (book.folder(ACCOUNT) / "about.json").unlink()
+    assert book.accounts() == []
+    book.restore_words(ACCOUNT, {"arm": "panel"})
+    assert book.accounts() == [(ACCOUNT, {"arm": "panel"})]
+
+
 def test_first_row_wins_and_the_others_are_counted(tmp_path: Path) -> None:
     book = Ledger(tmp_path)
     book.append(ACCOUNT, rows(("a", 0), ("a", 1), text="first"), {"arm": "panel"})

@@ -16,12 +16,12 @@ from tasks.engines.learning.learner import Execution
 from tests.engines.learning.test_learner import run, same
 
 REPO = Path(__file__).resolve().parents[3]
-#: Seconds, as `storage.stopping.stopped_by_sigterm` states it.
+#: Seconds, as `storage.stopping.stopped_by_signals` states it.
 GRACE = 30
 TRAINING = """
 import sys, time
 from pathlib import Path
-from storage.stopping import stopped_by_sigterm
+from storage.stopping import stopped_by_signals
 from storage.errors import Parked
 from tasks.engines.learning.learner import Execution
 from tests.engines.learning.test_learner import run, sample
@@ -33,7 +33,7 @@ def slow(plan):
     return sample(plan)
 
 try:
-    with stopped_by_sigterm():
+    with stopped_by_signals():
         run(Path(sys.argv[1]), Path(sys.argv[2]), sample=slow, execution=Execution(device="cpu", processes=int(sys.argv[3])))
 except Parked as parked:
     print(parked, flush=True)

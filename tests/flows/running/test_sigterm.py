@@ -19,7 +19,7 @@ import pytest
 from storage import sql, stopping
 from storage.errors import Parked
 from storage.sql import query
-from storage.stopping import stopped_by_sigterm
+from storage.stopping import stopped_by_signals
 
 
 class Key:
@@ -83,7 +83,7 @@ def kill_in_an_import() -> None:
 
 
 def go_on_for_seconds(killed: Callable[[], object]) -> None:
-    with stopped_by_sigterm():
+    with stopped_by_signals():
         killed()
         time.sleep(5)
 
@@ -127,7 +127,7 @@ STATEMENTS = {
 
 def stopped(statement: str, how: signal.Signals) -> None:
     """By a signal from another thread, while DuckDB is at work in this one."""
-    with stopped_by_sigterm():
+    with stopped_by_signals():
         threading.Timer(0.2, os.kill, (os.getpid(), how)).start()
         query(statement)
 
@@ -147,6 +147,21 @@ def test_ctrl_c_while_a_database_is_opened_is_what_it_is_anywhere(monkeypatch: p
         sql.connect(threads=1)
 
 
+@pytest.mark.parametrize("became", ["reading the schema of 'groups' failed: KeyboardInterrupt: ", "Query interrupted"])
+def test_what_a_library_makes_of_ctrl_c_is_ctrl_c(became: str) -> None:
+    def read() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
+        except KeyboardInterrupt:
+            raise RuntimeError(became) from None
+
+    with pytest.raises(KeyboardInterrupt), stopped_by_signals():
+        read()
+    with pytest.raises(RuntimeError, match="interrupted"), stopped_by_signals():
+        raise RuntimeError("the connection was interrupted")  # and nobody pressed a key
+
+
 def test_a_signal_that_comes_while_a_statement_is_begun_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     start, begun = threading.Thread.start, []
 
@@ -157,7 +172,7 @@ def test_a_signal_that_comes_while_a_statement_is_begun_ends_it(monkeypatch: pyt
         os.kill(os.getpid(), signal.SIGTERM)
 
     monkeypatch.setattr(threading.Thread, "start", begin)
-    with pytest.raises(Parked, match="stopped by SIGTERM"), stopped_by_sigterm():
+    with pytest.raises(Parked, match="stopped by SIGTERM"), stopped_by_signals():
         query(STATEMENTS["DuckDB's own"])
     assert not begun[0].is_alive()
 
