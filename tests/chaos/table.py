@@ -97,6 +97,8 @@ class SmallStudy:
 
     def attempt(self, kind: str, seed: int) -> Tried:
         how = NETWORK.get(kind, "plain")
+        if not self.undisturbed.files and how != "plain":
+            self.calm("plain")  # which others are compared with
         if self._tried % EVERY == 0 or how not in self.seconds:
             for _ in range(1 if how in self.seconds else 2):
                 self.calm(how)
