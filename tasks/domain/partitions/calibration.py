@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from storage.errors import UserError
-from tasks.domain.partitions.classes import alike
+from tasks.domain.partitions.classes import cut, merges
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,14 +64,29 @@ class Counts:
         return 2 * self.true_joined / max(2 * self.true_joined + self.false_joined + self.false_apart, 1)
 
 
-@lru_cache(1 << 17)  # leaving each problem out in turn asks most of it again: minutes without
 def counted(group: LabelledGroup, threshold: float) -> Counts:
     """Pairs of one group, as this threshold partitions it.
 
     >>> counted(LabelledGroup(np.array([[1, 0.9, 0.2], [0.9, 1, 0.1], [0.2, 0.1, 1]]), "aab"), 0.5)
     Counts(true_joined=1, false_joined=0, false_apart=0, true_apart=2)
     """
-    at_N, solution_N = np.array(alike(group.similarity_NN, threshold)), np.array(list(group.solution_N))
+    if len(group.solution_N) < 2:
+        return Counts()
+    near = _tree(group)[:, 2] <= max(1.0 - threshold, 0.0)
+    return _counted(group, int(near.sum()))
+
+
+@lru_cache
+def _tree(group: LabelledGroup) -> np.ndarray:
+    return merges(group.similarity_NN)
+
+
+@lru_cache(1 << 14)  # a threshold moves a group's classes at few places, and each problem is left out in turn
+def _counted(group: LabelledGroup, merged: int) -> Counts:
+    """merged: how many merges of its tree are near enough."""
+    tree = _tree(group)
+    at_N = np.array(cut(tree, tree[merged - 1, 2] if merged else -1.0))
+    solution_N = np.array(list(group.solution_N))
     one, other = np.triu_indices(len(at_N), 1)
     together, same = at_N[one] == at_N[other], solution_N[one] == solution_N[other]
     return Counts(

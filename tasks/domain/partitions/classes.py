@@ -38,13 +38,24 @@ def alike(similarity_NN: np.ndarray, threshold: float) -> list[int]:
     >>> alike(np.array([[1.0, 0.9, 0.1], [0.9, 1.0, 0.8], [0.1, 0.8, 1.0]]), 0.7)  # a chain, but its ends are not alike
     [0, 0, 1]
     """
-    from scipy.cluster.hierarchy import fcluster, linkage
-
     if len(similarity_NN) < 2:
         return [0] * len(similarity_NN)
+    return cut(merges(similarity_NN), max(1.0 - threshold, 0.0))
+
+
+def merges(similarity_NN: np.ndarray) -> np.ndarray:
+    """The tree of `alike`: a row a merge, the nearest first, its distance in column 2. N is two at least."""
+    from scipy.cluster.hierarchy import linkage
+
     distance = 1.0 - similarity_NN[np.triu_indices(len(similarity_NN), 1)]
-    tree = linkage(np.maximum(distance, 0.0), method="complete")
-    return in_order(fcluster(tree, max(1.0 - threshold, 0.0), criterion="distance"))
+    return linkage(np.maximum(distance, 0.0), method="complete")
+
+
+def cut(tree: np.ndarray, distance: float) -> list[int]:
+    """Classes by those merges that are no further."""
+    from scipy.cluster.hierarchy import fcluster
+
+    return in_order(fcluster(tree, distance, criterion="distance"))
 
 
 def in_order(label_N: np.ndarray) -> list[int]:
