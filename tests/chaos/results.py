@@ -81,12 +81,18 @@ def report(path: Path, kinds: Sequence[str]) -> str:
         f" {words['lost']}, doubled {words['doubled']}, otherwise than undisturbed {words['differs']}. Rollouts charged"
         f" and not kept: {sum(over)} over all, at most {max([0, *over])} of one fault."
     )
-    failed = [f"- {one.kind}, seed {one.seed}, in {one.at or '?'}: {one.outcome}" for one in everything if _bad(one)]
+    failed = [
+        _failed(found, i) for found in by_kind.values() for i, one in enumerate(found) if one.outcome != RECOVERED
+    ]
     return "\n".join([*rows, "", total, *failed, "", *_moments(path, everything)])
 
 
-def _bad(one: Tried) -> bool:
-    return one.outcome != RECOVERED
+def _failed(kind: Sequence[Tried], i: int) -> str:
+    """kind: all of one kind, oldest first. What was wrong, and how the same went at later commits."""
+    one = kind[i]
+    since = [later.outcome == RECOVERED for later in kind[i + 1 :] if later.commit != one.commit]
+    told = f"of {len(since)} tried at later commits {sum(since)} recovered"
+    return f"- {one.kind}, seed {one.seed}, in {one.at or '?'} at {one.commit or '?'}: {one.outcome}; {told}"
 
 
 def _moments(path: Path, everything: Sequence[Tried]) -> Iterator[str]:

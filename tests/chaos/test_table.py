@@ -118,8 +118,17 @@ def test_what_failed_is_in_the_file_in_the_report_and_in_the_exit(tmp_path: Path
     assert _all(turns(path, {"kill": 1}, 3, 1e18), attempt, path) == 1
     said = report(path, ["kill", "other"])
     assert "| kill | 3 | 2 | 3.0 (4.0) |" in said and "| other | 0 | 0 | – |" in said
-    assert "3 faults, 2 recovered; lost 1, doubled 0" in said and "kill, seed 1, in train: lost: 3 rollouts" in said
+    assert (
+        "3 faults, 2 recovered; lost 1, doubled 0" in said and "kill, seed 1, in train at ?: lost: 3 rollouts" in said
+    )
     assert "| train | 75 % | 3 (100 %) |" in said and "0, 0, 1, 1, 1, 0, 0, 0, 0, 0." in said
+
+
+def test_what_was_mended_shows_how_it_went_since(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    for seed, (outcome, commit) in enumerate(((RECOVERED, "a"), ("lost: 1", "a"), (RECOVERED, "a"), (RECOVERED, "b"))):
+        append(path, Tried("kill", seed, outcome, 1.0, at="train", commit=commit))
+    assert "- kill, seed 1, in train at a: lost: 1; of 1 tried at later commits 1 recovered" in report(path, ["kill"])
 
 
 def test_a_later_run_goes_on_with_what_was_tried_least(tmp_path: Path) -> None:
