@@ -20,40 +20,45 @@ MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):[\d:.+]+")
 
 
 def print_table(table: pa.Table, *, as_json: bool, title: str | None = None) -> None:
-    """Columns from the left, as many as fit; the others are named below."""
+    """Columns from the left, as many as fit; the others follow below, beside the first one again."""
     if as_json:
         sys.stdout.buffer.write(orjson.dumps(table.to_pylist(), default=str) + b"\n")
         return
     console = Console(highlight=False)
     cells = {f.name: [_cell(v) for v in table[f.name].slice(0, MAX_ROWS).to_pylist()] for f in table.schema}
-    kept = fitting({name: _width(name, column) for name, column in cells.items()}, console.width)
-    shown = Table(title=title, show_edge=False, pad_edge=False)
-    for name in kept:
-        kind = table.schema.field(name).type
-        right = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-        shown.add_column(name, justify="right" if right else "left", overflow="ellipsis", no_wrap=True)
-    for row in zip(*(cells[name] for name in kept), strict=True):
-        shown.add_row(*(text.replace("[", "\\[") for text in row))
-    console.print(shown)
+    for kept in blocks({name: _width(name, column) for name, column in cells.items()}, console.width):
+        console.print(_block(table.select(kept), cells, title))
+        title = None
     if table.num_rows > MAX_ROWS:
         console.print(f"… {table.num_rows - MAX_ROWS} more rows (use --json for all)")
-    if left_out := [name for name in cells if name not in kept]:
-        console.print(f"not shown for want of room: {', '.join(left_out)} (use --json for all)")
 
 
-def fitting(widths: dict[str, int], room: int) -> list[str]:
-    """The first columns whose widths and rules fit; one at least.
+def _block(table: pa.Table, cells: dict[str, list[str]], title: str | None) -> Table:
+    shown = Table(title=title, show_edge=False, pad_edge=False)
+    for field in table.schema:
+        right = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+        shown.add_column(field.name, justify="right" if right else "left", overflow="ellipsis", no_wrap=True)
+    for row in zip(*(cells[name] for name in table.column_names), strict=True):
+        shown.add_row(*(text.replace("[", "\\[") for text in row))
+    return shown
 
-    >>> fitting({"ref": 30, "rows": 10, "stage": 40}, 80), fitting({"text": 100}, 80)
-    (['ref', 'rows'], ['text'])
+
+def blocks(widths: dict[str, int], room: int) -> list[list[str]]:
+    """Columns in their order, in blocks of which each begins with the first column and, but for one column too wide,
+    fits with its rules.
+
+    >>> blocks({"ref": 30, "rows": 10, "stage": 40, "made": 16}, 80)
+    [['ref', 'rows'], ['ref', 'stage'], ['ref', 'made']]
+    >>> blocks({"text": 100}, 80)
+    [['text']]
     """
-    kept, used = [], 0
-    for name, width in widths.items():
-        used += width + (RULE if kept else 0)
-        if kept and used > room:
-            break
-        kept.append(name)
-    return kept
+    first, *others = widths
+    found = [[first]]
+    for name in others:
+        if sum(widths[one] + RULE for one in found[-1]) + widths[name] > room and len(found[-1]) > 1:
+            found.append([first])
+        found[-1].append(name)
+    return found
 
 
 def _width(name: str, cells: list[str]) -> int:
