@@ -18,6 +18,12 @@ PAGES = {
     "claims": ("Claims and audit", claims.page),
     "compare": ("Compare", compare.page),
 }
+#: Captions as dark as the text; a graph scrolls within the page; a phone keeps its width for what is shown.
+STYLE = """<style>.stMainBlockContainer{padding:3.2rem 2.5rem 4rem}
+[data-testid="stCaptionContainer"]{color:inherit;opacity:.86}[data-testid="stCaptionContainer"] p{color:inherit}
+blockquote{opacity:1!important}
+[data-testid="stGraphVizChart"]{overflow-x:auto;max-width:100%}[data-testid="stGraphVizChart"] svg{max-width:none}
+@media(max-width:640px){.stMainBlockContainer{padding:3rem .9rem 3rem}h1{font-size:1.9rem!important}}</style>"""
 
 
 def choose_run() -> None:
@@ -40,7 +46,7 @@ def main() -> None:
         st.Page(page, title=title, url_path=name, default=name == "overview") for name, (title, page) in PAGES.items()
     ]
     here = st.navigation(pages)
-    st.html("<style>.stMainBlockContainer{padding:3.2rem 2.5rem 4rem}</style>")
+    st.html(STYLE)
     st.sidebar.caption(f"store `{root()}`")
     choose_run()
     st.title(here.title)

@@ -1,4 +1,4 @@
-"""Overview: runs with their states and spending, and the DAG behind the chosen report."""
+"""Overview: the answer of the chosen run, all runs with their states, and the DAG and spending behind the answer."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ from dashboards.dag import boxes, counted, dot, state_of
 from dashboards.pages.parts import chosen, root, show, table
 from storage.reading.figures import FIGURES
 from storage.reading.query_cache import descent, manifest
-from storage.reading.recorded import drift, listed_runs, run_of, spending_of
+from storage.reading.recorded import answer_of, drift, listed_runs, run_of, spending_of
 
 REFRESH_SECONDS = 5
-#: Artifacts that are drawn at their own size: stretched over the page they would be huge.
-FEW = 8
 
 
 def page() -> None:
+    if (report := chosen()) is not None:
+        st.subheader("The answer", anchor="answer")
+        st.markdown(answer_of(root(), report.ref) or "This run's report has no page.")
+        show(FIGURES["summary"])
     _runs()
     _drift()
-    report = chosen()
-    if report is None:
-        return
-    show(FIGURES["summary"])
-    _dag(report.ref)
-    _spending(report.ref)
+    if report is not None:
+        _dag(report.ref)
+        _spending(report.ref)
 
 
 @st.fragment(run_every=REFRESH_SECONDS)
@@ -53,9 +52,8 @@ def _dag(report: str) -> None:
     states = {row["ref"]: state_of(row["created"], run.started if run else None) for row in rows.to_pylist()}
     size = sum(rows["bytes"].to_pylist()) / 1e6
     st.caption(f"{counted(list(states.values()))} · {sum(rows['seconds'].to_pylist()):,.0f} s, {size:,.3g} MB")
-    st.graphviz_chart(
-        _drawn(root(), report, tuple(states.items())), width="content" if len(states) < FEW else "stretch"
-    )
+    # at its own size, in which its labels can be read: a large one is wider than the page, and scrolls
+    st.graphviz_chart(_drawn(root(), report, tuple(states.items())), width="content")
     with st.expander("Artifacts"):
         table(rows)
 

@@ -100,22 +100,40 @@ def show_section(section: Section) -> None:
 
 
 def table(rows: pa.Table) -> None:
-    """A table without the columns that hold nothing; shares in percent, both ends of an interval in one cell."""
-    kept = with_intervals(rows.select([n for n in rows.column_names if rows[n].null_count < rows.num_rows]))
+    """A table without the columns that hold nothing; headings in words, shares in percent, both ends of an interval in
+    one cell, a dash for what is not known."""
+    known = without_empty(rows)
+    kept = with_intervals(known.select([n for n in known.column_names if known[n].null_count < known.num_rows]))
     number = st.column_config.NumberColumn
     config: dict[str, Any] = {}
     for field in kept.schema:
+        words = field.name.replace("_", " ")
         if _in_percent(field.name) and not pa.types.is_string(field.type):
-            config[field.name] = number(format="percent")
+            config[field.name] = number(words, format="percent")
         elif is_p_value(field.name):
-            config[field.name] = number(format="%.2g")
+            config[field.name] = number(words, format="%.2g")
         elif field.name.endswith("_interval"):
             config[field.name] = st.column_config.TextColumn("95 %")
         elif field.name in ("seed", "step", "other_step"):
-            config[field.name] = number(format="%d")
+            config[field.name] = number(words, format="%d")
         elif pa.types.is_integer(field.type):
-            config[field.name] = number(format="localized")
+            config[field.name] = number(words, format="localized")
+        else:
+            config[field.name] = st.column_config.Column(words)
     st.dataframe(kept, hide_index=True, width="stretch", column_config=config, placeholder="–")
+
+
+def without_empty(rows: pa.Table) -> pa.Table:
+    """Text that says nothing is null.
+
+    >>> without_empty(pa.table({"why": ["", "full"], "n": [0, 1]})).to_pylist()
+    [{'why': None, 'n': 0}, {'why': 'full', 'n': 1}]
+    """
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_string(field.type):
+            texts = [text or None for text in rows[field.name].to_pylist()]
+            rows = rows.set_column(place, field.name, pa.array(texts, field.type))
+    return rows
 
 
 def with_intervals(rows: pa.Table) -> pa.Table:

@@ -1,4 +1,5 @@
-"""What is recorded beside the artifacts of a store, as rows for whoever looks: runs, their spending, drift."""
+"""What is recorded beside the artifacts of a store, as rows for whoever looks: runs, their spending, drift;
+and what a report says in words."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Store
 from storage.records.drift import drift_notes
 from storage.records.runs import Run, all_runs, runs_table
 from storage.records.spending import spending_by_arm
@@ -37,3 +40,12 @@ def spending_of(root: Path, report: str) -> pa.Table | None:
 def drift(root: Path) -> pa.Table:
     """Figures that a nightly re-evaluation found outside their interval, open ones first."""
     return drift_notes(root)
+
+
+def answer_of(root: Path, report: str) -> str:
+    """What a report says in words, with what to know before believing it, as its Markdown has it; empty for one that
+    has no page."""
+    page = Store(root).files(Ref.parse(report)) / "report.md"
+    if not page.is_file():
+        return ""
+    return page.read_text(encoding="utf-8").partition("\n## The answer\n")[2].partition("\n## ")[0].strip()

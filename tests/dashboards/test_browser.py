@@ -27,6 +27,16 @@ def test_every_page_renders_without_errors(browser, url: str, name: str) -> None
     page.close()
 
 
+def test_a_phone_is_told_the_answer_first_and_needs_no_scrolling_sideways(browser, url: str) -> None:
+    page, said = visit(browser, url)
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_selector("text=How it was made", timeout=60_000)
+    assert page.locator("h3").first.inner_text() == "The answer"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert said == []
+    page.close()
+
+
 def test_nothing_in_a_rollout_is_executed(browser, url: str) -> None:
     page, said = visit(browser, f"{url}/traces?problem=p0000&set=screenings")
     page.wait_for_selector("text=window.hacked", timeout=60_000)
