@@ -37,20 +37,20 @@ def answer(ask: Ask) -> list[str]:
 
 
 def _difference_of_gains(rows: Sequence[Row], form: Sequence[Row]) -> list[str]:
-    """A sentence for every two arms: the study's own question comes first."""
-    said = []
+    """A sentence for every two arms: the study's own question comes first. None where nothing was trained."""
+    said, trained = list[str](), any(one["sampled"] == TRAINED for one in form)
     for row in rows:
-        if row["source"] != "all" or row["more_gain"] is None:
+        if row["source"] != "all" or (row["more_gain"] is None and not trained):
             continue
         arms = (row["arm"], row["other"])
         if why := withheld(form, arms, TRAINED):
             said.append(f"Whether {row['arm']} gained more than {row['other']} is not told: {why}.")
             continue
         low, high, p = row["more_gain_low"], row["more_gain_high"], row["p_adjusted"]
-        seen = f"{signed(100 * row['more_gain'])} pp"
+        seen = "" if row["more_gain"] is None else f"{signed(100 * row['more_gain'])} pp"
         if low is None or high is None:
-            why = f"({seen}, {row['n']} problems): {row['reason']}"
-            said.append(f"Whether {row['arm']} gained more than {row['other']} is not told {why}.")
+            found = f" ({seen}, {row['n']} problems)" if seen else ""
+            said.append(f"Whether {row['arm']} gained more than {row['other']} is not told{found}: {row['reason']}.")
             continue
         text = (
             f"{row['arm']} gained {seen} more than {row['other']}"

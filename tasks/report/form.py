@@ -36,16 +36,15 @@ def of_a_mute(form: Sequence[Row], arm: str) -> str:
 
 
 def unlike(form: Sequence[Row], arms: Sequence[str], sampled: str) -> str:
-    """The shares in which two arms' rollouts differ in form; empty if they are alike."""
+    """The shares in which arms' rollouts differ in form; empty if they are alike."""
     rows = {r["arm"]: r for r in form if r["sampled"] == sampled and r["arm"] in arms}
-    if len(rows) != 2:
-        return ""
-    (one, a), (other, b) = rows.items()
-    said = [
-        f"{percent(a[name])} of {one}'s rollouts {what} and {percent(b[name])} of {other}'s"
-        for name, what in _SHARES
-        if abs(a[name] - b[name]) >= UNLIKE
-    ]
+    said = []
+    for name, what in _SHARES:
+        shares = [row[name] for row in rows.values()]
+        if shares and max(shares) - min(shares) >= UNLIKE:
+            first, *others = (f"{percent(row[name])} of {arm}'s" for arm, row in rows.items())
+            *most, last = (f"{first} rollouts {what}", *others)
+            said.append(f"{', '.join(most)} and {last}")
     return f"; this is also a difference of form: {', '.join(said)}" if said else ""
 
 

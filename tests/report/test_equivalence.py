@@ -13,6 +13,7 @@ from tasks.domain.statistics.means import SILENT
 from tasks.measures.gains import gains_of
 from tasks.measures.trajectories import gain_rows
 from tasks.report.findings import answer, caveats
+from tasks.report.form import START, TRAINED
 
 
 def said_of(problems: int, gain: float) -> str:
@@ -82,6 +83,19 @@ def test_what_its_family_corrects_away_is_no_evidence(corrected: float, said: bo
     found = " ".join(answer(ask))
     assert ("no evidence that one gains more once every pair of arms is counted" in found) is said
     assert ("no evidence of a change under panel once all gains are counted" in found) is said
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_difference_that_nothing_tells_has_its_sentence(trained: bool) -> None:
+    """Where anything was trained: the study's own question is never passed over."""
+    row = {"arm": "panel", "other": "thinking", "source": "all", "more_gain": None, "more_gain_low": None, "n": 0}
+    row |= {"more_gain_high": None, "p_adjusted": None, "reason": "thinking: evaluated at one step only"}
+    form = {"arm": "panel", "sampled": TRAINED if trained else START, "seed": 0}
+    form |= dict.fromkeys(("no_answer", "invalid_tags", "truncated"), 0.0)
+    tables = {name: pa.Table.from_pylist([one]) for name, one in (("difference_of_gains", row), ("form", form))}
+    found = " ".join(answer(lambda name: tables.get(name.removeprefix("report_"), pa.table({}))))
+    said = "Whether panel gained more than thinking is not told: thinking: evaluated at one step only."
+    assert (said in found) is trained
 
 
 def test_a_difference_without_an_interval_is_not_told() -> None:

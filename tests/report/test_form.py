@@ -98,6 +98,14 @@ def test_a_smaller_difference_of_form_stands_beside_the_contrast() -> None:
     assert "this is also a difference of form: 0 % of thinking's rollouts gave no answer and 20 % of panel's" in said
 
 
+def test_one_of_three_arms_that_answers_less_is_told() -> None:
+    quiet = screened("alone", ["cccccccw"] * 40 + ["n" * G] * 45 + ["w" * G] * 15)
+    arms = [screened(arm, ["ccccwwww"] * 80 + ["w" * G] * 20) for arm in ("panel", "thinking")]
+    said = " ".join(said_of(*arms, quiet))
+    told = "0 % of panel's rollouts gave no answer, 0 % of thinking's and 45 % of alone's"
+    assert f"this is also a difference of form: {told}" in said
+
+
 def test_width_is_told_with_the_difference_of_form() -> None:
     alike = {"sampled": START, "seed": None, "invalid_tags": 0.0, "truncated": 0.0}
     form = [alike | {"arm": "panel", "no_answer": 0.3}, alike | {"arm": "thinking", "no_answer": 0.0}]
