@@ -4,14 +4,12 @@ trace, by the encoder; which follow the same strategy, by their equations and th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from storage.artifacts.kinds import Calibrations, Embeddings, Partitions, Rollouts
-from storage.artifacts.rows import beside
 from storage.errors import UserError
 from storage.sql import query
 from tasks.answer_classes import by_grader
@@ -19,6 +17,7 @@ from tasks.domain.partitions.by_answer import INTEGER, Equal, same_answers
 from tasks.domain.partitions.by_strategy import by_strategy
 from tasks.domain.partitions.by_trace import by_trace
 from tasks.domain.scaffolds import MATH
+from tasks.embedded import with_vectors
 from tasks.engines.grading.graders import Graders
 from tasks.origins import answer_kind_of
 from tasks.stage import Payload, stage, store, toolbox
@@ -39,7 +38,7 @@ def partition_rollouts(
     known = store().read(calibration).to_pylist()
     threshold = {row["partition"]: row["threshold"] for row in known}
     kind, classes = answer_kind_of(rollouts), []
-    for rows, vectors in _with_vectors(rollouts, embeddings):
+    for rows, vectors in with_vectors(store().groups(rollouts, ["problem_id"], COLUMNS), embeddings):
         texts = classes_by_text(rows, vectors, threshold["trace"], threshold["strategy"])
         classes.append(
             query(
@@ -63,16 +62,6 @@ def partition_answers(*, rollouts: Rollouts, grader_version: str) -> pa.Table:
     answers = pa.concat_tables(parts)
     unknown = pa.nulls(answers.num_rows, pa.int32())
     return _in_order([answers.append_column("trace_class", unknown).append_column("strategy_class", unknown)])
-
-
-def _with_vectors(rollouts: Rollouts, embeddings: Embeddings) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Part after part, whole problems with the vectors of their whole traces."""
-    whole = pc.field("window") == "whole"
-    at, columns = ["window", "problem_id"], [*KEY, "window", "embedding"]
-    known = set(store().read(embeddings, at).filter(whole)["problem_id"].unique().to_pylist())
-    schema = pa.schema([Embeddings.schema.field(name) for name in columns if name != "window"])
-    vectors = (part.filter(whole) for part in store().groups(embeddings, at, columns))
-    yield from beside(store().groups(rollouts, ["problem_id"], COLUMNS), vectors, known, schema)
 
 
 def _in_order(parts: Iterable[pa.Table]) -> pa.Table:

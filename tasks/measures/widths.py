@@ -3,7 +3,7 @@ with length and with accuracy, so that nobody mistakes one for the other."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from statistics import fmean
 from typing import Any
@@ -14,26 +14,22 @@ import pyarrow as pa
 from storage.artifacts.kinds import Embeddings, Partitions, Rollouts
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import nullable
-from storage.sql import query
 from tasks.domain.statistics.curves_of_k import INCOMPLETE, levels
 from tasks.domain.statistics.means import ADAPTERS, folded
 from tasks.domain.statistics.rank_correlation import rank_correlation
 from tasks.domain.statistics.seeded import by_seed
+from tasks.embedded import with_vectors
 from tasks.measures.grouping import with_clusters
 from tasks.measures.groups import classed, together
 from tasks.measures.standard import standard_measure
-from tasks.measures.width.group import Group
-from tasks.measures.width.values import Problem, Series, problems_of, series_of, view
-from tasks.stage import stage, store
+from tasks.measures.width.looked_at import LookedAt
+from tasks.measures.width.values import Series, problems_of, series_of, vocabulary_of
+from tasks.stage import beside, stage, store
 
 COLUMNS = ["problem_id", "arm", "adapter", "step", "seed", "rollout", "correct", "num_tokens", "logprob_sum", "trace"]
-VECTORS = ["problem_id", "arm", "step", "seed", "rollout", "window", "embedding"]
-NONE = {
-    "partition": "no problem has {k} {which}rollouts with a class",
-    "vectors": "no problem has {k} {which}rollouts with a vector",
-    "words": "no problem has {k} {which}traces of {window} words",
-}
-Values = dict[str, dict[str, float]]  # problem → adapter → value
+Part = tuple[pa.Table, pa.Table]
+#: What of a series is set beside others: its name and partition, and its mean_P over adapters, NaN where one lacks it.
+Beside = tuple[dict[str, Any], np.ndarray]
 
 
 class Widths(
@@ -47,68 +43,51 @@ class Widths(
     """Width by every measure; with `other`, the rank correlation over problems of two of them."""
 
 
-def widths_of(rollouts: pa.Table, vectors: pa.Table, ks: Sequence[int]) -> pa.Table:
+def widths_of(parts: Iterable[Part], vocabulary: Mapping[int, int], ks: Sequence[int]) -> pa.Table:
     """One row per measure, partition or window, basis (all rollouts, or the correct alone), policy and k; then one per
-    two measures and policy, at the largest k that is no more than half a group. rollouts, vectors: see problems_of."""
-    problems, vocabulary = problems_of(rollouts, vectors)
-    policies: dict[tuple[str, int], list[Problem]] = {}
-    for problem in problems:
-        policies.setdefault((problem.arm, problem.step), []).append(problem)
+    two measures and policy, at the largest k that is no more than half a group.
+
+    parts: rollouts of whole problems under one policy or several, and their vectors: see problems_of.
+    vocabulary: of all of them.
+    """
+    several, above_one = list(series_of(sorted(vocabulary))), [k for k in ks if k > 1]
+    policies: dict[tuple[str, int], LookedAt] = {}
+    for rollouts, vectors in parts:
+        for problem in problems_of(rollouts, vectors, vocabulary):
+            key = problem.arm, problem.step
+            if key not in policies:
+                policies[key] = LookedAt(several, above_one, vocabulary)
+            policies[key].add(problem)
     rows: list[dict[str, Any]] = []
-    for (arm, step), mine in sorted(policies.items()):
+    for (arm, step), seen in sorted(policies.items()):
         where = {"arm": arm, "step": step}
-        several = [k for k in ks if k > 1]
-        half = min(len(p.group) for p in mine) / 2
-        shown = max((k for k in several if k <= max(half, 2)), default=None)
-        beside: list[tuple[dict[str, Any], Values]] = []
-        for series in series_of(sorted(vocabulary)):
+        shown = max((k for k in above_one if k <= max(seen.smallest / 2, 2)), default=None)
+        alongside: list[Beside] = []
+        for series in several:
             about = {"metric": series.measure.name, "partition": series.partition, "window": series.window}
-            views = [(problem, view(problem, series, vocabulary)) for problem in mine]
-            for k in several:
-                values, most, why = measured(series, k, views)
+            for k in above_one:
+                value_PA, most, why = seen.values(series, k)
                 row = about | where | {"basis": series.basis, "k": k}
-                rows.append(row | summarised(series, mine, values, most, why))
+                rows.append(row | summarised(series, seen, value_PA, most, why))
                 if k == shown and series.basis == "all" and series.window in (None, min(vocabulary)) and not why:
-                    beside.append((about, values))
-        rows += [where | {"k": shown} | row for row in correlations(mine, beside)]
+                    alongside.append((about, _over_adapters(value_PA)))
+        rows += [where | {"k": shown} | row for row in correlations(seen, alongside)]
     return pa.Table.from_pylist(rows, schema=Widths.schema)
 
 
-def measured(series: Series, k: int, views: Sequence[tuple[Problem, Group]]) -> tuple[Values, float, str | None]:
-    """(values of the problems with k rollouts to look at, what they could be at most, why none is defined)."""
-    values: Values = {}
-    most = 0.0
-    for problem, group in views:
-        if len(group) < k:
-            continue
-        found = series.measure.value(group, k)
-        if isinstance(found, str):
-            return {}, most, found
-        if found is not None:
-            values.setdefault(problem.problem_id, {})[problem.adapter] = found
-            most = max(most, series.measure.most(group, k))
-    if values:
-        return values, most, None
-    which = "correct " if series.basis == "correct" else ""
-    return values, most, NONE[series.measure.of].format(k=k, which=which, window=series.window)
-
-
-def summarised(
-    series: Series, problems: Sequence[Problem], values: Values, most: float, why: str | None
-) -> dict[str, Any]:
+def summarised(series: Series, seen: LookedAt, value_PA: np.ndarray, most: float, why: str | None) -> dict[str, Any]:
     """Mean over problems that every adapter has a value of, with the interval of a share of what could be."""
     if why:
         return {"n": 0, "reason": why}
-    least, clusters = series.measure.least, {p.problem_id: p.cluster for p in problems}
-    code = {name: place for place, name in enumerate(sorted(set(clusters.values())))}
-    adapters = {name: place + bool(name) for place, name in enumerate(sorted({p.adapter for p in problems}))}
-    cells = [(i, a, v) for i, problem in enumerate(sorted(values)) for a, v in values[problem].items()]
-    cluster_P = np.array([code[clusters[problem]] for problem in sorted(values)])
-    problem_N = np.array([i for i, _, _ in cells])
-    share_N = (np.array([v for _, _, v in cells]) - least) / (most - least)
-    found = by_seed(problem_N, np.array([adapters[a] for _, a, _ in cells]), share_N[:, None])
+    least, there_PA = series.measure.least, ~np.isnan(value_PA)
+    kept_P = there_PA.any(axis=1)
+    cluster_P = seen.cluster_P[kept_P]
+    problem_N, adapter_N = np.nonzero(there_PA[kept_P])
+    untrained = "" in seen.adapters
+    share_N = (value_PA[there_PA] - least) / (most - least)
+    found = by_seed(problem_N, adapter_N + (not untrained), share_N[:, None])
     shared = {"n": len(found.problem_P), "seeds": len(found.values_SPV) if found.trained else None}
-    if not len(found.problem_P) or len(found.values_SPV) < len(adapters):
+    if not len(found.problem_P) or len(found.values_SPV) < len(seen.adapters):
         return shared | {"n": 0, "reason": INCOMPLETE}
     values_SCV = folded(found.values_SPV, cluster_P[found.problem_P])
     row = levels(values_SCV, found.trained, gradual=True)[0] | shared | {"clusters": values_SCV.shape[1]}
@@ -117,35 +96,32 @@ def summarised(
     return row
 
 
-def correlations(problems: Sequence[Problem], beside: Sequence[tuple[dict[str, Any], Values]]) -> list[dict[str, Any]]:
+def correlations(seen: LookedAt, alongside: Sequence[Beside]) -> list[dict[str, Any]]:
     """Every two measures of one policy, and each with the mean length and the accuracy of its problems."""
-    length: Values = {}
-    accuracy: Values = {}
-    for p in problems:
-        length.setdefault(p.problem_id, {})[p.adapter] = float(p.group.num_tokens_N.mean())
-        accuracy.setdefault(p.problem_id, {})[p.adapter] = float(p.group.correct_N.mean())
-    beside = [*beside, ({"metric": "length"}, length), ({"metric": "accuracy"}, accuracy)]
-    means = [(about, {p: (len(of), fmean(of.values())) for p, of in values.items()}) for about, values in beside]
-    clusters = {p.problem_id: p.cluster for p in problems}
-    adapters = sorted({p.adapter for p in problems})
-    rows = []
-    for (one, x), (other, y) in combinations(means, 2):
-        both = sorted(problem for problem in x.keys() & y.keys() if x[problem][0] == y[problem][0] == len(adapters))
-        x_P, y_P = (np.array([of[problem][1] for problem in both]) for of in (x, y))
-        cluster_P = np.array([clusters[problem] for problem in both])
-        found = rank_correlation(x_P, y_P, cluster_P)
+    besides = (("length", seen.length_PA), ("accuracy", seen.accuracy_PA))
+    means = [*alongside, *(({"metric": name}, _over_adapters(value_PA)) for name, value_PA in besides)]
+    rows, seeds = [], len(seen.adapters) if any(seen.adapters) else None
+    for (one, x_P), (other, y_P) in combinations(means, 2):
+        both_P = ~np.isnan(x_P) & ~np.isnan(y_P)
+        cluster_P = seen.cluster_P[both_P]
+        found = rank_correlation(x_P[both_P], y_P[both_P], cluster_P)
         rows.append(
             one
             | {"other": other["metric"], "other_partition": other.get("partition"), "basis": "all"}
             | {"estimate": found.estimate, "low": found.low, "high": found.high, "reason": found.reason}
-            | {"n": len(both), "clusters": len(set(cluster_P)), "seeds": len(adapters) if any(adapters) else None}
-            | {"holds_for": ADAPTERS if any(adapters) else None}
+            | {"n": int(both_P.sum()), "clusters": len(set(cluster_P)), "seeds": seeds}
+            | {"holds_for": ADAPTERS if seeds else None}
         )
     return rows
 
 
+def _over_adapters(value_PA: np.ndarray) -> np.ndarray:
+    """mean_P; NaN where an adapter has none."""
+    return np.array([fmean(of) for of in value_PA])
+
+
 @standard_measure("widths", rollouts="final")
-@stage(Widths, version=4)
+@stage(Widths, version=5)
 def measure_widths(
     *,
     rollouts: tuple[Rollouts, ...],
@@ -153,9 +129,20 @@ def measure_widths(
     embeddings: tuple[Embeddings, ...],
     ks: tuple[int, ...],
 ) -> pa.Table:
-    """Every measure of width of every policy, and their rank correlations over problems."""
-    rows = with_clusters(together([store().read(ref, COLUMNS) for ref in rollouts]), rollouts)
-    vectors = query(
-        """from v where "window" = 'whole'""", v=pa.concat_tables([store().read(ref, VECTORS) for ref in embeddings])
-    )
-    return widths_of(classed(rows, [store().read(ref) for ref in partitions]), vectors, ks)
+    """Every measure of width of every policy, and their rank correlations over problems.
+
+    partitions, embeddings: of each of the rollouts.
+    """
+    asked = together([store().read(ref, ["problem_id"]) for ref in rollouts])
+    clusters = with_clusters(asked.group_by("problem_id").aggregate([]), rollouts)
+    traces = (t for ref in rollouts for part in store().parts(ref, ["trace"]) for t in part["trace"].to_pylist())
+    of_each = zip(rollouts, partitions, embeddings, strict=True)
+    return widths_of((part for refs in of_each for part in _parts(*refs, clusters)), vocabulary_of(traces), ks)
+
+
+def _parts(rollouts: Rollouts, partitions: Partitions, embeddings: Embeddings, clusters: pa.Table) -> Iterator[Part]:
+    at = ["problem_id"]
+    known = set(store().read(partitions, at)["problem_id"].unique().to_pylist())
+    pairs = beside(store().groups(rollouts, at, COLUMNS), store().groups(partitions, at), known, Partitions.schema)
+    told = (classed(rows, [classes]).join(clusters, at) for rows, classes in pairs)
+    return with_vectors(told, embeddings)

@@ -11,9 +11,10 @@ import pytest
 from storage.artifacts.store import Store
 from storage.sql import query
 from tasks.domain.statistics.rank_correlation import rank_correlation
+from tasks.embedded import VECTORS
 from tasks.measures.width.registry import MEASURES
-from tasks.measures.width.values import words_of
-from tasks.measures.widths import VECTORS, widths_of
+from tasks.measures.width.values import vocabulary_of, window_of, words_of
+from tasks.measures.widths import widths_of
 from tests.measures.conftest import rows_of
 
 Row = dict[str, Any]
@@ -33,15 +34,14 @@ def classed_rows(groups: dict[str, str], classes: dict[str, list[int | None]] | 
 
 def vectors_for(rows: pa.Table, seed: int = 0) -> pa.Table:
     """One of five orthogonal directions a rollout; none without a trace."""
-    kept = query(
-        "select problem_id, arm, step, seed, rollout, 'whole' as \"window\" from t where trace is not null", t=rows
-    )
+    kept = query("select problem_id, arm, step, seed, rollout from t where trace is not null", t=rows)
     chosen = np.eye(5, dtype=np.float32)[np.random.default_rng(seed).integers(0, 5, kept.num_rows)]
     return kept.append_column("embedding", pa.array(chosen.tolist(), pa.list_(pa.float32()))).select(VECTORS)
 
 
 def measured(rows: pa.Table, ks: tuple[int, ...] = (1, 2, 4)) -> list[Row]:
-    return widths_of(rows, vectors_for(rows), ks).to_pylist()
+    vocabulary = vocabulary_of(rows["trace"].to_pylist())
+    return widths_of([(rows, vectors_for(rows))], vocabulary, ks).to_pylist()
 
 
 def one(rows: list[Row], metric: str, **what: Any) -> Row:
@@ -157,10 +157,10 @@ def test_rank_correlation_is_scipys() -> None:
 
 
 def test_windows_are_of_one_length() -> None:
-    assert words_of("a = b + 12", 5) == ["a", "=", "b", "+", "12"]
-    assert words_of("a = b + 12 and more", 5) == ["a", "=", "b", "+", "12"]
-    assert words_of("a = b", 5) is None
-    assert words_of(None, 1) is None
+    for trace in ("a = b + 12", "a = b + 12 and more"):
+        assert window_of(words_of(trace), 5) == ["a", "=", "b", "+", "12"]
+    assert window_of(words_of("a = b"), 5) is None
+    assert words_of(None) == []
 
 
 def test_a_study_has_them(in_store: Store) -> None:

@@ -24,13 +24,14 @@ def self_bleu(group: Group, k: int) -> float:
     texts = [words for words in group.words if words is not None]
     for order in ORDERS:
         count_NV = ngram_counts(texts, order)
-        picked_SKV = count_NV[chosen_SK]
+        total_N = count_NV.sum(axis=1)
+        picked_SKV = count_NV[:, (count_NV > 0).sum(axis=0) > 1][chosen_SK]  # what one text alone has matches nothing
         # the most that any other has: the largest, or for the one that has it the second
         top_2SV = np.sort(np.partition(picked_SKV, k - 2, axis=1)[:, -2:], axis=1)
         alone_SKV = picked_SKV == top_2SV[:, 1:]
         others_SKV = np.where(alone_SKV, top_2SV[:, :1], top_2SV[:, 1:])
         match_SK = np.minimum(picked_SKV, others_SKV).sum(axis=2)
-        log_SK += np.log(np.where(match_SK > 0, match_SK, UNSEEN) / picked_SKV.sum(axis=2)) / len(ORDERS)
+        log_SK += np.log(np.where(match_SK > 0, match_SK, UNSEEN) / total_N[chosen_SK]) / len(ORDERS)
     return float(np.exp(log_SK).mean())
 
 

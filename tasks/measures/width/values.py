@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -45,19 +46,37 @@ class Problem:
     words: Mapping[int, Sequence[Sequence[str] | None]]
 
 
-def words_of(trace: str | None, window: int) -> list[str] | None:
-    """The first words, numbers and signs of a trace; null where it has fewer.
+def words_of(trace: str | None) -> list[str]:
+    """The first words, numbers and signs of a trace, of the longest window.
 
-    >>> words_of("So x=12.", 4), words_of("So", 4)
-    (['so', 'x', '=', '12'], None)
+    >>> words_of("So x=12."), words_of(None)
+    (['so', 'x', '=', '12', '.'], [])
     """
-    found = [] if trace is None else [match[0].lower() for match in _WORD.finditer(trace)]
-    return found[:window] if len(found) >= window else None
+    found = () if trace is None else islice(_WORD.finditer(trace), max(WINDOWS))
+    return [match[0].lower() for match in found]
 
 
-def problems_of(rollouts: pa.Table, vectors: pa.Table) -> tuple[list[Problem], dict[int, int]]:
-    """(every problem under every policy, window → different words in it): windows that some trace is as long as, else
-    the shortest. rollouts: with their classes and `cluster`. vectors: of whole traces, by policy, problem, rollout."""
+def window_of(words: Sequence[str], window: int) -> Sequence[str] | None:
+    """
+    >>> window_of(["so", "x"], 2), window_of(["so", "x"], 3)
+    (['so', 'x'], None)
+    """
+    return words[:window] if len(words) >= window else None
+
+
+def vocabulary_of(traces: Iterable[str | None]) -> dict[int, int]:
+    """Window → different words in it: of windows that some trace is as long as, else of the shortest."""
+    held: dict[int, set[str]] = {window: set() for window in WINDOWS}
+    for trace in traces:
+        words = words_of(trace)
+        for window, known in held.items():
+            known.update(window_of(words, window) or ())
+    return {window: len(known) for window, known in held.items() if known} or {WINDOWS[0]: 0}
+
+
+def problems_of(rollouts: pa.Table, vectors: pa.Table, windows: Iterable[int]) -> list[Problem]:
+    """Every problem under every policy. rollouts: with their classes and `cluster`. vectors: of whole traces, by
+    policy, problem, rollout."""
     keys = ["arm", "step", "seed", "problem_id", "rollout"]
     numbered = query(
         f"select {', '.join('r.' + k for k in keys)}, r.* exclude ({', '.join(keys)}),"
@@ -71,9 +90,7 @@ def problems_of(rollouts: pa.Table, vectors: pa.Table) -> tuple[list[Problem], d
     rows = numbered.to_pydict()
     together = list(zip(*(rows[k] for k in ("arm", "step", "adapter", "seed", "problem_id")), strict=True))
     starts = [i for i, one in enumerate(together) if i == 0 or one != together[i - 1]]
-    windows = {w: [words_of(trace, w) for trace in rows["trace"]] for w in WINDOWS}
-    held = {w: len({word for words in texts if words for word in words}) for w, texts in windows.items()}
-    vocabulary = {w: size for w, size in held.items() if size} or {WINDOWS[0]: 0}
+    read = [words_of(trace) for trace in rows["trace"]]
     found = []
     for start, stop in zip(starts, [*starts[1:], len(together)], strict=True):
         some = slice(start, stop)
@@ -91,10 +108,10 @@ def problems_of(rollouts: pa.Table, vectors: pa.Table) -> tuple[list[Problem], d
             words=[None] * (stop - start),
         )
         arm, step, adapter, _, problem = together[start]
-        words = {w: windows[w][some] for w in vocabulary}
+        words = {w: [window_of(one, w) for one in read[some]] for w in windows}
         cluster = rows["cluster"][start]
         found.append(Problem(arm, step, adapter or "", problem, cluster, group, classes, words))
-    return found, vocabulary
+    return found
 
 
 def series_of(windows: Sequence[int]) -> Iterator[Series]:
