@@ -119,19 +119,39 @@ def enter_shard(step: Step, rollouts: int, shard: int) -> None:
     DRAWN[step.recipe.stage](draw, part, SamplingStats())
 
 
-def open_shards(step: Step, rollouts: int) -> Iterator[int]:
-    """Shards that lack something. How far whoever samples adaptively has come is seen by doing it: all of them."""
-    draw, problems = _asked(step)
-    entries = ledger().entries(account_of(draw.policy, draw.sampling))
+def open_shards(step: Step, rollouts: int, done: set[int]) -> Iterator[int]:
+    """Shards that lack something: what is drawn is gone through as if to sample it, as far as the ledger has it.
+
+    done: those that are known to lack nothing are not looked at; those that are found so are added.
+    """
+    draw, problems = _asked(step, Found)
     for shard, (_, part) in enumerate(in_parts(problems, draw.group_size, rollouts)):
-        asked = as_asked(draw.requests(part, range(draw.group_size)))
-        if DRAWN[step.recipe.stage] is _until_decided or entries.lacking(asked):
+        if shard in done:
+            continue
+        try:
+            DRAWN[step.recipe.stage](draw, part, SamplingStats())
+            done.add(shard)
+        except _Lacking:
             yield shard
 
 
-def _asked(step: Step) -> tuple[Sampled, pa.Table]:
+class _Lacking(Exception):
+    """A rollout that is not in the ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Sampled):
+    """Samples nothing."""
+
+    def ensure(self, asked: list[RolloutRequest], ahead: int = 0, total: int | None = None) -> SamplingStats:
+        if ledger().entries(account_of(self.policy, self.sampling)).lacking(as_asked(asked)):
+            raise _Lacking
+        return SamplingStats()
+
+
+def _asked(step: Step, how: type[Sampled] = Sampled) -> tuple[Sampled, pa.Table]:
     given: Mapping[str, Any] = step.arguments
-    draw = Sampled(*(given[name] for name in ("policy", "sampling", "group_size", "training", "lora_rank")))
+    draw = how(*(given[name] for name in ("policy", "sampling", "group_size", "training", "lora_rank")))
     return draw, of_split(store().read(given["pool"]), store().read(given["splits"]), given["split"])
 
 

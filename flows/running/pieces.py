@@ -6,7 +6,7 @@ there whoever wants the artifact gathers it. Shards fill whole batches, so they 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from flows.experiment import experiment
@@ -44,16 +44,16 @@ class Piece:
         return self.title if self.shard is None else f"{self.title}, shard {self.shard}"
 
 
-def next_pieces(study: Study, store: Store, listener: Listener, done: Set[str], dag: Dag = experiment) -> list[Piece]:
+def next_pieces(study: Study, store: Store, listener: Listener, done: set[str], dag: Dag = experiment) -> list[Piece]:
     """What can be made now and is not done, after everything that costs little was made here, such as an artifact whose
-    shards are all done. done: keys of pieces."""
+    shards are all done. done: keys of pieces; those that are found in the ledger are added."""
     _, others = _open(study, store, done, dag)
     with stages_of(study, store, listener, elsewhere=others):
         dag(study)
     return _open(study, store, done, dag)[0]
 
 
-def _open(study: Study, store: Store, done: Set[str], dag: Dag) -> tuple[list[Piece], frozenset[Ref]]:
+def _open(study: Study, store: Store, done: set[str], dag: Dag) -> tuple[list[Piece], frozenset[Ref]]:
     """Pieces that can be made, and what is not to be made here."""
     pieces: list[Piece] = []
     others = set[Ref]()
@@ -68,7 +68,7 @@ def _open(study: Study, store: Store, done: Set[str], dag: Dag) -> tuple[list[Pi
             can = all(map(store.fresh, step.recipe.input_refs)) and not (
                 "evaluation" in step.arguments and _drawn(step, "start", "evaluation") in drawn
             )
-            left = [piece for piece in _pieces_of(step, study) if piece.key not in done] if can else []
+            left = list(_pieces_of(step, study, done)) if can else []
             if left or not can:
                 others.add(step.ref)
             # two samplings of one policy share rollouts: at once, both would pay for them
@@ -86,12 +86,15 @@ def _drawn(step: Step, policy: str, sampling: str) -> tuple[object, ...]:
     return account_of(given[policy], given[sampling]), given["pool"], given["splits"]
 
 
-def _pieces_of(step: Step, study: Study) -> Iterator[Piece]:
+def _pieces_of(step: Step, study: Study, done: set[str]) -> Iterator[Piece]:
+    whole = Piece(step.ref, step.title)
     if step.recipe.stage not in DRAWN:
-        yield Piece(step.ref, step.title)
+        yield from [whole] if whole.key not in done else []
         return
-    for shard in open_shards(step, study.profile.hardware.shard_rollouts):
+    known = {int(shard) for ref, _, shard in (key.rpartition(":") for key in done) if ref == str(step.ref)}
+    for shard in open_shards(step, study.profile.hardware.shard_rollouts, known):
         yield Piece(step.ref, step.title, shard)
+    done |= {f"{step.ref}:{shard}" for shard in known}
 
 
 def make_piece(

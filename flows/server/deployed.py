@@ -126,11 +126,13 @@ def _on_pool(study: Study, store: Store, listener: Listener, form: StudyForm, bu
     pinned, name = PinnedForm.of(form, study).model_dump(), this_run().name
     same = {"study": pinned, "run": run, "budget": budget.model_dump(), "asker": Workplace.here().model_dump()}
 
+    known = set[str]()
+
     def wanted(done: Set[str]) -> list[Work]:
-        mine = {key.removeprefix(f"{run}:") for key in done}
+        known.update(key.removeprefix(f"{run}:") for key in done)
         return [
             Work(f"{run}:{one.key}", f"{one.name} · {name}", {**same, "ref": str(one.ref), "shard": one.shard})
-            for one in next_pieces(study, store, listener, mine)
+            for one in next_pieces(study, store, listener, known)
         ]
 
     dispatch(PIECES, wanted, get_run_logger().info, parent=str(this_run().id))

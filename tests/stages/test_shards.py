@@ -47,22 +47,25 @@ def test_gathered_rows_are_those_of_one_worker(lab: Lab, tmp_path: Path, stage: 
     expected = whole(lab, stage, tmp_path / "alone")
     step, worker = planned(lab, stage, tmp_path / "shared")
     with session(worker):
-        shards = list(open_shards(step, OF_A_SHARD))
+        shards = list(open_shards(step, OF_A_SHARD, set()))
         assert len(shards) > 1
         for shard in random.Random(0).sample(shards, len(shards)):
             with worker.at_work_on(step):
                 enter_shard(step, OF_A_SHARD, shard)
         paid = lab.engine.sampled
+        assert list(open_shards(step, OF_A_SHARD, set())) == []
         worker.ensure(step)
     assert lab.engine.sampled == paid, "gathering sampled"
     assert worker.store.read(step.ref).equals(expected)
     assert Ledger(worker.store.root).duplicates(account_of(POLICY, DRAW)) == 0
 
 
+@pytest.mark.parametrize("stage", [sample_rollouts, screen_adaptively])
 def test_a_worker_that_ends_half_way_leaves_its_shard_open(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: Stage[..., Rollouts]
 ) -> None:
-    step, worker = planned(lab, sample_rollouts, tmp_path / "shared")
+    """Whoever starts the run again asks for that shard and those that nobody began, whatever was decided in others."""
+    step, worker = planned(lab, stage, tmp_path / "shared")
     generate, began = lab.engine.generate, lab.engine.sampled
 
     def ends(*given: object) -> object:
@@ -71,12 +74,14 @@ def test_a_worker_that_ends_half_way_leaves_its_shard_open(
         return generate(*given)  # type: ignore[arg-type]
 
     with session(worker), worker.at_work_on(step):
-        first, *others = open_shards(step, OF_A_SHARD)
+        first, *others = open_shards(step, OF_A_SHARD, set())
         monkeypatch.setattr(lab.engine, "generate", ends)
         with pytest.raises(Parked):
             enter_shard(step, OF_A_SHARD, first)
         monkeypatch.setattr(lab.engine, "generate", generate)
-        assert list(open_shards(step, OF_A_SHARD)) == [first, *others]
+        assert list(open_shards(step, OF_A_SHARD, set())) == [first, *others]
         enter_shard(step, OF_A_SHARD, first)
-        assert list(open_shards(step, OF_A_SHARD)) == others
-    assert lab.engine.sampled - began == OF_A_SHARD, "a batch was paid for twice"
+        assert list(open_shards(step, OF_A_SHARD, set())) == others
+        entries = Ledger(worker.store.root).entries(account_of(POLICY, DRAW))
+    assert lab.engine.sampled - began == entries.keys.num_rows, "something was paid for and is not there"
+    assert Ledger(worker.store.root).duplicates(account_of(POLICY, DRAW)) == 0, "a batch was paid for twice"

@@ -6,18 +6,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from benchmarks.workers import DRAW, MODEL, sleeps, study_of_sleeps
-from flows.running.pieces import next_pieces
+from flows.running.pieces import Piece, make_piece, next_pieces
 from flows.running.sessions import unheard
 from flows.study.resolve import Study
 from storage.artifacts.kinds import Pool, Splits, Training
 from storage.artifacts.store import Store
+from storage.ledger import Ledger
 from tasks.domain.policies import Policy, Sampling
-from tasks.sampling import sample_rollouts
+from tasks.engines.toolbox import Toolbox
+from tasks.sampling import sample_rollouts, screen_adaptively
 from tasks.splits import split_pool
 from tasks.stage import Ref, stage
 from tasks.synthetic_pool import make_synthetic_pool
+from tests.chaos.engines import PlainGraders, SeededGenerator
 
 
 def deeper(study: Study) -> Ref:
@@ -49,6 +53,12 @@ def trained(study: Study) -> tuple[Ref, ...]:
     )
 
 
+def screened(study: Study) -> Ref:
+    pool = make_synthetic_pool(per_source=8, seed=0)
+    asked = {"pool": pool, "splits": split_pool(pool=pool, heldout_per_source=4, seed=0), "sampling": DRAW}
+    return screen_adaptively(policy=Policy(arm=study.profile.arms[0], model=MODEL), group_size=8, **asked)
+
+
 def pieces_of(root: Path, dag: object) -> list[str]:
     store = Store(root)
     store.prepare()
@@ -72,3 +82,26 @@ def test_two_samplings_of_one_policy_are_not_at_work_at_once(tmp_path: Path) -> 
 def test_a_training_waits_for_the_sampling_that_evaluates_its_start(tmp_path: Path) -> None:
     """It draws the same held-out rollouts with its first step: at once, both would pay for them."""
     assert pieces_of(tmp_path, trained) == ["evaluate, shard 0", "train otherwise"]
+
+
+def test_a_run_that_starts_again_asks_for_no_shard_that_is_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Screened adaptively, a shard is sampled until it is decided: how far that is, the ledger says."""
+    monkeypatch.setattr(Toolbox, "generator", lambda *_: SeededGenerator())
+    monkeypatch.setattr(Toolbox, "graders", lambda _: PlainGraders())
+    store, study = Store(tmp_path), study_of_sleeps()
+    store.prepare()
+
+    def asked(done: set[str]) -> list[Piece]:
+        return next_pieces(study, store, unheard, done, screened)
+
+    first, second, *others = asked(set())
+    for piece in (first, second):
+        make_piece(study, store, unheard, piece.ref, piece.shard, screened)
+    assert others and asked(set()) == others
+    for piece in others:
+        make_piece(study, store, unheard, piece.ref, piece.shard, screened)
+    assert asked(set()) == [] and store.fresh(first.ref)
+    (account, _), *_ = Ledger(tmp_path).accounts()
+    assert Ledger(tmp_path).duplicates(account) == 0
