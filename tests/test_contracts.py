@@ -44,7 +44,10 @@ OPEN = {
     | {"tasks.domain", "tasks.engines"},
     MEASURES: RULES
     | {"storage.sql", *(f"storage.artifacts.{name}" for name in ("fingerprint", "kinds", "ref", "schemas"))}
-    | {f"tasks.{name}" for name in ("designs", "domain", "evidence", "measures", "origins", "published", "stage")},
+    | {
+        f"tasks.{name}"
+        for name in ("designs", "domain", "embedded", "evidence", "measures", "origins", "published", "stage")
+    },
     REPORT: RULES
     | {"storage.artifacts", "storage.reading", "storage.sql"}
     | {f"tasks.{name}" for name in ("domain", "report", "stage")},
