@@ -39,7 +39,11 @@ def floors(
     flops = (
         4.0 * rows * block
         + 4.0 * predicted * embedding
-        + 6.0 * rows * lora_parameters(model, config.lora_rank, config.target_modules) * chosen / max(1, experts)
+        + 6.0
+        * rows
+        * lora_parameters(model, config.lora_rank, config.target_modules, config.expert_rank)
+        * chosen
+        / max(1, experts)
     )
     cache = layers * 2 * kv_heads * head * 2
     read = sum(len(r.token_ids) * (len(r.prompt_ids) + len(r.token_ids) / 2) for r in rollouts) * cache

@@ -77,8 +77,8 @@ def arrived(folder: Path, weights: dict[str, torch.Tensor]) -> str:
     for name, (a, b) in products.pairs.items():
         weight = weights[f"{name}.weight"]
         a, b = a.to(weight.device, weight.dtype).float(), b.to(weight.device, weight.dtype).float()
-        update = products.scale * (b @ a)
-        change = merged(weight, a, b, products.scale).float() - weight.float()
+        update = products.scale(name) * (b @ a)
+        change = merged(weight, a, b, products.scale(name)).float() - weight.float()
         inner, square = (
             float((change * update).sum(dtype=torch.float64)),
             float(update.square().sum(dtype=torch.float64)),

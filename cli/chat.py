@@ -101,7 +101,7 @@ def policy_of(
         last = max(kept) if step is None else step
         elsewhere = "start" not in given
         trained_on = restored(BaseModel, given["base"]) if elsewhere else restored(Policy, given["start"]).model
-        rank = adapter_files(kept[last]).rank
+        rank = adapter_files(kept[last]).largest_rank
         served = ServedAdapter(f"{ref} step {last}", kept[last])
     elif step is not None:
         raise UserError("--step says which adapter, so it needs --adapter")

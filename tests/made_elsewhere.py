@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from flows.study.models import SHIPPED
@@ -22,8 +22,15 @@ def another_model(folder: Path) -> Path:
     return folder
 
 
-def adapter(folder: Path, *, rank: int, targets: Sequence[str] = ALL_LINEAR, hidden: int | None = None) -> Path:
-    """As peft writes it. hidden: of a model of another width."""
+def adapter(
+    folder: Path,
+    *,
+    rank: int,
+    targets: Sequence[str] = ALL_LINEAR,
+    hidden: int | None = None,
+    ranks: Mapping[str, int] | None = None,
+) -> Path:
+    """As peft writes it. hidden: of a model of another width. ranks: of layers that have their own."""
     import torch
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
@@ -40,7 +47,9 @@ def adapter(folder: Path, *, rank: int, targets: Sequence[str] = ALL_LINEAR, hid
         return folder
     model = AutoModelForCausalLM.from_pretrained(SHIPPED["demo"], dtype=torch.float32)
     torch.manual_seed(0)
-    config = LoraConfig(r=rank, lora_alpha=rank, target_modules=[*targets], task_type="CAUSAL_LM")
+    config = LoraConfig(
+        r=rank, lora_alpha=rank, target_modules=[*targets], rank_pattern={**(ranks or {})}, task_type="CAUSAL_LM"
+    )
     adapted = get_peft_model(model, config)
     with torch.no_grad():
         for name, weight in adapted.named_parameters():

@@ -14,7 +14,7 @@ from storage.errors import UserError
 from tasks.domain.policies import BaseModel, MadeElsewhere
 from tasks.engines.adapter_files import OF_BASE, AdapterFiles, adapter_files
 from tasks.engines.learning.checkpoints import weights_identity
-from tasks.engines.learning.memory_plan import check_positions, read_config
+from tasks.engines.learning.memory_plan import check_expert_rank, check_positions, read_config
 
 T = TypeVar("T")
 #: Asks for one input; null where it is not on this machine.
@@ -47,6 +47,9 @@ def _base(profile: Profile, name: str, wish: Path | None, places: dict[str, Path
     base = found_model(name, wish, lambda name: model_folder(name, fetch), places)
     if base.sha256 in places and profile.hardware.engine != "openai":
         check_positions(places[base.sha256], profile.hardware.max_model_len)
+        if profile.training.steps and name in map(profile.base_of, profile.heads(profile.arms)):
+            for learner in (profile.training, *(lesson.training for lesson in profile.lessons)):
+                check_expert_rank(places[base.sha256], learner, gpu=profile.hardware.device == "cuda")
     return base
 
 
@@ -67,7 +70,7 @@ def found_adapters(
                 continue
             adapters[arm] = MadeElsewhere(name=called(name), sha256=found.digest)
             places[found.digest] = found.folder
-            ranks[base.sha256] = max(found.rank, ranks.get(base.sha256, 0))
+            ranks[base.sha256] = max(found.largest_rank, ranks.get(base.sha256, 0))
     return adapters, ranks
 
 
@@ -84,5 +87,5 @@ def _adapter(profile: Profile, arm: str, name: str, base: Path | None, fetch: bo
             )
     learner = profile.training
     if profile.heads([arm]) and learner.steps and profile.seeds:
-        found.check_recipe(learner.lora_rank, learner.lora_alpha, learner.target_modules)
+        found.check_recipe(learner.lora_rank, learner.lora_alpha, learner.target_modules, learner.expert_rank)
     return found

@@ -24,22 +24,24 @@ PLAIN: Mapping[str, tuple[object, ...]] = {
     "use_dora": (None, False),
     "bias": (None, "none"),
     "modules_to_save": (None, []),
-    "rank_pattern": (None, {}),
     "alpha_pattern": (None, {}),
     "use_rslora": (None, False),
 }
 LAYER = re.compile(r"\.layers\.(\d+)\.")
+_EXPERT = re.compile(r"\.experts\.\d+\.")
 #: Linear layers whose input is the hidden state.
 READS_HIDDEN = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterFiles:
-    """A folder's adapter. targets: the linear layers that it changes. hidden: the width that they read; layers: how
-    many there are at least; null where no matrix says so."""
+    """A folder's adapter. rank: of its linear layers; expert_rank: of experts, null without any. targets: the linear
+    layers that it changes. hidden: the width that they read; layers: how many there are at least; null where no matrix
+    says so."""
 
     folder: Path
     rank: int
+    expert_rank: int | None
     alpha: float
     targets: frozenset[str]
     hidden: int | None
@@ -65,11 +67,18 @@ class AdapterFiles:
                 " model that it was trained on"
             )
 
-    def check_recipe(self, rank: int, alpha: int, targets: Sequence[str]) -> None:
-        """Errors: UserError for an adapter that a training of this recipe could not go on with."""
+    @property
+    def largest_rank(self) -> int:
+        return max(self.rank, self.expert_rank or 0)
+
+    def check_recipe(self, rank: int, alpha: int, targets: Sequence[str], expert_rank: int | None) -> None:
+        """expert_rank: null: as rank. Errors: UserError for an adapter that a training of this recipe could not go on
+        with."""
         differ = []
         if self.rank != rank:
             differ.append(f"rank {self.rank} and not training.lora_rank={rank}")
+        if self.expert_rank not in (None, expert_rank or rank):
+            differ.append(f"experts' rank {self.expert_rank} and not training.expert_rank={expert_rank or rank}")
         if self.alpha != alpha:
             differ.append(f"alpha {self.alpha:g} and not training.lora_alpha={alpha}")
         if self.targets != {*targets}:
@@ -100,7 +109,31 @@ def adapter_files(folder: Path) -> AdapterFiles:
     hidden = next((reads[name][-1] for name in READS_HIDDEN if name in reads), None)
     layers = 1 + max((int(found[1]) for name in shapes if (found := LAYER.search(name))), default=-1)
     alpha = float(config.get("lora_alpha") or rank)
-    return AdapterFiles(folder, rank, alpha, frozenset(reads), hidden, layers)
+    return AdapterFiles(folder, *_two_ranks(folder, config, shapes), alpha, frozenset(reads), hidden, layers)
+
+
+def ranks(shapes: Mapping[str, Sequence[int]]) -> tuple[dict[str, int], dict[str, int]]:
+    """(of linear layers, of experts), each by its name.
+
+    >>> ranks({"mlp.experts.3.up_proj.lora_A.weight": (4, 9), "attn.q_proj.lora_A.weight": (8, 9)})
+    ({'attn.q_proj': 8}, {'mlp.experts.3.up_proj': 4})
+    """
+    rows = {name.rpartition(".lora_A.")[0]: shape[0] for name, shape in shapes.items() if ".lora_A." in name}
+    experts = {name: rank for name, rank in rows.items() if _EXPERT.search(name)}
+    return {name: rank for name, rank in rows.items() if name not in experts}, experts
+
+
+def _two_ranks(folder: Path, config: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> tuple[int, int | None]:
+    """Of linear layers, and of experts where there are any. Errors: UserError if either has several."""
+    linear, experts = ({*found.values()} for found in ranks(shapes))
+    if not config.get("rank_pattern"):
+        return config["r"], config["r"] if experts else None
+    if len(linear) != 1 or len(experts) > 1:
+        raise UserError(
+            f"adapter {folder}: rank_pattern is {config['rank_pattern']!r}, and only one rank of linear layers and one"
+            " of experts are served; merge it into a model"
+        )
+    return linear.pop(), experts.pop() if experts else None
 
 
 def adapter_config(folder: Path) -> dict[str, Any]:

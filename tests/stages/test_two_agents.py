@@ -123,7 +123,7 @@ def test_the_critics_adapter_is_kept_where_the_generators_is(lab: Lab, train) ->
     """In PEFT's format, both read by the reference engine; the recipe says that there are two."""
     made = train("multi_agent")
     folder = lab.store.files(made) / "step-0002"
-    scales = [read_products(folder / part).scale for part in BOTH]
-    assert scales == [TWO_STEPS.lora_alpha / TWO_STEPS.lora_rank] * 2
+    alphas = [read_products(folder / part).alpha for part in BOTH]
+    assert alphas == [TWO_STEPS.lora_alpha] * 2
     learner = restored(LearnerConfig, lab.store.manifest(made).recipe.arguments["learner"])
     assert learner.advantage == "multi_agent"

@@ -17,6 +17,7 @@ def model_card(
     """Markdown with the front matter that model hubs read. steps: rows of STEPS up to this adapter."""
     step = steps[-1]["step"] if steps else 0
     sources = Counter(p.source for p in problems)
+    experts = "" if config.expert_rank is None else f" ({config.expert_rank} of each expert)"
     recipe = [f"| {f.name} | {_shown(getattr(config, f.name))} |" for f in fields(config)]
     return "\n".join(
         [
@@ -29,9 +30,9 @@ def model_card(
             "---",
             f"# LoRA of {base} after {step} GRPO steps",
             "",
-            f"Rank {config.lora_rank}, alpha {config.lora_alpha}, float32, never merged: serve it unmerged, since at"
-            " this learning rate nearly all of its update is lost in bfloat16 weights. Its licence is that of the base"
-            " model.",
+            f"Rank {config.lora_rank}{experts}, alpha {config.lora_alpha}, float32, never merged: serve it unmerged,"
+            " since at this learning rate nearly all of its update is lost in bfloat16 weights. Its licence is that of"
+            " the base model.",
             "",
             "## Data",
             "",

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 
 from storage.artifacts.fingerprint import Ruled
-from storage.errors import UserError
 from tasks.domain.grpo import rewards
 from tasks.domain.grpo.advantages.group import Candidate
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
+from tasks.domain.grpo.learner_checks import check_learner
 from tasks.domain.ranges import Seed, Within, refuse_impossible
 from tasks.domain.scaffolds import TagRule
 
@@ -48,6 +48,9 @@ FORMER_FIELDS = (
 class LearnerConfig(Ruled):
     """All that changes the result of training, and nothing else. Defaults are the original recipe's.
 
+    expert_rank: of each expert of a mixture, below `lora_rank`; null: as that. A token passes several experts, so that
+        `lora_rank` over their number is a dense layer's trained parameters a token. Alpha is that of the others, so the
+        scale is alpha / expert_rank (docs/training.md).
     tag_rule: what the tag reward is paid for, see tasks.domain.scaffolds; `published` replays the original study.
     advantage: an objective of tasks.domain.grpo.advantages; advantage_k: the attempts that `pass_at_k` and `pkpo` are
         about.
@@ -81,6 +84,7 @@ class LearnerConfig(Ruled):
     learning_rate: NotNegative
     lora_rank: AtLeastOne
     lora_alpha: AtLeastOne
+    expert_rank: AtLeastOne | None = None
     target_modules: tuple[str, ...] = ALL_LINEAR
     loss: str = "importance_sampling"
     advantage: str = "centred"
@@ -137,54 +141,7 @@ class LearnerConfig(Ruled):
 
     def __post_init__(self) -> None:
         refuse_impossible(self, "learner")
-        if self.minibatches > self.groups_per_step:
-            raise UserError(
-                f"learner: {self.minibatches} minibatches of {self.groups_per_step} groups; one group each is the least"
-            )
-        if self.warmup_steps > self.steps:
-            raise UserError(
-                f"learner: warmup_steps is {self.warmup_steps} of {self.steps} steps; the full rate is never reached"
-            )
-        self._check_objective()
-        if not self.target_modules:
-            raise UserError("learner: target_modules is empty; name at least one linear layer, such as q_proj")
-
-    def _check_objective(self) -> None:
-        if self.advantage not in ADVANTAGES:
-            known = f"choose from {', '.join(ADVANTAGES)}, or install the package that brings it"
-            raise UserError(f"learner: unknown advantage {self.advantage!r}; {known}")
-        objective = ADVANTAGES[self.advantage]
-        if "advantage_k" in objective.reads and self.advantage_k > self.group_size:
-            raise UserError(
-                f"learner: advantage {self.advantage} is about {self.advantage_k} attempts (advantage_k) of"
-                f" {self.group_size} (group_size); lower the one or raise the other"
-            )
-        if "advantage_k" in objective.reads and self.advantage_k + objective.beyond_k > self.group_size:
-            raise UserError(
-                f"learner: advantage {self.advantage} has nothing to learn from {self.advantage_k} attempts"
-                f" (advantage_k) of {self.group_size} (group_size), which are one group; lower the one or raise the"
-                " other"
-            )
-        if "advantage_k" in objective.reads and self.advantage_k < objective.least_k:
-            raise UserError(
-                f"learner: advantage {self.advantage} needs at least {objective.least_k} attempts (advantage_k), not"
-                f" {self.advantage_k}: its baseline is of one fewer"
-            )
-        if self.group_size < (least := objective.least_group):
-            raise UserError(f"learner: advantage {self.advantage} needs a group_size of {least}, not {self.group_size}")
-        if "bonus" in objective.reads and not self.bonus:
-            raise UserError(f"learner: advantage {self.advantage} with a bonus of 0 is standardised; name that")
-        if self.overlong_cache and self.overlong_cache >= (self.max_tokens or 0):
-            raise UserError(
-                f"learner: overlong_cache {self.overlong_cache} counts back from max_tokens, which is"
-                f" {self.max_tokens}; set max_tokens to the longest completion, above it"
-            )
-        if self.token_budget and self.staleness:
-            raise UserError(
-                "learner: token_budget ends a training at its last step; staleness has sampled the next one"
-            )
-        if self.cov_low >= self.cov_high:
-            raise UserError(f"learner: cov_low {self.cov_low:g} is not below cov_high {self.cov_high:g}")
+        check_learner(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from storage.errors import UserError
+from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
 from tasks.engines.learning.merging import Products, merge_into
 from tasks.engines.learning.routed import Frozen, routed, routes
 from tasks.engines.learning.routed_merged import routed_merged
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-EXPERT_PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 
 
 def expert_layers(model: nn.Module, targets: Sequence[str]) -> dict[str, Any]:
@@ -44,20 +43,24 @@ def stacked_views(views: dict[str, Tensor], first: str, experts: int) -> tuple[T
     )
 
 
-def check_rank(rank: int, device_type: str) -> None:
-    """Errors: UserError for a rank whose rows the GPU's grouped product cannot read."""
-    if device_type == "cuda" and rank % 8:
+def check_rank(rank: int, expert_rank: int | None, num_experts: int, bytes_per_value: int) -> None:
+    """num_experts: with LoRA. Errors: UserError for a rank of experts where there are none, and for one whose rows are
+    no multiple of 16 bytes, which grouped products cannot read."""
+    name, of_experts = ("lora_rank", rank) if expert_rank is None else ("expert_rank", expert_rank)
+    if not num_experts and expert_rank is not None:
+        raise UserError(f"learner: expert_rank is {expert_rank} and the base model has no experts; leave it out")
+    if num_experts and of_experts * bytes_per_value % 16:
         raise UserError(
-            f"learner: lora_rank is {rank}; LoRA of experts on a GPU needs a multiple of 8, or train the attention"
-            " alone (target_modules=q_proj,k_proj,v_proj,o_proj)"
+            f"learner: {name} is {of_experts}; LoRA of experts needs a multiple of {16 // bytes_per_value} here, or"
+            " train the attention alone (target_modules=q_proj,k_proj,v_proj,o_proj)"
         )
 
 
 def expert_module(
-    layer: Any, matrices: Mapping[str, tuple[Tensor, Tensor]], scale: float, *, merge: bool = False
+    layer: Any, matrices: Mapping[str, tuple[Tensor, Tensor]], alpha: float, *, merge: bool = False
 ) -> Any:
-    """The layer with LoRA. matrices: (A: ExRxI, B: ExOxR) by projection; views that are trained. merge: the weights
-    that it had are overwritten by those that hold LoRA, by `overwrite`.
+    """The layer with LoRA. matrices: (A: ExRxI, B: ExOxR) by projection, of one rank; views that are trained. merge:
+    the weights that it had are overwritten by those that hold LoRA, by `overwrite`.
 
     Errors: UserError for an activation that is not silu.
     """
@@ -67,7 +70,7 @@ def expert_module(
         raise UserError(
             f"learner: experts whose activation is {type(layer.act_fn).__name__} are not trained, SiLU alone"
         )
-    function = routed_merged() if merge else routed()
+    function, names = routed_merged() if merge else routed(), tuple(matrices)
 
     class LoraExperts(nn.Module):
         def __init__(self) -> None:
@@ -77,15 +80,15 @@ def expert_module(
             self.b = nn.ParameterDict({name: nn.Parameter(b) for name, (_, b) in matrices.items()})
 
         def forward(self, hidden_TD: Tensor, experts_TK: Tensor, weights_TK: Tensor) -> Tensor:
-            base = Frozen(self.gate_up_proj, self.down_proj, scale)
-            lora = [matrix for name in self.a for matrix in (self.a[name], self.b[name])]
+            base = Frozen(self.gate_up_proj, self.down_proj, alpha / self.a[names[0]].shape[1])
+            lora = [matrix for name in names for matrix in (self.a[name], self.b[name])]
             at = routes(experts_TK, len(self.down_proj))
-            return function.apply(hidden_TD, weights_TK, at, base, tuple(self.a), *lora)
+            return function.apply(hidden_TD, weights_TK, at, base, names, *lora)
 
         def overwrite(self, weight: str, base: Tensor) -> None:
             """`gate_up_proj` or `down_proj` by what the adapter makes of its base, as a merging sampler serves it."""
             held = {name: (self.a[name].data, self.b[name].data) for name in self.a}
-            products, into = Products(held, scale), getattr(self, weight).data
+            products, into = Products(held, alpha), getattr(self, weight).data
             parts = ("gate_proj", "up_proj") if weight == "gate_up_proj" else ("down_proj",)
             for part, out, block in zip(
                 parts, into.chunk(len(parts), dim=1), base.chunk(len(parts), dim=1), strict=True

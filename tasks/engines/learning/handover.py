@@ -1,7 +1,7 @@
 """The adapter of the next rollouts as one block that learner and sampler map: a mixture's has 37,000 matrices, and a
 file that names each takes longer to read than all of its weights take to merge.
 
-`adapter.flat`: all matrices end to end, in the sampler's type. `adapter.flat.json`: that type, the scale, and name and
+`adapter.flat`: all matrices end to end, in the sampler's type. `adapter.flat.json`: that type, alpha, and name and
 shape of each in their order; the experts of a layer and projection are one. Blocks are used again from step to step:
 the first touch of a page costs more than all that is written to it later.
 """
@@ -32,7 +32,7 @@ _mappings: dict[tuple[int, int, torch.dtype, int], Tensor] = {}
 
 
 def write_flat(
-    folder: Path, flat: Tensor, stacks: Mapping[str, tuple[int, ...]], scale: float, used: Path | None = None
+    folder: Path, flat: Tensor, stacks: Mapping[str, tuple[int, ...]], alpha: float, used: Path | None = None
 ) -> None:
     """flat: of `stacks`, named as PEFT does (`….lora_A.weight`), on any device. used: a folder whose block nobody reads
     any more; it becomes this one's."""
@@ -41,7 +41,7 @@ def write_flat(
         os.replace(used / _FLAT, folder / _FLAT)
     _copy(_mapped(folder, flat.dtype, flat.numel()), _beside(flat))
     dtype = str(flat.dtype).removeprefix("torch.")
-    (folder / _SHAPES).write_text(json.dumps({"dtype": dtype, "scale": scale, "stacks": list(stacks.items())}))
+    (folder / _SHAPES).write_text(json.dumps({"dtype": dtype, "alpha": alpha, "stacks": list(stacks.items())}))
 
 
 def read_served(folder: Path, device: str) -> Products:
@@ -62,7 +62,7 @@ def read_served(folder: Path, device: str) -> Products:
         for (name, shape), part in zip(about["stacks"], flat.split(sizes), strict=True)
     }
     names = [name.removesuffix(".lora_A") for name in matrices if name.endswith(".lora_A")]
-    return Products({n: (matrices[f"{n}.lora_A"], matrices[f"{n}.lora_B"]) for n in names}, about["scale"])
+    return Products({n: (matrices[f"{n}.lora_A"], matrices[f"{n}.lora_B"]) for n in names}, about["alpha"])
 
 
 def _mapped(folder: Path, dtype: torch.dtype, size: int) -> Tensor:

@@ -7,7 +7,6 @@ over processes. Gradients of working copies land in a second flat vector, of whi
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from storage.errors import UserError
-from tasks.engines.adapter_files import OF_BASE, adapter_config
-from tasks.engines.learning.checkpoints import weights_identity
 from tasks.engines.learning.experts import (
     EXPERT_PROJECTIONS,
     check_rank,
@@ -29,12 +26,11 @@ from tasks.engines.learning.experts import (
 from tasks.engines.learning.handover import write_flat
 from tasks.engines.learning.lora_layers import lora_module
 from tasks.engines.learning.merged_experts import MergedExperts
+from tasks.engines.learning.peft_files import read_peft, write_peft
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
-
-_PREFIX = "base_model.model."
 
 
 def _put(model: nn.Module, name: str, module: nn.Module) -> None:
@@ -52,11 +48,19 @@ class Lora:
     """
 
     def __init__(
-        self, model: nn.Module, *, rank: int, alpha: int, targets: Sequence[str], seed: int, merge: bool = False
+        self,
+        model: nn.Module,
+        *,
+        rank: int,
+        alpha: int,
+        targets: Sequence[str],
+        seed: int,
+        merge: bool = False,
+        expert_rank: int | None = None,
     ) -> None:
         import torch
 
-        self.rank, self.alpha, self.targets = rank, alpha, tuple(targets)
+        self.alpha, self.targets = alpha, tuple(targets)
         linears = {
             n: m for n, m in model.named_modules() if isinstance(m, torch.nn.Linear) and n.rsplit(".", 1)[-1] in targets
         }
@@ -65,8 +69,8 @@ class Lora:
         if missing := sorted(set(targets) - found):
             raise UserError(f"learner: the base model has no linear layer named {', '.join(missing)} to adapt")
         first = next(model.parameters())
-        if experts:
-            check_rank(rank, first.device.type)
+        check_rank(rank, expert_rank, len(experts), first.dtype.itemsize)
+        each_rank = expert_rank or rank
         self.shapes: dict[str, tuple[int, int]] = {}
         for name, linear in linears.items():
             self.shapes[f"{name}.lora_A.weight"] = (rank, linear.in_features)
@@ -75,7 +79,7 @@ class Lora:
         for name, layer in experts.items():
             for projection in (p for p in EXPERT_PROJECTIONS if p in targets):
                 # all experts' A, then all their B: each a 3-D view
-                for matrix, shape in zip("AB", expert_shapes(layer, projection, rank), strict=True):
+                for matrix, shape in zip("AB", expert_shapes(layer, projection, each_rank), strict=True):
                     self.stacks[f"{name}.{projection}.lora_{matrix}.weight"] = (layer.num_experts, *shape)
                     for expert in range(layer.num_experts):
                         self.shapes[f"{name}.{expert}.{projection}.lora_{matrix}.weight"] = shape
@@ -100,7 +104,7 @@ class Lora:
                 {p: stacked_views(v, f"{name}.0.{p}", layer.num_experts) for p in EXPERT_PROJECTIONS if p in targets}
                 for v in (views, grads)
             )
-            module = expert_module(layer, work, alpha / rank, merge=merge)
+            module = expert_module(layer, work, alpha, merge=merge)
             for projection, (grad_a, grad_b) in work_grad.items():
                 module.a[projection].grad, module.b[projection].grad = grad_a, grad_b
             _put(model, name, module)
@@ -171,69 +175,22 @@ class Lora:
 
     def export(self, folder: Path, base: Path, dtype: torch.dtype, *, second: bool = False) -> None:
         """Write an adapter in PEFT format; vLLM and peft load it as it is."""
-        from safetensors.torch import save_file
-
-        folder.mkdir(parents=True, exist_ok=True)
         chosen = self.second if second and self.second is not None else self.master
-        flat = chosen.detach().to(dtype).cpu()
-        tensors = {_PREFIX + name: view.contiguous() for name, view in self.views(flat).items()}
-        save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
-        of_base = {"name": base.name, "weights_identity": weights_identity(base)}
-        (folder / OF_BASE).write_text(json.dumps(of_base, indent=2) + "\n")
-        (folder / "adapter_config.json").write_text(json.dumps(self._config(base), indent=2, sort_keys=True) + "\n")
+        write_peft(folder, base, chosen.detach(), dtype, self.shapes, self.alpha, self.targets)
 
     def hand_over(self, folder: Path, used: Path | None = None, *, second: bool = False) -> None:
         """An adapter in the type of the working copies, for a merging sampler that maps it. used: as `write_flat`."""
         flat = self.second.to(self.work.dtype) if second and self.second is not None else self.work
-        write_flat(folder, flat, self.stacks, self.alpha / self.rank, used)
-
-    def _config(self, base: Path) -> dict[str, object]:
-        return {
-            "peft_type": "LORA",
-            "task_type": "CAUSAL_LM",
-            "inference_mode": True,
-            "base_model_name_or_path": base.name,
-            "r": self.rank,
-            "lora_alpha": self.alpha,
-            "target_modules": sorted(self.targets),
-            "lora_dropout": 0.0,
-            "bias": "none",
-            "fan_in_fan_out": False,
-            "use_rslora": False,
-            "use_dora": False,
-            "modules_to_save": None,
-        }
+        write_flat(folder, flat, self.stacks, self.alpha, used)
 
     def load(self, folder: Path, base: Path) -> None:
         """Start from an earlier training's adapter. Errors: UserError if it is not one of this base and rank."""
         import torch
-        from safetensors.torch import load_file
 
-        config = adapter_config(folder)
-        of_base = folder / OF_BASE
-        trained_on = json.loads(of_base.read_text()) if of_base.is_file() else None
-        if trained_on and trained_on["weights_identity"] != weights_identity(base):
-            raise UserError(
-                f"{folder}: an adapter of another base model, {trained_on['name']}; the weights in {base.name} are not"
-                " those; name that model's folder, or start without the adapter"
-            )
-        if config.get("r") != self.rank or config.get("lora_alpha") != self.alpha:
-            raise UserError(
-                f"{folder}: adapter of rank {config.get('r')}, alpha {config.get('lora_alpha')}; this training wants"
-                f" rank {self.rank}, alpha {self.alpha}: make them agree or start without it"
-            )
-        tensors = load_file(folder / "adapter_model.safetensors")
-        found = {name.removeprefix(_PREFIX): tuple(t.shape) for name, t in tensors.items()}
-        if found != {name: tuple(shape) for name, shape in self.shapes.items()}:
-            raise UserError(
-                f"{folder}: an adapter of other layers than the base model's ({len(found)} matrices found,"
-                f" {len(self.shapes)} others expected); it was trained on another base or with other target_modules"
-            )
-        if not all(t.isfinite().all() for t in tensors.values()):
-            raise UserError(f"{folder}: an adapter whose weights are not all finite; start from an earlier one")
+        tensors = read_peft(folder, base, self.shapes, self.alpha)
         with torch.no_grad():
             for name, view in self.views(self.master).items():
-                view.copy_(tensors[_PREFIX + name])
+                view.copy_(tensors[name])
         self.refresh()
 
 

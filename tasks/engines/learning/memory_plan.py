@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from storage.errors import UserError
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
+from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
 from tasks.domain.grpo.types import ALL_LINEAR, LearnerConfig
-from tasks.engines.learning.experts import EXPERT_PROJECTIONS
+from tasks.engines.learning.experts import check_rank
 from tasks.engines.model_files import weight_files
 
 if TYPE_CHECKING:
@@ -54,25 +55,25 @@ def num_experts(config: dict[str, Any]) -> int:
     return config.get("num_experts") or config.get("num_local_experts") or 0
 
 
-def lora_parameters(config: dict[str, Any], rank: int, targets: Sequence[str] = ALL_LINEAR) -> int:
-    """LoRA parameters of the targeted layers; each expert of a mixture has its own."""
+def lora_parameters(
+    config: dict[str, Any], rank: int, targets: Sequence[str] = ALL_LINEAR, expert_rank: int | None = None
+) -> int:
+    """LoRA parameters of the targeted layers; each expert of a mixture has its own, of expert_rank if given."""
     hidden, experts = config["hidden_size"], num_experts(config)
     inter = config["moe_intermediate_size"] if experts else config["intermediate_size"]
     heads = config["num_attention_heads"]
     head = config.get("head_dim") or hidden // heads
     q, kv = heads * head, (config.get("num_key_value_heads") or heads) * head
-    mlp = (hidden + inter) * max(1, experts)
-    sides = {
-        "q_proj": hidden + q,
-        "k_proj": hidden + kv,
-        "v_proj": hidden + kv,
-        "o_proj": q + hidden,
-        "gate_proj": mlp,
-        "up_proj": mlp,
-        "down_proj": mlp,
-    }
-    per_layer = sum(sides.get(t, 0) for t in targets)
-    return rank * per_layer * config["num_hidden_layers"]
+    sides = {"q_proj": hidden + q, "k_proj": hidden + kv, "v_proj": hidden + kv, "o_proj": q + hidden}
+    attention = sum(sides.get(t, 0) for t in targets)
+    mlp = (hidden + inter) * max(1, experts) * len({*targets} & {*EXPERT_PROJECTIONS})
+    return (rank * attention + (expert_rank or rank) * mlp) * config["num_hidden_layers"]
+
+
+def check_expert_rank(base: Path, learner: LearnerConfig, *, gpu: bool) -> None:
+    """gpu: in bfloat16, else float32. Errors: UserError for a rank of experts that is not trained on this base."""
+    experts = num_experts(read_config(base)) if {*learner.target_modules} & {*EXPERT_PROJECTIONS} else 0
+    check_rank(learner.lora_rank, learner.expert_rank, experts, 2 if gpu else 4)
 
 
 def activation_bytes(
@@ -103,7 +104,7 @@ def training_bytes(
     kernels are fused where adapters are merged, and around experts."""
     config = read_config(base)
     targets, fused = learner.target_modules, gpu and (execution.merged or num_experts(config) > 0)
-    lora = lora_parameters(config, learner.lora_rank, targets)
+    lora = lora_parameters(config, learner.lora_rank, targets, learner.expert_rank)
     fixed = weights_bytes(base) + lora * (16 + 2 * bytes_per_value)
     if "agents" in ADVANTAGES[learner.advantage].needs:
         fixed += lora * 12  # the critic's masters and moments

@@ -31,10 +31,14 @@ _EXPERTS_AT_ONCE = 32
 @dataclass(frozen=True, slots=True)
 class Products:
     """pairs: (A, B) of each adapted matrix by its name in the base model; of experts (A: ExRxI, B: ExOxR), of all of a
-    layer by `experts.<projection>`. scale: alpha / rank."""
+    layer by `experts.<projection>`. Ranks may differ: each A has as many rows as its own."""
 
     pairs: Mapping[str, tuple[Tensor, Tensor]]
-    scale: float
+    alpha: float
+
+    def scale(self, name: str) -> float:
+        """alpha / rank."""
+        return self.alpha / self.pairs[name][0].shape[-2]
 
 
 def merges_adapters(config: dict[str, Any], hardware: Hardware) -> bool:
@@ -62,7 +66,7 @@ def read_products(folder: Path, device: str = "cpu") -> Products:
     pairs = {n: (tensors[f"{n}.lora_A.weight"], tensors[f"{n}.lora_B.weight"]) for n in names}
     if 2 * len(pairs) != len(tensors):
         raise ValueError(f"{folder}: not an adapter of linear layers alone ({len(tensors)} matrices)")
-    return Products(_stacked(pairs), config["lora_alpha"] / config["r"])
+    return Products(_stacked(pairs), config["lora_alpha"])
 
 
 def _stacked(pairs: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, tuple[Tensor, Tensor]]:
@@ -100,11 +104,11 @@ def merge_into(out: Tensor, weight: Tensor, products: Products, name: str) -> No
         return
     a, b = products.pairs[name]
     if weight.dim() == 2:
-        out.copy_(merged(weight, a, b, products.scale))
+        out.copy_(merged(weight, a, b, products.scale(name)))
         return
     pieces = (t.split(_EXPERTS_AT_ONCE) for t in (out, weight, a, b))
     for out_some, weight_some, a_some, b_some in zip(*pieces, strict=True):
-        out_some.copy_(merged(weight_some, a_some, b_some, products.scale))
+        out_some.copy_(merged(weight_some, a_some, b_some, products.scale(name)))
 
 
 def rounded(exact: Tensor, dtype: torch.dtype, draws: Any) -> Tensor:

@@ -104,6 +104,7 @@ class Policy:
         self.lora = Lora(
             model,
             rank=config.lora_rank,
+            expert_rank=config.expert_rank,
             alpha=config.lora_alpha,
             targets=config.target_modules,
             seed=config.seed,

@@ -133,4 +133,4 @@ def _serve_on_cpu(found: Mapping[str, Place], base: Base, products: Products) ->
 
 
 def _merged(weight: Tensor, products: Products, part: str) -> Tensor:
-    return merged(weight, *products.pairs[part], products.scale) if part in products.pairs else weight
+    return merged(weight, *products.pairs[part], products.scale(part)) if part in products.pairs else weight

@@ -8,6 +8,7 @@ from typing import Any
 import psutil
 
 from storage.errors import UserError
+from tasks.engines.adapter_files import adapter_config
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.memory_plan import (
     check_host_memory,
@@ -65,3 +66,14 @@ def on_gpu(model: Path, hardware: Hardware, merges: bool, slot_rank: int) -> dic
         "max_num_batched_tokens": step_tokens(hardware),
         "compilation_config": {"cudagraph_capture_sizes": graph_sizes(hardware)},
     }
+
+
+def refuse_unread_ranks(adapter: Path, version: str) -> None:
+    """Errors: UserError for an adapter with ranks by layer where vLLM would scale all of them by one."""
+    from vllm.lora.peft_helper import PEFTHelper
+
+    if adapter_config(adapter).get("rank_pattern") and not hasattr(PEFTHelper, "get_rank_and_scaling"):
+        raise UserError(
+            f"adapter {adapter}: its experts have a rank of their own, which vLLM {version} does not read beside the"
+            " weights; set hardware.adapters=merged, or install a newer vLLM"
+        )

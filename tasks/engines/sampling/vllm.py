@@ -27,7 +27,7 @@ from tasks.engines.model_files import refuse_strays
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling.graphs import in_words
 from tasks.engines.sampling.prompts import check_lengths, encode_prompt
-from tasks.engines.sampling.settings import on_cpu, on_gpu, sampler_gpus
+from tasks.engines.sampling.settings import on_cpu, on_gpu, refuse_unread_ranks, sampler_gpus
 from tasks.engines.sampling.worker import SamplingWorker, ending_with_this_process
 from tasks.engines.visible_gpus import children_see
 
@@ -196,6 +196,7 @@ class VllmGenerator:
         from vllm.lora.request import LoRARequest
 
         if adapter.name not in self._lora_requests:
+            refuse_unread_ranks(adapter.folder, self.version)
             number = len(self._lora_requests) + 1
             self._lora_requests[adapter.name] = LoRARequest(adapter.name, number, str(adapter.folder))
         return self._lora_requests[adapter.name]

@@ -69,6 +69,14 @@ def test_a_rank_that_the_engine_does_not_serve(
     assert not list(tmp_path.glob("rollouts/*"))
 
 
+def test_a_rank_of_experts_for_a_model_without_any(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    last = typed(monkeypatch, capsys, tmp_path, "--set", "training.expert_rank=8")
+    assert last == "varband: learner: expert_rank is 8 and the base model has no experts; leave it out"
+    assert not list(tmp_path.glob("rollouts/*"))
+
+
 def test_a_base_folder_with_a_missing_shard(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

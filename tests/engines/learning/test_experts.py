@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from storage.errors import UserError
-from tasks.engines.learning.experts import EXPERT_PROJECTIONS, expert_module, expert_shapes
+from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
+from tasks.engines.learning.experts import expert_module, expert_shapes
 from tasks.engines.learning.merged_experts import WEIGHTS
 from tasks.engines.learning.routed import outer, routes
 
@@ -67,7 +68,7 @@ def test_values_and_gradients_are_those_of_the_whole_weights(names: tuple[str, .
         pairs = {n: tuple(m.clone().requires_grad_() for m in pair) for n, pair in adapters(made, names).items()}
         x, weights = drawn(11, HIDDEN, seed=7).requires_grad_(), drawn(11, 2, seed=8).requires_grad_()
         if ours:
-            module = expert_module(layer(), pairs, SCALE, merge=merge)  # type: ignore[arg-type]
+            module = expert_module(layer(), pairs, SCALE * RANK, merge=merge)  # type: ignore[arg-type]
             if merge:
                 for weight in WEIGHTS:
                     module.overwrite(weight, getattr(made, weight))

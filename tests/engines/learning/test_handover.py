@@ -34,7 +34,7 @@ def test_one_block_is_what_peft_s_file_says(policy: Policy, tmp_path: Path) -> N
     policy.lora.export(tmp_path / "peft", policy.base, torch.float32)
     policy.lora.hand_over(tmp_path / "flat")
     named, flat = (read_served(tmp_path / way, "cpu") for way in ("peft", "flat"))
-    assert named.scale == flat.scale == 2.0
+    assert named.alpha == flat.alpha == 16
     assert named.pairs.keys() == flat.pairs.keys()
     experts = [name for name in flat.pairs if ".experts." in name]
     assert len(experts) == 3 * policy.body.config.num_hidden_layers
@@ -52,7 +52,7 @@ def test_experts_are_merged_each_with_its_own(policy: Policy, tmp_path: Path) ->
     out = torch.empty_like(weight)
     merge_into(out, weight, products, name)
     for expert in range(len(a)):
-        exact = merged(weight[expert], a[expert], b[expert], products.scale)
+        exact = merged(weight[expert], a[expert], b[expert], products.scale(name))
         assert torch.allclose(out[expert], exact, atol=1e-6), expert
     merge_into(out, weight, products, "model.layers.9.mlp.experts.down_proj")
     assert torch.equal(out, weight)

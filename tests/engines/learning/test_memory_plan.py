@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from storage.errors import UserError
+from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
 from tasks.domain.grpo.types import ALL_LINEAR, ATTENTION, LearnerConfig
-from tasks.engines.learning.experts import EXPERT_PROJECTIONS, expert_module, expert_shapes
+from tasks.engines.learning.experts import expert_module, expert_shapes
 from tasks.engines.learning.memory_plan import (
     GIB,
     activation_bytes,
@@ -40,6 +41,7 @@ def test_lora_parameters_by_hand() -> None:
     assert lora_parameters(DENSE, 2) == 2 * 3 * (56 + 72)
     assert lora_parameters(MIXTURE, 2) == 2 * 3 * (56 + 168)
     assert lora_parameters(MIXTURE, 2, ATTENTION) == 2 * 3 * 56
+    assert lora_parameters(MIXTURE, 2, expert_rank=1) == 3 * (2 * 56 + 168)
 
 
 def test_the_estimate_counts_what_the_learner_allocates(tmp_path: Path) -> None:
@@ -49,10 +51,10 @@ def test_the_estimate_counts_what_the_learner_allocates(tmp_path: Path) -> None:
     from tests.tiny_model import write_tiny_mixture
 
     base = write_tiny_mixture(tmp_path / "moe")
-    for targets in ("attention", "experts"):
+    for targets in ("attention", "experts", "narrow experts"):
         config = moe_config(targets)
         policy = Policy(base, config, Execution(device="cpu"))
-        expected = lora_parameters(read_config(base), config.lora_rank, config.target_modules)
+        expected = lora_parameters(read_config(base), config.lora_rank, config.target_modules, config.expert_rank)
         assert policy.lora.master.numel() == expected
 
 

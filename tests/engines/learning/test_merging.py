@@ -87,7 +87,7 @@ def test_the_learner_multiplies_what_the_sampler_serves(tiny_base: Path, tmp_pat
     products = read_products(tmp_path)
     for name, (a, b) in products.pairs.items():
         module = policy.body.get_submodule(name.removeprefix("model."))
-        assert torch.equal(module.weight, merged(module.base, a, b, products.scale)), name
+        assert torch.equal(module.weight, merged(module.base, a, b, products.scale(name))), name
         assert not torch.equal(module.weight, module.base)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from safetensors.torch import load_file
 
 from storage.errors import UserError
 from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack
-from tasks.domain.grpo.types import ALL_LINEAR, ATTENTION, LearnerConfig
+from tasks.domain.grpo.types import ATTENTION, LearnerConfig
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.policy import Execution, Policy
@@ -113,19 +114,16 @@ def test_a_gpu_starts_rollouts_in_bursts(generator: Any, monkeypatch: pytest.Mon
     assert grown[0] == 8 and all(n >= 3 for n in grown[1:-1]) and sum(grown) == 21
 
 
-TARGETS = {"attention": ATTENTION, "experts": ALL_LINEAR}
+TARGETS: dict[str, dict[str, Any]] = {
+    "attention": {"target_modules": ATTENTION},
+    "experts": {},
+    "narrow experts": {"lora_rank": 8, "expert_rank": 4},
+}
 
 
 def moe_config(targets: str, steps: int = 1) -> LearnerConfig:
-    return LearnerConfig(
-        steps=steps,
-        groups_per_step=1,
-        group_size=4,
-        learning_rate=1e-2,
-        lora_rank=4,
-        lora_alpha=8,
-        target_modules=TARGETS[targets],
-    )
+    config = LearnerConfig(steps=steps, groups_per_step=1, group_size=4, learning_rate=1e-2, lora_rank=4, lora_alpha=8)
+    return replace(config, **TARGETS[targets])
 
 
 @pytest.mark.parametrize("targets", TARGETS)
@@ -157,7 +155,7 @@ def test_a_mixture_of_experts_is_what_peft_makes_of_its_adapter(targets: str, tm
     # peft keeps a layer's experts in one matrix: its gradient is zero where gate and up do not meet
     squares = sum(float(g.square().sum()) for n, g in ours.items() if "down_proj" in n)
     peft = sum(float(g.square().sum()) for n, g in theirs.items() if "experts.lora_" in n)
-    assert squares == pytest.approx(peft, rel=1e-5) and (squares > 0) == (targets == "experts")
+    assert squares == pytest.approx(peft, rel=1e-5) and (squares > 0) == (targets != "attention")
 
 
 @pytest.mark.parametrize("targets", TARGETS)
@@ -197,7 +195,7 @@ def test_a_mixture_of_experts_trains_and_is_served(targets: str, tmp_path: Path)
     moved = load_file(result.adapter_folder / "adapter_model.safetensors")
     b = {name for name, matrix in moved.items() if "lora_B" in name and matrix.any()}
     assert any("self_attn" in name for name in b)
-    assert any(".experts.0." in name for name in b) == (targets == "experts")
+    assert any(".experts.0." in name for name in b) == (targets != "attention")
 
 
 @pytest.mark.usefixtures("no_gpu")
