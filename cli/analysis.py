@@ -225,7 +225,7 @@ def power(
     click.echo("  problems " + "".join(f"{f'G={g}':>17}" for g in group_size))
     for n in problems:
         row = [p for p in plans if p.num_problems == n]
-        told = (f"{p.power:.0%} ({unit(p.detectable)})" for p in row)
+        told = (f"{p.power:.0%} ({'none' if p.detectable is None else unit(p.detectable)})" for p in row)
         click.echo(f"  {n:>8} " + "".join(f"{text:>17}" for text in told))
 
 

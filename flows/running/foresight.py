@@ -22,12 +22,12 @@ SEED_SD = 0.05
 @dataclass(frozen=True, slots=True)
 class Foresight:
     """The difference of two arms' gains (shares) that 80 % of such studies would find: over these adapters, and where
-    seeds differ by SEED_SD; null with one seed, which cannot tell."""
+    seeds differ by SEED_SD. Null where none is so large; the latter also with one seed, which cannot tell."""
 
     problems: int
     group_size: int
     seeds: int
-    detectable: float
+    detectable: float | None
     detectable_over_seeds: float | None
 
     def sentence(self) -> str:
@@ -35,13 +35,17 @@ class Foresight:
         >>> Foresight(100, 8, 1, 0.0873, None).sentence().split(' (')[0]
         'this study can see a difference of gains of 8.7 pp'
         """
-        if self.detectable_over_seeds is None:
-            over = "1 seed: of these adapters"
-        else:
-            apart = f"{100 * self.detectable_over_seeds:.1f} pp where seeds differ by {100 * SEED_SD:g} pp"
-            over = f"{self.seeds} seeds; {apart}"
+        over = "1 seed: of these adapters"
+        if self.seeds > 1:
+            over = (
+                f"{self.seeds} seeds; {_points(self.detectable_over_seeds)} where seeds differ by {100 * SEED_SD:g} pp"
+            )
         size = f"{self.problems} held-out problems × {self.group_size} rollouts"
-        return f"this study can see a difference of gains of {100 * self.detectable:.1f} pp ({size}, {over})"
+        return f"this study can see a difference of gains of {_points(self.detectable)} ({size}, {over})"
+
+
+def _points(share: float | None) -> str:
+    return "no size" if share is None else f"{100 * share:.1f} pp"
 
 
 def not_taught(profile: Profile) -> str:

@@ -81,8 +81,8 @@ class Means:
         )
 
     def detectable(self, power: float = POWER, level: float = LEVEL) -> np.ndarray:
-        """The smallest mean_V that a study of this size and spread would find with this power."""
-        return np.where(self.known_V, self.spread.half((1 - level) / 2) + self.spread.half(1 - power), np.nan)
+        """The smallest mean_V, on the side of this one, that `p_value` finds in so many studies of this spread."""
+        return self._where(self.known_V, lambda spread: spread.found((1 - level) / 2, power, self.estimate_V < 0))
 
     def _where(self, wanted_V: np.ndarray, found: Callable[[Spread], np.ndarray]) -> np.ndarray:
         seen_V = self.known_V & wanted_V

@@ -23,6 +23,8 @@ DIFFICULTY = (0.277, 1.322)
 HETEROGENEITY = 0.5  # standard deviation of the shift between problems, logits
 #: Standard deviation of a problem's difference in mean pairwise distance: the published study's two arms, 4 traces.
 DISTANCE_SD = 0.05
+#: Where the search for a detectable effect begins, and how many studies each of its rounds has.
+FIRST, ROUNDS = 0.05, (100, 200, 400, 1500)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +51,8 @@ class Design:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """power: share of the simulated studies that find `effect`, with its Wilson interval. detectable: the effect that
-    0.8 of them would find."""
+    """power: share of the simulated studies that find `effect` on its side of 0, with its Wilson interval. detectable:
+    the effect that 0.8 of them would find; null where no policy can have it."""
 
     effect: float
     num_problems: int
@@ -58,7 +60,7 @@ class Plan:
     power: float
     low: float
     high: float
-    detectable: float
+    detectable: float | None
 
 
 def simulate(effect: float, design: Design, *, alpha: float = 0.05, trials: int = 2000, seed: int = 0) -> Plan:
@@ -70,21 +72,40 @@ def simulate(effect: float, design: Design, *, alpha: float = 0.05, trials: int 
     """
     from tasks.domain.statistics.intervals import wilson
 
-    tested = _studies(effect, design, trials, seed)
-    found = int(sum((means.p_value() < alpha).sum() for means in tested))
-    interval = wilson(found, trials)
+    above_T, below_T = _beyond_zero(effect, design, alpha, trials, seed)
+    found_T = above_T if effect > 0 else below_T if effect < 0 else np.maximum(above_T, below_T)
+    interval = wilson(int((found_T > 0).sum()), trials)
     assert interval is not None
-    least = float(np.mean(np.concatenate([means.detectable(POWER, 1 - alpha) for means in tested])))
-    return Plan(effect, design.num_problems, design.group_size, interval.estimate, interval.low, interval.high, least)
+    told = (design.num_problems, design.group_size, interval.estimate, interval.low, interval.high)
+    return Plan(effect, *told, detectable(design, alpha=alpha))
 
 
-def detectable(design: Design, *, alpha: float = 0.05, trials: int = 200, seed: int = 0) -> float:
-    """The difference that a study of this design would find with a power of 0.8, on average over studies without one.
+def detectable(design: Design, *, alpha: float = 0.05) -> float | None:
+    """The least effect that 0.8 of simulated studies of this design find, the same for a plan as for `power`; null
+    where no policy can have one so large. What studies of one effect lack of being found, or have to spare, moves
+    little with the effect: its quantile leads to the next.
 
-    >>> 0.03 < detectable(Design(num_problems=100, group_size=8)) < 0.06
+    >>> 0.03 < (detectable(Design(num_problems=100, group_size=8)) or 0) < 0.06
     True
     """
-    return float(np.mean([means.detectable(POWER, 1 - alpha).mean() for means in _studies(0.0, design, trials, seed)]))
+    effect = FIRST
+    for trials in ROUNDS:
+        try:
+            above_T, _ = _beyond_zero(effect, design, alpha, trials, seed=0)
+        except ValueError:
+            return None
+        effect -= float(np.quantile(above_T, 1 - POWER, method="lower"))
+        if effect >= 1:
+            return None
+    return effect
+
+
+def _beyond_zero(effect: float, design: Design, alpha: float, trials: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """By how much every study's interval lies above 0, and below it: positive where its p is below alpha. A study
+    without an interval finds nothing."""
+    ends = [means.interval(1 - alpha) for means in _studies(effect, design, trials, seed)]
+    above_T, below_T = np.concatenate([low for low, _ in ends]), np.concatenate([-high for _, high in ends])
+    return np.nan_to_num(above_T, nan=-np.inf), np.nan_to_num(below_T, nan=-np.inf)
 
 
 def shift_for(effect: float, p_S: np.ndarray, noise_S: np.ndarray, k: int = 1) -> float:

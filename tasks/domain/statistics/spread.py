@@ -10,12 +10,13 @@ the mean, so that the end away from the edge lies further off.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 FARTHEST = -200.0  # decimal exponent of the smallest chance that is told from 0
 ENDLESS = 1e150  # its square is a number
+NODES = 16  # of Gauss and Legendre's quadrature over what either variance is found to be
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +96,7 @@ class Spread:
         from scipy.special import stdtrit  # scipy.stats takes a millisecond a call
 
         t_V = np.maximum(stdtrit(self.seeds_df_V, tail), -ENDLESS)
-        seeds_V = t_V**2 * self.seeds_V
-        if up is not None and self.shifts:
-            seeds_V = sum(policy.half(t_V, up) ** 2 for policy in self.shifts)
-        return np.sqrt(stdtrit(self.problems_df_V, tail) ** 2 * self.problems_V + seeds_V)
+        return np.sqrt(stdtrit(self.problems_df_V, tail) ** 2 * self.problems_V + self._of_seeds(t_V, up))
 
     def beyond(self, distance_V: np.ndarray, up: bool | np.ndarray | None = None) -> np.ndarray:
         """The chance_V of an estimate further than this on one side: what the interval of this half-width leaves out.
@@ -120,6 +118,46 @@ class Spread:
             low_V, high_V = np.where(further_V, middle_V, low_V), np.where(further_V, high_V, middle_V)
         tail_V = 10**high_V
         return np.where(self.seeds_V > 0, np.where(distance_V < 0, 1 - tail_V, tail_V), alone_V)
+
+    def found(self, tail: float, power: float, up: bool | np.ndarray) -> np.ndarray:
+        """The mean_V that is found with this power by the test which leaves `tail` out on either side: noncentral t
+        with two variances, each found again with its own degrees of freedom (Gauss-Legendre over both of them).
+
+        >>> known = Spread(np.array([1.0, 1.0]), np.array([1e9, 4.0]), np.zeros(2), np.ones(2))
+        >>> known.found(0.025, 0.8, False).round(3).tolist()  # 1.96 + 0.8416; noncentral t of 4 degrees
+        [2.802, 3.761]
+        """
+        from scipy.special import gammaincinv, ndtr, stdtrit
+
+        node_A, weight_A = np.polynomial.legendre.leggauss(NODES)
+        node_A, weight_A = (node_A + 1) / 2, weight_A / 2
+
+        def again(df_V: np.ndarray) -> np.ndarray:  # (A, V) variances that are found, over the true one
+            return 2 * gammaincinv(df_V / 2, node_A[:, None]) / df_V
+
+        problems_AV = stdtrit(self.problems_df_V, tail) ** 2 * self.problems_V * again(self.problems_df_V)
+        squared_ABV, weight_AB = problems_AV[:, None], weight_A[:, None]
+        if self.seeds_V.any():
+            t_V = np.maximum(stdtrit(self.seeds_df_V, tail), -ENDLESS)
+            squared_BV = [self._of_seeds(t_V, up, factor_V) for factor_V in again(self.seeds_df_V)]
+            squared_ABV, weight_AB = squared_ABV + np.array(squared_BV), weight_A[:, None] * weight_A
+        half_ABV, error_V = np.sqrt(squared_ABV), np.sqrt(self.variance_V)
+        low_V, high_V = np.zeros_like(error_V), half_ABV.max(axis=(0, 1)) + 6 * error_V
+        for _ in range(40):
+            middle_V = (low_V + high_V) / 2
+            chance_ABV = ndtr((middle_V - half_ABV) / error_V) + ndtr((-middle_V - half_ABV) / error_V)
+            enough_V = np.einsum("ab,abv->v", weight_AB, chance_ABV) >= power
+            low_V, high_V = np.where(enough_V, low_V, middle_V), np.where(enough_V, middle_V, high_V)
+        return high_V
+
+    def _of_seeds(
+        self, t_V: np.ndarray, up: bool | np.ndarray | None, factor_V: float | np.ndarray = 1.0
+    ) -> np.ndarray:
+        """The square of what seeds add to a half-width_V, were their variances `factor_V` times what they are."""
+        if up is None or not self.shifts:
+            return t_V**2 * self.seeds_V * factor_V
+        scaled = [replace(one, variance_V=one.variance_V * factor_V) for one in self.shifts]
+        return np.sum([one.half(t_V, up) ** 2 for one in scaled], axis=0)
 
 
 def taken_off(seeds: int, policies: int) -> float:

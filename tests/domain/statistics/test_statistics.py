@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -18,7 +17,7 @@ from tasks.domain.statistics import intervals as iv
 from tasks.domain.statistics import paired_tests as s
 from tasks.domain.statistics.betabinomial import BetaBinomial, expectations, fit
 from tasks.domain.statistics.contingency import mcnemar_exact
-from tasks.domain.statistics.power import Design, Question, detectable, simulate
+from tasks.domain.statistics.power import Design, simulate
 from tasks.published.unpaired import newcombe, paired_p_range
 
 differences = st.lists(st.floats(-3, 3, allow_nan=False), min_size=2, max_size=12)
@@ -159,24 +158,3 @@ def test_power_agrees_with_a_published_table() -> None:
     assert simulate(0.05, Design(num_problems=100, group_size=16), trials=1000).power == pytest.approx(0.98, abs=0.02)
     with pytest.raises(ValueError, match="no shift"):
         simulate(0.95, Design(num_problems=10, group_size=1), trials=100)
-
-
-@pytest.mark.parametrize("question", ["accuracy", "gains", "diversity"])
-def test_the_detectable_effect_is_found_in_four_of_five_studies(question: Question) -> None:
-    design = Design(num_problems=100, group_size=8, question=question, seeds=5, seed_sd=0.01)
-    assert simulate(detectable(design), design, trials=600).power == pytest.approx(0.8, abs=0.07)
-    assert 0.01 <= simulate(0.0, design, trials=600).power <= 0.08
-
-
-@pytest.mark.parametrize("question", ["accuracy", "gains", "diversity"])
-def test_seeds_that_differ_need_more(question: Question) -> None:
-    plain = Design(num_problems=100, group_size=8, question=question, seeds=3)
-    assert detectable(replace(plain, seed_sd=0.03)) > 1.5 * detectable(plain)
-    assert detectable(replace(plain, seeds=10, seed_sd=0.03)) < 0.7 * detectable(replace(plain, seed_sd=0.03))
-
-
-def test_pass_at_k_needs_more() -> None:
-    plain = Design(num_problems=100, group_size=8, question="gains", seeds=3)
-    assert detectable(replace(plain, k=8)) > detectable(plain)
-    with pytest.raises(ValueError, match="groups of at least 16"):
-        replace(plain, k=16)

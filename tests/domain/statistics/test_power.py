@@ -1,0 +1,72 @@
+"""What a study could find: the effect that is promised is found as often as it is said, and all that say it say the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tasks.domain.statistics import power
+from tasks.domain.statistics.power import Design, Question, detectable, simulate
+from tasks.domain.statistics.spread import Spread
+
+
+def least(design: Design) -> float:
+    found = detectable(design)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("question", ["accuracy", "gains", "diversity"])
+def test_the_detectable_effect_is_found_in_four_of_five_studies(question: Question, seeds: int) -> None:
+    design = Design(num_problems=100, group_size=8, question=question, seeds=seeds, seed_sd=0.05 if seeds > 1 else 0.0)
+    assert simulate(least(design), design, trials=4000, seed=7).power == pytest.approx(0.8, abs=0.03)
+
+
+@pytest.mark.parametrize("question", ["accuracy", "gains", "diversity"])
+def test_where_nothing_differs_little_is_found(question: Question) -> None:
+    design = Design(num_problems=100, group_size=8, question=question, seeds=5, seed_sd=0.01)
+    assert 0.01 <= simulate(0.0, design, trials=600).power <= 0.08
+
+
+@pytest.mark.parametrize(("freedom", "highest"), [(1, 18.0), (2, 9.0), (4, 6.0), (99, 6.0)])
+def test_with_one_variance_it_is_that_of_noncentral_t(freedom: int, highest: float) -> None:
+    from scipy.optimize import brentq
+
+    t = stats.t.isf(0.025, freedom)
+    expected = brentq(lambda d: stats.nct.sf(t, freedom, d) - 0.8, 1.0, highest)
+    one, none = np.ones(1), np.zeros(1)
+    of_problems = Spread(one, freedom * one, none, one)
+    of_seeds = Spread(1e-12 * one, one, one, freedom * one)
+    assert of_problems.found(0.025, 0.8, False)[0] == pytest.approx(expected, rel=3e-3)
+    assert of_seeds.found(0.025, 0.8, False)[0] == pytest.approx(expected, rel=3e-3)
+
+
+@pytest.mark.parametrize("seeds", [1, 3, 5, 8])
+def test_a_study_says_of_its_own_spread_what_was_planned(seeds: int) -> None:
+    """On average: the spread that a study sees is its own."""
+    design = Design(num_problems=100, group_size=8, question="gains", seeds=seeds, seed_sd=0.05 if seeds > 1 else 0.0)
+    studies = power._studies(least(design), design, 400, 3)
+    said = float(np.mean(np.concatenate([means.detectable() for means in studies])))
+    assert said == pytest.approx(least(design), rel=0.07)
+
+
+@pytest.mark.parametrize("question", ["accuracy", "gains", "diversity"])
+def test_seeds_that_differ_need_more(question: Question) -> None:
+    plain = Design(num_problems=100, group_size=8, question=question, seeds=3)
+    assert least(replace(plain, seed_sd=0.03)) > 1.5 * least(plain)
+    assert least(replace(plain, seeds=10, seed_sd=0.03)) < 0.7 * least(replace(plain, seed_sd=0.03))
+
+
+def test_pass_at_k_needs_more() -> None:
+    plain = Design(num_problems=100, group_size=8, question="gains", seeds=3)
+    assert least(replace(plain, k=8)) > least(plain)
+    with pytest.raises(ValueError, match="groups of at least 16"):
+        replace(plain, k=16)
+
+
+def test_two_problems_can_show_nothing() -> None:
+    assert detectable(Design(num_problems=2, group_size=4, question="gains")) is None
