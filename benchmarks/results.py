@@ -28,7 +28,7 @@ from storage.reading.views import helper_tables, inputs_of, views
 from storage.sql import query
 from tasks.report.drawings import draw
 from tasks.report.findings import answer, caveats
-from tasks.report.style import drawing_sheet
+from tasks.report.style import standing_alone
 from tasks.report.tables import shown
 
 MAX_ROWS, MAX_TEXT = 24, 1200
@@ -186,7 +186,7 @@ def page(folder: Path) -> Path:
             drawn = draw(figure.chart, table.to_pylist(), styles(about["arms"]))
             for number, one in enumerate(re.findall(r"<svg.*?</svg>", drawn or "", re.DOTALL), 1):
                 name = f"{figure.name}-{number}.svg" if number > 1 else f"{figure.name}.svg"
-                (folder / name).write_text(_alone(one))
+                (folder / name).write_text(standing_alone(one))
                 lines += [f"![{figure.title}]({folder.name}/{name})", ""]
             lines += _table(table)
             if table.num_rows > MAX_ROWS:
@@ -223,13 +223,6 @@ def _table(table: pa.Table) -> list[str]:
     rule = ["--:" if numeric else "---" for numeric in as_shown.numeric]
     rows = [as_shown.columns, rule, *as_shown.rows]
     return [*("| " + " | ".join(c.replace("|", "\\|").replace("\n", " ") for c in row) + " |" for row in rows), ""]
-
-
-def _alone(svg: str) -> str:
-    """A drawing with what it needs to be shown outside the report's page: light, on white."""
-    head, _, rest = re.sub(r"<title>.*?</title>", "", svg).partition(">")
-    head = head.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"')
-    return f'{head}><style>{drawing_sheet()}</style><rect width="100%" height="100%" fill="#fff"/>{rest}\n'
 
 
 if __name__ == "__main__":

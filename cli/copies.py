@@ -1,4 +1,4 @@
-"""`varband export`: a study in another root."""
+"""`varband export DIR`: a study in another root."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cli import options
 @click.option("--without", type=click.Choice(["weights"]), help="A light copy: adapters and checkpoints stay behind.")
 @options.root_there
 @options.as_json
-def export(target: Path, run: str | None, without: str | None, root: Path, as_json: bool) -> None:
+def study(target: Path, run: str | None, without: str | None, root: Path, as_json: bool) -> None:
     """Copy a study into TARGET, a root of its own then; one that has some of it already gets what it lacks.
 
     A light copy is reported on and audited like the whole; what needs the weights says so.

@@ -26,7 +26,7 @@ def report(ref: str | None, output: Path, query: str | None, root: Path, as_json
     from storage.artifacts.store import Store
     from storage.reading.query_cache import ask
 
-    found = _report_named(root, ref)
+    found = report_named(root, ref)
     if query is not None:
         from cli.tables import print_table
 
@@ -49,7 +49,7 @@ def report(ref: str | None, output: Path, query: str | None, root: Path, as_json
         click.echo(path)
 
 
-def _report_named(root: Path, text: str | None) -> str:
+def report_named(root: Path, text: str | None) -> str:
     """Errors: UserError if there is no such report, or if the ref is of something else."""
     from storage.errors import UserError
     from storage.reading.catalog import find
@@ -147,7 +147,7 @@ def gallery(
     if source.suffix == ".json" or source.is_file():
         page, name = from_transcripts(source, _listed(problems)), f"gallery-{source.stem}.html"
     else:
-        found = _report_named(root, what)
+        found = report_named(root, what)
         page, name = from_report(root, found, _listed(problems), rollouts, each), f"gallery-{found}.html"
     written = write(page, output or Path(name))
     if as_json:

@@ -29,7 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "gc": ("cli.store:gc", "What nobody wants any more, moved to a bin."),
     "verify": ("cli.store:verify", "Read everything in the store and say what is damaged."),
     "pin": ("cli.store:pin", "Keep an artifact, whatever gc is told."),
-    "export": ("cli.copies:export", "Copy a study into another root, with or without weights."),
+    "export": ("cli.exporting:export", "Copy a study into another root; figures and tables for a paper."),
     "pool": ("cli.pool:pool", "Build and check pools of problems."),
     "split": ("cli.split:split", "Draw or import a held-out split."),
     "grade": ("cli.grade:grade", "Grade your own rollouts with the grader that training uses."),

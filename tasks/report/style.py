@@ -40,3 +40,10 @@ def drawing_sheet() -> str:
         + own
         + _classes().strip()
     )
+
+
+def standing_alone(svg: str) -> str:
+    """A drawing with what it needs to be shown outside the report's page: light, on white."""
+    head, _, rest = re.sub(r"<title>.*?</title>", "", svg).partition(">")
+    head = head.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"')
+    return f'{head}><style>{drawing_sheet()}</style><rect width="100%" height="100%" fill="#fff"/>{rest}\n'

@@ -1,0 +1,131 @@
+"""`varband export figure` and `table`: what a report shows, for a paper; and `export DIR`, a study elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli import completion, options
+from cli.copies import study
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from storage.reading.figures import Figure
+
+
+class Exports(click.Group):
+    """A word that names no form of export is the folder that a study is copied into."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = args and (args[0] in self.commands or args[0] in ("-h", "--help"))
+        return super().parse_args(ctx, args if named or not args else ["study", *args])
+
+
+@click.group(cls=Exports)
+def export() -> None:
+    """A study into another root (`export DIR`), or a figure or a table of a report, for a paper.
+
+    A folder called like one of the commands is written ./figure.
+    """
+
+
+export.add_command(study)
+what = click.argument("name")
+of = click.argument("ref", required=False, shell_complete=completion.runs)
+into = click.option(
+    "--output", "-o", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="Folder.  [default: here]"
+)
+
+
+@export.command()
+@what
+@of
+@click.option("--format", "form", type=click.Choice(["pdf", "svg"]), default="pdf", show_default=True)
+@into
+@options.root_there
+def figure(name: str, ref: str | None, form: str, output: Path, root: Path) -> None:
+    """The drawing NAME of the report REF (or the newest): a PDF with a page for each of its parts, or SVG files."""
+    from storage.errors import UserError
+    from tasks.report.pdf import as_pdf
+    from tasks.report.style import standing_alone
+
+    asked, drawings = _drawings(root, ref, name)
+    if not drawings:
+        raise UserError(f"{asked}: nothing of it is drawn; its numbers: varband export table {asked}")
+    output.mkdir(parents=True, exist_ok=True)
+    if form == "pdf":
+        (path := output / f"{asked}.pdf").write_bytes(as_pdf(drawings))
+        click.echo(path)
+        return
+    for place, drawing in enumerate(drawings, start=1):
+        path = output / (f"{asked}.svg" if len(drawings) == 1 else f"{asked}-{place}.svg")
+        path.write_text(standing_alone(drawing), encoding="utf-8")
+        click.echo(path)
+
+
+@export.command()
+@what
+@of
+@click.option("--format", "form", type=click.Choice(["csv", "latex"]), default="csv", show_default=True)
+@into
+@options.root_there
+def table(name: str, ref: str | None, form: str, output: Path, root: Path) -> None:
+    """The rows of the figure or table NAME of the report REF (or the newest): every digit as CSV, or as printed, for
+    LaTeX with booktabs."""
+    import pyarrow.csv
+
+    from cli.look import report_named
+    from storage.reading.query_cache import ask
+    from tasks.report.latex import as_latex
+    from tasks.report.tables import shown
+
+    asked = _figure_named(name)
+    rows = ask(root, report_named(root, ref), asked.query)
+    output.mkdir(parents=True, exist_ok=True)
+    path = output / f"{asked.name}.{'csv' if form == 'csv' else 'tex'}"
+    if form == "csv":
+        pyarrow.csv.write_csv(flat(rows), path)
+    else:
+        printed = shown(rows.to_pylist(), rows.column_names, most=max(1, rows.num_rows))
+        path.write_text(as_latex(printed, asked.title), encoding="utf-8")
+    click.echo(path)
+
+
+def flat(rows: pa.Table) -> pa.Table:
+    """Lists in one cell, their parts apart by semicolons."""
+    import pyarrow as pa
+
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_nested(field.type):
+            texts = [None if value is None else "; ".join(map(str, value)) for value in rows[field.name].to_pylist()]
+            rows = rows.set_column(place, field.name, pa.array(texts, pa.string()))
+    return rows
+
+
+def _figure_named(name: str) -> Figure:
+    from storage.errors import UserError, did_you_mean
+    from storage.reading.figures import FIGURES
+
+    try:
+        return FIGURES[name.removeprefix("report_")]
+    except KeyError:
+        hint = did_you_mean(name, FIGURES)
+        raise UserError(f"no figure or table '{name[:60]}'{hint} (known: {', '.join(FIGURES)})") from None
+
+
+def _drawings(root: Path, ref: str | None, name: str) -> tuple[str, list[str]]:
+    """The figure's name, and its drawings as the report has them."""
+    import re
+
+    from cli.look import report_named
+    from storage.reading.figures import styles
+    from storage.reading.query_cache import ask, reports
+    from tasks.report.drawings import draw
+
+    asked, found = _figure_named(name), report_named(root, ref)
+    arms = next((one.arms for one in reports(root) if one.ref == found), ())
+    drawn = draw(asked.chart, ask(root, found, asked.query).to_pylist(), styles(arms)) or ""
+    return asked.name, re.findall(r"<svg.*?</svg>", drawn, re.DOTALL)

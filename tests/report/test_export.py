@@ -1,0 +1,84 @@
+"""Figures and tables as files for a paper: whole, of the report's own numbers, and read by others."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pyarrow.csv
+import pytest
+from click.testing import CliRunner
+
+from cli.exporting import export
+from storage.reading.query_cache import ask
+from tasks.report.pdf import as_pdf
+from tasks.report.svg import mark, svg, text
+from tests.dashboards.conftest import Study
+
+
+def exported(study: Study, folder: Path, *words: str) -> list[Path]:
+    done = CliRunner().invoke(export, [*words, "--root", str(study.root), "-o", str(folder)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return [Path(line) for line in done.output.splitlines()]
+
+
+def check_pdf(data: bytes) -> list[str]:
+    """What stands on each page; every object is where the table says."""
+    table = data[int(data.rsplit(b"startxref\n", 1)[1].split()[0]) :]
+    places = [int(place) for place in re.findall(rb"(\d{10}) 00000 n", table)]
+    for number, place in enumerate(places, start=1):
+        assert data[place:].startswith(b"%d 0 obj\n" % number)
+    pages = re.findall(rb"<</Length (\d+)>>stream\n(.*?)\nendstream", data, re.DOTALL)
+    assert all(int(length) == len(body) for length, body in pages)
+    assert data.count(b"/Type/Page/") == len(pages)
+    return [body.decode("cp1252") for _, body in pages]
+
+
+def test_a_mark_and_a_word_by_hand() -> None:
+    """The first style is #0072B2, a circle; 10 of 20 from the top is 10 from below; `ii` in Helvetica is 2 × 0.222."""
+    (page,) = check_pdf(as_pdf([svg([mark(0, 5, 4), text(10, 10, "ii", anchor="end")], "x", width=40, height=20)]))
+    circle, word = page.split("\nQ\n")
+    assert "0.000 0.447 0.698 rg" in circle and "8.4 16 m" in circle and circle.endswith("f")
+    assert f"1 0 0 1 {10 - 2 * 0.222 * 12:g} 10 Tm (ii) Tj" in word
+
+
+@pytest.mark.parametrize("name", ["bands", "passk", "crosstab", "diversity_pairs", "reward"])
+def test_a_figure_is_the_reports_drawing(name: str, study: Study, tmp_path: Path) -> None:
+    (path,) = exported(study, tmp_path, "figure", name)
+    pages = check_pdf(path.read_bytes())
+    drawings = exported(study, tmp_path, "figure", f"report_{name}", "--format", "svg")
+    assert path.name == f"{name}.pdf" and len(pages) == len(drawings)
+    for page, drawing in zip(pages, drawings, strict=True):
+        words = [e.text for e in ElementTree.fromstring(drawing.read_text()).iter() if e.tag.endswith("}text")]
+        assert page.count(" Tj ET") == len(words) > 3
+        inside = re.search(r'<svg[^>]*viewBox="([^"]+)"', drawing.read_text())
+        assert inside and inside[1] in study.page("report.html")
+
+
+def test_a_table_has_every_digit_and_every_row(study: Study, tmp_path: Path) -> None:
+    (path,) = exported(study, tmp_path, "table", "gains")
+    rows = ask(study.root, str(study.report), "report_gains")
+    read = pyarrow.csv.read_csv(path)
+    assert read.column_names == rows.column_names
+    assert read["gain"].to_pylist() == rows["gain"].to_pylist()
+    (path,) = exported(study, tmp_path, "table", "diversity_pairs", "--format", "latex")
+    latex = path.read_text()
+    assert latex.count(r"\\") == ask(study.root, str(study.report), "report_diversity_pairs").num_rows + 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("figure", "gainz"), "no figure or table 'gainz'; did you mean 'gains'?"),
+        (("figure", "audit"), "audit: nothing of it is drawn; its numbers: varband export table audit"),
+    ],
+)
+def test_what_is_not_there_is_one_sentence(words: tuple[str, ...], said: str, study: Study) -> None:
+    done = CliRunner().invoke(export, [*words, "--root", str(study.root)])
+    assert said in str(done.exception) and "\n" not in str(done.exception)
+
+
+def test_any_other_word_is_a_folder(study: Study, tmp_path: Path) -> None:
+    done = CliRunner().invoke(export, ["--without", "weights", str(tmp_path / "copy"), "--root", str(study.root)])
+    assert done.exit_code == 0 and "artifacts" in done.output and (tmp_path / "copy").is_dir()
