@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from dashboards.mathml import mathml
 from dashboards.pieces import Piece, pieces
 from storage.errors import UserError
 from storage.reading.figures import PAGE_STYLES, variables
@@ -126,6 +127,7 @@ def write(page: Page, target: Path) -> Path:
 
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     light, dark = (variables(PAGE_STYLES, dark=on) for on in (False, True))
+    environment.filters["mathml"] = mathml
     text = environment.get_template("gallery.html.j2").render(page=page, light=light, dark=dark)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 from html import unescape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
 
 from cli.look import gallery
-from dashboards.gallery import MOST, Page, from_report, from_transcripts, write
+from dashboards.gallery import MOST, Item, Page, from_report, from_transcripts, write
+from dashboards.mathml import ELEMENTS, mathml
+from dashboards.pieces import pieces
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.reading.query_cache import reports
 from tests.dashboards.conftest import Study
 from tests.report.test_report import Page as Parsed
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 
 def said(page: Page) -> list[tuple[str, str]]:
@@ -110,4 +117,37 @@ def test_a_gallery_on_a_phone_and_in_the_dark(study: Study, browser, tmp_path: P
     page.goto(target.as_uri())
     assert heard == [] and page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.evaluate("window.hacked") is None
+    page.close()
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        r"\text{<b>x</b>}",
+        r"\href{javascript:alert(1)}{x}",
+        r"\style{color:red}{x}",
+        "<script>alert(1)</script>",
+        r'\href{" onclick="alert(1)}{x}',
+        "a & b",
+        "{" * 900,
+        r"\text{&lt;img src=x&gt;}",
+    ],
+)
+def test_a_formula_runs_nothing_whatever_it_says(formula: str) -> None:
+    """It is set of what only arranges, or shown as it is written."""
+    for display in (True, False):
+        made = mathml(formula, display=display)
+        assert made == "" or set(re.findall(r"<(\w+)", made)) <= ELEMENTS
+        assert not re.search(r"href|style=|onclick|src=", re.sub(r">[^<]*<", "><", made))
+
+
+def test_formulas_of_a_trace_are_set(browser: Browser, tmp_path: Path) -> None:
+    """By the browser itself: a half is taller than a letter, and its source is not seen."""
+    item = Item("p", pieces(r"Half: \(\frac{1}{2}\) and $$x^{2}$$ and \(\frac{\)"), [], [])
+    written = write(Page("t", "s", [], [item]), tmp_path / "g.html")
+    page = browser.new_page()
+    page.set_content(written.read_text())
+    assert page.locator("math").count() == 2 and page.locator(".problem .math").inner_text() == r"\frac{"
+    tall = "e => e.getBoundingClientRect().height"
+    assert page.locator("mfrac").evaluate(tall) > 1.5 * page.locator("mn").first.evaluate(tall)
     page.close()
