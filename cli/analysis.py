@@ -62,7 +62,7 @@ def _show_replay(r: dict[str, Any]) -> None:
         click.echo(f"  {arm:<9} {b[arm]['all_zero']:>4} / {b[arm]['variance']} / {b[arm]['all_one']}  of {b[arm]['n']}")
     click.echo(
         f"  ratio of variance bands {b['ratio']:.2f} [{b['ratio_low']:.2f}, {b['ratio_high']:.2f}];"
-        f" shared {x['shared_variance']}; McNemar p {x['mcnemar_p']:.1e}"
+        f" shared {x['shared_variance']}; McNemar {_p(x['mcnemar'])}"
     )
     click.echo("Splits  " + ", ".join(f"{k} {v['n']}" for k, v in r["splits"].items() if k != "checks"))
     click.echo("Diversity (mean pairwise cosine distance)")
@@ -70,7 +70,7 @@ def _show_replay(r: dict[str, Any]) -> None:
         for d in (d for d in rows if (d["arm"], d["other"]) == ("panel", "thinking")):
             click.echo(
                 f"  {name:<28} {d['mean']:.3f} / {d['other_mean']:.3f}  t = {d['t']:.2f}, n = {d['n']},"
-                f" p = {d['p_t']:.1e} (printed from a normal: {d['p_normal']:.1e})"
+                f" {_p(d)} (printed from a normal: {d['uncorrected']['p_normal']:.1e})"
             )
     click.echo("pass@k gap, panel - thinking (pp)")
     for name, p in r["passk"].items():
@@ -98,6 +98,10 @@ def _show_replay(r: dict[str, Any]) -> None:
         f" {tokens['reason']}"
     )
     click.echo(f"Audit  {len(r['audit'])} findings: " + ", ".join(dict.fromkeys(f["code"] for f in r["audit"])))
+
+
+def _p(row: dict[str, Any]) -> str:
+    return f"p = {row['p_adjusted']:.1e} (raw {row['p_value']:.1e})"
 
 
 @click.command()

@@ -13,6 +13,8 @@ from storage.bands import Band
 from storage.sql import named, query
 
 Row = dict[str, Any]
+#: A p-value never stands without the one that is corrected over its family.
+TESTED = ("p_value", "p_adjusted", "family")
 
 
 def summary(store: Store, r: Replayed) -> Row:
@@ -74,9 +76,8 @@ def _crosstab(crosstab: pa.Table) -> Row:
         "shared_variance": table[1][1],
         "union_variance": sum(table[1]) + sum(r[1] for r in table) - table[1][1],
         "only": {r["arm"]: r["count"] for r in rows if r["metric"] == "only"},
-        "mcnemar_p": one["mcnemar"]["p_value"],
-        "stuart_maxwell": {"statistic": one["stuart_maxwell"]["estimate"], "p": one["stuart_maxwell"]["p_value"]},
-        "bowker": {"statistic": one["bowker"]["estimate"], "p": one["bowker"]["p_value"]},
+        "mcnemar": {p: one["mcnemar"][p] for p in TESTED},
+        **{m: {"statistic": one[m]["estimate"]} | {p: one[m][p] for p in TESTED} for m in ("stuart_maxwell", "bowker")},
         "weighted_kappa": one["weighted_kappa"]["estimate"],
         "train_group_size": TRAIN_GROUP_SIZE,
         "expected_live_at_train_group_size": {
@@ -99,11 +100,13 @@ def _splits(pools: pa.Table, bands: pa.Table) -> Row:
 
 
 def _diversity(comparison: pa.Table) -> list[Row]:
-    """Every pair of variants on all of their problems; both p-values, Student's and the published normal one."""
+    """Every pair of variants on all of their problems. uncorrected: p of the seeds' means by other tests, Student's and
+    the published normal one among them."""
     return query(
         """
-        select "window", arm, other, n, mean, other_mean, difference, relative, t, p_t, p_normal, p_flip, p_wilcoxon,
-               p_holm, d_z, low, high, boot_low, boot_high, adjusted_difference, adjusted_low, adjusted_high, adjusted_p
+        select "window", arm, other, n, mean, other_mean, difference, relative, t, p_value, p_adjusted, family,
+               struct_pack(p_t, p_normal, p_flip, p_wilcoxon) as uncorrected, d_z, low, high, boot_low, boot_high,
+               adjusted_difference, adjusted_low, adjusted_high, adjusted_p, adjusted_p_corrected
         from t where metric = 'diversity' and basis = 'all' order by arm, other
         """,
         t=comparison,
@@ -117,10 +120,10 @@ def _passk(passk: pa.Table, contrasts: pa.Table) -> Row:
             keys = ("k", "estimate", "low", "high", "low_simultaneous", "high_simultaneous", "n", "rollouts", "reason")
             curves.setdefault(r["arm"], []).append({k: r[k] for k in keys})
     mine = [r for r in contrasts.to_pylist() if r["source"] == "all"]
-    gaps = [{k: r[k] for k in ("k", "estimate", "low", "high", "p_value", "n")} for r in mine if r["metric"] == "gap"]
+    gaps = [{k: r[k] for k in ("k", "estimate", "low", "high", *TESTED, "n")} for r in mine if r["metric"] == "gap"]
     one = {r["metric"]: r for r in mine}
     closure, monotone = one["closure"], one["monotone"]
-    keys = ("estimate", "low", "high", "p_value", "p_adjusted", "n", "k")
+    keys = ("estimate", "low", "high", *TESTED, "n", "k")
     return {
         "curves": curves,
         "gaps": gaps,
@@ -172,7 +175,7 @@ def _trajectory(curves: pa.Table) -> Row:
         else:
             point["by_source"][r["source"]] = value
     gains = {
-        r["source"]: {k: r[k] for k in (*keys, "p_value", "training_share", "reason", "method")}
+        r["source"]: {k: r[k] for k in (*keys, *TESTED, "training_share", "reason", "method")}
         for r in rows
         if r["series"] == "gain"
     }

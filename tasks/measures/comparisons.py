@@ -15,7 +15,7 @@ from storage.sql import query
 from tasks.domain.statistics.contrasts_of_k import told_of
 from tasks.domain.statistics.families import Family, in_families
 from tasks.domain.statistics.means import ONE_PROBLEM, Means, combined, folded, ratio_of_policies
-from tasks.domain.statistics.paired_tests import adjust, explained_difference, paired, unblurred, unsupported
+from tasks.domain.statistics.paired_tests import explained_difference, paired, unblurred, unsupported
 from tasks.domain.statistics.seeded import Seeded, by_seed, same_adapters
 from tasks.domain.statistics.windows import of_tokens
 
@@ -30,8 +30,9 @@ def compare_columns(tables: Sequence[pa.Table], metrics: Sequence[str], draws: i
     high, p_value, adjusted_*: over problems, near-duplicates (`cluster` of a table that has it) as one, and, for what
     was trained, seeds: those of a table's `adapter`, where it has this column, which pair arms of the same adapters;
     else the artifacts of an (arm, step) are its replicates.
-    t, p_t, p_normal, p_flip, p_wilcoxon, boot_*: of the seeds' means, as publications print them. p_adjusted: Benjamini
-    and Hochberg over whole traces at equal n, and over the rest; p_holm: all pairs of one metric, basis and window.
+    t, p_t, p_normal, p_flip, p_wilcoxon, boot_*: of the seeds' means, as publications print them, uncorrected; no table
+    of the report has them. p_adjusted and adjusted_p_corrected, of p_value and adjusted_p: Benjamini and Hochberg over
+    whole traces at equal n, and over the rest.
     adjusted_*: the difference left where log length and accuracy do not differ, or accuracy alone in a window of
     tokens; adjusted_reason: why there is none.
     """
@@ -40,13 +41,12 @@ def compare_columns(tables: Sequence[pa.Table], metrics: Sequence[str], draws: i
     for window, policies in by_window.items():
         for metric in metrics:
             for basis in ("all", "equal_n"):
-                family = [
+                rows += [
                     _compare(policies, window, metric, basis, first, second, draws, seed)
                     for first, second in combinations(policies, 2)
                 ]
-                fixed = adjust([row.get("p_value") for row in family], "holm")
-                rows += [row | {"p_holm": p} for row, p in zip(family, fixed, strict=True)]
-    return pa.Table.from_pylist(in_families(rows, _family), schema=DiversityComparison.schema)
+    corrected = in_families(rows, _family, beside=("adjusted_p",))
+    return pa.Table.from_pylist(corrected, schema=DiversityComparison.schema)
 
 
 def _family(row: dict[str, Any]) -> Family:

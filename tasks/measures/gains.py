@@ -51,6 +51,7 @@ def gains_of(groups: pa.Table) -> pa.Table:
     named = in_families(
         rows,
         lambda r: ("difference of gains", "holm") if r["source"] == "all" else ("difference of gains by source", "bh"),
+        beside=("p_equivalent",),
     )
     return pa.Table.from_pylist(named, schema=Gains.schema)
 
@@ -76,7 +77,7 @@ def _difference(one: list[KCurve], other: list[KCurve]) -> dict[str, Any]:
     )
 
 
-@stage(Gains, version=8)
+@stage(Gains, version=9)
 def compare_gains(*, evaluations: tuple[Rollouts, ...]) -> pa.Table:
     """How much more each arm gained than every other, from held-out evaluations along training."""
     return gains_of(read_groups(evaluations))

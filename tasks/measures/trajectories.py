@@ -12,7 +12,7 @@ from storage.bands import Band
 from storage.sql import query
 from tasks.domain.statistics.contrasts_of_k import told_of
 from tasks.domain.statistics.curves_of_k import INCOMPLETE, levels, on_common
-from tasks.domain.statistics.families import in_families
+from tasks.domain.statistics.families import family_of_gain, in_families
 from tasks.domain.statistics.means import MARGIN, Means, combined
 from tasks.measures.slicing import counts_of
 
@@ -79,7 +79,7 @@ def gain_rows(groups: pa.Table) -> list[dict[str, Any]]:
                 | {k: v for k, v in told.items() if k not in ("n", "seeds")}
                 | {"method": DIFFERENCES, "p_equivalent": equivalence(found)}
             )
-    return in_families(rows, lambda r: ("gains" if r["source"] == "all" else "gains by source", "bh"))
+    return in_families(rows, family_of_gain, beside=("p_equivalent",))
 
 
 def equivalence(found: Means) -> float | None:

@@ -95,7 +95,7 @@ def import_series(*, steps: PublishedFile, spread: PublishedFile) -> Payload:
     return Payload(published.series(steps.here(), spread.here()), notes=IMPORTED)
 
 
-@stage(Curves, version=2)
+@stage(Curves, version=3)
 def import_trajectory(*, trajectory: PublishedFile, pools: TrainingPools) -> Payload:
     """Held-out accuracy by step: Wilson intervals from the printed shares; gains with the bounds that unpublished
     pairing leaves (tasks.published.unpaired)."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.domain.statistics.contingency import mcnemar_exact
+from tasks.domain.statistics.families import family_of_gain, in_families
 from tasks.domain.statistics.intervals import wilson
 
 Row = dict[str, Any]
@@ -94,4 +95,4 @@ def trajectory_rows(rows: Sequence[Row], arm: str, sizes: Mapping[str, int], tra
                 else "no change",
             }
         )
-    return found
+    return in_families(found, family_of_gain)

@@ -96,14 +96,15 @@ def _bands(summary: Sequence[Row], tests: Sequence[Row], form: Sequence[Row]) ->
 
 def _equivalence(row: Row, what: str) -> str:
     """What a test of equivalence adds where no difference was found: its absence is shown, or it is not either."""
-    if row["p_equivalent"] is None:
+    p = row["p_equivalent_corrected"]
+    if p is None:
         return f"and {what} is not tested"
     joined, shown = ("but", "shown") if _equal(row) else ("and", "not shown")
-    return f"{joined} {what} to within {100 * MARGIN:g} pp is {shown} (equivalence, p = {row['p_equivalent']:.2g})"
+    return f"{joined} {what} to within {100 * MARGIN:g} pp is {shown} (equivalence, p = {p:.2g})"
 
 
 def _equal(row: Row) -> bool:
-    return row["p_equivalent"] is not None and row["p_equivalent"] < 0.05
+    return row["p_equivalent_corrected"] is not None and row["p_equivalent_corrected"] < 0.05
 
 
 def _training(summary: Sequence[Row], gains: Sequence[Row], form: Sequence[Row]) -> str:

@@ -70,9 +70,16 @@ def test_what_its_family_corrects_away_is_no_evidence(corrected: float, said: bo
     """Its own interval excludes 0, and of three arms that are alike one pair in seven studies did so: the sentence goes
     by the p that counts all of them."""
     row = {"arm": "panel", "other": "thinking", "more_gain": 0.044, "more_gain_low": 0.004, "more_gain_high": 0.084}
-    row |= {"p_adjusted": corrected, "p_equivalent": 0.6, "detectable_gain": 0.06, "n": 100, "reason": None}
+    row |= {"p_adjusted": corrected, "p_equivalent_corrected": 0.6, "detectable_gain": 0.06, "n": 100, "reason": None}
     row |= {"holds_for": "these adapters, not the recipe", "source": "all"}
-    gain = {"arm": "panel", "source": "all", "gain": 0.05, "gain_low": 0.01, "gain_high": 0.09, "p_equivalent": 0.6}
+    gain = {
+        "arm": "panel",
+        "source": "all",
+        "gain": 0.05,
+        "gain_low": 0.01,
+        "gain_high": 0.09,
+        "p_equivalent_corrected": 0.6,
+    }
     summary = {"arm": "panel", "problems": None, "gain": 0.05, "gain_low": None, "gain_high": None, "seed": 0}
     tables = {
         "report_difference_of_gains": pa.Table.from_pylist([row]),

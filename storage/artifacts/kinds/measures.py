@@ -112,9 +112,10 @@ class DiversityComparison(
         "n big, mean real, other_mean real, difference real, relative real, relative_low real, relative_high real",
         "low real, high real",
         "boot_low real, boot_high real, t real, p_t real, p_normal real, p_flip real, p_wilcoxon real",
-        "p_holm real, p_value real, p_adjusted real, family str, detectable real, clusters big, seeds int",
+        "p_value real, p_adjusted real, family str, detectable real, clusters big, seeds int",
         "holds_for str, d_z real, d_z_corrected real, adjusted_difference real, adjusted_low real, adjusted_high real",
-        "adjusted_p real, adjusted_reason str, coverage real, other_coverage real, reason str",
+        "adjusted_p real, adjusted_p_corrected real, adjusted_reason str",
+        "coverage real, other_coverage real, reason str",
     ),
 ):
     """Diversity of two policies, paired by problem."""
@@ -136,7 +137,8 @@ class Curves(
     kind="curves",
     schema=nullable(
         "series str, arm str, step int, source str, metric str, estimate real, low real, high real",
-        "p_value real, p_adjusted real, family str, p_equivalent real, detectable real, n big, clusters big",
+        "p_value real, p_adjusted real, family str, p_equivalent real, p_equivalent_corrected real",
+        "detectable real, n big, clusters big",
         "rollouts big, seeds int, method str, training_share real, exposure_share real, holds_for str",
         "reason str",
     ),
@@ -150,6 +152,7 @@ class Gains(
     schema=nullable(
         "metric str, arm str, step int, other str, other_step int, source str, gain real, other_gain real",
         "estimate real, low real, high real, p_value real, p_adjusted real, family str, p_equivalent real",
+        "p_equivalent_corrected real",
         "detectable real, n big, clusters big, seeds int, holds_for str, reason str",
     ),
 ):

@@ -11,6 +11,7 @@ empty = "there is one arm only, or nothing was trained."
 */
 -- How much more one arm gained than another in held-out accuracy, over all sources and by each: the study's answer.
 select g.arm, g.other, g.source, g.gain, g.other_gain, g.estimate as more_gain, g.low as more_gain_low,
-    g.high as more_gain_high, g.p_value, g.p_adjusted, g.p_equivalent, g.detectable as detectable_gain, g.n, g.seeds, g.holds_for, g.reason
+    g.high as more_gain_high, g.p_value, g.p_adjusted, g.p_equivalent, g.p_equivalent_corrected,
+    g.detectable as detectable_gain, g.n, g.seeds, g.holds_for, g.reason
 from gains g join arms a using (arm) join arms o on o.arm = g.other
 order by a.place, o.place, g.source <> 'all', g.source

@@ -3,8 +3,7 @@ section = "diversity"
 place = 30
 title = "Policies compared"
 caption = """
-Paired by problem, arm minus other. adjusted: the difference left where lengths and accuracies do not differ. p_t: \
-t-distribution; p_holm: corrected over all pairs."""
+Paired by problem, arm minus other. adjusted: the difference left where lengths and accuracies do not differ."""
 sources = ["diversity"]
 empty = "there is only one arm or one policy, so there is nothing to compare."
 */
@@ -17,9 +16,9 @@ untold as (
     except select arm, step, other, other_step from diversity
 )
 select metric, basis, arm, step, other, other_step, n, mean, other_mean, difference,
-    low as difference_low, high as difference_high, relative, relative_low, relative_high, t, p_t, p_value, p_holm, p_adjusted, family, d_z,
+    low as difference_low, high as difference_high, relative, relative_low, relative_high, p_value, p_adjusted, family, d_z,
     adjusted_difference, adjusted_low as adjusted_difference_low, adjusted_high as adjusted_difference_high,
-    adjusted_reason, coverage, other_coverage, holds_for, reason
+    adjusted_p as p_of_adjusted, adjusted_p_corrected as p_of_adjusted_corrected, adjusted_reason, coverage, other_coverage, holds_for, reason
 from diversity
 where "window" = 'whole'
 union all by name

@@ -9,7 +9,7 @@ unchanged to within two points."""
 sources = ["curves", "trainings"]
 */
 -- Gain of the last evaluated step over the first, by source, beside what was trained on.
-select arm, source, estimate as gain, low as gain_low, high as gain_high, p_value, p_adjusted, family, p_equivalent,
+select arm, source, estimate as gain, low as gain_low, high as gain_high, p_value, p_adjusted, family, p_equivalent, p_equivalent_corrected,
     detectable, n, seeds, holds_for, training_share,
     exposure_share, reason
 from curves join arms using (arm)

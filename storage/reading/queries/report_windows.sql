@@ -10,7 +10,7 @@ empty = "there is only one arm or one policy, so there is nothing to compare."
 */
 -- Two policies' diversity in every window of the traces, paired by problem.
 select "window", arm, step, other, other_step, n, mean, other_mean, difference, low as difference_low,
-    high as difference_high, p_t, p_adjusted, family, coverage, other_coverage, holds_for, reason
+    high as difference_high, p_value, p_adjusted, family, coverage, other_coverage, holds_for, reason
 from diversity
 where metric = 'diversity' and basis = 'all'
 order by arm, step, other, other_step, "window" <> 'whole', "window"
