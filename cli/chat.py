@@ -92,6 +92,7 @@ def policy_of(
         store, ref = Store(root), find(root, adapter)
         if ref.kind != "training":
             raise UserError(f"{ref} is no training: varband ls training lists those that left adapters")
+        store.check(ref)
         given = store.manifest(ref).recipe.arguments
         kept = {int(p.name.removeprefix("step-")): p for p in store.files(ref).glob("step-*")}
         if not kept:

@@ -35,7 +35,7 @@ def report(ref: str | None, output: Path, query: str | None, root: Path, as_json
     from storage.artifacts.ref import Ref
 
     store = Store(root)
-    store.read(Ref.parse(found))
+    store.check(Ref.parse(found))
     output.mkdir(parents=True, exist_ok=True)
     written = []
     for page in ("report.html", "report.md"):

@@ -114,10 +114,9 @@ class Store:
     def examine(self, manifest: Manifest, only: str | None = None) -> None:
         """only: one file. Errors: UserError that names the first that is not what the manifest says."""
         left = left_out(self.path(manifest.ref))
-        for entry in manifest.files:
-            if only in (None, entry.path) and entry.path not in left and not self._intact(manifest.ref, entry):
-                said = f"{entry.path} is not what the manifest says: missing, cut short or changed"
-                raise UserError(f"artifact {manifest.ref}: {said}; `varband verify --repair` sets it aside")
+        for entry in (e for e in manifest.files if e.path not in left and only in (None, e.path)):
+            if not self._intact(manifest.ref, entry):
+                raise UserError(f"{manifest.ref}: {entry.path} is missing or changed: `varband verify --repair`")
 
     def manifest(self, ref: Ref) -> Manifest:
         path = self.path(ref) / MANIFEST
@@ -127,17 +126,18 @@ class Store:
 
     def read(self, ref: Ref, columns: list[str] | None = None) -> pa.Table:
         """Rows of one artifact. Errors: UserError if it is missing or not what its manifest says."""
-        self._check(ref)
+        self.check(ref)
         return pq.ParquetFile(self.path(ref) / DATA).read(columns=columns)
 
-    def _check(self, ref: Ref) -> None:
+    def check(self, ref: Ref) -> None:
+        """From object storage it comes here, with its files. Errors: UserError if it is missing or damaged."""
         if not self.has(ref):
             state = "is damaged: run the same command again to remake it" if self.path(ref).exists() else "is not here"
             raise UserError(f"artifact {ref} under {self.root} {state}")
 
     def parts(self, ref: Ref, columns: list[str] | None = None, rows: int = PART_ROWS) -> Iterator[pa.Table]:
         """The same part after part, for rows that are too many to hold at once."""
-        self._check(ref)
+        self.check(ref)
         with pq.ParquetFile(self.path(ref) / DATA) as file:
             for group in range(file.num_row_groups):  # asked for all groups at once, the reader keeps what it has read
                 for batch in file.iter_batches(rows, row_groups=[group], columns=columns):
