@@ -35,6 +35,12 @@ def end(process: subprocess.Popen[bytes], how: int = signal.SIGKILL) -> None:
     process.wait(30)
 
 
+def credentials(url: str) -> dict[str, str]:
+    """What a process finds in its environment that reaches this S3 server."""
+    secret = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
+    return {"AWS_ENDPOINT_URL_S3": url} | secret
+
+
 @contextmanager
 def object_storage(log: Path | None = None, page: int = 1000) -> Iterator[str]:
     """An S3 server's address. log: a line for each request goes there. page: objects in one answer to a listing."""

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from tests.chaos.driver import CONTEXT, begin
 from tests.chaos.remote import serve
 from tests.chaos.trial import Trial, ended
-from tests.servers import free_port
+from tests.servers import credentials, free_port
 
 
 class Engine:
@@ -60,15 +60,13 @@ def sampled_elsewhere(trial: Trial, patience: float) -> Iterator[Engine]:
 
 def undisturbed_elsewhere(trial: Trial) -> float:
     with sampled_elsewhere(trial, 60):
-        ended(trial.start(), 0)
-        return trial.compared()
+        return trial.to_the_end()
 
 
 def engine_away(trial: Trial) -> float:
     """Killed, and longer away than the run waits: it parks (75). It comes back: the same command goes on."""
     with sampled_elsewhere(trial, 0.5) as engine:
-        process = trial.start()
-        trial.at_the_moment(process)
+        process = trial.begun()
         engine.kill()
         ended(process, 0, 75)
         engine.start()
@@ -78,8 +76,7 @@ def engine_away(trial: Trial) -> float:
 def engine_restarted(trial: Trial) -> float:
     """Killed and back at once, as a supervisor has it: the run goes on by itself."""
     with sampled_elsewhere(trial, 60) as engine:
-        process = trial.start()
-        trial.at_the_moment(process)
+        process = trial.begun()
         engine.kill()
         engine.start()
         ended(process, 0)
@@ -89,8 +86,7 @@ def engine_restarted(trial: Trial) -> float:
 def engine_garbles(trial: Trial) -> float:
     """Up to ten answers are garbage with status 200, and the process is killed a moment later or not."""
     with sampled_elsewhere(trial, 60) as engine:
-        process = trial.start()
-        trial.at_the_moment(process)
+        process = trial.begun()
         engine.garbage.value = trial.rng.randrange(1, 11)
         process.join(trial.rng.random() * 0.5 * trial.seconds)
         if process.exitcode is None and trial.rng.random() < 0.5:
@@ -151,12 +147,7 @@ class Bucket:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        os.environ |= {
-            "AWS_ENDPOINT_URL_S3": url,
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
-            "AWS_DEFAULT_REGION": "us-east-1",
-        }
+        os.environ |= credentials(url)
         import s3fs
 
         s3fs.S3FileSystem().mkdir("varband-chaos")
@@ -171,14 +162,12 @@ class Bucket:
 
     def undisturbed(self, trial: Trial) -> float:
         with self.wired(trial):
-            ended(trial.start(), 0)
-            return trial.compared()
+            return trial.to_the_end()
 
     def away(self, trial: Trial) -> float:
         """For up to four seconds: ridden out, or a sentence and exit code 2; then the same command goes on."""
         with self.wired(trial) as wire:
-            process = trial.start()
-            trial.at_the_moment(process)
+            process = trial.begun()
             wire.interrupt()
             time.sleep(trial.rng.random() * 4)
             wire.mend()
@@ -188,8 +177,7 @@ class Bucket:
     def machine_lost(self, trial: Trial) -> float:
         """The process is killed while its storage is away, and the next machine has no working copy."""
         with self.wired(trial) as wire:
-            process = trial.start()
-            trial.at_the_moment(process)
+            process = trial.begun()
             wire.interrupt()
             trial.signal(process, signal.SIGKILL, 2)
             wire.mend()

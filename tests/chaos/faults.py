@@ -28,8 +28,7 @@ Fault = Callable[[Trial], float]
 
 def _signalled(how: int, *codes: int) -> Fault:
     def fault(trial: Trial) -> float:
-        process = trial.start()
-        trial.at_the_moment(process)
+        process = trial.begun()
         trial.signal(process, how, *codes)
         return trial.again()
 
@@ -82,8 +81,7 @@ def filled(root: Path) -> Iterator[None]:
 def full_disk(trial: Trial) -> float:
     """A sentence and exit code 2, whatever meets it; room is made, and the same command goes on."""
     with small_disk(trial.root):
-        process = trial.start()
-        trial.at_the_moment(process)
+        process = trial.begun()
         with filled(trial.root):
             ended(process, 0, 2)
         return trial.again()
@@ -91,8 +89,7 @@ def full_disk(trial: Trial) -> float:
 
 def full_disk_then_killed(trial: Trial) -> float:
     with small_disk(trial.root):
-        process = trial.start()
-        trial.at_the_moment(process)
+        process = trial.begun()
         with filled(trial.root):
             trial.signal(process, signal.SIGKILL, 2)
         process = trial.start()
@@ -119,8 +116,7 @@ def two_at_once(trial: Trial) -> float:
 def bit_flipped(trial: Trial) -> float:
     """A bit of a shard, an artifact, a line of charges or the run's record, after a kill. What is in a shard is set aside first, as its
     sentence says, and what it held is sampled again; the others need nobody."""
-    process = trial.start()
-    trial.at_the_moment(process)
+    process = trial.begun()
     trial.signal(process, signal.SIGKILL)
     there = [p for pattern in ("ledger/*/*/shard-*", "[a-z]*/*-*/*.*", "runs/*.json") for p in trial.root.glob(pattern)]
     if there:
@@ -138,8 +134,7 @@ def bit_flipped(trial: Trial) -> float:
 
 def artifact_deleted(trial: Trial) -> float:
     """Under the feet of a run that is then killed."""
-    process = trial.start()
-    trial.at_the_moment(process)
+    process = trial.begun()
     there = sorted(trial.root.glob("[a-z]*/*-*/manifest.json"))
     if there:
         os.rename(trial.rng.choice(there).parent, trial.folder / "taken")

@@ -71,6 +71,12 @@ class Trial:
         self.began = self.began or time.monotonic()
         return driver.start(self.address or self.root, self.trace, **self.words)
 
+    def begun(self) -> BaseProcess:
+        """A run, at the moment of the fault. Errors: TooLate."""
+        process = self.start()
+        self.at_the_moment(process)
+        return process
+
     def at_the_moment(self, process: BaseProcess) -> None:
         """Wait for it. Errors: TooLate."""
         process.join(self.seconds * self.moment)
@@ -91,6 +97,10 @@ class Trial:
     def again(self) -> float:
         """The same command; seconds from the fault to the finished study. Errors: Broken."""
         self.kept = paid(self.root)
+        return self.to_the_end()
+
+    def to_the_end(self) -> float:
+        """A run that nothing happens to. Errors: Broken."""
         ended(self.start(), 0)
         return self.compared()
 

@@ -22,7 +22,7 @@ from storage.mirror import Mirror
 from storage.records.runs import Run, all_runs, now, write_run
 from storage.records.spending import Charge, Journal, charges
 from storage.roots import root_folder
-from tests.servers import object_storage
+from tests.servers import credentials, object_storage
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -51,12 +51,7 @@ def server() -> Iterator[str]:
 @pytest.fixture
 def bucket(server: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
     """A fresh bucket; credentials and endpoint come from the environment, as in production."""
-    for name, value in {
-        "AWS_ENDPOINT_URL_S3": server,
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():
+    for name, value in credentials(server).items():
         monkeypatch.setenv(name, value)
     import s3fs
 
@@ -155,7 +150,7 @@ sys.path.insert(0, sys.argv[1])
 from storage.ledger import Account, Ledger
 from storage.mirror import Mirror
 from storage.roots import root_folder
-from tests.servers import object_storage
+from tests.servers import credentials, object_storage
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import columns
 from storage.artifacts.store import Payload, Store

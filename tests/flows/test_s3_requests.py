@@ -23,7 +23,7 @@ from storage.objects import Objects
 from storage.records.garbage import note_planned, studies_of
 from storage.records.runs import Run, all_runs, now, write_run
 from storage.roots import root_folder
-from tests.servers import object_storage
+from tests.servers import credentials, object_storage
 
 #: Objects in one answer of this server to a listing; of the real one 1,000.
 PAGE = 100
@@ -40,12 +40,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def environment(log: Path) -> Iterator[dict[str, str]]:
     with object_storage(log, page=PAGE) as url:
-        yield {
-            "AWS_ENDPOINT_URL_S3": url,
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
-            "AWS_DEFAULT_REGION": "us-east-1",
-        }
+        yield credentials(url)
 
 
 @pytest.fixture
