@@ -12,6 +12,7 @@ from flows.study.layout import told
 from flows.study.prices import team_prices
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
+from tasks.engines.visible_gpus import num_gpus
 from tasks.metering import Budget
 
 #: What a stage's amounts are of, for a table; its last is told in bytes.
@@ -36,7 +37,13 @@ class Priced:
         """Makes nothing. Errors: UserError for prices that cannot be read."""
         planned = plan(study, store)
         prices = team_prices(store.root).of(study.profile.name, study.profile.hardware)
-        own = [*stands_on(study), not_taught(study.profile), without(study), told(study.profile.hardware), *notes]
+        own = [
+            *stands_on(study),
+            not_taught(study.profile),
+            without(study),
+            told(study.profile.hardware, num_gpus()),
+            *notes,
+        ]
         return cls(
             called=study.profile.called,
             planned=planned,

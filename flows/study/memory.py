@@ -9,8 +9,9 @@ from pathlib import Path
 import psutil
 
 from flows.study.resolve import Study
+from storage.errors import UserError
 from tasks.domain.grpo.types import LearnerConfig
-from tasks.engines.hardware import Hardware
+from tasks.engines.hardware import Hardware, check_gpus
 from tasks.engines.learning.memory_plan import (
     GIB,
     check_host_memory,
@@ -25,7 +26,7 @@ from tasks.engines.learning.memory_plan import (
 from tasks.engines.learning.merging import merges_adapters
 from tasks.engines.learning.policy import execution_on
 from tasks.engines.sampling.graphs import graph_bytes
-from tasks.engines.visible_gpus import gpu_bytes
+from tasks.engines.visible_gpus import gpu_bytes, num_gpus
 
 #: Of what a GPU has the driver and the libraries keep some for themselves.
 _USABLE = 0.98
@@ -33,20 +34,25 @@ _USABLE = 0.98
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Bytes of one GPU, and of host memory that is free. gpu: 0 where there is none, or it does not say."""
+    """Its GPUs, bytes of one, and of host memory that is free. gpu: 0 where there is none, or it does not say."""
 
+    gpus: int
     gpu: int
     host: int
 
 
 def this_machine() -> Machine:
-    return Machine(gpu_bytes(), psutil.virtual_memory().available)
+    return Machine(num_gpus(), gpu_bytes(), psutil.virtual_memory().available)
 
 
 def check_memory(study: Study, machine: Machine) -> None:
-    """Errors: UserError for what does not fit, of any model that is here."""
+    """Errors: UserError for too few GPUs, and for what does not fit onto one, of any model that is here."""
     hardware = study.profile.hardware
-    if hardware.device != "cuda" or not machine.gpu or hardware.engine not in ("auto", "vllm"):
+    if hardware.device != "cuda" or hardware.engine not in ("auto", "vllm"):
+        return
+    if machine.gpus:
+        check_gpus(hardware, machine.gpus)
+    if not machine.gpu:
         return
     for base, learner in _models(study):
         config = read_config(base)
@@ -63,7 +69,7 @@ def check_memory(study: Study, machine: Machine) -> None:
 
 
 def told(study: Study, machine: Machine) -> list[str]:
-    """For the plan: a line a model that is here."""
+    """For the plan: a line a model that is here, and what this machine would refuse."""
     hardware, found = study.profile.hardware, []
     if hardware.device != "cuda" or hardware.engine not in ("auto", "vllm"):
         return found
@@ -83,6 +89,10 @@ def told(study: Study, machine: Machine) -> list[str]:
         if merges and num_experts(config):
             said += f", {_copies(hardware, learner) * weights_bytes(base) / GIB:.1f} of host memory"
         found.append(said)
+    try:
+        check_memory(study, machine)
+    except UserError as refused:
+        found.append(f"this machine would refuse it: {refused}")
     return found
 
 

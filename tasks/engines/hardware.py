@@ -87,6 +87,17 @@ class Hardware:
         return sum(both) if self.sampler_apart else max(both)
 
 
+def check_gpus(hardware: Hardware, here: int) -> None:
+    """Errors: UserError where an arm takes more GPUs than are here."""
+    if here < hardware.gpus:
+        way_out = ", or set hardware.sampler_apart=false where both fit onto one" if hardware.sampler_apart else ""
+        raise UserError(
+            f"hardware: an arm takes {hardware.gpus} GPUs ({hardware.processes} of the learner,"
+            f" {hardware.replicas * hardware.tensor_parallel} of the sampler) and {here} {'is' if here == 1 else 'are'}"
+            f" here; take a machine with more{way_out}"
+        )
+
+
 def device_name() -> str:
     """The accelerator's name once torch is loaded and sees one, else `cpu`."""
     torch = sys.modules.get("torch")

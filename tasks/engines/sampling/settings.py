@@ -9,7 +9,7 @@ import psutil
 
 from storage.errors import UserError
 from tasks.engines.adapter_files import adapter_config
-from tasks.engines.hardware import Hardware
+from tasks.engines.hardware import Hardware, check_gpus
 from tasks.engines.learning.memory_plan import (
     check_host_memory,
     check_sampler_memory,
@@ -26,11 +26,7 @@ def sampler_gpus(hardware: Hardware) -> list[str]:
     """Those that the engines' processes see; none: all of this one's. Errors: UserError where there are too few."""
     if not hardware.sampler_apart:
         return visible_gpus() if hardware.replicas > 1 else []
-    if len(gpus := visible_gpus()) < hardware.gpus:
-        raise UserError(
-            f"hardware.sampler_apart: {hardware.gpus} GPUs are wanted ({hardware.processes} of the learner,"
-            f" {hardware.replicas * hardware.tensor_parallel} of the sampler), {len(gpus)} are here"
-        )
+    check_gpus(hardware, len(gpus := visible_gpus()))
     return gpus[hardware.processes : hardware.gpus]
 
 

@@ -33,7 +33,7 @@ def test_unless_asked_for_both_have_the_same(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
-    with pytest.raises(UserError, match=r"2 GPUs are wanted .* 1 are here"):
+    with pytest.raises(UserError, match=r"an arm takes 2 GPUs .* and 1 is here"):
         sampler_gpus(APART)
     with pytest.raises(UserError, match=r"hardware\.engine_process=core"):
         replace(APART, engine_process="inside")

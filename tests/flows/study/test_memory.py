@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks.random_mixture import CONFIG
+from flows.study import layout
+from flows.study.layout import spread
 from flows.study.memory import Machine, check_memory, told
 from flows.study.profiles import PAPER
 from flows.study.resolve import Study
@@ -17,7 +19,7 @@ from tasks.domain.policies import BaseModel
 from tasks.engines.hardware import Hardware
 
 GIB = 1 << 30
-H200 = Machine(gpu=140 * GIB, host=250 * GIB)
+H200 = Machine(gpus=2, gpu=140 * GIB, host=250 * GIB)
 
 
 def study(folder: Path, **hardware: object) -> Study:
@@ -42,10 +44,10 @@ def test_the_published_design_fits_onto_two_gpus_an_arm(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("hardware", "machine", "said"),
     [
-        ({}, Machine(80 * GIB, 250 * GIB), "needs about"),
+        ({}, Machine(2, 80 * GIB, 250 * GIB), "needs about"),
         ({"memory_fraction": 0.4}, H200, "raise it or hardware.tensor_parallel"),
         ({"sampler_apart": False, "memory_fraction": 0.5}, H200, "training needs about"),
-        ({}, Machine(140 * GIB, 100 * GIB), "in host memory of 56.9 GiB each"),
+        ({}, Machine(2, 140 * GIB, 100 * GIB), "in host memory of 56.9 GiB each"),
         ({"token_budget": 200_000, "checkpointing": "off"}, H200, "training needs about"),
     ],
 )
@@ -54,9 +56,38 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, hardware: dict[str, object
         check_memory(study(tmp_path, **hardware), machine)
 
 
+@pytest.mark.parametrize(("gpus", "at_once", "trained", "engines"), [(2, 1, 1, 1), (4, 2, 1, 1), (8, 2, 1, 3)])
+def test_the_published_design_lies_on_as_many_gpus_as_are_here(
+    tmp_path: Path, gpus: int, at_once: int, trained: int, engines: int
+) -> None:
+    hardware = spread(PAPER.hardware, gpus, jobs=2)
+    assert (hardware.arms_at_once, hardware.processes, hardware.replicas) == (at_once, trained, engines)
+    found, machine = study(tmp_path, **asdict(hardware)), Machine(gpus, 140 * GIB, 1000 * GIB)
+    check_memory(found, machine)
+    assert len(told(found, machine)) == 1
+    assert f"{gpus} here; {'one arm' if at_once == 1 else '2 arms'} at once" in layout.told(hardware, gpus)
+
+
+def test_one_gpu_is_refused_before_anything_is_loaded_and_the_plan_says_so(tmp_path: Path) -> None:
+    """As it is for their number, and both on one for its memory."""
+    one = Machine(1, 140 * GIB, 1000 * GIB)
+    for hardware, said in (
+        (
+            spread(PAPER.hardware, 1, jobs=2),
+            r"an arm takes 2 GPUs \(1 of the learner, 1 of the sampler\) and 1 is here",
+        ),
+        (replace(PAPER.hardware, sampler_apart=False), "training needs about"),
+    ):
+        found = study(tmp_path, **asdict(hardware))
+        with pytest.raises(UserError, match=said):
+            check_memory(found, one)
+        assert told(found, one)[-1].startswith("this machine would refuse it: ")
+    assert layout.told(spread(PAPER.hardware, 1, jobs=2), 1) == ""
+
+
 def test_a_machine_that_does_not_say_what_it_has_is_asked_nothing(tmp_path: Path) -> None:
-    check_memory(study(tmp_path, memory_fraction=0.1), Machine(0, GIB))
+    check_memory(study(tmp_path, memory_fraction=0.1), Machine(0, 0, GIB))
     on_cpu = study(tmp_path)
     on_cpu = replace(on_cpu, profile=replace(on_cpu.profile, hardware=Hardware()))
-    check_memory(on_cpu, Machine(0, GIB))
-    assert told(on_cpu, Machine(0, GIB)) == []
+    check_memory(on_cpu, Machine(0, 0, GIB))
+    assert told(on_cpu, Machine(0, 0, GIB)) == []
