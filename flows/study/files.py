@@ -6,6 +6,7 @@ files.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -44,7 +45,9 @@ def read_study(
     try:
         said = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{where}: no TOML: {error}") from None
+        both = re.search(r"Cannot declare \('arms', '([^']+)'\)", str(error)) and re.search(r"^arms\s*=", text, re.M)
+        hint = "; a list `arms = [...]` and tables `[arms.NAME]` exclude each other: name every arm by a table"
+        raise UserError(f"{where}: no TOML: {error}{hint if both else ''}") from None
     reading = Reading(known={"benchmarks": benchmarks}, hidden=HIDDEN)
     base = _base(said, bases, reading)
     asked = {name: value for name, value in said.items() if name not in SAID}

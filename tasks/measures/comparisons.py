@@ -126,7 +126,7 @@ def _compare(
     one, other = (folded(v[:, kept_P, place, None], cluster_P) for v in (x_SPV, y_SPV))
     trained, shared = (a.trained, b.trained), same_adapters([a.adapter_S, b.adapter_S])
     means = combined([(1.0, one), (-1.0, other)], trained, paired=shared)
-    if (x[metric].sum(), y[metric].sum()) > (0, 0):
+    if min(x[metric].sum(), y[metric].sum()) > 0:
         _, low, high = ratio_of_policies(one[:, :, 0], other[:, :, 0], trained, paired=shared)
         row |= {"relative_low": low - 1, "relative_high": high - 1} if np.isfinite(low) else {}
     row |= {

@@ -46,14 +46,14 @@ def _difference_of_gains(rows: Sequence[Row], form: Sequence[Row]) -> list[str]:
         if why := withheld(form, arms, TRAINED):
             said.append(f"Whether {row['arm']} gained more than {row['other']} is not told: {why}.")
             continue
-        low, high, p = row["more_gain_low"], row["more_gain_high"], row["p_adjusted"]
-        seen = "" if row["more_gain"] is None else f"{signed(100 * row['more_gain'])} pp"
+        more, low, high, p = (row[name] for name in ("more_gain", "more_gain_low", "more_gain_high", "p_adjusted"))
         if low is None or high is None:
-            found = f" ({seen}, {row['n']} problems)" if seen else ""
-            said.append(f"Whether {row['arm']} gained more than {row['other']} is not told{found}: {row['reason']}.")
+            seen = "" if more is None else f" ({signed(100 * more)} pp, {row['n']} problems)"
+            said.append(f"Whether {row['arm']} gained more than {row['other']} is not told{seen}: {row['reason']}.")
             continue
+        gained = f"{signed(100 * more)} pp more" if more >= 0 else f"{-100 * more:.1f} pp less"
         text = (
-            f"{row['arm']} gained {seen} more than {row['other']}"
+            f"{row['arm']} gained {gained} than {row['other']}"
             f"{_interval(low, high, 100)}{f', p = {p:.2g}' if p is not None else ''}, {row['n']} problems"
         )
         if low <= 0 <= high or _corrected_away(row):

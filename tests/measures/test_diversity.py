@@ -118,6 +118,19 @@ def test_comparison_pairs_problems_and_says_what_equal_n_leaves(rollouts: Make) 
     assert rows["diversity", "equal_n"]["reason"] == "one problem has no spread"
 
 
+@pytest.mark.parametrize(("apart", "other"), [(0.0, 0.5), (0.5, 0.0), (0.0, 0.0)])
+def test_an_arm_whose_traces_are_all_one_is_compared_and_has_no_ratio(
+    rollouts: Make, apart: float, other: float
+) -> None:
+    tables = []
+    for arm, angle in (("panel", apart), ("thinking", other)):
+        table = rollouts(dict.fromkeys("abde", "cw"), arm=arm)
+        tables.append(diversity_of(vectors_of(table, [v for i in range(4) for v in (0.0, angle * (1 + i / 9))])))
+    row = compare_columns(tables, ("diversity",), 10, 0).to_pylist()[0]
+    assert row["n"] == 4 and np.sign(row["difference"]) == np.sign(apart - other)
+    assert (row["relative_low"], row["relative_high"]) == (None, None)
+
+
 def test_near_duplicates_are_compared_as_one(rollouts: Make) -> None:
     """Every problem twice, under one cluster: interval and p stay."""
     angles = {"panel": [0.3, 0.9, 1.4, 0.6], "thinking": [0.2, 0.4, 1.5, 0.1]}

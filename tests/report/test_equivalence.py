@@ -105,6 +105,38 @@ def test_a_difference_that_nothing_tells_has_its_sentence(trained: bool) -> None
     assert (said in found) is trained
 
 
+def test_an_arm_under_another_ones_adapter_has_the_interval_of_its_gain() -> None:
+    """`no_panel` asks panel's adapter without its prompt: nothing was trained as it."""
+    rates = [("panel", None, 4), ("panel", "training-1", 12), ("no_panel", None, 4), ("no_panel", "training-1", 8)]
+    final = [
+        {"ref": f"{arm}-{adapter}", "arm": arm, "adapter": adapter, "problem_id": f"p{i:02d}", "correct": g < c}
+        | {"num_tokens": 10, "verdict": "correct", "tag_valid": True, "finish": "stop"}
+        for arm, adapter, c in rates
+        for i in range(20)
+        for g in range(16)
+    ]
+    gap = {"metric": "gap", "k": 1, "source": "all"}
+    contrasts = [
+        gap | {"arm": a, "other": a, "low": -g - 0.1, "high": -g + 0.1} for a, g in (("panel", 0.5), ("no_panel", 0.25))
+    ]
+    empty = {
+        "bands": {"arm": pa.string(), "band": pa.string()},
+        "diversities": {"ref": pa.string(), "diversity": pa.float64(), "window": pa.string()},
+        "measured": {"final": pa.string(), "diversity": pa.string()},
+    }
+    rows = query(
+        named("report_summary"),
+        final=pa.Table.from_pylist(final),
+        trainings=pa.table({"ref": ["training-1"], "seed": [3]}),
+        contrasts=pa.Table.from_pylist(contrasts),
+        arms=pa.table({"arm": ["panel", "no_panel"], "place": [0, 1]}),
+        **{name: pa.schema(list(columns.items())).empty_table() for name, columns in empty.items()},
+    ).to_pylist()
+    told = {row["arm"]: (row["seed"], row["gain"], row["gain_low"], row["gain_high"]) for row in rows}
+    assert told["panel"] == pytest.approx((3, 0.5, 0.4, 0.6))
+    assert told["no_panel"] == pytest.approx((3, 0.25, 0.15, 0.35))
+
+
 def test_a_difference_without_an_interval_is_not_told() -> None:
     """Two seeds that solve everything: before, one arm "gained +50.0 pp more …, interval not computed; this holds for the
     recipe, by 2 seeds"."""

@@ -48,8 +48,8 @@ drawn as (select arm, seed, interval_over_problems(list(difference order by prob
 gains as (
     select arm, seed, ends[1] as gain_low, ends[2] as gain_high from drawn
     union all
-    select arm, any_value(t.seed), any_value(0 - high), any_value(0 - low)
-    from contrasts join (select distinct arm, seed from trainings) t using (arm)
+    select arm, (select any_value(seed) from trainings), any_value(0 - high), any_value(0 - low)
+    from contrasts  -- also of an arm under whose prompt another's adapter is evaluated
     where metric = 'gap' and k = 1 and source = 'all' and arm = other
         and (select count(distinct seed) from trainings) = 1
     group by arm having count(*) = 1
