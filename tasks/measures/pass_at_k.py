@@ -107,7 +107,7 @@ def estimate_pass_at_k(
     return passk_of(read_groups(rollouts), ks, draws, seed)
 
 
-@stage(PassAtKContrasts, version=13)
+@stage(PassAtKContrasts, version=14)
 def contrast_pass_at_k(
     *, rollouts: tuple[Rollouts | Groups, ...], ks: tuple[int, ...], draws: int = 10_000, seed: int = 0
 ) -> pa.Table:

@@ -66,8 +66,28 @@ def test_gap_at_equal_tokens_by_hand(rollouts: Make) -> None:
     assert found == [
         (2, pytest.approx(0.5 - 0.25), f"50 tokens; other at k = 1; {ONE_PROBLEM}"),
         (4, pytest.approx(1.0 - 0.5), f"100 tokens; other at k = 2; {ONE_PROBLEM}"),
-        (4, None, "4 of the dearer cost as much as 8 of the other on some problem; it has 4"),
+        (4, None, "4 of the dearer cost more than all 4 of the other on 1 of 1 problems"),
     ]
+
+
+def test_where_the_cheaper_one_has_too_few_as_many_tokens_are_all_that_it_has(rollouts: Make) -> None:
+    """One rollout of thinking costs one, two and eight of panel's four, which at two is held against all of panel's four
+    on each but the first: on the last they cost half a rollout of thinking."""
+    panel = [rollouts({"a": "cwww", "b": "cwww", "c": "cwww"})]
+    thinking = [rollouts({p: "ccww"}, arm="thinking", tokens=t) for p, t in (("a", 10), ("b", 20), ("c", 80))]
+    rows = contrasts_of(count_groups(pa.concat_tables(panel + thinking)), (1, 2, 4), 100, 0).to_pylist()
+    one, two, four = (r for r in rows if r["metric"] == "equal_tokens" and r["source"] == "all")
+    # panel at 1, 2, 4 of its own: 1/4, 1/2, 1; thinking at 1, 1, 1/2: 1/2, 1/2, 1/4
+    assert one["estimate"] == pytest.approx((0.25 - 0.5 + 0.5 - 0.5 + 1.0 - 0.25) / 3)
+    less = "on 1 of 3 problems all 4 of the cheaper one's cost less, and as many tokens are compared"
+    assert one["reason"] == f"58 tokens; at k = 2.33, other at k = 0.833; {less}"
+    # at 2, 4, 4: 1/2, 1, 1; thinking at 2, 2, 1/2: 5/6, 5/6, 1/4
+    assert two["estimate"] == pytest.approx((0.5 - 5 / 6 + 1.0 - 5 / 6 + 1.0 - 0.25) / 3)
+    assert one["low"] < one["estimate"] < one["high"]
+    assert (four["estimate"], four["reason"]) == (
+        None,
+        "4 of the dearer cost more than all 4 of the other on 2 of 3 problems",
+    )
 
 
 def test_two_arms_without_a_common_problem(rollouts: Make) -> None:

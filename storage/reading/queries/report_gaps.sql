@@ -3,7 +3,8 @@ section = "passk"
 place = 30
 title = "Gaps and their closure"
 caption = """
-gap: arm minus other at k; equal_tokens: arm at k minus other at as many rollouts as cost the same; closure: how \
+gap: arm minus other at k; equal_tokens: arm at k minus other at as many rollouts as cost the same, or both at what \
+all of the cheaper one's cost, where that is less; closure: how \
 much of the gap at the smallest k is gone at the largest, closure_of_failures and closure_of_logits on those scales; \
 closure_of_shift: what a constant shift of logits would close, which is no width; closure_beyond_shift: what is left; \
 monotone: share of bootstrap draws in which every step of k narrows it."""

@@ -138,8 +138,9 @@ def contrast_at_cost(a: KCurve, b: KCurve, ks: Sequence[int]) -> list[Row]:
     from 1 to their rollouts.
 
     The cheaper one's k is a fraction: its pass@k lies on the line between the two whole k around it, which is what
-    drawing one of the two at random, at this cost on average, would give. No row where lengths are unknown, no estimate
-    where some problem has too few of the cheaper one's rollouts.
+    drawing one of the two at random, at this cost on average, would give. Where k of the dearer cost more than all of
+    the cheaper one's rollouts, these are what both may spend on the problem, and the dearer one's k is a fraction. No
+    row where lengths are unknown, no estimate where that is so of most problems.
     """
     _, in_a, in_b = np.intersect1d(a.problem_P, b.problem_P, return_indices=True)
     if not len(in_a) or a.cost_P is None or b.cost_P is None or not a.cost_P.sum() or not b.cost_P.sum():
@@ -151,27 +152,30 @@ def contrast_at_cost(a: KCurve, b: KCurve, ks: Sequence[int]) -> list[Row]:
         return []
     sign, rows = 1.0 if dear is a else -1.0, []
     for k in ks:
-        k_P = k * cost_P / other_cost_P
         if k > dear.rollouts:
             continue
-        if k_P.max() > cheap.rollouts:
-            said = f"{k} of the dearer cost as much as {k_P.max():.3g} of the other on some problem"
-            rows.append(
-                {"metric": "equal_tokens", "k": k, "n": len(in_a), "reason": f"{said}; it has {cheap.rollouts}"}
-            )
+        most_P = cheap.rollouts * other_cost_P / cost_P
+        k_P = np.minimum(most_P, k)
+        less, shown = int((most_P < k).sum()), f"of {len(in_a)} problems"
+        if 2 * less > len(in_a):
+            why = f"{k} of the dearer cost more than all {cheap.rollouts} of the other on {less} {shown}"
+            rows.append({"metric": "equal_tokens", "k": k, "n": len(in_a), "reason": why})
             continue
-        first = dear.values["pass@k"].data[:, at][:, :, k - 1 : k]
-        second = at_fraction(cheap.values["pass@k"].data[:, other_at], k_P)[:, :, None]
+        other_k_P = k_P * cost_P / other_cost_P
+        first = at_fraction(dear.values["pass@k"].data[:, at], k_P)[:, :, None]
+        second = at_fraction(cheap.values["pass@k"].data[:, other_at], other_k_P)[:, :, None]
         both = [(sign, folded(first, a.cluster_P[in_a])), (-sign, folded(second, a.cluster_P[in_a]))]
         trained, paired = [dear.trained, cheap.trained], same_seeds([dear, cheap])
         found = combined(both, trained, reach=1.0, shares=True, paired=paired)
-        mean_k = k * cost_P.mean() / other_cost_P.mean()
-        own, other = (k, mean_k) if dear is a else (mean_k, k)
+        own, other = (float(v.mean()) for v in ((k_P, other_k_P) if dear is a else (other_k_P, k_P)))
         whole = "" if own == round(own) else f"at k = {own:.3g}, "
-        said = f"{k * cost_P.mean():,.0f} tokens; {whole}other at k = {other:.3g}"
+        said = f"{(k_P * cost_P).mean():,.0f} tokens; {whole}other at k = {other:.3g}"
+        fewer = (
+            f"on {less} {shown} all {cheap.rollouts} of the cheaper one's cost less, and as many tokens are compared"
+        )
         row = told_of(found, len(in_a), alike="the two are alike on every problem")[0]
-        why = "; ".join(filter(None, (said, row.get("reason"))))
-        rows.append({"metric": "equal_tokens", "k": round(own)} | row | {"reason": why})
+        why = "; ".join(filter(None, (said, fewer if less else "", row.get("reason"))))
+        rows.append({"metric": "equal_tokens", "k": k if dear is a else round(own)} | row | {"reason": why})
     return rows
 
 
