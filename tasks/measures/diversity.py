@@ -41,7 +41,7 @@ def measure_answers(*, rollouts: Rollouts, partitions: Partitions) -> pa.Table:
     return answers_of(classed(store().read(rollouts, columns), [store().read(partitions)]))
 
 
-@stage(DiversityComparison, version=14)
+@stage(DiversityComparison, version=15)
 def compare_diversity(*, diversities: tuple[Diversity, ...], draws: int = 10_000, seed: int = 0) -> pa.Table:
     """Every two policies, paired by problem, and by seed where both are the same adapters."""
     tables = [_with_adapter(with_clusters(store().read(ref), [ref]), ref) for ref in diversities]

@@ -34,7 +34,7 @@ def tokens_of(rollouts: pa.Table, clusters: Callable[[pa.Table], pa.Table] = lam
 
 
 @standard_measure("tokens", rollouts="final")
-@stage(Tokens, version=10)
+@stage(Tokens, version=11)
 def measure_tokens(*, rollouts: tuple[Rollouts, ...]) -> pa.Table:
     """Tokens per correct answer with truncation beside it, and paired lengths by who was correct."""
     read = together([store().read(ref, COLUMNS) for ref in rollouts])

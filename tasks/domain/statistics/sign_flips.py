@@ -10,6 +10,7 @@ import numpy as np
 FLIPS = 10_000
 EXACT_FLIPS = 20  # all 2^n sign patterns up to here
 EXACT_RANKS = 13  # as in scipy, which takes half a second for each test with ties
+ROUNDING = 1e-9  # of the largest difference: nearer than this two are equal
 
 
 def sign_flip(d_P: np.ndarray, *, draws: int, seed: int) -> float:
@@ -41,7 +42,7 @@ def _length(sums: np.ndarray) -> np.ndarray:
 
 
 def wilcoxon(d_P: np.ndarray, cluster_P: np.ndarray | None = None) -> float | None:
-    """Two-sided signed-rank p, zeros dropped; null if nothing is left.
+    """Two-sided signed-rank p, zeros dropped; null if nothing is left. What is equal up to rounding ties, also with 0.
 
     Few problems: the sign-flip test of the signed ranks, which is the exact test, ties or not, at once. With
     near-duplicates (problems of one cluster): sign flips of the sums over clusters.
@@ -51,14 +52,28 @@ def wilcoxon(d_P: np.ndarray, cluster_P: np.ndarray | None = None) -> float | No
     """
     from scipy import stats
 
-    nonzero = d_P[d_P != 0]
+    level_P = np.sign(d_P) * _levels(np.abs(d_P))
+    nonzero = level_P[level_P != 0]
     if len(nonzero) == 0:
         return None
     if cluster_P is not None and len(np.unique(cluster_P)) < len(cluster_P):
-        at_P = np.unique(cluster_P[d_P != 0], return_inverse=True)[1]
+        at_P = np.unique(cluster_P[level_P != 0], return_inverse=True)[1]
         sums_C = np.bincount(at_P, weights=np.sign(nonzero) * stats.rankdata(np.abs(nonzero)))
         return sign_flip(sums_C, draws=FLIPS, seed=0)
     if len(nonzero) <= EXACT_RANKS:
         return sign_flip(np.sign(nonzero) * stats.rankdata(np.abs(nonzero)), draws=0, seed=0)
     result: Any = stats.wilcoxon(nonzero, method="auto")
     return float(result.pvalue)
+
+
+def _levels(size_P: np.ndarray) -> np.ndarray:
+    """Which of the distinct sizes each is, 0 for those that are 0.
+
+    >>> _levels(np.array([0.1, 0.3 - 0.2, 0.5, 0.1 + 0.2 - 0.3])).tolist()
+    [1, 1, 2, 0]
+    """
+    order_P = np.argsort(size_P, kind="stable")
+    steps_P = np.diff(size_P[order_P], prepend=0.0) > ROUNDING * size_P.max(initial=0.0)
+    level_P = np.empty(len(size_P), np.int64)
+    level_P[order_P] = np.cumsum(steps_P)
+    return level_P

@@ -15,6 +15,7 @@ from scipy import stats
 from storage.resampling import resample_classes, resample_means
 from tasks.domain.statistics import intervals as iv
 from tasks.domain.statistics import paired_tests as s
+from tasks.domain.statistics import sign_flips
 from tasks.domain.statistics.betabinomial import BetaBinomial, expectations, fit
 from tasks.domain.statistics.contingency import mcnemar_exact
 from tasks.domain.statistics.power import Design, simulate
@@ -158,3 +159,15 @@ def test_power_agrees_with_a_published_table() -> None:
     assert simulate(0.05, Design(num_problems=100, group_size=16), trials=1000).power == pytest.approx(0.98, abs=0.02)
     with pytest.raises(ValueError, match="no shift"):
         simulate(0.95, Design(num_problems=10, group_size=1), trials=100)
+
+
+@pytest.mark.parametrize("n", [9, 40])
+def test_differences_that_are_equal_up_to_rounding_tie(n: int) -> None:
+    """.3 − .2, .2 − .1 and .1 are three floats; .1 + .2 − .3 is not 0."""
+    exact = np.array([1, -1, 1, 0, 2, -2, 1, 1, 1] * 5)[:n]
+    rounded = np.array(
+        [0.3 - 0.2, 0.1 - 0.2, 0.2 - 0.1, 0.1 + 0.2 - 0.3, 0.3 - 0.1, 0.1 - 0.3, 0.1, 0.4 - 0.3, 0.1] * 5
+    )[:n]
+    assert sign_flips.wilcoxon(rounded) == sign_flips.wilcoxon(exact.astype(float))
+    cluster_P = np.arange(n) // 2
+    assert sign_flips.wilcoxon(rounded, cluster_P) == sign_flips.wilcoxon(exact.astype(float), cluster_P)
