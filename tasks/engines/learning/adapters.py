@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.domain.grpo.model_card import model_card
 from tasks.domain.grpo.types import LearnerConfig, PromptProblem, evaluated_steps
 from tasks.domain.policies import AS_CRITIC, ServedAdapter
+from tasks.engines.learning.handover import drop_block, has_block
 from tasks.engines.learning.memory_plan import licence_of
 from tasks.engines.learning.policy import Policy
 
@@ -23,10 +25,11 @@ def evaluated(config: LearnerConfig, policy_step: int) -> bool:
     return policy_step in evaluated_steps(config.steps, config.eval_every)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Adapters:
     """name: of the training, part of every served adapter's. writes: whether this process does; one of them all.
-    flat: what is served and not kept is one block for a merging sampler, else in PEFT's format as what is kept."""
+    flat: what is served is one block for a merging sampler, and what is kept is written in PEFT's format beside the
+    sampling of the next step; else all is in PEFT's format before it is sampled from."""
 
     policy: Policy
     config: LearnerConfig
@@ -34,23 +37,41 @@ class Adapters:
     name: str
     writes: bool
     flat: bool = False
+    _aside: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="adapters"))
+    _writing: Future[None] | None = None
 
     def serve(self, step: int) -> None:
         """Export the weights after `step` under a new name, and drop the folders that neither a step to come nor an
         evaluation needs."""
         if self.writes:
+            self.written()
             policy, folder = self.policy, self.served(step).folder
             shutil.rmtree(folder, ignore_errors=True)
             # what is kept can be trained on from, so it keeps its precision; a sampler rounds it as the learner does
             kept = evaluated(self.config, step)
-            unused = [f for old, f in self._served() if not (self._next(old, step) or evaluated(self.config, old))]
-            if self.flat and not kept:
-                self._hand_over(folder, unused[-1] if unused else None)
-            else:
+            unused = {old: f for old, f in self._served() if not self._next(old, step)}
+            if self.flat:
+                self._hand_over(folder, next((f for f in reversed(unused.values()) if has_block(f)), None))
+            if not self.flat:
                 self._export(folder, policy.lora.master.dtype if kept else policy.dtype)
-            for old in unused:
-                shutil.rmtree(old)
+            elif kept:
+                self._writing = self._aside.submit(self._export, folder, policy.lora.master.dtype)
+            for old, of_it in unused.items():
+                if evaluated(self.config, old):
+                    self._drop_blocks(of_it)
+                else:
+                    shutil.rmtree(of_it)
         self.policy.lora.experts.begin()
+
+    def written(self) -> None:
+        """Wait for the adapter being written: until then the weights must stay as they are, and no later checkpoint may
+        be there, for going on from it would take what a kill left of the file for an adapter."""
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            writing.result()
+
+    def close(self) -> None:
+        self._aside.shutdown(wait=True)
 
     def _next(self, old: int, step: int) -> bool:
         """Whether a step to come samples from the adapter after `old`, once the one after `step` is there."""
@@ -73,19 +94,20 @@ class Adapters:
         return ServedAdapter(f"{served.name}-{AS_CRITIC}", served.folder / AS_CRITIC) if two else None
 
     def finish(self, problems: Sequence[PromptProblem], steps: Sequence[dict[str, Any]]) -> tuple[Path, list[Path]]:
-        """(folder of the last adapter, folders of those that were evaluated), each with its model card."""
-        final, policy = self.workdir / "adapter", self.policy
+        """(folder of the last adapter, folders of those that were evaluated, it among them), each with its model
+        card."""
+        self.written()
+        base = self.policy.base
         kept = {step: folder for step, folder in self._served() if step and evaluated(self.config, step)}
         if self.writes:
-            shutil.rmtree(final, ignore_errors=True)
-            self._export(final, policy.lora.master.dtype)
-            licence = licence_of(policy.base)
-            for step, folder in [*kept.items(), (self.config.steps, final)]:
+            licence = licence_of(base)
+            for step, folder in kept.items():
+                self._drop_blocks(folder)
                 card = model_card(
-                    base=policy.base.name, licence=licence, config=self.config, problems=problems, steps=steps[:step]
+                    base=base.name, licence=licence, config=self.config, problems=problems, steps=steps[:step]
                 )
                 (folder / "README.md").write_text(card)
-        return final, list(kept.values())
+        return kept[self.config.steps], list(kept.values())
 
     def _export(self, folder: Path, dtype: torch.dtype) -> None:
         lora, base = self.policy.lora, self.policy.base
@@ -98,6 +120,10 @@ class Adapters:
         lora.hand_over(folder, used)
         if lora.second is not None:
             lora.hand_over(folder / AS_CRITIC, used and used / AS_CRITIC, second=True)
+
+    def _drop_blocks(self, folder: Path) -> None:
+        for one in (folder, folder / AS_CRITIC):
+            drop_block(one)
 
     def _served(self) -> list[tuple[int, Path]]:
         """(step, folder) of the adapters on disk, oldest first."""

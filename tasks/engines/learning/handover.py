@@ -37,11 +37,21 @@ def write_flat(
     """flat: of `stacks`, named as PEFT does (`….lora_A.weight`), on any device. used: a folder whose block nobody reads
     any more; it becomes this one's."""
     folder.mkdir(parents=True, exist_ok=True)
-    if used is not None and (used / _FLAT).is_file():
+    if used is not None and has_block(used):
         os.replace(used / _FLAT, folder / _FLAT)
     _copy(_mapped(folder, flat.dtype, flat.numel()), _beside(flat))
     dtype = str(flat.dtype).removeprefix("torch.")
     (folder / _SHAPES).write_text(json.dumps({"dtype": dtype, "alpha": alpha, "stacks": list(stacks.items())}))
+
+
+def has_block(folder: Path) -> bool:
+    return (folder / _FLAT).is_file()
+
+
+def drop_block(folder: Path) -> None:
+    """From here on the folder's adapter is the one in PEFT's format."""
+    for name in (_SHAPES, _FLAT):
+        (folder / name).unlink(missing_ok=True)
 
 
 def read_served(folder: Path, device: str) -> Products:

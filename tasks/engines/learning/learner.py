@@ -137,6 +137,7 @@ def _train(
         rollouts.evaluate_last()
     finally:
         rollouts.close()
+        adapters.close()
     loop.written()
     final, kept = adapters.finish(problems, loop.steps)
     return TrainResult(loop.steps, loop.exposure, loop.diagnostics, final, kept)
@@ -172,6 +173,8 @@ class _Loop:
             groups = self.rollouts.of(step)
         self._check_stop(step, "sampled")
         self.rollouts.look_ahead(step + 1)
+        with clock.phase("sync"):
+            self.adapters.written()
         row = {"seed": self.config.seed, "step": step} | self.updater.update(groups, clock, step)
         self.steps.append(row)
         told = self.updater.diagnostics.items()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from tasks.domain.grpo.types import ALL_LINEAR, LearnerConfig, PromptProblem, StepPlan, TrainRollout
+from tasks.engines.learning import peft_files
 from tasks.engines.learning.handover import read_served, write_flat
 from tasks.engines.learning.learner import train
 from tasks.engines.learning.merging import merge_into, merged
@@ -74,8 +77,13 @@ def test_a_block_is_used_again_for_the_next_adapter(policy: Policy, tmp_path: Pa
 
 
 @pytest.mark.parametrize("staleness", [0, 1])
-def test_every_step_is_served_what_peft_s_file_would_say(policy: Policy, tmp_path: Path, staleness: int) -> None:
-    """Whole trainings, one that hands blocks over and one that exports: what the sampler finds is the same."""
+def test_every_step_is_served_what_peft_s_file_would_say(
+    policy: Policy, tmp_path: Path, staleness: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole trainings, one that hands blocks over and one that exports: what the sampler finds is the same, and what
+    is kept, though it is written slowly while the next step samples."""
+    write = peft_files._write_at
+    monkeypatch.setattr(peft_files, "_write_at", lambda *given: (time.sleep(0.3), write(*given)))
     config = replace(CONFIG, steps=5, groups_per_step=2, group_size=4, eval_every=3, staleness=staleness)
     groups = grouped(random_rollouts(("a", "b"), 4, seed=2))
     found: dict[bool, dict[int, dict[str, torch.Tensor]]] = {True: {}, False: {}}
@@ -83,6 +91,7 @@ def test_every_step_is_served_what_peft_s_file_would_say(policy: Policy, tmp_pat
     def run(flat: bool) -> None:
         def sample(plan: StepPlan) -> list[TrainRollout]:
             if plan.adapter and plan.policy_step:
+                assert (plan.adapter.folder / "adapter.flat").is_file() == flat
                 pairs = read_served(plan.adapter.folder, "cpu").pairs
                 found[flat][plan.policy_step] = {
                     name: torch.cat([a.flatten(), b.flatten()]) for name, (a, b) in pairs.items()
@@ -105,7 +114,42 @@ def test_every_step_is_served_what_peft_s_file_would_say(policy: Policy, tmp_pat
         assert all(torch.equal(pair, found[False][step][name]) for name, pair in pairs.items()), step
     served = {folder.name: (folder / "adapter.flat").is_file() for folder in (tmp_path / "True" / "served").iterdir()}
     assert served.pop("step-0003") is served.pop("step-0005") is False  # kept, in PEFT's format
+    for step in ("step-0003", "step-0005"):
+        one, two = (
+            load_file(tmp_path / way / "served" / step / "adapter_model.safetensors") for way in ("True", "False")
+        )
+        assert all(torch.equal(one[name], two[name]) for name in two), step
     assert list(served.values()).count(True) == staleness
+
+
+def test_a_kept_adapter_that_a_kill_cut_off_is_written_again(
+    policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No checkpoint after it is there before it is whole: the training goes on from its own step."""
+    config = replace(CONFIG, steps=2, groups_per_step=2, group_size=4, eval_every=1)
+    groups = grouped(random_rollouts(("a", "b"), 4, seed=2))
+
+    def run(folder: Path) -> Path:
+        return train(
+            base=policy.base,
+            problems=[PromptProblem(name, "s") for name in ("a", "b")],
+            config=config,
+            execution=Execution(device="cpu", flat_adapters=True),
+            workdir=folder,
+            sample=lambda plan: [r for problem in plan.problem_ids for r in groups[problem]],
+        ).kept_adapters[0]
+
+    with monkeypatch.context() as cut:
+        write, calls = peft_files._write_at, []
+        # the first adapter to be kept is the start's, of one piece as all are
+        cut.setattr(peft_files, "_write_at", lambda *given: calls.append(1) or (len(calls) < 2 and write(*given)))
+        cut.setattr(peft_files, "_config", lambda *given: {} if len(calls) < 2 else 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run(tmp_path / "cut")
+    checkpoints = sorted(f.name for f in (tmp_path / "cut" / "checkpoints").iterdir())
+    assert checkpoints == ["step-0001"]
+    whole, again = (load_file(run(tmp_path / way) / "adapter_model.safetensors") for way in ("whole", "cut"))
+    assert all(torch.equal(whole[name], again[name]) for name in whole)
 
 
 def test_a_block_of_another_size_is_made_anew(tmp_path: Path) -> None:
