@@ -88,6 +88,7 @@ class Estimator:
         self._ledger = Ledger(store.root)
         self._promised: dict[Account, dict[str, int]] = {}
         self._lengths: dict[tuple[str, str, int], Length] = {}
+        self._sizes: dict[Ref, tuple[int, int]] = {}
         self._rates = measured_rates(store, study.profile.called)
 
     def cost(self, planned: Planned) -> Cost:
@@ -193,7 +194,9 @@ class Estimator:
             specs = self.planned[pool].step.arguments["sources"]
             number = size_of_levels(specs, self.study.places, drawn["levels"], drawn["per_level"])
             return _Asked(name, within, number, frozenset())
-        sources, size = self._pool_size(pool)
+        if pool not in self._sizes:
+            self._sizes[pool] = self._pool_size(pool)
+        sources, size = self._sizes[pool]
         held = min(size, sources * drawn.get("heldout_per_source", 0))
         return _Asked(name, within, {None: size, "heldout": held}.get(split, size - held), None)
 

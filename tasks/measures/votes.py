@@ -18,7 +18,7 @@ from tasks.domain.statistics.voting import best_chance, majority_chance
 from tasks.measures.grouping import with_clusters
 from tasks.measures.groups import classed, together
 from tasks.measures.standard import standard_measure
-from tasks.stage import stage, store
+from tasks.stage import PART_ROWS, stage, store
 
 COLUMNS = ["problem_id", "source", "arm", "adapter", "step", "seed", "rollout", "correct", "num_tokens", "logprob_sum"]
 METRICS = ("maj@k", "shortest@k", "likeliest@k")
@@ -43,10 +43,10 @@ def votes_of(rollouts: pa.Table, ks: Sequence[int], seed: int, subsets: int = 50
         from rollouts group by all order by arm, step, source, problem_id, adapter, seed
         """,
         rollouts=rollouts,
-    ).to_pylist()
+    )
     rng = np.random.default_rng(seed)
     values: dict[tuple[str, str, int, int], dict[tuple[str, str, str], dict[str, list[float | str]]]] = {}
-    for g in groups:
+    for g in (group for part in groups.to_batches(PART_ROWS) for group in part.to_pylist()):
         order_SN = rng.random((subsets, len(g["answers"]))).argsort(axis=1)
         for k in ks:
             for metric, found in _judged(g, k, _subsets(order_SN, k)).items():
