@@ -15,9 +15,10 @@ from benchmarks.jobs import Job
 from benchmarks.tally import near_edge, tally
 from tasks.domain.statistics.rank_correlation import rank_correlation
 from tasks.measures.width.group import Group
+from tasks.measures.width.looked_at import LookedAt
 from tasks.measures.width.registry import MEASURES
 from tasks.measures.width.values import Problem, Series
-from tasks.measures.widths import measured, summarised
+from tasks.measures.widths import summarised
 
 Row = dict[str, Any]
 N, K, CLASSES = 8, 4, 12
@@ -90,11 +91,11 @@ def judged(cell: Cell, of: str, trials: int, seed: int = 0) -> list[Row]:
     found: list[list[Row]] = [[] for _ in series]
     most_of = [0.0] * len(series)
     for trial in range(trials):
-        problems = drawn(cell, np.random.default_rng([seed, trial, cell.problems, cell.seeds]))
+        seen = looked_at(series, drawn(cell, np.random.default_rng([seed, trial, cell.problems, cell.seeds])))
         for i, one in enumerate(series):
-            values, most, why = measured(one, K, [(p, p.group) for p in problems])
+            value_PS, most, why = seen.values(one, K)
             most_of[i] = max(most, most_of[i])
-            found[i].append(summarised(one, problems, values, most, why))
+            found[i].append(summarised(one, seen, value_PS, most, why))
     design = f"{cell.population} answers, n = {cell.problems}, {cell.seeds} seed{'s' if cell.seeds > 1 else ''}"
     return [
         {"figure": f"{one.measure.name} of {K} of {N}", "design": design, "trials": trials, "truth": truth}
@@ -104,13 +105,20 @@ def judged(cell: Cell, of: str, trials: int, seed: int = 0) -> list[Row]:
     ]
 
 
+def looked_at(series: list[Series], problems: list[Problem]) -> LookedAt:
+    seen = LookedAt(series, [K], {})
+    for problem in problems:
+        seen.add(problem)
+    return seen
+
+
 def truth_of(cell: Cell, series: list[Series], studies: int) -> list[float]:
     """The mean over many studies of one seed each."""
     rng, alone, sums = np.random.default_rng(99), replace(cell, problems=100, seeds=1), np.zeros(len(series))
     for _ in range(studies):
-        views = [(p, p.group) for p in drawn(alone, rng)]
+        seen = looked_at(series, drawn(alone, rng))
         for i, one in enumerate(series):
-            sums[i] += np.mean([v for by in measured(one, K, views)[0].values() for v in by.values()])
+            sums[i] += np.nanmean(seen.values(one, K)[0])
     return (sums / studies).tolist()
 
 

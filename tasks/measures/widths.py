@@ -66,25 +66,25 @@ def widths_of(parts: Iterable[Part], vocabulary: Mapping[int, int], ks: Sequence
         for series in several:
             about = {"metric": series.measure.name, "partition": series.partition, "window": series.window}
             for k in above_one:
-                value_PA, most, why = seen.values(series, k)
+                value_PS, most, why = seen.values(series, k)
                 row = about | where | {"basis": series.basis, "k": k}
-                rows.append(row | summarised(series, seen, value_PA, most, why))
+                rows.append(row | summarised(series, seen, value_PS, most, why))
                 if k == shown and series.basis == "all" and series.window in (None, min(vocabulary)) and not why:
-                    alongside.append((about, _over_adapters(value_PA)))
+                    alongside.append((about, _over_adapters(value_PS)))
         rows += [where | {"k": shown} | row for row in correlations(seen, alongside)]
     return pa.Table.from_pylist(rows, schema=Widths.schema)
 
 
-def summarised(series: Series, seen: LookedAt, value_PA: np.ndarray, most: float, why: str | None) -> dict[str, Any]:
+def summarised(series: Series, seen: LookedAt, value_PS: np.ndarray, most: float, why: str | None) -> dict[str, Any]:
     """Mean over problems that every adapter has a value of, with the interval of a share of what could be."""
     if why:
         return {"n": 0, "reason": why}
-    least, there_PA = series.measure.least, ~np.isnan(value_PA)
-    kept_P = there_PA.any(axis=1)
+    least, there_PS = series.measure.least, ~np.isnan(value_PS)
+    kept_P = there_PS.any(axis=1)
     cluster_P = seen.cluster_P[kept_P]
-    problem_N, adapter_N = np.nonzero(there_PA[kept_P])
+    problem_N, adapter_N = np.nonzero(there_PS[kept_P])
     untrained = "" in seen.adapters
-    share_N = (value_PA[there_PA] - least) / (most - least)
+    share_N = (value_PS[there_PS] - least) / (most - least)
     found = by_seed(problem_N, adapter_N + (not untrained), share_N[:, None])
     shared = {"n": len(found.problem_P), "seeds": len(found.values_SPV) if found.trained else None}
     if not len(found.problem_P) or len(found.values_SPV) < len(seen.adapters):
@@ -98,8 +98,8 @@ def summarised(series: Series, seen: LookedAt, value_PA: np.ndarray, most: float
 
 def correlations(seen: LookedAt, alongside: Sequence[Beside]) -> list[dict[str, Any]]:
     """Every two measures of one policy, and each with the mean length and the accuracy of its problems."""
-    besides = (("length", seen.length_PA), ("accuracy", seen.accuracy_PA))
-    means = [*alongside, *(({"metric": name}, _over_adapters(value_PA)) for name, value_PA in besides)]
+    besides = (("length", seen.length_PS), ("accuracy", seen.accuracy_PS))
+    means = [*alongside, *(({"metric": name}, _over_adapters(value_PS)) for name, value_PS in besides)]
     rows, seeds = [], len(seen.adapters) if any(seen.adapters) else None
     for (one, x_P), (other, y_P) in combinations(means, 2):
         both_P = ~np.isnan(x_P) & ~np.isnan(y_P)
@@ -115,9 +115,9 @@ def correlations(seen: LookedAt, alongside: Sequence[Beside]) -> list[dict[str, 
     return rows
 
 
-def _over_adapters(value_PA: np.ndarray) -> np.ndarray:
+def _over_adapters(value_PS: np.ndarray) -> np.ndarray:
     """mean_P; NaN where an adapter has none."""
-    return np.array([fmean(of) for of in value_PA])
+    return np.array([fmean(of) for of in value_PS])
 
 
 @standard_measure("widths", rollouts="final")

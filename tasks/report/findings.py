@@ -58,10 +58,9 @@ def _difference_of_gains(rows: Sequence[Row], form: Sequence[Row]) -> list[str]:
         )
         if low <= 0 <= high or _corrected_away(row):
             counted = "" if low <= 0 <= high else " once every pair of arms is counted"
-            text += f"; no evidence that one gains more{counted}"
-            if row["detectable_gain"] is not None:
-                text += f" (this study would find {100 * row['detectable_gain']:.1f} pp)"
-            text += f", {_equivalence(row, 'that both gain the same')}"
+            least = row["detectable_gain"]
+            found = "" if least is None else f" (this study would find {100 * least:.1f} pp)"
+            text += f"; no evidence that one gains more{counted}{found}, {_equivalence(row, 'that both gain the same')}"
         elif _equal(row):
             text += f"; {_equivalence(row, 'that both gain the same')} all the same"
         if moved := [words for arm in arms if (words := learnt_form(form, arm))]:

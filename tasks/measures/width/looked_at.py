@@ -52,20 +52,20 @@ class LookedAt:
                 self._value_N[series, k].append(found if isinstance(found, float | int) else np.nan)
 
     def values(self, series: Series, k: int) -> tuple[np.ndarray, float, str | None]:
-        """(value_PA, what it could be at most, why none is defined)."""
+        """(value_PS, what it could be at most, why none is defined)."""
         most, why = self._most[series, k], self._why.get((series, k))
-        value_PA = self._laid_out(self._value_N[series, k])
-        if why is None and np.isnan(value_PA).all():
+        value_PS = self._laid_out(self._value_N[series, k])
+        if why is None and np.isnan(value_PS).all():
             which = "correct " if series.basis == "correct" else ""
             why = NONE[series.measure.of].format(k=k, which=which, window=series.window)
-        return value_PA, most, why
+        return value_PS, most, why
 
     @property
-    def length_PA(self) -> np.ndarray:
+    def length_PS(self) -> np.ndarray:
         return self._laid_out(self._length_N)
 
     @property
-    def accuracy_PA(self) -> np.ndarray:
+    def accuracy_PS(self) -> np.ndarray:
         return self._laid_out(self._accuracy_N)
 
     @property
@@ -78,11 +78,11 @@ class LookedAt:
         return np.unique([self._clusters[problem] for problem in sorted(self._clusters)], return_inverse=True)[1]
 
     def _laid_out(self, value_N: Sequence[float]) -> np.ndarray:
-        """(P, A) by problem and adapter, both sorted; NaN where there is none."""
+        """(P, S) by problem and adapter, both sorted; NaN where there is none."""
         problem = {name: place for place, name in enumerate(sorted(self._clusters))}
         adapter = {name: place for place, name in enumerate(self.adapters)}
-        value_PA = np.full((len(problem), len(adapter)), np.nan)
+        value_PS = np.full((len(problem), len(adapter)), np.nan)
         for name, of, value in zip(self._problems, self._adapters, value_N, strict=True):
             if not np.isnan(value):
-                value_PA[problem[name], adapter[of]] = value
-        return value_PA
+                value_PS[problem[name], adapter[of]] = value
+        return value_PS
