@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -97,11 +98,12 @@ class Ledger:
         finally:
             aside.unlink(missing_ok=True)
 
-    def restore_words(self, account: Account, about: dict[str, object]) -> None:
-        """Say again what an account is that has shards and no words: they were damaged, or never left their machine."""
+    def restore_words(self, account: Account, about: Callable[[], dict[str, object]]) -> None:
+        """Say again what an account is that has shards and no words: they were damaged, or never left their machine.
+        about: asked in that case alone."""
         folder = self.folder(account)
         if not (folder / ABOUT).exists() and any(folder.glob("shard-*.parquet")):
-            self._describe(account, about)
+            self._describe(account, about())
 
     def _describe(self, account: Account, about: dict[str, object]) -> None:
         """Before its first rows: a machine that is lost between the two leaves no rows that nobody finds."""

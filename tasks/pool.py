@@ -73,7 +73,7 @@ def _graded(graders: Graders, probes: Sequence[tuple[str, str, str, str]]) -> li
     for start in range(0, len(items), BATCH):
         verdicts += graders.grade(items[start : start + BATCH])
         progress(len(verdicts), len(items), "golds checked")
-        for (_, answer, *_), verdict in zip(probes[start:], verdicts[start:], strict=True):
+        for (_, answer, *_), verdict in zip(probes[start : start + BATCH], verdicts[start:], strict=True):
             if verdict.reason.startswith(RAISED):
                 raise UserError(f"{verdict.reason}, on the gold {answer!r:.60} itself: mend it, or return no answers")
     return verdicts

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain
 
 import pyarrow as pa
@@ -104,7 +105,7 @@ def ensure_rollouts(
     lacking = [book.entries(accounts[key]).lacking(as_asked(requested, nth)) for key, nth in wanted]
     missing = [requested[i] for i in sorted(chain.from_iterable(lacking))]
     for key, account in accounts.items():
-        book.restore_words(account, about(*key))
+        book.restore_words(account, partial(about, *key))
     stats = SamplingStats()
     if not missing:
         return stats

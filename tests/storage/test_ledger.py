@@ -44,12 +44,12 @@ def test_nothing_sampled_is_null_not_empty(tmp_path: Path) -> None:
 
 def test_an_account_that_lost_its_words_gets_them_again(tmp_path: Path) -> None:
     book = Ledger(tmp_path)
-    book.restore_words(ACCOUNT, {"arm": "panel"})
+    book.restore_words(ACCOUNT, lambda: {"arm": "panel"})
     assert book.accounts() == [], "nothing was paid for yet"
     book.append(ACCOUNT, rows(("a", 0)), {"arm": "panel"})
     (book.folder(ACCOUNT) / "about.json").unlink()
     assert book.accounts() == []
-    book.restore_words(ACCOUNT, {"arm": "panel"})
+    book.restore_words(ACCOUNT, lambda: {"arm": "panel"})
     assert book.accounts() == [(ACCOUNT, {"arm": "panel"})]
 
 
