@@ -28,6 +28,8 @@ def faults_of(p: Profile) -> Iterator[Fault]:
     if p.objectives and not any(p.known_arms[arm].trains for arm in p.arms if arm in p.known_arms):
         said = f"objectives are compared where an arm is trained, and none of {', '.join(p.arms)} is trained; name one"
         yield Fault(("objectives",), said)
+    if p.objectives and not p.seeds:
+        yield Fault(("seeds",), "objectives are compared where something is trained, and seeds is empty; give some")
     for kind in p.hardware.without:
         if kind not in KINDS:
             known = ", ".join(sorted(KINDS))

@@ -156,7 +156,8 @@ def compared(
                     "p_value": p_V[v],
                 }
             told = {name: None if isinstance(x, float) and np.isnan(x) else x for name, x in row.items()}
-            unknown = change if told["change_low"] is None else over if told.get("over_low", 0.0) is None else None
+            untold = objective != baseline and None in (told["over_low"], told["p_value"])
+            unknown = change if told["change_low"] is None else over if untold else None
             rows.append(told | ({"reason": unknown.unknown(v, "no problem differs from another")} if unknown else {}))
     return rows
 
@@ -197,7 +198,7 @@ def _steps(training: Training) -> list[dict[str, Any]]:
     end_answers="objective_end_answers",
     trainings="objective_trainings",
 )
-@stage(Objectives, version=5)
+@stage(Objectives, version=6)
 def compare_objectives(
     *,
     objectives: tuple[str, ...],
@@ -233,6 +234,6 @@ def _policy(rollouts: Rollouts, answers: Partitions) -> Policy:
 
 
 def _arm_of(rollouts: Rollouts) -> tuple[str, int]:
-    """(arm, rollouts a problem)."""
+    """(arm, rollouts of a problem that has most)."""
     table = store().read(rollouts, ["arm", "problem_id"])
-    return table["arm"][0].as_py(), table.num_rows // len(table["problem_id"].unique())
+    return table["arm"][0].as_py(), max(table["problem_id"].value_counts().field("counts").to_pylist())

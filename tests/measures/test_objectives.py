@@ -60,6 +60,32 @@ def test_wrong_answers_are_one_if_the_grader_says_so(rollouts: MakeRollouts, in_
     assert (found["before"], found["after"]) == (1.0, 2.0)
 
 
+def test_a_problem_with_fewer_rollouts_leaves_the_metrics_of_the_others(
+    rollouts: MakeRollouts, in_store: Store
+) -> None:
+    groups = {"p0": "c" * 4 + "w" * 4, "p1": "w" * 8, "p2": "c" * 7}
+    start, end = (put(in_store, Rollouts, rollouts(groups, step=step), about=step) for step in (0, 5))
+    classes = [partition_answers(rollouts=ref, grader_version=GRADER_VERSION) for ref in (start, end)]
+    table = compare_objectives(
+        objectives=(BASELINE,),
+        starts=(start,),
+        ends=(end,),
+        start_answers=(classes[0],),
+        end_answers=(classes[1],),
+        trainings=(put(in_store, Training, steps_of("panel", 0, 5)),),
+    )
+    found = {row["metric"]: row for row in in_store.read(table).to_pylist() if row["n"]}
+    assert {*metrics(8)} == found.keys() and found["pass@1"]["n"] == 2 and found["pass@1"]["after"] == 0.25
+
+
+def test_a_policy_that_is_the_baselines_has_a_reason_for_no_p() -> None:
+    same = [policy(0.2, 0.4, 0.9, 0.1)]
+    own, other = compared(policy(0.1, 0.3, 0.5, 0.2), {BASELINE: same, "MaxRL": same}, CLUSTERS, 2)
+    assert own.get("reason") is None
+    assert other["over_baseline"] == 0.0 and other["p_value"] is None
+    assert other["reason"] == "no problem differs from another"
+
+
 def test_changes_and_what_is_more_than_the_baselines() -> None:
     start = policy(0.0, 0.0, 0.5, 0.5)
     ends = {BASELINE: [policy(0.5, 0.0, 0.5, 1.0)], "other": [policy(1.0, 0.0, 1.0, 1.0)]}

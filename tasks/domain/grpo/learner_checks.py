@@ -74,5 +74,10 @@ def _check_objective(config: LearnerConfig) -> None:
         )
     if config.token_budget and config.staleness:
         raise UserError("learner: token_budget ends a training at its last step; staleness has sampled the next one")
+    if config.token_budget and config.lr_schedule != "constant":
+        raise UserError(
+            f"learner: token_budget ends a training where it is spent, and lr_schedule={config.lr_schedule} falls by"
+            " steps: where it would stand then nobody has chosen; use constant"
+        )
     if config.cov_low >= config.cov_high:
         raise UserError(f"learner: cov_low {config.cov_low:g} is not below cov_high {config.cov_high:g}")

@@ -199,12 +199,15 @@ def refuse_unread(settings: Iterable[str], configs: Sequence[LearnerConfig]) -> 
     """settings: that somebody asked for. Errors: UserError for one that none of these trainings reads."""
     for setting in settings:
         if not any(read_by(config, setting) for config in configs):
-            raise UserError(f"training.{unread(setting, configs[0])}")
+            raise UserError(f"training.{unread(setting, *configs)}")
 
 
-def unread(setting: str, config: LearnerConfig) -> str:
+def unread(setting: str, *configs: LearnerConfig) -> str:
+    advantages, losses = (
+        ", ".join(dict.fromkeys(getattr(one, name) for one in configs)) for name in ("advantage", "loss")
+    )
     return (
-        f"{setting} is read by nothing here: not by advantage {config.advantage}, nor by loss {config.loss}; leave it"
+        f"{setting} is read by nothing here: not by advantage {advantages}, nor by loss {losses}; leave it"
         " out or choose what it belongs to (docs/training.md)"
     )
 

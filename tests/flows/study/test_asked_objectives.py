@@ -55,6 +55,17 @@ def test_objectives_of_a_study_that_trains_no_arm_are_refused() -> None:
         overridden(PROFILES["demo/objectives"], ["arms=no_panel"])
 
 
+def test_objectives_without_a_seed_or_with_a_rate_that_falls_under_a_budget_are_refused() -> None:
+    assert "seeds is empty" in refused('seeds = []\nobjectives = ["MaxRL"]\n')
+    with pytest.raises(UserError, match="lr_schedule=cosine falls by steps"):
+        overridden(PROFILES["demo/objectives"], ["training.lr_schedule=cosine"])
+
+
+def test_what_reads_nothing_is_said_of_all_that_were_chosen() -> None:
+    with pytest.raises(UserError, match="not by advantage centred, max_rl, pkpo, nor by loss importance_sampling"):
+        overridden(PROFILES["demo/objectives"], ["objectives=MaxRL,PKPO", "training.bonus=0.3"])
+
+
 def test_the_seed_of_a_training_is_the_studys() -> None:
     with pytest.raises(UserError, match=r"training\.seed .* set seeds") as raised:
         overridden(PROFILES["demo"], ["training.seed=5"])
