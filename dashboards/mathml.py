@@ -27,11 +27,11 @@ def mathml(formula: str, *, display: bool) -> str:
     """
     if len(formula) > LONGEST:
         return ""
+    from latex2mathml.converter import convert
+
     # the converter does not escape what stands in \text{…}
     safe = formula.replace("<", r"\lt ").replace(">", r"\gt ")
     try:
-        from latex2mathml.converter import convert
-
         top = ElementTree.fromstring(convert(safe, display="block" if display else "inline"))
     except Exception:  # of a parser that is handed whatever a model wrote
         return ""
