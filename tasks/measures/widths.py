@@ -121,7 +121,7 @@ def _over_adapters(value_PS: np.ndarray) -> np.ndarray:
 
 
 @standard_measure("widths", rollouts="final")
-@stage(Widths, version=5)
+@stage(Widths, version=6)
 def measure_widths(
     *,
     rollouts: tuple[Rollouts, ...],

@@ -15,6 +15,7 @@ from storage.resampling import LEVEL
 from tasks.domain.statistics.spread import shifts_of
 
 SCARCE = 3.0  # successes, or failures
+ROUNDING = 1e-9  # shares that differ by less are one
 _normal = NormalDist()
 
 
@@ -48,7 +49,7 @@ def proportions(
     more_V, ends_2V = _unseen(p_V, n), np.stack([np.zeros_like(p_V), np.ones_like(p_V)])
     if gradual:
         seen_2V = np.stack([mean_PV.min(axis=0), mean_PV.max(axis=0)])
-        ends_2V = np.where((more_V < PSEUDO) & (np.ptp(seen_2V, axis=0) > 0), seen_2V, ends_2V)
+        ends_2V = np.where((more_V < PSEUDO) & (np.ptp(seen_2V, axis=0) > ROUNDING), seen_2V, ends_2V)
     whole_V = n + 2 * more_V
     middle_V = (mean_PV.sum(axis=0) + more_V * ends_2V.sum(axis=0)) / whole_V
     squares_V = (mean_PV**2).sum(axis=0) + more_V * (ends_2V**2).sum(axis=0)

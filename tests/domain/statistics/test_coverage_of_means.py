@@ -153,3 +153,12 @@ def test_two_seeds_that_never_fail_say_nothing_of_others() -> None:
     printed = np.isfinite(low)
     assert 0.8 < printed.mean() < 1
     assert covered((low[printed], high[printed]), float((1 - (1 - moved) ** G).mean())) >= 0.93
+
+
+def test_a_width_that_is_one_up_to_rounding_has_an_interval() -> None:
+    """Utility of right answers alone is the same of every problem; a last bit that differed left no variance at all."""
+    share_SPV = np.full((1, 80, 1), 5 / 9)
+    share_SPV[0, ::2] += 2.2e-16
+    assert np.ptp(share_SPV) > 0
+    low_V, high_V = proportions(share_SPV, False, gradual=True)
+    assert low_V[0] < 5 / 9 < high_V[0]
