@@ -6,6 +6,10 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+from dashboards.pages.parts import root
+from storage.reading.query_cache import reports
+from storage.reading.recorded import listed_runs
+
 
 def main() -> None:
     """The rest of the command line is Streamlit's own."""
@@ -13,6 +17,8 @@ def main() -> None:
 
     for module in ("pandas", "dashboards.app"):  # pandas: what Streamlit loads for its first table
         import_module(module)
+    listed_runs(root())
+    reports(root())
     sys.argv = ["streamlit", "run", str(Path(__file__).with_name("start.py")), *sys.argv[1:]]
     cli.main()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import duckdb
@@ -48,9 +48,14 @@ OF_THE_STATEMENT = (
 
 def artifacts(root: Path) -> pa.Table:
     """One row per artifact, from its manifest. A manifest that cannot be read is left out."""
-    rows = []
     store = Store(root)
-    for ref in store.refs():
+    return artifacts_of(store, store.refs())
+
+
+def artifacts_of(store: Store, refs: Iterable[Ref]) -> pa.Table:
+    """Rows of `artifacts`, of these."""
+    rows = []
+    for ref in refs:
         try:
             m = orjson.loads((store.path(ref) / MANIFEST).read_bytes())
             rows.append(

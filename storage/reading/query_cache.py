@@ -22,7 +22,6 @@ from storage.reading import catalog, imported
 from storage.reading.recipes import report_arguments, report_inputs
 from storage.reading.views import Views, helper_tables, inputs_of
 from storage.records.runs import all_runs
-from storage.sql import named, query
 
 Stamp = tuple[tuple[str, int], ...]
 
@@ -57,16 +56,6 @@ def stamp(root: Path) -> Stamp:
 
 
 @lru_cache(maxsize=4)
-def _artifacts(root: Path, at: Stamp) -> pa.Table:
-    return catalog.artifacts(root)
-
-
-def artifacts(root: Path) -> pa.Table:
-    """Every artifact. Schema: storage.reading.catalog.ARTIFACTS."""
-    return _artifacts(root, stamp(root))
-
-
-@lru_cache(maxsize=4)
 def _reports(root: Path, at: Stamp) -> tuple[Report, ...]:
     store = Store(root)
     found = [
@@ -93,8 +82,10 @@ def reports(root: Path) -> tuple[Report, ...]:
 
 
 def descent(root: Path, ref: str) -> pa.Table:
-    """Rows of `artifacts` that an artifact descends from, itself included, oldest first."""
-    return query(named("app_lineage"), {"report": ref}, artifacts=artifacts(root))
+    """Rows of catalog.ARTIFACTS that an artifact descends from, itself included, oldest first."""
+    store = Store(root)
+    refs = {each for _, each, _ in catalog.lineage(store, Ref.parse(ref))}
+    return catalog.artifacts_of(store, refs).sort_by([("created", "ascending"), ("ref", "ascending")])
 
 
 def manifest(root: Path, ref: str) -> Manifest:
