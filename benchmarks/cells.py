@@ -144,7 +144,7 @@ def _of_votes(cell: Cell, after: pa.Table, truth: Row) -> list[Row]:
     """maj@4 of some trials: wrong answers are one of three, alike."""
     trials = len(set(after["source"].to_pylist()))
     groups = query("from groups where arm = 'b' and source < $s", {"s": f"{few(trials):05d}"}, groups=after)
-    rows = [r for r in votes_of(rollouts_of(groups), (4,), 0).to_pylist() if r["metric"] == "maj@k"]
+    rows = [r for r in votes_of([rollouts_of(groups)], (4,), 0).to_pylist() if r["metric"] == "maj@k"]
     return [judged("maj@4", cell, [r for r in rows if r["source"] != "all"], truth["majority"][1])]
 
 

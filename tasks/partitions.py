@@ -4,7 +4,7 @@ trace, by the encoder; which follow the same strategy, by their equations and th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,7 @@ KEY = ["problem_id", "arm", "step", "seed", "rollout"]
 SORTED = ["problem_id", "arm", "step", "seed", "adapter", "rollout"]
 
 
-@stage(Partitions, version=2)
+@stage(Partitions, version=3)
 def partition_rollouts(
     *, rollouts: Rollouts, embeddings: Embeddings, calibration: Calibrations, grader_version: str
 ) -> Payload:
@@ -37,38 +37,42 @@ def partition_rollouts(
     graders = _graders(grader_version)
     known = store().read(calibration).to_pylist()
     threshold = {row["partition"]: row["threshold"] for row in known}
-    kind, classes = answer_kind_of(rollouts), []
-    for rows, vectors in with_vectors(store().groups(rollouts, ["problem_id"], COLUMNS), embeddings):
-        texts = classes_by_text(rows, vectors, threshold["trace"], threshold["strategy"])
-        classes.append(
-            query(
+    kind = answer_kind_of(rollouts)
+
+    def parts() -> Iterator[pa.Table]:
+        for rows, vectors in with_vectors(store().groups(rollouts, ["problem_id"], COLUMNS), embeddings):
+            texts = classes_by_text(rows, vectors, threshold["trace"], threshold["strategy"])
+            yield query(
                 f"select a.*, t.trace_class, t.strategy_class from answers a join texts t using ({', '.join(KEY)})",
                 answers=partitions_of(rows, by_grader(graders, kind), by_value=kind == MATH),
                 texts=texts,
             )
-        )
+
     notes = {
         f"{row['partition']}_{name}": f"{row[name]:.4f}" for row in known for name in NOTED if row[name] is not None
     }
-    return Payload(_in_order(classes), notes=notes)
+    return Payload(_in_order(parts()), notes=notes)
 
 
-@stage(Partitions, version=1)
-def partition_answers(*, rollouts: Rollouts, grader_version: str) -> pa.Table:
+@stage(Partitions, version=2)
+def partition_answers(*, rollouts: Rollouts, grader_version: str) -> Payload:
     """The classes of every rollout's answer alone: of a policy whose traces are not embedded, they have none."""
     kind, columns = answer_kind_of(rollouts), [*KEY, "adapter", "canonical", "correct"]
     equal, groups = by_grader(_graders(grader_version), kind), store().groups(rollouts, ["problem_id"], columns)
-    parts = [partitions_of(rows, equal, by_value=kind == MATH) for rows in groups]
-    answers = pa.concat_tables(parts)
+    answers = (partitions_of(rows, equal, by_value=kind == MATH) for rows in groups)
+    return Payload(_in_order(map(_without_texts, answers)))
+
+
+def _without_texts(answers: pa.Table) -> pa.Table:
     unknown = pa.nulls(answers.num_rows, pa.int32())
-    return _in_order([answers.append_column("trace_class", unknown).append_column("strategy_class", unknown)])
+    return answers.append_column("trace_class", unknown).append_column("strategy_class", unknown)
 
 
-def _in_order(parts: Iterable[pa.Table]) -> pa.Table:
-    """Schema: Partitions."""
-    named = (part.select(Partitions.schema.names).cast(Partitions.schema) for part in parts)
-    table = pa.concat_tables([Partitions.schema.empty_table(), *named])
-    return table.sort_by([(name, "ascending") for name in SORTED])
+def _in_order(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Problems as they come, the rollouts of each sorted. Schema: Partitions."""
+    for part in parts:
+        named = part.select(Partitions.schema.names).cast(Partitions.schema)
+        yield named.sort_by([(name, "ascending") for name in SORTED])
 
 
 def _graders(version: str) -> Graders:

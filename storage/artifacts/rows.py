@@ -18,6 +18,7 @@ from storage.artifacts.schemas import differences
 
 #: Rows that are read together: small, so that who looks at one problem of a million rollouts reads little else.
 ROW_GROUP = 20_000
+GROUP_BYTES = 4 << 20
 #: Rows with their texts that are held at once where an artifact is worked on part by part.
 PART_ROWS = 512
 
@@ -46,12 +47,32 @@ def write_rows(rows: pa.Table | Iterable[pa.Table], ref: Ref, path: Path) -> int
     first = next(parts, KINDS[ref.kind].schema.empty_table())
     # as the first part has them: what stages made before says null where a kind says not, and is read beside this
     with pq.ParquetWriter(path, first.schema, compression="zstd") as writer:
-        for part in chain([first], parts):
-            if wrong := differences(KINDS[ref.kind].schema, part):
-                raise WrongRows(f"{ref}: rows are not of kind {ref.kind}: {'; '.join(wrong)}")
-            writer.write_table(part.select(first.schema.names).cast(first.schema), row_group_size=ROW_GROUP)
+        for part in gathered(_of_the_kind(part, ref, first.schema) for part in chain([first], parts)):
+            writer.write_table(part, row_group_size=ROW_GROUP)
             number += part.num_rows
     return number
+
+
+def _of_the_kind(part: pa.Table, ref: Ref, schema: pa.Schema) -> pa.Table:
+    if wrong := differences(KINDS[ref.kind].schema, part):
+        raise WrongRows(f"{ref}: rows are not of kind {ref.kind}: {'; '.join(wrong)}")
+    return part.select(schema.names).cast(schema)
+
+
+def gathered(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in larger parts, where they are small: a group of rows that is read at once costs as much as many.
+
+    >>> [t.num_rows for t in gathered([pa.table({"n": range(9_000)})] * 4)]
+    [27000, 9000]
+    """
+    waiting: list[pa.Table] = []
+    for part in parts:
+        waiting.append(part)
+        if sum(t.num_rows for t in waiting) >= ROW_GROUP or sum(t.nbytes for t in waiting) >= GROUP_BYTES:
+            yield pa.concat_tables(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 def whole_groups(parts: Iterable[pa.Table], keys: pa.Table) -> Iterator[pa.Table]:

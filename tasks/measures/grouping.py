@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from storage.artifacts.kinds import Partitions, Rollouts
 from storage.sql import query
-from tasks.measures.groups import COLUMNS, count_groups, together
-from tasks.stage import Ref, store
+from tasks.measures.groups import COLUMNS, classed, count_groups, together
+from tasks.stage import Ref, beside, store
 
 
 def read_groups(refs: Sequence[Ref]) -> pa.Table:
@@ -37,6 +38,20 @@ def with_clusters(rows: pa.Table, refs: Sequence[Ref]) -> pa.Table:
         rows=rows,
         pools=pa.concat_tables(pools),
     )
+
+
+def clusters_of(refs: Sequence[Ref]) -> pa.Table:
+    """problem_id and cluster of every problem of these."""
+    asked = together([store().read(ref, ["problem_id"]) for ref in refs])
+    return with_clusters(asked.group_by("problem_id").aggregate([]), refs)
+
+
+def in_classes(rollouts: Rollouts, partitions: Partitions, columns: list[str]) -> Iterator[pa.Table]:
+    """Rollouts of whole problems, part after part, with their classes. Errors: UserError if one has no row there."""
+    at = ["problem_id"]
+    known = set(store().read(partitions, at)["problem_id"].unique().to_pylist())
+    pairs = beside(store().groups(rollouts, at, columns), store().groups(partitions, at), known, Partitions.schema)
+    yield from (classed(rows, [classes]) for rows, classes in pairs)
 
 
 def pool_of(ref: Ref) -> Ref | None:

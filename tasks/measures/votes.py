@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import combinations
 from math import comb, isfinite
 from typing import Any
@@ -14,27 +16,54 @@ from storage.artifacts.kinds import Partitions, Rollouts, Votes
 from storage.sql import query
 from tasks.domain.statistics.curves_of_k import INCOMPLETE, levels
 from tasks.domain.statistics.means import folded
+from tasks.domain.statistics.seeded import by_seed
 from tasks.domain.statistics.voting import best_chance, majority_chance
-from tasks.measures.grouping import with_clusters
-from tasks.measures.groups import classed, together
+from tasks.measures.grouping import clusters_of, in_classes
 from tasks.measures.standard import standard_measure
-from tasks.stage import PART_ROWS, stage, store
+from tasks.stage import stage
 
 COLUMNS = ["problem_id", "source", "arm", "adapter", "step", "seed", "rollout", "correct", "num_tokens", "logprob_sum"]
 METRICS = ("maj@k", "shortest@k", "likeliest@k")
 
 
-def votes_of(rollouts: pa.Table, ks: Sequence[int], seed: int, subsets: int = 500) -> pa.Table:
+def votes_of(parts: Iterable[pa.Table], ks: Sequence[int], seed: int, subsets: int = 500) -> pa.Table:
     """One row per metric, (arm, step), source and k, over problems.
 
     metric: `maj@k`, the most frequent `answer_class` of k rollouts is right (ties share; no answer casts no vote);
     best-of-k by two selectors that cost nothing: `shortest@k`, the shortest of k rollouts that gave an answer is
     right; `likeliest@k`, that of the highest mean log-probability a token. All over the k-subsets of a group, or over
-    `subsets` random ones where there are more; pass@k, best-of-k with a perfect selector, bounds them from above.
-    Null, with the reason, where a group has fewer than k rollouts, or one of them no log-probability.
+    `subsets` random ones where there are more, the same of all groups of one size; pass@k, best-of-k with a perfect
+    selector, bounds them from above. Null, with the reason, where a group has fewer than k rollouts, or one of them no
+    log-probability.
+
+    parts: rollouts of whole groups. cluster: of near-duplicates, where a part has such a column.
     """
+
+    @cache
+    def chosen(size: int, k: int) -> np.ndarray:
+        """(S, k): all k-subsets of so many where they are no more than the random ones, else those."""
+        if k <= size and comb(size, k) <= subsets:
+            return np.array(list(combinations(range(size), k)), np.int64)
+        return np.random.default_rng([seed, size]).random((subsets, size)).argsort(axis=1)[:, :k]
+
+    policies: dict[tuple[str, int], Judged] = {}
+    for group in (group for part in parts for group in _groups(part)):
+        key = group["arm"], group["step"]
+        if key not in policies:
+            policies[key] = Judged(ks)
+        found = [_judged(group, k, chosen(len(group["answers"]), k)) for k in ks]
+        policies[key].add(group, [values[metric] for metric in METRICS for values in found])
+    rows: list[dict[str, Any]] = []
+    for (arm, step), judged in sorted(policies.items()):
+        for (metric, k), source, row in judged.rows():
+            rows.append({"metric": metric, "arm": arm, "step": step, "source": source, "k": k} | row)
+    rows.sort(key=lambda row: (row["metric"], row["arm"], row["step"], row["k"]))
+    return pa.Table.from_pylist(rows, schema=Votes.schema)
+
+
+def _groups(rollouts: pa.Table) -> Iterator[dict[str, Any]]:
     cluster = "any_value(coalesce(cluster, problem_id))" if "cluster" in rollouts.column_names else "problem_id"
-    groups = query(
+    yield from query(
         f"""
         select arm, step, source, problem_id, coalesce(adapter, '') as adapter, seed, {cluster} as cluster,
                list(answer_class order by rollout) as answers, list(correct order by rollout) as correct,
@@ -43,65 +72,77 @@ def votes_of(rollouts: pa.Table, ks: Sequence[int], seed: int, subsets: int = 50
         from rollouts group by all order by arm, step, source, problem_id, adapter, seed
         """,
         rollouts=rollouts,
-    )
-    rng = np.random.default_rng(seed)
-    values: dict[tuple[str, str, int, int], dict[tuple[str, str, str], dict[str, list[float | str]]]] = {}
-    for g in (group for part in groups.to_batches(PART_ROWS) for group in part.to_pylist()):
-        order_SN = rng.random((subsets, len(g["answers"]))).argsort(axis=1)
-        for k in ks:
-            for metric, found in _judged(g, k, _subsets(order_SN, k)).items():
-                place = values.setdefault((metric, g["arm"], g["step"], k), {})
-                problem = place.setdefault((g["source"], g["problem_id"], g["cluster"]), {})
-                problem.setdefault(g["adapter"], []).append(found)
-    rows: list[dict[str, Any]] = []
-    for (metric, arm, step, k), problems in sorted(values.items()):
-        for source in ("all", *sorted({s for s, *_ in problems})):
-            part = [(cluster, v) for (s, _, cluster), v in problems.items() if source in ("all", s)]
-            row = {"metric": metric, "arm": arm, "step": step, "source": source, "k": k}
-            rows.append(row | _averaged(part))
-    return pa.Table.from_pylist(rows, schema=Votes.schema)
+    ).to_pylist()
 
 
-def _subsets(order_SN: np.ndarray, k: int) -> np.ndarray:
-    """All k-subsets of the group where they are no more than the random ones, else those."""
-    drawn, n = order_SN.shape
-    return np.array(list(combinations(range(n), k)), np.int64) if k <= n and comb(n, k) <= drawn else order_SN[:, :k]
-
-
-def _judged(group: dict[str, Any], k: int, chosen: np.ndarray) -> dict[str, float | str]:
-    """Metric → chance that it is right for this group, or why that is undefined. chosen: (S, k) subsets."""
+def _judged(group: dict[str, Any], k: int, chosen_SK: np.ndarray) -> dict[str, float | str]:
+    """Metric → chance that it is right for this group, or why that is undefined."""
     answers, correct = group["answers"], group["correct"]
     if k > len(answers):
         return dict.fromkeys(METRICS, f"a problem has fewer than k = {k} rollouts")
     found: dict[str, float | str] = {
-        "maj@k": majority_chance(answers, correct, chosen),
-        "shortest@k": best_chance(answers, correct, group["shortness"], chosen),
+        "maj@k": majority_chance(answers, correct, chosen_SK),
+        "shortest@k": best_chance(answers, correct, group["shortness"], chosen_SK),
         "likeliest@k": "a rollout has no log-probability",
     }
     if all(v is not None and isfinite(v) for v in group["likelihood"]):
-        found["likeliest@k"] = best_chance(answers, correct, group["likelihood"], chosen)
+        found["likeliest@k"] = best_chance(answers, correct, group["likelihood"], chosen_SK)
     return found
 
 
-def _averaged(problems: Sequence[tuple[str, dict[str, list[float | str]]]]) -> dict[str, Any]:
-    """Mean over problems that every adapter was asked, with its interval; or the reason why there is none. problems:
-    each with its cluster of near-duplicates."""
-    adapters = sorted({adapter for _, problem in problems for adapter in problem})
-    whole = [(cluster, problem) for cluster, problem in problems if len(problem) == len(adapters)]
-    row: dict[str, Any] = {"n": len(whole), "seeds": len(adapters)}
-    undefined = next((v for _, p in whole for found in p.values() for v in found if isinstance(v, str)), None)
-    if undefined or not whole:
-        return row | {"reason": undefined or INCOMPLETE}
-    values = [[np.mean(problem[adapter]) for _, problem in whole] for adapter in adapters]  # type: ignore[arg-type]
-    values_SCV = folded(np.array(values, np.float64)[:, :, None], np.array([cluster for cluster, _ in whole]))
-    return row | {"clusters": values_SCV.shape[1]} | levels(values_SCV, any(adapters))[0]
+class Judged:
+    """The groups of one policy after they were judged: numbers alone, so that no two parts' rows are held."""
+
+    def __init__(self, ks: Sequence[int]) -> None:
+        self._columns = [(metric, k) for metric in METRICS for k in ks]
+        self._codes: dict[str, dict[str, int]] = {name: {} for name in ("problem_id", "source", "cluster", "adapter")}
+        self._code_N = {name: array("q") for name in self._codes}
+        self._value_N = array("d")
+        self._why: dict[tuple[int, str], str] = {}
+
+    def add(self, group: dict[str, Any], values: Sequence[float | str]) -> None:
+        for name, codes in self._codes.items():
+            self._code_N[name].append(codes.setdefault(group[name], len(codes)))
+        for column, value in enumerate(values):
+            self._value_N.append(np.nan if isinstance(value, str) else value)
+            if isinstance(value, str):
+                self._why.setdefault((column, group["source"]), value)
+
+    def rows(self) -> Iterator[tuple[tuple[str, int], str, dict[str, Any]]]:
+        """((metric, k), source or `all`, mean over the problems that every adapter was asked, with its interval; or the
+        reason why there is none)."""
+        code_N = {name: self._by_name(name) for name in self._codes}
+        adapter_N = code_N["adapter"] + ("" not in self._codes["adapter"])
+        value_NV = np.frombuffer(self._value_N).reshape(-1, len(self._columns))
+        cluster_of_problem = np.zeros(len(self._codes["problem_id"]), np.int64)
+        cluster_of_problem[code_N["problem_id"]] = code_N["cluster"]
+        for place, source in enumerate(("all", *sorted(self._codes["source"]))):
+            kept_N = slice(None) if source == "all" else code_N["source"] == place - 1
+            found = by_seed(code_N["problem_id"][kept_N], adapter_N[kept_N], value_NV[kept_N])
+            shared = {"n": len(found.problem_P), "seeds": len(found.adapter_S)}
+            for column, name in enumerate(self._columns):
+                why = next((w for (of, s), w in self._why.items() if of == column and source in ("all", s)), None)
+                if why or not len(found.problem_P):
+                    yield name, source, shared | {"reason": why or INCOMPLETE}
+                    continue
+                values_SCV = folded(found.values_SPV[:, :, [column]], cluster_of_problem[found.problem_P])
+                yield name, source, shared | {"clusters": values_SCV.shape[1]} | levels(values_SCV, found.trained)[0]
+
+    def _by_name(self, column: str) -> np.ndarray:
+        """Codes in the order of names, so that sums do not hang on which part came first."""
+        codes = self._codes[column]
+        rank_C = np.empty(len(codes), np.int64)
+        rank_C[[codes[name] for name in sorted(codes)]] = np.arange(len(codes))
+        return rank_C[np.frombuffer(self._code_N[column], np.int64)]
 
 
 @standard_measure("votes", rollouts="final")
-@stage(Votes, version=10)
+@stage(Votes, version=11)
 def measure_votes(
     *, rollouts: tuple[Rollouts, ...], partitions: tuple[Partitions, ...], ks: tuple[int, ...], seed: int = 0
 ) -> pa.Table:
-    """maj@k and best-of-k of every (arm, step), per source and for all of them."""
-    rows = with_clusters(together([store().read(ref, COLUMNS) for ref in rollouts]), rollouts)
-    return votes_of(classed(rows, [store().read(ref) for ref in partitions]), ks, seed)
+    """maj@k and best-of-k of every (arm, step), per source and for all of them. partitions: of each of the rollouts."""
+    clusters = clusters_of(rollouts)
+    pairs = zip(rollouts, partitions, strict=True)
+    parts = (part.join(clusters, "problem_id") for refs in pairs for part in in_classes(*refs, COLUMNS))
+    return votes_of(parts, ks, seed)

@@ -19,12 +19,11 @@ from tasks.domain.statistics.means import ADAPTERS, folded
 from tasks.domain.statistics.rank_correlation import rank_correlation
 from tasks.domain.statistics.seeded import by_seed
 from tasks.embedded import with_vectors
-from tasks.measures.grouping import with_clusters
-from tasks.measures.groups import classed, together
+from tasks.measures.grouping import clusters_of, in_classes
 from tasks.measures.standard import standard_measure
 from tasks.measures.width.looked_at import LookedAt
 from tasks.measures.width.values import Series, problems_of, series_of, vocabulary_of
-from tasks.stage import beside, stage, store
+from tasks.stage import stage, store
 
 COLUMNS = ["problem_id", "arm", "adapter", "step", "seed", "rollout", "correct", "num_tokens", "logprob_sum", "trace"]
 Part = tuple[pa.Table, pa.Table]
@@ -133,16 +132,12 @@ def measure_widths(
 
     partitions, embeddings: of each of the rollouts.
     """
-    asked = together([store().read(ref, ["problem_id"]) for ref in rollouts])
-    clusters = with_clusters(asked.group_by("problem_id").aggregate([]), rollouts)
+    clusters = clusters_of(rollouts)
     traces = (t for ref in rollouts for part in store().parts(ref, ["trace"]) for t in part["trace"].to_pylist())
     of_each = zip(rollouts, partitions, embeddings, strict=True)
     return widths_of((part for refs in of_each for part in _parts(*refs, clusters)), vocabulary_of(traces), ks)
 
 
 def _parts(rollouts: Rollouts, partitions: Partitions, embeddings: Embeddings, clusters: pa.Table) -> Iterator[Part]:
-    at = ["problem_id"]
-    known = set(store().read(partitions, at)["problem_id"].unique().to_pylist())
-    pairs = beside(store().groups(rollouts, at, COLUMNS), store().groups(partitions, at), known, Partitions.schema)
-    told = (classed(rows, [classes]).join(clusters, at) for rows, classes in pairs)
+    told = (part.join(clusters, "problem_id") for part in in_classes(rollouts, partitions, COLUMNS))
     return with_vectors(told, embeddings)

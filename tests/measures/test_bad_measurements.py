@@ -72,7 +72,7 @@ TABLES: dict[str, tuple[Callable[[list[pa.Table]], pa.Table], str]] = {
     "curves": (lambda parts: curves_of(groups(parts), None, {}, {}), "estimate"),
     "solved_by": (lambda parts: solved_by_of(groups(parts)), "solved_by"),
     "tokens": (lambda parts: tokens_of(pa.concat_tables(parts)), "mean"),
-    "votes": (lambda parts: votes_of(classed_by_letter(pa.concat_tables(parts)), KS, 0), "estimate"),
+    "votes": (lambda parts: votes_of([classed_by_letter(pa.concat_tables(parts))], KS, 0), "estimate"),
     "answers": (lambda parts: answers_of(classed_by_letter(pa.concat_tables(parts))), "entropy"),
     "diversity": (lambda parts: diversity_of(vectors(pa.concat_tables(parts))), "diversity"),
     "ceilings": (lambda parts: ceilings_of(vectors(one_arm(parts, "panel"))), "within"),
