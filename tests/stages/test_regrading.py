@@ -87,7 +87,8 @@ def test_a_problem_outside_the_pool_is_refused() -> None:
 
 def test_disputes_are_where_grader_and_cross_check_differ() -> None:
     rows = ROWS.append_column("gold", pa.array(["7", "7", "3", "4"]))
-    found = disputes(rows).to_pylist()
+    found = disputes([rows]).to_pylist()
+    assert disputes(rows.slice(i, 1) for i in range(rows.num_rows)).to_pylist() == found
     assert [(d["answer"], d["gold"], d["verdict"], d["cross_check"]) for d in found] == [
         ("3", "4", "correct", "different"),
         ("7.0", "7", "wrong", "same"),
