@@ -26,7 +26,7 @@ from tasks.origins import sampled_with
 from tasks.stage import beside, stage, store
 
 
-@stage(Diversity, version=3)
+@stage(Diversity, version=4)
 def measure_diversity(*, embeddings: Embeddings) -> pa.Table:
     """Mean pairwise distance per problem, with length, accuracy and encoder coverage beside it."""
     parts = store().groups(embeddings, ["window", "problem_id"])

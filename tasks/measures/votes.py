@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
-from itertools import combinations
-from math import comb, isfinite
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -17,41 +15,36 @@ from storage.sql import query
 from tasks.domain.statistics.curves_of_k import INCOMPLETE, levels
 from tasks.domain.statistics.means import folded
 from tasks.domain.statistics.seeded import by_seed
+from tasks.domain.statistics.subsets import subsets
 from tasks.domain.statistics.voting import best_chance, majority_chance
 from tasks.measures.grouping import clusters_of, in_classes
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage
 
 COLUMNS = ["problem_id", "source", "arm", "adapter", "step", "seed", "rollout", "correct", "num_tokens", "logprob_sum"]
+#: Of a group that are gone through; of more, so many drawn at random.
+SUBSETS = 500
 METRICS = ("maj@k", "shortest@k", "likeliest@k")
 
 
-def votes_of(parts: Iterable[pa.Table], ks: Sequence[int], seed: int, subsets: int = 500) -> pa.Table:
+def votes_of(parts: Iterable[pa.Table], ks: Sequence[int], seed: int) -> pa.Table:
     """One row per metric, (arm, step), source and k, over problems.
 
     metric: `maj@k`, the most frequent `answer_class` of k rollouts is right (ties share; no answer casts no vote);
     best-of-k by two selectors that cost nothing: `shortest@k`, the shortest of k rollouts that gave an answer is
     right; `likeliest@k`, that of the highest mean log-probability a token. All over the k-subsets of a group, or over
-    `subsets` random ones where there are more, the same of all groups of one size; pass@k, best-of-k with a perfect
+    SUBSETS random ones where there are more, the same of all groups of one size; pass@k, best-of-k with a perfect
     selector, bounds them from above. Null, with the reason, where a group has fewer than k rollouts, or one of them no
     log-probability.
 
     parts: rollouts of whole groups. cluster: of near-duplicates, where a part has such a column.
     """
-
-    @cache
-    def chosen(size: int, k: int) -> np.ndarray:
-        """(S, k): all k-subsets of so many where they are no more than the random ones, else those."""
-        if k <= size and comb(size, k) <= subsets:
-            return np.array(list(combinations(range(size), k)), np.int64)
-        return np.random.default_rng([seed, size]).random((subsets, size)).argsort(axis=1)[:, :k]
-
     policies: dict[tuple[str, int], Judged] = {}
     for group in (group for part in parts for group in _groups(part)):
         key = group["arm"], group["step"]
         if key not in policies:
             policies[key] = Judged(ks)
-        found = [_judged(group, k, chosen(len(group["answers"]), k)) for k in ks]
+        found = [_judged(group, k, subsets(len(group["answers"]), k, SUBSETS, seed)) for k in ks]
         policies[key].add(group, [values[metric] for metric in METRICS for values in found])
     rows: list[dict[str, Any]] = []
     for (arm, step), judged in sorted(policies.items()):

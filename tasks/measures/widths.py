@@ -120,7 +120,7 @@ def _over_adapters(value_PS: np.ndarray) -> np.ndarray:
 
 
 @standard_measure("widths", rollouts="final")
-@stage(Widths, version=6)
+@stage(Widths, version=7)
 def measure_widths(
     *,
     rollouts: tuple[Rollouts, ...],

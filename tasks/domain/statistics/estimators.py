@@ -7,12 +7,11 @@ Undefined is null, never a made-up 0 or 1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
-from math import comb
 
 import numpy as np
 
 from storage.pass_at_k import pass_at_k
+from tasks.domain.statistics.subsets import subsets
 
 
 def g_pass_at_k(n_P: np.ndarray, c_P: np.ndarray, k: int, wanted_K: Sequence[int]) -> np.ma.MaskedArray:
@@ -79,7 +78,7 @@ def num_clusters(vectors_ND: np.ndarray, eps: float = 0.25) -> int | None:
     return int((reach_NN.argmax(axis=1) == np.arange(n)).sum())
 
 
-def vendi_of_k(vectors_ND: np.ndarray, k: int, subsets: int = 200) -> float | None:
+def vendi_of_k(vectors_ND: np.ndarray, k: int) -> float | None:
     """Mean Vendi score of k of the n traces, so that groups of unequal n compare: over all k-subsets, or over so many
     random ones where there are more. The score is the effective number of distinct traces: exp of the entropy of the
     eigenvalues of their similarities over k. Null if n < k. Source: Friedman and Dieng 2022 (arXiv 2210.02410).
@@ -90,11 +89,7 @@ def vendi_of_k(vectors_ND: np.ndarray, k: int, subsets: int = 200) -> float | No
     n = len(vectors_ND)
     if n < k:
         return None
-    if comb(n, k) <= subsets:
-        chosen_SK = np.array(list(combinations(range(n), k)))
-    else:
-        chosen_SK = np.random.default_rng(0).random((subsets, n)).argsort(axis=1)[:, :k]
-    chosen_SKD = vectors_ND.astype(np.float64)[chosen_SK]
+    chosen_SKD = vectors_ND.astype(np.float64)[subsets(n, k)]
     weights_SK = np.linalg.eigvalsh(chosen_SKD @ chosen_SKD.transpose(0, 2, 1) / k).clip(1e-12)
     weights_SK /= weights_SK.sum(axis=1, keepdims=True)
     return float(np.exp(-(weights_SK * np.log(weights_SK)).sum(axis=1)).mean())

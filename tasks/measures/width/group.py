@@ -9,15 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import combinations
 from math import comb
 
 import numpy as np
 
 from tasks.domain.partitions.classes import in_order
-
-#: Subsets that are gone through; of more, so many drawn at random.
-MOST_SUBSETS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +54,6 @@ class Group:
     def counts(self) -> np.ndarray:
         """Rollouts of each class, largest first."""
         return np.sort(np.bincount(in_order(self.class_N[self.class_N >= 0])))[::-1] if len(self) else np.zeros(0, int)
-
-
-@lru_cache(maxsize=256)
-def subsets(n: int, k: int) -> np.ndarray:
-    """(S, k) places: every subset of k of n, or so many drawn at random where there are more.
-
-    >>> subsets(3, 2).tolist()
-    [[0, 1], [0, 2], [1, 2]]
-    """
-    if comb(n, k) <= MOST_SUBSETS:
-        return np.array(list(combinations(range(n), k)), np.int64).reshape(-1, k)
-    return np.random.default_rng(0).random((MOST_SUBSETS, n)).argsort(axis=1)[:, :k]
 
 
 @lru_cache(maxsize=4096)

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tasks.measures.width.group import Group, subsets
+from tasks.domain.statistics.subsets import subsets
+from tasks.measures.width.group import Group
 
 ORDERS = (1, 2, 3, 4)
 UNSEEN = 0.1

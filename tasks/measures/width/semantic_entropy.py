@@ -15,7 +15,8 @@ from math import comb, log
 
 import numpy as np
 
-from tasks.measures.width.group import Group, subsets
+from tasks.domain.statistics.subsets import subsets
+from tasks.measures.width.group import Group
 
 NO_LIKELIHOOD = "a rollout has no log-probability"
 

@@ -7,8 +7,8 @@ of k. Of a kernel, not of a partition; it has whatever length does to the encode
 from __future__ import annotations
 
 from tasks.domain.statistics.estimators import vendi_of_k
-from tasks.measures.width.group import MOST_SUBSETS, Group
+from tasks.measures.width.group import Group
 
 
 def vendi(group: Group, k: int) -> float | None:
-    return vendi_of_k(group.vectors_ND, k, MOST_SUBSETS)
+    return vendi_of_k(group.vectors_ND, k)
