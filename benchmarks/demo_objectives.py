@@ -18,6 +18,7 @@ from flows.study.asked import profile_named
 from flows.study.request import Request
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
+from storage.bands import Band
 from storage.reading.catalog import lineage
 from tasks.domain.grpo.types import BASELINE
 from tasks.report.scatter import Spot, scatter
@@ -44,7 +45,8 @@ def main() -> None:
     figure = args.out.with_suffix(".svg")
     args.out.parent.mkdir(parents=True, exist_ok=True)
     figure.write_text(alone(points(rows) or ""))
-    args.out.write_text(page(args.profile, every, rows, figure.name, report))
+    bands = store.read(made["bands"], ["band"])["band"].to_pylist()
+    args.out.write_text(page(args.profile, every, rows, bands, figure.name, report))
     print(args.out)
 
 
@@ -79,7 +81,8 @@ def points(rows: Sequence[Row]) -> str | None:
     return scatter(spots, 0, "gain in pass@1, points", f"gain in pass@{largest}, points")
 
 
-def page(profile: str, every: int, rows: Sequence[Row], figure: str, report: Ref) -> str:
+def page(profile: str, every: int, rows: Sequence[Row], bands: Sequence[str], figure: str, report: Ref) -> str:
+    """bands: of every problem that was screened."""
     by_objective: dict[str, dict[str, Row]] = defaultdict(dict)
     for row in rows:
         by_objective[row["objective"]][row["metric"]] = row
@@ -98,9 +101,15 @@ def page(profile: str, every: int, rows: Sequence[Row], figure: str, report: Ref
         f"the same start and problems, and {profile_named(profile).training.token_budget:,} sampled tokens: a training ends at the first step",
         f"that reaches them, so that it has {min(tokens):,.0f} to {max(tokens):,.0f} in the mean over seeds (the last",
         "table; steps of several turns are longer).",
+        f"Of {len(bands)} problems screened for training {bands.count(Band.ALL_ZERO) / len(bands):.0%} are `all_zero`:",
+        "no rollout of theirs was right before training.",
         "Formulas: docs/training.md.",
         "",
         *sentences(rows),
+        *(
+            f"- {' and '.join(names)} are one here: on these problems they trained alike."
+            for names in alike(by_objective)
+        ),
         "",
         f"![gains]({figure})",
         "",
@@ -125,7 +134,9 @@ def page(profile: str, every: int, rows: Sequence[Row], figure: str, report: Ref
     about = [*counted, "entropy", "live_groups", "signal_groups"]
     lines += [
         "",
-        "Width, and what training says of itself (its first step → its last five), before → after.",
+        "Width, and what training says of itself (its first step → its last five), before → after. entropy: of the next",
+        "token, in nats, mean over the tokens that a step trains on; live_groups: share of a step's groups with a right and a",
+        "wrong rollout; signal_groups: with an advantage that is not 0.",
         "",
         "| objective | " + " | ".join(about) + " | tokens a training |",
         "|---|" + "---|" * (len(about) + 1),
@@ -157,6 +168,14 @@ def sentences(rows: Sequence[Row]) -> list[str]:
         f" p = {row['p_adjusted']:.2g} after Holm over {len(judged)} comparisons"
         for row in sorted(apart, key=lambda row: (row["metric"], row["p_adjusted"]))
     ]
+
+
+def alike(by_objective: Mapping[str, Mapping[str, Row]]) -> list[list[str]]:
+    """Objectives whose every figure is the same."""
+    found: dict[tuple[object, ...], list[str]] = defaultdict(list)
+    for name, metrics in by_objective.items():
+        found[tuple((metric, row["after"]) for metric, row in metrics.items())].append(name)
+    return [names for names in found.values() if len(names) > 1]
 
 
 def _change(row: Row) -> str:
