@@ -75,10 +75,12 @@ class Turns:
         found = [as_train_rollout(row, self.own, self.learner.tag_rule) for row in rows]
         if "traces" in needs:
             return with_trace_classes(found, rows, lambda groups: [trace_classes(traces) for traces in groups])
-        return with_trace_classes(found, rows, self.by_encoder) if "vectors" in needs else found
+        return with_trace_classes(found, rows, self.by_encoder, of_right=True) if "vectors" in needs else found
 
     def by_encoder(self, groups: Sequence[Sequence[str | None]]) -> Sequence[Classes]:
-        """All traces of a step in one call, on the encoder's device."""
+        """All traces in one call, on the encoder's device."""
+        if not groups:
+            return []
         assert self.calibration is not None
         told = store().manifest(self.calibration).recipe.arguments
         row = next(r for r in store().read(self.calibration).to_pylist() if r["partition"] == "trace")
@@ -108,9 +110,14 @@ class Turns:
         return found
 
 
-def with_trace_classes(rollouts: Sequence[TrainRollout], rows: Sequence[Row], classify: Classify) -> list[TrainRollout]:
-    """With the class of each trace among its problem's; rows: of the same rollouts."""
+def with_trace_classes(
+    rollouts: Sequence[TrainRollout], rows: Sequence[Row], classify: Classify, *, of_right: bool = False
+) -> list[TrainRollout]:
+    """With the class of each trace among its problem's. rows: of the same rollouts. of_right: of problems with a right
+    rollout alone."""
     groups = _places([rollout.problem_id for rollout in rollouts])
+    if of_right:
+        groups = [group for group in groups if any(rollouts[place].correct for place in group)]
     classed = list(rollouts)
     told = classify([[rows[place]["trace"] for place in group] for group in groups])
     for group, classes in zip(groups, told, strict=True):

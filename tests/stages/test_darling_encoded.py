@@ -55,14 +55,18 @@ def trained(lab: Lab) -> tuple[Training, Calibrations]:
 
 
 def classes_of_the_first_step(lab: Lab, known: Calibrations) -> list[int]:
-    """How many ways each problem's traces go, by the artifact's threshold, from the ledger; none at all is one too."""
+    """How many ways the traces go of each problem with a right rollout, by the artifact's threshold, from the ledger;
+    none at all is one too."""
     row = next(r for r in lab.store.read(known).to_pylist() if r["partition"] == "trace")
     rows = Ledger(lab.store.root).read(account_of(START, step_sampling(WHOLE, LEARNER.seed, 1)))
     assert rows is not None
     encoder = SentenceEncoder(FOLDER, name=NAME, max_tokens=256)
     found = []
     for problem in dict.fromkeys(rows["problem_id"].to_pylist()):
-        traces = [r["trace"] for r in rows.to_pylist() if r["problem_id"] == problem]
+        own = [r for r in rows.to_pylist() if r["problem_id"] == problem]
+        if not any(r["correct"] for r in own):
+            continue
+        traces = [r["trace"] for r in own]
         written = [trace for trace in traces if trace]
         ways = len(set(by_trace(encoder.encode(written)[0], row["threshold"]))) if written else 0
         found.append(ways + (len(written) < len(traces)))

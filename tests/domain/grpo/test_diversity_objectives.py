@@ -35,6 +35,15 @@ def test_darling_weighs_right_rollouts_of_a_solved_group_by_their_ways() -> None
     assert not any(found(Group(solved, solved, traces=(0,) * 4), "darling_trace"))
 
 
+@pytest.mark.parametrize("form", [np.zeros(4), np.array([0.1, 0.0, 0.1, 0.0])])
+def test_darling_asks_for_no_class_where_none_is_right(form: np.ndarray) -> None:
+    """So the encoder is not asked either: what a wrong rollout's way is changes nothing."""
+    seen, unseen = (Group(form, np.zeros(4), traces=ways) for ways in ((0, 1, 1, None), (None,) * 4))
+    for name in ("darling_trace", "darling_encoded"):
+        assert found(seen, name) == found(unseen, name) == pytest.approx(list(form - form.mean()))
+        assert "diversity" not in group_advantages(unseen, name, Context())[1]
+
+
 def test_darling_by_answer_by_hand() -> None:
     """One right of four: all three others answer otherwise, so 1, 0, 0, 0 centred; three right: 1/3 each, of mean 1/4."""
     rare, common = np.array([1.0, 0, 0, 0]), np.array([1.0, 1, 1, 0])

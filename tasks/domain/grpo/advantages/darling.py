@@ -32,11 +32,10 @@ def by_answer(group: Group, _: Context) -> Advantages:
 def _darling(group: Group, classes: Sequence[Hashable]) -> Advantages:
     """r'_i = correct_i · max(Div_i, FLOOR), Div_i the share of the n - 1 others that are in another class (eq. 4 and
     5), 0 without a class of its own; A = r' - mean(r'), without a spread (section 3.2). A product, so that a wrong
-    rollout earns nothing by being different; what form adds is centred beside it."""
+    rollout earns nothing by being different; what form adds is centred beside it. classes and diversity are told of
+    groups with a right rollout: of the others no class is asked for."""
     size, counts = len(classes), Counter(classes)
     diversity_G = np.array([0.0 if one is None else (size - counts[one]) / (size - 1) for one in classes])
     weighted_G = group.correct_G * np.maximum(diversity_G, FLOOR)
-    return minus_mean(weighted_G) + minus_mean(group.form_G), {
-        "classes": float(len(counts)),
-        "diversity": float(diversity_G.mean()),
-    }
+    told = {"classes": float(len(counts)), "diversity": float(diversity_G.mean())} if group.correct_G.any() else {}
+    return minus_mean(weighted_G) + minus_mean(group.form_G), told

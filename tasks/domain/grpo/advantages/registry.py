@@ -32,13 +32,13 @@ Need = Literal["answers", "traces", "vectors", "candidates", "refinements", "age
 @dataclass(frozen=True, slots=True)
 class Objective:
     """needs: of the rollouts (`answers`, `traces`: their classes, the latter by strategy; `vectors`: those of traces by
-    the encoder), of how they come about (`candidates`: several answers each; `refinements`: draft, critique,
-    refinement; `agents`: the critic is trained too, by an adapter of its own), of the steps before (`visits`). reads:
-    settings that mean nothing to the others. of_parts: looks at correctness and form apart, so a group is dead only
-    where both are alike; else where rewards are. trains_alike: a dead group may have an advantage; else it has none.
-    least_group: rollouts; least_k: attempts; beyond_k: rollouts that k attempts must leave over. version: bumped when
-    its advantages change; it stands in the names of the trainings that use it, from 2 on, and always where another
-    package brings it, whose name and version it is."""
+    the encoder, of problems with a right rollout), of how they come about (`candidates`: several answers each;
+    `refinements`: draft, critique, refinement; `agents`: the critic is trained too, by an adapter of its own), of the
+    steps before (`visits`). reads: settings that mean nothing to the others. of_parts: looks at correctness and form
+    apart, so a group is dead only where both are alike; else where rewards are. trains_alike: a dead group may have an
+    advantage; else it has none. least_group: rollouts; least_k: attempts; beyond_k: rollouts that k attempts must leave
+    over. version: bumped when its advantages change; it stands in the names of the trainings that use it, from 2 on,
+    and always where another package brings it, whose name and version it is."""
 
     advantage: Advantage
     needs: tuple[Need, ...] = ()
