@@ -9,11 +9,11 @@ from pathlib import Path
 from flows.study.files import StudyFile, read_study
 from flows.study.profiles import BENCHMARKS
 from flows.study.questions import PROFILES, questions
+from flows.study.reading import NAME
 from flows.study.shape import Pool, Profile
 from storage.errors import UserError, did_you_mean
 
 ENDING = ".toml"
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 
 
 def profile_named(name: str) -> Profile:
@@ -47,7 +47,7 @@ def text_of(word: str) -> str:
     if (asked := file_of(word)) is None:
         return ""
     try:
-        return asked[0].read_text(encoding="utf-8")
+        return asked[0].read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise UserError(f"{asked[0]} is not there; write one with: varband study new {asked[0].stem}") from None
     except (OSError, UnicodeDecodeError) as error:

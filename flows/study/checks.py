@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from flows.study.hub import id_of, on_hub
 from flows.study.reading import Fault
 from flows.study.shape import Profile
 from storage.artifacts.ref import KINDS
@@ -14,6 +15,7 @@ from tasks.domain.grpo.types import ALL_LINEAR, LearnerConfig
 from tasks.domain.policies import Sampling
 from tasks.domain.statistics.windows import window_named
 from tasks.engines.hardware import ENGINES
+from tasks.engines.problems.hub import asked_of_hub
 
 #: Policies of one training that are evaluated: a plan lists each.
 MOST_EVALUATED = 1000
@@ -21,7 +23,14 @@ MOST_EVALUATED = 1000
 
 def faults_of(p: Profile) -> Iterator[Fault]:
     yield from _arms(p)
-    for path, given in ((("arms",), p.arms), (("seeds",), p.seeds), (("passk", "ks"), p.passk.ks)):
+    several: dict[tuple[str, ...], Sequence[object]] = {
+        ("arms",): p.arms,
+        ("seeds",): p.seeds,
+        ("passk", "ks"): p.passk.ks,
+    }
+    several |= {("pool", "sources"): p.pool.sources, ("training", "target_modules"): p.training.target_modules}
+    several |= {("benchmarks", one.name, "sources"): one.sources for one in p.benchmarks}
+    for path, given in several.items():
         if twice := [str(one) for one in dict.fromkeys(given) if given.count(one) > 1]:
             yield Fault(path, f"{path[-1]}: {', '.join(twice)} stands there more than once, and would be counted so")
     yield from _trainings(p)
@@ -40,6 +49,10 @@ def faults_of(p: Profile) -> Iterator[Fault]:
         yield Fault(("hardware", "engine"), said)
     if not p.pool.sources and not p.pool.synthetic:
         yield Fault(("pool",), "pool: no problems; name sources, or give synthetic = a number")
+    elif not p.pool.sources and p.pool.heldout_per_source >= p.pool.synthetic:
+        said = f"all {p.pool.synthetic} problems of a source would be held out; hold out fewer"
+        yield Fault(("pool", "heldout_per_source"), said)
+    yield from _ids(p)
     if not p.passk.ks:
         yield Fault(("passk", "ks"), "passk.ks is empty; name at least one k, such as 1")
     yield from _said(("encoder", "windows"), lambda: [window_named(name) for name in p.encoder.windows])
@@ -105,6 +118,25 @@ def _trainings(p: Profile) -> Iterator[Fault]:
             f"{p.training.steps} steps evaluated every {p.training.eval_every} are {number} evaluations a seed, above"
             f" {MOST_EVALUATED}: raise training.eval_every or lower training.steps",
         )
+
+
+def _ids(p: Profile) -> Iterator[Fault]:
+    """Models, adapters and problems by names that cannot be one."""
+    named = {("model",): p.model, ("encoder", "name"): p.encoder.name}
+    for path, name in named.items():
+        if not name.strip():
+            yield Fault(path, f"{'.'.join(path)} is empty; name a folder, or OWNER/NAME@COMMIT on the hub")
+    named |= {("arms", arm.name, "model"): arm.model for arm in p.own}
+    named |= {("arms", arm.name, "adapter"): arm.adapter for arm in p.own}
+    for path, name in named.items():
+        if on_hub(name):
+            yield from _said(path, lambda name=name: id_of(name))
+    sources = {("pool", "sources"): p.pool.sources}
+    sources |= {("benchmarks", one.name, "sources"): one.sources for one in p.benchmarks}
+    for path, names in sources.items():
+        for name in names:
+            if on_hub(str(name)):
+                yield from _said(path, lambda name=name: asked_of_hub(str(name)))
 
 
 def _lengths(p: Profile) -> Iterator[Fault]:

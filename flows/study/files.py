@@ -15,7 +15,7 @@ from typing import Any
 
 from flows.study import checks
 from flows.study.objectives import with_objectives
-from flows.study.reading import Fault, Reading, Typed, spelt
+from flows.study.reading import NAME, UNNAMED, Fault, Reading, Typed, spelt
 from flows.study.scaffolds import own_arms, own_scaffolds
 from flows.study.shape import Benchmark, Profile
 from storage.errors import UserError
@@ -112,7 +112,12 @@ def _questions(said: Mapping[str, Any], study: Profile, reading: Reading) -> Ite
     tables: dict[str, tuple[tuple[str, ...], Any]] = {
         name: (("questions", name), table) for name, table in _table(said, "questions", reading).items()
     }
-    for name, table in _combinations(_table(said, "matrix", reading)):
+    for name in (name for name in tables if not NAME.fullmatch(name)):
+        reading.refuse(("questions", name), f"'{name[:80]}' {UNNAMED}")
+    matrix = _table(said, "matrix", reading)
+    for path in (path for path, values in _flat(matrix) if values == []):
+        reading.refuse(("matrix", *path.split(".")), "an empty list asks nothing; give its values")
+    for name, table in _combinations(matrix):
         tables.setdefault(name, (("matrix",), table))
     for name, (path, table) in tables.items():
         if not isinstance(table, Mapping):

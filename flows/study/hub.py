@@ -31,14 +31,20 @@ def called(name: str) -> str:
     return Path(name.partition("@")[0] if on_hub(name) else name).name
 
 
+def id_of(name: str) -> tuple[str, str]:
+    """(OWNER/NAME, commit). Errors: UserError for an id without a commit."""
+    owner_name, _, commit = name.partition("@")
+    if owner_name.count("/") != 1 or not COMMIT.fullmatch(commit):
+        raise UserError(f"'{name[:100]}' is no id on the hub: write OWNER/NAME@ and the 40 hex digits of a commit")
+    return owner_name, commit
+
+
 def hub_folder(name: str, files: Sequence[str], *, fetch: bool) -> Path:
     """Where the files of an id lie on this machine, fetched first if need be. files: patterns.
 
     Errors: UserError for an id without a commit; NotHere, with what to do, if it is not here and cannot be fetched.
     """
-    owner_name, _, commit = name.partition("@")
-    if owner_name.count("/") != 1 or not COMMIT.fullmatch(commit):
-        raise UserError(f"'{name[:100]}' is no id on the hub: write OWNER/NAME@ and the 40 hex digits of a commit")
+    owner_name, commit = id_of(name)
     fetching = f"hf download {owner_name} --revision {commit} --local-dir {called(name)}"
     way_out = f"download it with: {fetching}, and name that folder"
     try:

@@ -13,6 +13,9 @@ from tasks.domain.ranges import declared, optional, wrong
 
 T = TypeVar("T")
 Path = tuple[str, ...]
+#: Of a study and of what it defines: it stands in addresses, file names and words of the command line.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
+UNNAMED = "is no name, which has letters, digits, dots, dashes and underscores; call it otherwise"
 #: What stands for null, which TOML has no word for.
 NONE = "none"
 

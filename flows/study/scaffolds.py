@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from flows.study.reading import Reading
+from flows.study.reading import NAME, UNNAMED, Reading
 from storage.errors import UserError, did_you_mean
 from tasks.domain import plugins
 from tasks.domain.arms import ARMS, Arm
@@ -53,6 +53,9 @@ def own_arms(
     known, arms = {**SCAFFOLDS, **scaffolds}, dict(base)
     for name, table in tables.items():
         path = ("arms", name)
+        if not NAME.fullmatch(name):
+            reading.refuse(path, f"'{name[:80]}' {UNNAMED}")
+            continue
         if name in ARMS and isinstance(table, Mapping) and "scaffold" in table:
             reading.refuse((*path, "scaffold"), f"'{name}' is everybody's arm already; give yours another name")
             continue
@@ -85,7 +88,9 @@ def own_scaffolds(tables: object, reading: Reading) -> dict[str, Scaffold]:
         path, known = ("scaffolds", name), {**SCAFFOLDS, **found}
         asked = dict(table) if isinstance(table, Mapping) else table
         base = asked.pop("base", None) if isinstance(asked, dict) else None
-        if name in SCAFFOLDS:
+        if not NAME.fullmatch(name):
+            reading.refuse(path, f"'{name[:80]}' {UNNAMED}")
+        elif name in SCAFFOLDS:
             reading.refuse(path, f"'{name}' is everybody's scaffold already; give yours another name")
         elif base is not None and base not in known:
             hint = did_you_mean(str(base), known)

@@ -109,6 +109,8 @@ MATH_SUBJECTS = (
 #: The pool of the original study.
 OLYMPIAD = ("hmmt_feb_2024", "hmmt_feb_2025", "aime24", "aime25", "olympiadbench", "amc")
 DATA_VARIABLE = "VARBAND_DATA"
+#: Of files of problems, by their ending.
+FORMATS = (".jsonl", ".json", ".ndjson", ".parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +146,12 @@ def source_spec(wish: Path | str, data: Path | None) -> tuple[SourceSpec, Path]:
     Errors: UserError if there is no such file or source.
     """
     path = Path(wish)
-    if path.suffix.lower() in (".jsonl", ".json", ".parquet", ".ndjson") or path.is_file():
+    written = path.suffix.lower() in FORMATS
+    if written or path.is_file():
         if not path.is_file():
             raise UserError(f"pool file {path} does not exist")
+        if not written:
+            raise UserError(f"pool file {path} is none of {', '.join(FORMATS)}")
         entry = SOURCES.get(path.stem)
         guards = entry.keeps_out if entry else ()
         spec = SourceSpec(path.stem, _digest(path), None, _guards(path.stem, guards, path.parent))
