@@ -79,7 +79,9 @@ class Entries:
 
     def lacking(self, asked: pa.Table) -> list[int]:
         """Which of these are not entered. asked: columns of KEY and `nth`."""
-        said = query("select nth from asked anti join keys using (problem_id, rollout)", asked=asked, keys=self.keys)
+        # joined before what is left over is asked for: the smaller side is what is held
+        there = "select nth from keys join asked using (problem_id, rollout)"
+        said = query(f"select nth from asked anti join ({there}) using (nth)", asked=asked, keys=self.keys)
         return sorted(said["nth"].to_pylist())
 
     def rows(self, asked: pa.Table, columns: list[str] | None = None) -> pa.Table | None:

@@ -16,7 +16,7 @@ VECTORS = ["problem_id", "arm", "step", "seed", "rollout", "embedding"]
 def with_vectors(parts: Iterable[pa.Table], embeddings: Embeddings) -> Iterator[tuple[pa.Table, pa.Table]]:
     """Each part, of whole problems, with the vectors of their whole traces: columns VECTORS."""
     whole, at = pc.field("window") == "whole", ["window", "problem_id"]
-    known = set(store().read(embeddings, at).filter(whole)["problem_id"].unique().to_pylist())
+    known = set(store().keys(embeddings, at).filter(whole)["problem_id"].unique().to_pylist())
     schema = pa.schema([Embeddings.schema.field(name) for name in VECTORS])
     vectors = (part.filter(whole) for part in store().groups(embeddings, at, [*VECTORS, "window"]))
     yield from beside(parts, vectors, known, schema)

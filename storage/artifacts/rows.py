@@ -75,6 +75,13 @@ def gathered(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting)
 
 
+def read_parts(path: Path, columns: list[str] | None, rows: int) -> Iterator[pa.Table]:
+    with pq.ParquetFile(path) as file:
+        for group in range(file.num_row_groups):  # asked for all groups at once, the reader keeps what it has read
+            for batch in file.iter_batches(rows, row_groups=[group], columns=columns):
+                yield pa.Table.from_batches([batch])
+
+
 def whole_groups(parts: Iterable[pa.Table], keys: pa.Table) -> Iterator[pa.Table]:
     """The same rows, regrouped so that rows with equal keys come in one part: they wait for the last one of theirs.
 
@@ -123,11 +130,17 @@ def beside(
 
 def _ends(keys: pa.Table) -> np.ndarray:
     """For each row the place of the last one with its keys."""
-    code_N = np.zeros(keys.num_rows, np.int64)
+    code_N, codes = np.zeros(keys.num_rows, np.int64), 1
     for column in keys.columns:
-        encoded = column.combine_chunks().dictionary_encode()
-        code_N = code_N * (len(encoded.dictionary) + 1) + encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        code_N = np.unique(code_N, return_inverse=True)[1]
-    ends_C = np.zeros(code_N.max(initial=-1) + 1, np.int64)
-    np.maximum.at(ends_C, code_N, np.arange(keys.num_rows))
+        encoded = column.unify_dictionaries().combine_chunks()
+        if not pa.types.is_dictionary(encoded.type):
+            encoded = encoded.dictionary_encode()
+        codes *= len(encoded.dictionary) + 1
+        code_N *= len(encoded.dictionary) + 1
+        code_N += encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+        if codes > 4 * keys.num_rows:
+            there_C, code_N = np.unique(code_N, return_inverse=True)
+            codes = len(there_C)
+    ends_C = np.zeros(codes, np.int64)
+    ends_C[code_N] = np.arange(keys.num_rows)  # of several the last one stays
     return ends_C[code_N]

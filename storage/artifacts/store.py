@@ -23,7 +23,7 @@ from storage.artifacts.fingerprint import file_digest
 from storage.artifacts.light import left_out
 from storage.artifacts.manifest import FORMAT, FileEntry, Manifest, Provenance, Recipe, parse_manifest
 from storage.artifacts.ref import KINDS, Ref
-from storage.artifacts.rows import PART_ROWS, Payload, whole_groups, write_rows
+from storage.artifacts.rows import PART_ROWS, Payload, read_parts, whole_groups, write_rows
 from storage.durable import sync, sync_tree
 from storage.errors import NO_ROOM, UserError
 from storage.mirror import Mirror, mirror_of
@@ -138,14 +138,16 @@ class Store:
     def parts(self, ref: Ref, columns: list[str] | None = None, rows: int = PART_ROWS) -> Iterator[pa.Table]:
         """The same part after part, for rows that are too many to hold at once."""
         self.check(ref)
-        with pq.ParquetFile(self.path(ref) / DATA) as file:
-            for group in range(file.num_row_groups):  # asked for all groups at once, the reader keeps what it has read
-                for batch in file.iter_batches(rows, row_groups=[group], columns=columns):
-                    yield pa.Table.from_batches([batch])
+        return read_parts(self.path(ref) / DATA, columns, rows)
+
+    def keys(self, ref: Ref, by: list[str]) -> pa.Table:
+        """Columns of all rows, texts as dictionaries."""
+        self.check(ref)
+        return pq.ParquetFile(self.path(ref) / DATA, read_dictionary=by).read(columns=by)
 
     def groups(self, ref: Ref, by: list[str], columns: list[str] | None = None) -> Iterator[pa.Table]:
         """Part after part, of whole groups: rows that are equal in `by`, which are among `columns`."""
-        return whole_groups(self.parts(ref, columns), self.read(ref, by))
+        return whole_groups(self.parts(ref, columns), self.keys(ref, by))
 
     def refs(self, kind: str | None = None) -> list[Ref]:
         """Every artifact that has a manifest, sorted. Does not verify."""
@@ -171,8 +173,7 @@ class Store:
             if payload.files is not None:
                 shutil.copytree(payload.files, aside / FILES)
             entries = [_entry(path, aside) for path in sorted(aside.rglob("*")) if path.is_file()]
-            inputs = [text for refs in recipe.inputs.values() for text in refs]
-            made_from = {text: self.manifest(Ref.parse(text)).token for text in inputs}
+            made_from = {t: self.manifest(Ref.parse(t)).token for refs in recipe.inputs.values() for t in refs}
             manifest = Manifest(
                 format=FORMAT,
                 kind=ref.kind,
@@ -221,8 +222,7 @@ class Store:
         mirror.refresh(ref, now=True)
         if self.fresh(ref):
             return False
-        over = mirror.token(ref)
-        return mirror.publish(aside, ref, over=over) or self._won(mirror, aside, ref)
+        return mirror.publish(aside, ref, over=mirror.token(ref)) or self._won(mirror, aside, ref)
 
     def delete(self, ref: Ref) -> None:
         """Remove one artifact: renamed away first, so that nobody sees half of it."""

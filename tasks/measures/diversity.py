@@ -19,8 +19,7 @@ from tasks.domain.statistics.rewording import REWORDED
 from tasks.measures.ceilings import ceilings_of_parts
 from tasks.measures.comparisons import compare_columns
 from tasks.measures.diversity_measures import GROUP, answers_of, diversity_of
-from tasks.measures.grouping import with_clusters
-from tasks.measures.groups import classed
+from tasks.measures.grouping import in_classes, with_clusters
 from tasks.measures.standard import standard_measure
 from tasks.origins import sampled_with
 from tasks.stage import beside, stage, store
@@ -38,7 +37,9 @@ def measure_diversity(*, embeddings: Embeddings) -> pa.Table:
 def measure_answers(*, rollouts: Rollouts, partitions: Partitions) -> pa.Table:
     """How the answers of each problem's rollouts differ; needs no encoder."""
     columns = ["problem_id", "source", "arm", "adapter", "step", "seed", "rollout", "correct"]
-    return answers_of(classed(store().read(rollouts, columns), [store().read(partitions)]))
+    parts = [answers_of(part) for part in in_classes(rollouts, partitions, columns)]
+    whole = pa.concat_tables([AnswerDiversity.schema.empty_table(), *parts])
+    return whole.sort_by([(name, "ascending") for name in ("arm", "step", "seed", "source", "problem_id")])
 
 
 @stage(DiversityComparison, version=15)
@@ -65,7 +66,7 @@ def measure_ceilings(*, embeddings: tuple[Embeddings, ...]) -> pa.Table:
 def _ceilings(ref: Embeddings) -> pa.Table:
     """Reworded traces come after all others: they and those that they are of are read on their own."""
     at, in_other_words = ["window", "problem_id"], pc.field("window") == REWORDED
-    known = set(store().read(ref, at).filter(in_other_words)["problem_id"].unique().to_pylist())
+    known = set(store().keys(ref, at).filter(in_other_words)["problem_id"].unique().to_pylist())
     asked = pc.field("problem_id").isin(pa.array(sorted(known), pa.string())) & (pc.field("window") == "whole")
     whole = (part.filter(asked) for part in store().groups(ref, at))
     again = (part for groups in store().groups(ref, at) if (part := groups.filter(in_other_words)).num_rows)

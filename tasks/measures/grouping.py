@@ -42,14 +42,15 @@ def with_clusters(rows: pa.Table, refs: Sequence[Ref]) -> pa.Table:
 
 def clusters_of(refs: Sequence[Ref]) -> pa.Table:
     """problem_id and cluster of every problem of these."""
-    asked = together([store().read(ref, ["problem_id"]) for ref in refs])
+    of_each = [store().keys(ref, ["problem_id"])["problem_id"].unique().cast(pa.string()) for ref in refs]
+    asked = together([pa.table({"problem_id": ids}) for ids in of_each])
     return with_clusters(asked.group_by("problem_id").aggregate([]), refs)
 
 
 def in_classes(rollouts: Rollouts, partitions: Partitions, columns: list[str]) -> Iterator[pa.Table]:
     """Rollouts of whole problems, part after part, with their classes. Errors: UserError if one has no row there."""
     at = ["problem_id"]
-    known = set(store().read(partitions, at)["problem_id"].unique().to_pylist())
+    known = set(store().keys(partitions, at)["problem_id"].unique().to_pylist())
     pairs = beside(store().groups(rollouts, at, columns), store().groups(partitions, at), known, Partitions.schema)
     yield from (classed(rows, [classes]) for rows, classes in pairs)
 
