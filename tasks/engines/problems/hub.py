@@ -12,10 +12,8 @@ from typing import Any
 
 from storage.errors import NotHere, UserError
 from tasks.domain.problems.sources import MATH_SUBJECTS, SOURCES, HubSpec, Source, source_named
-from tasks.engines.problems.problem_files import Row, row_of
+from tasks.engines.problems.problem_files import Row, columns_of, row_of
 
-#: What a set that nobody has described may call its columns.
-COLUMNS = (("problem", ("problem", "question")), ("gold", ("gold", "answer")))
 _WISH = re.compile(
     r"(?P<id>[\w.-]+(?:/[\w.-]+)?)@(?P<commit>[0-9a-f]{40})(?::(?P<split>\w+))?(?P<more>(?:\+\w+@[0-9a-f]{40})*)"
 )
@@ -128,16 +126,11 @@ def _configurations(source: Source, loader: str | None) -> tuple[str | None, ...
     return MATH_SUBJECTS if source.name == "math_train" else (source.config,)
 
 
-def _columns_of(record: Row) -> list[tuple[str, str]]:
-    """Of a set that nobody has described: ours and the first of theirs, ours where it has none."""
-    return [(ours, next((one for one in theirs if one in record), ours)) for ours, theirs in COLUMNS]
-
-
 def _from_hub(source: Source, record: Row, where: str, config: str | None, number: int) -> Row:
     from tasks.domain.grading.answer_extraction import boxed
 
     fields: Row = {}
-    for ours, theirs in source.columns or _columns_of(record):
+    for ours, theirs in source.columns or columns_of(record):
         if theirs not in record:
             raise UserError(f"{where}: no column '{theirs}' (found: {', '.join(record)})")
         fields[ours] = record[theirs]

@@ -28,12 +28,14 @@ def load_problems(files: Iterable[tuple[Path, str, str | None]]) -> list[Row]:
     return [row for path, name, only in files for row in read_problems(path, name, only)]
 
 
+#: What files call a problem and its answer, ours first.
+COLUMNS = (("problem", ("problem", "question")), ("gold", ("gold", "answer")))
 #: What files call the identity of a problem, the first that is there.
 ID_FIELDS = ("source_id", "uid", "id")
 
 
 def read_problems(path: Path, name: str, only: str | None = None) -> list[Row]:
-    """Rows of a JSONL or Parquet file: problem, gold; optional: one of ID_FIELDS, source, year, level, subject."""
+    """Rows of a JSONL or Parquet file: COLUMNS; optional: one of ID_FIELDS, source, year, level, subject."""
     records = _parquet(path) if path.suffix.lower() == ".parquet" else _jsonl(path)
     rows: list[Row] = []
     seen: dict[str, str] = {}
@@ -53,9 +55,11 @@ def read_problems(path: Path, name: str, only: str | None = None) -> list[Row]:
 
 def row_of(record: dict[str, Any], where: str, name: str, position: int) -> Row:
     """A problem in the common form. where: file and place, for the sentence. Errors: UserError naming the field."""
-    for field in ("problem", "gold"):
+    record = record | {ours: record[theirs] for ours, theirs in columns_of(record) if theirs in record}
+    for field, names in COLUMNS:
         if field not in record:
-            raise UserError(f"{where}: no field '{field}' (found: {', '.join(map(str, record)) or 'nothing'})")
+            wanted = " or ".join(f"'{name}'" for name in names)
+            raise UserError(f"{where}: no field {wanted} (found: {', '.join(map(str, record)) or 'nothing'})")
     problem, gold, source = (_text(record, field, where) for field in ("problem", "gold", "source"))
     if problem is None:
         raise UserError(f"{where}: field 'problem' must be text and not empty, found {record['problem']!r:.60}")
@@ -80,6 +84,11 @@ def row_of(record: dict[str, Any], where: str, name: str, position: int) -> Row:
         "level": _text(record, "level", where),
         "subject": _text(record, "subject", where),
     }
+
+
+def columns_of(record: Row) -> list[tuple[str, str]]:
+    """Our names and the first of theirs that is there, ours where there is none."""
+    return [(ours, next((one for one in theirs if one in record), ours)) for ours, theirs in COLUMNS]
 
 
 def _text(record: dict[str, Any], field: str, where: str) -> str | None:

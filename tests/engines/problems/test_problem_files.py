@@ -68,6 +68,13 @@ def test_bad_lines(tmp_path: Path, second: str, words: str) -> None:
     assert words in str(error.value)
 
 
+def test_a_question_and_its_answer_are_a_problem_and_its_gold(tmp_path: Path) -> None:
+    """As on the hub. Ours where both are there."""
+    path = tmp_path / "pool.jsonl"
+    path.write_text('{"question": "One?", "answer": "1"}\n{"problem": "Two?", "answer": "no", "gold": 2}\n')
+    assert [(r["problem"], r["gold"]) for r in read_problems(path, "mine")] == [("One?", "1"), ("Two?", "2")]
+
+
 def test_mixed_encodings(tmp_path: Path) -> None:
     file = tmp_path / "mine.jsonl"
     file.write_bytes(GOOD.encode() + b"\n" + '{"uid": "b", "problem": "né?", "gold": "2"}'.encode("latin-1"))
