@@ -24,6 +24,7 @@ from benchmarks.further_studies import (
 from benchmarks.jobs import Job
 from benchmarks.simulated import POPULATIONS, G, logits_of, seed_scale, sigmoid
 from benchmarks.tally import tally
+from storage.sql import query
 from tasks.domain.statistics.over_seeds import interquartile_mean
 from tasks.measures.chain import LINKS, chain_of
 from tasks.measures.crossings import crossings_of
@@ -46,6 +47,9 @@ def further_figures() -> Iterator[Job]:
             yield Job(f"rescreened, {population}, {n}", partial(rescreened, population, n), 60)
     for n, seeds, sd in ((30, 3, 1.0), (30, 5, 3.0), (100, 3, 0.0), (100, 3, 3.0), (100, 5, 1.0), (100, 5, 6.0)):
         yield Job(f"over seeds, {n}, {seeds}, {sd}", partial(over_seeds, n, seeds, sd), 40)
+    for population in ("near 0", "near 1"):
+        for n, seeds in ((10, 3), (30, 3), (30, 5)):
+            yield Job(f"over seeds, {population}, {n}, {seeds}", partial(at_an_edge, population, n, seeds), 10)
     for n, seeds, effect in ((20, 1, 0.0), (100, 1, 0.0), (300, 1, 0.0), (100, 3, 0.0), (100, 1, 0.08), (100, 3, 0.08)):
         yield Job(f"chain, {n}, {seeds}, {effect}", partial(chain, n, seeds, effect), n * seeds / 2)
 
@@ -174,13 +178,25 @@ def over_seeds(n: int, seeds: int, sd: float, trials: int, seed: int = 0) -> lis
     ]
 
 
-def _interquartile_truth(sd: float) -> float:
+def at_an_edge(population: str, n: int, seeds: int, trials: int, seed: int = 0) -> list[Row]:
+    """The interquartile mean where most scores are nearly 0 or 1; seeds differ by a point."""
+    means = []
+    for trial in range(trials):
+        groups, _ = seeded_study(n, seeds, 1.0, 0.0, np.random.default_rng([seed, trial]), population)
+        rows = over_seeds_of(query("from groups where arm = 'b'", groups=groups), 0).to_pylist()
+        means += [r for r in rows if r["metric"] == "interquartile mean"]
+    design = f"{population}, 3 sources of {n}, {seeds} seeds, SD 1"
+    return [told("interquartile mean", design, means, [_interquartile_truth(1.0, population)] * trials)]
+
+
+@cache
+def _interquartile_truth(sd: float, population: str = "ordinary") -> float:
     """Over seeds without end and problems without end."""
-    rng, scale = np.random.default_rng(4), seed_scale("ordinary", sd)
+    rng, scale = np.random.default_rng(4), seed_scale(population, sd)
     shift = scale * rng.normal(size=400) if sd else np.zeros(1)
     scores = []
     for move in SOURCES:
-        logits = logits_of("ordinary", rng, 200_000) + rng.normal(0, 0.3, 200_000) + move
+        logits = logits_of(population, rng, 200_000) + rng.normal(0, 0.3, 200_000) + move
         scores.append([float(sigmoid(logits + s).mean()) for s in shift])
     return interquartile_mean(np.array(scores))
 

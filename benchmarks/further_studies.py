@@ -107,11 +107,13 @@ def screenings(population: str, n: int, trials: int, seed: int) -> tuple[pa.Tabl
     return bands.append_column("cluster", pa.array(problem)), again.set_column(0, "arm", pa.array(arm))
 
 
-def seeded_study(n: int, seeds: int, sd_pp: float, shift: float, rng: np.random.Generator) -> tuple[pa.Table, Any]:
+def seeded_study(
+    n: int, seeds: int, sd_pp: float, shift: float, rng: np.random.Generator, population: str = "ordinary"
+) -> tuple[pa.Table, Any]:
     """(groups, chances) of one study: arms `a` and `b`, three sources of n problems each; chances(arm, seeds) draws
     more seeds' chances (S, P) of the same problems."""
-    scale = seed_scale("ordinary", sd_pp)
-    logits = np.concatenate([logits_of("ordinary", rng, n) + move for move in SOURCES])
+    scale = seed_scale(population, sd_pp)
+    logits = np.concatenate([logits_of(population, rng, n) + move for move in SOURCES])
     source = np.repeat(["s0", "s1", "s2"], n)
     own = {arm: rng.normal(0, 0.3, 3 * n) + move for arm, move in (("a", shift), ("b", 0.0))}
 

@@ -111,7 +111,7 @@ def _improvement(first_SP: np.ndarray, second_SP: np.ndarray, shared: bool) -> d
 
 
 @standard_measure("over_seeds", needs=("trainings",), rollouts="final")
-@stage(OverSeeds, version=3)
+@stage(OverSeeds, version=4)
 def look_over_seeds(*, rollouts: tuple[Rollouts, ...], seed: int = 0) -> pa.Table:
     """Interquartile mean and probability of improvement over the seeds of every arm."""
     return over_seeds_of(read_groups(rollouts), seed)

@@ -8,7 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.domain.statistics.over_seeds import improvement, improvement_of_pairs, interquartile_mean
+from tasks.domain.statistics.over_seeds import (
+    improvement,
+    improvement_of_pairs,
+    interquartile_mean,
+    over_seeds_and_sources,
+)
 from tasks.measures.over_seeds import over_seeds_of
 
 
@@ -28,6 +33,24 @@ def test_a_broken_seed_moves_the_mean_and_not_the_interquartile_mean() -> None:
     (row,) = rows
     assert row["mean"] < 0.5 < row["low"] < row["estimate"] < row["high"] or row["estimate"] - row["mean"] > 0.08
     assert (row["seeds"], row["n"], row["holds_for"]) == (5, 20, "the recipe, by 5 seeds")
+
+
+@pytest.mark.parametrize("chance", [0.0, 1.0])
+def test_an_interquartile_mean_at_an_edge_has_a_width(chance: float) -> None:
+    """Wilson's of 20 problems alike ends at .16: what problems that were not seen could be, as for a mean."""
+    (row,) = over_seeds_of(pa.Table.from_pylist(trained("a", [chance] * 3, 1)), 0).to_pylist()
+    assert (row["low"], row["estimate"], row["high"])[:: 1 if chance == 0 else -1][:2] == (chance, chance)
+    assert 0.1 < row["high"] - row["low"] < 0.3
+
+
+def test_the_interquartile_mean_of_few_problems_near_an_edge_is_covered() -> None:
+    rng, covered = np.random.default_rng(7), []
+    for _ in range(120):
+        chances = [rng.beta(0.06, 1.94, 10) for _ in range(3)]
+        parts = [rng.binomial(8, chance_P, (3, 10)) / 8 for chance_P in chances]
+        _, low, high = over_seeds_and_sources(parts, 0)
+        covered.append(low <= 0.03 <= high)
+    assert np.mean(covered) >= 0.92
 
 
 def test_the_better_recipe_improves_on_the_other() -> None:

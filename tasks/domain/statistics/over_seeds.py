@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from storage.resampling import LEVEL, resample_classes
-from tasks.domain.statistics.shares import proportions
-from tasks.domain.statistics.spread import Spread
+from tasks.domain.statistics.shares import around, proportions, unseen
+from tasks.domain.statistics.spread import Shifts
 
 DRAWS = 400  # for a standard error only
 
@@ -32,7 +32,8 @@ def over_seeds_and_sources(parts_SP: list[np.ndarray], seed: int) -> tuple[float
     """(estimate, low, high) of the interquartile mean over seeds × sources. parts_SP: a source's values by seed and
     problem. Ends are NaN for fewer than three seeds.
 
-    The variance is a jackknife's over seeds plus a bootstrap's over the problems of each source; Student's t.
+    The variance is a bootstrap's over the problems of each source, with what they leave unseen near an edge, and a
+    jackknife's over seeds; the interval is that of a share (`shares.around`), so that it has a width at 0 and 1 too.
     """
     seeds = len(parts_SP[0])
     scores = np.stack([part.mean(axis=1) for part in parts_SP])
@@ -45,10 +46,14 @@ def over_seeds_and_sources(parts_SP: list[np.ndarray], seed: int) -> tuple[float
         [resample_classes(np.ones(p.shape[1], np.int64), DRAWS, seed + i) @ p.T for i, p in enumerate(parts_SP)], axis=1
     )
     within = float(np.var([interquartile_mean(one) for one in drawn], ddof=1))
-    problems = sum(p.shape[1] for p in parts_SP) - len(parts_SP)
-    spread = Spread(*(np.array([v]) for v in (within, max(problems, 1.0), between, seeds - 1.0)))
-    half = float(spread.half((1 - LEVEL) / 2)[0])
-    return at, max(at - half, 0.0), min(at + half, 1.0)
+    n, at_V = sum(p.shape[1] for p in parts_SP), np.array([at])
+    more_V = unseen(at_V, n)
+    middle_V = (n * at_V + more_V) / (n + 2 * more_V)
+    squares_V = n * (n * within + (at_V - middle_V) ** 2) + more_V * (middle_V**2 + (1 - middle_V) ** 2)
+    freedom_V = np.array([max(n - len(parts_SP), 1.0)])
+    shift = Shifts(1.0, at_V, np.array([between]), seeds)
+    low_V, high_V = around(at_V, middle_V, squares_V / (n + 2 * more_V) / n, freedom_V, [shift])
+    return at, float(low_V[0]), float(high_V[0])
 
 
 def improvement_of_pairs(first_S: np.ndarray, second_S: np.ndarray) -> tuple[float, float, float]:

@@ -6,13 +6,14 @@ Axes: S seeds, P problems, V columns that are judged side by side.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import NormalDist
 
 import numpy as np
 
 from storage.differences import PSEUDO
 from storage.resampling import LEVEL
-from tasks.domain.statistics.spread import shifts_of
+from tasks.domain.statistics.spread import Shifts, shifts_of
 
 SCARCE = 3.0  # successes, or failures
 ROUNDING = 1e-9  # shares that differ by less are one
@@ -39,14 +40,12 @@ def proportions(
     >>> round(float(proportions((np.arange(100) == 0.0)[None, :, None] * 1.0, False)[0][0]), 5)  # Wilson's: 0.00172
     0.0005
     """
-    from scipy.special import stdtrit
-
     n = values_SPV.shape[1]
     mean_PV = values_SPV.mean(axis=0)
     p_V = np.clip(mean_PV.mean(axis=0), 0.0, 1.0)
     if n < 2:
         return np.full_like(p_V, np.nan), np.full_like(p_V, np.nan)
-    more_V, ends_2V = _unseen(p_V, n), np.stack([np.zeros_like(p_V), np.ones_like(p_V)])
+    more_V, ends_2V = unseen(p_V, n), np.stack([np.zeros_like(p_V), np.ones_like(p_V)])
     if gradual:
         seen_2V = np.stack([mean_PV.min(axis=0), mean_PV.max(axis=0)])
         ends_2V = np.where((more_V < PSEUDO) & (np.ptp(seen_2V, axis=0) > ROUNDING), seen_2V, ends_2V)
@@ -55,7 +54,24 @@ def proportions(
     squares_V = (mean_PV**2).sum(axis=0) + more_V * (ends_2V**2).sum(axis=0)
     problems_V = (squares_V - whole_V * middle_V**2) / (whole_V - 1) / n
     tail = _normal.cdf(beyond * _normal.inv_cdf((1 - LEVEL) / 2))
-    q_V = stdtrit(_freedom(mean_PV, middle_V, problems_V * n), tail)
+    freedom_V = _freedom(mean_PV, middle_V, problems_V * n)
+    seeds = shifts_of([(1.0, values_SPV)] if trained else [])
+    return around(p_V, middle_V, problems_V, freedom_V, seeds, tail)
+
+
+def around(
+    p_V: np.ndarray,
+    middle_V: np.ndarray,
+    problems_V: np.ndarray,
+    freedom_V: np.ndarray,
+    seeds: Sequence[Shifts],
+    tail: float = (1 - LEVEL) / 2,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(low_V, high_V) of shares p_V. middle_V, problems_V: the share and its variance over problems with those that are
+    counted in; freedom_V: that variance's degrees of freedom. See `proportions`."""
+    from scipy.special import stdtrit
+
+    q_V = stdtrit(freedom_V, tail)
     size_V = middle_V * (1 - middle_V) / problems_V
     shrink_V = q_V**2 / size_V
     centre_V = (p_V + shrink_V / 2) / (1 + shrink_V)
@@ -63,18 +79,18 @@ def proportions(
     low_V = np.minimum(centre_V - half_V, _poisson_low(size_V * p_V, 2 * tail) / size_V)
     high_V = np.maximum(centre_V + half_V, 1 - _poisson_low(size_V * (1 - p_V), 2 * tail) / size_V)
     down_V, up_V = np.maximum(p_V - low_V, 0.0), np.maximum(high_V - p_V, 0.0)
-    for policy in shifts_of([(1.0, values_SPV)] if trained else []):
+    for policy in seeds:
         t_V = stdtrit(policy.seeds - 1.0, tail)
         down_V, up_V = np.hypot(down_V, policy.half(t_V, False)), np.hypot(up_V, policy.half(t_V, True))
         down_V, up_V = (np.where(policy.silent_V, np.nan, half_V) for half_V in (down_V, up_V))
     return np.maximum(p_V - down_V, 0.0), np.minimum(p_V + up_V, 1.0)
 
 
-def _unseen(p_V: np.ndarray, n: int) -> np.ndarray:
+def unseen(p_V: np.ndarray, n: int) -> np.ndarray:
     """Problems at 0, and at 1, that are counted in: half a one within SCARCE problems' worth of an edge, where n say
     little of what others are; further off less, by the square.
 
-    >>> _unseen(np.array([0.0, 0.03, 0.06, 0.5]), 100).round(4).tolist()
+    >>> unseen(np.array([0.0, 0.03, 0.06, 0.5]), 100).round(4).tolist()
     [0.5, 0.5, 0.125, 0.0018]
     """
     return PSEUDO * np.minimum(1.0, SCARCE / np.maximum(n * np.minimum(p_V, 1 - p_V), SCARCE)) ** 2
