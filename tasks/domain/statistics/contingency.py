@@ -13,6 +13,8 @@ from tasks.domain.statistics.sign_flips import FLIPS, sign_flip
 
 Row = dict[str, Any]
 LIVE = list(Band).index(Band.VARIANCE)
+NO_ODDS = "no problem is in the second's variance band alone: no odds"
+BOTH_WAYS = "what moved, moved both ways within every cluster of near-duplicates"
 
 
 def mcnemar_exact(only_first: int, only_second: int) -> float | None:
@@ -63,8 +65,7 @@ def band_tests(first_P: np.ndarray, second_P: np.ndarray, cluster_P: np.ndarray)
         if np.array_equal(first_P, second_P):
             rows.append({"metric": name, "reason": "the two arms band every problem alike"})
             continue
-        statistic, p_value = _tested(_by_cluster(moved_PV, cluster_P), alone)
-        rows.append({"metric": name, "estimate": statistic, "p_value": p_value})
+        rows.append({"metric": name} | _tested(_by_cluster(moved_PV, cluster_P), alone))
     kappa = weighted_kappa(table.tolist())
     why = None if kappa is not None else "all problems are in one band"
     return [*rows, {"metric": "weighted_kappa", "estimate": kappa, "reason": why}]
@@ -76,14 +77,17 @@ def _mcnemar(live_P: np.ndarray, other_P: np.ndarray, cluster_P: np.ndarray, alo
     row: Row = {"metric": "mcnemar", "band": Band.VARIANCE, "count": first + second}
     if not first + second:
         return row | {"reason": "no problem is in one variance band alone"}
-    row["estimate"] = first / second if second else None
+    row |= {"estimate": first / second} if second else {"reason": NO_ODDS}
     if alone:
         return row | {"p_value": mcnemar_exact(first, second)} | _odds(first, second)
-    row["p_value"] = _tested(_by_cluster(only_P2 @ np.array([[1.0], [-1.0]]), cluster_P), alone)[1]
+    tested = _tested(_by_cluster(only_P2 @ np.array([[1.0], [-1.0]]), cluster_P), alone)
+    row |= {name: said for name, said in tested.items() if name != "estimate"}
+    if not first:
+        row |= {"reason": "no problem is in the first's variance band alone: no interval"}
     if first and second:
         only_C2 = folded(only_P2[None], cluster_P)[0]
         _, low, high = ratio(only_C2[None, :, 0], only_C2[None, :, 1], trained=False)
-        row |= {"low": low, "high": high} if np.isfinite(low) else {"reason": ONE_PROBLEM}
+        row |= {"low": low, "high": high} if np.isfinite(low) else {"reason": row.get("reason", ONE_PROBLEM)}
     return row
 
 
@@ -102,15 +106,17 @@ def _by_cluster(moved_PV: np.ndarray, cluster_P: np.ndarray) -> np.ndarray:
     return moved_CV[moved_CV.any(axis=1)]
 
 
-def _tested(moved_CV: np.ndarray, alone: bool) -> tuple[float, float]:
-    """(statistic, p) of the sum of what moved, measured by its covariance where the arms are alike, Σ_c d_c d_cᵀ: flips
-    of sign leave that as it is. A direction in which nothing moved is left out."""
+def _tested(moved_CV: np.ndarray, alone: bool) -> Row:
+    """The statistic and p of the sum of what moved, measured by its covariance where the arms are alike, Σ_c d_c d_cᵀ:
+    flips of sign leave that as it is. A direction in which nothing moved is left out; the reason if that is each."""
     from scipy.stats import chi2
 
+    if not len(moved_CV):
+        return {"reason": BOTH_WAYS}
     weight_V, axes_VV = np.linalg.eigh(moved_CV.T @ moved_CV)
     kept = weight_V > 1e-9 * max(weight_V.max(initial=0.0), 1.0)
     scaled_CV = moved_CV @ axes_VV[:, kept] / np.sqrt(weight_V[kept])
     statistic = float((scaled_CV.sum(axis=0) ** 2).sum())
     if alone:
-        return statistic, float(chi2.sf(statistic, int(kept.sum())))
-    return statistic, sign_flip(scaled_CV, draws=FLIPS, seed=0)
+        return {"estimate": statistic, "p_value": float(chi2.sf(statistic, int(kept.sum())))}
+    return {"estimate": statistic, "p_value": sign_flip(scaled_CV, draws=FLIPS, seed=0)}

@@ -30,6 +30,7 @@ POWER = 0.8
 MARGIN = 0.02
 #: Fewer clusters in effect than these, and so many times fewer than there are: Student's t fails.
 ENOUGH, UNEVEN = 12.0, 1.5
+FARTHEST = 700.0  # the logarithm of the largest number
 ONE_PROBLEM = "one problem, or few near-duplicates that most of the others are: no spread, no interval"
 SILENT = "two seeds without a failure, or without a success, say nothing of other seeds: no interval"
 ADAPTERS = "these adapters, not the recipe"
@@ -171,7 +172,8 @@ def repeated(cluster_P: np.ndarray) -> float:
 
 def ratio(top_SP: np.ndarray, bottom_SP: np.ndarray, trained: bool) -> tuple[float, float, float]:
     """(ratio, low, high) of two sums over problems, on the logarithmic scale, so that it stays positive: linearised,
-    with the variance and degrees of freedom of `combined`. Ends are NaN for one problem or where nothing varies.
+    with the variance and degrees of freedom of `combined`. Ends are NaN for one problem, where nothing varies, and
+    where they lie too far off to be numbers.
     Errors: ValueError if either sum is not positive.
 
     >>> [round(v, 3) for v in ratio(np.array([[2.0, 4.0, 5.0]]), np.array([[1.0, 2.0, 2.0]]), False)]
@@ -204,6 +206,8 @@ def _positive(top_SP: np.ndarray, bottom_SP: np.ndarray) -> tuple[float, float]:
 
 def _of_logarithm(ratio: float, found: Means) -> tuple[float, float, float]:
     low_V, high_V = found.interval()
+    if not max(abs(low_V[0]), abs(high_V[0])) < FARTHEST:
+        return ratio, np.nan, np.nan
     return ratio, float(ratio * np.exp(low_V[0])), float(ratio * np.exp(high_V[0]))
 
 

@@ -88,3 +88,20 @@ def test_like_arms_are_rarely_called_different_where_problems_are_alike(problems
         for row in band_tests(bands[0], bands[1], np.repeat(np.arange(problems // size), size)):
             found[row["metric"]] += row.get("p_value") is not None and row["p_value"] < 0.05
     assert max(found[name] / studies for name in ("mcnemar", "stuart_maxwell", "bowker")) <= 0.095
+
+
+def test_what_moves_both_ways_within_its_near_duplicates_moved_nothing() -> None:
+    """One cluster, one problem more and one less: nothing is left to flip. That failed."""
+    rows = told([[3, 1, 0], [1, 3, 0], [0, 0, 0]], np.zeros(8))
+    for name in ("mcnemar", "stuart_maxwell", "bowker"):
+        assert rows[name].get("p_value") is None
+        assert rows[name]["reason"] == "what moved, moved both ways within every cluster of near-duplicates"
+
+
+@pytest.mark.parametrize("cluster", [np.arange(9), np.arange(9) // 2, np.zeros(9)])
+def test_odds_of_nothing_have_a_reason(cluster: np.ndarray) -> None:
+    for table, odds in (([[2, 0, 0], [4, 3, 0], [0, 0, 0]], None), ([[2, 4, 0], [0, 3, 0], [0, 0, 0]], 0.0)):
+        row = told(table, cluster)["mcnemar"]
+        assert row.get("estimate") == odds
+        assert (row.get("low"), row.get("high")) != (None, None) or row["reason"]
+        assert odds is not None or row["reason"] == "no problem is in the second's variance band alone: no odds"

@@ -12,7 +12,7 @@ from scipy import stats
 
 from storage.differences import tail_freedom
 from tasks.domain.statistics.contrasts_of_k import at_fraction
-from tasks.domain.statistics.means import combined, folded, holds_for, ratio, together
+from tasks.domain.statistics.means import combined, folded, holds_for, ratio, ratio_of_policies, together
 from tasks.domain.statistics.paired_tests import explained_difference, unblurred, unsupported
 from tasks.domain.statistics.shares import proportions
 from tasks.domain.statistics.sign_flips import sign_flip
@@ -195,3 +195,12 @@ def test_clusters_of_a_large_pool_are_folded_in_memory_for_the_problems_alone() 
     values = np.random.default_rng(0).random((1, 60_000, 1))
     found = folded(values, np.arange(60_000) // 2)
     assert found.shape == (1, 30_000, 1) and found.mean() == pytest.approx(values.mean())
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_ratio_whose_end_no_number_holds_has_no_interval() -> None:
+    """Two clusters in effect, the second sum next to nothing: the upper end was infinite, with a warning."""
+    first_SP, second_SP = np.array([[0.503, 0.708]]), np.array([[1.137, -1.098]])
+    at, low, high = ratio_of_policies(first_SP, second_SP, (False, True))
+    assert at == pytest.approx(1.211 / 0.039)
+    assert np.isnan([low, high]).all()
