@@ -228,7 +228,7 @@ def joint_of(own: pa.Table, others: Sequence[pa.Table]) -> pa.Table:
     )
 
 
-@stage(BandCrosstab, version=11)
+@stage(BandCrosstab, version=12)
 def cross_bands(*, bands: tuple[Bands, ...], train_group_size: int) -> pa.Table:
     """What several arms' bands say together; expectations are for groups of `train_group_size` rollouts."""
     rows = pa.concat_tables([store().read(ref) for ref in bands])

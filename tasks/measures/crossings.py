@@ -69,7 +69,7 @@ def _of_pair(counts: Counts, first: tuple[str, int], second: tuple[str, int], so
 
 
 @standard_measure("crossings", rollouts="final")
-@stage(Crossings, version=8)
+@stage(Crossings, version=9)
 def find_crossings(*, rollouts: tuple[Rollouts | Groups, ...], deep: tuple[Rollouts | Groups, ...] = ()) -> pa.Table:
     """Where every two policies' pass@k curves cross. deep: the same policies with more rollouts, if there are any."""
     return crossings_of(read_groups(deep or rollouts))

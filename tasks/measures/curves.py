@@ -56,7 +56,7 @@ def counted(table: pa.Table) -> Shares:
     return found
 
 
-@stage(Curves, version=13)
+@stage(Curves, version=14)
 def training_curves(
     *, trainings: tuple[Training, ...], evaluations: tuple[Rollouts, ...], pool: Pool, splits: Splits
 ) -> pa.Table:

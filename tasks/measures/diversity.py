@@ -42,7 +42,7 @@ def measure_answers(*, rollouts: Rollouts, partitions: Partitions) -> pa.Table:
     return whole.sort_by([(name, "ascending") for name in ("arm", "step", "seed", "source", "problem_id")])
 
 
-@stage(DiversityComparison, version=15)
+@stage(DiversityComparison, version=16)
 def compare_diversity(*, diversities: tuple[Diversity, ...], draws: int = 10_000, seed: int = 0) -> pa.Table:
     """Every two policies, paired by problem, and by seed where both are the same adapters."""
     tables = [_with_adapter(with_clusters(store().read(ref), [ref]), ref) for ref in diversities]

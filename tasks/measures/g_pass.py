@@ -78,7 +78,7 @@ def _at(columns: dict[str, np.ndarray], k: int, thresholds: Sequence[Fraction]) 
 
 
 @standard_measure("g_pass", rollouts="final")
-@stage(GPass, version=6)
+@stage(GPass, version=7)
 def measure_g_pass(*, rollouts: tuple[Rollouts | Groups, ...], ks: tuple[int, ...]) -> pa.Table:
     """G-Pass@k and mG-Pass@k of every (arm, step), per source and for all of them."""
     return g_pass_of(read_groups(rollouts), ks)

@@ -77,7 +77,7 @@ def _difference(one: list[KCurve], other: list[KCurve]) -> dict[str, Any]:
     )
 
 
-@stage(Gains, version=9)
+@stage(Gains, version=10)
 def compare_gains(*, evaluations: tuple[Rollouts, ...]) -> pa.Table:
     """How much more each arm gained than every other, from held-out evaluations along training."""
     return gains_of(read_groups(evaluations))

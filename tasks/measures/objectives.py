@@ -198,7 +198,7 @@ def _steps(training: Training) -> list[dict[str, Any]]:
     end_answers="objective_end_answers",
     trainings="objective_trainings",
 )
-@stage(Objectives, version=6)
+@stage(Objectives, version=7)
 def compare_objectives(
     *,
     objectives: tuple[str, ...],

@@ -13,7 +13,7 @@ from storage.artifacts.kinds import Rollouts
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import nullable
 from storage.sql import query
-from tasks.domain.statistics.means import ONE_PROBLEM, folded, holds_for
+from tasks.domain.statistics.means import ONE_PROBLEM, SILENT, folded, holds_for
 from tasks.domain.statistics.over_seeds import improvement, improvement_of_pairs, over_seeds_and_sources
 from tasks.domain.statistics.seeded import by_seed, same_adapters
 from tasks.measures.grouping import read_groups
@@ -87,8 +87,9 @@ def _interquartile(parts_SP: list[np.ndarray], seed: int) -> dict[str, Any]:
     row |= {"estimate": at, "mean": mean, "seeds": seeds, "holds_for": holds_for(seeds)}
     if seeds < FEWEST_FOR_MEANS:
         return row | _too_few(seeds, FEWEST_FOR_MEANS)
-    alone = any(part.shape[1] < 2 for part in parts_SP)
-    return row | ({"reason": f"of some source: {ONE_PROBLEM}"} if alone else {"low": low, "high": high})
+    if any(part.shape[1] < 2 for part in parts_SP):
+        return row | {"reason": f"of some source: {ONE_PROBLEM}"}
+    return row | ({"low": low, "high": high} if np.isfinite(low) else {"reason": SILENT})
 
 
 def _too_few(seeds: int, wanted: int) -> dict[str, str]:

@@ -99,7 +99,7 @@ def asymptotes_of(groups: pa.Table) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=Asymptotes.schema)
 
 
-@stage(PassAtK, version=8)
+@stage(PassAtK, version=9)
 def estimate_pass_at_k(
     *, rollouts: tuple[Rollouts | Groups, ...], ks: tuple[int, ...], draws: int = 10_000, seed: int = 0
 ) -> pa.Table:
@@ -107,7 +107,7 @@ def estimate_pass_at_k(
     return passk_of(read_groups(rollouts), ks, draws, seed)
 
 
-@stage(PassAtKContrasts, version=14)
+@stage(PassAtKContrasts, version=15)
 def contrast_pass_at_k(
     *, rollouts: tuple[Rollouts | Groups, ...], ks: tuple[int, ...], draws: int = 10_000, seed: int = 0
 ) -> pa.Table:
@@ -116,7 +116,7 @@ def contrast_pass_at_k(
 
 
 @standard_measure("asymptotes", needs=("deep",), rollouts="deep")
-@stage(Asymptotes, version=7)
+@stage(Asymptotes, version=8)
 def follow_to_the_end(*, rollouts: tuple[Rollouts | Groups, ...]) -> pa.Table:
     """pass@k of every (arm, step) by doubling k up to all of its rollouts."""
     return asymptotes_of(read_groups(rollouts))

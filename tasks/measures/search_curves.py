@@ -88,7 +88,7 @@ def _best_elsewhere(methods: Sequence[Searched], budgets: Sequence[int]) -> list
 
 
 @standard_measure("search_curves", needs=("searches",))
-@stage(SearchCurves, version=5)
+@stage(SearchCurves, version=6)
 def measure_search(*, searches: tuple[Searches, ...], budgets: tuple[int, ...]) -> pa.Table:
     """Accuracy, area and slope of every policy under every method."""
     return curves_of(searched(searches, budgets), budgets)

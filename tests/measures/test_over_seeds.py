@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tasks.domain.statistics.means import SILENT
 from tasks.domain.statistics.over_seeds import (
     improvement,
     improvement_of_pairs,
@@ -36,11 +37,14 @@ def test_a_broken_seed_moves_the_mean_and_not_the_interquartile_mean() -> None:
 
 
 @pytest.mark.parametrize("chance", [0.0, 1.0])
-def test_an_interquartile_mean_at_an_edge_has_a_width(chance: float) -> None:
+def test_an_interquartile_mean_at_an_edge_has_a_width_or_a_reason(chance: float) -> None:
     """Wilson's of 20 problems alike ends at .16: what problems that were not seen could be, as for a mean."""
-    (row,) = over_seeds_of(pa.Table.from_pylist(trained("a", [chance] * 3, 1)), 0).to_pylist()
-    assert (row["low"], row["estimate"], row["high"])[:: 1 if chance == 0 else -1][:2] == (chance, chance)
-    assert 0.1 < row["high"] - row["low"] < 0.3
+    few, many = (
+        over_seeds_of(pa.Table.from_pylist(trained("a", [chance] * seeds, 1)), 0).to_pylist()[0] for seeds in (5, 6)
+    )
+    assert (few["estimate"], few["low"], few["reason"]) == (chance, None, SILENT)
+    assert (many["low"], many["estimate"], many["high"])[:: 1 if chance == 0 else -1][:2] == (chance, chance)
+    assert 0.1 < many["high"] - many["low"] < 0.3
 
 
 def test_the_interquartile_mean_of_few_problems_near_an_edge_is_covered() -> None:

@@ -4,7 +4,8 @@ place = 60
 title = "Does one arm gain more than the other?"
 caption = """
 How much more the first arm gained from before training to its last adapter, paired by problem, over problems and \
-training seeds; detectable: what a study of this size and spread would find in 80 % of cases; p_equivalent: small \
+training seeds; detectable: what a study of this size, and of the spread that was seen, would find in 80 % of cases \
+(two seeds hardly tell it); p_equivalent: small \
 where the two gain the same to within two points. This is the answer to the study's question."""
 sources = ["gains"]
 empty = "there is one arm only, or nothing was trained."

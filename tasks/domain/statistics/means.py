@@ -32,7 +32,7 @@ MARGIN = 0.02
 ENOUGH, UNEVEN = 12.0, 1.5
 FARTHEST = 700.0  # the logarithm of the largest number
 ONE_PROBLEM = "one problem, or few near-duplicates that most of the others are: no spread, no interval"
-SILENT = "two seeds without a failure, or without a success, say nothing of other seeds: no interval"
+SILENT = "seeds so few, none with a failure, or none with a success, say nothing of other seeds: no interval"
 ADAPTERS = "these adapters, not the recipe"
 
 

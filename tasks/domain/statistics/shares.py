@@ -32,7 +32,7 @@ def proportions(
     worth of
     successes, or of failures, were seen, the end that is next to the edge is Poisson's (Brown, Cai and DasGupta 2001):
     there Wilson's excludes too much. Never of width 0, never outside [0, 1]; NaN for fewer than two problems, and for
-    two seeds at an edge. beyond: factor on the quantile, for bands that hold for all V together. gradual: values that
+    few seeds at an edge. beyond: factor on the quantile, for bands that hold for all V together. gradual: values that
     hardly ever lie at 0 or 1, as measures of width: away from an edge the half problems are at the ends that were seen.
 
     >>> [round(float(end[0]), 3) for end in proportions(np.ones((1, 25, 1)), False)]

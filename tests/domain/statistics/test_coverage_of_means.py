@@ -132,27 +132,33 @@ def test_seeds_are_covered_where_they_differ_and_where_they_do_not(seeds: int, p
     assert 0.92 <= covered(found.interval(), 0.0) <= 0.985
 
 
-def test_two_seeds_that_never_fail_say_nothing_of_others() -> None:
+def test_few_seeds_that_never_fail_say_nothing_of_others() -> None:
     """Of 300 easy problems whose pass@8 is .979 over seeds a logit apart, one study in eleven has two seeds without a
-    failure: before, none of these held it, and all others did in 97 %. Three seeds, or one policy, have their interval."""
+    failure: before, none of these held it, and all others did in 97 %. Six seeds, or one policy, have their interval."""
     ones = np.ones((2, 300, 1))
     assert np.isnan(proportions(ones, True)).all()
     assert not np.isnan(proportions(ones, False)).any()
-    assert not np.isnan(proportions(np.ones((3, 300, 1)), True)).any()
+    assert np.isnan(proportions(np.ones((5, 300, 1)), True)).all()
+    assert not np.isnan(proportions(np.ones((6, 300, 1)), True)).any()
     assert levels(ones, True)[0]["reason"] == SILENT
     half = (np.arange(300) % 2 * 1.0)[None, :, None]
     found = combined([(1.0, ones), (-1.0, half)], [True, False], reach=1.0, shares=True)
     assert not found.known_V[0] and np.isnan(found.p_value()[0]) and np.isnan(found.p_equivalent(0.6)[0])
     assert told_of(found, 300, alike="")[0]["reason"] == SILENT
-    rng, shape = np.random.default_rng(9), (300, 300)
+
+
+@pytest.mark.parametrize(("seeds", "problems", "apart"), [(2, 300, 1.0), (3, 100, 1.5), (3, 300, 1.5), (5, 100, 1.5)])
+def test_what_is_printed_of_few_seeds_near_an_edge_is_covered(seeds: int, problems: int, apart: float) -> None:
+    """pass@8 of easy problems. Before, with every interval that three and more seeds had: 86, 90 and 89 %."""
+    rng, shape = np.random.default_rng(9), (problems, 600)
     easy = rng.beta(3, 1, shape)
-    after = rng.binomial(G, sigmoid(np.log(easy) - np.log1p(-easy) + rng.normal(size=(2, 1, shape[1])))) > 0
+    after = rng.binomial(G, sigmoid(np.log(easy) - np.log1p(-easy) + apart * rng.normal(size=(seeds, 1, 600)))) > 0
     endless = np.random.default_rng(5).beta(3, 1, 400_000)
-    moved = sigmoid(np.log(endless) - np.log1p(-endless) + np.random.default_rng(6).normal(size=endless.size))
+    moved = sigmoid(np.log(endless) - np.log1p(-endless) + apart * np.random.default_rng(6).normal(size=endless.size))
     low, high = proportions(after * 1.0, True)
     printed = np.isfinite(low)
     assert 0.8 < printed.mean() < 1
-    assert covered((low[printed], high[printed]), float((1 - (1 - moved) ** G).mean())) >= 0.93
+    assert covered((low[printed], high[printed]), float((1 - (1 - moved) ** G).mean())) >= 0.92
 
 
 def test_a_width_that_is_one_up_to_rounding_has_an_interval() -> None:
