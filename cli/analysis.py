@@ -70,7 +70,8 @@ def _show_replay(r: dict[str, Any]) -> None:
         for d in (d for d in rows if (d["arm"], d["other"]) == ("panel", "thinking")):
             click.echo(
                 f"  {name:<28} {d['mean']:.3f} / {d['other_mean']:.3f}  t = {d['t']:.2f}, n = {d['n']},"
-                f" {_p(d)} (printed from a normal: {d['uncorrected']['p_normal']:.1e})"
+                f" {_p(d)} by the problems' kurtosis (Student's t: {d['uncorrected']['p_t']:.1e};"
+                f" printed from a normal: {d['uncorrected']['p_normal']:.1e})"
             )
     click.echo("pass@k gap, panel - thinking (pp)")
     for name, p in r["passk"].items():

@@ -110,7 +110,15 @@ def test_what_the_page_says_of_closures_is_what_is_found(result: dict[str, Any])
         ]
         said.append(signed(found["closure_of_shift"]["estimate"]))
         assert found["closure_beyond_shift"]["p_adjusted"] > 0.05  # "no evidence of width"
+    said.append(f"exact McNemar {_corrected(result['crosstab']['mcnemar'])}")
+    for name in ("diversity_analysis", "diversity_analysis_aime"):
+        found = next(d for d in result["diversity"][name] if (d["arm"], d["other"]) == ("panel", "thinking"))
+        said += [f"p = {found['uncorrected']['p_t']:.1e}", _corrected(found)]
     assert [one for one in said if one not in page] == []
+
+
+def _corrected(row: dict[str, Any]) -> str:
+    return f"p = {row['p_value']:.1e}, corrected {row['p_adjusted']:.1e}"
 
 
 def test_the_terminal_prints_no_ratio_and_no_closure_bare(published: Path, store: Store) -> None:
