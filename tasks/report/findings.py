@@ -61,8 +61,9 @@ def _difference_of_gains(rows: Sequence[Row], form: Sequence[Row]) -> list[str]:
         if low <= 0 <= high or corrected_away(row):
             counted = "" if low <= 0 <= high else " once every pair of arms is counted"
             least = row["detectable_gain"]
-            guess = "by a spread that two seeds hardly tell " if row.get("seeds") == 2 else ""
-            found = "" if least is None else f" ({guess}this study would find {100 * least:.1f} pp)"
+            guess = "by a spread that two seeds hardly tell " if row.get("seeds") == 2 and least else ""
+            size = "none, however large" if least is None else f"{100 * least:.1f} pp"
+            found = f" ({guess}this study would find {size})"
             text += f"; no evidence that one gains more{counted}{found}, {_equivalence(row, 'that both gain the same')}"
         elif _equal(row):
             text += f"; {_equivalence(row, 'that both gain the same')} all the same"

@@ -101,6 +101,9 @@ def test_what_two_seeds_would_find_is_a_guess(seeds: int, guess: str) -> None:
     table = pa.Table.from_pylist([row])
     said = answer(lambda name: table if name == "report_difference_of_gains" else pa.table({}))[0]
     assert f"({guess}this study would find 51.5 pp)" in said
+    table = pa.Table.from_pylist([row | {"detectable_gain": None}])
+    said = answer(lambda name: table if name == "report_difference_of_gains" else pa.table({}))[0]
+    assert "no evidence that one gains more (this study would find none, however large)" in said
 
 
 @pytest.mark.parametrize("trained", [True, False])

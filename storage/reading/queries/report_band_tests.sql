@@ -5,7 +5,7 @@ title = "What the cross-tab says"
 caption = """
 ratio and shared/only: of the variance bands; mcnemar: is being in the variance band independent of the arm; \
 stuart_maxwell, bowker: are the bands' margins, the whole table symmetric; weighted_kappa: agreement beyond \
-chance."""
+chance, of which no interval is made."""
 sources = ["crosstab"]
 empty = "there is only one arm or one policy, so there is nothing to compare."
 */

@@ -59,7 +59,9 @@ def told_of(means: Means, n: int, alike: str) -> list[Row]:
         row: Row = {"estimate": float(estimate), "n": n, "clusters": means.n, "seeds": means.seeds or None}
         row["holds_for"] = means.holds_for
         if means.known_V[i]:
-            row |= {"low": float(low_V[i]), "high": float(high_V[i]), "detectable": float(seen_V[i])}
+            row |= {"low": float(low_V[i]), "high": float(high_V[i])}
+        if np.isfinite(seen_V[i]):
+            row["detectable"] = float(seen_V[i])
         if np.isfinite(p_V[i]):
             row["p_value"] = float(p_V[i])
         else:

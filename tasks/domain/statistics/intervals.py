@@ -22,13 +22,15 @@ def wilson(successes: int, n: int) -> Interval | None:
 
     >>> i = wilson(14, 100); round(i.low, 4), round(i.high, 4)
     (0.0853, 0.2214)
+    >>> [(i.low, i.high) for i in (wilson(0, 24), wilson(24, 24)) if i][0][0]  # 1.4e-17 by the formula
+    0.0
     """
     from statsmodels.stats.proportion import proportion_confint
 
     if n == 0:
         return None
     ends: Any = proportion_confint(successes, n, alpha=1 - LEVEL, method="wilson")
-    return Interval(successes / n, float(ends[0]), float(ends[1]))
+    return Interval(successes / n, float(ends[0]) if successes else 0.0, float(ends[1]) if successes < n else 1.0)
 
 
 def clopper_pearson(successes: int, n: int) -> Interval | None:

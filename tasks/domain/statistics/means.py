@@ -82,8 +82,10 @@ class Means:
         )
 
     def detectable(self, power: float = POWER, level: float = LEVEL) -> np.ndarray:
-        """The smallest mean_V, on the side of this one, that `p_value` finds in so many studies of this spread."""
-        return self._where(self.known_V, lambda spread: spread.found((1 - level) / 2, power, self.estimate_V < 0))
+        """The smallest mean_V, on the side of this one, that `p_value` finds in so many studies of this spread; NaN
+        where none within the reach is large enough."""
+        found_V = self._where(self.known_V, lambda spread: spread.found((1 - level) / 2, power, self.estimate_V < 0))
+        return np.where(found_V <= (np.inf if self.reach is None else self.reach), found_V, np.nan)
 
     def _where(self, wanted_V: np.ndarray, found: Callable[[Spread], np.ndarray]) -> np.ndarray:
         seen_V = self.known_V & wanted_V

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from storage.differences import tail_freedom
-from tasks.domain.statistics.contrasts_of_k import at_fraction
+from tasks.domain.statistics.contrasts_of_k import at_fraction, told_of
 from tasks.domain.statistics.means import combined, folded, holds_for, ratio, ratio_of_policies, together
 from tasks.domain.statistics.paired_tests import explained_difference, unblurred, unsupported
 from tasks.domain.statistics.shares import proportions
@@ -198,6 +198,16 @@ def test_clusters_of_a_large_pool_are_folded_in_memory_for_the_problems_alone() 
     values = np.random.default_rng(0).random((1, 60_000, 1))
     found = folded(values, np.arange(60_000) // 2)
     assert found.shape == (1, 30_000, 1) and found.mean() == pytest.approx(values.mean())
+
+
+def test_no_difference_is_found_that_is_larger_than_any_can_be() -> None:
+    """Two problems: a report said that it "would find 260.3 pp" of a difference of gains."""
+    values = [np.array([[[0.25], [0.5]]]), np.array([[[0.75], [0.25]]])]
+    few = combined([(1.0, values[0]), (-1.0, values[1])], [True, True], reach=1.0, shares=True)
+    assert few.known_V[0] and np.isnan(few.detectable()[0])
+    assert "detectable" not in told_of(few, 2, alike="")[0]
+    many = combined([(1.0, np.repeat(v, 60, axis=1)) for v in values], [True, True], reach=1.0, shares=True)
+    assert 0 < many.detectable()[0] < 1
 
 
 @pytest.mark.filterwarnings("error")
