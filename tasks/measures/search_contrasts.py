@@ -85,7 +85,7 @@ def _differences(one: Searched, other: Searched, budgets: Sequence[int]) -> list
 
 
 @standard_measure("search_contrasts", needs=("searches",))
-@stage(SearchContrasts, version=6)
+@stage(SearchContrasts, version=7)
 def contrast_search(*, searches: tuple[Searches, ...], budgets: tuple[int, ...]) -> pa.Table:
     """Methods and policies in pairs."""
     return contrasts_of(searched(searches, budgets), budgets)

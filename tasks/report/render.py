@@ -30,7 +30,7 @@ from tasks.stage import Payload, making, stage, store, workdir
 REFS_SHOWN = 6
 
 
-@stage(Report, version=16)
+@stage(Report, version=17)
 def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, tables: Tables) -> Payload:
     """Rows: one per arm and seed (the query report_summary). Files: report.html, report.md."""
     refs = inputs_by_name(problems, evidence, tables)
