@@ -103,7 +103,8 @@ def training_rows(steps: pa.Table) -> list[dict[str, Any]]:
     return query(
         f"""
         select 'training' as series, arm, step, metric, avg(value) as estimate, min(value) as low,
-               max(value) as high, count(value)::integer as seeds, 'mean over seeds, from the least to the largest' as method,
+               max(value) as high, count(value)::integer as seeds,
+               'mean over seeds, from the least to the largest' as method,
                case when count(value) = 0 then 'not measured at this step' end as reason
         from ({" union all ".join(parts)}) group by arm, step, metric order by arm, metric, step
         """,
