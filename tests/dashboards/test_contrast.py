@@ -13,7 +13,7 @@ FAINT = """() => {
   const parts = said => { const found = said.match(/[\\d.]+/g).map(Number); return found.length < 4 ? [...found, 1] : found }
   const over = (below, c, a) => below.map((v, i) => a * c[i] + (1 - a) * v)
   const faint = []
-  for (const element of document.querySelectorAll('h1, h2, h3, p, a, label, li, code, summary, span')) {
+  for (const element of document.querySelectorAll('h1, h2, h3, p, a, label, li, code, summary, span, .role-axis text, .role-legend text')) {
     const box = element.getBoundingClientRect(), style = getComputedStyle(element)
     const text = [...element.childNodes].filter(n => n.nodeType == 3).map(n => n.data.trim()).join(' ').trim()
     if (!text || !box.width || style.visibility == 'hidden' || !style.color.startsWith('rgb')) continue
@@ -25,7 +25,7 @@ FAINT = """() => {
     }
     if (!opacity) continue
     const below = layers.reverse().reduce((b, c) => over(b, c, c[3]), [255, 255, 255])
-    const ink = parts(style.color), [a, b] = [light(over(below, ink, ink[3] * opacity)), light(below)]
+    const ink = parts(element.ownerSVGElement ? style.fill : style.color), [a, b] = [light(over(below, ink, ink[3] * opacity)), light(below)]
     const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05)
     if (ratio < 4.5) faint.push(`${ratio.toFixed(2)}: ${text.slice(0, 60)}`)
   }
@@ -33,7 +33,7 @@ FAINT = """() => {
 }"""
 
 
-@pytest.mark.parametrize("name", ["overview", "training", "claims"])
+@pytest.mark.parametrize("name", ["overview", "bands", "training", "results", "claims"])
 def test_text_can_be_read(browser, study: Study, name: str) -> None:
     with serving(study.root) as url:
         page, _ = visit(browser, f"{url}/{name}")
