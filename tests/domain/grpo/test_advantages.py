@@ -41,6 +41,8 @@ BALANCED = [
     "reinforce_plus_plus_baseline",
 ]
 OF_K = ("pass_at_k", "pkpo")
+BEST_ALONE = ("best_alone", "best_alone_standardised")
+SCALE_FREE = ("standardised", "best_alone_standardised", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "gdpo")
 #: Those that tell right rollouts apart by more than their reward, and form by itself.
 BONUSES = ("ucb_mean", "ucb_constant", "batch_exploration")
 OTHER_THAN_REWARD = ("darling_trace", "darling_encoded", "darling_answer", "vpo", *BONUSES, "gdpo")
@@ -86,7 +88,7 @@ def test_a_better_rollout_never_weighs_less_and_all_are_finite(rollouts: list[Ou
 def test_the_order_of_rollouts_does_not_matter(rollouts: list[Outcome], kind: str, gated: bool) -> None:
     order = np.random.default_rng(len(rollouts)).permutation(len(rollouts))
     group, mixed = seen(rollouts), seen([rollouts[i] for i in order])
-    assume(kind != "best_alone" or np.sort(group.rewards_G)[-1] > np.sort(group.rewards_G)[-2])
+    assume(kind not in BEST_ALONE or np.sort(group.rewards_G)[-1] > np.sort(group.rewards_G)[-2])
     assert np.allclose(weights(mixed, kind, gated=gated), weights(group, kind, gated=gated)[order], atol=1e-9)
 
 
@@ -114,7 +116,7 @@ def test_only_objectives_that_say_so_train_where_rewards_are_alike(rollouts: lis
 def test_a_wrong_rollout_earns_nothing_by_being_different(rollouts: list[Outcome], kind: str) -> None:
     """Every bonus is gated on correctness unless the recipe says otherwise."""
     found = weights(seen(rollouts), kind)
-    assume(kind != "best_alone")
+    assume(kind not in BEST_ALONE)
     for form in (True, False):
         wrong = [a for a, (c, t, *_) in zip(found, rollouts, strict=True) if not c and t == form]
         assert np.allclose(wrong, wrong[:1] * len(wrong))
@@ -132,13 +134,13 @@ def test_what_is_divided_by_a_spread_does_not_feel_the_scale(rollouts: list[Outc
     group = seen(rollouts)
     larger = Group(scale * group.rewards_G, scale * group.correct_G)
     assume(is_live(group.rewards_G.tolist()))
-    for kind in ("standardised", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "gdpo"):
+    for kind in SCALE_FREE:
         assert np.allclose(weights(larger, kind), weights(group, kind))
     for kind in ("centred", "leave_one_out", "best_alone"):
         assert np.allclose(weights(larger, kind), scale * weights(group, kind))
 
 
-@given(st.integers(3, 12), st.sampled_from(sorted({*ADVANTAGES} - {"best_alone", "refined", "multi_agent"})))
+@given(st.integers(3, 12), st.sampled_from(sorted({*ADVANTAGES} - {*BEST_ALONE, "refined", "multi_agent"})))
 def test_a_group_without_a_right_answer_trains_form_alone(size: int, kind: str) -> None:
     """As centred does, but for those that divide by a spread."""
     group = formed(*((False, i > 0) for i in range(size)))
@@ -205,8 +207,14 @@ def test_max_rl_weighs_the_rare_right_answer_by_what_it_is_one_of() -> None:
 
 
 def test_two_that_are_best_have_none() -> None:
-    assert not weights(right(1, 1, 0), "best_alone").any()
+    for kind in BEST_ALONE:
+        assert not weights(right(1, 1, 0), kind).any()
     assert weights(formed((True, True), (True, False), (False, True)), "best_alone") == pytest.approx([0.2, 0, 0])
+
+
+def test_one_right_rollout_of_8_weighs_the_root_of_8_where_verl_divides_by_the_spread() -> None:
+    """Variance (n - 1) of one 1 and seven 0: (49 + 7) / 64 / 7 = 1/8."""
+    assert weights(right(1, *[0] * 7), "best_alone_standardised") == pytest.approx([8**0.5, *[0] * 7])
 
 
 @given(st.integers(3, 16), st.integers(1, 15))

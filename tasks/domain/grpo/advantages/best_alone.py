@@ -17,3 +17,13 @@ def best_alone(group: Group, _: Context) -> Advantages:
     advantages = np.zeros_like(group.rewards_G)
     advantages[int(group.rewards_G.argmax())] = best - second
     return advantages, {}
+
+
+def best_alone_standardised(group: Group, context: Context) -> Advantages:
+    """That over the group's standard deviation (n - 1): verl's `grpo_passk` by default, which the paper does not have.
+
+    >>> r = np.array([1.0, 0.0, 0.0, 0.0])
+    >>> best_alone_standardised(Group(r, r), Context())[0].tolist()
+    [2.0, 0.0, 0.0, 0.0]
+    """
+    return best_alone(group, context)[0] / group.rewards_G.std(ddof=1), {}

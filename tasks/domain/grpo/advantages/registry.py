@@ -10,7 +10,7 @@ import numpy as np
 
 from storage.errors import UserError
 from tasks.domain.grpo.advantages import darling, exploration, multi_rlvr
-from tasks.domain.grpo.advantages.best_alone import best_alone
+from tasks.domain.grpo.advantages.best_alone import best_alone, best_alone_standardised
 from tasks.domain.grpo.advantages.centred import centred
 from tasks.domain.grpo.advantages.entropic import entropic
 from tasks.domain.grpo.advantages.gdpo import gdpo
@@ -63,6 +63,7 @@ OWN: Mapping[str, Objective] = {
     "pass_at_k": Objective(pass_at_k_training, reads=_K, of_parts=True, beyond_k=1, version=3),
     "pkpo": Objective(pkpo, reads=_K, of_parts=True, least_k=2, version=3),
     "best_alone": Objective(best_alone),
+    "best_alone_standardised": Objective(best_alone_standardised),
     "entropic": Objective(entropic, of_parts=True, least_group=3, version=2),
     "darling_trace": Objective(darling.by_trace, ("traces",), of_parts=True, trains_alike=True, version=3),
     "darling_encoded": Objective(darling.by_trace, ("vectors",), of_parts=True, trains_alike=True),
