@@ -11,6 +11,7 @@ from storage.artifacts.ref import KINDS
 from storage.errors import UserError, did_you_mean
 from tasks.domain.grpo.behaviour import check_overlong, check_sampling
 from tasks.domain.grpo.losses import loss_for, refuse_unread
+from tasks.domain.grpo.second_scaffold import second_scaffold
 from tasks.domain.grpo.types import ALL_LINEAR, LearnerConfig
 from tasks.domain.policies import Sampling
 from tasks.domain.statistics.windows import window_named
@@ -97,10 +98,13 @@ def _arms(p: Profile) -> Iterator[Fault]:
 
 
 def _trainings(p: Profile) -> Iterator[Fault]:
-    trained: list[tuple[tuple[str, ...], LearnerConfig, Sampling]] = [(("training",), p.training, p.rollouts)]
-    trained += [(("objectives", one.name), one.training, p.rollouts) for one in p.objectives]
-    trained += [(("lessons", one.name), one.training, one.rollouts) for one in p.lessons if {*one.arms} & {*p.arms}]
-    for path, training, rollouts in trained:
+    arms = {name: p.known_arms[name] for name in p.arms if name in p.known_arms and p.known_arms[name].trains}
+    trained: list[tuple[tuple[str, ...], LearnerConfig, Sampling, Iterable[str]]] = [
+        (("training",), p.training, p.rollouts, arms),
+        *((("objectives", one.name), one.training, p.rollouts, arms) for one in p.objectives),
+        *((("lessons", o.name), o.training, o.rollouts, {*o.arms}) for o in p.lessons if {*o.arms} & {*p.arms}),
+    ]
+    for path, training, rollouts, of in trained:
         for name in training.target_modules:
             if name not in ALL_LINEAR:
                 hint = did_you_mean(name, ALL_LINEAR)
@@ -108,7 +112,9 @@ def _trainings(p: Profile) -> Iterator[Fault]:
                 yield Fault((*path, "target_modules"), said)
         yield from _said(path, lambda training=training: loss_for(training))
         yield from _said(path, lambda training=training, rollouts=rollouts: check_overlong(training, rollouts))
-    sampled = {("rollouts",): p.rollouts, **{path: how for path, _, how in trained if path[0] == "lessons"}}
+        for own in (arm.scaffold for name, arm in arms.items() if name in of):
+            yield from _said(path, lambda training=training, own=own: second_scaffold(training, own))
+    sampled = {("rollouts",): p.rollouts, **{path: how for path, _, how, _ in trained if path[0] == "lessons"}}
     for path, rollouts in sampled.items():
         yield from _said(path, lambda rollouts=rollouts: check_sampling(rollouts))
     number = len(range(0, p.training.steps, p.training.eval_every)) + 1

@@ -81,3 +81,11 @@ def test_only_what_is_asked_for_must_go_with_the_training(profile: str) -> None:
     with pytest.raises(UserError, match=r"objective entropic: .* needs a group_size of 3, not 2") as raised:
         overridden(PROFILES[profile], ["objectives=entropic,MaxRL", "training.group_size=2"])
     assert "unknown" not in str(raised.value) and "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["VPO", "Multi-RLVR sum", "Multi-RLVR best"])
+def test_several_answers_of_an_arm_without_answer_tags_are_refused_before_its_screening(name: str) -> None:
+    assert "which thinking has not" in refused(f'arms = ["panel", "thinking"]\nobjectives = ["{name}"]\n')
+    with pytest.raises(UserError, match="told apart by <answer> tags"):
+        overridden(PROFILES["demo"], ["arms=thinking", "training.advantage=vpo"])
+    assert overridden(PROFILES["demo"], ["arms=panel", f"objectives={name}"]).objectives
