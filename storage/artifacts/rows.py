@@ -18,7 +18,7 @@ from storage.artifacts.schemas import differences
 
 #: Rows that are read together: small, so that who looks at one problem of a million rollouts reads little else.
 ROW_GROUP = 20_000
-GROUP_BYTES = 4 << 20
+GROUP_BYTES = 1 << 20
 #: Rows with their texts that are held at once where an artifact is worked on part by part.
 PART_ROWS = 512
 

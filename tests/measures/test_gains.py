@@ -32,8 +32,8 @@ def test_one_seed_by_hand(rollouts: Make) -> None:
     assert (row["gain"], row["other_gain"], row["estimate"]) == pytest.approx((0.5, 1 / 6, 1 / 3))
     assert row["p_value"] == row["p_adjusted"] == pytest.approx(0.5174, abs=1e-4)
     assert (row["low"], row["high"]) == pytest.approx((-2.0, 2.0))  # 1/3 ± 12.706 · error
-    # noncentral t with 1 degree of freedom has 80 % above 12.706 at 16.334
-    assert row["detectable"] == pytest.approx(16.334 * error, rel=3e-3)
+    # noncentral t with 1 degree of freedom has 80 % above 12.706 at 16.334: no difference of gains is so large
+    assert 16.334 * error > 2 and row["detectable"] is None
     assert row["family"] == "difference of gains: Holm of 1"
     assert row["holds_for"] == "these adapters, not the recipe"
 
