@@ -165,7 +165,7 @@ def page(known: dict[str, Any], lengths: list[np.ndarray], peers: str) -> str:
         "",
         "## Not measured",
         "",
-        "The learner on two GPUs, two sampling engines beside one, and kill and resume at this shape; runs of them ended with the time. On the CPU all three are tested.",
+        "The learner on two GPUs and two sampling engines beside one; runs of them ended with the time. Kill and resume: at twelve layers on one GPU (docs/LOG.md). On the CPU all three are tested.",
         "",
         peers.rstrip(),
         "",
