@@ -3,7 +3,8 @@
     python -m benchmarks.serving --model DIR [--batches 32 128 512 1024] [--tokens 256] [--rank 32] [--engine-process core]
                                  [--layouts bare base merged unmerged] [--stream N]
 
-All rollouts of a batch write the same number of tokens and share prompts of 200 in groups of 16. `bare` is vLLM without an
+All rollouts of a batch write the same number of tokens and share prompts of 200 in groups of 16; with --own-prompts each has one
+of its own, read before the clock starts, which is a batch in the middle of long rollouts. `bare` is vLLM without an
 adapter and without log-probs; `base` and `merged` are this project's sampler; `unmerged` is the sampler on vLLM's LoRA operations
 with vLLM's log-probs. The adapter is random, of the size that training makes; with --rank 0 there is none. Then
 kept log-probs are compared with those that vLLM returns for the same tokens, and the share of the adapter's update that the served weights hold.
@@ -40,6 +41,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=[32, 128, 512, 1024])
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--prompt", type=int, default=200)
+    parser.add_argument("--own-prompts", action="store_true")
     parser.add_argument("--rank", type=int, default=32)
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--memory-fraction", type=float, default=0.45)
@@ -86,8 +88,10 @@ def started(args: argparse.Namespace, adapters: Any) -> Iterator[Any]:
 def requests(args: argparse.Namespace, size: int, tokens: int) -> list[Request]:
     draw = random.Random(size)
     vocabulary = read_config(args.model)["vocab_size"]
-    prompts = [tuple(draw.randrange(vocabulary // 2) for _ in range(args.prompt)) for _ in range(-(-size // 16))]
-    return [Request(i, prompts[i // 16], i + 1, Decoding(max_tokens=tokens, stop=("</answer>",))) for i in range(size)]
+    shared = 1 if args.own_prompts else 16
+    prompts = [tuple(draw.randrange(vocabulary // 2) for _ in range(args.prompt)) for _ in range(-(-size // shared))]
+    decoding = Decoding(max_tokens=tokens, stop=("</answer>",))
+    return [Request(i, prompts[i // shared], i + 1, decoding) for i in range(size)]
 
 
 def run(generator: Any, asked: list[Request], adapter: ServedAdapter | None, *, returned: bool) -> list[Completion]:
@@ -116,7 +120,8 @@ def measure(args: argparse.Namespace, generator: Any, layouts: list[str], adapte
         with patch.object(generator, "_taken", zeros) if bare else nullcontext():
             for size in args.batches:
                 asked = requests(args, size, args.tokens)
-                run(generator, asked[:16], served, returned=not generator._keeps)
+                read = requests(args, size, 1) if args.own_prompts else asked[:16]
+                run(generator, read, served, returned=not generator._keeps)
                 began = time.perf_counter()
                 run(generator, asked, served, returned=not generator._keeps)
                 seconds = time.perf_counter() - began
