@@ -12,6 +12,9 @@ import click
 from cli import completion, options
 from storage.errors import UserError, did_you_mean
 
+#: Nothing is older; dates end before the longest that could be written.
+CENTURY = timedelta(days=36_500)
+
 
 def _print(table: object, as_json: bool, title: str | None = None) -> None:
     from cli.tables import print_table
@@ -138,9 +141,9 @@ def age(text: str) -> timedelta:
     """
     units = {"d": "days", "h": "hours", "m": "minutes"}
     number, unit = text[:-1], text[-1:]
-    if unit not in units or not number.isdecimal():
+    if unit not in units or not number.isdecimal() or len(number) > 6:
         raise UserError(f"--older-than '{text[:40]}': a whole number of days, hours or minutes is wanted, e.g. 7d, 12h")
-    return timedelta(**{units[unit]: int(number)})
+    return min(timedelta(**{units[unit]: int(number)}), CENTURY)
 
 
 @click.command()
@@ -166,15 +169,14 @@ def verify(repair: bool, root: Path, as_json: bool) -> None:
 @options.as_json
 def pin(ref: str | None, why: str, off: bool, root: Path, as_json: bool) -> None:
     """Keep an artifact and what it was made from, whatever `gc` is told; without REF, list the pins."""
-    import pyarrow as pa
-
     from storage.reading.catalog import find
     from storage.records import pins
 
+    if ref is None and (off or why):
+        raise UserError("pin: which artifact? REF is missing (see: varband ls)")
     if ref and off:
         click.echo(f"{pins.unpin(root, find(root, ref)).ref} is no longer pinned")
     elif ref:
         click.echo(f"{pins.pin(root, find(root, ref), why).ref} is pinned")
     else:
-        table = pa.Table.from_pylist([one.model_dump(exclude={"until"}) for one in pins.pins(root)])
-        _print(table, as_json, title="pinned")
+        _print(pins.pins_table(root), as_json, title="pinned")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -45,6 +46,18 @@ def root_folder(text: str) -> Path:
     aside.write_text(address)
     os.replace(aside, folder / ADDRESS)
     return folder
+
+
+def root_option(folder: Path) -> str:
+    """What a command says so that it finds this root; nothing for the one that it finds unsaid. For sentences that name
+    what to do next.
+
+    >>> root_option(Path("my store"))
+    " --root 'my store'"
+    """
+    if folder == root_folder(os.environ.get("VARBAND_ROOT") or ".varband"):
+        return ""
+    return f" --root {shlex.quote(address_of(folder) or str(folder))}"
 
 
 def cache_home() -> Path:

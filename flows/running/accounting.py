@@ -22,6 +22,7 @@ from storage.artifacts.store import Store
 from storage.errors import Parked, UserError, no_room
 from storage.records.garbage import collecting, note_planned
 from storage.records.runs import Amounts, Run, beating, earlier_attempt, now, write_run
+from storage.roots import root_option
 from tasks.metering import BudgetExceeded, Meter, metered
 from tasks.stage import Progress
 
@@ -162,7 +163,7 @@ def _parked(
     how_far = f"{done} of {len(planned)} stages are done" + (f", '{run.at}' is under way" if run.at else "")
     asked = ",".join(f"{n}={_round_up(v):g}" for n, v in enough.items())
     about = ", ".join(f"{_rounded(getattr(missing, n))} {n.replace('_', ' ')}" for n in limits or ("tokens",))
-    onward = f"; `varband resume {run.id} --budget {asked}` or the same command with that budget goes on"
+    onward = f"; `varband resume {run.id}{root_option(store.root)} --budget {asked}` or the same command with that budget goes on"
     mine = limits and not (isinstance(wall, BudgetExceeded) and wall.team)
     return f"parked: {wall}; {how_far}; about {about} more are missing{onward if mine else ''}", missing
 

@@ -24,7 +24,7 @@ def _server() -> Iterator[Any]:
     """The server at PREFECT_API_URL. Errors: UserError if there is none, or it refuses."""
     if not os.environ.get("PREFECT_API_URL"):
         raise UserError(
-            "deploy: no server; start one with `prefect server start` and set PREFECT_API_URL=http://127.0.0.1:4200/api"
+            "deploy: no server; start one with `varband server` and set PREFECT_API_URL=http://127.0.0.1:4200/api"
         )
     quiet_libraries()
     from httpx import HTTPStatusError, TransportError

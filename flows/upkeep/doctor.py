@@ -17,7 +17,7 @@ from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Ledger
 from storage.reading.catalog import artifacts, unreadable_shards
-from storage.roots import address_of
+from storage.roots import address_of, root_option
 
 State = Literal["ok", "warn", "fail"]
 #: package → (what it must be, why)
@@ -73,7 +73,7 @@ def _damage(root: Path) -> Iterator[Check]:
     else:
         bad = [f"ledger shard {path}" for path in unreadable_shards(root)]
         whole = f"the ledger's footers are whole; {size / 1e9:.1f} GB were not read (varband verify reads them)"
-    fix = "varband verify --repair; the same command as before makes again what is set aside"
+    fix = f"varband verify --repair{root_option(root)}; the same command as before makes again what is set aside"
     yield Check("store", "fail" if bad else "ok", "; ".join(bad) or whole, fix if bad else "")
 
 

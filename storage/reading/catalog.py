@@ -18,6 +18,7 @@ from storage.ledger import Ledger
 from storage.reading.accounts import shards_of
 from storage.reading.views import WORD
 from storage.records.runs import run_named
+from storage.roots import root_option
 from storage.shards import examine_shard
 from storage.sql import answer, connect
 
@@ -180,7 +181,8 @@ def find(root: Path, text: str) -> Ref:
         return refs[0]
     if not refs and (run := run_named(root, text)) is not None:
         if run.report is None:
-            raise UserError(f"run {run.id} has no report yet, it is {run.shown_state}: varband resume {run.id}")
+            onward = f"varband resume {run.id}{root_option(root)}"
+            raise UserError(f"run {run.id} has no report yet, it is {run.shown_state}: {onward}")
         return Ref.parse(run.report)
     if not refs:
         raise UserError(f"no artifact, run or study '{text[:80]}' under {root} (see: varband ls, varband runs)")

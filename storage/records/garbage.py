@@ -28,6 +28,7 @@ from storage.errors import UserError
 from storage.mirror import mirror_of
 from storage.records.pins import pins
 from storage.records.runs import Run, all_runs, record_paths, run_path
+from storage.roots import root_option
 
 BIN = ".bin"
 OLDER_THAN = timedelta(days=7)
@@ -186,7 +187,7 @@ def unfinished(root: Path, but: str = "") -> set[Ref]:
         elif run.id not in notes:
             raise UserError(
                 f"run {run.id} is {run.shown_state}, and an earlier version did not note what it needs: nothing is"
-                f" collected; `varband resume {run.id}` notes it, or remove {path}"
+                f" collected; `varband resume {run.id}{root_option(root)}` notes it, or remove {path}"
             )
     return {ref for path in notes.values() for ref in _noted(path)}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from storage.artifacts.ref import Ref
@@ -11,6 +12,9 @@ from storage.durable import write_durably
 from storage.errors import UserError
 from storage.mirror import mirror_of
 from storage.records.runs import now
+
+
+PINS = pa.schema([("ref", pa.string()), ("why", pa.string()), ("since", pa.string())])
 
 
 class Pin(BaseModel):
@@ -49,6 +53,11 @@ def pins(root: Path) -> list[Pin]:
         except ValidationError as error:
             raise UserError(f"{path}: no pin of this version ({error.errors()[0]['msg']}); mend or remove it") from None
     return sorted((p for p in found if p.until is None), key=lambda p: (p.since, p.ref))
+
+
+def pins_table(root: Path) -> pa.Table:
+    """Schema: PINS."""
+    return pa.Table.from_pylist([one.model_dump(include=set(PINS.names)) for one in pins(root)], schema=PINS)
 
 
 def _write(root: Path, one: Pin) -> Pin:

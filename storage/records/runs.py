@@ -118,7 +118,7 @@ def run_id(profile: str, report: Ref) -> str:
 def run_path(root: Path, name: str) -> Path:
     """Errors: UserError for a name that is no run id; it can never leave the folder of runs."""
     if not ID.fullmatch(name) or ".." in name:
-        raise UserError(f"'{name[:80]!s}' is no run id; one looks like demo-4f1c2a9b (see: varband ls runs)")
+        raise UserError(f"'{name[:80]!s}' is no run id; one looks like demo-4f1c2a9b (see: varband runs)")
     return root / "runs" / f"{name}.json"
 
 

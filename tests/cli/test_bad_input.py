@@ -34,6 +34,8 @@ WORDS = {
     "limit of problems that are made": (("run", "demo", "--limit", "5"), "pool.synthetic=N"),
     "no such artifact": (("show", "rollouts-0123", "--root", "."), "rollouts-0123"),
     "bad SQL": (("sql", "select * from nowhere", "--root", "."), "nowhere"),
+    "pin without a ref": (("pin", "--off", "--root", "."), "REF is missing"),
+    "no run id": (("resume", "a b", "--root", "."), "(see: varband runs)"),
     "no such root": (("ls", "--root", "mistyped"), "mistyped: there is no such folder"),
     "no such kind": (("ls", "rolouts", "--root", "."), "did you mean 'rollouts'?"),
     "root is a file": (("run", "demo", "--root", "a_file"), "a_file"),

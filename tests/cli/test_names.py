@@ -89,7 +89,7 @@ def test_a_run_without_a_report_says_how_to_get_one(root: Path) -> None:
     run = run_named(root, "cooler")
     assert run is not None
     write_run(root, run.model_copy(update={"report": None, "state": "parked"}))
-    assert f"run {run.id} has no report yet, it is parked: varband resume {run.id}" in said(
+    assert f"run {run.id} has no report yet, it is parked: varband resume {run.id} --root {root}\n" in said(
         "show", "cooler", root=root, fails=True
     )
 
