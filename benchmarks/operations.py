@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from flows.running.plan import execute, plan
 from flows.running.sessions import unheard
-from flows.study.profiles import PAPER
-from flows.study.resolve import PoolInputs, Study
+from flows.study.request import Request
+from flows.study.resolve import Study
 from storage.artifacts.kinds.experiment import LEDGER
 from storage.artifacts.manifest import Provenance, Recipe
 from storage.artifacts.ref import Ref
@@ -30,10 +30,7 @@ from storage.artifacts.schemas import columns
 from storage.artifacts.store import Payload, Store
 from storage.ledger import Account, Ledger
 from storage.reading.catalog import artifacts
-from tasks.domain.arms import ARMS
 from tasks.domain.grading.grading import GRADER_VERSION
-from tasks.domain.policies import BaseModel
-from tasks.domain.problems.sources import SourceSpec
 
 PROVENANCE = Provenance(
     created="2026-01-01T00:00:00+00:00", seconds=1, code="bench", python="3.11", packages={}, hardware="cpu", command=""
@@ -57,16 +54,9 @@ class Figure:
         return f"{self.name:<62} {self.value:>12,.2f} {self.unit:<11} {sign} {self.target:>9,.0f}  {verdict}"
 
 
-def paper_study() -> Study:
-    """The paper's profile as if its model and files were here: only names and digests reach a plan."""
-
-    def named(names: Sequence[str], digest: str) -> PoolInputs:
-        return PoolInputs(tuple(SourceSpec(name, digest * 64) for name in names))
-
-    pools = {"": named(PAPER.pool.sources, "a")} | {x.name: named(x.pool.sources, "b") for x in PAPER.lessons}
-    asked = {b.name: named(b.sources, "a") for b in PAPER.benchmarks}
-    model = BaseModel(name=PAPER.model, sha256="c" * 64)
-    return Study(PAPER, dict.fromkeys(ARMS, model), pools, "d" * 64, {}, asked)
+def paper_study(store: Store) -> Study:
+    """The paper's profile as `varband plan` has it, where neither its models nor its files are."""
+    return Request(profile="paper").study(store, planning=True)
 
 
 def fill(store: Store, study: Study) -> int:
@@ -74,13 +64,25 @@ def fill(store: Store, study: Study) -> int:
     store.prepare()
     planned = plan(study, store)
     for p in planned:
-        row = pa.table({"n": [1], "grader_version": [GRADER_VERSION]})
-        store.write(p.step.ref, Payload(row), p.step.recipe, PROVENANCE)
+        store.write(p.step.ref, Payload(a_row(p.step.ref.schema)), p.step.recipe, PROVENANCE)
     return len(planned)
 
 
+def a_row(schema: pa.Schema) -> pa.Table:
+    """Of any kind; judged by the installed grader."""
+    values = {"grader_version": GRADER_VERSION}
+    cells = {field.name: values.get(field.name, _plain(field.type)) for field in schema}
+    return pa.Table.from_pylist([cells], schema=schema)
+
+
+def _plain(kind: pa.DataType) -> object:
+    if pa.types.is_nested(kind):
+        return []
+    return "a" if pa.types.is_string(kind) else False if pa.types.is_boolean(kind) else 1
+
+
 def reused_dag(root: Path, server: bool) -> Iterator[Figure]:
-    study = paper_study()
+    study = paper_study(Store(root))
     stages = fill(Store(root), study)
     yield Figure(
         f"plan of the paper's DAG, all {stages} stages reused", timed(lambda: plan(study, Store(root))), "s", 1
