@@ -163,7 +163,8 @@ def _parked(
     how_far = f"{done} of {len(planned)} stages are done" + (f", '{run.at}' is under way" if run.at else "")
     asked = ",".join(f"{n}={_round_up(v):g}" for n, v in enough.items())
     about = ", ".join(f"{_rounded(getattr(missing, n))} {n.replace('_', ' ')}" for n in limits or ("tokens",))
-    onward = f"; `varband resume {run.id}{root_option(store.root)} --budget {asked}` or the same command with that budget goes on"
+    command = f"varband resume {run.id}{root_option(store.root)} --budget {asked}"
+    onward = f"; `{command}` or the same command with that budget goes on"
     mine = limits and not (isinstance(wall, BudgetExceeded) and wall.team)
     return f"parked: {wall}; {how_far}; about {about} more are missing{onward if mine else ''}", missing
 

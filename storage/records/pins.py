@@ -13,7 +13,6 @@ from storage.errors import UserError
 from storage.mirror import mirror_of
 from storage.records.runs import now
 
-
 PINS = pa.schema([("ref", pa.string()), ("why", pa.string()), ("since", pa.string())])
 
 
