@@ -27,7 +27,6 @@ from storage.artifacts.rows import PART_ROWS, Payload, read_parts, whole_groups,
 from storage.durable import sync, sync_tree
 from storage.errors import NO_ROOM, UserError
 from storage.mirror import Mirror, mirror_of
-from storage.roots import root_option
 
 K = TypeVar("K", bound=Ref)
 DATA, MANIFEST, FILES = "data.parquet", "manifest.json", "files"
@@ -117,8 +116,7 @@ class Store:
         left = left_out(self.path(manifest.ref))
         for entry in (e for e in manifest.files if e.path not in left and only in (None, e.path)):
             if not self._intact(manifest.ref, entry):
-                mend = f"`varband verify --repair{root_option(self.root)}`"
-                raise UserError(f"{manifest.ref}: {entry.path} is missing or changed: {mend}")
+                raise UserError(f"{manifest.ref}: {entry.path} is missing or changed: `varband verify --repair`")
 
     def manifest(self, ref: Ref) -> Manifest:
         path = self.path(ref) / MANIFEST
