@@ -12,7 +12,7 @@ from storage.artifacts.kinds import Diversity
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from storage.records.garbage import note_planned
+from storage.records.notes import note_planned
 from tasks.measures.bands import cross_bands
 from tasks.measures.diversity import compare_diversity
 from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k

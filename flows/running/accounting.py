@@ -20,8 +20,10 @@ from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError, no_room
-from storage.records.garbage import collecting, note_planned
-from storage.records.runs import Amounts, Run, beating, earlier_attempt, now, write_run
+from storage.records.garbage import collecting
+from storage.records.heartbeat import beating
+from storage.records.notes import note_planned
+from storage.records.runs import Amounts, Run, earlier_attempt, now, write_run
 from storage.roots import root_option
 from tasks.metering import BudgetExceeded, Meter, metered
 from tasks.stage import Progress

@@ -6,11 +6,12 @@ import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 
 from prefect import flow  # noqa: TID253
 from prefect.artifacts import create_markdown_artifact, create_table_artifact  # noqa: TID253
 from prefect.states import Cancelled, Completed, Failed  # noqa: TID253
+from pydantic import Field
 
 from flows.running.prefect_tasks import PARKED
 from flows.running.priced import Priced
@@ -20,12 +21,14 @@ from flows.study.forms import BudgetForm, StudyForm
 from flows.study.resolve import Study
 from flows.upkeep.reeval import Checked, reevaluate
 from flows.upkeep.verdicts import regraded
-from storage.errors import Parked
+from storage.errors import Parked, UserError
 from storage.roots import root_folder
 from tasks.metering import metered
 
 #: Names of the states of a night that is not green: a figure left its interval; something was not compared.
 DRIFTED, UNCHECKED = "Drifted", "Unchecked"
+#: A run that was lost is started again by itself within this time: no second call, which empties the bin.
+RESTARTED_WITHIN = timedelta(hours=1)
 
 
 @flow(name="reeval", persist_result=False)
@@ -96,17 +99,19 @@ def plan(study: StudyForm = StudyForm(), budget: BudgetForm = BudgetForm()) -> s
 
 
 @flow(name="gc", persist_result=False)
-def gc(older_than_days: float = 7.0, remove: bool = False) -> int:
+def gc(older_than_days: Annotated[float, Field(ge=0, le=36_500)] = 7.0, remove: bool = False) -> int:
     """What nobody wants any more: no report, adapter, pin or unfinished run needs it. The ledger stays.
 
     Args:
         older_than_days: Keep what is younger.
-        remove: Move it to the bin, and empty the bin of what an earlier call put there; else only say what would go.
+        remove: Move it to the bin, and empty the bin of what lay there for an hour; else only say what would go.
     """
     from storage.records.garbage import collect
 
     root = root_folder(os.environ.get("VARBAND_ROOT", ".varband"))
-    found = collect(root, older_than=timedelta(days=older_than_days), remove=remove)
+    if not root.is_dir():
+        raise UserError(f"VARBAND_ROOT={root}: there is no such folder on this worker, so nothing was looked at")
+    found = collect(root, older_than=timedelta(days=older_than_days), remove=remove, binned_for=RESTARTED_WITHIN)
     megabytes, verb = sum(found["bytes"].to_pylist()) / 1e6, "moved or deleted" if remove else "would go"
     create_markdown_artifact(f"{found.num_rows} folders, {megabytes:.1f} MB: {verb}", key="gc")
     return found.num_rows

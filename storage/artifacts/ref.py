@@ -68,6 +68,16 @@ class Ref:
         """The artifact of this kind with that fingerprint."""
         return cls(cls.KIND, fingerprint)
 
+    @staticmethod
+    def named(name: str) -> Ref | None:
+        """What a folder of this name holds; null for one that people or their tools put there.
+
+        >>> Ref.named("bands-4f1c2a9b00d1e2f3.bak") is None
+        True
+        """
+        kind, _, digits = name.rpartition("-")
+        return Ref.parse(name) if NAME.fullmatch(kind) and HEX.fullmatch(digits) else None
+
     @classmethod
     def parse(cls, text: str) -> Self:
         """Errors: UserError if the text is no reference, or one to another kind than this class.

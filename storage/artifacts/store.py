@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from storage.artifacts.fingerprint import file_digest
 from storage.artifacts.light import left_out
 from storage.artifacts.manifest import FORMAT, FileEntry, Manifest, Provenance, Recipe, parse_manifest
-from storage.artifacts.ref import KINDS, Ref
+from storage.artifacts.ref import KINDS, NAME, Ref
 from storage.artifacts.rows import PART_ROWS, Payload, read_parts, whole_groups, write_rows
 from storage.durable import sync, sync_tree
 from storage.errors import NO_ROOM, UserError
@@ -153,14 +153,13 @@ class Store:
         """Every artifact that has a manifest, sorted. Does not verify."""
         if self._mirror:
             self._mirror.refresh_names()
-        found = []
+        found = list[Ref]()
         for folder in sorted(self.root.iterdir()) if self.root.is_dir() else []:
             today = KINDS[folder.name].KIND if folder.name in KINDS else folder.name
-            if folder.name.startswith((".", "ledger")) or not folder.is_dir() or kind not in (None, folder.name, today):
-                continue
-            with os.scandir(folder) as entries:
-                names = sorted(entry.name for entry in entries if entry.name.startswith(f"{folder.name}-"))
-            found += [Ref.parse(name) for name in names if (folder / name / MANIFEST).exists()]
+            if NAME.fullmatch(folder.name) and kind in (None, folder.name, today) and folder.is_dir():
+                with os.scandir(folder) as entries:
+                    refs = [ref for entry in entries if (ref := Ref.named(entry.name)) and ref.kind == folder.name]
+                found += [ref for ref in sorted(refs) if (self.path(ref) / MANIFEST).exists()]
         return found
 
     def write(self, ref: Ref, payload: Payload, recipe: Recipe, provenance: Provenance) -> int:

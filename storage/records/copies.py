@@ -22,7 +22,8 @@ from storage.durable import sync, sync_tree, write_durably
 from storage.errors import UserError
 from storage.ledger import ABOUT, Ledger
 from storage.mirror import mirror_of
-from storage.records.garbage import collecting, planned_refs, readable_manifests
+from storage.records.garbage import collecting, readable_manifests
+from storage.records.notes import planned_refs
 from storage.records.overrides import FOLDERS as OVERRIDES
 
 

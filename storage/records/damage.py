@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import uuid
 from datetime import UTC, datetime
 from pathlib import Path
+
+from storage.durable import sync, write_durably
 
 DAMAGED = ".damaged"
 
@@ -14,4 +17,20 @@ def set_aside(root: Path, path: Path) -> Path:
     target = root / DAMAGED / datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f") / path.relative_to(root)
     target.parent.mkdir(parents=True)
     os.rename(path, target)
+    return target
+
+
+def put_back(path: Path, content: bytes) -> Path:
+    """Put what was whole of a file in its place; beside it where its writer has begun another meanwhile."""
+    aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
+    write_durably(aside, content)
+    try:
+        target = path
+        os.link(aside, target)
+    except FileExistsError:
+        target = path.with_stem(f"{path.stem}-{uuid.uuid4().hex[:8]}")
+        os.link(aside, target)
+    finally:
+        aside.unlink()
+    sync(target.parent)
     return target

@@ -16,18 +16,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import orjson
 import pyarrow as pa
-from pydantic import ValidationError
 
 from storage.artifacts.manifest import Manifest
 from storage.artifacts.ref import Ref
-from storage.artifacts.store import Store
-from storage.durable import write_durably
+from storage.artifacts.store import MANIFEST, Store
 from storage.errors import UserError
 from storage.mirror import mirror_of
+from storage.records.notes import note_planned as note_planned
+from storage.records.notes import unfinished
 from storage.records.pins import pins
-from storage.records.runs import Run, all_runs, record_paths, run_path
 from storage.roots import root_option
 
 BIN = ".bin"
@@ -46,39 +44,6 @@ class Doomed:
     why: str
 
 
-def note_planned(root: Path, run: str, refs: Iterable[Ref]) -> None:
-    """What a run needs, in `runs/<run>.jsonl`, a ref a line: kept from then on until it has finished."""
-    path = run_path(root, run).with_suffix(".jsonl")
-    content = b"".join(orjson.dumps(str(ref)) + b"\n" for ref in refs)
-    write_durably(path, content)
-    if mirror := mirror_of(root):
-        mirror.record(path, content, lasting=True)
-
-
-def planned_refs(root: Path, run: str) -> list[Ref]:
-    """Errors: UserError for a run that noted nothing."""
-    path = run_path(root, run).with_suffix(".jsonl")
-    if not path.exists():
-        raise UserError(f"no run '{run}' under {root} noted what it needs (see: varband runs)")
-    return _noted(path)
-
-
-def studies_of(root: Path) -> dict[str, list[str]]:
-    """Names of the studies whose runs need an artifact, by ref, newest first."""
-    found: dict[str, list[str]] = {}
-    for run in all_runs(root):
-        path = run_path(root, run.id).with_suffix(".jsonl")
-        for ref in _noted(path) if path.exists() else ():
-            names = found.setdefault(str(ref), [])
-            if run.profile not in names:
-                names.append(run.profile)
-    return found
-
-
-def _noted(path: Path) -> list[Ref]:
-    return [Ref.parse(orjson.loads(line)) for line in path.read_bytes().splitlines()]
-
-
 @contextmanager
 def collecting(root: Path, *, alone: bool) -> Iterator[None]:
     """Held by a run while it notes what it needs, and `alone` by the collection while it looks and moves. On a root
@@ -89,14 +54,18 @@ def collecting(root: Path, *, alone: bool) -> Iterator[None]:
         yield
 
 
-def collect(root: Path, *, older_than: timedelta = OLDER_THAN, remove: bool) -> pa.Table:
+def collect(
+    root: Path, *, older_than: timedelta = OLDER_THAN, remove: bool, binned_for: timedelta = timedelta(0)
+) -> pa.Table:
     """What is garbage now; with `remove` it is moved to the bin, and what an earlier call put there is deleted.
 
-    Schema: GARBAGE. Errors: UserError where what is wanted cannot be known (a run or a pin that cannot be read).
+    binned_for: how long that lay there at least. Of two calls at once neither deletes what the other moves.
+    Schema: GARBAGE. Errors: UserError where what is wanted cannot be known (a run, a pin or a manifest that cannot be
+    read).
     """
+    earlier = [call for call in _calls(root) if _since(call.lstat().st_mtime) >= binned_for]
     with collecting(root, alone=True):
-        store = Store(root)
-        binned = sorted((root / BIN).glob("*"))
+        store, binned = Store(root), [call for call in earlier if call.exists()]
         found = [*_artifacts(store, older_than), *_leftovers(store, older_than)]
         rows = [described(root, one.path, one.why) for one in found]
         rows += [described(root, path, "in the bin since an earlier call") for path in binned]
@@ -107,11 +76,16 @@ def collect(root: Path, *, older_than: timedelta = OLDER_THAN, remove: bool) -> 
     return pa.Table.from_pylist(rows, schema=GARBAGE)
 
 
+def _calls(root: Path) -> list[Path]:
+    """A folder in the bin for each call that moved something."""
+    return sorted(path for path in (root / BIN).glob("*") if path.is_dir())
+
+
 def restore(root: Path) -> pa.Table:
     """Put back what lies in the bin; what was made again meanwhile stays as it is. Schema: GARBAGE."""
     rows = []
     with collecting(root, alone=True):
-        for call in sorted((root / BIN).glob("*")):
+        for call in _calls(root):
             for path in sorted(call.glob("*/*")):
                 target = root / path.relative_to(call)
                 if not target.exists():
@@ -126,7 +100,7 @@ def restore(root: Path) -> pa.Table:
 
 
 def _artifacts(store: Store, older_than: timedelta) -> list[Doomed]:
-    manifests = dict(readable_manifests(store))
+    manifests = manifests_of(store)
     kept = wanted(
         manifests, pinned={Ref.parse(p.ref) for p in pins(store.root)} | unfinished(store.root), age=older_than
     )
@@ -135,10 +109,20 @@ def _artifacts(store: Store, older_than: timedelta) -> list[Doomed]:
 
 def wanted(manifests: Mapping[Ref, Manifest], *, pinned: set[Ref], age: timedelta) -> set[Ref]:
     """Every artifact that is kept: pinned, younger than `age` or always kept, with all that it was made from."""
-    limit = datetime.now(UTC) - age
-    young = {ref for ref, m in manifests.items() if datetime.fromisoformat(m.provenance.created) > limit}
+    young = {ref for ref, m in manifests.items() if _age(ref, m) < age}
     heads = young | {ref for ref in manifests if ref.kind in ALWAYS_KEPT}
     return closure(manifests, heads | pinned)
+
+
+def _age(ref: Ref, manifest: Manifest) -> timedelta:
+    """Errors: UserError for a time that is none."""
+    try:
+        return datetime.now(UTC) - datetime.fromisoformat(manifest.provenance.created)
+    except (ValueError, TypeError):
+        raise UserError(
+            f"{ref}: its manifest says it was made '{manifest.provenance.created[:40]}', so its age is not known and"
+            " nothing is collected; varband rm takes it away, and the same command makes it again"
+        ) from None
 
 
 def closure(manifests: Mapping[Ref, Manifest], heads: Iterable[Ref]) -> set[Ref]:
@@ -153,43 +137,39 @@ def closure(manifests: Mapping[Ref, Manifest], heads: Iterable[Ref]) -> set[Ref]
     return kept
 
 
-def readable_manifests(store: Store) -> Iterator[tuple[Ref, Manifest]]:
-    """Of every artifact whose manifest can be read; the others are being replaced, or `varband doctor` names them."""
+def manifests_of(store: Store) -> dict[Ref, Manifest]:
+    """Of every artifact. Errors: UserError for one that cannot be read: what else it was made from is not known."""
+    found = {}
     for ref in store.refs():
-        with suppress(UserError):
+        try:
+            found[ref] = store.manifest(ref)
+        except FileNotFoundError:
+            continue  # being replaced, by a run that noted what it needs
+        except UserError as error:
+            if (store.path(ref) / MANIFEST).exists():
+                raise UserError(
+                    f"{error}; what it was made from is not known, so nothing is removed: `varband verify --repair"
+                    f"{root_option(store.root)}` sets it aside, and the same command makes it again"
+                ) from None
+    return found
+
+
+def readable_manifests(store: Store) -> Iterator[tuple[Ref, Manifest]]:
+    """Of every artifact whose manifest can be read; `varband doctor` names the others."""
+    for ref in store.refs():
+        with suppress(UserError, FileNotFoundError):
             yield ref, store.manifest(ref)
 
 
 def _leftovers(store: Store, older_than: timedelta) -> Iterator[Doomed]:
     """Work folders of what exists by now, and what dead writers left."""
     for path in sorted((store.root / ".work").glob("*")):
-        if store.has(Ref.parse(path.name)) and _silence(path) > older_than:
+        ref = Ref.named(path.name)
+        if ref and store.fresh(ref) and _silence(path) > older_than:
             yield Doomed(path, "work folder of what is finished")
     for path in sorted((store.root / ".scratch").glob("*")):
         if _silence(path) > max(older_than, SILENT_SCRATCH):
             yield Doomed(path, "scratch of a writer that is gone")
-
-
-def unfinished(root: Path, but: str = "") -> set[Ref]:
-    """What every run but one needs that has not finished, or that has no record (an import of published files)."""
-    records = record_paths(root)
-    notes = {path.stem: path for path in (root / "runs").glob("*.jsonl")}
-    for path in records:
-        try:
-            run = Run.model_validate_json(path.read_bytes())
-        except ValidationError as error:
-            raise UserError(
-                f"{path}: no run record of this version ({error.errors()[0]['msg']}), so what that run needs is not"
-                " known and nothing is collected; mend or remove it"
-            ) from None
-        if run.state == "finished" or run.id == but:
-            notes.pop(run.id, None)
-        elif run.id not in notes:
-            raise UserError(
-                f"run {run.id} is {run.shown_state}, and an earlier version did not note what it needs: nothing is"
-                f" collected; `varband resume {run.id}{root_option(root)}` notes it, or remove {path}"
-            )
-    return {ref for path in notes.values() for ref in _noted(path)}
 
 
 def _silence(path: Path) -> timedelta:
@@ -199,7 +179,11 @@ def _silence(path: Path) -> timedelta:
         newest = max(inner.lstat().st_mtime for inner in (path, *path.rglob("*")))
     except FileNotFoundError:
         return timedelta(0)
-    return timedelta(seconds=time.time() - newest)
+    return _since(newest)
+
+
+def _since(moment: float) -> timedelta:
+    return timedelta(seconds=time.time() - moment)
 
 
 def to_bin(store: Store, found: Iterable[Doomed]) -> None:

@@ -11,7 +11,7 @@ from storage.artifacts.ref import Ref
 from storage.durable import write_durably
 from storage.errors import UserError
 from storage.mirror import mirror_of
-from storage.records.runs import now
+from storage.records.runs import files_in, now
 
 PINS = pa.schema([("ref", pa.string()), ("why", pa.string()), ("since", pa.string())])
 
@@ -45,18 +45,24 @@ def pins(root: Path) -> list[Pin]:
     """Those that hold, oldest first. Errors: UserError for one that cannot be read: what it keeps is not known."""
     if mirror := mirror_of(root):
         mirror.follow("pins")
-    found = []
-    for path in sorted((root / "pins").glob("*.json")):
-        try:
-            found.append(Pin.model_validate_json(path.read_bytes()))
-        except ValidationError as error:
-            raise UserError(f"{path}: no pin of this version ({error.errors()[0]['msg']}); mend or remove it") from None
+    found = [read_pin(path) for path in files_in(root / "pins", ".json")]
     return sorted((p for p in found if p.until is None), key=lambda p: (p.since, p.ref))
 
 
 def pins_table(root: Path) -> pa.Table:
     """Schema: PINS."""
     return pa.Table.from_pylist([one.model_dump(include=set(PINS.names)) for one in pins(root)], schema=PINS)
+
+
+def read_pin(path: Path) -> Pin:
+    """Errors: UserError if it is no pin on what it is named after."""
+    try:
+        found = Pin.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise UserError(f"{path}: no pin of this version ({error.errors()[0]['msg']}); mend or remove it") from None
+    if found.ref != path.stem:
+        raise UserError(f"{path}: the pin of {found.ref[:80]}; mend or remove it")
+    return found
 
 
 def _write(root: Path, one: Pin) -> Pin:

@@ -14,17 +14,8 @@ from storage.artifacts.manifest import Manifest
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from storage.records.garbage import (
-    GARBAGE,
-    Doomed,
-    closure,
-    collecting,
-    described,
-    planned_refs,
-    readable_manifests,
-    to_bin,
-    unfinished,
-)
+from storage.records.garbage import GARBAGE, Doomed, closure, collecting, described, manifests_of, to_bin
+from storage.records.notes import notes_path, planned_refs, unfinished
 from storage.records.pins import pins
 from storage.records.runs import Run, run_named, run_path
 
@@ -36,7 +27,7 @@ def remove(root: Path, what: str, found: Ref | None, *, really: bool) -> pa.Tabl
     """
     with collecting(root, alone=True):
         store = Store(root)
-        manifests = dict(readable_manifests(store))
+        manifests = manifests_of(store)
         pinned = {Ref.parse(pin.ref) for pin in pins(root)}
         if found is not None:
             doomed = [_one(store, manifests, pinned, found)]
@@ -68,8 +59,8 @@ def _study(store: Store, manifests: Mapping[Ref, Manifest], pinned: set[Ref], wh
     others = [ref for ref in manifests if ref.kind in ("report", "audit") and str(ref) != run.report]
     kept = closure(manifests, [*others, *pinned, *unfinished(store.root, but=run.id)])
     gone = [Doomed(store.path(ref), f"of {run.id} alone") for ref in sorted(mine - kept)]
-    record = run_path(store.root, run.id)
-    return gone + [Doomed(p, f"record of {run.id}") for p in (record, record.with_suffix(".jsonl")) if p.exists()]
+    records = (run_path(store.root, run.id), notes_path(store.root, run.id))
+    return gone + [Doomed(path, f"record of {run.id}") for path in records if path.exists()]
 
 
 def _heads(run: Run) -> list[Ref]:
@@ -77,5 +68,4 @@ def _heads(run: Run) -> list[Ref]:
 
 
 def _noted(root: Path, run: Run) -> list[Ref]:
-    path = run_path(root, run.id).with_suffix(".jsonl")
-    return planned_refs(root, run.id) if path.exists() else []
+    return planned_refs(root, run.id) if notes_path(root, run.id).exists() else []

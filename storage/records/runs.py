@@ -10,16 +10,14 @@ import functools
 import os
 import re
 import socket
-import threading
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from storage.artifacts.ref import Ref
 from storage.durable import write_durably
@@ -29,9 +27,18 @@ from storage.records.damage import set_aside
 
 #: A run whose process has not been heard of for this long is shown as crashed.
 SILENCE_SECONDS = 90.0
-BEAT_SECONDS = 10.0
 ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 State = Literal["running", "parked", "finished", "failed", "crashed"]
+
+
+def _moment(text: str) -> str:
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError("a time without its zone")
+    return text
+
+
+#: UTC, ISO 8601.
+Moment = Annotated[str, AfterValidator(_moment)]
 
 
 class Amounts(BaseModel):
@@ -60,10 +67,10 @@ class Run(BaseModel):
     budget: dict[str, float] = {}  # the limits that were given, by name of Amounts
     missing: Amounts | None = None  # estimate of what is left to spend; null if nobody estimated
     report: str | None = None
-    started: str
-    heartbeat: str
+    started: Moment
+    heartbeat: Moment
     host: str
-    pid: int
+    pid: int = Field(gt=0, lt=2**31)
     attempts: int = 1
     flow_run: str | None = None  # the orchestrator's id of it
 
@@ -126,12 +133,21 @@ def read_run(root: Path, name: str) -> Run:
     path = run_path(root, name)
     _sync(root)
     try:
-        return Run.model_validate_json(path.read_bytes())
+        return read_record(path)
     except FileNotFoundError:
         known = [r.id for r in all_runs(root)][:8]
         raise UserError(f"no run '{name}' under {root} (known: {', '.join(known) or 'none'})") from None
+
+
+def read_record(path: Path) -> Run:
+    """Errors: UserError that names the file if it is no record of the run that it is named after; OSError."""
+    try:
+        run = Run.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        raise UserError(f"{path}: not a run record of this version ({error.errors()[0]['msg']})") from None
+        raise UserError(f"{path}: no run record of this version ({error.errors()[0]['msg']})") from None
+    if run.id != path.stem:
+        raise UserError(f"{path}: the record of another run, {run.id}")
+    return run
 
 
 def run_named(root: Path, text: str) -> Run | None:
@@ -153,12 +169,11 @@ def earlier_attempt(root: Path, name: str) -> Run | None:
     path = run_path(root, name)
     _sync(root)
     try:
-        return Run.model_validate_json(path.read_bytes())
+        return read_record(path)
     except FileNotFoundError:
         return None
-    except ValidationError as error:
-        moved, why = set_aside(root, path), error.errors()[0]["msg"]
-        said = f"{path} is no run record of this version ({why}): set aside as {moved}, made anew"
+    except UserError as error:
+        said = f"{error}: set aside as {set_aside(root, path)}, made anew"
         warnings.warn(Notice(said), stacklevel=2)
         return None
 
@@ -180,13 +195,20 @@ def write_run(root: Path, run: Run) -> None:
 
 def record_paths(root: Path) -> list[Path]:
     _sync(root)
-    return sorted((root / "runs").glob("*.json"))
+    return files_in(root / "runs", ".json")
+
+
+def files_in(folder: Path, ending: str) -> list[Path]:
+    """Sorted. Errors: OSError for a folder that cannot be looked into; a glob takes that for an empty one."""
+    with suppress(FileNotFoundError):
+        return sorted(folder / name for name in os.listdir(folder) if name.endswith(ending))
+    return []
 
 
 @functools.lru_cache(maxsize=20_000)
 def _read(path: Path, inode: int, mtime_ns: int) -> Run:
     """A record is written whole and put in the place of the last: one of this file and time says this."""
-    return Run.model_validate_json(path.read_bytes())
+    return read_record(path)
 
 
 def all_runs(root: Path) -> list[Run]:
@@ -196,7 +218,7 @@ def all_runs(root: Path) -> list[Run]:
         try:
             at = path.stat()
             found.append(_read(path, at.st_ino, at.st_mtime_ns))
-        except (ValidationError, OSError):
+        except (UserError, OSError):
             continue
     return sorted(found, key=lambda r: r.started, reverse=True)
 
@@ -213,25 +235,6 @@ def runs_table(root: Path) -> pa.Table:
         for run in all_runs(root)
     ]
     return pa.Table.from_pylist(rows, schema=RUNS)
-
-
-@contextmanager
-def beating(beat: Callable[[], None], every: float = BEAT_SECONDS) -> Iterator[None]:
-    """Call `beat` every few seconds from a thread while the block runs."""
-    over = threading.Event()
-
-    def loop() -> None:
-        while not over.wait(every):
-            with suppress(UserError):  # one that finds no room is missed; the run's own writing says so
-                beat()
-
-    thread = threading.Thread(target=loop, name="heartbeat", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def _sync(root: Path) -> None:

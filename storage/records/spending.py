@@ -11,6 +11,7 @@ import math
 import os
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -40,6 +41,8 @@ SPENDING = pa.schema(
         ("device", pa.string()),
     ]
 )
+#: How JSON writes them.
+_WRITTEN: dict[pa.DataType, tuple[type, ...]] = {pa.string(): (str,), pa.int64(): (int,), pa.float64(): (int, float)}
 #: A file of a journal on object storage, about.
 PIECE_BYTES = 1 << 15
 
@@ -120,12 +123,22 @@ def _of_month(path: Path, size: int, month: str) -> Amounts:
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """A line torn by a crash is left out."""
+    """A line torn by a crash, or that is no charge, is left out."""
     for line in path.read_bytes().splitlines():
-        try:
-            yield orjson.loads(line)
-        except orjson.JSONDecodeError:
-            continue
+        with suppress(ValueError):
+            yield read_charge(line)
+
+
+def read_charge(line: bytes) -> dict[str, Any]:
+    """Fields of SPENDING that a line of a journal has. Errors: ValueError for one that is no charge."""
+    found = orjson.loads(line)
+    if not isinstance(found, dict):
+        raise ValueError(f"no charge: {line[:40]!r}")
+    for field in SPENDING:
+        value, wanted = found.get(field.name), _WRITTEN[field.type]
+        if value is not None and (isinstance(value, bool) or not isinstance(value, wanted)):
+            raise ValueError(f"no charge: {field.name} is {value!r:.40}")
+    return found
 
 
 def charges(root: Path, run: str | None = None) -> pa.Table:

@@ -20,7 +20,7 @@ from storage.artifacts.store import Payload, Store
 from storage.errors import Notice
 from storage.mirror import Mirror
 from storage.objects import Objects
-from storage.records.garbage import note_planned, studies_of
+from storage.records.notes import note_planned, studies_of
 from storage.records.runs import Run, all_runs, now, write_run
 from storage.roots import root_folder
 from tests.servers import credentials, object_storage

@@ -15,14 +15,16 @@ from click.testing import CliRunner
 
 from cli.main import varband
 from flows.upkeep.doctor import examine
-from flows.upkeep.verify import verify
+from flows.upkeep.verify import things, verify
+from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import Notice, UserError
 from storage.ledger import Ledger
 from storage.reading.catalog import ask
-from storage.records.damage import DAMAGED
+from storage.records.damage import DAMAGED, put_back, set_aside
 from storage.records.pins import pin
 from storage.records.runs import Run, earlier_attempt, now, write_run
+from storage.records.spending import Journal, charges, spent_in_month
 from tasks.rollouts import account_of
 from tests.chaos.study import GROUP, POLICY, PROBLEMS, SAMPLING, run
 
@@ -106,6 +108,42 @@ def test_of_a_damaged_journal_the_charges_that_can_be_read_stay(root: Path) -> N
     (row,) = verify(root, repair=True).damage.to_pylist()
     assert row["what"] == "charges" and len((root / row["set_aside"]).read_bytes().splitlines()) == len(lines)
     assert path.read_bytes().splitlines(keepends=True) == [lines[0], *lines[2:]]
+
+
+@pytest.mark.parametrize("line", [b"5\n", b"null\n", b'{"tokens": "x"}\n', b'{"usd": true}\n'])
+def test_a_line_that_is_no_charge_is_no_money_and_no_traceback(root: Path, line: bytes) -> None:
+    before = charges(root)
+    path = one(root, "spending/*/*.jsonl")
+    path.write_bytes(line + path.read_bytes())
+    assert charges(root) == before and Journal(root, path.parent.name).spent().tokens == sum(
+        before["tokens"].to_pylist()
+    )
+    assert spent_in_month(root, now()[:7]).tokens == sum(before["tokens"].to_pylist())
+    assert verify(root, repair=True).damage["what"].to_pylist() == ["charges"] and charges(root) == before
+
+
+def test_what_is_charged_while_a_journal_is_mended_stays(root: Path) -> None:
+    path = one(root, "spending/*/*.jsonl")
+    path.write_bytes(b"{}}\n" + path.read_bytes())
+    moved = set_aside(root, path)
+    path.write_bytes(b"a charge meanwhile\n")  # its writer opens it anew for every charge
+    beside = put_back(path, b"what was whole\n")
+    assert moved.exists() and path.read_bytes() == b"a charge meanwhile\n"
+    assert beside.parent == path.parent and beside.suffix == ".jsonl" and beside.read_bytes() == b"what was whole\n"
+
+
+def test_an_artifact_with_the_manifest_of_another_is_damaged(root: Path) -> None:
+    first, second = sorted(root.glob("rollouts/*"))[:2]
+    (first / "manifest.json").write_bytes((second / "manifest.json").read_bytes())
+    (row,) = verify(root).damage.to_pylist()
+    assert row["path"] == str(first.relative_to(root)) and second.name in row["said"]
+
+
+def test_an_artifact_that_goes_while_it_is_read_is_no_damage(root: Path) -> None:
+    seen = things(root)
+    thing = next(thing for thing in seen if thing.what == "artifact")
+    Store(root).delete(Ref.parse(thing.path.name))
+    assert thing.examined().said == ""
 
 
 def test_what_was_set_aside_is_sampled_and_made_again(root: Path) -> None:

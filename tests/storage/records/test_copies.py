@@ -14,7 +14,7 @@ from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Account, Ledger
 from storage.records.copies import copy_study
-from storage.records.garbage import note_planned
+from storage.records.notes import note_planned
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Payload, Session, session, stage, store, workdir
 
