@@ -11,7 +11,6 @@ from flows.study import shape
 from flows.study.resolve import PoolInputs, Study
 from storage.artifacts.kinds import Benchmark, Calibrations, Pool, Splits
 from tasks.benchmarks import choose_benchmark
-from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.pool import build_pool
 from tasks.splits import keep_clear, split_pool
 from tasks.synthetic_pool import make_synthetic_pool
@@ -75,9 +74,7 @@ def prepare(study: Study) -> Prepared:
             seed=b.seed,
         )
         chosen.append(Chosen(pool, choice))
-    learners = (p.training, *(x.training for x in p.lessons), *(one.training for one in p.objectives))
-    early = any("vectors" in ADVANTAGES[learner.advantage].needs for learner in learners)
-    return Prepared(studied, lessons, tuple(chosen), calibrated(study) if early else None)
+    return Prepared(studied, lessons, tuple(chosen), calibrated(study) if p.trains_on_vectors else None)
 
 
 def _built(inputs: PoolInputs) -> Pool:

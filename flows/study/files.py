@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -218,3 +218,18 @@ def _listed(where: str, text: str, faults: list[Fault]) -> str:
     if len(told) == 1:
         return f"{where}, {told[0]}" if placed[0][0] else f"{where}: {told[0]}"
     return "\n  ".join([f"{where}: {len(told)} mistakes", *told])
+
+
+def setting_names(record: Any, within: str = "") -> Iterator[str]:
+    """Every field that a setting may name, as a path; lessons are records of their own and are chosen by profile.
+
+    >>> from flows.study.profiles import DEMO
+    >>> [name for name in setting_names(DEMO) if name.startswith("passk.")]
+    ['passk.ks', 'passk.draws', 'passk.seed']
+    """
+    for one in fields(record):
+        value = getattr(record, one.name)
+        if is_dataclass(value):
+            yield from setting_names(value, f"{within}{one.name}.")
+        elif within or one.name not in (*HIDDEN[Profile], "lessons"):
+            yield f"{within}{one.name}"

@@ -11,9 +11,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 from flows.study.asked import word_of
+from flows.study.files import setting_names
 from flows.study.questions import PROFILES
 from flows.study.request import Request
-from flows.study.resolve import Study, setting_names
+from flows.study.resolve import Study
 from storage.errors import UserError, did_you_mean
 from tasks.domain import ranges
 from tasks.domain.arms import ARMS

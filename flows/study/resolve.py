@@ -3,8 +3,7 @@ by content. Everything that can be wrong with the input is found here, before wo
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -148,21 +147,6 @@ def refuse(reading: Reading, settings: Sequence[str]) -> NoReturn:
     raise UserError("; ".join(dict.fromkeys(said)))
 
 
-def setting_names(record: Any, within: str = "") -> Iterator[str]:
-    """Every field that a setting may name, as a path; lessons are records of their own and are chosen by profile.
-
-    >>> from flows.study.profiles import DEMO
-    >>> [name for name in setting_names(DEMO) if name.startswith("passk.")]
-    ['passk.ks', 'passk.draws', 'passk.seed']
-    """
-    for one in dataclasses.fields(record):
-        value = getattr(record, one.name)
-        if dataclasses.is_dataclass(value):
-            yield from setting_names(value, f"{within}{one.name}.")
-        elif within or one.name not in (*HIDDEN[Profile], "lessons"):
-            yield f"{within}{one.name}"
-
-
 def resolve(
     profile: Profile,
     store: Store,
@@ -175,18 +159,19 @@ def resolve(
 ) -> Study:
     """Find and name every input. store: whose grader is active, and which may have pools that an earlier one checked.
 
-    planning: what does not lie here is named in `absent` and fetched by nobody; what hangs on it is to be made.
+    planning: what does not lie here is named in `absent` and fetched by nobody; what hangs on it is to be made. A
+    machine that makes no embeddings does without their encoder.
     Errors: UserError for whatever is missing or is not what it should be.
     """
     places: dict[str, Path] = {}
     absent: list[str] = []
     faults: list[str] = []
 
-    def sought(look: Callable[[], T], way_out: str = "") -> T | None:
+    def sought(look: Callable[[], T], way_out: str = "", *, spared: bool = planning) -> T | None:
         try:
             return look()
         except UserError as error:
-            if planning and isinstance(error, NotHere):
+            if spared and isinstance(error, NotHere):
                 absent.append(error.what)
             else:
                 faults.append(f"{error}{way_out}")
@@ -222,8 +207,10 @@ def resolve(
     way_out = "; a benchmark asks it, and --set benchmarks=[] leaves benchmarks out"
     benchmarks = {b.name: inputs(b.sources, own.on_issue, way_out=way_out) for b in profile.benchmarks}
     encoder_name = profile.encoder.name
-    find_encoder = partial(encoder_folder, fetch=not planning)
-    encoding = sought(lambda: found_model(encoder_name, encoder, find_encoder, places)) or unnamed(encoder_name)
+    spared = planning or ("embeddings" in profile.hardware.without and not profile.trains_on_vectors)
+    find_encoder = partial(encoder_folder, fetch=not spared)
+    seek_encoder = partial(found_model, encoder_name, encoder, find_encoder, places)
+    encoding = sought(seek_encoder, spared=spared) or unnamed(encoder_name)
     scorer = profile.search.reward
     reward = (
         (sought(lambda: found_reward_model(scorer, places, fetch=not planning)) or unnamed(scorer)) if scorer else None

@@ -11,6 +11,7 @@ from flows.study.otherwise import Objective
 from flows.study.search import Search
 from storage.errors import UserError, did_you_mean
 from tasks.domain.arms import ARMS, Arm
+from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.types import AtLeastOne, LearnerConfig
 from tasks.domain.policies import Sampling
 from tasks.domain.ranges import Ranged, Seed, Within
@@ -167,6 +168,12 @@ class Profile(Ranged):
         """Of its own arms those that it asks."""
         used = {name for arm in self.arms for name in (arm, self.arm(arm).head)}
         return tuple(arm for arm in self.own if arm.name in used)
+
+    @property
+    def trains_on_vectors(self) -> bool:
+        """An objective of it, or of a training before its own, is shown the encoder's vectors."""
+        learners = (self.training, *(x.training for x in self.lessons), *(one.training for one in self.objectives))
+        return any("vectors" in ADVANTAGES[learner.advantage].needs for learner in learners)
 
     @property
     def answer_kinds(self) -> tuple[str, ...]:

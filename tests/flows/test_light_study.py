@@ -26,9 +26,9 @@ def said(root: Path, *more: str) -> tuple[int, str]:
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """(with the weights, the light copy), both without embeddings."""
+    """(with the weights, the light copy), both without embeddings, and the first without their encoder."""
     here, there = tmp_path_factory.mktemp("study") / "here", tmp_path_factory.mktemp("copy") / "there"
-    code, words = said(here, "--without", "embeddings")
+    code, words = said(here, "--without", "embeddings", "--set", "encoder.name=elsewhere")
     assert code == 75 and "is left for another machine" in words, words
     varband = str(Path(sys.executable).parent / "varband")
     export = [varband, "export", str(there), "--without", "weights", "--root", str(here), "--json"]

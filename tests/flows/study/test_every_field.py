@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from flows.running.plan import plan
 from flows.study.asked import profile_asked
+from flows.study.files import setting_names
 from flows.study.profiles import DEMO, QWEN_1_5B
 from flows.study.request import Request
-from flows.study.resolve import overridden, resolve, setting_names
+from flows.study.resolve import overridden, resolve
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.ranges import Within, declared

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,17 @@ def test_benchmarks_are_chosen_by_name() -> None:
 def test_a_benchmark_whose_file_is_not_here_says_how_to_do_without(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has no math500.jsonl; .*--set benchmarks=\[\]"):
         resolve(replace(DEMO, benchmarks=BENCHMARKS), Store(tmp_path), model=None, encoder=None, data=tmp_path)
+
+
+def test_a_machine_that_makes_no_embeddings_needs_no_encoder_unless_a_training_is_shown_its_vectors(
+    tmp_path: Path,
+) -> None:
+    find = partial(resolve, store=Store(tmp_path), model=None, encoder=None, data=None)
+    asked = ["encoder.name=elsewhere", "hardware.without=embeddings"]
+    assert find(overridden(DEMO, asked)).absent == ("elsewhere",)
+    for refused in (asked[:1], [*asked, "training.advantage=darling_encoded"]):
+        with pytest.raises(UserError, match="encoder elsewhere is not under"):
+            find(overridden(DEMO, refused))
 
 
 @pytest.mark.parametrize("asked", ["arms=panel,panel", "seeds=0,1,0"])
