@@ -4,7 +4,7 @@
                                  [--layouts bare base merged unmerged] [--stream N]
 
 All rollouts of a batch write the same number of tokens and share prompts of 200 in groups of 16; with --own-prompts each has one
-of its own, read before the clock starts, which is a batch in the middle of long rollouts. `bare` is vLLM without an
+of its own, and the clock starts after the first quarter: a batch in the middle of long rollouts. `bare` is vLLM without an
 adapter and without log-probs; `base` and `merged` are this project's sampler; `unmerged` is the sampler on vLLM's LoRA operations
 with vLLM's log-probs. The adapter is random, of the size that training makes; with --rank 0 there is none. Then
 kept log-probs are compared with those that vLLM returns for the same tokens, and the share of the adapter's update that the served weights hold.
@@ -107,6 +107,12 @@ def run(generator: Any, asked: list[Request], adapter: ServedAdapter | None, *, 
         return sorted(generator.generate(asked, adapter), key=lambda c: c.key)
 
 
+def timed(generator: Any, asked: list[Request], adapter: ServedAdapter | None) -> float:
+    began = time.perf_counter()
+    run(generator, asked, adapter, returned=not generator._keeps)
+    return time.perf_counter() - began
+
+
 def measure(args: argparse.Namespace, generator: Any, layouts: list[str], adapter: ServedAdapter | None) -> None:
     run(generator, requests(args, min(args.batches), 16), None, returned=not generator._keeps)
     for layout in layouts:
@@ -119,15 +125,15 @@ def measure(args: argparse.Namespace, generator: Any, layouts: list[str], adapte
         print(f"{layout:9s} weights served in {time.perf_counter() - began:.3f} s", flush=True)
         with patch.object(generator, "_taken", zeros) if bare else nullcontext():
             for size in args.batches:
-                asked = requests(args, size, args.tokens)
-                read = requests(args, size, 1) if args.own_prompts else asked[:16]
-                run(generator, read, served, returned=not generator._keeps)
-                began = time.perf_counter()
-                run(generator, asked, served, returned=not generator._keeps)
-                seconds = time.perf_counter() - began
-                rate = size * args.tokens / seconds
+                skipped = args.tokens // 4 if args.own_prompts else 0
+                first = requests(args, size, skipped) if skipped else requests(args, size, args.tokens)[:16]
+                timed(generator, first, served)
+                before = timed(generator, first, served) if skipped else 0.0
+                seconds = timed(generator, requests(args, size, args.tokens), served) - before
+                positions = args.tokens - skipped
+                rate = size * positions / seconds
                 print(
-                    f"{layout:9s} n={size:5d} {1000 * seconds / args.tokens:7.2f} ms a position {rate:9,.0f} tokens/s",
+                    f"{layout:9s} n={size:5d} {1000 * seconds / positions:7.2f} ms a position {rate:9,.0f} tokens/s",
                     flush=True,
                 )
             if args.stream:
