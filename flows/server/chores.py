@@ -29,6 +29,8 @@ from tasks.metering import metered
 DRIFTED, UNCHECKED = "Drifted", "Unchecked"
 #: A run that was lost is started again by itself within this time: no second call, which empties the bin.
 RESTARTED_WITHIN = timedelta(hours=1)
+#: Of what is collected a page names no more than so many.
+SHOWN = 1000
 
 
 @flow(name="reeval", persist_result=False)
@@ -113,5 +115,6 @@ def gc(older_than_days: Annotated[float, Field(ge=0, le=36_500)] = 7.0, remove: 
         raise UserError(f"VARBAND_ROOT={root}: there is no such folder on this worker, so nothing was looked at")
     found = collect(root, older_than=timedelta(days=older_than_days), remove=remove, binned_for=RESTARTED_WITHIN)
     megabytes, verb = sum(found["bytes"].to_pylist()) / 1e6, "moved or deleted" if remove else "would go"
-    create_markdown_artifact(f"{found.num_rows} folders, {megabytes:.1f} MB: {verb}", key="gc")
+    said = f"{found.num_rows} folders, {megabytes:.1f} MB: {verb}"
+    create_table_artifact(found.slice(0, SHOWN).to_pylist(), key="gc", description=said)
     return found.num_rows

@@ -221,7 +221,10 @@ class BudgetForm(BaseModel):
     tokens: float | None = Field(default=None, gt=0, le=1e15, description="Prompt and completion tokens.")
     gpu_hours: float | None = Field(default=None, gt=0, le=1e7, description="Devices × hours.")
     usd: float | None = Field(
-        default=None, gt=0, le=1e7, description="US dollars, at the prices of flows/study/prices.py."
+        default=None,
+        gt=0,
+        le=1e7,
+        description="US dollars, at the team's prices (prices.toml in the root), else list prices.",
     )
 
     def budget(self) -> Budget:

@@ -158,6 +158,8 @@ def _server(root: Path) -> Iterator[Check]:
 
 
 def _pools(client: Any) -> Iterator[Check]:
+    from flows.server.deployments import DEPLOYMENTS
+
     ask: Callable[..., Any] = lambda path, body: client.request("POST", path, json=body).json()  # noqa: E731
     for pool in ("cpu", "gpu"):
         if not ask("/work_pools/filter", {"work_pools": {"name": {"any_": [pool]}}}):
@@ -167,6 +169,6 @@ def _pools(client: Any) -> Iterator[Check]:
         start = f"prefect worker start --pool {pool}" + (" --limit 1" if pool == "gpu" else "")
         yield Check("pools", "ok" if online else "warn", f"{pool}: {len(online)} workers", "" if online else start)
     known = {d["name"] for d in ask("/deployments/filter", {"limit": 200})}
-    missing = {"experiment", "search", "make", "reeval", "report", "regrade", "gc"} - known
+    missing = {wanted.name for wanted in DEPLOYMENTS} - known
     found = f"{len(known)} deployments"
     yield Check("pools", "fail" if missing else "ok", found, "varband deploy" if missing else "")
