@@ -12,9 +12,14 @@ import pytest
 
 from flows.server.deployments import DEPLOYMENTS
 from flows.study.forms import BudgetForm
+from flows.upkeep.doctor import DEPLOYED
 from tests.servers import REPO
 
 FORMS = {one.name: one.of_code()["parameter_openapi_schema"] for one in DEPLOYMENTS}
+
+
+def test_doctor_misses_every_deployment_that_is_not_there() -> None:
+    assert DEPLOYED == FORMS.keys()
 
 
 def test_the_documentation_lists_every_deployment_where_it_runs() -> None:
