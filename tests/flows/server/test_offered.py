@@ -19,7 +19,7 @@ FORMS = {one.name: one.of_code()["parameter_openapi_schema"] for one in DEPLOYME
 
 
 def test_doctor_misses_every_deployment_that_is_not_there() -> None:
-    assert DEPLOYED == FORMS.keys()
+    assert FORMS.keys() == DEPLOYED
 
 
 def test_the_documentation_lists_every_deployment_where_it_runs() -> None:
