@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -36,3 +37,10 @@ def sync_tree(folder: Path) -> None:
     for path in sorted(folder.rglob("*"), reverse=True):
         sync(path)
     sync(folder)
+
+
+def files_in(folder: Path, ending: str) -> list[Path]:
+    """Sorted. Errors: OSError for a folder that cannot be looked into; a glob takes that for an empty one."""
+    with suppress(FileNotFoundError):
+        return sorted(folder / name for name in os.listdir(folder) if name.endswith(ending))
+    return []

@@ -13,10 +13,10 @@ from pathlib import Path
 import orjson
 
 from storage.artifacts.ref import Ref
-from storage.durable import write_durably
+from storage.durable import files_in, write_durably
 from storage.errors import UserError
 from storage.mirror import mirror_of
-from storage.records.runs import all_runs, files_in, read_record, record_paths, run_path
+from storage.records.runs import all_runs, read_record, record_paths, run_path
 from storage.roots import root_option
 
 #: Kind of the first line, so that a version which knows no seals takes it for one more artifact.

@@ -8,10 +8,10 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from storage.artifacts.ref import Ref
-from storage.durable import write_durably
+from storage.durable import files_in, write_durably
 from storage.errors import UserError
 from storage.mirror import mirror_of
-from storage.records.runs import files_in, now
+from storage.records.runs import now
 
 PINS = pa.schema([("ref", pa.string()), ("why", pa.string()), ("since", pa.string())])
 

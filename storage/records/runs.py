@@ -11,7 +11,6 @@ import os
 import re
 import socket
 import warnings
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
@@ -20,7 +19,7 @@ import pyarrow as pa
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from storage.artifacts.ref import Ref
-from storage.durable import write_durably
+from storage.durable import files_in, write_durably
 from storage.errors import NO_ROOM, Notice, UserError
 from storage.mirror import mirror_of
 from storage.records.damage import set_aside
@@ -196,13 +195,6 @@ def write_run(root: Path, run: Run) -> None:
 def record_paths(root: Path) -> list[Path]:
     _sync(root)
     return files_in(root / "runs", ".json")
-
-
-def files_in(folder: Path, ending: str) -> list[Path]:
-    """Sorted. Errors: OSError for a folder that cannot be looked into; a glob takes that for an empty one."""
-    with suppress(FileNotFoundError):
-        return sorted(folder / name for name in os.listdir(folder) if name.endswith(ending))
-    return []
 
 
 @functools.lru_cache(maxsize=20_000)
