@@ -10,7 +10,7 @@ from cli import options
 
 
 @click.command()
-@click.argument("target", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("target", type=options.Root())
 @click.option("--run", metavar="RUN", help="What this run has made and needs alone; else all of the root.")
 @click.option("--without", type=click.Choice(["weights"]), help="A light copy: adapters and checkpoints stay behind.")
 @options.root_there

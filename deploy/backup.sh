@@ -6,4 +6,3 @@ mkdir -p "$to"
 pg_dump --format=custom --file="$to/prefect.new" "$(printf %s "$PREFECT_API_DATABASE_CONNECTION_URL" | sed 's/+asyncpg//')"
 mv "$to/prefect.new" "$to/prefect.dump"
 varband export "$to/store" --root "$VARBAND_ROOT"
-if [ -d "$VARBAND_ROOT/drift" ]; then cp -a "$VARBAND_ROOT/drift" "$to/store/"; fi

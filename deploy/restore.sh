@@ -5,5 +5,4 @@ from=$1
 pg_restore --no-owner --exit-on-error --single-transaction \
   --dbname="$(printf %s "$PREFECT_API_DATABASE_CONNECTION_URL" | sed 's/+asyncpg//')" "$from/prefect.dump"
 varband export "$VARBAND_ROOT" --root "$from/store"
-if [ -d "$from/store/drift" ]; then cp -a "$from/store/drift" "$VARBAND_ROOT/"; fi
 varband verify --root "$VARBAND_ROOT"

@@ -2,7 +2,8 @@
 
 A light copy is made without weights: adapters and checkpoints are by far the largest part of a study, and only sampling
 needs them. Its trainings say in `left.json` which of their files stayed behind. A copy into a root that has some of it
-already adds what is missing there, also weights that an earlier light copy left out; what is there is never changed.
+already adds what is missing there, also weights that an earlier light copy left out. Artifacts that are there are never
+changed; of what changes (records, charges, pins, notes of drift, prices) the younger holds.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from storage.mirror import mirror_of
 from storage.records.garbage import collecting, readable_manifests
 from storage.records.notes import planned_refs
 from storage.records.overrides import FOLDERS as OVERRIDES
+from storage.records.spending import PRICES
+from storage.roots import address_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +53,20 @@ def copy_study(source: Path, target: Path, run: str | None = None, *, weights: b
     """
     if source.resolve() == target.resolve():
         raise UserError(f"{target} is the root that is copied from")
-    if mirror_of(target):
-        raise UserError(f"{target} is on object storage; a copy of a study is made into a folder")
+    if mirror_of(target) and not weights:
+        raise UserError(f"{address_of(target)} is on object storage, which holds no light copies: copy it with weights")
     store, into = Store(source), Store(target)
     into.prepare()
     with collecting(source, alone=False), collecting(target, alone=False):
+        # nothing says more than is there: runs as they were before their artifacts, charges of all rollouts
+        records = sum(_copy_records(source, target, run))
         known = dict(readable_manifests(store))
         chosen = list(known) if run is None else sorted(_with_origins(known, planned_refs(source, run)))
         parts = [_copy_artifact(store, into, known[ref], weights=weights) for ref in chosen]
         shards = [size for size in _copy_ledger(source, target, None if run is None else chosen) if size]
-        records = sum(_copy_records(source, target, run, weights=weights))
+        records += sum(_copy_charges(source, target, run))
+        if weights:
+            records += sum(_copy_checkpoints(source, target))
     return sum(parts, Copied(shards=len(shards), bytes=sum(shards) + records))
 
 
@@ -83,6 +90,8 @@ def _copy_artifact(store: Store, into: Store, manifest: Manifest, *, weights: bo
             return Copied(others=1)
         if left_out(into.path(ref)) <= left:
             return Copied(left_bytes=sum(e.bytes for e in manifest.files if e.path in left_out(into.path(ref))))
+    if left and mirror_of(into.root):
+        raise UserError(f"{ref} lacks weights here, and {address_of(into.root)} is on object storage: no light copies")
     if not store.has(ref):
         return Copied()  # damaged, or deleted meanwhile: its maker makes it again
     aside = into.scratch / f"copy-{ref}-{uuid.uuid4().hex}"
@@ -105,6 +114,8 @@ def _put_in_place(into: Store, aside: Path, ref: Ref) -> None:
     """What is there is lighter than this copy, damaged, or of another making."""
     target, grave = into.path(ref), into.scratch / f"replaced-{ref}-{uuid.uuid4().hex}"
     target.parent.mkdir(parents=True, exist_ok=True)
+    if mirror := mirror_of(into.root):
+        mirror.publish(aside, ref, over=mirror.token(ref))
     if target.exists():
         os.rename(target, grave)
     os.rename(aside, target)
@@ -115,35 +126,57 @@ def _put_in_place(into: Store, aside: Path, ref: Ref) -> None:
 def _copy_ledger(source: Path, target: Path, chosen: list[Ref] | None) -> Iterator[int]:
     """Bytes of each shard that the target lacked. chosen: accounts of base models and of these trainings' adapters."""
     mine = None if chosen is None else {None, *map(str, chosen)}
+    Ledger(target).accounts()  # what object storage has of it comes here
     for account, about in Ledger(source).accounts():
         if mine is None or about.get("adapter") in mine:
             folder = Path("ledger", account.policy, account.sampling)
+            _copy_file(source, target, folder / ABOUT)
             for shard in sorted((source / folder).glob("shard-*.parquet")):
-                yield _copy_file(shard, target / folder / shard.name)
-            _copy_file(source / folder / ABOUT, target / folder / ABOUT)
+                yield _copy_file(source, target, folder / shard.name)
 
 
-def _copy_records(source: Path, target: Path, run: str | None, *, weights: bool) -> Iterator[int]:
-    """Bytes of records, charges, pins and overrides, and with weights of what unfinished trainings need to go on."""
-    names = (f"runs/{run}.*", f"spending/{run}/*") if run else ("runs/*", "spending/*/*")
-    for pattern in (*names, "pins/*", *(f"{folder}/*" for folder in OVERRIDES)):
+def _copy_records(source: Path, target: Path, run: str | None) -> Iterator[int]:
+    """Bytes of records, pins, overrides, notes of drift and the team's prices."""
+    for mirror in filter(None, map(mirror_of, (source, target))):
+        for folder in ("runs", "pins", "drift"):
+            mirror.follow(folder)
+        for folder in OVERRIDES:
+            mirror.sync(folder)
+        if found := mirror.get(PRICES):
+            write_durably(mirror.root / PRICES, found[0])
+    for pattern in (f"runs/{run or '*'}.json*", "pins/*", *(f"{folder}/*" for folder in OVERRIDES), "drift/*", PRICES):
         for path in sorted(source.glob(pattern)):
-            if path.suffix in (".json", ".jsonl"):
-                yield _copy_file(
-                    path, target / path.relative_to(source), changing=pattern.startswith(("runs", "spend"))
-                )
-    if weights:
-        for path in sorted((source / ".work").glob("*/checkpoints/**/*")):
-            if path.is_file():
-                yield _copy_file(path, target / path.relative_to(source))
+            if path.suffix in (".json", ".jsonl", ".toml"):
+                yield _copy_file(source, target, path.relative_to(source), changing=True)
 
 
-def _copy_file(path: Path, to: Path, *, changing: bool = False) -> int:
-    """Bytes written; 0 if the target has it. changing: a longer or younger one replaces what is there."""
-    have = to.stat() if to.exists() else None
-    if have and (not changing or have.st_mtime_ns >= path.stat().st_mtime_ns):
+def _copy_charges(source: Path, target: Path, run: str | None) -> Iterator[int]:
+    for mirror in filter(None, map(mirror_of, (source, target))):
+        mirror.sync("spending")
+    for path in sorted(source.glob(f"spending/{run or '*'}/*.jsonl")):
+        yield _copy_file(source, target, path.relative_to(source), changing=True)
+
+
+def _copy_checkpoints(source: Path, target: Path) -> Iterator[int]:
+    """What unfinished trainings need to go on; it lies on the machine that trains, never on object storage."""
+    for path in sorted((source / ".work").glob("*/checkpoints/**/*")):
+        if path.is_file() and not mirror_of(target):
+            yield _copy_file(source, target, path.relative_to(source))
+
+
+def _copy_file(source: Path, target: Path, name: Path, *, changing: bool = False) -> int:
+    """Bytes written; 0 if the target has it. changing: a longer or younger one replaces what is there.
+
+    The copy is as old as what was read: what is written to that meanwhile is younger, and comes with the next copy.
+    """
+    to = target / name
+    at, have = (source / name).stat(), to.stat() if to.exists() else None
+    if have and (not changing or (have.st_mtime_ns, have.st_size) >= (at.st_mtime_ns, at.st_size)):
         return 0
     to.parent.mkdir(parents=True, exist_ok=True)
-    content = path.read_bytes()
+    content = (source / name).read_bytes()
     write_durably(to, content)
+    os.utime(to, ns=(at.st_atime_ns, at.st_mtime_ns))
+    if mirror := mirror_of(target):
+        mirror.push(to)
     return len(content)

@@ -43,6 +43,8 @@ SPENDING = pa.schema(
 )
 #: How JSON writes them.
 _WRITTEN: dict[pa.DataType, tuple[type, ...]] = {pa.string(): (str,), pa.int64(): (int,), pa.float64(): (int, float)}
+#: What things cost the team: a file that people write into the root.
+PRICES = "prices.toml"
 #: A file of a journal on object storage, about.
 PIECE_BYTES = 1 << 15
 
