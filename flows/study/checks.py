@@ -10,6 +10,7 @@ from flows.study.shape import Profile
 from storage.artifacts.ref import KINDS
 from storage.errors import UserError, did_you_mean
 from tasks.domain.grpo.behaviour import check_overlong, check_sampling
+from tasks.domain.grpo.credit import try_brought
 from tasks.domain.grpo.losses import loss_for, refuse_unread
 from tasks.domain.grpo.second_scaffold import second_scaffold
 from tasks.domain.grpo.types import ALL_LINEAR, LearnerConfig
@@ -111,6 +112,7 @@ def _trainings(p: Profile) -> Iterator[Fault]:
                 said = f"no linear layer '{name}'{hint} (known: {', '.join(ALL_LINEAR)})"
                 yield Fault((*path, "target_modules"), said)
         yield from _said(path, lambda training=training: loss_for(training))
+        yield from _said((*path, "advantage"), lambda training=training: try_brought(training))
         yield from _said(path, lambda training=training, rollouts=rollouts: check_overlong(training, rollouts))
         for own in (arm.scaffold for name, arm in arms.items() if name in of):
             yield from _said(path, lambda training=training, own=own: second_scaffold(training, own))

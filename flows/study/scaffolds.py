@@ -120,7 +120,13 @@ def _with_code(asked: dict[str, Any], path: tuple[str, str], reading: Reading) -
     if hasattr(own, "parse") != hasattr(own, "solved"):
         said = f"{code} has only one of `parse` and `solved`: what is taken apart must be what is written"
         return reading.refuse((*path, "code"), said)
-    return {"template": PROBLEM, **getattr(own, "fields", {}), **asked, "code": code}
+    try:
+        fields = getattr(own, "fields", {})
+    except Exception as error:  # a property of others' may raise anything
+        return reading.refuse((*path, "code"), f"scaffold {code}: `fields` raises {plugins.told(error)}")
+    if not isinstance(fields, Mapping):
+        return reading.refuse((*path, "code"), f"scaffold {code}: `fields` is {fields!r:.60}, which is no table")
+    return {"template": PROBLEM, **fields, **asked, "code": code}
 
 
 def _checked(made: Scaffold) -> tuple[Scaffold | None, list[tuple[str, str]]]:
@@ -130,7 +136,10 @@ def _checked(made: Scaffold) -> tuple[Scaffold | None, list[tuple[str, str]]]:
         kinds.check(made.answer_kind)
     except UserError as error:
         return None, [("answer_kind", str(error))]
-    return made, list(faults_of(made))
+    try:
+        return made, list(faults_of(made))
+    except UserError as error:  # of the code that it brings
+        return None, [("code", str(error))]
 
 
 def faults_of(scaffold: Scaffold) -> Iterator[tuple[str, str]]:
@@ -146,6 +155,8 @@ def faults_of(scaffold: Scaffold) -> Iterator[tuple[str, str]]:
         return
     if s.trace_opened and s.trace_tag is None:
         yield "trace_opened", "there is no trace_tag that could be opened"
+    if s.code and not s.prompt(PROBE) == s.prompt(PROBE) != s.prompt(PROBE * 2):
+        yield "code", f"scaffold {s.code}: `prompt` must say each problem in words of its own, the same each time"
     yield from _unclosed(s)
     yield from _unreadable(s)
 

@@ -38,6 +38,22 @@ def plugged(group: Group, name: str) -> object:
     return _loaded(group, pinned(group, name), tuple(sys.path))
 
 
+def asked(group: Group, name: str, function: str, *given: object) -> object:
+    """What a function of something brought returns. Errors: UserError as `plugged`, or if it raises."""
+    try:
+        return getattr(plugged(group, name), function)(*given)
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:  # code of others may raise anything
+        said = f"`{function}` raises {told(error)}, given {given[0]!r:.80}"
+        raise UserError(f"{_what(group)} {name}: {said}") from None
+
+
+def told(error: BaseException) -> str:
+    """An error of another package's code in one line."""
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
+
+
 @cache
 def _found(group: Group, _path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
     return tuple(entry for entry in entry_points(group=group) if entry.dist is not None)
@@ -48,11 +64,8 @@ def _loaded(group: Group, name: str, _path: tuple[str, ...]) -> object:
     entry = _entry(group, name.partition("@")[0])
     try:
         return entry.load()
-    except Exception as error:  # code of others may raise anything
-        said = (str(error).splitlines() or [""])[0]
-        raise UserError(
-            f"{_what(group)} {name} cannot be imported from {entry.value} ({type(error).__name__}: {said[:120]})"
-        ) from None
+    except (Exception, SystemExit) as error:  # code of others may raise anything
+        raise UserError(f"{_what(group)} {name} cannot be imported from {entry.value} ({told(error)})") from None
 
 
 def _entry(group: Group, name: str) -> EntryPoint:

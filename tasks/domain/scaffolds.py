@@ -14,7 +14,7 @@ from storage.artifacts.fingerprint import fingerprint
 from tasks.domain.grading.answer_tags import answer_blocks
 from tasks.domain.grading.boxes import boxed
 from tasks.domain.grading.visible import says_something, visible
-from tasks.domain.plugins import plugged
+from tasks.domain.scaffold_code import brought
 
 #: What of a scaffold says how a completion is read. Every other field changes what is sampled.
 READING = ("name", "trace_tag", "answer_form", "trace_opened", "answer_kind")
@@ -162,8 +162,8 @@ class Scaffold:
         return Parsed(trace, region, published and (tag_rule == "published" or self._sound(completion, trace, rest)))
 
     def _own(self, function: str) -> Callable[..., Any] | None:
-        """Errors: UserError for code that is not installed, or in another version."""
-        return getattr(plugged("varband.scaffolds", self.code), function, None) if self.code else None
+        """Errors: as `brought`."""
+        return brought(self.code, function) if self.code else None
 
     def _sound(self, completion: str, trace: str | None, rest: str) -> bool:
         """Whether each pair stands there once and in order, and neither the trace nor the answer after it is empty."""

@@ -161,20 +161,26 @@ def grade_as(name: str, region: str | None, gold: str, form: AnswerForm, finish:
             return Verdict("wrong", f"states no {what}", said, None)
         if len(golds) != 1:
             return Verdict("ungradable", f"the gold states {len(golds)} answers as {what}", said, stated[0])
-        right = bool(kind.same(stated[0], golds[0]))
+        right = _whether(kind.same(stated[0], golds[0]))
     except (MemoryError, RecursionError):
         raise
-    except Exception as error:  # of a grader that another package brings
-        why = f"{RAISED}{name}: {type(error).__name__}: {error}"
-        return Verdict("ungradable", why[:200], said, None)
+    except (Exception, SystemExit) as error:  # of a grader that another package brings
+        return Verdict("ungradable", f"{RAISED}{name}: {plugins.told(error)}"[:200], said, None)
     return Verdict("correct" if right else "wrong", f"by {what}" if right else "not equal", said, stated[0])
 
 
 def _read(kind: AnswerKind, text: str) -> list[str]:
     found = kind.read(text)
-    if isinstance(found, str) or not all(isinstance(one, str) for one in found):
+    listed = None if found is None or isinstance(found, str) else list(found)
+    if listed is None or not all(isinstance(one, str) for one in listed):
         raise TypeError(f"read returned {found!r:.60}, not a list of texts")
-    return list(found)
+    return listed
+
+
+def _whether(same: object) -> bool:
+    if same in (True, False):
+        return bool(same)
+    raise TypeError(f"same returned {same!r:.60}, neither true nor false")
 
 
 def faults_of_answer(kind: str, answer: str) -> str:

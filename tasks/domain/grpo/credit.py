@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tasks.domain.grpo.advantages.brought import made_up
 from tasks.domain.grpo.advantages.group import Context, Group, is_live
-from tasks.domain.grpo.advantages.registry import group_advantages
+from tasks.domain.grpo.advantages.registry import OWN, group_advantages
 from tasks.domain.grpo.objective_state import ObjectiveState
 from tasks.domain.grpo.rewards import reward
 from tasks.domain.grpo.types import LearnerConfig, TrainRollout
@@ -55,17 +56,28 @@ def seen_by_objective(group: Sequence[TrainRollout], config: LearnerConfig) -> G
     )
 
 
-def credited(groups: Groups, config: LearnerConfig, state: ObjectiveState) -> Credit:
-    """Of a whole step, whose groups an objective may weigh against one another."""
-    seen = {problem_id: seen_by_objective(group, config) for problem_id, group in groups.items()}
-    context = Context(
+def context_of(config: LearnerConfig) -> Context:
+    """Of no step yet."""
+    return Context(
         k=config.advantage_k,
         bonus=config.bonus,
         gated=config.bonus_gate == "right",
         bonus_baseline=config.bonus_baseline,
-        visits=state.visits,
-        step=tuple(seen.values()),
     )
+
+
+def try_brought(config: LearnerConfig) -> None:
+    """Errors: UserError for an objective of another package that cannot weigh a made-up group: said before anything is
+    sampled for it."""
+    if config.advantage not in OWN:
+        group = made_up(config.group_size)
+        group_advantages(group, config.advantage, replace(context_of(config), step=(group,)))
+
+
+def credited(groups: Groups, config: LearnerConfig, state: ObjectiveState) -> Credit:
+    """Of a whole step, whose groups an objective may weigh against one another."""
+    seen = {problem_id: seen_by_objective(group, config) for problem_id, group in groups.items()}
+    context = replace(context_of(config), visits=state.visits, step=tuple(seen.values()))
     found = {problem_id: group_advantages(group, config.advantage, context) for problem_id, group in seen.items()}
     told: dict[str, list[float]] = defaultdict(list)
     for advantages_G, diagnostics in found.values():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.errors import UserError
+from storage.errors import UserError, did_you_mean
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def _check_expert_rank(config: LearnerConfig, rank: int) -> None:
 def _check_objective(config: LearnerConfig) -> None:
     if config.advantage not in ADVANTAGES:
         known = f"choose from {', '.join(ADVANTAGES)}, or install the package that brings it"
-        raise UserError(f"learner: unknown advantage {config.advantage!r}; {known}")
+        hint = did_you_mean(config.advantage, ADVANTAGES)
+        raise UserError(f"learner: unknown advantage {config.advantage!r}{hint}; {known}")
     objective = ADVANTAGES[config.advantage]
     if "advantage_k" in objective.reads and config.advantage_k > config.group_size:
         raise UserError(

@@ -11,6 +11,7 @@ import numpy as np
 from storage.errors import UserError
 from tasks.domain.grpo.advantages import darling, exploration, multi_rlvr
 from tasks.domain.grpo.advantages.best_alone import best_alone, best_alone_standardised
+from tasks.domain.grpo.advantages.brought import held
 from tasks.domain.grpo.advantages.centred import centred
 from tasks.domain.grpo.advantages.entropic import entropic
 from tasks.domain.grpo.advantages.gdpo import gdpo
@@ -93,11 +94,12 @@ class _Objectives(Mapping[str, Objective]):
         if name not in brought("varband.objectives"):
             raise KeyError(name)
         found, version = plugged("varband.objectives", name), pinned("varband.objectives", name).partition("@")[2]
+        named = f"{name} of {version}"
         if isinstance(found, Objective):
-            return replace(found, version=version)
+            return replace(found, advantage=held(found.advantage, named), version=version)
         if not callable(found):
-            raise UserError(f"objective {name} of {version} is no function of a group and a context, nor an Objective")
-        return Objective(found, version=version)  # type: ignore[arg-type]
+            raise UserError(f"objective {named} is no function of a group and a context, nor an Objective")
+        return Objective(held(found, named), version=version)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys([*OWN, *brought("varband.objectives")]))

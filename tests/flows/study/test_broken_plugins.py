@@ -1,0 +1,170 @@
+"""What other packages bring and what does not do what it should: one sentence with its line, before anything is paid."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.study.asked import profile_asked
+from storage.errors import UserError
+from tasks.domain.grading.kinds import faults_of_answer
+
+GRADERS = """
+class Kind:
+    def __init__(self, read, same=str.__eq__):
+        self.read, self.same = read, same
+
+def fails(*_):
+    raise ValueError("no\\nhour")
+
+def leaves(*_):
+    raise SystemExit(3)
+
+fails_reading, leaves_reading = Kind(fails), Kind(leaves)
+iterates = Kind(lambda text: (part for part in text.split()))
+says_none, says_numbers = Kind(lambda text: None), Kind(lambda text: [7])
+same_is_text, same_is_nan = Kind(str.split, lambda *_: "no"), Kind(str.split, lambda *_: float("nan"))
+"""
+SCAFFOLDS = """
+import itertools
+from lab.graders import fails
+COUNT = itertools.count()
+FIELDS = {"answer_form": "tag", "stop": ["</answer>"]}
+
+class Own:
+    fields = FIELDS
+    def __init__(self, **own):
+        self.__dict__.update({"prompt": lambda problem: problem + " <answer>7</answer>"} | own)
+
+class Unread(Own):
+    fields = property(fails)
+
+sound, fields_raise, no_table = Own(), Unread(), Own(fields=[1])
+prompt_raises, prompt_is_number = Own(prompt=fails), Own(prompt=len)
+prompt_is_fixed, prompt_is_text = Own(prompt=lambda problem: "<answer>7</answer>"), Own(prompt="say")
+prompt_counts = Own(prompt=lambda problem: f"{next(COUNT)} {problem} <answer>7</answer>")
+parse_raises = Own(parse=fails, solved=lambda answer, trace: answer)
+parse_is_three = Own(parse=lambda text: (text, text, text), solved=lambda answer, trace: answer)
+parse_is_number = Own(parse=lambda text: (text, 7), solved=lambda answer, trace: answer)
+parse_is_none = Own(parse=lambda text: None, solved=lambda answer, trace: answer)
+solved_is_number = Own(parse=lambda text: (text, text), solved=lambda answer, trace: 7)
+"""
+OBJECTIVES = """
+from lab.graders import fails
+
+def sound(group, context):
+    return [float(reward) for reward in group.rewards_G], {"largest": group.rewards_G.max()}
+
+def no_number(group, context):
+    return group.rewards_G * float("nan"), {}
+
+def too_few(group, context):
+    return group.rewards_G[1:], {}
+
+def one_thing(group, context):
+    return group.rewards_G
+
+def writes(group, context):
+    group.rewards_G[:] = 1
+    return group.rewards_G, {}
+
+def says_words(group, context):
+    return group.rewards_G, {"how": "well"}
+
+def of_a_group(group):
+    return group.rewards_G, {}
+
+class Made:
+    pass
+"""
+BROUGHT = {
+    "graders": "fails_reading leaves_reading iterates says_none says_numbers same_is_text same_is_nan",
+    "scaffolds": "sound fields_raise no_table prompt_raises prompt_is_number prompt_is_fixed prompt_is_text prompt_counts"
+    " parse_raises parse_is_three parse_is_number parse_is_none solved_is_number",
+    "objectives": "sound fails no_number too_few one_thing writes says_words of_a_group Made",
+}
+
+
+@pytest.fixture(autouse=True)
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A distribution as an installer leaves it."""
+    (tmp_path / "lab").mkdir()
+    for name, text in {"__init__": "", "graders": GRADERS, "scaffolds": SCAFFOLDS, "objectives": OBJECTIVES}.items():
+        (tmp_path / "lab" / f"{name}.py").write_text(text)
+    about = tmp_path / "lab-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 1.0\n")
+    lines = []
+    for group, names in BROUGHT.items():
+        lines += [f"[varband.{group}]", *(f"{name} = lab.{group}:{name}" for name in names.split())]
+    (about / "entry_points.txt").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for module in ("lab", "lab.graders", "lab.scaffolds", "lab.objectives"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+
+
+def refused(text: str) -> str:
+    with pytest.raises(UserError) as found:
+        profile_asked("mine.toml", text)
+    assert "\n" not in str(found.value), found.value
+    return str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("fields_raise", "`fields` raises ValueError: no"),
+        ("no_table", "`fields` is [1], which is no table"),
+        ("prompt_raises", "`prompt` raises ValueError: no, given '7'"),
+        ("prompt_is_number", "`prompt` returned 1, which is no text"),
+        ("prompt_is_fixed", "`prompt` must say each problem in words of its own"),
+        ("prompt_is_text", "`prompt` raises TypeError: 'str' object is not callable"),
+        ("prompt_counts", "`prompt` must say each problem in words of its own, the same each time"),
+        ("parse_raises", "`parse` raises ValueError: no, given '7'"),
+        ("parse_is_three", "`parse` returned ('7', '7', '7'), not trace and answer"),
+        ("parse_is_number", "`parse` returned ('7', 7), not trace and answer"),
+        ("parse_is_none", "`parse` returned None, not trace and answer"),
+        ("solved_is_number", "`solved` returned 7, which is no text"),
+    ],
+)
+def test_a_scaffold_that_does_not_write_or_read(name: str, said: str) -> None:
+    text = 'base = "demo"\narms = ["own"]\n[scaffolds.own]\ncode = "{}"\n'
+    assert f"mine.toml, line 4: scaffolds.own.code: scaffold {name}@lab==1.0: {said}" in refused(text.format(name))
+    assert profile_asked("mine.toml", text.format("sound")).arm("own").scaffold.prompt("1 + 1?").startswith("1 + 1? <")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("no_number", "returned [nan, nan, nan, nan] for a group of rewards 0.1, 1.1, 0.1, 1.1: it must be one finite"),
+        ("too_few", "returned [1.1, 0.1, 1.1] for a group of rewards 0.1, 1.1, 0.1, 1.1: it must be one finite number"),
+        ("one_thing", "raises ValueError: too many values to unpack (expected 2)"),
+        ("writes", "raises ValueError: assignment destination is read-only"),
+        ("says_words", "returned {'how': 'well'} beside its advantages, not numbers by name"),
+        ("of_a_group", "raises TypeError: of_a_group() takes 1 positional argument but 2 were given"),
+        ("Made", "raises TypeError: Made() takes no arguments"),
+    ],
+)
+def test_an_objective_that_cannot_weigh_a_group(name: str, said: str) -> None:
+    text = 'base = "demo"\n[training]\ngroup_size = 4\nadvantage = "{}"\n'
+    assert f"mine.toml, line 4: training.advantage: objective {name} of lab==1.0 {said}" in refused(text.format(name))
+    assert profile_asked("mine.toml", text.format("sound")).training.advantage == "sound"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("iterates", ""),
+        ("fails_reading", "raised by grader fails_reading: ValueError: no"),
+        ("leaves_reading", "raised by grader leaves_reading: SystemExit: 3"),
+        ("says_none", "read returned None, not a list of texts"),
+        ("says_numbers", "read returned [7], not a list of texts"),
+        ("same_is_text", "same returned 'no', neither true nor false"),
+        ("same_is_nan", "same returned nan, neither true nor false"),
+    ],
+)
+def test_a_grader_that_judges_nothing_is_never_taken_to_agree(name: str, said: str) -> None:
+    found = faults_of_answer(name, "7")
+    assert "\n" not in found and (said in found if said else not found), found
