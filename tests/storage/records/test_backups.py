@@ -138,7 +138,7 @@ def test_object_storage_is_copied_whole_and_comes_back_from_the_copy(
 
     account = Account.of("p", {"seed": 1})
 
-    def on_machine(name: str, address: str = "s3://varband-backups/root") -> Path:
+    def on_machine(name: str, address: str = "s3://varband-backups/team") -> Path:
         monkeypatch.setenv("VARBAND_CACHE", str(tmp_path / name))
         return root_folder(address)
 
@@ -162,7 +162,7 @@ def test_object_storage_is_copied_whole_and_comes_back_from_the_copy(
         pin(here, REF, "figure 3")
         put_overrides(here, "{}\n")
         note_drift(here, NOTE)
-        s3fs.S3FileSystem().pipe_file("varband-backups/root/prices.toml", b"[month]\nusd = 500\n")
+        s3fs.S3FileSystem().pipe_file("varband-backups/team/prices.toml", b"[month]\nusd = 500\n")
         copy_study(on_machine("b"), tmp_path / "kept")
         check(tmp_path / "kept")
         copied = copy_study(tmp_path / "kept", on_machine("c", "s3://varband-backups/again"))
