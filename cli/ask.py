@@ -11,6 +11,8 @@ from cli import options
 
 #: Tokens of prompt and completion together, of a model that takes more.
 LONGEST = 4096
+#: Whose journal the questions are charged to; the team's month holds for them too.
+CHARGED_TO = "ask"
 #: Characters of what gave no answer.
 SHOWN = 60
 
@@ -52,7 +54,7 @@ def ask(
     from cli.chat import policy_of
     from cli.search import tokens_of
     from cli.tables import print_table
-    from flows.running.sessions import stages_on
+    from flows.running.sessions import Charging, stages_on
     from flows.study.models import found_reward_model
     from flows.study.search import refuse_unservable
     from storage.artifacts.kinds import Training
@@ -66,6 +68,7 @@ def ask(
     from tasks.domain.search.registry import method_named
     from tasks.engines.hardware import Hardware
     from tasks.engines.learning.memory_plan import check_positions, positions
+    from tasks.metering import Budget, metered
     from tasks.searches import search_question
 
     if arm not in ARMS:
@@ -90,7 +93,11 @@ def ask(
     store, places = Store(root), {base.sha256: folder}
     scorer = found_reward_model(reward, places) if reward and chosen.reward not in ("", CERTAINTY) else None
     store.prepare()
-    with stages_on(store, hardware=hardware, places=places):
+    charging = Charging.apart(CHARGED_TO, hardware, store, CHARGED_TO, Budget())
+    with (
+        metered(charging.meter_on(hardware, store)) as charged,
+        stages_on(store, charged, hardware=hardware, places=places),
+    ):
         made = search_question(
             question=problem,
             policy=policy,

@@ -13,9 +13,10 @@ from cli import options
 @click.argument("target", type=options.Root())
 @click.option("--run", metavar="RUN", help="What this run has made and needs alone; else all of the root.")
 @click.option("--without", type=click.Choice(["weights"]), help="A light copy: adapters and checkpoints stay behind.")
+@click.option("--renew", is_flag=True, help="Replace what TARGET holds otherwise, as in a backup.")
 @options.root_there
 @options.as_json
-def study(target: Path, run: str | None, without: str | None, root: Path, as_json: bool) -> None:
+def study(target: Path, run: str | None, without: str | None, renew: bool, root: Path, as_json: bool) -> None:
     """Copy a study into TARGET, a root of its own then; one that has some of it already gets what it lacks.
 
     A light copy is reported on and audited like the whole; what needs the weights says so.
@@ -26,7 +27,7 @@ def study(target: Path, run: str | None, without: str | None, root: Path, as_jso
 
     from storage.records.copies import copy_study
 
-    copied = copy_study(root, target, run, weights=without is None)
+    copied = copy_study(root, target, run, weights=without is None, renew=renew)
     if as_json:
         click.echo(orjson.dumps(dataclasses.asdict(copied)))
         return

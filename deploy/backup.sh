@@ -5,4 +5,4 @@ to=$1
 mkdir -p "$to"
 pg_dump --format=custom --file="$to/prefect.new" "$(printf %s "$PREFECT_API_DATABASE_CONNECTION_URL" | sed 's/+asyncpg//')"
 mv "$to/prefect.new" "$to/prefect.dump"
-varband export "$to/store" --root "$VARBAND_ROOT"
+varband export "$to/store" --root "$VARBAND_ROOT" --renew

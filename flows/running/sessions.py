@@ -102,11 +102,18 @@ class Charging:
     @classmethod
     def of(cls, study: Study, store: Store, run: str, budget: Budget) -> Charging:
         """Errors: UserError for prices that cannot be read, or that a limit on money needs and nobody wrote."""
-        team, hardware = team_prices(store.root), study.profile.hardware
-        prices = team.of(study.profile.name, hardware)
+        return cls.apart(study.profile.name, study.profile.hardware, store, run, budget)
+
+    @classmethod
+    def apart(cls, profile: str, hardware: Hardware, store: Store, run: str, budget: Budget) -> Charging:
+        """The same of what is no study."""
+        team = team_prices(store.root)
+        prices = team.of(profile, hardware)
         team.check(prices, hardware, budget, store.root)
         return cls(run=run, budget=budget, prices=prices, month=team.month)
 
     def meter(self, study: Study, store: Store) -> Meter:
-        hardware = study.profile.hardware
+        return self.meter_on(study.profile.hardware, store)
+
+    def meter_on(self, hardware: Hardware, store: Store) -> Meter:
         return Meter(Journal(store.root, self.run), self.budget, self.prices, hardware, month=self.month)

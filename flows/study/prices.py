@@ -5,7 +5,7 @@ US dollars. Rates are used until a store has measured its own; sources: docs/ope
 
 from __future__ import annotations
 
-import math
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -21,6 +21,9 @@ from tasks.engines.sampling.endpoint import asked_address
 from tasks.metering import Budget
 
 DEVICES = (DevicePrice(device="H200", usd_per_hour=3.50), DevicePrice(device="H100", usd_per_hour=2.50))
+
+#: More than anything costs, and what a number of TOML may be.
+MOST = 1e15
 
 #: By profile; every other profile runs on this host, for nothing.
 PRICES = {
@@ -54,8 +57,7 @@ class TeamPrices:
         )
         if hardware.engine != "openai":
             return own
-        host = urlsplit(asked_address(hardware.endpoint)).hostname or ""
-        there = self.remote.get(host, self.remote.get("*"))
+        there = self.remote.get(host_of(hardware), self.remote.get("*"))
         tokens = own.tokens if there is None else (*(t for t in own.tokens if t.arm != "*"), there)
         return replace(own, tokens=tokens, hours_of_sampling=False)
 
@@ -63,11 +65,16 @@ class TeamPrices:
         """Errors: UserError for a limit on money that would never stop a remote engine."""
         limited = budget.usd is not None or self.month.usd is not None
         if limited and hardware.engine == "openai" and not any(t.arm == "*" for t in prices.tokens):
-            host = urlsplit(asked_address(hardware.endpoint)).hostname or "*"
+            host = host_of(hardware) or "*"
             raise UserError(
                 f"{root / FILE}: a limit of US dollars stops nothing while tokens of {host} have no price; write"
                 f' [remote."{host}"] with prompt = and completion = (US dollars per million tokens; 0 for your own)'
             )
+
+
+def host_of(hardware: Hardware) -> str:
+    """Whose tokens a remote engine pays for; empty where no address is known."""
+    return (urlsplit(asked_address(hardware.endpoint)).hostname or "").rstrip(".")
 
 
 def prices_of(profile: str) -> Prices:
@@ -82,12 +89,16 @@ def team_prices(root: Path) -> TeamPrices:
         found = mirror.get(FILE)
         text = "" if found is None else found[0].decode(errors="replace")
     else:
-        text = path.read_text(errors="replace") if path.is_file() else ""
+        text = _text(path)
     try:
         whole = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{path}: no TOML ({error})") from None
+    except RecursionError:
+        raise UserError(f"{path}: no TOML that anybody wrote") from None
     devices = _table(path, whole, "devices")
+    if "" in devices:
+        raise UserError(f'{path}: devices."" is the name of every device; write a part of one device\'s name')
     tokens, remote = (_priced(path, name, _table(path, whole, name)) for name in ("tokens", "remote"))
     month = _table(path, whole, "month")
     _known(path, "", whole, ("devices", "tokens", "remote", "month"))
@@ -95,9 +106,31 @@ def team_prices(root: Path) -> TeamPrices:
     return TeamPrices(
         tuple(DevicePrice(device=n, usd_per_hour=_amount(path, f"devices.{n}", v)) for n, v in devices.items()),
         tuple(tokens.values()),
-        {host: replace(price, arm="*") for host, price in remote.items()},
+        {_host(path, host): replace(price, arm="*") for host, price in remote.items()},
         Budget(**{name: _amount(path, f"month.{name}", value, least=1e-9) for name, value in month.items()}),
     )
+
+
+def _text(path: Path) -> str:
+    """Empty without a file. Errors: UserError for one that is there and cannot be read: it may limit what is spent."""
+    if not os.path.lexists(path):
+        return ""
+    try:
+        return path.read_text(errors="replace")
+    except OSError as error:
+        raise UserError(f"{path}: the team's prices and limits cannot be read ({error.strerror})") from None
+
+
+def _host(path: Path, name: str) -> str:
+    """As addresses are compared. Errors: UserError for more or less than a host, whose price would never be found."""
+    host = name.lower().rstrip(".")
+    try:
+        known = name == "*" or urlsplit(f"//[{host}]" if ":" in host else f"//{host}").hostname == host
+    except ValueError:
+        known = False
+    if not known:
+        raise UserError(f'{path}: remote."{name}" is no host; write its name alone, such as "api.example", or "*"')
+    return host
 
 
 def _priced(path: Path, name: str, table: Table) -> dict[str, TokenPrice]:
@@ -125,6 +158,6 @@ def _known(path: Path, above: str, table: Table, known: tuple[str, ...]) -> None
 
 
 def _amount(path: Path, name: str, value: object, least: float = 0.0) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= MOST:
         raise UserError(f"{path}: {name} = {value!r} is no amount")
     return float(value)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +29,8 @@ from storage.records.overrides import FOLDERS as OVERRIDES
 from storage.records.spending import PRICES
 from storage.roots import address_of
 
+Order = Callable[[os.stat_result], tuple[int, ...]]
+
 
 @dataclass(frozen=True, slots=True)
 class Copied:
@@ -45,10 +47,13 @@ class Copied:
         return Copied(*(getattr(self, f) + getattr(more, f) for f in self.__slots__))
 
 
-def copy_study(source: Path, target: Path, run: str | None = None, *, weights: bool = True) -> Copied:
+def copy_study(
+    source: Path, target: Path, run: str | None = None, *, weights: bool = True, renew: bool = False
+) -> Copied:
     """Copy what a run has made so far, or all of a root, with the ledger's rollouts, the records and the overrides.
 
-    weights: false leaves adapters and checkpoints behind.
+    weights: false leaves adapters and checkpoints behind. renew: what the target holds in another making is replaced,
+    as in a backup: what was made from this one would else be made again.
     Errors: UserError for a run that is not known, and for a target that cannot hold light copies or is the source.
     """
     if source.resolve() == target.resolve():
@@ -62,7 +67,7 @@ def copy_study(source: Path, target: Path, run: str | None = None, *, weights: b
         records = sum(_copy_records(source, target, run))
         known = dict(readable_manifests(store))
         chosen = list(known) if run is None else sorted(_with_origins(known, planned_refs(source, run)))
-        parts = [_copy_artifact(store, into, known[ref], weights=weights) for ref in chosen]
+        parts = [_copy_artifact(store, into, known[ref], weights=weights, renew=renew) for ref in chosen]
         shards = [size for size in _copy_ledger(source, target, None if run is None else chosen) if size]
         records += sum(_copy_charges(source, target, run))
         if weights:
@@ -81,14 +86,15 @@ def _with_origins(known: dict[Ref, Manifest], wanted: Iterable[Ref]) -> set[Ref]
     return found
 
 
-def _copy_artifact(store: Store, into: Store, manifest: Manifest, *, weights: bool) -> Copied:
+def _copy_artifact(store: Store, into: Store, manifest: Manifest, *, weights: bool, renew: bool) -> Copied:
     ref, away = manifest.ref, left_out(store.path(manifest.ref))
     mark = KINDS[ref.kind].WEIGHTS if ref.kind in KINDS else None
     left = {e.path for e in manifest.files if e.path in away or (not weights and mark and e.path.startswith(mark))}
     if into.has(ref):
         if into.manifest(ref).token != manifest.token:
-            return Copied(others=1)
-        if left_out(into.path(ref)) <= left:
+            if not renew:
+                return Copied(others=1)
+        elif left_out(into.path(ref)) <= left:
             return Copied(left_bytes=sum(e.bytes for e in manifest.files if e.path in left_out(into.path(ref))))
     if left and mirror_of(into.root):
         raise UserError(f"{ref} lacks weights here, and {address_of(into.root)} is on object storage: no light copies")
@@ -147,14 +153,14 @@ def _copy_records(source: Path, target: Path, run: str | None) -> Iterator[int]:
     for pattern in (f"runs/{run or '*'}.json*", "pins/*", *(f"{folder}/*" for folder in OVERRIDES), "drift/*", PRICES):
         for path in sorted(source.glob(pattern)):
             if path.suffix in (".json", ".jsonl", ".toml"):
-                yield _copy_file(source, target, path.relative_to(source), changing=True)
+                yield _copy_file(source, target, path.relative_to(source), changing=_age)
 
 
 def _copy_charges(source: Path, target: Path, run: str | None) -> Iterator[int]:
     for mirror in filter(None, map(mirror_of, (source, target))):
         mirror.sync("spending")
     for path in sorted(source.glob(f"spending/{run or '*'}/*.jsonl")):
-        yield _copy_file(source, target, path.relative_to(source), changing=True)
+        yield _copy_file(source, target, path.relative_to(source), changing=_length)
 
 
 def _copy_checkpoints(source: Path, target: Path) -> Iterator[int]:
@@ -164,14 +170,23 @@ def _copy_checkpoints(source: Path, target: Path) -> Iterator[int]:
             yield _copy_file(source, target, path.relative_to(source))
 
 
-def _copy_file(source: Path, target: Path, name: Path, *, changing: bool = False) -> int:
-    """Bytes written; 0 if the target has it. changing: a longer or younger one replaces what is there.
+def _age(file: os.stat_result) -> tuple[int, ...]:
+    return file.st_mtime_ns, file.st_size
+
+
+def _length(file: os.stat_result) -> tuple[int, ...]:
+    """A journal only grows, also while clocks are set back."""
+    return (file.st_size,)
+
+
+def _copy_file(source: Path, target: Path, name: Path, *, changing: Order | None = None) -> int:
+    """Bytes written; 0 if the target has it. changing: by what a file replaces the one that is there.
 
     The copy is as old as what was read: what is written to that meanwhile is younger, and comes with the next copy.
     """
     to = target / name
     at, have = (source / name).stat(), to.stat() if to.exists() else None
-    if have and (not changing or (have.st_mtime_ns, have.st_size) >= (at.st_mtime_ns, at.st_size)):
+    if have and (changing is None or changing(have) >= changing(at)):
         return 0
     to.parent.mkdir(parents=True, exist_ok=True)
     content = (source / name).read_bytes()

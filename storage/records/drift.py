@@ -38,6 +38,7 @@ class DriftNote(BaseModel):
         )
 
 
+FOLDER = "drift"
 DRIFT = pa.schema(
     [
         ("policy", pa.string()),
@@ -56,7 +57,7 @@ DRIFT = pa.schema(
 
 
 def _path(root: Path, policy: str, metric: str) -> Path:
-    return root / "drift" / f"{hashlib.sha256(f'{policy}|{metric}'.encode()).hexdigest()[:16]}.json"
+    return root / FOLDER / f"{hashlib.sha256(f'{policy}|{metric}'.encode()).hexdigest()[:16]}.json"
 
 
 def note_drift(root: Path, note: DriftNote) -> DriftNote:
@@ -79,8 +80,8 @@ def close_drift(root: Path, policy: str, metric: str) -> None:
 def drift_notes(root: Path) -> pa.Table:
     """Every note, open ones first. Schema: DRIFT."""
     if mirror := mirror_of(root):
-        mirror.follow("drift")
-    notes = [note for path in sorted((root / "drift").glob("*.json")) if (note := _read(path)) is not None]
+        mirror.follow(FOLDER)
+    notes = [note for path in sorted((root / FOLDER).glob("*.json")) if (note := _read(path)) is not None]
     rows = [n.model_dump() for n in sorted(notes, key=lambda n: (not n.open, n.policy, n.metric))]
     return pa.Table.from_pylist(rows, schema=DRIFT)
 

@@ -13,8 +13,9 @@ from click.testing import CliRunner
 
 from cli.ask import ask
 from storage.artifacts.store import Store
-from storage.errors import UserError
+from storage.errors import Parked, UserError
 from storage.ledger import Ledger
+from storage.records.spending import Journal
 
 PROBLEM = "There are 6 boxes of 6 pens. 7 go. 3 come. How many pens in all?"
 
@@ -58,6 +59,17 @@ def test_a_policy_with_an_adapter_is_asked_and_one_without_says_so(demo_store: P
     assert {row["node"] for row in bare} & {row["node"] for row in rows}, "the problem itself is filed alike"
     with pytest.raises(UserError, match="--step says which adapter, so it needs --adapter"):
         asked(root, "--step", "3")
+
+
+def test_what_a_question_costs_is_charged_and_the_month_of_the_team_stops_it(tmp_path: Path) -> None:
+    rows = told(tmp_path)
+    spent = sum(row["num_prompt_tokens"] + row["num_tokens"] for row in rows)
+    assert Journal(tmp_path, "ask").spent().tokens == spent
+    told(tmp_path)
+    assert Journal(tmp_path, "ask").spent().tokens == spent, "what was asked before costs nothing"
+    (tmp_path / "prices.toml").write_text(f"[month]\ntokens = {spent + 1}\n")
+    with pytest.raises(Parked, match="the team's month"):
+        asked(tmp_path, "--seed", "1")
 
 
 WRONG: dict[tuple[str, ...], str] = {

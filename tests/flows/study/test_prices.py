@@ -61,12 +61,34 @@ def test_the_teams_prices_stand_above_the_listed_ones(tmp_path: Path) -> None:
         ('[remote."a.example"]\nprompt = 1', "completion = None is no amount"),
         ("[month]\nusd = 0", "month.usd = 0 is no amount"),
         ("[month]\neuro = 5", "nothing is called month.euro"),
+        (f"[month]\nusd = 1{'0' * 400}", "is no amount"),
+        ('[devices]\n"" = 3', "the name of every device"),
+        ('[remote."api.example:8000"]\nprompt = 1\ncompletion = 1', "is no host"),
+        ('[remote."https://api.example/v1"]\nprompt = 1\ncompletion = 1', "is no host"),
+        (f"a = {'[' * 5000}{']' * 5000}", "no TOML"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_by_name(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(UserError, match=says) as refused:
         team_prices(written(tmp_path, text))
     assert FILE in str(refused.value)
+
+
+def test_prices_that_are_there_and_cannot_be_read_are_not_none(tmp_path: Path) -> None:
+    """A limit of the team may stand in them: a link to a share that went away, a folder."""
+    (tmp_path / FILE).symlink_to(tmp_path / "share" / FILE)
+    with pytest.raises(UserError, match="cannot be read"):
+        team_prices(tmp_path)
+    (tmp_path / FILE).unlink()
+    (tmp_path / FILE).mkdir()
+    with pytest.raises(UserError, match="cannot be read"):
+        team_prices(tmp_path)
+
+
+@pytest.mark.parametrize("address", ["https://Models.Example/v1", "https://models.example./v1"])
+def test_a_host_is_the_same_however_it_is_spelt(tmp_path: Path, address: str) -> None:
+    team = team_prices(written(tmp_path, WRITTEN.replace("models.example", "MODELS.example.")))
+    assert team.of("paper", Hardware(engine="openai", endpoint=address)).of_tokens("panel", 1000, 1000) == 5.0
 
 
 def test_money_limits_no_server_whose_tokens_have_no_price(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +17,8 @@ from storage.errors import UserError
 from storage.ledger import Account, Ledger
 from storage.records.copies import copy_study
 from storage.records.notes import note_planned
+from storage.records.runs import now
+from storage.records.spending import Charge, Journal
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Payload, Session, session, stage, store, workdir
 
@@ -113,6 +117,34 @@ def test_another_making_of_an_artifact_stays(tmp_path: Path) -> None:
     tokens = [Store(there).manifest(ref).token for ref in refs]
     assert copy_study(here, there).others == 3
     assert [Store(there).manifest(ref).token for ref in refs] == tokens
+
+
+def test_a_backup_holds_the_making_that_the_source_holds(tmp_path: Path) -> None:
+    """Else what was made from the new one is stale when it comes back, and a training is paid for again."""
+    here, kept, back = tmp_path / "here", tmp_path / "kept", tmp_path / "back"
+    ores, sword, _ = made(here)
+    copy_study(here, kept, renew=True)
+    for ref in (ores, sword):
+        Store(here).delete(ref)
+    shutil.rmtree(here / ".work")
+    refs = made(here)
+    assert copy_study(here, kept, renew=True).artifacts == 3
+    copy_study(kept, back)
+    assert all(Store(back).fresh(ref) for ref in refs)
+    assert copy_study(here, kept, renew=True).artifacts == 0
+
+
+def test_charges_are_copied_whatever_the_clock_says(tmp_path: Path) -> None:
+    here, kept = tmp_path / "here", tmp_path / "kept"
+    made(here)
+    journal = Journal(here, "demo-00000001")
+    charge = Charge(time=now(), ref="r", kind="rollouts", title="t", tokens=7)
+    journal.enter([charge])
+    copy_study(here, kept)
+    journal.enter([charge])
+    os.utime(journal.path, (1e9, 1e9))  # the clock was set back
+    copy_study(here, kept)
+    assert Journal(kept, "demo-00000001").spent().tokens == 14
 
 
 def test_a_run_takes_along_what_it_needs(tmp_path: Path) -> None:
