@@ -50,23 +50,33 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
+def way_out(number: int | None) -> str:
+    """What a person does about one of NO_ROOM.
+
+    >>> way_out(errno.ENOSPC), way_out(errno.EACCES)
+    ('make room', 'let this user read and write there')
+    """
+    return "make room" if number in (errno.ENOSPC, errno.EDQUOT) else "let this user read and write there"
+
+
 def no_room(error: BaseException) -> str | None:
     """One sentence for an error that a full, read-only or forbidden disk is behind, whichever library met it; null
     for any other.
 
     >>> no_room(RuntimeError("I/O error: No space left on device (os error 28)"))
     'No space left on device; what was made before is kept: make room and run the same command again'
-    >>> no_room(OSError(errno.EROFS, "Read-only file system", "/data/x"))
-    '/data/x: Read-only file system; what was made before is kept: make room and run the same command again'
+    >>> no_room(OSError(errno.EROFS, "Read-only file system", "/data/x")).partition(";")[0]
+    '/data/x: Read-only file system'
     >>> no_room(ValueError("x")) is None
     True
     """
     link: BaseException | None = error
     while link is not None:
-        words = next((words for words in FULL if words in str(link)), None)
+        words, way = next((words for words in FULL if words in str(link)), None), way_out(errno.ENOSPC)
         if isinstance(link, OSError) and link.errno in NO_ROOM:
-            words = f"{link.filename}: {link.strerror}" if link.filename else str(link.strerror)
+            words = f"{os.path.abspath(str(link.filename))}: {link.strerror}" if link.filename else str(link.strerror)
+            way = way_out(link.errno)
         if words:
-            return f"{words}; what was made before is kept: make room and run the same command again"
+            return f"{words}; what was made before is kept: {way} and run the same command again"
         link = link.__cause__ or link.__context__
     return None

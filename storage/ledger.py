@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from storage.artifacts.fingerprint import file_digest, fingerprint
 from storage.durable import sync, write_durably
-from storage.errors import NO_ROOM, UserError
+from storage.errors import NO_ROOM, UserError, way_out
 from storage.mirror import mirror_of
 from storage.shards import DIGEST_DIGITS, Entries, joined, read_shard
 from storage.sql import query
@@ -92,7 +92,7 @@ class Ledger:
             if error.errno in NO_ROOM:
                 raise UserError(
                     f"ledger {folder}: rollouts could not be written ({error.strerror}); those of earlier shards are"
-                    " kept: make room and run the same command again"
+                    f" kept: {way_out(error.errno)} and run the same command again"
                 ) from None
             raise
         finally:

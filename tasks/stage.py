@@ -25,7 +25,7 @@ from storage.artifacts.provenance import provenance
 from storage.artifacts.ref import Ref
 from storage.artifacts.rows import PART_ROWS, Payload, beside
 from storage.artifacts.store import Store
-from storage.errors import NO_ROOM, UserError
+from storage.errors import NO_ROOM, UserError, way_out
 from storage.ledger import Ledger
 from tasks.engines.toolbox import Toolbox
 from tasks.former_names import former_refs
@@ -134,8 +134,8 @@ class Session:
                 raise
             where = error.filename or self.store.root
             raise UserError(
-                f"{step.title}: {where}: {error.strerror}; what was made before is kept: make room and run the same"
-                " command again"
+                f"{step.title}: {where}: {error.strerror}; what was made before is kept: {way_out(error.errno)} and run"
+                " the same command again"
             ) from None
         self.made.append(step.ref)
         seconds = time.perf_counter() - began

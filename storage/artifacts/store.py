@@ -25,7 +25,7 @@ from storage.artifacts.manifest import FORMAT, FileEntry, Manifest, Provenance, 
 from storage.artifacts.ref import KINDS, NAME, Ref
 from storage.artifacts.rows import PART_ROWS, Payload, read_parts, whole_groups, write_rows
 from storage.durable import sync, sync_tree
-from storage.errors import NO_ROOM, UserError
+from storage.errors import NO_ROOM, UserError, way_out
 from storage.mirror import Mirror, mirror_of
 
 K = TypeVar("K", bound=Ref)
@@ -192,7 +192,7 @@ class Store:
             if error.errno in NO_ROOM:
                 raise UserError(
                     f"store {self.root}: {ref} could not be written ({error.strerror}); what was made before is kept:"
-                    " make room and run the same command again"
+                    f" {way_out(error.errno)} and run the same command again"
                 ) from None
             raise
         finally:

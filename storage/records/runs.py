@@ -20,7 +20,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from storage.artifacts.ref import Ref
 from storage.durable import files_in, write_durably
-from storage.errors import NO_ROOM, Notice, UserError
+from storage.errors import NO_ROOM, Notice, UserError, way_out
 from storage.mirror import mirror_of
 from storage.records.damage import set_aside
 
@@ -184,7 +184,8 @@ def write_run(root: Path, run: Run) -> None:
         write_durably(path, content)
     except OSError as error:
         if error.errno in NO_ROOM:
-            raise UserError(f"run record {path}: {error.strerror}: make room and run the same command again") from None
+            said = f"run record {path}: {error.strerror}: {way_out(error.errno)} and run the same command again"
+            raise UserError(said) from None
         raise
     if mirror := mirror_of(root):
         mirror.record(path, content, lasting=run.state != "running")
