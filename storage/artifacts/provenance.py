@@ -75,10 +75,14 @@ def code_here() -> str:
         return "unknown"
 
 
-@functools.cache
 def _hardware() -> str:
-    names = []
-    if torch := sys.modules.get("torch"):  # asked only where the stage has loaded it anyway
-        names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    names = _gpus() if "torch" in sys.modules else ()  # asked only where the stage has loaded it anyway
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return ", ".join([*names, f"{cpus} CPU cores {platform.machine()}"])
+
+
+@functools.cache
+def _gpus() -> tuple[str, ...]:
+    import torch  # waits for a thread that is loading it: half of it has no GPUs
+
+    return tuple(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))

@@ -100,8 +100,11 @@ def check_gpus(hardware: Hardware, here: int) -> None:
 
 def device_name() -> str:
     """The accelerator's name once torch is loaded and sees one, else `cpu`."""
-    torch = sys.modules.get("torch")
-    return torch.cuda.get_device_name(0) if torch and torch.cuda.is_available() else "cpu"
+    if "torch" not in sys.modules:
+        return "cpu"
+    import torch  # waits for a thread that is loading it
+
+    return torch.cuda.get_device_name(0) if torch.cuda.is_available() else "cpu"
 
 
 def require_gpu() -> None:
