@@ -5,19 +5,26 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import hypothesis
 import pytest
 
-from tests import mini
+from tests import mini, warm
 from tests.needs import lacks
 
 #: Other tests use the processor too: how long an example takes says nothing of it.
 hypothesis.settings.register_profile("varband", deadline=None)
 hypothesis.settings.load_profile("varband")
 REPO = Path(__file__).resolve().parent.parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        started = ExitStack()
+        started.enter_context(warm.servers())
+        config.add_cleanup(started.close)
 
 
 @pytest.fixture(scope="session")

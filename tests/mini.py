@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-REPO = Path(__file__).resolve().parents[1]
-#: The user's shell. Libraries that tests import in this process add to its environment what no shell has.
-SHELL = dict(os.environ)
+from tests import warm
+from tests.warm import SHELL
+
 SETTINGS = (
     "pool.synthetic=16",
     "pool.heldout_per_source=4",
@@ -33,17 +32,7 @@ SIDE_BY_SIDE = ("--set", "hardware.arms_at_once=2")
 def command(root: Path, *more: str, verb: str = "run") -> list[str]:
     sets = [word for setting in SETTINGS for word in ("--set", setting)]
     plain = ["--plain"] if verb == "run" else []
-    return [
-        str(Path(sys.executable).parent / "varband"),
-        verb,
-        "demo",
-        *plain,
-        "--root",
-        str(root),
-        "--json",
-        *sets,
-        *more,
-    ]
+    return [warm.VARBAND, verb, "demo", *plain, "--root", str(root), "--json", *sets, *more]
 
 
 def environment() -> dict[str, str]:
@@ -51,8 +40,9 @@ def environment() -> dict[str, str]:
 
 
 def start(root: Path, *more: str) -> subprocess.Popen[str]:
+    """As a shell does: with its own imports and its own seed of hashes."""
     return subprocess.Popen(
-        command(root, *more),
+        [sys.executable, *command(root, *more)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -62,11 +52,13 @@ def start(root: Path, *more: str) -> subprocess.Popen[str]:
     )
 
 
+def ended(root: Path, *more: str, verb: str = "run") -> subprocess.CompletedProcess[str]:
+    return warm.run(command(root, *more, verb=verb), cwd=root.parent, env=environment(), engine=verb == "run")
+
+
 def finish(root: Path, *more: str, verb: str = "run") -> dict[str, Any]:
     """The JSON object that the command ends with."""
-    done = subprocess.run(
-        command(root, *more, verb=verb), capture_output=True, text=True, cwd=root.parent, env=environment(), check=False
-    )
+    done = ended(root, *more, verb=verb)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
+
 REPO = Path(__file__).resolve().parent.parent
 PAGES = sorted((REPO / "docs" / "guide").glob("*.md"))
 FENCE = re.compile(r'^```(\w*)(?: title="([^"]*)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
@@ -123,13 +125,11 @@ def test_studies_that_pages_and_examples_show_are_in_order(folder: Path) -> None
     examples = sorted((REPO / "examples").glob("*/study.toml"))
     assert [p.parent.name for p in examples] == ["few-shot", "scaffold-ablation", "temperature"]
     for file in [*(folder / block.title for block in shown), *examples]:
-        words = [sys.executable, "-m", "varband", "study", "check", str(file)]
-        done = subprocess.run(words, cwd=REPO, capture_output=True, text=True, check=False)
+        done = warm.run([warm.VARBAND, "study", "check", str(file)])
         assert done.returncode == 0, done.stderr
     for file in examples:
         asked = [str(file), *(f"{file}/{question}" for question in questions_of(str(file)))][-1]
-        words = [sys.executable, "-m", "varband", "plan", asked, "--root", str(folder / "store")]
-        done = subprocess.run(words, cwd=REPO, capture_output=True, text=True, check=False)
+        done = warm.run([warm.VARBAND, "plan", asked, "--root", str(folder / "store")])
         assert done.returncode == 0 and "make synthetic pool" in done.stdout, done.stdout + done.stderr
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shutil
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.mini import REPO, SHELL
+from tests import warm
+from tests.warm import REPO
 
 POOLS = {
     "a column is missing": ('{"id": "a", "problem": "1 + 1?"}\n', "pool.jsonl, line 1: no field 'gold'"),
@@ -45,8 +44,7 @@ WORDS = {
 
 def refused(folder: Path, *words: str) -> str:
     """The one sentence on standard error."""
-    program = Path(sys.executable).parent / "varband"
-    done = subprocess.run([program, *words], capture_output=True, text=True, cwd=folder, env=SHELL, check=False)
+    done = warm.run([warm.VARBAND, *words], cwd=folder)
     assert done.returncode == 2, done.stderr
     said = [line for line in done.stderr.splitlines() if line.startswith("varband: ")]
     assert len(said) == 1 and "Traceback" not in done.stderr, done.stderr

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from storage.artifacts.store import Store
-from tests.cli.test_study import REPO, VARBAND
+from tests import warm
 from tests.hub_server import COMMIT, hub
 
 RIDDLES = [{"question": f"How much is {i} and {i + 1}?", "answer": str(2 * i + 1)} for i in range(12)]
@@ -34,7 +34,7 @@ group_size = 1
 def there(tmp_path: Path) -> Iterator[dict[str, str]]:
     """What a shell has whose hub is on this machine: a model, a known set and one that nobody has described."""
     root = tmp_path / "hub"
-    shutil.copytree(REPO / "models" / "demo", root / "models" / "lab" / "small")
+    shutil.copytree(warm.REPO / "models" / "demo", root / "models" / "lab" / "small")
     for name, split, rows in (
         ("openai/gsm8k", "main/train", [row | {"answer": f"so #### {row['answer']}"} for row in RIDDLES]),
         ("lab/riddles", "test", [row | {"question": f"{row['question']} Think."} for row in RIDDLES]),
@@ -49,7 +49,7 @@ def there(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 def varband(folder: Path, shell: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([VARBAND, *words], cwd=folder, env=shell, capture_output=True, text=True, check=False)
+    return warm.run([warm.VARBAND, *words], cwd=folder, env=shell)
 
 
 def test_a_plan_fetches_nothing_and_a_run_all_of_it(tmp_path: Path, there: dict[str, str]) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +16,9 @@ from storage.reading.catalog import find
 from storage.reading.query_cache import reports
 from storage.records.pins import pin
 from storage.records.runs import all_runs, run_named, write_run
-from tests import mini
+from tests import mini, warm
 
 Row = dict[str, Any]
-VARBAND = str(Path(sys.executable).parent / "varband")
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +39,7 @@ def root(made: tuple[Path, Row, Row], tmp_path: Path) -> Path:
 
 
 def said(*words: str, root: Path, fails: bool = False) -> str:
-    done = subprocess.run([VARBAND, *words, "--root", str(root)], capture_output=True, text=True, check=False)
+    done = warm.run([warm.VARBAND, *words, "--root", str(root)])
     assert (done.returncode != 0) == fails and "Traceback" not in done.stderr, done.stderr
     return done.stderr if fails else done.stdout
 

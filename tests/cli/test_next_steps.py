@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,8 +14,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.records.runs import Run, now, write_run
 from tasks.steps import Progress
-
-VARBAND = str(Path(sys.executable).parent / "varband")
+from tests import warm
 
 
 def run_of(root: Path, name: str, **more: object) -> Run:
@@ -35,8 +31,8 @@ def run_of(root: Path, name: str, **more: object) -> Run:
 
 
 def said(*words: str, root: Path, **environment: str) -> str:
-    told = {**os.environ, "VARBAND_ROOT": str(root), **environment}
-    done = subprocess.run([VARBAND, *words], env=told, cwd=root.parent, capture_output=True, text=True, check=False)
+    told = {**warm.SHELL, "VARBAND_ROOT": str(root), **environment}
+    done = warm.run([warm.VARBAND, *words], env=told, cwd=root.parent)
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
     return done.stdout
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests import warm
+
 REPO = Path(__file__).resolve().parents[2]
 PAGE = (REPO / "docs" / "studies.md").read_text()
-VARBAND = str(Path(sys.executable).parent / "varband")
 
 
 def varband(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([VARBAND, *words], cwd=folder, capture_output=True, text=True, timeout=600, check=False)
+    return warm.run([warm.VARBAND, *words], cwd=folder)
 
 
 def test_the_page_runs_as_it_is_written(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,18 +13,12 @@ import pytest
 
 from cli.tables import print_table
 from storage.artifacts.store import Store
-
-VARBAND = str(Path(sys.executable).parent / "varband")
+from tests import warm
 
 
 def piped(*words: str, root: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [VARBAND, *words, "--root", str(root)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={k: v for k, v in os.environ.items() if k not in ("COLUMNS", "FORCE_COLOR")},
-    )
+    bare = {k: v for k, v in warm.SHELL.items() if k not in ("COLUMNS", "FORCE_COLOR")}
+    return warm.run([warm.VARBAND, *words, "--root", str(root)], env=bare)
 
 
 def test_every_artifact_is_shown_in_80_columns(demo_store: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests import mini
+from tests import mini, warm
 
-PROGRAM = Path(sys.executable).parent / "varband"
 #: Longer than any test.
 STATEMENT = "select count(band(range % 9, 8)) from range(300000000000)"
 
@@ -52,14 +50,7 @@ def fill(disk: Path) -> None:
 
 
 def varband(disk: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [PROGRAM, *words, "--root", disk / "store"],
-        capture_output=True,
-        text=True,
-        cwd=disk,
-        env=mini.environment(),
-        check=False,
-    )
+    return warm.run([warm.VARBAND, *words, "--root", str(disk / "store")], cwd=disk, env=mini.environment())
 
 
 def test_a_full_disk_is_a_sentence_whatever_the_command(small_disk: Path) -> None:
@@ -87,7 +78,7 @@ def test_a_full_disk_is_a_sentence_whatever_the_command(small_disk: Path) -> Non
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
 def test_a_signal_is_a_sentence_whatever_the_command(tmp_path: Path, how: signal.Signals, code: int) -> None:
     command = subprocess.Popen(
-        [PROGRAM, "sql", STATEMENT, "--root", tmp_path],
+        [warm.VARBAND, "sql", STATEMENT, "--root", tmp_path],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

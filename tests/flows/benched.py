@@ -1,4 +1,4 @@
-"""The command line with one more profile: the demo, asked two benchmarks of a file that stands in $BENCHED."""
+"""The command line with one more profile: the demo, asked two benchmarks of a file that stands in $VARBAND_BENCHED."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flows.study.profiles import DEMO
 from flows.study.questions import PROFILES
 from flows.study.shape import Benchmark
 
-FILE = (os.environ.get("BENCHED", "benchmark.jsonl"),)
+FILE = (os.environ.get("VARBAND_BENCHED", "benchmark.jsonl"),)
 PROFILES["benched"] = replace(
     DEMO,
     name="benched",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,8 @@ from tasks.domain.problems.arithmetic import demo_problems
 from tasks.domain.problems.duplicates import near_duplicates
 from tasks.domain.problems.problems import pool_rows
 from tasks.splits import draw_split
-from tests.mini import REPO, SETTINGS, environment
+from tests import warm
+from tests.mini import SETTINGS, environment
 
 Row = dict[str, Any]
 
@@ -51,26 +50,18 @@ def write_benchmark(path: Path) -> None:
 def varband(root: Path, verb: str, file: Path, *more: str) -> Row:
     sets = [word for setting in SETTINGS for word in ("--set", setting)]
     plain = ["--plain"] if verb == "run" else []
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tests.flows.benched",
-            verb,
-            "benched",
-            *plain,
-            "--json",
-            "--root",
-            str(root),
-            *sets,
-            *more,
-        ],
-        capture_output=True,
-        text=True,
-        cwd=REPO,
-        env=environment() | {"BENCHED": str(file)},
-        check=False,
-    )
+    words = [
+        str(warm.REPO / "tests" / "flows" / "benched.py"),
+        verb,
+        "benched",
+        *plain,
+        "--json",
+        "--root",
+        str(root),
+        *sets,
+        *more,
+    ]
+    done = warm.run(words, env=environment() | {"VARBAND_BENCHED": str(file)}, engine=verb == "run")
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
 

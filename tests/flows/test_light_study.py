@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,15 +10,14 @@ import pytest
 from flows.study.models import SHIPPED
 from storage.artifacts.store import Store
 from tasks.engines.model_files import model_digest
-from tests.mini import command, environment, finish
+from tests import warm
+from tests.mini import ended, finish
 
 DIGEST = model_digest(SHIPPED["demo"])
 
 
 def said(root: Path, *more: str) -> tuple[int, str]:
-    done = subprocess.run(
-        command(root, *more), capture_output=True, text=True, cwd=root.parent, env=environment(), check=False
-    )
+    done = ended(root, *more)
     return done.returncode, done.stderr
 
 
@@ -30,9 +27,8 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     here, there = tmp_path_factory.mktemp("study") / "here", tmp_path_factory.mktemp("copy") / "there"
     code, words = said(here, "--without", "embeddings", "--set", "encoder.name=elsewhere")
     assert code == 75 and "is left for another machine" in words, words
-    varband = str(Path(sys.executable).parent / "varband")
-    export = [varband, "export", str(there), "--without", "weights", "--root", str(here), "--json"]
-    copied = json.loads(subprocess.run(export, capture_output=True, check=True, env=environment()).stdout)
+    export = [warm.VARBAND, "export", str(there), "--without", "weights", "--root", str(here), "--json"]
+    copied = json.loads(warm.run(export).stdout)
     assert copied["left_bytes"] > 0 and copied["others"] == 0
     return here, there
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from storage.ledger import Ledger
 from storage.records.spending import charges
-from tests import mini
+from tests import mini, warm
 
 #: Tokens of prompt and completion by (weights and scaffold, sampling, problem, rollout).
 Paid = dict[tuple[str, str, int], int]
@@ -20,7 +19,7 @@ Paid = dict[tuple[str, str, int], int]
 def run(root: Path, objectives: str) -> dict[str, Any]:
     small = ("--set", f"objectives={objectives}", "--set", "objective_group_size=4", "--seeds", "0")
     asked = ["demo/objectives" if word == "demo" else word for word in mini.command(root, *small)]
-    done = subprocess.run(asked, capture_output=True, text=True, cwd=root.parent, env=mini.environment(), check=False)
+    done = warm.run(asked, cwd=root.parent, env=mini.environment(), engine=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,15 +15,14 @@ from flows.study.request import Request
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.problems.sources import SOURCES, SourceSpec
-from tests.mini import SHELL
+from tests import warm
 
-VARBAND = str(Path(sys.executable).parent / "varband")
 PRICED = ("paper", "qwen-1.5b/objectives", "paper/chain", "qwen-1.5b")
 
 
 def planned(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    bare = SHELL | {"VARBAND_MODELS": str(folder / "none"), "VARBAND_DATA": str(folder / "none")}
-    return subprocess.run([VARBAND, "plan", *words], cwd=folder, env=bare, capture_output=True, text=True, check=False)
+    bare = warm.SHELL | {"VARBAND_MODELS": str(folder / "none"), "VARBAND_DATA": str(folder / "none")}
+    return warm.run([warm.VARBAND, "plan", *words], cwd=folder, env=bare)
 
 
 @pytest.mark.parametrize("profile", PRICED)
