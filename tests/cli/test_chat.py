@@ -17,7 +17,7 @@ from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Decoding, Generator, Request
 from tasks.engines.sampling.streaming import PIECE_TOKENS, stream
 from tasks.engines.toolbox import Toolbox
-from tests.mini import REPO
+from tests.warm import REPO
 
 PROBLEM = "There are 6 boxes of 6 pens. 7 go. 3 come. How many pens in all?"
 

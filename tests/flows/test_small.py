@@ -13,8 +13,9 @@ import pytest
 
 from storage.artifacts.store import Store
 from tasks.engines.encoding.encoders import SentenceEncoder
-from tests.mini import REPO, environment
+from tests.mini import environment
 from tests.needs import lacks
+from tests.warm import REPO
 
 TOKENS = 40
 SETTINGS = (
