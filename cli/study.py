@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cli import options
+
 if TYPE_CHECKING:
     from flows.study.shape import Profile
 
@@ -64,16 +66,26 @@ def new(name: str, base: str) -> None:
 
 @study.command()
 @click.argument("file", metavar="STUDY.toml")
-def check(file: str) -> None:
-    """Read a file as a whole and say everything that is wrong with it, by line. Makes nothing."""
-    from flows.study.asked import questions_of
+@options.root
+def check(file: str, root: Path) -> None:
+    """Read a file as a whole, and what it names on this machine, and say everything that is wrong with it, by line.
+    Makes nothing."""
+    from flows.study.asked import questions_of, text_of
+    from flows.study.request import Request
     from flows.study.writing import differences
+    from storage.artifacts.store import Store
 
-    own = _asked(file)
+    own, asked, store, text = _asked(file), questions_of(file), Store(root), text_of(file)
+    words = [file, *(f"{file.rstrip('/')}/{question}" for question in asked)]
+    found = [Request(profile=word, text=text).study(store, planning=True) for word in words]
     changed = differences(_base(own), own)
     click.echo(f"{own.called}: in order; arms {', '.join(own.arms)}; {len(changed)} fields differ from {own.name}")
-    if asked := questions_of(file):
+    if asked:
         click.echo(f"its questions: {', '.join(asked)}")
+    if absent := {name: said for one in found for name, said in one.absent.items()}:
+        click.echo("not on this machine, and a plan does without:")
+        for said in absent.values():
+            click.echo(f"  {said}")
 
 
 @study.command()

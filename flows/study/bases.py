@@ -17,8 +17,8 @@ from tasks.engines.learning.checkpoints import weights_identity
 from tasks.engines.learning.memory_plan import check_expert_rank, check_positions, read_config
 
 T = TypeVar("T")
-#: Asks for one input; null where it is not on this machine.
-Sought = Callable[[Callable[[], T]], T | None]
+#: Asks for one input, which the field of this path names; null where it is not on this machine.
+Sought = Callable[[Callable[[], T], tuple[str, ...]], T | None]
 
 
 def unnamed(name: str) -> BaseModel:
@@ -37,7 +37,8 @@ def found_bases(
         if name not in by_name:
             own = wish if name == profile.model else None
             shown = str(own) if own is not None and digest_of(own) is None else name
-            found = sought(lambda shown=shown, own=own: _base(profile, shown, own, places, fetch))
+            told = () if own is not None else ("model",) if name == profile.model else ("arms", arm, "model")
+            found = sought(lambda shown=shown, own=own: _base(profile, shown, own, places, fetch), told)
             by_name[name] = found or unnamed(name)
         models[arm] = by_name[name]
     return models
@@ -63,7 +64,8 @@ def found_adapters(
         if name := profile.arm(arm).adapter:
             base = models[arm]
             found = sought(
-                lambda arm=arm, name=name: _adapter(profile, arm, name, places.get(models[arm].sha256), fetch)
+                lambda arm=arm, name=name: _adapter(profile, arm, name, places.get(models[arm].sha256), fetch),
+                ("arms", arm, "adapter"),
             )
             if found is None:
                 adapters[arm] = MadeElsewhere(name=called(name), sha256=f"not here: {name}")

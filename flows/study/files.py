@@ -14,6 +14,7 @@ from itertools import product
 from typing import Any
 
 from flows.study import checks
+from flows.study.lines import listed
 from flows.study.objectives import with_objectives
 from flows.study.reading import NAME, UNNAMED, Fault, Reading, Typed, spelt
 from flows.study.scaffolds import own_arms, own_scaffolds
@@ -54,7 +55,7 @@ def read_study(
     found = None if reading.faults else changed_study(asked, base, reading)
     questions = dict(_questions(said, found, reading)) if found else {}
     if found is None or reading.faults:
-        raise UserError(_listed(where, text, reading.faults))
+        raise UserError(listed(where, text, reading.faults))
     found = replace(found, about=said.get("purpose", ""))
     return StudyFile(name=said.get("name", ""), study=found, questions=questions)
 
@@ -181,43 +182,6 @@ def _nested(table: Mapping[str, Any]) -> dict[str, Any]:
         old = inner.get(name)
         inner[name] = {**old, **value} if isinstance(old, dict) and isinstance(value, Mapping) else value
     return made
-
-
-def line_of(text: str, path: tuple[str, ...]) -> int | None:
-    """The line at which a field, or the nearest table above it, is written; null for the file as a whole.
-
-    >>> line_of("# mine\\n[training]\\n\\nsteps = 3\\n", ("training", "steps"))
-    4
-    """
-    whole = tomllib.loads(text)
-    while path and not _has(whole, path):
-        path = path[:-1]
-    lines, without = text.split("\n"), 0
-    for n in range(len(lines) if path else 0):
-        try:
-            found = tomllib.loads("\n".join(lines[:n]))
-        except tomllib.TOMLDecodeError:  # within a text or list of several lines
-            continue
-        if _has(found, path):
-            break
-        without = n
-    return without + 1 if path else None
-
-
-def _has(table: Any, path: tuple[str, ...]) -> bool:
-    for name in path:
-        if not isinstance(table, Mapping) or name not in table:
-            return False
-        table = table[name]
-    return True
-
-
-def _listed(where: str, text: str, faults: list[Fault]) -> str:
-    placed = sorted({(line_of(text, fault.path) or 0, str(fault)) for fault in faults})
-    told = [f"line {line}: {said}" if line else said for line, said in placed]
-    if len(told) == 1:
-        return f"{where}, {told[0]}" if placed[0][0] else f"{where}: {told[0]}"
-    return "\n  ".join([f"{where}: {len(told)} mistakes", *told])
 
 
 def setting_names(record: Any, within: str = "") -> Iterator[str]:

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from flows.study.hub import called, hub_folder, on_hub
-from storage.errors import NotHere, UserError
+from storage.errors import NotHere, UserError, did_you_mean
 from tasks.domain.policies import BaseModel
 from tasks.engines.learning.memory_plan import read_config
 from tasks.engines.model_files import ADAPTER_FILES, former_digest, model_digest
@@ -63,11 +63,15 @@ def model_folder(name: str, fetch: bool = True) -> Path:
     if "/" in name:
         if Path(name).is_dir():
             return Path(name)
-        raise NotHere(called(name), f"base model {name}: there is no such folder")
+        is_id = re.fullmatch(r"\w[\w.-]*/[\w.-]+", name)
+        on_it = f"; one on the hub is {name}@ and the 40 hex digits of a commit" if is_id else ""
+        raise NotHere(called(name), f"base model {name}: there is no such folder{on_it}")
     for folder in (home / name, home / name.lower()):
         if folder.is_dir():
             return folder
-    raise NotHere(name, f"base model {name} is not under {home}: give its folder with --model, or set VARBAND_MODELS")
+    hint = did_you_mean(name, [*SHIPPED, *(folder.name for folder in home.glob("*/"))])
+    said = f"base model {name} is not under {home}: give its folder with --model, or set VARBAND_MODELS{hint}"
+    raise NotHere(name, said)
 
 
 def adapter_folder(name: str, fetch: bool = True) -> Path:

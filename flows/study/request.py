@@ -6,8 +6,10 @@ import shlex
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-from flows.study.asked import check_name, profile_asked
-from flows.study.resolve import Study, overridden, resolve
+from flows.study.asked import check_name, file_of, profile_asked
+from flows.study.lines import said_at
+from flows.study.resolve import Study, resolve
+from flows.study.settings import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.engines.hardware import ENGINES
@@ -49,6 +51,7 @@ class Request:
             profile = replace(profile, title=self.name)
         if self.engine != "auto":
             profile = replace(profile, hardware=replace(profile.hardware, engine=self.engine))
+        path, question = file_of(self.profile) or (Path(self.profile), "")
         study = resolve(
             profile,
             store,
@@ -57,6 +60,7 @@ class Request:
             data=_path(self.data),
             pools=[Path(p) for p in self.pools],
             planning=planning,
+            said_at=said_at(path.name, self.text, question, wishes),
         )
         return replace(study, command=self.command())
 

@@ -7,16 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TypeVar
 
 from flows.study.bases import found_adapters, found_bases, unnamed
-from flows.study.files import HIDDEN, changed_study
 from flows.study.hub import called, found_source, unfound
 from flows.study.layout import side_by_side, spread
 from flows.study.models import encoder_folder, found_model, found_reward_model
-from flows.study.profiles import BENCHMARKS
 from flows.study.questions import PROFILES
-from flows.study.reading import Reading, Typed
 from flows.study.shape import Profile
 from flows.study.writing import differences, told, written_out
 from storage.artifacts.store import Store
@@ -50,7 +47,8 @@ class Study:
 
     models: of each arm, and of the arm whose adapter it is evaluated with. adapters: those made elsewhere, by the arm
     that starts from one; ranks: the largest of them by model. pools: the profile's own under "", each lesson's under
-    its name. places: digest → where it lies on this machine. benchmarks: by name. absent: what a plan does without.
+    its name. places: digest → where it lies on this machine. benchmarks: by name. absent: what a plan
+    does without, with what a run would say of it.
     """
 
     profile: Profile
@@ -66,7 +64,7 @@ class Study:
     command: str = ""  # what asks for it
     adapters: Mapping[str, MadeElsewhere] = field(default_factory=dict)
     ranks: Mapping[str, int] = field(default_factory=dict)
-    absent: tuple[str, ...] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def changes(self) -> tuple[str, ...]:
@@ -113,40 +111,6 @@ def _kind(s: Scaffold) -> str:
     return "" if s.answer_kind == MATH else f", {s.answer_kind}"
 
 
-def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
-    """Apply `path.to.field=value` settings; what has a name is chosen by it, `benchmarks=[]` means none.
-    Errors: UserError naming every field that is unknown or not what it may be.
-
-    >>> from flows.study.profiles import DEMO
-    >>> overridden(DEMO, ["screening.group_size=16"]).screening.group_size
-    16
-    >>> overridden(DEMO, ["screening.adaptive=true"]).screening.adaptive
-    True
-    """
-    asked: dict[str, Any] = {}
-    arms: dict[str, Any] = {}
-    for setting in settings:
-        path, equals, text = setting.partition("=")
-        if not equals:
-            raise UserError(f"--set {setting}: write field=value, for example training.learning_rate=1e-3")
-        *above, name = path.strip().split(".")
-        inner, above = (arms, above[1:]) if above[:1] == ["arms"] else (asked, above)
-        for word in above:
-            inner = inner.setdefault(word, {})
-            if not isinstance(inner, dict):
-                raise UserError(f"--set {path}: '{word}' has no fields of its own")
-        inner[name] = Typed(text.strip())
-    reading = Reading(known={"benchmarks": BENCHMARKS}, hidden=HIDDEN)
-    return changed_study(asked, profile, reading, arms) or refuse(reading, settings)
-
-
-def refuse(reading: Reading, settings: Sequence[str]) -> NoReturn:
-    """Errors: UserError with everything that was found wrong; `--set` stands before what it set."""
-    paths = {setting.partition("=")[0].strip() for setting in settings}
-    said = (f"--set {one}" if ".".join(one.path) in paths else one.said for one in reading.faults)
-    raise UserError("; ".join(dict.fromkeys(said)))
-
-
 def resolve(
     profile: Profile,
     store: Store,
@@ -156,33 +120,40 @@ def resolve(
     data: Path | None,
     pools: Sequence[Path] = (),
     planning: bool = False,
+    said_at: Callable[[tuple[str, ...]], str] = lambda path: "",
 ) -> Study:
     """Find and name every input. store: whose grader is active, and which may have pools that an earlier one checked.
+    said_at: what stands before a sentence about a field.
 
     planning: what does not lie here is named in `absent` and fetched by nobody; what hangs on it is to be made. A
     machine that makes no embeddings does without their encoder.
     Errors: UserError for whatever is missing or is not what it should be.
     """
     places: dict[str, Path] = {}
-    absent: list[str] = []
+    absent: dict[str, str] = {}
     faults: list[str] = []
 
-    def sought(look: Callable[[], T], way_out: str = "", *, spared: bool = planning) -> T | None:
+    def sought(
+        look: Callable[[], T], path: tuple[str, ...] = (), way_out: str = "", *, spared: bool = planning
+    ) -> T | None:
         try:
             return look()
         except UserError as error:
             if spared and isinstance(error, NotHere):
-                absent.append(error.what)
+                absent[error.what] = f"{said_at(path)}{error}"
             else:
-                faults.append(f"{error}{way_out}")
+                faults.append(f"{said_at(path)}{error}{way_out}")
             return None
 
     kinds = profile.answer_kinds
 
-    def inputs(wishes: Sequence[str | Path], on_issue: str, limit: int | None = None, way_out: str = "") -> PoolInputs:
+    def inputs(
+        wishes: Sequence[str | Path], at: tuple[str, ...], on_issue: str, limit: int | None = None, way_out: str = ""
+    ) -> PoolInputs:
         specs = []
         for wish in wishes:
-            found = sought(lambda wish=wish: found_source(wish, data, store.root / "hub", fetch=not planning), way_out)
+            look = partial(found_source, wish, data, store.root / "hub", fetch=not planning)
+            found = sought(look, at, way_out)
             spec, path = found or (unfound(wish), None)
             specs.append(spec)
             places.update({spec.sha256: path} if path else {})
@@ -192,28 +163,42 @@ def resolve(
     own = profile.pool
     wished = pools or own.sources
     if own.synthetic and own.limit and not wished:
-        raise UserError(
-            f"--limit {own.limit}: {profile.name} makes its own problems, {own.synthetic} a source; write --set"
-            " pool.synthetic=N for another number, or name problems with --pool"
+        faults.append(
+            f"{said_at(('pool', 'limit'))}{profile.called} makes its own problems, {own.synthetic} a source, of which"
+            f" no first {own.limit} are taken; write pool.synthetic=N for another number, or name problems"
         )
     models = found_bases(profile, model, places, sought, fetch=not planning)
     adapters, ranks = found_adapters(profile, models, places, sought, fetch=not planning)
     made_up = own.synthetic and not wished
     if made_up and (said := " and ".join(filter(None, (faults_of_answer(kind, "7") for kind in kinds)))):
-        faults.append(f"pool: made-up problems have whole numbers for answers, and {said}; name sources")
-    studied = PoolInputs() if made_up else inputs(wished, own.on_issue, own.limit)
+        faults.append(
+            f"{said_at(('pool', 'synthetic'))}made-up problems have whole numbers for answers, and {said}; name sources"
+        )
+    said = () if pools else ("pool", "sources")
+    studied = PoolInputs() if made_up else inputs(wished, said, own.on_issue, own.limit)
     taught = [lesson for lesson in profile.lessons if set(lesson.arms) & set(profile.arms)]
-    lessons = {x.name: inputs(x.pool.sources, x.pool.on_issue, x.pool.limit) for x in taught}
+    lessons = {
+        x.name: inputs(x.pool.sources, ("lessons", x.name, "pool", "sources"), x.pool.on_issue, x.pool.limit)
+        for x in taught
+    }
     way_out = "; a benchmark asks it, and --set benchmarks=[] leaves benchmarks out"
-    benchmarks = {b.name: inputs(b.sources, own.on_issue, way_out=way_out) for b in profile.benchmarks}
+    benchmarks = {
+        b.name: inputs(b.sources, ("benchmarks", b.name, "sources"), own.on_issue, way_out=way_out)
+        for b in profile.benchmarks
+    }
     encoder_name = profile.encoder.name
     spared = planning or ("embeddings" in profile.hardware.without and not profile.trains_on_vectors)
     find_encoder = partial(encoder_folder, fetch=not spared)
     seek_encoder = partial(found_model, encoder_name, encoder, find_encoder, places)
-    encoding = sought(seek_encoder, spared=spared) or unnamed(encoder_name)
+    encoding = sought(seek_encoder, () if encoder else ("encoder", "name"), spared=spared) or unnamed(encoder_name)
     scorer = profile.search.reward
     reward = (
-        (sought(lambda: found_reward_model(scorer, places, fetch=not planning)) or unnamed(scorer)) if scorer else None
+        (
+            sought(partial(found_reward_model, scorer, places, fetch=not planning), ("search", "reward"))
+            or unnamed(scorer)
+        )
+        if scorer
+        else None
     )
     if faults:
         raise UserError("; ".join(dict.fromkeys(faults)))
@@ -233,5 +218,5 @@ def resolve(
         reward=reward,
         adapters=adapters,
         ranks=ranks,
-        absent=tuple(dict.fromkeys(absent)),
+        absent=absent,
     )

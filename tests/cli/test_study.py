@@ -61,3 +61,41 @@ def test_a_file_with_mistakes_makes_nothing_whoever_reads_it(verb: str, tmp_path
 
 def test_a_file_that_is_not_there_says_how_to_write_one(tmp_path: Path) -> None:
     assert "varband study new mine" in varband(tmp_path, "plan", "mine.toml").stderr
+
+
+MISSING = {
+    "pool.sources": '[pool]\nsources = ["pol.jsonl"]\n',
+    "pool.limit": "[pool]\nlimit = 3\n",
+    "pool.synthetic": '[pool]\nsynthetic = 9\nheldout_per_source = 2\n[scaffolds.lettered]\nbase = "panel"\n'
+    'answer_kind = "multiple_choice"\n[arms.lettered]\n',
+    "benchmarks.own.sources": '[benchmarks.own]\nsources = ["amcc"]\ngroup_size = 2\n',
+    "questions.more": '[questions.more]\npool.sources = ["pol.jsonl"]\n',
+}
+
+
+CASES = [("study check", field) for field in MISSING] + [(verb, "questions.more") for verb in ("plan", "run")]
+
+
+@pytest.mark.parametrize(("verb", "field"), CASES)
+def test_what_a_file_names_and_is_not_there_has_its_line_whoever_reads_it(
+    verb: str, field: str, tmp_path: Path
+) -> None:
+    """Line 3 of the file in every case, but for that of the question's, whose file is sound where it is not asked."""
+    (tmp_path / "pool.jsonl").write_text('{"problem": "1 + 1?", "gold": "2"}\n')
+    (tmp_path / "mine.toml").write_text(f'base = "demo"\n{MISSING[field]}')
+    asked = field.startswith("questions") and verb != "study check"
+    done = varband(tmp_path, *verb.split(), "mine.toml/more" if asked else "mine.toml")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    where = "pool.sources" if field.startswith("questions") else field
+    assert done.stderr.startswith(f"varband: mine.toml, line 3: {where}: "), done.stderr
+    assert not (tmp_path / ".varband").exists()
+
+
+def test_a_check_says_what_a_run_would_ask_for(tmp_path: Path) -> None:
+    """A plan does without it, so that the file is in order."""
+    (tmp_path / "mine.toml").write_text('base = "demo"\nmodel = "dmo"\n[encoder]\nname = "./nowhere"\n')
+    done = varband(tmp_path, "study", "check", "mine.toml")
+    assert done.returncode == 0 and "mine: in order" in done.stdout
+    assert "  mine.toml, line 2: model: base model dmo is not under" in done.stdout and "mean 'demo'?" in done.stdout
+    assert "  mine.toml, line 4: encoder.name: encoder ./nowhere is not under" in done.stdout
+    assert varband(tmp_path, "run", "mine.toml").stderr.startswith("varband: mine.toml, line 2: model: base model dmo")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.study.profiles import DEMO
-from flows.study.resolve import overridden
+from flows.study.settings import overridden
 from flows.study.shape import Pool
 from storage.errors import UserError
 from tasks.domain.grpo.types import LearnerConfig

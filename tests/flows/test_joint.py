@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.study.profiles import DEMO
-from flows.study.resolve import overridden
+from flows.study.settings import overridden
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError

@@ -13,7 +13,8 @@ import pytest
 from flows.running.processes import ArmJob, _WorkerPool, gpus_apart, rounds_of
 from flows.running.sessions import Charging, unheard
 from flows.study.asked import profile_named
-from flows.study.resolve import overridden, resolve
+from flows.study.resolve import resolve
+from flows.study.settings import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.records.runs import all_runs

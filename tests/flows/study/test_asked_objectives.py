@@ -7,7 +7,7 @@ import pytest
 from flows.study.forms import StudyForm
 from flows.study.questions import PROFILES
 from flows.study.request import Request
-from flows.study.resolve import overridden
+from flows.study.settings import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.grpo.types import BASELINE

@@ -17,7 +17,8 @@ from flows.study.asked import profile_asked
 from flows.study.files import setting_names
 from flows.study.profiles import DEMO, QWEN_1_5B
 from flows.study.request import Request
-from flows.study.resolve import overridden, resolve
+from flows.study.resolve import resolve
+from flows.study.settings import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.ranges import Within, declared

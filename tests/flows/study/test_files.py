@@ -11,7 +11,8 @@ import tomli_w
 
 from flows.running.plan import plan
 from flows.study.asked import profile_asked, profile_named
-from flows.study.files import line_of, read_study
+from flows.study.files import read_study
+from flows.study.lines import line_of
 from flows.study.profiles import BENCHMARKS, DEMO
 from flows.study.questions import PROFILES
 from flows.study.request import Request

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from flows.study.forms import PinnedForm, SearchForm, StudyForm
 from flows.study.profiles import DEMO
-from flows.study.resolve import overridden
+from flows.study.settings import overridden
 from tasks.domain.grading.overrides import ActiveGrader, Overrides
 from tests.flows.running.test_plan import study_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flows.study.questions import PROFILES
-from flows.study.resolve import overridden
+from flows.study.settings import overridden
 from storage.errors import UserError
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.losses import LOSSES, read_by
