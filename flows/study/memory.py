@@ -16,6 +16,7 @@ from tasks.engines.learning.memory_plan import (
     GIB,
     check_host_memory,
     check_sampler_memory,
+    checkpoint_bytes,
     merging_bytes,
     num_experts,
     plan_memory,
@@ -65,7 +66,7 @@ def check_memory(study: Study, machine: Machine) -> None:
         if learner is not None:
             plan_memory(base, learner, execution_on(hardware, config), 2, _left(hardware, machine), gpu=True)
         if merges:
-            check_host_memory(base, machine.host, _copies(hardware, learner))
+            check_host_memory(base, machine.host, *_on_host(hardware, base, learner))
 
 
 def told(study: Study, machine: Machine) -> list[str]:
@@ -87,7 +88,8 @@ def told(study: Study, machine: Machine) -> list[str]:
                 chosen, how = recomputed, "with recomputation"
             said += f", training {chosen / GIB:.1f} {how}"
         if merges and num_experts(config):
-            said += f", {_copies(hardware, learner) * weights_bytes(base) / GIB:.1f} of host memory"
+            copies, checkpoints = _on_host(hardware, base, learner)
+            said += f", {(copies * weights_bytes(base) + checkpoints) / GIB:.1f} of host memory"
         found.append(said)
     try:
         check_memory(study, machine)
@@ -114,6 +116,8 @@ def _left(hardware: Hardware, machine: Machine) -> int:
     return int((_USABLE - shared) * machine.gpu)
 
 
-def _copies(hardware: Hardware, learner: LearnerConfig | None) -> int:
-    """Of a mixture's base in host memory, by the arms at once."""
-    return hardware.arms_at_once * (hardware.replicas + (hardware.processes if learner is not None else 0))
+def _on_host(hardware: Hardware, base: Path, learner: LearnerConfig | None) -> tuple[int, int]:
+    """(copies of a mixture's base, bytes of checkpoints) in host memory, by the arms at once."""
+    copies = hardware.replicas + (hardware.processes if learner is not None else 0)
+    checkpoints = checkpoint_bytes(base, learner) if learner is not None else 0
+    return hardware.arms_at_once * copies, hardware.arms_at_once * checkpoints

@@ -184,14 +184,23 @@ def merging_bytes(config: dict[str, Any], bytes_per_value: int) -> int:
     return linear_parameters(config) * bytes_per_value
 
 
-def check_host_memory(base: Path, available: int, copies: int = 1) -> None:
-    """Errors: UserError if the base of a mixture that adapters are merged into does not fit into host memory as often
-    as it lies there: once for each sampling engine, and for each process of the learner."""
-    if num_experts(read_config(base)) and copies * weights_bytes(base) > 0.9 * available:
+def checkpoint_bytes(base: Path, learner: LearnerConfig) -> int:
+    """Of host memory while a checkpoint is written: float32 weights and Adam's two moments of all that is trained."""
+    lora = lora_parameters(read_config(base), learner.lora_rank, learner.target_modules, learner.expert_rank)
+    return 12 * lora * (2 if "agents" in ADVANTAGES[learner.advantage].needs else 1)
+
+
+def check_host_memory(base: Path, available: int, copies: int = 1, checkpoints: int = 0) -> None:
+    """copies: of the base of a mixture that adapters are merged into, one for each sampling engine, and for each
+    process of the learner. checkpoints: bytes of those that may be written at once.
+    Errors: UserError if they do not fit into host memory."""
+    weights = weights_bytes(base)
+    if num_experts(read_config(base)) and copies * weights + checkpoints > 0.9 * available:
         several = f"{copies} copies" if copies > 1 else "a copy"
+        beside = f", beside {checkpoints / GIB:.1f} of checkpoints on their way to the disk" if checkpoints else ""
         raise UserError(
             f"{base.name}: adapters of a mixture are merged from {several} in host memory of"
-            f" {weights_bytes(base) / GIB:.1f} GiB{' each' if copies > 1 else ''}, and {available / GIB:.1f} GiB are"
+            f" {weights / GIB:.1f} GiB{' each' if copies > 1 else ''}{beside}, and {available / GIB:.1f} GiB are"
             " free; set hardware.adapters=unmerged, or take a machine with more memory"
         )
 

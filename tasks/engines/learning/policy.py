@@ -19,7 +19,7 @@ from tasks.engines.learning.fusion import fuse
 from tasks.engines.learning.logprobs import token_logprobs
 from tasks.engines.learning.lora import Lora
 from tasks.engines.learning.memory import keep_freed_memory, on_device
-from tasks.engines.learning.memory_plan import check_host_memory, num_experts, plan_memory
+from tasks.engines.learning.memory_plan import check_host_memory, checkpoint_bytes, num_experts, plan_memory
 from tasks.engines.learning.merging import merges_adapters
 
 if TYPE_CHECKING:
@@ -90,7 +90,8 @@ class Policy:
         self.of_entropy = bool(config.entropy_weight or config.entropy_target)
         gpu = self.device.type == "cuda"
         if execution.merged and gpu:
-            check_host_memory(base, psutil.virtual_memory().available)
+            free = psutil.virtual_memory().available
+            check_host_memory(base, free, checkpoints=checkpoint_bytes(base, config))
         recompute = plan_memory(base, config, execution, self.dtype.itemsize, _free_bytes(self.device), gpu=gpu)
         # onto the device shard by shard: a copy in host memory first would be one of 57 GiB for a 30B mixture
         model: Any = AutoModelForCausalLM.from_pretrained(

@@ -16,10 +16,13 @@ from tasks.engines.learning.experts import expert_module, expert_shapes
 from tasks.engines.learning.memory_plan import (
     GIB,
     activation_bytes,
+    check_host_memory,
     check_positions,
+    checkpoint_bytes,
     lora_parameters,
     plan_memory,
     read_config,
+    weights_bytes,
 )
 from tasks.engines.learning.policy import Execution
 
@@ -56,6 +59,34 @@ def test_the_estimate_counts_what_the_learner_allocates(tmp_path: Path) -> None:
         policy = Policy(base, config, Execution(device="cpu"))
         expected = lora_parameters(read_config(base), config.lora_rank, config.target_modules, config.expert_rank)
         assert policy.lora.master.numel() == expected
+
+
+def test_a_checkpoint_on_its_way_holds_what_the_plan_counts(tmp_path: Path) -> None:
+    """Weights and two moments in float32; a critic has as many."""
+    from tasks.engines.learning.policy import Policy
+    from tasks.engines.learning.update import Updater
+    from tests.engines.sampling.test_serving import moe_config
+    from tests.tiny_model import write_tiny_mixture
+
+    base, config = write_tiny_mixture(tmp_path / "moe"), moe_config("experts")
+    updater = Updater(Policy(base, config, Execution(device="cpu")), config, 64)
+    updater.weights.grad = updater.weights.new_zeros(updater.weights.shape)
+    updater.optimiser.step()
+    held = sum(tensor.nbytes for tensor in updater.tensors().values())
+    # and how many steps Adam has taken
+    assert 0 <= held - checkpoint_bytes(base, config) <= 8
+    both = replace(config, advantage="multi_agent")
+    assert checkpoint_bytes(base, both) == 2 * checkpoint_bytes(base, config)
+
+
+def test_a_mixture_s_copies_and_checkpoints_fit_into_host_memory_or_are_refused(tmp_path: Path) -> None:
+    from tests.tiny_model import write_tiny_mixture
+
+    base = write_tiny_mixture(tmp_path / "moe")
+    weights = weights_bytes(base)
+    check_host_memory(base, 10 * weights, copies=2, checkpoints=6 * weights)
+    with pytest.raises(UserError, match=r"2 copies in host memory of .* each, beside .* of checkpoints"):
+        check_host_memory(base, 10 * weights, copies=2, checkpoints=8 * weights)
 
 
 def test_activations_by_hand() -> None:
@@ -105,7 +136,7 @@ def test_experts_keep_what_is_counted_trained_and_frozen(targets: tuple[str, ...
 
 
 #: (layers, rows of a pack) of Qwen3-30B-A3B's shape, LoRA r32 everywhere: GiB at the peak of benchmarks/learner_profile.
-MEASURED = {(48, 8192): 116.6, (12, 8192): 31.4, (12, 16384): 38.4}
+MEASURED = {(48, 8192): 116.6, (12, 8192): 31.7, (12, 16384): 38.4}
 QWEN3_30B = {
     "hidden_size": 2048,
     "num_attention_heads": 32,
