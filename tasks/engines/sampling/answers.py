@@ -36,23 +36,37 @@ def parsed(text: bytes) -> dict[str, Any]:
 
 
 def model_of(text: bytes, url: str) -> str:
-    """The first model that a server lists. Errors: UserError for what is no such list, as any web page is."""
+    """The base model that a server lists; its adapters name it as their parent, its other names its folder.
+
+    Errors: UserError for several, and for what is no such list, as any web page is.
+    """
     try:
         listed = parsed(text).get("data")
         if isinstance(listed, list) and not listed:
             raise UserError(f"{url}: the server has no model; start it with the folder of the profile's base model")
-        return str(listed[0]["id"])  # type: ignore[index]
-    except (Garbled, TypeError, KeyError) as error:
+        bases = [one for one in listed if not one.get("parent")]  # type: ignore[union-attr]
+        if len({str(one.get("root") or one["id"]) for one in bases}) > 1:
+            names = ", ".join(str(one["id"]) for one in bases[:4])
+            raise UserError(f"{url}: the server has {len(bases)} models ({names}); give one with the profile's alone")
+        if not (name := str(bases[0]["id"])).isprintable():
+            raise TypeError
+        return name
+    except (Garbled, AttributeError, IndexError, TypeError, KeyError) as error:
         words = str(error) if isinstance(error, Garbled) else f"'{_start(text)}'"
         raise UserError(f"{url}: what it answers is no list of models, {words}; check the address") from None
 
 
-def completion(text: bytes, request: Request, url: str) -> Completion:
+def completion(text: bytes, request: Request, url: str, model: str, vocabulary: int) -> Completion:
     """The rollout that was asked for, its text as the server spells it.
 
+    model: who was asked; a gateway may answer from another. vocabulary: above all tokens that the model has.
     Errors: Garbled; UserError for a server that never tells tokens with their log-probs.
     """
-    choice = _choice(text)
+    whole, choice = parsed(text), _choice(text)
+    if (by := whole.get("model", model)) != model:
+        raise Garbled(f"an answer of the model '{by!s:.60}', where '{model}' was asked")
+    if choice.get("prompt_token_ids") not in (None, list(request.prompt_ids)):
+        raise Garbled("an answer to another prompt")
     ids, told = choice.get("token_ids"), choice.get("logprobs")
     scores = told.get("token_logprobs") if isinstance(told, dict) else told
     if ids is None or scores is None:
@@ -60,7 +74,7 @@ def completion(text: bytes, request: Request, url: str) -> Completion:
             f"{url}: the server returns no token ids with log-probs, which training needs; use vLLM 0.11 or newer"
             " (`return_token_ids`)"
         )
-    if not isinstance(ids, list) or not all(type(i) is int and i >= 0 for i in ids):
+    if not isinstance(ids, list) or not all(type(i) is int and 0 <= i < vocabulary for i in ids):
         raise Garbled("tokens that are none")
     if not isinstance(scores, list) or not all(s is None or _is_logprob(s) for s in scores):
         raise Garbled("log-probs that are none")
@@ -86,8 +100,8 @@ def likeliest(text: bytes) -> list[float]:
 
 def _choice(text: bytes) -> dict[str, Any]:
     found = parsed(text).get("choices")
-    if not isinstance(found, list) or not found or not isinstance(found[0], dict):
-        raise Garbled(f"no choice: '{_start(text)}'")
+    if not isinstance(found, list) or len(found) != 1 or not isinstance(found[0], dict):
+        raise Garbled(f"no choice, or several: '{_start(text)}'")
     return found[0]
 
 

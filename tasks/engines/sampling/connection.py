@@ -17,16 +17,17 @@ import http.client
 import json
 import math
 import random
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import SplitResult
 
 from storage.errors import Parked, UserError
 from tasks.engines.sampling.answers import Garbled, parsed
+from tasks.engines.sampling.timed import TimedResponse
 
 T = TypeVar("T")
 PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
@@ -43,8 +44,10 @@ QUOTA_CODES = frozenset(
 )
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 20.0
 CONNECT_SECONDS = 30.0
-#: More than any completion with its tokens.
-MOST_BYTES = 1 << 26
+#: More than an answer is, without its tokens and for each of those that it may have. Many arrive at once.
+MOST_BYTES, TOKEN_BYTES = 1 << 22, 1 << 10
+#: A key of fewer characters is no secret, and may be a part of any word.
+SECRET_CHARACTERS = 8
 
 
 @dataclass(slots=True)
@@ -86,19 +89,22 @@ class Connection:
         """What `read` finds in the answer; Garbled is tried again. stop: set when nobody waits for another try.
         based: the path is below the server's base address."""
         pause, failing, at = FIRST_PAUSE, math.inf, self._server
-        payload = None if body is None else json.dumps(body).encode()
+        payload, most = None if body is None else json.dumps(body).encode(), most_bytes(body or {})
         path = at.parts.path.rstrip("/") + path if based else path
         while True:
             wait, status = 0.0, 0
             try:
-                status, headers, text = self._once(method, path, payload)
+                status, headers, text = self._once(method, path, payload, most)
                 if status < 300:
                     found = read(text)
                     at.answered = time.monotonic()
                     return found
-                last = f"{status} {_said(text)[0]}"
-                self._refuse(status, *_said(text))
+                words, codes = _said(text)
+                last = f"{status} {words}"
+                self._refuse(status, words, codes)
                 wait = _retry_after(headers.get("Retry-After"))
+            except UserError as error:
+                raise type(error)(self._plain(str(error))) from None
             except Garbled as error:
                 last = f"{status} with {error}"
             except TimeoutError:
@@ -111,14 +117,14 @@ class Connection:
             failing = min(failing, moment)
             if stop.is_set() or moment - max(failing, at.answered) > at.patience:
                 raise Parked(
-                    f"{at.url} did not answer for {at.patience:g} s ({last}); finished rollouts are kept: see that it"
-                    " is up and give the same command again"
+                    f"{at.url} did not answer for {at.patience:g} s ({self._plain(last)}); finished rollouts are kept:"
+                    " see that it is up and give the same command again"
                 )
             pause = min(pause * 2, LONGEST_PAUSE)
             stop.wait(max(wait, pause * random.uniform(0.5, 1.0)))
 
-    def _once(self, method: str, path: str, payload: bytes | None) -> tuple[int, Any, bytes]:
-        """Errors: TimeoutError if the answer is not whole in time, however it trickles."""
+    def _once(self, method: str, path: str, payload: bytes | None, most: int) -> tuple[int, Any, bytes]:
+        """most: bytes of an answer. Errors: TimeoutError if it is not whole in time, however it trickles."""
         server, until = self._server, time.monotonic() + self._server.reply
         if self._http is None:
             kind = http.client.HTTPSConnection if server.parts.scheme == "https" else http.client.HTTPConnection
@@ -126,20 +132,16 @@ class Connection:
             self._http = kind(server.parts.hostname or "", server.parts.port, timeout=within)
         if self._http.sock is None:
             self._http.connect()
-        line: socket.socket | None = self._http.sock
-        assert line is not None
-        line.settimeout(server.reply)
+        assert self._http.sock is not None
+        self._http.sock.settimeout(server.reply)
+        self._http.response_class = partial(TimedResponse, until=until)  # type: ignore[assignment]
         self._http.request(method, path, payload, self._headers)
         response = self._http.getresponse()
         content = bytearray()
         while piece := response.read1(1 << 16):
             content += piece
-            left = until - time.monotonic()
-            if left <= 0:
-                raise TimeoutError
-            if len(content) > MOST_BYTES:
-                raise http.client.HTTPException(f"an answer of more than {MOST_BYTES} bytes")
-            line.settimeout(left)
+            if len(content) > most:
+                raise http.client.HTTPException(f"an answer of more than {most} bytes")
         if response.length:
             raise http.client.IncompleteRead(bytes(content), response.length)
         response.read()  # the connection is free for the next request
@@ -154,13 +156,31 @@ class Connection:
             )
         if status in (401, 403):
             raise UserError(f"{self._server.url}: {words}; check VARBAND_OPENAI_API_KEY")
+        if 300 <= status < 400:
+            raise UserError(f"{self._server.url}: it sends elsewhere ({status}), where nobody's key goes; correct it")
         if status not in PASSING:
-            raise UserError(f"{self._server.url}: {words}")
+            raise UserError(f"{self._server.url}: {words or status}")
+
+    def _plain(self, words: str) -> str:
+        """A server's words for terminals and records: its key, which some repeat, and what no page prints left out."""
+        key = self._server.key or ""
+        told = words.replace(key, "…") if len(key) >= SECRET_CHARACTERS else words
+        return "".join(c if c.isprintable() else " " for c in told)
 
     def close(self) -> None:
         if self._http is not None:
             self._http.close()
             self._http = None
+
+
+def most_bytes(body: Mapping[str, object]) -> int:
+    """Of the answer to a request.
+
+    >>> most_bytes({"max_tokens": 12288}) == 16 * 2**20
+    True
+    """
+    tokens = body.get("max_tokens")
+    return MOST_BYTES + TOKEN_BYTES * (tokens if isinstance(tokens, int) else 0)
 
 
 def _said(text: bytes) -> tuple[str, frozenset[str]]:
@@ -170,6 +190,8 @@ def _said(text: bytes) -> tuple[str, frozenset[str]]:
     except Garbled:
         return " ".join(text.decode(errors="replace").split())[:300], frozenset()
     error = found.get("error", found)
+    if isinstance(error, list) and error:
+        error = error[0]
     if not isinstance(error, dict):
         return " ".join(str(error).split())[:300], frozenset()
     codes = [str(code) for name in ("code", "type") if (code := error.get(name))]
@@ -179,6 +201,7 @@ def _said(text: bytes) -> tuple[str, frozenset[str]]:
 
 def _retry_after(header: str | None) -> float:
     try:
-        return min(max(float(header), 0.0), 600.0) if header else 0.0
+        seconds = float(header or 0)
     except ValueError:
         return 0.0
+    return min(seconds, 600.0) if seconds > 0 else 0.0

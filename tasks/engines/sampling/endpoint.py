@@ -17,6 +17,8 @@ from storage.errors import Parked, UserError
 from tasks.engines.sampling.answers import Garbled, model_of, parsed
 from tasks.engines.sampling.connection import Connection, Server
 
+LONGEST_VERSION = 60
+
 
 def patience_seconds() -> float:
     """How long a server may answer nobody before the run parks."""
@@ -108,7 +110,8 @@ class Endpoint:
 
         def told(text: bytes) -> str:
             try:
-                return str(parsed(text)["version"])
+                said = str(parsed(text)["version"])[:LONGEST_VERSION]
+                return said if said.isprintable() else "unknown"
             except (Garbled, KeyError):
                 return "unknown"
 

@@ -15,6 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from storage.errors import UserError
@@ -24,7 +25,7 @@ from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling.answers import completion, likeliest
 from tasks.engines.sampling.endpoint import endpoint_for
-from tasks.engines.sampling.prompts import check_lengths, encode_prompt
+from tasks.engines.sampling.prompts import check_lengths, encode_prompt, vocabulary_of
 
 #: What a server would else take from the model's generation_config.json: a cut or bent distribution whose log-probs are
 #: not those of the policy.
@@ -46,6 +47,7 @@ class OpenAIGenerator:
         self.version = self._endpoint.version()
         self._tokenizer = AutoTokenizer.from_pretrained(model)
         self._eos = self._tokenizer.eos_token_id
+        self._vocabulary = vocabulary_of(self._tokenizer, model)
         self._connections = min(hardware.max_num_seqs, MOST_CONNECTIONS)
         self._max_model_len = hardware.max_model_len
         self._loaded: set[str] = set()
@@ -121,7 +123,8 @@ class OpenAIGenerator:
                     except IndexError:
                         break
                     asked = self._body(model, request)
-                    done.put(connection.post("/completions", asked, stop, lambda t, r=request: self._completion(r, t)))
+                    read = partial(self._completion, request, model)
+                    done.put(connection.post("/completions", asked, stop, read))
         except BaseException as error:
             done.put(error)
         finally:
@@ -144,8 +147,8 @@ class OpenAIGenerator:
             "return_token_ids": True,
         }
 
-    def _completion(self, request: Request, text: bytes) -> Completion:
-        found = completion(text, request, self._endpoint.url)
+    def _completion(self, request: Request, model: str, text: bytes) -> Completion:
+        found = completion(text, request, self._endpoint.url, model, self._vocabulary)
         ends = found.token_ids[-1] == self._eos
         return replace(found, text=found.text.removesuffix(self._tokenizer.decode([self._eos]))) if ends else found
 

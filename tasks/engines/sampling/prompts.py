@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from storage.errors import UserError
 from tasks.engines.protocols import Generator, Request
 from tasks.engines.sampling.sampler import RolloutRequest
+
+
+def vocabulary_of(tokenizer: Any, model: Path) -> int:
+    """One above the largest token id that a model can draw: its head may be wider than its tokenizer."""
+    try:
+        config = json.loads((model / "config.json").read_text())
+    except FileNotFoundError:
+        config = {}
+    widths = (part.get("vocab_size") for part in (config, config.get("text_config", {})))
+    return max(len(tokenizer), *(width for width in widths if isinstance(width, int)), 0)
 
 
 def encode_prompt(
