@@ -82,6 +82,8 @@ def ask(root: Path, statement: str, study: Ref | None = None) -> pa.Table:
     """One statement over a view per kind, `artifacts` and `ledger`. study: a report; only what it was made from, and
     itself, and of the ledger its policies' rollouts of its problems. A file that cannot be read is left out, with a
     notice that names it. Errors: UserError with DuckDB's own words."""
+    if not statement.isascii() and statement.encode(errors="replace").decode() != statement:
+        raise UserError("sql: the statement is no text in UTF-8")
     table, store = artifacts(root), Store(root)
     if study is not None:
         within = {str(ref) for _, ref, _ in lineage(store, study)}

@@ -147,8 +147,8 @@ def test_what_is_said_of_model_and_prompt_may_be_what_was_asked() -> None:
 
 
 def test_of_several_models_none_is_taken_for_the_studys() -> None:
-    base, adapter = {"id": "m", "root": "/models/m"}, {"id": "step-3", "root": "/root/step-3", "parent": "m"}
-    alias, other = {"id": "also-m", "root": "/models/m"}, {"id": "x", "root": "/models/x"}
+    base, adapter = {"id": "m", "root": "models/m"}, {"id": "step-3", "root": "adapters/step-3", "parent": "m"}
+    alias, other = {"id": "also-m", "root": "models/m"}, {"id": "x", "root": "models/x"}
     assert model_of(orjson.dumps({"data": [adapter, base, alias]}), "u") == "m"
     with pytest.raises(UserError, match=r"2 models \(m, x\)"):
         model_of(orjson.dumps({"data": [base, other]}), "u")
