@@ -30,6 +30,8 @@ GROUPS, SIZE, CAP, STEPS = 8, 16, 12_288, 100
 PUBLISHED_STEP, PUBLISHED_PANEL, PUBLISHED_THINKING = 94, 5439.1, 21056.7
 #: Measured on two GPUs with a 1.5B model; asked of the learner on two: at least this. Not measured at this size.
 ASSUMED_OF_TWO_LEARNERS = 1.8
+#: Tokens of a rollout of thinking, as published for AIME.
+MEAN_OF_THINKING = 7_270
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +103,29 @@ def rows_of(known: dict[str, Any], lengths: list[np.ndarray]) -> list[Row]:
     return found
 
 
+def thinking(long: dict[str, Any]) -> str:
+    """What its screening would take at the rate of the largest batch in the middle of such rollouts."""
+    ms = {int(n): value for n, value in long["ms"].items()}
+    most = max(ms)
+    rate = 1000 * most / ms[most]
+    seconds = MEAN_OF_THINKING * 877 * 8 / rate
+    return (
+        f"- **Thinking's screening** ({PUBLISHED_THINKING:,.0f} s; AIME's lengths, mean {MEAN_OF_THINKING:,} tokens), by batches in the middle of such rollouts, {long['contexts'][0]:,} to {long['contexts'][1]:,}"
+        f" tokens into each: ms a position at {', '.join(f'{n} rollouts {value:.1f}' for n, value in ms.items())}. With {most} at once, about what the cache"
+        f" holds, {rate:,.0f} tokens/s, or {seconds:,.0f} s for 877 x 8: {PUBLISHED_THINKING / seconds:.1f} times faster than published. **A tenth is missed**, and cannot be reached on one GPU with a"
+        " cache in bfloat16: reading it, 96 KiB a token, at 4.8 TB/s alone takes about 4,000 s."
+    )
+
+
 def page(known: dict[str, Any], lengths: list[np.ndarray], peers: str) -> str:
     price = next(device.usd_per_hour for device in DEVICES if device.device == "H200")
     ms = {int(n): value for n, value in known["positions"]["ms"].items()}
-    steps, panel, learner = known["steps"]["rows"], known["screening"], known["learner"]
+    steps, panel, learner, shallow = (
+        known["steps"]["rows"],
+        known["screening"],
+        known["learner"],
+        known["twelve_layers"],
+    )
     out = [
         "# The published recipe at its own size: Qwen3-30B-A3B, 12,288 tokens",
         "",
@@ -140,8 +161,9 @@ def page(known: dict[str, Any], lengths: list[np.ndarray], peers: str) -> str:
         f" begin ({panel['steady_seconds']} s); 877 x 8 at that rate take {panel['whole'][0]} s [{panel['whole'][1]}, {panel['whole'][2]}], the interval being that of the lengths:"
         f" {PUBLISHED_PANEL / panel['whole'][0]:.1f} times faster than the published {PUBLISHED_PANEL:,.0f} s. The slice itself took"
         f" {panel['seconds']} s, for the last rollouts decode alone. Its start: {panel['started']} s.",
-        f"- **Thinking's screening** ({PUBLISHED_THINKING:,.0f} s) was not measured. At AIME's lengths (mean 7,270 tokens) its cache alone, 96 KiB a token, read"
-        " at 4.8 TB/s allows about 13,000 tokens/s on one GPU, or 4,000 s: a tenth of the published time cannot be reached on one GPU with a cache in bfloat16.",
+        thinking(known["long_contexts"]),
+        f"- **An adapter that is kept** is written beside the next step since: at twelve of the 48 layers the step that keeps one hands over in {shallow['sync'][-1]:.2f} s (others {shallow['sync'][1]:.2f});"
+        f" that learner trains {shallow['tokens']:,} tokens in {shallow['train'][1]:.2f} s, peak {shallow['peak_gib']} GiB.",
         "",
         "## By number of GPUs",
         "",
@@ -165,7 +187,7 @@ def page(known: dict[str, Any], lengths: list[np.ndarray], peers: str) -> str:
         "",
         "## Not measured",
         "",
-        "The learner on two GPUs and two sampling engines beside one; runs of them ended with the time. Kill and resume: at twelve layers on one GPU (docs/LOG.md). On the CPU all three are tested.",
+        "The learner on two GPUs and two sampling engines beside one; runs of them ended with the time, and one GPU was to be had since. Kill and resume: at twelve layers on one GPU (docs/LOG.md). On the CPU all three are tested.",
         "",
         peers.rstrip(),
         "",
