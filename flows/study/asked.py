@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from flows.study.files import StudyFile, read_study
+from flows.study.lines import said_at
 from flows.study.profiles import BENCHMARKS
 from flows.study.questions import PROFILES, questions
 from flows.study.reading import NAME
@@ -32,8 +33,8 @@ def file_of(word: str) -> tuple[Path, str] | None:
     >>> file_of("mine/study.toml/seeds"), file_of("demo/objectives")
     ((PosixPath('mine/study.toml'), 'seeds'), None)
     """
-    path, ending, question = word.partition(ENDING)
-    return (Path(path + ending), question.removeprefix("/")) if ending else None
+    said = re.fullmatch(rf"(.*?{re.escape(ENDING)})(?:/(.*))?", word, re.DOTALL)
+    return (Path(said[1]), said[2] or "") if said else None
 
 
 def word_of(text: str, question: str = "") -> str:
@@ -50,8 +51,11 @@ def text_of(word: str) -> str:
         return asked[0].read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise UserError(f"{asked[0]} is not there; write one with: varband study new {asked[0].stem}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{asked[0]} cannot be read: {error}") from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{asked[0].name}, line {line}: it is not written in UTF-8, as TOML is; save it so") from None
+    except OSError as error:
+        raise UserError(f"{asked[0]} cannot be read: {error.strerror}") from None
 
 
 def profile_asked(word: str, text: str) -> Profile:
@@ -81,7 +85,11 @@ def questions_of(word: str) -> list[str]:
 
 def _read(path: Path, text: str) -> StudyFile:
     read = read_study(text, path.name, bases=profile_named, benchmarks=BENCHMARKS)
-    check_name(read.name or path.stem, path.name)
+    at = said_at(path.name, text, "", ())
+    check_name(read.name or path.stem, at(("name",)).removesuffix(": ") or path.name)
+    for name in sorted({*_everybodys(read.study)} & {*read.questions}) if read.questions else ():
+        said = f"'{name}' is asked of every study already; give yours another name"
+        raise UserError(f"{at(('questions', name))}{said}")
     return read
 
 
@@ -92,7 +100,7 @@ def check_name(title: str, where: str, way_out: str = IN_A_FILE) -> None:
     """Errors: UserError for a name that cannot be one, or that a built-in profile has."""
     if not NAME.fullmatch(title):
         raise UserError(
-            f"{where}: '{title[:80]}' is no name of a study, which has letters, digits, dots and dashes; {way_out}"
+            f"{where}: {title[:80]!r} is no name of a study, which has letters, digits, dots and dashes; {way_out}"
         )
     if title in PROFILES:
         raise UserError(f"{where}: '{title}' is a built-in profile's name, and would be taken for it; {way_out}")

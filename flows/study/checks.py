@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from flows.study.hub import id_of, on_hub
-from flows.study.reading import Fault
+from flows.study.reading import Fault, twice
 from flows.study.shape import Profile
 from storage.artifacts.ref import KINDS
 from storage.errors import UserError, did_you_mean
@@ -33,8 +33,8 @@ def faults_of(p: Profile) -> Iterator[Fault]:
     several |= {("pool", "sources"): p.pool.sources, ("training", "target_modules"): p.training.target_modules}
     several |= {("benchmarks", one.name, "sources"): one.sources for one in p.benchmarks}
     for path, given in several.items():
-        if twice := [str(one) for one in dict.fromkeys(given) if given.count(one) > 1]:
-            yield Fault(path, f"{path[-1]}: {', '.join(twice)} stands there more than once, and would be counted so")
+        if again := ", ".join(map(str, twice(given))):
+            yield Fault(path, f"{path[-1]}: {again} stands there more than once, and would be counted so")
     yield from _trainings(p)
     if p.objectives and not any(p.known_arms[arm].trains for arm in p.arms if arm in p.known_arms):
         said = f"objectives are compared where an arm is trained, and none of {', '.join(p.arms)} is trained; name one"

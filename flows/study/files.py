@@ -11,12 +11,13 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from itertools import product
+from math import prod
 from typing import Any
 
 from flows.study import checks
 from flows.study.lines import listed
 from flows.study.objectives import with_objectives
-from flows.study.reading import NAME, UNNAMED, Fault, Reading, Typed, spelt
+from flows.study.reading import NAME, UNNAMED, Fault, Reading, Typed, spelt, twice
 from flows.study.scaffolds import own_arms, own_scaffolds
 from flows.study.shape import Benchmark, Profile
 from storage.errors import UserError
@@ -25,6 +26,10 @@ from tasks.domain.scaffolds import SCAFFOLDS
 
 #: Labels and what is made of other tables: no field that a file or `--set` writes.
 HIDDEN = {Profile: frozenset({"name", "purpose", "title", "about", "own"})}
+#: What is chosen by a list of names, or made by tables.
+CHOSEN = ("arms", "objectives", "benchmarks", "lessons")
+#: Questions of one matrix: more is a slip, and a check that takes for ever.
+MOST_ASKED = 256
 #: What a file says beside what is changed.
 SAID = ("base", "name", "purpose", "questions", "matrix")
 
@@ -46,9 +51,12 @@ def read_study(
     try:
         said = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        both = re.search(r"Cannot declare \('arms', '([^']+)'\)", str(error)) and re.search(r"^arms\s*=", text, re.M)
-        hint = "; a list `arms = [...]` and tables `[arms.NAME]` exclude each other: name every arm by a table"
-        raise UserError(f"{where}: no TOML: {error}{hint if both else ''}") from None
+        both = re.search(rf"Cannot declare \('({'|'.join(CHOSEN)})', '", str(error))
+        name = both[1] if both and re.search(rf"^{both[1]}\s*=", text, re.M) else ""
+        hint = f"; a list `{name} = [...]` and tables `[{name}.NAME]` exclude each other: name each by a table"
+        raise UserError(f"{where}: no TOML: {error}{hint if name else ''}") from None
+    except RecursionError:
+        raise UserError(f"{where}: no TOML that a study could be: its lists or tables are nested too deeply") from None
     reading = Reading(known={"benchmarks": benchmarks}, hidden=HIDDEN)
     base = _base(said, bases, reading)
     asked = {name: value for name, value in said.items() if name not in SAID}
@@ -65,6 +73,8 @@ def _base(said: Mapping[str, Any], bases: Callable[[str], Profile], reading: Rea
         if label in said and not (isinstance(said[label], str) and said[label].strip()):
             reading.refuse((label,), f"{label} is {said[label]!r}; it must be text")
             return None
+    if said.get("base", "").endswith(".toml"):
+        return reading.refuse(("base",), f"{said['base']} is a file, and what a study is based on a built-in profile")
     try:
         return bases(said["base"]) if "base" in said else None
     except UserError as error:
@@ -79,7 +89,8 @@ def changed_study(
     asked = {name: value for name, value in said.items() if name not in ("scaffolds", "objectives")}
     defined = {arm.name: arm for arm in base.own} if base else {}
     scaffolds = {s.name: s for s in (arm.scaffold for arm in defined.values()) if s.name not in SCAFFOLDS}
-    scaffolds |= own_scaffolds(said.get("scaffolds", {}), reading)
+    scaffolds |= own_scaffolds(said.get("scaffolds", {}), scaffolds, reading)
+    defined = {n: replace(arm, scaffold=scaffolds.get(arm.scaffold.name, arm.scaffold)) for n, arm in defined.items()}
     tables = asked.get("arms") if isinstance(asked.get("arms"), Mapping) else {}
     assert isinstance(tables, Mapping)
     own = own_arms({**tables, **(arms or {})}, defined, scaffolds, reading)
@@ -114,10 +125,16 @@ def _questions(said: Mapping[str, Any], study: Profile, reading: Reading) -> Ite
         name: (("questions", name), table) for name, table in _table(said, "questions", reading).items()
     }
     for name in (name for name in tables if not NAME.fullmatch(name)):
-        reading.refuse(("questions", name), f"'{name[:80]}' {UNNAMED}")
+        reading.refuse(("questions", name), f"{name[:80]!r} {UNNAMED}")
     matrix = _table(said, "matrix", reading)
     for path in (path for path, values in _flat(matrix) if values == []):
         reading.refuse(("matrix", *path.split(".")), "an empty list asks nothing; give its values")
+    lists = {path: values for path, values in _flat(matrix) if isinstance(values, list)}
+    for path, value in ((path, value) for path, values in lists.items() for value in twice(values)):
+        reading.refuse(("matrix", *path.split(".")), f"{value!r} stands there more than once")
+    if (number := prod(map(len, lists.values()))) > MOST_ASKED:
+        reading.refuse(("matrix",), f"its lists make {number} questions, above {MOST_ASKED}: ask fewer of one file")
+        return
     for name, table in _combinations(matrix):
         tables.setdefault(name, (("matrix",), table))
     for name, (path, table) in tables.items():

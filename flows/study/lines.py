@@ -33,7 +33,7 @@ def line_of(text: str, path: tuple[str, ...]) -> int | None:
 def said_at(where: str, text: str, question: str, settings: Sequence[str]) -> Callable[[tuple[str, ...]], str]:
     """What stands before a sentence about a field: where the file or `--set` says it; nothing where neither does.
 
-    >>> at = said_at("mine.toml", "[pool]\nsources = ['a.jsonl']\n", "", ["model=mine"])
+    >>> at = said_at("mine.toml", "[pool]\\nsources = ['a.jsonl']\\n", "", ["model=mine"])
     >>> at(("pool", "sources")), at(("model",)), at(("encoder", "name"))
     ('mine.toml, line 2: pool.sources: ', '--set model: ', '')
     """

@@ -4,7 +4,7 @@ fields. Every fault is collected: what is wrong is said as a whole, before anyth
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
@@ -33,7 +33,8 @@ class Fault(NamedTuple):
     said: str
 
     def __str__(self) -> str:
-        return f"{'.'.join(self.path)}: {self.said}" if self.path else self.said
+        path = ".".join(word if word.isprintable() else repr(word) for word in self.path)
+        return f"{path}: {self.said}" if path else self.said
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +54,8 @@ class Reading:
         for name, value in given.items():
             if name not in self._names(kind):
                 known = self._names(kind)
-                self.refuse(
-                    (*path, name), f"no field '{name}'{did_you_mean(name, known)} (fields here: {', '.join(known)})"
-                )
+                hint = did_you_mean(name, known) or _elsewhere(kind, name)
+                self.refuse((*path, name), f"no field '{name}'{hint} (fields here: {', '.join(known)})")
                 continue
             changes[name] = self.value(hints[name], value, getattr(old, name, None), (*path, name))
         if old is None:
@@ -108,6 +108,8 @@ class Reading:
             what = path[-1].removesuffix("s")
             hint = did_you_mean(name, by_name)
             self.refuse(path, f"unknown {what} '{name}'{hint} (known: {', '.join(by_name) or 'none'})")
+        for name in twice(names):
+            self.refuse(path, f"{path[-1]}: {name} stands there more than once")
         return tuple(by_name[name] for name in dict.fromkeys(names) if name in by_name)
 
     def _listed(self, kind: type[T], given: object, path: Path) -> tuple[T, ...]:
@@ -130,6 +132,28 @@ class Reading:
 
     def _names(self, kind: type) -> list[str]:
         return [f.name for f in fields(kind) if f.name not in self.hidden.get(kind, ())]  # type: ignore[arg-type]
+
+
+def twice(values: Sequence[Any]) -> list[Any]:
+    """
+    >>> twice([1, 2, 1, [3], [3]])
+    [1, [3]]
+    """
+    return [one for nth, one in enumerate(values) if values.index(one) == nth and values.count(one) > 1]
+
+
+def _elsewhere(kind: type, name: str) -> str:
+    """A hint to the tables below that have the field."""
+    found = list(_paths(kind, name))
+    return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
+def _paths(kind: type, name: str, within: str = "") -> Iterator[str]:
+    for field_name, hint in declared(kind).items():
+        if within and field_name == name:
+            yield within + name
+        elif is_dataclass(below := optional(hint)[0]):
+            yield from _paths(below, name, f"{within}{field_name}.")  # type: ignore[arg-type]
 
 
 def _records(hint: Any) -> type | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from flows.study.reading import NAME, UNNAMED, Reading
+from flows.study.reading import NAME, NONE, UNNAMED, Reading, twice
 from storage.errors import UserError, did_you_mean
 from tasks.domain import plugins
 from tasks.domain.arms import ARMS, Arm
@@ -22,6 +22,7 @@ PROBLEM = "{problem}"
 SECRET = re.compile(r"\{(gold|answer|solution)\}")
 #: An answer that a sound completion commits to, whatever stops it.
 PROBE = "7"
+NULL = "stands for null, where arms are named; call it otherwise"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +54,8 @@ def own_arms(
     known, arms = {**SCAFFOLDS, **scaffolds}, dict(base)
     for name, table in tables.items():
         path = ("arms", name)
-        if not NAME.fullmatch(name):
-            reading.refuse(path, f"'{name[:80]}' {UNNAMED}")
+        if not NAME.fullmatch(name) or name.lower() == NONE:
+            reading.refuse(path, f"{name[:80]!r} {UNNAMED if name.lower() != NONE else NULL}")
             continue
         if name in ARMS and isinstance(table, Mapping) and "scaffold" in table:
             reading.refuse((*path, "scaffold"), f"'{name}' is everybody's arm already; give yours another name")
@@ -78,29 +79,31 @@ def own_arms(
     return arms | {arm.name: arm for arm in alone if arm.name not in arms}
 
 
-def own_scaffolds(tables: object, reading: Reading) -> dict[str, Scaffold]:
-    """By name. `base` is the scaffold whose fields hold where a table is silent."""
+def own_scaffolds(tables: object, before: Mapping[str, Scaffold], reading: Reading) -> dict[str, Scaffold]:
+    """By name. `base` is the scaffold whose fields hold where a table is silent; without one it is that of the same
+    name in `before`, those that the study has already."""
     found: dict[str, Scaffold] = {}
     if not isinstance(tables, Mapping):
         reading.refuse(("scaffolds",), f"{tables!r} is no table, written [scaffolds.NAME]")
         return found
     for name, table in tables.items():
-        path, known = ("scaffolds", name), {**SCAFFOLDS, **found}
+        path, known = ("scaffolds", name), {**SCAFFOLDS, **before, **found}
         asked = dict(table) if isinstance(table, Mapping) else table
         base = asked.pop("base", None) if isinstance(asked, dict) else None
-        if not NAME.fullmatch(name):
-            reading.refuse(path, f"'{name[:80]}' {UNNAMED}")
+        if not NAME.fullmatch(name) or name.lower() == NONE:
+            reading.refuse(path, f"{name[:80]!r} {UNNAMED if name.lower() != NONE else NULL}")
         elif name in SCAFFOLDS:
             reading.refuse(path, f"'{name}' is everybody's scaffold already; give yours another name")
         elif base is not None and base not in known:
             hint = did_you_mean(str(base), known)
             reading.refuse((*path, "base"), f"no scaffold '{base}'{hint} (known: {', '.join(known)})")
         else:
-            if isinstance(asked, dict) and base is None:
+            old = known[base] if base is not None else before.get(name)
+            if isinstance(asked, dict) and old is None:
                 asked.setdefault("trace_tag", "none")
             if isinstance(asked, dict) and asked.get("code") and (asked := _with_code(asked, path, reading)) is None:
                 continue
-            made = reading.named(Scaffold, name, asked, known.get(base or ""), path[:1])
+            made = reading.named(Scaffold, name, asked, old, path[:1])
             made, faults = (None, []) if made is None else _checked(made)
             for field, said in faults:
                 reading.refuse((*path, field), said)
@@ -153,6 +156,10 @@ def faults_of(scaffold: Scaffold) -> Iterator[tuple[str, str]]:
     if s.trace_tag is not None and (not TAG.fullmatch(s.trace_tag) or s.trace_tag == "answer"):
         yield "trace_tag", f"{s.trace_tag!r} is no name of a tag; write it without brackets, and not 'answer'"
         return
+    if s.enable_thinking and not s.chat:
+        yield ("enable_thinking", "a chat template thinks, and chat is false; say chat = true, or leave it out")
+    for stop in twice(s.stop):
+        yield "stop", f"{stop!r} stands there more than once"
     if s.trace_opened and s.trace_tag is None:
         yield "trace_opened", "there is no trace_tag that could be opened"
     if s.code and not s.prompt(PROBE) == s.prompt(PROBE) != s.prompt(PROBE * 2):
@@ -178,7 +185,7 @@ def _unreadable(s: Scaffold) -> Iterator[tuple[str, str]]:
     for stop in s.stop:
         whole = s.answer_in_form(PROBE)
         until = whole[: whole.find(stop) + len(stop)] if stop and stop in whole else whole
-        if not stop or PROBE not in (s.parse(until).region or ""):
+        if not stop or stop.isdecimal() or PROBE not in (s.parse(until).region or ""):
             yield "stop", f"{stop!r} ends a completion before its answer is written; let it stand behind the answer"
     for place, example in enumerate(s.examples, 1):
         if not example.problem.strip():

@@ -33,9 +33,9 @@ class Within:
         at least 1, above 0, from 0 to 1, from 0 to below 1
         """
         if self.most == math.inf:
-            return f"{'above' if self.without == 'least' else 'at least'} {self.least:g}"
+            return f"{'above' if self.without == 'least' else 'at least'} {self.least:.10g}"
         least, most = (f"{word} " * (self.without == end) for word, end in (("above", "least"), ("below", "most")))
-        return f"from {least}{self.least:g} to {most}{self.most:g}"
+        return f"from {least}{self.least:.10g} to {most}{self.most:.10g}"
 
 
 #: As torch and NumPy both take them.
@@ -93,7 +93,9 @@ def wrong(hint: Any, value: Any, name: str) -> Iterator[str]:
         number = _is_of(kind, value)
         for limit in (limit for limit in limits if isinstance(limit, Within)):
             if not number or not _finite(value) or float(value) not in limit:
-                yield f"{name} is {value!r}; it must be {'a whole number ' if whole and not number else ''}{limit}"
+                finite = not number or _finite(value)
+                kind_of = "a whole number " if whole and not number else "" if finite else FINITE[whole]
+                yield f"{name} is {value!r}; it must be {kind_of}{limit}"
     elif origin is Literal:
         if value not in parts:
             yield f"unknown {name} {value!r}{did_you_mean(str(value), parts)}; choose from {', '.join(map(str, parts))}"
@@ -111,6 +113,8 @@ def wrong(hint: Any, value: Any, name: str) -> Iterator[str]:
         yield f"{name} is {value!r}; it must be {KINDS[hint]}"
 
 
+#: What a number is not that no range holds, by whether it is a whole one.
+FINITE = {False: "a finite number ", True: "a number below 2^63, "}
 #: Types whose values are checked though no range is declared.
 KINDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 

@@ -143,7 +143,7 @@ def test_records_are_changed_and_added_by_name_and_chosen_by_a_list() -> None:
         ("arms = ['pannel']", "line 2: arms: unknown arm 'pannel'; did you mean 'panel'?"),
         ("arms = ['panel', 'panel']", "line 2: arms: arms: panel stands there more than once"),
         ("[arms.a]\nscaffold='panel'\n[arms.a]\n", "no TOML: Cannot declare"),
-        ("arms = ['panel']\n[arms.a]\nscaffold='panel'\n", "name every arm by a table"),
+        ("arms = ['panel']\n[arms.a]\nscaffold='panel'\n", "name each by a table"),
         ("[arms.panel]\nscaffold='thinking'", "everybody's arm already"),
         ("[arms.a]\nscaffold='panle'", "line 3: arms.a.scaffold: no scaffold 'panle'; did you mean 'panel'?"),
         ("[arms.a]\nscaffold='panel'\ntrained_as='pnel'", "line 4: .* unknown arm 'pnel'; did you mean 'panel'?"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from flows.study.asked import profile_asked, text_of
 from flows.study.request import Request
+from flows.study.settings import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
 
@@ -30,12 +32,41 @@ TEMPLATE = 'template = "{problem} <w>...</w> <answer>...</answer>"\ntrace_tag = 
         ("[arms.panel]\n[arms.'../x']\nscaffold = 'panel'", 3, "'../x' is no name"),
         ("[questions.'a b']\ntraining.steps = 3", 2, "'a b' is no name"),
         ("[matrix]\ntraining.steps = []", 3, "an empty list asks nothing"),
+        ("[matrix]\ntraining.steps = [3, 4, 3]", 3, "3 stands there more than once"),
+        (f"[matrix]\ntraining.steps = {[*range(1, 18)]}\npool.seed = {[*range(16)]}", 2, "272 questions, above 256"),
+        ("[questions.seeds]\ntraining.steps = 3", 2, "'seeds' is asked of every study already"),
+        ("objectives = ['MaxRL', 'GRPO', 'MaxRL']", 2, "MaxRL stands there more than once"),
+        ("benchmarks = ['aime', 'aime']", 2, "aime stands there more than once"),
+        ("objectives = ['GRPO']\n[objectives.own]\nadvantage = 'max_rl'", 0, "name each by a table"),
+        (f"x = {'[' * 2000}{']' * 2000}", 0, "nested too deeply"),
+        (f"[scaffolds.none]\n{TEMPLATE}", 2, "'none' stands for null"),
+        ("[arms.panel]\n[arms.None]\nscaffold = 'panel'", 3, "'None' stands for null"),
+        ('[questions."a\\nb"]\ntraining.steps = 3', 2, r"'a\nb' is no name"),
+        (f"[scaffolds.own]\n{TEMPLATE}enable_thinking = true", 6, "chat is false"),
+        (f"[scaffolds.own]\n{TEMPLATE}stop = ['1']", 6, "'1' ends a completion before its answer is written"),
+        (f"[scaffolds.own]\n{TEMPLATE}stop = ['x', 'x']", 6, "'x' stands there more than once"),
+        ("learning_rate = 1e-3", 2, "did you mean training.learning_rate?"),
+        (
+            "temperature = 1",
+            2,
+            "mean screening.sampling.temperature or rollouts.temperature or evaluation.sampling.temp",
+        ),
+        ("[training]\nadvantage = 'centered'", 3, "unknown advantage 'centered'; did you mean 'centred'?"),
+        ("[training]\nlearning_rate = inf", 3, "learning_rate is inf; it must be a finite number at least 0"),
+        (f"[training]\nsteps = {2**70}", 3, "it must be a number below 2^63, at least 1"),
+        ("seeds = [-1]", 2, "it must be from 0 to 2147483647"),
+        ("name = 'demo'", 2, "'demo' is a built-in profile's name"),
+        ('name = "a\\nb"', 2, r"'a\nb' is no name of a study"),
     ],
 )
 def test_is_refused_with_its_line_when_the_file_is_read(text: str, line: int, said: str) -> None:
     with pytest.raises(UserError) as raised:
         profile_asked("mine.toml", f'base = "demo"\n{text}')
-    assert f"line {line}: " in str(raised.value) and said in str(raised.value) and "\n" not in str(raised.value)
+    assert (
+        (f"line {line}: " in str(raised.value) or not line)
+        and said in str(raised.value)
+        and "\n" not in str(raised.value)
+    )
 
 
 def test_a_file_that_holds_no_problems_is_none_by_its_ending(tmp_path: Path) -> None:
@@ -49,3 +80,26 @@ def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('base = "demo"\n', encoding="utf-8-sig")
     assert profile_asked(str(path), text_of(str(path))).called == "mine"
+
+
+def test_what_is_based_on_a_file_is_told_that_it_cannot_be() -> None:
+    with pytest.raises(
+        UserError, match=r"mine\.toml, line 1: base: other\.toml is a file, and what a study is based on"
+    ):
+        profile_asked("mine.toml", 'base = "other.toml"')
+
+
+def test_a_file_that_is_not_in_utf_8_is_told_where(tmp_path: Path) -> None:
+    (path := tmp_path / "mine.toml").write_bytes('base = "demo"\npurpose = "naïve"\n'.encode("latin-1"))
+    with pytest.raises(UserError, match=r"^mine\.toml, line 2: it is not written in UTF-8"):
+        text_of(str(path))
+
+
+def test_a_question_changes_a_prompt_of_its_study_where_it_says_so() -> None:
+    """What the question is silent about is as in the study's own scaffold; so is `--set`."""
+    text = f'base = "demo"\narms = ["own"]\n[scaffolds.own]\n{TEMPLATE}[questions.whole.scaffolds.own]\nanswer_kind = "integer"\n'
+    before, after = (profile_asked(word, text).arm("own").scaffold for word in ("mine.toml", "mine.toml/whole"))
+    assert after == replace(before, answer_kind="integer")
+    assert (
+        overridden(profile_asked("mine.toml", text), ["scaffolds.own.answer_kind=integer"]).arm("own").scaffold == after
+    )
