@@ -25,8 +25,10 @@ def next_steps(root: Path) -> Iterator[str]:
         yield f"{run.id} is at work: {run.at or 'beginning'}, {run.stages_done} of {run.stages} stages; watch it with"
         yield "  varband serve"
     for run in stopped[:SHOWN]:
-        yield f"{run.id} is {run.shown_state}{f': {run.why}' if run.why else ''}; it goes on with"
-        yield f"  varband resume {run.id}"
+        # what parks says itself which command goes on: without more budget the same one meets the same wall
+        why, _, onward = run.why.removeprefix("parked: ").partition("; `varband resume ")
+        yield f"{run.id} is {run.shown_state}{f': {why}' if why else ''}; it goes on with"
+        yield f"  varband resume {onward.partition('`')[0] or run.id}"
     if len(stopped) > SHOWN:
         yield f"and {len(stopped) - SHOWN} more that wait: varband runs"
     finished = [run for run in runs if run.shown_state == "finished" and run.report]

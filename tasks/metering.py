@@ -177,13 +177,13 @@ class Meter:
         for whose, limits, spent in self._walls():
             for name, limit in limits.items():
                 if getattr(spent, name) >= limit:
-                    said = f"{whose}the budget of {limit:g} {_unit(name)} is spent ({self.words()})"
+                    said = f"{whose}the budget of {plainly(limit)} {_unit(name)} is spent ({self.words()})"
                     raise BudgetExceeded(said, team=bool(whose))
 
     def words(self) -> str:
         """What was spent, of what, in a few words; empty without a budget."""
         return "; ".join(
-            whose + ", ".join(f"{getattr(spent, n):,.4g} of {v:,.4g} {_unit(n)}" for n, v in limits.items())
+            whose + ", ".join(f"{plainly(getattr(spent, n))} of {plainly(v)} {_unit(n)}" for n, v in limits.items())
             for whose, limits, spent in self._walls()
         )
 
@@ -219,6 +219,15 @@ class Meter:
 
 def _total(rows: Sequence[dict[str, object]], column: str) -> int:
     return sum(int(row[column]) for row in rows)  # type: ignore[call-overload]
+
+
+def plainly(value: float, digits: int = 4) -> str:
+    """Rounded, and without powers of ten: who pays counts zeros.
+
+    >>> plainly(20_000.0), plainly(1_234_567.0), plainly(0.01234, 3), plainly(0.0)
+    ('20,000', '1,235,000', '0.0123', '0')
+    """
+    return f"{float(f'{value:.{digits}g}'):,.12g}"
 
 
 def _unit(name: str) -> str:

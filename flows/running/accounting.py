@@ -97,9 +97,9 @@ def accounted(
             yield Listeners(record.before(charged), record.before(listener))
         _check_left(study, store, planned)
     except Parked as wall:
-        why, missing = _parked(study, store, planned, meter, record.run, wall)
-        record.update(state="parked", why=why, missing=missing)
-        raise Parked(why) from None
+        how = _parked(study, store, planned, meter, record.run, wall)
+        record.update(state="parked", **how)
+        raise Parked(record.run.why) from None
     except UserError as error:
         record.update(state="failed", why=str(error))
         raise
@@ -154,21 +154,26 @@ def _begun(
 
 def _parked(
     study: Study, store: Store, begun: Sequence[Planned], meter: Meter, run: Run, wall: Parked
-) -> tuple[str, Amounts]:
-    """Why, how far, how much is missing, and what goes on. begun: the plan as it was when the attempt began."""
+) -> dict[str, object]:
+    """Of the record: why, with how far, how much is missing and what goes on, and the same in numbers.
+
+    begun: the plan as it was when the attempt began.
+    """
     planned = looked_up((p.step for p in begun), store)
     left = total(costs(study, store, planned, meter.prices))
     done = sum(p.reused for p in planned)
     spent, missing = meter.journal.spent(), left.amounts()
     limits = meter.budget.limits()
     enough = {n: (getattr(spent, n) + getattr(missing, n)) * 1.1 for n in limits}
-    how_far = f"{done} of {len(planned)} stages are done" + (f", '{run.at}' is under way" if run.at else "")
-    asked = ",".join(f"{n}={_round_up(v):g}" for n, v in enough.items())
+    at_work = any(p.step.title == run.at and not p.reused for p in planned)  # else it is the last that was made
+    how_far = f"{done} of {len(planned)} stages are done" + (f", '{run.at}' is under way" if at_work else "")
+    asked = ",".join(f"{n}={_round_up(v):.12g}" for n, v in enough.items())
     about = ", ".join(f"{_rounded(getattr(missing, n))} {n.replace('_', ' ')}" for n in limits or ("tokens",))
     command = f"varband resume {run.id}{root_option(store.root)} --budget {asked}"
     onward = f"; `{command}` or the same command with that budget goes on"
     mine = limits and not (isinstance(wall, BudgetExceeded) and wall.team)
-    return f"parked: {wall}; {how_far}; about {about} more are missing{onward if mine else ''}", missing
+    why = f"parked: {wall}; {how_far}; about {about} more are missing{onward if mine else ''}"
+    return {"why": why, "missing": missing, "stages_done": done}
 
 
 def _rounded(value: float) -> str:

@@ -13,7 +13,7 @@ from flows.study.prices import team_prices
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from tasks.engines.visible_gpus import num_gpus
-from tasks.metering import Budget
+from tasks.metering import Budget, plainly
 
 #: What a stage's amounts are of, for a table; its last is told in bytes.
 UNITS = ("rollouts", "kept", "tokens", "GPU-h", "US$", "disk")
@@ -71,7 +71,7 @@ class Priced:
         for name, limit in self.limits.items():
             need = getattr(self.whole, name)
             verdict = "holds" if need <= limit else "does not hold: the run would park"
-            yield f"budget {name}={limit:g} {verdict} (about {need:.3g})"
+            yield f"budget {name}={limit:.12g} {verdict} (about {plainly(need, 3)})"
 
     def markdown(self) -> str:
         """A page: the sentences, then a line a stage."""

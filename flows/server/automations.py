@@ -17,6 +17,8 @@ FINAL = ("Completed", "Cancelled", "Crashed", "Suspended", "Paused", *NOTIFY)
 PARKED_EVENT = "varband.parked"
 LOST_TOO_OFTEN = f"It was lost {TRIES + 1} times and does not start again by itself."
 ANY_RUN: dict[str, str | list[str]] = {"prefect.resource.id": "prefect.flow-run.*"}
+#: Of a run's deployment. Pieces that run on workers are not among them: the run that they work for says it once.
+WHOLE: dict[str, str | list[str]] = {"prefect.resource.role": "deployment", "prefect.resource.name": "!make"}
 #: A notification block of this name, of whatever kind, is told of NOTIFY.
 BLOCK = "varband"
 
@@ -112,7 +114,7 @@ def _notifications(client: Any) -> Iterator[Any]:
                 description=f"to {', '.join(block['block_type']['slug'] + '/' + block['name'] for block in blocks)}",
                 trigger=EventTrigger(
                     match=ResourceSpecification(match),
-                    match_related=ResourceSpecification({"prefect.resource.role": "deployment"}),
+                    match_related=ResourceSpecification(WHOLE),
                     expect=events,
                     for_each={"prefect.resource.id"},
                     posture=Posture.Reactive,

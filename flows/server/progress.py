@@ -20,6 +20,7 @@ from storage.artifacts.store import Store
 from storage.records.heartbeat import beating
 from storage.records.runs import Amounts
 from storage.records.spending import Journal
+from tasks.metering import plainly
 from tasks.stage import Progress
 
 EVERY_SECONDS = 15.0
@@ -112,16 +113,8 @@ def as_table(event: Progress, seconds: float, spent: Amounts, limits: Mapping[st
     for name, unit in UNITS.items():
         paid, limit, missing = getattr(spent, name), limits.get(name), getattr(left, name)
         if paid or limit or missing:
-            rows.append(f"| {unit} | {_figure(paid)} | {_figure(limit) if limit else ''} | {_figure(missing)} |")
+            rows.append(f"| {unit} | {plainly(paid, 3)} | {plainly(limit) if limit else ''} | {plainly(missing, 3)} |")
     return "\n".join([*rows, "", in_words(event, seconds)])
-
-
-def _figure(value: float) -> str:
-    """
-    >>> _figure(1234567.0), _figure(0.01234), _figure(0.0)
-    ('1,230,000', '0.0123', '0')
-    """
-    return f"{float(f'{value:.3g}'):,.10g}"
 
 
 @contextmanager

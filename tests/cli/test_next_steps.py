@@ -54,6 +54,16 @@ def test_what_stopped_comes_first_with_why_and_how_to_go_on(state: str, tmp_path
     assert "  varband report done-00000000" in told
 
 
+def test_what_met_its_budget_goes_on_with_more_of_it(tmp_path: Path) -> None:
+    """With the same budget it would meet the same wall."""
+    why = "parked: the budget of 9,000 tokens is spent; about 100 more; `varband resume mine-00000000 --budget tokens=1e4`"
+    run_of(tmp_path, "mine", state="parked", why=f"{why} or the same command with that budget goes on", report=None)
+    assert list(next_steps(tmp_path))[:2] == [
+        "mine-00000000 is parked: the budget of 9,000 tokens is spent; about 100 more; it goes on with",
+        "  varband resume mine-00000000 --budget tokens=1e4",
+    ]
+
+
 def test_a_run_at_work_and_two_to_compare(tmp_path: Path) -> None:
     older = run_of(tmp_path, "older", started="2026-01-01T00:00:00+00:00")
     newer = run_of(tmp_path, "newer", started="2026-02-01T00:00:00+00:00", report=f"report-{'1' * 16}")

@@ -76,6 +76,7 @@ def test_the_budget_holds_for_all_of_them(tmp_path: Path) -> None:
     assert run.returncode == 75, said
     assert said.count("varband: parked") == 1 and "Traceback" not in said
     assert f" --root {tmp_path / 'store'} --budget tokens=" in said, "what it says to give goes on with this run"
+    assert "of 30,000 tokens" in said
     [parked] = all_runs(tmp_path / "store")
     assert parked.state == "parked" and 20_000 < parked.spent.tokens <= 30_000 + 32 * (60 + 128)
     assert {c["arm"] for c in charges(tmp_path / "store", parked.id).to_pylist()} >= {"panel", "thinking"}

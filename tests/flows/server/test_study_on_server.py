@@ -58,6 +58,8 @@ def finished(server: Server, parked: Run) -> Run:
 
 def test_at_the_wall_a_worker_gives_its_gpu_back_and_the_study_waits(server: Server, parked: Run) -> None:
     assert parked.state == "parked" and "tokens more are missing" in parked.why
+    assert "is under way" not in parked.why, "workers have what is, and the parent made its last stage"
+    assert f"{parked.stages_done} of {parked.stages} stages are done" in parked.why
     assert 0 < parked.spent.tokens <= 9000, "the wall was crossed"
     assert "Parked" in {piece["state"]["name"] for piece in pieces(server, parked)}
 
