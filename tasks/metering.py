@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, fields, replace
 from storage.errors import Parked, UserError
 from storage.records.runs import Amounts, now
 from storage.records.spending import Charge, Journal, plus, spent_in_month
-from tasks.domain.prices import Prices
+from tasks.domain.prices import Prices, plainly
 from tasks.engines.hardware import Hardware, device_name
 from tasks.engines.protocols import Request
 from tasks.stage import Progress
@@ -219,15 +219,6 @@ class Meter:
 
 def _total(rows: Sequence[dict[str, object]], column: str) -> int:
     return sum(int(row[column]) for row in rows)  # type: ignore[call-overload]
-
-
-def plainly(value: float, digits: int = 4) -> str:
-    """Rounded, and without powers of ten: who pays counts zeros.
-
-    >>> plainly(20_000.0), plainly(1_234_567.0), plainly(0.01234, 3), plainly(0.0)
-    ('20,000', '1,235,000', '0.0123', '0')
-    """
-    return f"{float(f'{value:.{digits}g}'):,.12g}"
 
 
 def _unit(name: str) -> str:

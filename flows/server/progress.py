@@ -20,7 +20,7 @@ from storage.artifacts.store import Store
 from storage.records.heartbeat import beating
 from storage.records.runs import Amounts
 from storage.records.spending import Journal
-from tasks.metering import plainly
+from tasks.domain.prices import plainly
 from tasks.stage import Progress
 
 EVERY_SECONDS = 15.0

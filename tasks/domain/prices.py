@@ -50,3 +50,12 @@ class Prices:
 
     def of_hours(self, device: str, hours: float) -> float:
         return next((p.usd_per_hour * hours for p in self.devices_by_name if p.device.lower() in device.lower()), 0.0)
+
+
+def plainly(value: float, digits: int = 4) -> str:
+    """Rounded, and without powers of ten: who pays counts zeros.
+
+    >>> plainly(20_000.0), plainly(1_234_567.0), plainly(0.01234, 3), plainly(0.0)
+    ('20,000', '1,235,000', '0.0123', '0')
+    """
+    return f"{float(f'{value:.{digits}g}'):,.12g}"
