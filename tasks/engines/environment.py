@@ -36,6 +36,8 @@ def quiet_libraries(threads: int | None = None) -> None:
         os.environ.setdefault(name, value)
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"vllm\.")
     warnings.filterwarnings("ignore", category=DeprecationWarning)
+    # peft's own pattern for a mixture's experts, which it then looks for among modules
+    warnings.filterwarnings("ignore", message="The following (rank|alpha)_pattern keys", category=RuntimeWarning)
 
 
 def settle_threads() -> None:
