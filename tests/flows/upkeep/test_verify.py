@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import warnings
@@ -130,6 +131,20 @@ def test_what_is_charged_while_a_journal_is_mended_stays(root: Path) -> None:
     beside = put_back(path, b"what was whole\n")
     assert moved.exists() and path.read_bytes() == b"a charge meanwhile\n"
     assert beside.parent == path.parent and beside.suffix == ".jsonl" and beside.read_bytes() == b"what was whole\n"
+
+
+@pytest.mark.parametrize("pattern", ["spending/*/*.jsonl", "pins/*.json"])
+def test_where_there_is_no_room_to_mend_nothing_is_moved(root: Path, pattern: str) -> None:
+    path = one(root, pattern)
+    path.write_bytes(b"{}}\n" + path.read_bytes())
+    before, limits = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        with pytest.raises(OSError):
+            verify(root, repair=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == before
 
 
 def test_an_artifact_with_the_manifest_of_another_is_damaged(root: Path) -> None:
