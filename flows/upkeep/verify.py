@@ -94,7 +94,7 @@ def verify(root: Path, *, repair: bool = False) -> Verified:
 
 
 def _repaired(root: Path, item: Item) -> Path:
-    """Where it went. Errors: OSError, UserError where there is no room for what has to stay; then it is where it was."""
+    """Where it went. Errors: OSError where there is no room for what has to stay; then it is where it was."""
     moved = set_aside(root, item.path)
     try:
         if item.what == "charges":  # money that was paid stays counted

@@ -140,7 +140,7 @@ def test_where_there_is_no_room_to_mend_nothing_is_moved(root: Path, pattern: st
     before, limits = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
     try:
-        with pytest.raises(OSError):
+        with pytest.raises(OSError, match="File too large"):
             verify(root, repair=True)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
