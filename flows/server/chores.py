@@ -21,6 +21,7 @@ from flows.study.forms import BudgetForm, StudyForm
 from flows.study.resolve import Study
 from flows.upkeep.reeval import Checked, reevaluate
 from flows.upkeep.verdicts import regraded
+from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
 from storage.roots import root_folder
 from tasks.metering import metered
@@ -50,12 +51,20 @@ def reeval(studies: list[StudyForm] = [], pinned: list[str] = [], budget: Budget
 
     found: list[Checked] = []
     try:
-        for one in reevaluate(store, [form.request().study(store) for form in studies], pinned, charged):
+        for one in reevaluate(store, [_resolved(form, store) for form in studies], pinned, charged):
             found.append(one)
     except Parked as wall:
         _tell(found)
         return Cancelled(name=PARKED, message=f"{len(found)} adapters were looked at; {wall}")
     return _tell(found)
+
+
+def _resolved(form: StudyForm, store: Store) -> Study | Checked:
+    """Or why it cannot be looked at on this worker; the others are."""
+    try:
+        return form.request().study(store)
+    except UserError as error:
+        return Checked(f"adapters of {form.profile}", "unchecked", str(error))
 
 
 def _tell(found: Sequence[Checked]) -> Any:

@@ -21,10 +21,10 @@ from storage.artifacts.fingerprint import derived_seed
 from storage.artifacts.kinds import Pool, Rollouts, Splits, Training
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.errors import UserError
+from storage.errors import Parked, UserError
 from storage.ledger import Ledger
 from storage.records.drift import DriftNote, close_drift, note_drift
-from storage.records.runs import all_runs, now
+from storage.records.runs import now, read_record, record_paths
 from storage.sql import query
 from tasks.domain.policies import Policy, Sampling
 from tasks.domain.statistics.intervals import Interval
@@ -82,20 +82,22 @@ class Wanted:
     newest: bool = True
 
 
-def wanted_studies(store: Store, named: Sequence[Study], pins: Sequence[str]) -> Iterator[Wanted | Checked]:
+def wanted_studies(store: Store, named: Sequence[Study | Checked], pins: Sequence[str]) -> Iterator[Wanted | Checked]:
     """The named studies; without any, every finished run's, for the pins alone if there are some.
 
     What cannot be resolved on this machine is said as an adapter that was not checked.
     """
-    yield from map(Wanted, named)
+    for one in named:
+        yield one if isinstance(one, Checked) else Wanted(one)
     if named and not pins:
         return
-    for run in all_runs(store.root):
-        if run.state == "finished":
-            try:
+    for path in record_paths(store.root):
+        try:
+            run = read_record(path)
+            if run.state == "finished":
                 yield Wanted(Request.from_json(run.request).study(store), newest=not pins)
-            except UserError as error:
-                yield Checked(f"adapters of {run.id}", "unchecked", str(error))
+        except UserError as error:
+            yield Checked(f"adapters of {path.stem}", "unchecked", str(error))
 
 
 def pinned_steps(pins: Sequence[str]) -> dict[tuple[str, int], str]:
@@ -125,13 +127,14 @@ def kept_adapters(wanted: Wanted, store: Store, pins: dict[tuple[str, int], str]
 
 def reevaluate(
     store: Store,
-    named: Sequence[Study],
+    named: Sequence[Study | Checked],
     pins: Sequence[str],
     charged: Callable[[Study], AbstractContextManager[Listener]],
 ) -> Iterator[Checked]:
     """Every wanted adapter once, as it is found tonight. Notes are kept under the root until a figure is back.
 
-    charged: the listener of what is made for a study. Errors: UserError for a pin that is none.
+    named: those that cannot be resolved as what is said of them. charged: the listener of what is made for a study.
+    Errors: UserError for a pin that is none; Parked at a wall, which holds for the adapters after it too.
     """
     pending, seen = pinned_steps(pins), set()
     for wanted in wanted_studies(store, named, pins):
@@ -141,7 +144,7 @@ def reevaluate(
         if not wanted.newest and not pending:
             break
         with charged(wanted.study) as listener, stages_of(wanted.study, store, listener):
-            for kept in list(kept_adapters(wanted, store, pinned_steps(pins))):
+            for kept in _kept_or_why(wanted, store, pins):
                 if isinstance(kept, Kept):
                     pending.pop((str(kept.training), kept.policy.step), None)
                 name = kept.name if isinstance(kept, Kept) else kept.adapter
@@ -152,9 +155,18 @@ def reevaluate(
         yield Checked(pin, "unchecked", "no study that was asked for and no finished run of this root has evaluated it")
 
 
+def _kept_or_why(wanted: Wanted, store: Store, pins: Sequence[str]) -> list[Kept | Checked]:
+    try:
+        return list(kept_adapters(wanted, store, pinned_steps(pins)))
+    except UserError as error:  # of this study: the others are looked at all the same
+        return [Checked(f"adapters of {wanted.study.profile.called}", "unchecked", str(error))]
+
+
 def _checked(study: Study, store: Store, kept: Kept) -> Checked:
     try:
         return _compared(study, store, kept)
+    except Parked:
+        raise
     except UserError as error:  # of this adapter: the others are looked at all the same
         return Checked(kept.name, "unchecked", str(error))
 
