@@ -171,14 +171,17 @@ class Estimator:
         return self._timed("training", total(parts), learned=tokens)
 
     def _timed(self, kind: str, cost: Cost, learned: float = 0.0, read: float = 0.0) -> Cost:
-        """learned, read: tokens that take hours and no budget of tokens; reading is as fast as sampling."""
+        """learned, read: tokens that take hours and no budget of tokens; reading is as fast as sampling. Several
+        engines share a stage's rollouts out; a training they shorten little, for each step waits for its longest."""
         if kind == "rollouts" and not self.prices.hours_of_sampling:
             return cost
         if kind in self._rates:
             hours = (cost.tokens + read) / self._rates[kind]
         else:
-            seconds = (cost.tokens + read) / self.prices.sampled_per_second + learned / self.prices.trained_per_second
-            hours = seconds * self.prices.devices / 3600
+            hardware = self.study.profile.hardware
+            engines = 1 if learned else hardware.replicas
+            sampling = (cost.tokens + read) / self.prices.sampled_per_second / engines
+            hours = (sampling + learned / self.prices.trained_per_second) * hardware.gpus / 3600
         return replace(cost, gpu_hours=hours, usd=cost.usd + self.prices.of_hours(self.prices.device, hours))
 
     def asked(self, given: Mapping[str, Any], split: str | None) -> _Asked:

@@ -27,14 +27,13 @@ class Prices:
     """What things cost, per policy and per hardware.
 
     hours_of_sampling: whether sampling takes hours of a device here; false where another host samples.
-    device, devices: what a profile is expected to run on, for estimates. Rates: tokens/s of the whole of them, used
-    until this store has measured its own.
+    device: what a profile is expected to run on, for estimates. Rates: tokens/s of an arm's GPUs with one sampling
+    engine and one process of the learner, used until this store has measured its own.
     """
 
     tokens: tuple[TokenPrice, ...] = ()
     devices_by_name: tuple[DevicePrice, ...] = ()
     device: str = "cpu"
-    devices: int = 1
     sampled_per_second: float = 2_000.0
     trained_per_second: float = 2_000.0
     hours_of_sampling: bool = True

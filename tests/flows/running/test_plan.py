@@ -56,6 +56,7 @@ def study_of(profile: Profile, folder: Path) -> Study:
 
 
 def priced(profile: Profile, folder: Path, prices: Prices | None = None) -> list[tuple[str, Cost]]:
+    folder.mkdir(exist_ok=True)
     store, study = Store(folder), study_of(profile, folder)
     store.prepare()
     planned = plan(study, store)
@@ -78,6 +79,16 @@ def test_a_stage_costs_its_rollouts_times_their_length(tmp_path: Path) -> None:
     assert screen.tokens == pytest.approx(640 * (250 + 614.4))
     assert screen.usd == pytest.approx(640 * (250 * 1 + 614.4 * 10) / 1e6)
     assert screen.gpu_hours == pytest.approx(640 * (250 + 614.4) / 1000 / 3600)
+
+
+def test_more_engines_shorten_a_screening_and_hardly_a_training(tmp_path: Path) -> None:
+    """Of an arm with a learner and three engines: a third of the time on four GPUs where it took two, 4/3 divided by 2; a
+    training takes as long, on twice as many."""
+    apart = replace(PLAIN.hardware, sampler_apart=True, engine_process="core")
+    wide = replace(apart, replicas=3)
+    two, four = (dict(priced(replace(PLAIN, hardware=h), tmp_path / f"{h.replicas}")) for h in (apart, wide))
+    for title, times in (("screen panel", 4 / 3 / 2), ("train panel seed 0", 2)):
+        assert four[title].gpu_hours == pytest.approx(times * two[title].gpu_hours)
 
 
 def test_a_search_is_priced_by_what_its_methods_ask_for(tmp_path: Path) -> None:
