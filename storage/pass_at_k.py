@@ -38,9 +38,9 @@ def _all_from(n_P: np.ndarray, m_P: np.ndarray, ks_K: Sequence[int]) -> np.ma.Ma
     """(P, K) chance that k draws without replacement out of n all fall among m of them: C(m, k)/C(n, k)."""
     if any(k < 1 for k in ks_K):
         raise ValueError(f"k counts draws, so it is at least 1: {list(ks_K)}")
-    chance_P, out_PK = np.ones(len(n_P)), np.empty((len(n_P), len(ks_K)))
+    chance_P, out_PK = np.ones(len(n_P)), np.zeros((len(n_P), len(ks_K)))
     wanted = {k: [i for i, other in enumerate(ks_K) if other == k] for k in ks_K}
-    for i in range(max(ks_K, default=0)):
+    for i in range(min(max(ks_K, default=0), max(n_P, default=0))):  # beyond the largest group all is masked
         left_P = np.maximum(m_P - i, 0)
         chance_P = chance_P * left_P / np.maximum(n_P - i, 1)
         for column in wanted.get(i + 1, ()):

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from flows.running.plan import Planned
 from flows.running.rates import Length, measured_length, measured_rates
-from flows.running.sizes import size_of, size_of_levels
 from flows.study.resolve import Study
+from flows.study.sizes import size_of, size_of_levels
 from storage.artifacts.kinds import Benchmark
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store

@@ -19,8 +19,8 @@ from tasks.domain.statistics.windows import window_named
 from tasks.engines.hardware import ENGINES
 from tasks.engines.problems.hub import asked_of_hub
 
-#: Policies of one training that are evaluated: a plan lists each.
-MOST_EVALUATED = 1000
+#: Policies of one training, and of all of them, that are evaluated: a plan lists each.
+MOST_EVALUATED, MOST_IN_ALL = 1000, 5000
 
 
 def faults_of(p: Profile) -> Iterator[Fault]:
@@ -119,6 +119,18 @@ def _trainings(p: Profile) -> Iterator[Fault]:
     sampled = {("rollouts",): p.rollouts, **{path: how for path, _, how, _ in trained if path[0] == "lessons"}}
     for path, rollouts in sampled.items():
         yield from _said(path, lambda rollouts=rollouts: check_sampling(rollouts))
+    if arms and p.seeds and p.train_on != "all":
+        if p.screening.group_size == 1:
+            said = "screening.group_size is 1, and one rollout is never right and wrong: no problem has a gradient"
+            yield Fault(("screening", "group_size"), said)
+        elif not p.screening.sampling.temperature:
+            said = "screening.sampling.temperature is 0, and all rollouts of a problem are one: none has a gradient"
+            yield Fault(("screening", "sampling", "temperature"), said)
+    yield from _evaluations(p, len(arms))
+
+
+def _evaluations(p: Profile, trained: int) -> Iterator[Fault]:
+    """trained: arms."""
     number = len(range(0, p.training.steps, p.training.eval_every)) + 1
     if number > MOST_EVALUATED:
         yield Fault(
@@ -126,6 +138,9 @@ def _trainings(p: Profile) -> Iterator[Fault]:
             f"{p.training.steps} steps evaluated every {p.training.eval_every} are {number} evaluations a seed, above"
             f" {MOST_EVALUATED}: raise training.eval_every or lower training.steps",
         )
+    elif (in_all := number * trained * len(p.seeds)) > MOST_IN_ALL:
+        said = f"{len(p.seeds)} seeds of {trained} arms are {in_all} evaluations, above {MOST_IN_ALL}: name fewer seeds"
+        yield Fault(("seeds",), f"{said}, or raise training.eval_every")
 
 
 def _ids(p: Profile) -> Iterator[Fault]:

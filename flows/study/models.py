@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable
@@ -107,6 +108,15 @@ def encoder_folder(name: str, fetch: bool = True) -> Path:
         said = f"encoder {name} is not under {home}: give its folder with --encoder, or set VARBAND_MODELS"
         raise NotHere(name, said)
     return home / name
+
+
+def check_positions(name: str, folder: Path, max_tokens: int) -> None:
+    """Errors: UserError for an encoder whose own files say that it sees fewer tokens of a text."""
+    stated = [folder / "config.json", folder / "sentence_bert_config.json"]
+    said = [json.loads(path.read_bytes()) for path in stated if path.is_file()]
+    sizes = [one[key] for one in said for key in ("max_position_embeddings", "max_seq_length") if one.get(key)]
+    if sizes and max_tokens > max(sizes):
+        raise UserError(f"encoder.max_tokens is {max_tokens}, and {called(name)} has {max(sizes)} positions; lower it")
 
 
 def base_model(name: str, folder: Path) -> BaseModel:

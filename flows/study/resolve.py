@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from flows.study.bases import found_adapters, found_bases, unnamed
+from flows.study.drawn import refuse_undrawable
 from flows.study.hub import called, found_source, unfound
 from flows.study.layout import side_by_side, spread
-from flows.study.models import encoder_folder, found_model, found_reward_model
+from flows.study.models import check_positions, encoder_folder, found_model, found_reward_model
 from flows.study.questions import PROFILES
 from flows.study.shape import Profile
 from flows.study.writing import differences, told, written_out
@@ -176,6 +177,7 @@ def resolve(
         )
     said = () if pools else ("pool", "sources")
     studied = PoolInputs() if made_up else inputs(wished, said, own.on_issue, own.limit)
+    sought(lambda: refuse_undrawable(profile, studied.sources, places), ("pool", "heldout_per_source"))
     taught = [lesson for lesson in profile.lessons if set(lesson.arms) & set(profile.arms)]
     lessons = {
         x.name: inputs(x.pool.sources, ("lessons", x.name, "pool", "sources"), x.pool.on_issue, x.pool.limit)
@@ -191,6 +193,9 @@ def resolve(
     find_encoder = partial(encoder_folder, fetch=not spared)
     seek_encoder = partial(found_model, encoder_name, encoder, find_encoder, places)
     encoding = sought(seek_encoder, () if encoder else ("encoder", "name"), spared=spared) or unnamed(encoder_name)
+    if encoding.sha256 in places:
+        seen = partial(check_positions, encoder_name, places[encoding.sha256], profile.encoder.max_tokens)
+        sought(seen, ("encoder", "max_tokens"))
     scorer = profile.search.reward
     reward = (
         (

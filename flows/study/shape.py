@@ -12,16 +12,13 @@ from flows.study.search import Search
 from storage.errors import UserError, did_you_mean
 from tasks.domain.arms import ARMS, Arm
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
-from tasks.domain.grpo.types import AtLeastOne, LearnerConfig
+from tasks.domain.grpo.types import MOST, AtLeastOne, LearnerConfig, Size
 from tasks.domain.policies import Sampling
 from tasks.domain.ranges import Ranged, Seed, Within
 from tasks.domain.scaffolds import MATH
 from tasks.engines.hardware import Hardware
 
 Count = Annotated[int, Within(0)]
-#: Of rollouts a problem, or of problems: more is a slip, and a plan that takes for ever.
-MOST = 100_000
-Size = Annotated[int, Within(1, MOST)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +49,7 @@ class Encoder(Ranged):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassK(Ranged):
-    ks: tuple[AtLeastOne, ...] = (1, 2, 4, 8)
+    ks: tuple[Size, ...] = (1, 2, 4, 8)
     draws: Annotated[int, Within(1, 1_000_000)] = 10_000
     seed: Seed = 0
 

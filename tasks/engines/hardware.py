@@ -52,7 +52,7 @@ class Hardware:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     memory_fraction: Annotated[float, Within(0, 1, without="least")] = 0.45
     kv_cache_mb: AtLeastOne = 256
-    max_num_seqs: AtLeastOne = 64
+    max_num_seqs: Annotated[int, Within(1, 65_536)] = 64
     max_model_len: AtLeastOne = 512
     tensor_parallel: AtLeastOne = 1
     replicas: AtLeastOne = 1
@@ -62,7 +62,7 @@ class Hardware:
     adapters: Literal["auto", "merged", "unmerged"] = "auto"
     graphs_up_to: AtLeastOne | None = None
     batch_size: AtLeastOne | None = 256
-    threads: AtLeastOne | None = None
+    threads: Annotated[int, Within(1, 1024)] | None = None
     without: tuple[str, ...] = ()
     arms_at_once: AtLeastOne = 1
     shard_rollouts: AtLeastOne = 16_384

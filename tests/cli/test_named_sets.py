@@ -22,7 +22,10 @@ def write(folder: Path, file: str, numbers: range) -> None:
     (folder / file).write_text("".join(LINE.format(i, i + 2) for i in numbers))
 
 
-@pytest.mark.parametrize("how", [{"settings": ("pool.sources=amc",)}, {"pools": ("amc",)}])
+HELD = "pool.heldout_per_source=3"
+
+
+@pytest.mark.parametrize("how", [{"settings": (HELD, "pool.sources=amc")}, {"settings": (HELD,), "pools": ("amc",)}])
 def test_a_named_set_is_read_in_place_of_the_problems_that_a_profile_makes(tmp_path: Path, how: dict) -> None:
     write(tmp_path, "amc.jsonl", range(30))
     study = Request(profile="demo", data=str(tmp_path), limit=9, **how).study(Store(tmp_path / "store"))

@@ -49,3 +49,10 @@ def test_k_beyond_n_is_null_not_a_number() -> None:
         pass_at_k(np.array([2]), np.array([1]), [0])
     with pytest.raises(ValueError, match="fewer rollouts"):
         pass_at_k(np.array([2]), np.array([3]), [1])
+
+
+def test_a_k_that_no_group_reaches_is_masked_at_once() -> None:
+    assert pass_at_k(np.array([3, 1]), np.array([1, 0]), [1, 10**9]).tolist() == [
+        [pytest.approx(1 / 3), None],
+        [0.0, None],
+    ]

@@ -30,8 +30,14 @@ ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 PromptOrder = Literal["round_robin_by_source", "proportional", "balanced_by_subject"]
 LrSchedule = Literal["constant", "linear", "cosine"]
 AtLeastOne = Annotated[int, Within(1)]
-NotNegative = Annotated[float, Within(0)]
-Positive = Annotated[float, Within(0, without="least")]
+#: What is sampled, kept or repeated so often: more is a slip, and a stage without an end.
+MOST = 100_000
+Size = Annotated[int, Within(1, MOST)]
+#: Beyond it float32 overflows somewhere in a step.
+LARGEST = 1e6
+NotNegative = Annotated[float, Within(0, LARGEST)]
+Positive = Annotated[float, Within(0, LARGEST, without="least")]
+Share = Annotated[float, Within(0, 1)]
 Decay = Annotated[float, Within(0, 1, without="most")]
 
 
@@ -78,12 +84,12 @@ class LearnerConfig(Ruled):
     candidates: answers in one completion, of `vpo` and `multi_rlvr`.
     """
 
-    steps: AtLeastOne
-    groups_per_step: AtLeastOne
-    group_size: Annotated[int, Within(2)]  # an advantage is relative to the others
-    learning_rate: NotNegative
-    lora_rank: AtLeastOne
-    lora_alpha: AtLeastOne
+    steps: Annotated[int, Within(1, 10 * MOST)]
+    groups_per_step: Size
+    group_size: Annotated[int, Within(2, MOST)]  # an advantage is relative to the others
+    learning_rate: Share
+    lora_rank: Annotated[int, Within(1, 16_384)]
+    lora_alpha: Size
     expert_rank: AtLeastOne | None = None
     target_modules: tuple[str, ...] = ALL_LINEAR
     loss: str = "importance_sampling"
@@ -91,20 +97,20 @@ class LearnerConfig(Ruled):
     tag_weight: NotNegative = 0.2
     tag_rule: TagRule = "pairs"
     betas: tuple[Decay, Decay] = (0.9, 0.95)
-    eps: NotNegative = 1e-8
-    weight_decay: NotNegative = 0.0
+    eps: Annotated[float, Within(1e-30, 1)] = 1e-8  # LoRA's first gradient is 0, which is divided by it
+    weight_decay: Share = 0.0
     grad_clip: Positive | None = None
     eval_every: AtLeastOne = 10
     seed: Seed = 0
     truncated: Literal["keep", "mask"] = "keep"
-    max_extra_groups: Annotated[int, Within(0)] = 0
+    max_extra_groups: Annotated[int, Within(0, MOST)] = 0
     prompt_order: PromptOrder = "round_robin_by_source"
-    clip_low: Annotated[float, Within(0, 1)] = 0.2
+    clip_low: Share = 0.2
     clip_high: NotNegative = 0.2
     tis_cap: Positive = 2.0
     max_tokens: AtLeastOne | None = None
-    minibatches: AtLeastOne = 1
-    epochs: AtLeastOne = 1
+    minibatches: Size = 1
+    epochs: Annotated[int, Within(1, 1000)] = 1
     kl_weight: NotNegative = 0.0
     lr_schedule: LrSchedule = "constant"
     warmup_steps: Annotated[int, Within(0)] = 0
@@ -113,7 +119,7 @@ class LearnerConfig(Ruled):
     overlong_cache: Annotated[int, Within(0)] = 0
     bonus: NotNegative = 0.2
     bonus_gate: Literal["right", "none"] = "right"
-    bonus_baseline: Annotated[float, Within(0, 1)] = 0.5
+    bonus_baseline: Share = 0.5
     entropy_weight: NotNegative = 0.0
     entropy_target: Positive | None = None
     entropy_delta: Positive = 0.005

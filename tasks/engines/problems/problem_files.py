@@ -9,12 +9,15 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from storage.errors import UserError
 from tasks.domain.grading.grading import MAX_ANSWER_CHARS
 from tasks.domain.grading.latex_normalisation import normalise
 from tasks.engines.problems.json_lines import json_lines
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 Row = dict[str, Any]
 MAX_YEAR = 9999
@@ -117,15 +120,27 @@ def _jsonl(path: Path) -> Iterator[tuple[str, Any]]:
     return json_lines(raw, str(path), "problem and gold")
 
 
-def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
+def number_of_problems(path: Path) -> int:
+    """Rows that a file has; none of them is read. Errors: UserError for a Parquet file that is none."""
+    if path.suffix.lower() == ".parquet":
+        return _opened(path).metadata.num_rows
+    with path.open("rb") as handle:
+        return sum(1 for line in handle if line.strip())
+
+
+def _opened(path: Path) -> pq.ParquetFile:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        table = pq.ParquetFile(path).read()
+        return pq.ParquetFile(path)
     except (pa.ArrowInvalid, OSError) as error:
         raise UserError(f"{path}: is not a readable Parquet file ({str(error).splitlines()[0][:100]})") from None
-    missing = [field for field in ("problem", "gold") if field not in table.column_names]
+
+
+def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
+    table = _opened(path).read()
+    missing = [names[0] for _, names in COLUMNS if not {*names} & {*table.column_names}]
     if missing:
         raise UserError(f"{path}: no column '{missing[0]}' (found: {', '.join(table.column_names)})")
     for number, record in enumerate(table.to_pylist(), start=1):

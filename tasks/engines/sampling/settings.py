@@ -31,6 +31,9 @@ def sampler_gpus(hardware: Hardware) -> list[str]:
 
 
 def on_cpu(hardware: Hardware) -> dict[str, Any]:
+    """Errors: UserError for a cache that the memory has no room for."""
+    if hardware.kv_cache_mb << 20 > (free := psutil.virtual_memory().available):
+        raise UserError(f"hardware.kv_cache_mb is {hardware.kv_cache_mb} and {free >> 20} MB are free here; lower it")
     return {
         "dtype": "float32",
         "enforce_eager": True,

@@ -139,6 +139,8 @@ def test_parquet_reads_like_jsonl(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "mine.parquet")
     (tmp_path / "mine.jsonl").write_text(json.dumps(rows[0]))
     assert read_problems(tmp_path / "mine.parquet", "mine") == read_problems(tmp_path / "mine.jsonl", "mine")
+    pq.write_table(pa.table({"question": ["One?"], "answer": ["1"]}), tmp_path / "hub.parquet")
+    assert [(row["problem"], row["gold"]) for row in read_problems(tmp_path / "hub.parquet", "hub")] == [("One?", "1")]
     pq.write_table(pa.table({"problem": ["One?"]}), tmp_path / "bad.parquet")
     with pytest.raises(UserError, match="no column 'gold'"):
         read_problems(tmp_path / "bad.parquet", "bad")

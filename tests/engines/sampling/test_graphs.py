@@ -12,7 +12,7 @@ from storage.errors import UserError
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.memory_plan import GIB, check_sampler_memory, linear_parameters
 from tasks.engines.sampling.graphs import graph_bytes, graph_sizes, step_tokens
-from tasks.engines.sampling.settings import on_gpu
+from tasks.engines.sampling.settings import on_cpu, on_gpu
 
 
 def test_the_largest_batch_always_has_one() -> None:
@@ -84,3 +84,8 @@ def test_weights_kept_for_merging_by_hand() -> None:
         "num_hidden_layers": 28,
     }
     assert json.dumps(linear_parameters(config)) == "1310195712"
+
+
+def test_a_cache_larger_than_the_memory_is_refused_before_the_engine_starts() -> None:
+    with pytest.raises(UserError, match="kv_cache_mb is 1000000000 and"):
+        on_cpu(Hardware(kv_cache_mb=1_000_000_000))

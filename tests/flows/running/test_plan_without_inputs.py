@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from flows.running.plan import plan
-from flows.running.sizes import LEVELS, size_of, size_of_levels
 from flows.study.questions import PROFILES
 from flows.study.request import Request
+from flows.study.sizes import LEVELS, size_of, size_of_levels
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.problems.sources import SOURCES, SourceSpec

@@ -48,6 +48,23 @@ ONCE_SILENT = (
     "evaluation.sampling.max_tokens=512",
     "final.group_size=1000000000",
     "rollouts.seed=99999999999999999999999",
+    "training.learning_rate=9e39",
+    "training.weight_decay=9e39",
+    "training.eps=0",
+    "training.eps=1e-300",
+    "training.kl_weight=9e39",
+    "training.group_size=1000000000",
+    "training.epochs=1000000000",
+    "training.lora_rank=1000000000",
+    "passk.ks=1000000000",
+    "pool.heldout_per_source=0",
+    "screening.group_size=1",
+    "screening.sampling.temperature=0",
+    "screening.sampling.temperature=1e-400",
+    "encoder.max_tokens=513",
+    "hardware.threads=1000000000",
+    "hardware.max_num_seqs=1000000000",
+    "seeds=" + ",".join(map(str, range(1000))),
 )
 
 
@@ -110,6 +127,29 @@ def test_a_large_study_is_planned_in_its_time(tmp_path: Path) -> None:
     asked = ("training.steps=9990", "training.eval_every=10", "arms=panel", "evaluation.group_size=1")
     store = Store(tmp_path)
     assert len(plan(Request(profile="demo", settings=asked).study(store), store)) > 999
+
+
+@pytest.mark.parametrize(
+    "asked", [("screening.group_size=1", "train_on=all"), ("screening.sampling.temperature=0", "seeds=()")]
+)
+def test_a_screening_that_shows_no_gradient_is_taken_where_none_is_wanted(
+    asked: tuple[str, ...], tmp_path: Path
+) -> None:
+    Request(profile="demo", settings=asked).study(Store(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("rows", "limit", "taken"), [(3, None, False), (25, None, False), (26, None, True), (99, 25, False)]
+)
+def test_problems_that_would_all_be_held_out_are_refused_by_plan_too(
+    rows: int, limit: int | None, taken: bool, tmp_path: Path
+) -> None:
+    """demo holds out 25 problems of a source."""
+    problems = tmp_path / "mine.jsonl"
+    problems.write_text("".join(json.dumps({"problem": f"{i}+1?", "gold": str(i + 1)}) + "\n" for i in range(rows)))
+    asked = Request(profile="demo", pools=(str(problems),), limit=limit)
+    said = refused(lambda: asked.study(Store(tmp_path / "root"), planning=True))
+    assert taken is not ("held out of" in said)
 
 
 def test_what_is_missing_is_listed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,7 +135,10 @@ def test_records_are_changed_and_added_by_name_and_chosen_by_a_list() -> None:
         ("steps = 3", "line 2: steps: no field 'steps'"),
         ("training = 3", "line 2: training: 3 is no table of fields"),
         ("[training]\n\nstep = 3", "line 4: training.step: no field 'step'; did you mean 'steps'?"),
-        ("[training]\nsteps = '3'", "line 3: training.steps: steps is '3'; it must be a whole number at least 1"),
+        (
+            "[training]\nsteps = '3'",
+            "line 3: training.steps: steps is '3'; it must be a whole number from 1 to 1000000",
+        ),
         ("[training]\nsteps = 2.5", "line 3: .* whole number"),
         ("[training]\nlearning_rate = nan", "line 3: .* learning_rate is nan"),
         ("[training]\nloss = 'grop'", "line 2: training: learner: unknown loss 'grop'"),

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tasks.domain.problems.sources import SOURCES, SourceSpec
-from tasks.engines.problems.problem_files import load_problems
+from tasks.engines.problems.problem_files import load_problems, number_of_problems
 
 #: Of difficulty, in sets that have any; taken to be equally many problems each where the file is not here.
 LEVELS = 5
@@ -19,7 +19,7 @@ def size_of(specs: Sequence[SourceSpec], places: Mapping[str, Path]) -> int:
     be said, and a plan says so."""
     whole = (s.sha256 in places and s.only is None for s in specs)
     return sum(
-        _lines(places[s.sha256]) if here else SOURCES[s.name].problems if s.name in SOURCES else 0
+        number_of_problems(places[s.sha256]) if here else SOURCES[s.name].problems if s.name in SOURCES else 0
         for s, here in zip(specs, whole, strict=True)
     )
 
@@ -35,12 +35,3 @@ def size_of_levels(
     rows = load_problems((places[spec.sha256], spec.name, spec.only) for spec in specs)
     each = Counter(row["level"] for row in rows if not levels or row["level"] in levels)
     return sum(min(n, per_level or n) for n in each.values())
-
-
-def _lines(path: Path) -> int:
-    if path.suffix == ".parquet":
-        import pyarrow.parquet as pq
-
-        return pq.read_metadata(path).num_rows
-    with path.open("rb") as handle:
-        return sum(1 for line in handle if line.strip())
