@@ -152,7 +152,7 @@ def _show_audit(result: dict[str, Any]) -> None:
 @click.command()
 @click.option(
     "--effect",
-    type=click.FloatRange(0.001, 0.9),
+    type=options.Number(0.001, 0.9),
     default=0.05,
     show_default=True,
     help="Difference in accuracy to find, as a share: 0.05 is 5 pp.",
@@ -185,13 +185,13 @@ def _show_audit(result: dict[str, Any]) -> None:
 @click.option("--seeds", type=click.IntRange(1, 100), default=1, show_default=True, help="Trainings of each policy.")
 @click.option(
     "--seed-sd",
-    type=click.FloatRange(0.0, 0.5),
+    type=options.Number(0.0, 0.5),
     default=0.0,
     show_default=True,
     help="Standard deviation of a seed's accuracy, as a share: 0.03 is 3 pp; of its distance for diversity.",
 )
 @click.option("-k", type=click.IntRange(1, 4096), default=1, show_default=True, help="Compare pass@k.")
-@click.option("--alpha", type=click.FloatRange(0.0001, 0.5), default=0.05, show_default=True)
+@click.option("--alpha", type=options.Number(0.0001, 0.5), default=0.05, show_default=True)
 @click.option("--trials", type=click.IntRange(100, 100_000), default=2000, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
 @options.as_json

@@ -106,7 +106,7 @@ def selftest(as_json: bool) -> None:
 
 
 @grader.command()
-@options.root
+@options.root_there
 @options.as_json
 def disputes(root: Path, as_json: bool) -> None:
     """Stored answers on which grader and cross check differ. Decide them in a file for --overrides."""
@@ -124,7 +124,7 @@ def disputes(root: Path, as_json: bool) -> None:
 
 @click.command()
 @overrides_option
-@options.root
+@options.root_there
 @options.as_json
 def regrade(overrides: Path | None, root: Path, as_json: bool) -> None:
     """Grade all stored rollouts again, without sampling: what changes, which figures move, what was built on them.

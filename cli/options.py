@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -26,6 +27,14 @@ class Root(click.ParamType):
 
         root = value if isinstance(value, Path) else root_folder(str(value))
         return check_there(root) if self.there else root
+
+
+class Number(click.FloatRange):
+    """A float within its range; what is no number is not, though nothing is above or below it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found = super().convert(value, param, ctx)
+        return found if math.isfinite(found) else self.fail(f"{value} is no finite number.", param, ctx)
 
 
 def check_there(root: Path) -> Path:

@@ -41,7 +41,7 @@ def _flat(table: Mapping[str, Any], within: str = "") -> dict[str, Any]:
 
 def figures(root: Path, one: str, other: str) -> pa.Table:
     """A row for each arm and phase (before, after training) of either: problems in the variance band, accuracy, and
-    where both were asked the same problems the difference with its interval."""
+    where both were asked the same problems the difference with its interval, or the reason why it has none."""
     paired = ask(root, one, "app_compare", other=other)
     left, right = (ask(root, ref, "report_summary") for ref in (one, other))
     return query(
@@ -58,7 +58,8 @@ def figures(root: Path, one: str, other: str) -> pa.Table:
                 any_value(variance) filter (study = 2) as in_band_other
             from tall group by all
         )
-        select arm, phase, one, other, gain, gain_low, gain_high, problems, in_band, in_band_other
+        select arm, phase, one, other, gain, gain_low, gain_high, problems, in_band, in_band_other,
+            reason
         from wide left join paired using (arm, phase)
         where one is not null or other is not null
         order by arm, phase desc

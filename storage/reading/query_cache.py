@@ -21,7 +21,7 @@ from storage.mirror import mirror_of
 from storage.reading import catalog, imported
 from storage.reading.recipes import report_arguments, report_inputs
 from storage.reading.views import Views, helper_tables, inputs_of
-from storage.records.runs import all_runs
+from storage.records.runs import all_runs, telling
 
 Stamp = tuple[tuple[str, int], ...]
 
@@ -29,7 +29,7 @@ Stamp = tuple[tuple[str, int], ...]
 @dataclass(frozen=True, slots=True)
 class Report:
     """One report of the store, as lists of runs show it. `profile`: as people call the study. `arms`: in the order in
-    which everything is coloured. `changed`: what differs from what it is based on."""
+    which everything is coloured. `changed`: what differs from what it is based on, as `telling` orders it."""
 
     ref: str
     profile: str
@@ -78,7 +78,11 @@ def reports(root: Path) -> tuple[Report, ...]:
     """Reports and the slices of an imported study, newest first, as their newest runs call them."""
     called = {run.report: run.profile for run in reversed(all_runs(root)) if run.report}
     found = _reports(root, tuple(part for part in stamp(root) if part[0] in ("report", "passk", "bands")))
-    return tuple(replace(one, profile=called.get(one.ref, one.profile)) for one in found)
+    changed = telling([one.changed for one in found])
+    return tuple(
+        replace(one, profile=called.get(one.ref, one.profile), changed=changes)
+        for one, changes in zip(found, changed, strict=True)
+    )
 
 
 def descent(root: Path, ref: str) -> pa.Table:

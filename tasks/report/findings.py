@@ -141,12 +141,20 @@ def _training(summary: Sequence[Row], gains: Sequence[Row], form: Sequence[Row])
         held = row["gain_low"] is not None and row["gain_low"] <= 0 <= row["gain_high"]
         if row["source"] == "all" and row["gain_low"] is not None and (held or corrected_away(row)):
             counted = "" if held else " once all gains are counted"
+            if held and any(one["arm"] == row["arm"] and _apart(one) for one in summary):
+                ends = interval(row["gain_low"], row["gain_high"], 100)
+                counted = f" on the curve's rollouts ({signed(100 * row['gain'])} pp{ends})"
             said += (
                 f"; no evidence of a change under {row['arm']}{counted}, {_equivalence(row, 'that it is unchanged')}"
             )
     if mute:
         said += f"; {listed(mute)}: its gain is told with how often it answers, not with what it solves"
     return f"{said}; part of that is form: {listed(list(dict.fromkeys(moved)))}." if moved else f"{said}."
+
+
+def _apart(row: Row) -> bool:
+    """Whether a seed's own interval leaves zero out."""
+    return row["gain_low"] is not None and not row["gain_low"] <= 0 <= row["gain_high"]
 
 
 def caveats(ask: Ask) -> list[str]:
@@ -174,5 +182,5 @@ def caveats(ask: Ask) -> list[str]:
         warned.append("Arms stand on different base models: what they differ by is not of their scaffolds alone.")
     if findings:
         number = len(findings)
-        warned.append(f"The audit has {number} finding{'s' if number > 1 else ''} about the design: see Audit below.")
+        warned.append(f"The audit has {number} finding{'s' if number > 1 else ''} about the design: see Audit.")
     return warned

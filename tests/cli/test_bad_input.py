@@ -36,6 +36,7 @@ WORDS = {
     "pin without a ref": (("pin", "--off", "--root", "."), "REF is missing"),
     "no run id": (("resume", "a b", "--root", "."), "(see: varband runs)"),
     "no such root": (("ls", "--root", "mistyped"), "mistyped: there is no such folder"),
+    "no such root to regrade": (("regrade", "--root", "mistyped"), "mistyped: there is no such folder"),
     "no such kind": (("ls", "rolouts", "--root", "."), "did you mean 'rollouts'?"),
     "root is a file": (("run", "demo", "--root", "a_file"), "a_file"),
     "root cannot be written": (("run", "demo", "--root", "/proc/varband"), "/proc/varband"),

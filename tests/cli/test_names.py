@@ -49,6 +49,8 @@ def test_a_name_stands_wherever_hashes_do(made: tuple[Path, Row, Row]) -> None:
     runs = {row["profile"]: row for row in json.loads(said("runs", "--json", root=root))}
     assert runs["cooler"]["id"].startswith("cooler-")
     assert "passk.draws: 10000 → 400" in runs["cooler"]["changed"] and "arms: " in runs["cooler"]["changed"]
+    first, second_, *_ = runs["cooler"]["changed"].split("; ")
+    assert {first[:4], second_[:4]} == {"arms", "pass"}, "what the other study has not changed so stands first"
     listed = {row["ref"]: row["study"] for row in json.loads(said("ls", "--json", root=root))}
     assert listed[second["report"]] == "cooler"
     assert "cooler, demo" in listed.values(), "what both need has both names"
@@ -101,6 +103,7 @@ def test_compare_says_what_was_asked_otherwise_and_what_was_found(made: tuple[Pa
     expected = {row["arm"]: row["heldout_before"] for row in first["summary"]}
     assert rows["panel", "before"]["one"] == rows["panel", "before"]["other"] == pytest.approx(expected["panel"])
     assert rows["panel", "before"]["gain"] == 0 and rows["panel", "before"]["problems"] == 16
+    assert rows["panel", "before"]["gain_low"] is None and rows["panel", "before"]["reason"] == "the same rollouts"
     assert (
         rows["thinking", "before"]["one"] == pytest.approx(expected["thinking"])
         and rows["thinking", "before"]["other"] is None

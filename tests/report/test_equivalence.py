@@ -92,6 +92,20 @@ def test_what_its_family_corrects_away_is_no_evidence(corrected: float, said: bo
     assert ("no evidence of a change under panel once all gains are counted" in found) is said
 
 
+@pytest.mark.parametrize(("low", "told"), [(0.02, True), (-0.01, False)])
+def test_a_change_that_one_set_of_rollouts_shows_and_the_other_does_not_is_told_of_each(low: float, told: bool) -> None:
+    """The climb that is printed is of the final rollouts, its test of those along the curve."""
+    summary = {"arm": "panel", "problems": None, "gain": 0.055, "gain_low": low, "gain_high": 0.12, "seed": 0}
+    gain = {"arm": "panel", "source": "all", "gain": 0.047, "gain_low": -0.03, "gain_high": 0.123, "p_adjusted": 0.2}
+    tables = {
+        "report_gains": pa.Table.from_pylist([gain | {"p_equivalent_corrected": 0.9}]),
+        "report_summary": pa.Table.from_pylist([summary | {"heldout_before": 0.625, "heldout_after": 0.68}]),
+    }
+    found = " ".join(answer(lambda name: tables.get(name, pa.table({}))))
+    of_curve = "on the curve's rollouts (+4.7 pp, 95 % interval [−3.0, +12.3], which contains zero)"
+    assert f"no evidence of a change under panel{f' {of_curve}' if told else ''}, and that it is unchanged" in found
+
+
 @pytest.mark.parametrize(("seeds", "guess"), [(1, ""), (2, "by a spread that two seeds hardly tell "), (3, "")])
 def test_what_two_seeds_would_find_is_a_guess(seeds: int, guess: str) -> None:
     """Simulated (seeds 5 points apart): 52 pp on average where 73 are found in 80 % of studies; of three 24 and 24."""
