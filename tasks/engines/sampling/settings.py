@@ -30,6 +30,16 @@ def sampler_gpus(hardware: Hardware) -> list[str]:
     return gpus[hardware.processes : hardware.gpus]
 
 
+def check_parallel(model: Path, hardware: Hardware) -> None:
+    """Errors: UserError for more GPUs an engine than the attention heads can be dealt out to."""
+    heads = read_config(model).get("num_attention_heads", 0)
+    if heads % hardware.tensor_parallel:
+        raise UserError(
+            f"hardware.tensor_parallel is {hardware.tensor_parallel}, and {model.name} has {heads} attention heads,"
+            " which cannot be dealt out so; take a number that divides them"
+        )
+
+
 def on_cpu(hardware: Hardware) -> dict[str, Any]:
     """Errors: UserError for a cache that the memory has no room for."""
     if hardware.kv_cache_mb << 20 > (free := psutil.virtual_memory().available):

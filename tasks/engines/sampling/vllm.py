@@ -27,7 +27,7 @@ from tasks.engines.model_files import refuse_strays
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling.graphs import in_words
 from tasks.engines.sampling.prompts import check_lengths, encode_prompt
-from tasks.engines.sampling.settings import on_cpu, on_gpu, refuse_unread_ranks, sampler_gpus
+from tasks.engines.sampling.settings import check_parallel, on_cpu, on_gpu, refuse_unread_ranks, sampler_gpus
 from tasks.engines.sampling.worker import SamplingWorker, ending_with_this_process
 from tasks.engines.visible_gpus import children_see
 
@@ -60,6 +60,7 @@ class VllmGenerator:
                 " GPU; sample with transformers instead (hardware.engine=transformers)"
             )
         refuse_strays(model)
+        check_parallel(model, hardware)
         slot_rank = next(r for r in LORA_RANKS if r >= lora_rank)
         served = slot_rank if lora_rank and not merges else 0
         where = on_cpu(hardware) if self._cpu else on_gpu(model, hardware, merges, served)

@@ -12,7 +12,7 @@ from storage.errors import UserError
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.memory_plan import GIB, check_sampler_memory, linear_parameters
 from tasks.engines.sampling.graphs import graph_bytes, graph_sizes, step_tokens
-from tasks.engines.sampling.settings import on_cpu, on_gpu
+from tasks.engines.sampling.settings import check_parallel, on_cpu, on_gpu
 
 
 def test_the_largest_batch_always_has_one() -> None:
@@ -89,3 +89,11 @@ def test_weights_kept_for_merging_by_hand() -> None:
 def test_a_cache_larger_than_the_memory_is_refused_before_the_engine_starts() -> None:
     with pytest.raises(UserError, match="kv_cache_mb is 1000000000 and"):
         on_cpu(Hardware(kv_cache_mb=1_000_000_000))
+
+
+def test_heads_that_cannot_be_dealt_out_are_refused_before_the_engine_starts(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").touch()
+    (tmp_path / "config.json").write_text(json.dumps({"num_attention_heads": 6}))
+    check_parallel(tmp_path, Hardware(tensor_parallel=3))
+    with pytest.raises(UserError, match=r"tensor_parallel is 4, and .* has 6 attention heads"):
+        check_parallel(tmp_path, Hardware(tensor_parallel=4))
