@@ -21,7 +21,8 @@ from storage.mirror import mirror_of
 from storage.reading import catalog, imported
 from storage.reading.recipes import report_arguments, report_inputs
 from storage.reading.views import Views, helper_tables, inputs_of
-from storage.records.runs import all_runs, telling
+from storage.records.changes import telling
+from storage.records.runs import all_runs
 
 Stamp = tuple[tuple[str, int], ...]
 

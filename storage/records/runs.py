@@ -11,8 +11,6 @@ import os
 import re
 import socket
 import warnings
-from collections import Counter
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
@@ -24,6 +22,7 @@ from storage.artifacts.ref import Ref
 from storage.durable import files_in, write_durably
 from storage.errors import NO_ROOM, Notice, UserError, way_out
 from storage.mirror import mirror_of
+from storage.records.changes import telling
 from storage.records.damage import set_aside
 
 #: A run whose process has not been heard of for this long is shown as crashed.
@@ -212,16 +211,6 @@ def all_runs(root: Path) -> list[Run]:
         except (UserError, OSError):
             continue
     return sorted(found, key=lambda r: r.started, reverse=True)
-
-
-def telling(changes: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    """What each of several studies changes, first what fewest of them do: by it a reader tells them apart.
-
-    >>> telling([("steps: 40 → 8", "rate: 1 → 2"), ("steps: 40 → 8",)])
-    [('rate: 1 → 2', 'steps: 40 → 8'), ('steps: 40 → 8',)]
-    """
-    number = Counter(change for one in changes for change in dict.fromkeys(one))
-    return [tuple(sorted(one, key=number.__getitem__)) for one in changes]
 
 
 def runs_table(root: Path) -> pa.Table:
