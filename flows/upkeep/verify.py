@@ -23,10 +23,12 @@ from storage.mirror import mirror_of
 from storage.records.damage import put_back, set_aside
 from storage.records.drift import DriftNote
 from storage.records.notes import noted
+from storage.records.overrides import override_files
 from storage.records.pins import pin, read_pin
 from storage.records.runs import read_record, record_paths
 from storage.records.spending import read_charge
 from storage.shards import examine_shard
+from tasks.domain.grading.overrides import read_overrides
 
 DAMAGE = pa.schema([("what", pa.string()), ("path", pa.string()), ("said", pa.string()), ("set_aside", pa.string())])
 #: What the system says of a file that lacks something; anything else is of the machine, the network or the reader.
@@ -138,6 +140,8 @@ def things(root: Path) -> Iterator[Thing]:
         yield Thing("charges", path, _journal)
     for path in sorted((root / "drift").glob("*.json")):
         yield Thing("drift", path, lambda file: DriftNote.model_validate_json(file.read_bytes()))
+    for path in override_files(root):
+        yield Thing("overrides", path, lambda file: read_overrides(file.read_text(), str(file)), needed=True)
     if (path := root / PRICES).exists() or path.is_symlink():
         yield Thing("prices", path, lambda _: team_prices(root), needed=True)
 

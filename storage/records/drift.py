@@ -4,13 +4,12 @@ when the figure is back."""
 from __future__ import annotations
 
 import hashlib
-import os
-import uuid
 from pathlib import Path
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from storage.durable import write_durably
 from storage.mirror import mirror_of
 from storage.records.runs import now
 
@@ -94,9 +93,6 @@ def _read(path: Path) -> DriftNote | None:
 
 
 def _write(root: Path, path: Path, note: DriftNote) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(f".{uuid.uuid4().hex}.tmp")
-    aside.write_text(note.model_dump_json(indent=1))
-    os.replace(aside, path)
+    write_durably(path, note.model_dump_json(indent=1).encode())
     if mirror := mirror_of(root):
         mirror.push(path)

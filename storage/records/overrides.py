@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import time
-import uuid
 from pathlib import Path
 
+from storage.durable import write_durably
 from storage.mirror import mirror_of
 
 FOLDER = "overrides"
@@ -16,21 +15,25 @@ FOLDERS = (FOLDER, "settled")
 
 def put_overrides(root: Path, text: str) -> Path:
     """Make a file of overrides the active one, whole or not at all; an empty one ends what was active."""
-    folder, aside = root / FOLDER, root / ".scratch" / f"overrides-{uuid.uuid4().hex}"
-    folder.mkdir(parents=True, exist_ok=True)
-    aside.parent.mkdir(parents=True, exist_ok=True)
-    aside.write_text(text, encoding="utf-8")
-    target = folder / f"{time.time_ns():020d}.jsonl"
-    os.rename(aside, target)
+    files = override_files(root)
+    newest = max((int(path.stem) for path in files if path.stem.isdecimal()), default=0)
+    # the newest holds, also where the clock was set back since the last
+    target = root / FOLDER / f"{max(time.time_ns(), newest + 1):020d}.jsonl"
+    write_durably(target, text.encode())
     if mirror := mirror_of(root):
         mirror.push(target)
     return target
 
 
-def newest_overrides(root: Path) -> tuple[str, str]:
-    """(text, name) of the active overrides; empty if there are none."""
+def override_files(root: Path) -> list[Path]:
+    """Oldest first, of this version's folder and of the former one."""
     if mirror := mirror_of(root):
         for folder in FOLDERS:
             mirror.sync(folder)
-    files = sorted((path for name in FOLDERS for path in (root / name).glob("*.jsonl")), key=lambda p: p.name)
+    return sorted((path for name in FOLDERS for path in (root / name).glob("*.jsonl")), key=lambda p: p.name)
+
+
+def newest_overrides(root: Path) -> tuple[str, str]:
+    """(text, name) of the active overrides; empty if there are none."""
+    files = override_files(root)
     return (files[-1].read_text(encoding="utf-8"), str(files[-1])) if files else ("", "")

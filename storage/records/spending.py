@@ -20,6 +20,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from storage.durable import sync
 from storage.mirror import mirror_of
 from storage.records.runs import Amounts, run_path
 from storage.sql import query
@@ -85,12 +86,25 @@ class Journal:
         mirror = mirror_of(self.root)
         if mirror and self.path.exists() and self.path.stat().st_size > PIECE_BYTES:
             self.path = self._new()
-        with self.path.open("ab") as handle:
-            handle.writelines(orjson.dumps(asdict(charge)) + b"\n" for charge in charges)
-            handle.flush()
-            os.fsync(handle.fileno())
+        new = not self.path.exists()
+        self._append(b"".join(orjson.dumps(asdict(charge)) + b"\n" for charge in charges))
+        if new:
+            sync(self.folder)
+            sync(self.folder.parent)
         if mirror:
             mirror.push(self.path)
+
+    def _append(self, lines: bytes) -> None:
+        """Whole or not at all: what follows half a line would be lost with it."""
+        with self.path.open("ab", buffering=0) as handle:
+            before, left = handle.seek(0, os.SEEK_END), memoryview(lines)
+            try:
+                while left:
+                    left = left[handle.write(left) :]
+                os.fsync(handle.fileno())
+            except OSError:
+                handle.truncate(before)
+                raise
 
     def spent(self) -> Amounts:
         """Everything that the run ever paid, whichever process did."""

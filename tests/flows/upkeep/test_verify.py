@@ -147,6 +147,14 @@ def test_where_there_is_no_room_to_mend_nothing_is_moved(root: Path, pattern: st
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("name", ["prices.toml", "overrides/0001.jsonl"])
+def test_what_people_wrote_is_named_and_stays(root: Path, name: str) -> None:
+    (root / name).parent.mkdir(exist_ok=True)
+    (root / name).write_text("{")
+    (row,) = verify(root, repair=True).damage.to_pylist()
+    assert (row["path"], row["set_aside"]) == (name, None) and (root / name).exists()
+
+
 def test_an_artifact_with_the_manifest_of_another_is_damaged(root: Path) -> None:
     first, second = sorted(root.glob("rollouts/*"))[:2]
     (first / "manifest.json").write_bytes((second / "manifest.json").read_bytes())
