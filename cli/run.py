@@ -124,11 +124,12 @@ def carry_out(request: Request, root: Path, budget: str | None, *, as_json: bool
     """Run what is asked for, or go on with it: `varband run`, `search` and `resume`. Returns the report."""
     from cli.view import Watch
     from flows.running.accounting import accounted
-    from flows.running.plan import execute, plan
+    from flows.running.plan import execute, is_costly, plan
     from flows.running.processes import make_arms_at_once
     from flows.running.sessions import Charging
     from storage.artifacts.store import Store
     from storage.records.runs import run_id
+    from tasks.engines.sampling.endpoint import endpoint_for
     from tasks.metering import Budget
 
     limits, store = Budget.parse(budget), Store(root)
@@ -141,6 +142,9 @@ def carry_out(request: Request, root: Path, budget: str | None, *, as_json: bool
         _named(request, study, store, planned)
         watch.finish(store, planned[-1].step.ref)
         return planned[-1].step.ref
+    hardware = study.profile.hardware
+    if hardware.engine == "openai" and is_costly(planned, ("embeddings", *hardware.without)):
+        endpoint_for(hardware.endpoint)  # no address, or a key for another one: told before a pool is made
     charging = Charging.of(study, store, run_id(study.profile.called, planned[-1].step.ref), limits)
     with watch, accounted(study, store, planned, charging, watch.on_progress, request.as_json()) as listeners:
         from flows.running.prefect_tasks import orchestrated

@@ -133,12 +133,14 @@ def _host(path: Path, name: str) -> str:
 
 
 def _priced(path: Path, name: str, table: Table) -> dict[str, TokenPrice]:
-    found = {}
+    found, parts = {}, ("prompt", "completion")
     for key, value in table.items():
         if not isinstance(value, dict):
             raise UserError(f'{path}: {name}."{key}" needs prompt = and completion =, US dollars per million tokens')
-        _known(path, f"{name}.{key}.", value, ("prompt", "completion"))
-        amounts = {part: _amount(path, f"{name}.{key}.{part}", value.get(part)) for part in ("prompt", "completion")}
+        _known(path, f"{name}.{key}.", value, parts)
+        if lacking := [part for part in parts if part not in value]:
+            raise UserError(f'{path}: {name}."{key}" lacks {" and ".join(lacking)} =, US dollars per million tokens')
+        amounts = {part: _amount(path, f"{name}.{key}.{part}", value[part]) for part in parts}
         found[key] = TokenPrice(arm=key, **amounts)
     return found
 

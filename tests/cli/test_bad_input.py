@@ -73,6 +73,11 @@ def test_a_model_folder_without_weights(tmp_path: Path) -> None:
     assert "has no weights" in refused(tmp_path, "run", "demo", "--plain", "--model", str(tmp_path))
 
 
+def test_a_server_without_an_address_is_told_before_anything_is_made(tmp_path: Path) -> None:
+    assert "'' is no address of a server" in refused(tmp_path, "run", "demo", "--plain", "--engine", "openai")
+    assert not list((tmp_path / ".varband").glob("*/*/manifest.json"))
+
+
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -58,7 +58,7 @@ def test_the_teams_prices_stand_above_the_listed_ones(tmp_path: Path) -> None:
         ('[devices]\nH100 = "2"', "is no amount"),
         ("devices = 3", "is a table"),
         ("[remote]\nprompt = 1", "needs prompt"),
-        ('[remote."a.example"]\nprompt = 1', "completion = None is no amount"),
+        ('[remote."a.example"]\nprompt = 1', "lacks completion ="),
         ("[month]\nusd = 0", "month.usd = 0 is no amount"),
         ("[month]\neuro = 5", "nothing is called month.euro"),
         (f"[month]\nusd = 1{'0' * 400}", "is no amount"),
