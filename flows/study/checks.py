@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 
 from flows.study.hub import id_of, on_hub
 from flows.study.reading import Fault, twice
@@ -15,6 +16,7 @@ from tasks.domain.grpo.losses import loss_for, refuse_unread
 from tasks.domain.grpo.second_scaffold import second_scaffold
 from tasks.domain.grpo.types import ALL_LINEAR, LearnerConfig
 from tasks.domain.policies import Sampling
+from tasks.domain.problems.sources import SOURCES
 from tasks.domain.statistics.windows import window_named
 from tasks.engines.hardware import ENGINES
 from tasks.engines.problems.hub import asked_of_hub
@@ -54,6 +56,9 @@ def faults_of(p: Profile) -> Iterator[Fault]:
     elif not p.pool.sources and p.pool.heldout_per_source >= p.pool.synthetic:
         said = f"all {p.pool.synthetic} problems of a source would be held out; hold out fewer"
         yield Fault(("pool", "heldout_per_source"), said)
+    if not (p.pool.heldout_per_source or _held_out_whole(p.pool.sources)):
+        said = "nothing would be held out, and every policy is evaluated on what is; hold out some"
+        yield Fault(("pool", "heldout_per_source"), said)
     yield from _ids(p)
     if not p.passk.ks:
         yield Fault(("passk", "ks"), "passk.ks is empty; name at least one k, such as 1")
@@ -62,6 +67,12 @@ def faults_of(p: Profile) -> Iterator[Fault]:
     known = p.known_arms
     arms = [known[arm] for arm in p.arms if arm in known]
     yield from _said(("search",), lambda: p.search.refuse_impossible(p.final.sampling.max_tokens, arms))
+
+
+def _held_out_whole(sources: Sequence[str]) -> bool:
+    """Whether one of several is there for evaluation only."""
+    known = [SOURCES.get(Path(name.partition("@")[0]).stem) for name in sources]
+    return len(sources) > 1 and any(one is not None and one.eval_only for one in known)
 
 
 def unread(p: Profile, settings: Iterable[str]) -> Iterator[Fault]:

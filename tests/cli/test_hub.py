@@ -108,3 +108,25 @@ def test_without_a_network_it_says_what_to_download_and_where_to_put_it(tmp_path
     place.parent.mkdir(parents=True)
     place.write_text(json.dumps({"problem": "How much is 1 and 1?", "gold": "2"}))
     assert "gsm8k" not in varband(tmp_path, offline, "run", "mine.toml", "--plain").stderr
+
+
+def test_another_commit_is_not_taken_for_the_one_that_lies_there(tmp_path: Path, there: dict[str, str]) -> None:
+    """Of a set that nobody has described, as of a known one."""
+    first = STUDY.replace(f"lab/small@{COMMIT}", "demo")
+    (tmp_path / "mine.toml").write_text(first)
+    varband(tmp_path, there, "run", "mine.toml", "--plain", "--without", "rollouts")
+    assert [path.name for path in (tmp_path / ".varband/hub").glob("lab*")] == [f"lab--riddles-{COMMIT[:12]}"]
+    moved = "1" * 40
+    (tmp_path / "mine.toml").write_text(first.replace(f"lab/riddles@{COMMIT}", f"lab/riddles@{moved}"))
+    assert f"not on this machine: lab/riddles@{moved}" in " ".join(
+        varband(tmp_path, there, "plan", "mine.toml").stdout.split()
+    )
+    assert varband(tmp_path, there, "run", "mine.toml", "--plain").returncode == 2
+
+
+def test_a_set_without_problems_is_one_sentence(tmp_path: Path, there: dict[str, str]) -> None:
+    (tmp_path / "hub/datasets/lab/riddles/test.jsonl").write_text("")
+    (tmp_path / "mine.toml").write_text(STUDY)
+    done = varband(tmp_path, there, "run", "mine.toml", "--plain")
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "benchmarks.riddles.sources: source riddles: it could not be loaded (StopIteration)" in done.stderr

@@ -69,7 +69,7 @@ def load_hub(source: Source, revision: str | None, *, loader: str | None = None,
     for config in _configurations(source, loader):
         try:
             data = load_dataset(loader or source.hub, config, split=source.split, revision=revision, **files)
-        except (OSError, ValueError, DatasetsError) as error:
+        except (OSError, ValueError, StopIteration, DatasetsError) as error:  # StopIteration: of files without a line
             said = (str(error).splitlines() or [type(error).__name__])[0]
             raise NotHere(f"{source.hub}@{revision}", f"it could not be loaded ({said[:160]})") from None
         for number, record in enumerate(data):
@@ -87,7 +87,7 @@ def fetch_source(
     fetched NotHere with where to put it; no file is left half written.
     """
     name = entry.name if entry.columns else entry.hub.replace("/", "--")
-    place = folder / "-".join([name, *(str(revisions.get(n))[:12] for n in (name, *entry.keeps_out))])
+    place = folder / "-".join([name, *(str(revisions.get(n))[:12] for n in (entry.name, *entry.keeps_out))])
     digests, hub = {}, []
     for one in (entry, *map(source_named, entry.keeps_out)):
         revision, path = revisions.get(one.name) or one.revision, place / one.file

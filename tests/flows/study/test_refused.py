@@ -20,6 +20,8 @@ TEMPLATE = 'template = "{problem} <w>...</w> <answer>...</answer>"\ntrace_tag = 
     ("text", "line", "said"),
     [
         ("[pool]\nsynthetic = 4\nheldout_per_source = 4", 4, "all 4 problems of a source would be held out"),
+        ("[pool]\nheldout_per_source = 0", 3, "nothing would be held out"),
+        ("[pool]\nsources = ['math500']\nheldout_per_source = 0", 4, "nothing would be held out"),
         ("[pool]\nsources = ['aime24', 'amc', 'aime24']", 3, "aime24 stands there more than once"),
         ("[benchmarks.twice]\nsources = ['amc', 'amc']\ngroup_size = 2", 3, "amc stands there more than once"),
         ("[training]\ntarget_modules = ['q_proj', 'q_proj']", 3, "q_proj stands there more than once"),
@@ -67,6 +69,11 @@ def test_is_refused_with_its_line_when_the_file_is_read(text: str, line: int, sa
         and said in str(raised.value)
         and "\n" not in str(raised.value)
     )
+
+
+def test_a_set_that_is_for_evaluation_is_held_out_whole_beside_another() -> None:
+    pool = "sources = ['gsm8k_train', 'math500']\nheldout_per_source = 0"
+    assert profile_asked("mine.toml", f'base = "demo"\n[pool]\n{pool}').pool.heldout_per_source == 0
 
 
 def test_a_file_that_holds_no_problems_is_none_by_its_ending(tmp_path: Path) -> None:
