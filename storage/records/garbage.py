@@ -6,12 +6,13 @@ whatever a run planned that has not finished, and what is younger than a limit. 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -45,12 +46,20 @@ class Doomed:
 
 
 @contextmanager
-def collecting(root: Path, *, alone: bool) -> Iterator[None]:
+def collecting(root: Path, *, alone: bool, looks: bool = False) -> Iterator[None]:
     """Held by a run while it notes what it needs, and `alone` by the collection while it looks and moves. On a root
-    that several machines share without common locks, records and age protect what others want."""
-    (root / ".locks").mkdir(parents=True, exist_ok=True)
-    with (root / ".locks" / "gc.lock").open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+    that several machines share without common locks, records and age protect what others want.
+
+    looks: nothing is written, so that a root where this user cannot, such as a backup, needs no lock.
+    """
+    with ExitStack() as held:
+        try:
+            (root / ".locks").mkdir(parents=True, exist_ok=True)
+            handle = held.enter_context((root / ".locks" / "gc.lock").open("w"))
+            fcntl.flock(handle, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        except OSError as error:
+            if not looks or error.errno not in (errno.EROFS, errno.EACCES):
+                raise
         yield
 
 
@@ -64,7 +73,7 @@ def collect(
     read).
     """
     earlier = [call for call in _calls(root) if _since(call.lstat().st_mtime) >= binned_for]
-    with collecting(root, alone=True):
+    with collecting(root, alone=True, looks=not remove):
         store, binned = Store(root), [call for call in earlier if call.exists()]
         found = [*_artifacts(store, older_than), *_leftovers(store, older_than)]
         rows = [described(root, one.path, one.why) for one in found]

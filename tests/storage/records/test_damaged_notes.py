@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import socket
-import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,7 +20,7 @@ from storage.records.garbage import BIN, collect, collecting, restore
 from storage.records.notes import note_planned, notes_path, planned_refs, studies_of
 from storage.records.pins import pin, pins
 from storage.records.runs import all_runs, read_run, run_path, runs_table
-from tests.storage.records.test_garbage import NOW, Grains, here, made, recorded, taken
+from tests.storage.records.test_garbage import NOW, here, made, recorded, taken
 
 RUN = "demo-00000001"
 
@@ -188,59 +186,3 @@ def test_a_training_that_is_made_anew_keeps_its_work_folder(tmp_path: Path) -> N
     pin(tmp_path, flours, "kept")
     taken(tmp_path)
     assert (work / "checkpoint").exists()
-
-
-@pytest.fixture
-def shared() -> Iterator[Path]:
-    """A root that another user of the machine may write into."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o777)
-        yield Path(folder) / "root"
-
-
-def as_another_user(act: Callable[[], object]) -> None:
-    if os.geteuid() != 0:
-        act()  # modes hold for us too
-        return
-    os.seteuid(65534)
-    try:
-        act()
-    finally:
-        os.seteuid(0)
-
-
-def test_what_a_reader_may_not_read_is_neither_damaged_nor_unwanted(shared: Path) -> None:
-    refs = made(shared)
-    note_planned(shared, RUN, refs)
-    recorded(shared, "parked")
-    pin(shared, refs[2], "figure 3")
-    for folder, _, names in os.walk(shared):
-        os.chmod(folder, 0o777)
-        for name in names:
-            os.chmod(Path(folder) / name, 0o666 if name.endswith(".lock") else 0)
-
-    def repair() -> None:
-        rows = verify(shared, repair=True).damage.to_pylist()
-        assert len(rows) == 6 and all(row["set_aside"] is None for row in rows)
-
-    def gc() -> None:
-        with pytest.raises((PermissionError, UserError)):
-            taken(shared)
-
-    as_another_user(repair)
-    as_another_user(gc)
-    for path in shared.rglob("*"):
-        if path.is_file():
-            path.chmod(0o666)
-    for closed in ("runs", "pins"):
-        (shared / closed).chmod(0)
-        as_another_user(gc)
-        (shared / closed).chmod(0o777)
-    assert here(shared) == set(refs)
-    (shared / Grains.KIND).chmod(0)
-    as_another_user(lambda: _names(shared, Grains.KIND))
-
-
-def _names(root: Path, folder: str) -> None:
-    rows = verify(root).damage.to_pylist()
-    assert [(row["what"], row["path"]) for row in rows] == [("folder", folder)]
