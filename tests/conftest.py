@@ -11,6 +11,9 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+# Before anything loads OpenMP: workers side by side have a core each, and threads that wait for each other spin.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from tests import mini, warm
 from tests.needs import lacks
 
