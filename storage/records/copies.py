@@ -62,7 +62,7 @@ def copy_study(
         raise UserError(f"{address_of(target)} is on object storage, which holds no light copies: copy it with weights")
     store, into = Store(source), Store(target)
     into.prepare()
-    with collecting(source, alone=False, looks=True), collecting(target, alone=False):
+    with collecting(source, alone=False, only_reads=True), collecting(target, alone=False):
         # nothing says more than is there: runs as they were before their artifacts, charges of all rollouts
         records = sum(_copy_records(source, target, run))
         known = dict(readable_manifests(store))

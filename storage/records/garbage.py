@@ -46,11 +46,11 @@ class Doomed:
 
 
 @contextmanager
-def collecting(root: Path, *, alone: bool, looks: bool = False) -> Iterator[None]:
+def collecting(root: Path, *, alone: bool, only_reads: bool = False) -> Iterator[None]:
     """Held by a run while it notes what it needs, and `alone` by the collection while it looks and moves. On a root
     that several machines share without common locks, records and age protect what others want.
 
-    looks: nothing is written, so that a root where this user cannot, such as a backup, needs no lock.
+    only_reads: nothing is written, so that a root where this user cannot, such as a backup, needs no lock.
     """
     with ExitStack() as held:
         try:
@@ -58,7 +58,7 @@ def collecting(root: Path, *, alone: bool, looks: bool = False) -> Iterator[None
             handle = held.enter_context((root / ".locks" / "gc.lock").open("w"))
             fcntl.flock(handle, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         except OSError as error:
-            if not looks or error.errno not in (errno.EROFS, errno.EACCES):
+            if not only_reads or error.errno not in (errno.EROFS, errno.EACCES):
                 raise
         yield
 
@@ -73,7 +73,7 @@ def collect(
     read).
     """
     earlier = [call for call in _calls(root) if _since(call.lstat().st_mtime) >= binned_for]
-    with collecting(root, alone=True, looks=not remove):
+    with collecting(root, alone=True, only_reads=not remove):
         store, binned = Store(root), [call for call in earlier if call.exists()]
         found = [*_artifacts(store, older_than), *_leftovers(store, older_than)]
         rows = [described(root, one.path, one.why) for one in found]

@@ -25,7 +25,7 @@ def remove(root: Path, what: str, found: Ref | None, *, really: bool) -> pa.Tabl
 
     Schema: GARBAGE. Errors: UserError for what is at work, pinned, or needed by something that stays.
     """
-    with collecting(root, alone=True, looks=not really):
+    with collecting(root, alone=True, only_reads=not really):
         store = Store(root)
         manifests = manifests_of(store)
         pinned = {Ref.parse(pin.ref) for pin in pins(root)}
