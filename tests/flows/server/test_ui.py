@@ -53,10 +53,10 @@ def test_a_study_is_started_parked_resumed_and_finished_in_the_ui(server: Server
     with browser(server.url) as ui:
         ui.open_custom_run("experiment")
         ui.choose("Engine", "transformers")
-        ui.add_settings(SHRUNK)
         ui.choose("Arms", "panel")
         ui.number("Tokens", "9000")
-        ui.shot(shots / "ui-form.png", height=2000)
+        ui.shot(shots / "ui-form.png", height=3000)  # all of it, while no settings are there
+        ui.add_settings(SHRUNK)
         run = ui.submit()
         ui.wait_for_state("Suspended", PATIENCE)
         ui.shot(shots / "ui-parked.png")
