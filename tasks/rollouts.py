@@ -1,5 +1,4 @@
 """Wanted rollouts, made sure of: what the ledger has is reused, only the rest is sampled and entered.
-
 Used by the stages that need rollouts (sampling, training); each promise about paying once is kept here.
 """
 
@@ -28,6 +27,7 @@ from tasks.former_names import SCAFFOLDS
 from tasks.glimpses import WholeGroups
 from tasks.metering import meter
 from tasks.origins import base_of
+from tasks.shown import refuse_shown
 from tasks.stage import ledger, making, progress, store, toolbox
 
 #: Columns of the ledger that are most of a row.
@@ -107,6 +107,7 @@ def ensure_rollouts(
     for key, account in accounts.items():
         book.restore_words(account, partial(about, *key))
     stats = SamplingStats()
+    refuse_shown(missing)
     if not missing:
         return stats
     if adapter is not None and not adapter.folder.is_dir():

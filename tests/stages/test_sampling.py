@@ -17,6 +17,7 @@ from storage.artifacts.store import Payload, Store
 from storage.errors import UserError
 from storage.ledger import Ledger
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
+from tasks.domain.scaffolds import PANEL, Example
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.toolbox import Toolbox
 from tasks.measures.bands import bands_of
@@ -153,3 +154,22 @@ def test_how_the_engine_serves_is_said_once(lab: Lab, monkeypatch: pytest.Monkey
         for size in (1, 2):
             sample_rollouts(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=DRAW, group_size=size)
     assert lab.engine.sampled and said == ["sampled by from-the-seed 1: none"]
+
+
+def test_a_problem_that_its_own_prompt_solves_is_never_asked(lab: Lab) -> None:
+    """Few-shot examples are often taken from the set that is then asked; what only resembles one is asked."""
+    row = lab.store.read(lab.pool).to_pylist()[4]
+    asked: dict[str, Any] = {"pool": lab.pool, "splits": lab.splits, "sampling": DRAW, "group_size": 1}
+
+    def shows(problem: str) -> Policy:
+        return replace(
+            POLICY, scaffold=replace(PANEL, name="shown", examples=(Example(problem=problem, trace="so", answer="7"),))
+        )
+
+    with pytest.raises(
+        UserError, match=r"scaffold shown: its example .* is a problem that it is asked, so that the prompt"
+    ):
+        sample_rollouts(**asked, policy=shows(row["problem"].upper().replace(" ", "\n", 1)))
+    assert not lab.engine.sampled
+    sample_rollouts(**asked, policy=shows(row["problem"] + " Once more."))
+    assert lab.engine.sampled
