@@ -23,11 +23,11 @@ from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter, an
 from tasks.engines.protocols import Request
 from tasks.engines.sampling.live import LiveSampling, Rows
 from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats, sample
+from tasks.engines.sampling.shown import refuse_shown
 from tasks.former_names import SCAFFOLDS
 from tasks.glimpses import WholeGroups
 from tasks.metering import meter
 from tasks.origins import base_of
-from tasks.shown import refuse_shown
 from tasks.stage import ledger, making, progress, store, toolbox
 
 #: Columns of the ledger that are most of a row.
