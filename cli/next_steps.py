@@ -27,7 +27,8 @@ def next_steps(root: Path) -> Iterator[str]:
     for run in stopped[:SHOWN]:
         # what parks says itself which command goes on: without more budget the same one meets the same wall
         why, _, onward = run.why.removeprefix("parked: ").partition("; `varband resume ")
-        yield f"{run.id} is {run.shown_state}{f': {why}' if why else ''}; it goes on with"
+        mended = "once that is mended " if run.shown_state == "failed" else ""
+        yield f"{run.id} is {run.shown_state}{f': {why}' if why else ''}; {mended}it goes on with"
         yield f"  varband resume {onward.partition('`')[0] or run.id}"
     if len(stopped) > SHOWN:
         yield f"and {len(stopped) - SHOWN} more that wait: varband runs"

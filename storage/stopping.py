@@ -16,6 +16,8 @@ from storage.errors import Parked, UserError
 RETRY_SECONDS = 0.05
 #: For so long an import is waited for: it may take longer than a pre-empted machine has.
 PATIENCE_SECONDS = 10.0
+#: `timeout`, Slurm and others tell a process and its group: who is told twice within this time is told once.
+TWICE_SECONDS = 0.5
 STOPPED = "stopped by SIGTERM: all finished rollouts and steps are kept; the same command goes on"
 #: Where weak references are cleared.
 CALLBACKS = (weakref.__file__, _weakrefset.__file__)
@@ -27,13 +29,17 @@ def stopped_by_signals() -> Iterator[None]:
     A pack, an engine's step or a checkpoint that has begun is finished first; that is what takes time. Ctrl-C stays
     KeyboardInterrupt."""
     told: list[float] = []
+    raised: list[float] = []
     pressed: list[int] = []
 
     def stop(_: int, frame: FrameType | None) -> None:
+        if raised and time.monotonic() - raised[-1] < TWICE_SECONDS:
+            return
         told.append(time.monotonic())
         if _swallows(frame) or (_imports(frame) and told[-1] - told[0] < PATIENCE_SECONDS):
             signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
             return
+        raised.append(time.monotonic())
         raise Parked(STOPPED)
 
     def interrupt(number: int, frame: FrameType | None) -> None:

@@ -48,7 +48,7 @@ def test_what_stopped_comes_first_with_why_and_how_to_go_on(state: str, tmp_path
     stopped = run_of(tmp_path, "mine", state=state, why="the money is spent", report=None)
     told = list(next_steps(tmp_path))
     assert told[:2] == [
-        f"{stopped.id} is {state}: the money is spent; it goes on with",
+        f"{stopped.id} is {state}: the money is spent; {'once that is mended ' * (state == 'failed')}it goes on with",
         f"  varband resume {stopped.id}",
     ]
     assert "  varband report done-00000000" in told

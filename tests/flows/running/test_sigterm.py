@@ -208,3 +208,23 @@ def test_what_others_make_of_the_exception_parks_too() -> None:
     """Libraries in C++ that call Python raise an error of their own for one of Python's."""
     with pytest.raises(Parked, match="stopped by SIGTERM"):
         go_on_for_seconds(fail_in_a_callback)
+
+
+@pytest.mark.parametrize("twice", [True, False])
+def test_who_is_told_twice_at_once_unwinds_whole(twice: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`timeout` tells a process and then its group: a question's connection was closed while it was still asked, and
+    the run was said to have failed."""
+    monkeypatch.setattr(stopping, "TWICE_SECONDS", 60.0 if twice else 0.0)
+    unwound = list[str]()
+
+    def work() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(5)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            unwound.append("whole")
+
+    with pytest.raises(Parked), stopped_by_signals():
+        work()
+    assert unwound == ["whole"] * twice
