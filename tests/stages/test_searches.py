@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,9 +22,10 @@ from tasks.rollouts import account_of
 from tasks.sampling import sample_rollouts
 from tasks.searches import search_problems
 from tasks.stage import Session, session
+from tests import warm
+from tests.stages import search_lab
 from tests.stages.search_lab import DRAW, END, POLICY, SERVED, Lab, a_lab
 
-REPO = Path(__file__).resolve().parents[2]
 #: They ask as `majority` does.
 LIKE_MAJORITY = ("first", "likeliest", "shortest", "weighted_by_likelihood", "weighted_by_length")
 EVOLVED = "evolution:population=2:generations=1"
@@ -204,10 +203,10 @@ def test_a_search_that_is_killed_for_good_leaves_the_same_trees(
     tmp_path: Path, graders: Graders, lab: Lab, name: str
 ) -> None:
     """SIGKILL in the middle of every second batch, in processes of their own."""
-    command = [sys.executable, "-m", "tests.stages.search_lab", str(tmp_path / "killed"), name]
+    command = [search_lab.__file__, str(tmp_path / "killed"), name]
     ends = []
     while not ends or ends[-1] == -signal.SIGKILL:
-        ends.append(subprocess.run(command, cwd=REPO, check=False).returncode)
+        ends.append(warm.run(command, engine=True).returncode)
     assert ends[-1] == 0 and len(ends) > 2
     found: list[dict[str, Any]] = []
     for other in a_lab(tmp_path / "killed", graders):

@@ -69,9 +69,8 @@ def test_one_that_dies_parks_the_run(tmp_path: Path) -> None:
 def test_the_budget_holds_for_all_of_them(tmp_path: Path) -> None:
     """Both sample at once, in batches of 32 rollouts that take at most 32 × (60 + 128) tokens: the wall is crossed by the
     batch that the other had begun, and by no more."""
-    run = mini.start(
-        tmp_path / "store", *mini.SIDE_BY_SIDE, "--budget", "tokens=30000", "--set", "hardware.batch_size=32"
-    )
+    asked = ("--engine", "transformers", "--budget", "tokens=30000", "--set", "hardware.batch_size=32")
+    run = mini.start(tmp_path / "store", *mini.SIDE_BY_SIDE, *asked)
     _, said = run.communicate(timeout=300)
     assert run.returncode == 75, said
     assert said.count("varband: parked") == 1 and "Traceback" not in said
