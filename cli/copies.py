@@ -31,9 +31,10 @@ def study(target: Path, run: str | None, without: str | None, renew: bool, root:
     if as_json:
         click.echo(orjson.dumps(dataclasses.asdict(copied)))
         return
+    light = f"; {copied.left_bytes / 1e6:.1f} MB of weights are not in {target}" if copied.left_bytes else ""
     click.echo(
         f"{copied.artifacts:,} artifacts and {copied.shards:,} shards of the ledger copied, {copied.bytes / 1e6:.1f}"
-        f" MB; {copied.left_bytes / 1e6:.1f} MB of weights are not in {target}"
+        f" MB{light}"
     )
     if copied.others:
         click.echo(f"{copied.others:,} artifacts are there in another making, which stays")

@@ -177,3 +177,13 @@ def test_a_damaged_artifact_is_not_copied(tmp_path: Path) -> None:
     (Store(tmp_path / "here").path(ores) / "data.parquet").write_bytes(b"torn")
     copy_study(tmp_path / "here", tmp_path / "there")
     assert ores not in Store(tmp_path / "there").refs()
+
+
+def test_a_whole_copy_speaks_of_no_weights(tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    from cli.copies import study
+
+    Store(tmp_path / "root").prepare()
+    done = CliRunner().invoke(study, [str(tmp_path / "copy"), "--root", str(tmp_path / "root")])
+    assert done.exit_code == 0 and "ledger copied, 0.0 MB\n" in done.output
