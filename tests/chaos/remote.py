@@ -30,7 +30,7 @@ def remote_generator(url: str) -> OpenAIGenerator:
     made = OpenAIGenerator.__new__(OpenAIGenerator)
     made._endpoint, made._model, made.version = Endpoint(url, None), "chaos", "1"
     made._tokenizer, made._eos, made._connections = _Tokenizer(), -1, 4
-    made._max_model_len, made._loaded, made._scaled = 512, set(), True
+    made._max_model_len, made._loaded, made._scaled, made._vocabulary = 512, set(), True, 1 << 20
     made.encode = SeededGenerator().encode  # type: ignore[method-assign]
     made._endpoint.load_adapter = lambda *_: None  # type: ignore[method-assign]
     return made
