@@ -148,12 +148,14 @@ class StudyForm(BaseModel):
         default="", description="What to call it, wherever runs and reports are listed; a label."
     )
     question: Annotated[str, Field(max_length=200)] = Field(
-        default="", description="One of the questions that the file asks; empty: the study itself."
+        default="", description="One of the questions that the file, or the profile, asks; empty: the study itself."
     )
 
     def request(self) -> Request:
         return Request(
-            profile=word_of(self.file, self.question) if self.file else self.profile,
+            profile=word_of(self.file, self.question)
+            if self.file
+            else "/".join(filter(None, (self.profile, self.question))),
             text=self.file,
             name=self.name,
             arms=tuple(self.arms),

@@ -11,6 +11,8 @@ from pydantic import ValidationError
 from flows.study.forms import PinnedForm, SearchForm, StudyForm
 from flows.study.profiles import DEMO
 from flows.study.settings import overridden
+from storage.artifacts.store import Store
+from storage.errors import UserError
 from tasks.domain.grading.overrides import ActiveGrader, Overrides
 from tests.flows.running.test_plan import study_of
 
@@ -51,3 +53,10 @@ def test_a_server_that_only_reads_the_forms_schema_refuses_a_method_that_nobody_
 def test_an_arm_that_is_started_by_itself_is_judged_by_who_is_active(tmp_path: Path) -> None:
     now = replace(study_of(DEMO, tmp_path), grader=ActiveGrader(overrides=SINCE))
     assert PinnedForm().pinned(now) == now
+
+
+def test_a_question_without_a_file_is_the_profiles(tmp_path: Path) -> None:
+    """It was left out, and the profile itself was run."""
+    assert StudyForm(profile="demo", question="objectives").request() == StudyForm(profile="demo/objectives").request()
+    with pytest.raises(UserError, match="unknown profile 'demo/cooler'"):
+        StudyForm(question="cooler").request().study(Store(tmp_path))
