@@ -13,9 +13,9 @@ import pytest
 
 from storage.artifacts.store import Store
 from tasks.engines.encoding.encoders import SentenceEncoder
+from tests import warm
 from tests.mini import environment
 from tests.needs import lacks
-from tests.warm import REPO
 
 TOKENS = 40
 SETTINGS = (
@@ -50,31 +50,10 @@ def model_folder(shared: Path, kind: str) -> Path:
 
 def test_every_stage_on_real_problems_with_real_models(shared: Path, tmp_path: Path) -> None:
     sets = [word for setting in SETTINGS for word in ("--set", setting)]
-    done = subprocess.run(
-        [
-            str(Path(sys.executable).parent / "varband"),
-            "run",
-            "small",
-            "--plain",
-            "--json",
-            "--root",
-            str(tmp_path / "store"),
-            "--pool",
-            str(shared / "data" / "gsm8k_test.jsonl"),
-            "--limit",
-            "10",
-            "--model",
-            str(model_folder(shared, "smollm2")),
-            "--encoder",
-            str(model_folder(shared, "mpnet")),
-            *sets,
-        ],
-        capture_output=True,
-        text=True,
-        cwd=REPO,
-        env=environment(),
-        check=False,
-    )
+    words = ["run", "small", "--plain", "--json", "--root", str(tmp_path / "store"), "--limit", "10", *sets]
+    words += ["--pool", str(shared / "data" / "gsm8k_test.jsonl")]
+    words += ["--model", str(model_folder(shared, "smollm2")), "--encoder", str(model_folder(shared, "mpnet"))]
+    done = warm.run([warm.VARBAND, *words], env=environment(), engine=True)
     assert done.returncode == 0, done.stderr[-3000:]
     result = json.loads(done.stdout)
     assert result["made"] == result["stages"]
