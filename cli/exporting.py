@@ -77,13 +77,12 @@ def table(name: str, ref: str | None, form: str, output: Path, root: Path) -> No
     LaTeX with booktabs."""
     import pyarrow.csv
 
-    from cli.look import report_named
-    from storage.reading.query_cache import ask
+    from cli.look import report_named, rows_of
     from tasks.report.latex import as_latex
     from tasks.report.tables import shown
 
     asked = _figure_named(name)
-    rows = ask(root, report_named(root, ref), asked.query)
+    rows = rows_of(root, report_named(root, ref), asked.query)
     output.mkdir(parents=True, exist_ok=True)
     path = output / f"{asked.name}.{'csv' if form == 'csv' else 'tex'}"
     if form == "csv":
@@ -120,12 +119,12 @@ def _drawings(root: Path, ref: str | None, name: str) -> tuple[str, list[str]]:
     """The figure's name, and its drawings as the report has them."""
     import re
 
-    from cli.look import report_named
+    from cli.look import report_named, rows_of
     from storage.reading.figures import styles
-    from storage.reading.query_cache import ask, reports
+    from storage.reading.query_cache import reports
     from tasks.report.drawings import draw
 
     asked, found = _figure_named(name), report_named(root, ref)
     arms = next((one.arms for one in reports(root) if one.ref == found), ())
-    drawn = draw(asked.chart, ask(root, found, asked.query).to_pylist(), styles(arms)) or ""
+    drawn = draw(asked.chart, rows_of(root, found, asked.query).to_pylist(), styles(arms)) or ""
     return asked.name, re.findall(r"<svg.*?</svg>", drawn, re.DOTALL)

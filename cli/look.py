@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from cli import completion, options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 a_folder = click.Path(path_type=Path, file_okay=False)
 
@@ -24,13 +28,12 @@ def report(ref: str | None, output: Path, query: str | None, root: Path, as_json
     import orjson
 
     from storage.artifacts.store import Store
-    from storage.reading.query_cache import ask
 
     found = report_named(root, ref)
     if query is not None:
         from cli.tables import print_table
 
-        print_table(ask(root, found, _known_query(query)), as_json=as_json, title=query)
+        print_table(rows_of(root, found, _known_query(query)), as_json=as_json, title=query)
         return
     from storage.artifacts.ref import Ref
 
@@ -64,6 +67,21 @@ def report_named(root: Path, text: str | None) -> str:
     if found.kind != "report":
         raise UserError(f"{found} is no report: show it with varband show, or list reports with varband ls report")
     return str(found)
+
+
+def rows_of(root: Path, report: str, query: str) -> pa.Table:
+    """Errors: UserError where the report holds nothing that the question is of."""
+    from storage.errors import UserError
+    from storage.reading.figures import FIGURES
+    from storage.reading.query_cache import ask, sources
+
+    try:
+        return ask(root, report, query)
+    except UserError:
+        figure = FIGURES.get(query.removeprefix("report_"))
+        if figure is None or sources(root, report, figure.sources[:1]):
+            raise
+        raise UserError(f"{figure.name}: {figure.without_artifact}") from None
 
 
 def _known_query(name: str) -> str:

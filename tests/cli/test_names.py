@@ -113,6 +113,14 @@ def test_compare_says_what_was_asked_otherwise_and_what_was_found(made: tuple[Pa
     assert "are one study" in said("compare", "demo", first["report"], root=root, fails=True)
 
 
+def test_what_a_study_does_not_hold_is_said_in_words(made: tuple[Path, Row, Row], tmp_path: Path) -> None:
+    root, _, _ = made
+    for words in (("report", "--query", "objectives"), ("export", "table", "objectives", "-o", str(tmp_path))):
+        assert said(*words, root=root, fails=True) == (
+            "varband: objectives: Not in this run, which holds no objectives: the study names no other objective.\n"
+        )
+
+
 def test_sql_answers_for_one_study(made: tuple[Path, Row, Row]) -> None:
     root, _, _ = made
     counted = "select arm, count(distinct ref) as n from passk group by all order by all"
