@@ -64,7 +64,9 @@ def study(tmp_path: Path, kind: str, more: str = "") -> Request:
 def test_made_up_problems_are_whole_numbers(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"'7' is no multiple choice .* name sources"):
         study(tmp_path, "multiple_choice").study(Store(tmp_path))
-    found = study(tmp_path, "multiple_choice", '[pool]\nsources = ["quiz.jsonl"]\nheldout_per_source = 1').study(Store(tmp_path))
+    found = study(tmp_path, "multiple_choice", '[pool]\nsources = ["quiz.jsonl"]\nheldout_per_source = 1').study(
+        Store(tmp_path)
+    )
     assert found.pools[""].policy.answer_kinds == ("multiple_choice",)
     study(tmp_path, "integer").study(Store(tmp_path))
 
