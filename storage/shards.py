@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from storage.artifacts.fingerprint import file_digest
@@ -81,7 +82,7 @@ class Entries:
         """Which of these are not entered. asked: columns of KEY and `nth`."""
         # joined before what is left over is asked for: the smaller side is what is held
         there = "select nth from keys join asked using (problem_id, rollout)"
-        said = query(f"select nth from asked anti join ({there}) using (nth)", asked=asked, keys=self.keys)
+        said = query(f"select nth from asked anti join ({there}) using (nth)", asked=asked, keys=self._near(asked))
         return sorted(said["nth"].to_pylist())
 
     def rows(self, asked: pa.Table, columns: list[str] | None = None) -> pa.Table | None:
@@ -91,7 +92,7 @@ class Entries:
             "select min(place) as place, asked.* from asked join keys using (problem_id, rollout) group by all"
             " order by place",
             asked=asked,
-            keys=self.keys,
+            keys=self._near(asked),
         )
         rows = joined(list(self._taken(found["place"].to_numpy(), columns)))
         if rows is None:
@@ -100,6 +101,10 @@ class Entries:
             if name not in KEY:
                 rows = rows.append_column(name, found[name])
         return rows.sort_by("nth")
+
+    def _near(self, asked: pa.Table) -> pa.Table:
+        """Keys of the problems that are asked for: of a million a database may hold the wrong side of a join."""
+        return self.keys.filter(pc.field("problem_id").isin(asked["problem_id"].unique()))
 
     def _taken(self, place_N: np.ndarray, columns: list[str] | None) -> Iterator[pa.Table]:
         ends = np.cumsum([keys_of(shard).num_rows for shard in self.shards])
