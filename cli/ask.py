@@ -63,12 +63,13 @@ def ask(
     from storage.reading.catalog import find
     from tasks.active_grader import active_grader
     from tasks.domain.arms import ARMS
+    from tasks.domain.budget import Budget
     from tasks.domain.policies import Policy, Sampling
     from tasks.domain.search.method import CERTAINTY
     from tasks.domain.search.registry import method_named
     from tasks.engines.hardware import Hardware
     from tasks.engines.learning.memory_plan import check_positions, positions
-    from tasks.metering import Budget, metered
+    from tasks.metering import metered
     from tasks.searches import search_question
 
     if arm not in ARMS:

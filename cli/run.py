@@ -129,11 +129,12 @@ def carry_out(request: Request, root: Path, budget: str | None, *, as_json: bool
     from flows.running.sessions import Charging
     from storage.artifacts.store import Store
     from storage.records.runs import run_id
+    from tasks.domain.budget import Budget
     from tasks.engines.sampling.endpoint import endpoint_for
-    from tasks.metering import Budget
 
-    limits, store = Budget.parse(budget), Store(root)
+    asked, store = Budget.parse(budget), Store(root)
     study = request.study(store)
+    limits = asked.over(study.profile.budget)
     store.prepare()
     planned = plan(study, store)
     watch = Watch(study.profile.called, planned, as_json=as_json, store=store)
@@ -161,7 +162,7 @@ def _named(request: Request, study: Study, store: Store, planned: Sequence[Plann
     from flows.running.accounting import accounted
     from flows.running.sessions import Charging, unheard
     from storage.records.runs import earlier_attempt, run_id
-    from tasks.metering import Budget
+    from tasks.domain.budget import Budget
 
     name = run_id(study.profile.called, planned[-1].step.ref)
     if request.name and earlier_attempt(store.root, name) is None:
@@ -181,8 +182,9 @@ def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     from flows.study.memory import this_machine
     from flows.study.memory import told as memory_told
     from storage.artifacts.store import Store
-    from tasks.metering import Budget
+    from tasks.domain.budget import Budget
 
-    limits, store = Budget.parse(budget), Store(root)
+    asked, store = Budget.parse(budget), Store(root)
     study = request_of(**wishes).study(store, planning=True)
+    limits = asked.over(study.profile.budget)
     show_plan(Priced.of(study, store, limits, tuple(memory_told(study, this_machine()))), as_json=as_json)

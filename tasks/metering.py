@@ -14,11 +14,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
-from storage.errors import Parked, UserError
+from storage.errors import Parked
 from storage.records.runs import Amounts, now
 from storage.records.spending import Charge, Journal, plus, spent_in_month
+from tasks.domain.budget import Budget
 from tasks.domain.prices import Prices, plainly
 from tasks.engines.hardware import Hardware, device_name
 from tasks.engines.protocols import Request
@@ -38,40 +39,6 @@ class BudgetExceeded(Parked):
     def __init__(self, said: str, *, team: bool = False) -> None:
         super().__init__(said + ("; raise [month] in the root's prices.toml, or go on next month" if team else ""))
         self.team = team
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """The most that a run may spend over all of its attempts; null is no limit.
-
-    tokens: prompt and completion. gpu_hours: devices × hours; on a host without a GPU the host counts as one device.
-    """
-
-    tokens: float | None = None
-    gpu_hours: float | None = None
-    usd: float | None = None
-
-    @classmethod
-    def parse(cls, text: str | None) -> Budget:
-        """Errors: UserError naming the part that cannot be read.
-
-        >>> Budget.parse("tokens=2e6,usd=20")
-        Budget(tokens=2000000.0, gpu_hours=None, usd=20.0)
-        """
-        names, found = [f.name for f in fields(cls)], {}
-        for part in filter(None, (text or "").replace(" ", "").split(",")):
-            name, _, number = part.partition("=")
-            try:
-                value = float(number)
-            except ValueError:
-                value = -1.0
-            if name not in names or name in found or not 0 < value < float("inf"):
-                raise UserError(f"--budget {text}: '{part}' is no limit; write e.g. tokens=2e6,gpu_hours=3,usd=20")
-            found[name] = value
-        return cls(**found)
-
-    def limits(self) -> dict[str, float]:
-        return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
 
 
 @dataclass(slots=True)

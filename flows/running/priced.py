@@ -12,9 +12,9 @@ from flows.study.layout import told
 from flows.study.prices import team_prices
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
+from tasks.domain.budget import Budget
 from tasks.domain.prices import plainly
 from tasks.engines.visible_gpus import num_gpus
-from tasks.metering import Budget
 
 #: What a stage's amounts are of, for a table; its last is told in bytes.
 UNITS = ("rollouts", "kept", "tokens", "GPU-h", "US$", "disk")

@@ -104,7 +104,8 @@ def plan(study: StudyForm = StudyForm(), budget: BudgetForm = BudgetForm()) -> s
         study: Which study.
         budget: Whether this would hold it.
     """
-    priced = Priced.of(*opened(study, planning=True), budget.budget())
+    chosen, store = opened(study, planning=True)
+    priced = Priced.of(chosen, store, budget.budget().over(chosen.profile.budget))
     create_markdown_artifact(priced.markdown(), key="plan", description=priced.called)
     return "; ".join(priced.sentences())
 

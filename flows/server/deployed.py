@@ -88,7 +88,7 @@ def search(
 
 def _whole(study: StudyForm, budget: BudgetForm, *, gpu_pool: bool) -> str:
     chosen, store = opened(study)
-    budget, wall = _granted(budget)
+    budget, wall = _granted(budget.over(chosen.profile.budget))
     create_markdown_artifact(Priced.of(chosen, store, budget.budget()).markdown(), key="plan", description=PLAN)
     while True:
         planned = plan(chosen, store)

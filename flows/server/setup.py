@@ -12,8 +12,8 @@ from uuid import UUID
 from flows.server import automations, deployments
 from flows.server.deployments import DEPLOYMENTS, Deployment
 from storage.errors import UserError
+from tasks.domain.budget import Budget
 from tasks.engines.environment import quiet_libraries
-from tasks.metering import Budget
 
 #: pool → queues with their priority; a lower number is served first.
 POOLS = {"cpu": {"default": 1}, "gpu": {"experiments": 1, "nightly": 10}}

@@ -18,10 +18,10 @@ from flows.study.resolve import Study
 from storage.errors import UserError, did_you_mean
 from tasks.domain import ranges
 from tasks.domain.arms import ARMS
+from tasks.domain.budget import Budget
 from tasks.domain.grading.overrides import FIELDS, read_overrides
 from tasks.domain.search.registry import METHODS, method_named
 from tasks.engines.hardware import ENGINES
-from tasks.metering import Budget
 
 
 def _known(what: str, names: list[str]) -> tuple[AfterValidator, FieldInfo]:
@@ -231,6 +231,10 @@ class BudgetForm(BaseModel):
 
     def budget(self) -> Budget:
         return Budget(tokens=self.tokens, gpu_hours=self.gpu_hours, usd=self.usd)
+
+    def over(self, usual: Budget) -> BudgetForm:
+        """What is left empty is the study's own."""
+        return BudgetForm(**self.budget().over(usual).limits())
 
     def raised(self, by: BudgetForm) -> BudgetForm:
         """Each limit plus what the other form adds to it; a limit that does not exist stays none."""

@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 from storage.errors import UserError, did_you_mean
 from storage.mirror import mirror_of
 from storage.records.spending import PRICES as FILE
+from tasks.domain.budget import Budget
 from tasks.domain.prices import DevicePrice, Prices, TokenPrice
 from tasks.engines.hardware import Hardware
 from tasks.engines.sampling.endpoint import asked_address
-from tasks.metering import Budget
 
 DEVICES = (DevicePrice(device="H200", usd_per_hour=3.50), DevicePrice(device="H100", usd_per_hour=2.50))
 

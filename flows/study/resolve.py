@@ -84,7 +84,7 @@ class Study:
     @property
     def _anywhere(self) -> Profile:
         """On which hardware it was made is said by manifests: a report is the same wherever its study was."""
-        return replace(self.profile, hardware=self._base.hardware)
+        return replace(self.profile, hardware=self._base.hardware, budget=self._base.budget)
 
     @property
     def prompts(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from flows.study.otherwise import Objective
 from flows.study.search import Search
 from storage.errors import UserError, did_you_mean
 from tasks.domain.arms import ARMS, Arm
+from tasks.domain.budget import Budget
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.types import MOST, AtLeastOne, LearnerConfig, Size
 from tasks.domain.policies import Sampling
@@ -138,6 +139,7 @@ class Profile(Ranged):
     encoder: Encoder = field(default_factory=Encoder)
     passk: PassK = field(default_factory=PassK)
     hardware: Hardware = field(default_factory=Hardware)
+    budget: Budget = field(default_factory=Budget)
     own: tuple[Arm, ...] = ()
 
     @property

@@ -16,7 +16,7 @@ from tasks.domain.arms import ARMS, Arm
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.domain.scaffolds import SCAFFOLDS
 
-LABELS = ("name", "purpose", "title", "about", "own", "objectives")
+LABELS = ("name", "purpose", "title", "about", "own", "objectives", "budget")
 
 
 def tables_of(study: Profile) -> dict[str, Any]:
@@ -27,6 +27,8 @@ def tables_of(study: Profile) -> dict[str, Any]:
         told["scaffolds"] = {name: _without_name(scaffold) for name, scaffold in scaffolds.items()}
     if any(_arm(arm) for arm in study.own):
         told["arms"] = {name: _arm(own[name]) if name in own else {} for name in study.arms}
+    if limits := study.budget.limits():
+        told["budget"] = limits
     if study.objectives:
         told["objectives"] = {one.name: _changed(one, study.training) for one in study.objectives}
     return told

@@ -17,12 +17,13 @@ from storage.errors import UserError
 from storage.ledger import Ledger
 from storage.records.runs import Amounts, Run, all_runs, now, read_run, run_path, runs_table, write_run
 from storage.records.spending import Charge, Journal, charges, spending_by_arm
+from tasks.domain.budget import Budget
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.domain.prices import DevicePrice, Prices, TokenPrice
 from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.toolbox import Toolbox
-from tasks.metering import Budget, BudgetExceeded, Meter, metered
+from tasks.metering import BudgetExceeded, Meter, metered
 from tasks.rollouts import account_of, ensure_rollouts, entered, requests_for
 from tasks.stage import Progress, Ref, Session, session, stage
 

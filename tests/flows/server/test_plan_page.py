@@ -14,7 +14,7 @@ from flows.server.chores import plan
 from flows.study.forms import BudgetForm, StudyForm
 from flows.study.request import Request
 from storage.artifacts.store import Store
-from tasks.metering import Budget
+from tasks.domain.budget import Budget
 
 MINE = 'base = "demo"\nname = "mine"\narms = ["panel"]\nmodel = "nowhere/weights@' + "0" * 40 + '"\n'
 

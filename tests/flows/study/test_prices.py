@@ -11,8 +11,9 @@ import pytest
 from flows.study.prices import FILE, team_prices
 from storage.errors import UserError
 from storage.records.spending import Charge, Journal, spent_in_month
+from tasks.domain.budget import Budget
 from tasks.engines.hardware import Hardware
-from tasks.metering import Budget, BudgetExceeded
+from tasks.metering import BudgetExceeded
 from tests.flows.running.test_accounting import COMPLETION, PROMPT, CountingGenerator, attempt
 
 WRITTEN = """

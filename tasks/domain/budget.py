@@ -1,0 +1,53 @@
+"""What may be spent. No part of any recipe: a wall parks a run, and changes nothing that it makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Annotated
+
+from storage.errors import UserError
+from tasks.domain.ranges import Within
+
+#: Null is none.
+Limit = Annotated[float, Within(0, 1e15, without="least")] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """The most that a run may spend over all of its attempts; null is no limit.
+
+    tokens: prompt and completion. gpu_hours: devices × hours; on a host without a GPU the host counts as one device.
+    """
+
+    tokens: Limit = None
+    gpu_hours: Limit = None
+    usd: Limit = None
+
+    @classmethod
+    def parse(cls, text: str | None) -> Budget:
+        """Errors: UserError naming the part that cannot be read.
+
+        >>> Budget.parse("tokens=2e6,usd=20")
+        Budget(tokens=2000000.0, gpu_hours=None, usd=20.0)
+        """
+        names, found = [f.name for f in fields(cls)], {}
+        for part in filter(None, (text or "").replace(" ", "").split(",")):
+            name, _, number = part.partition("=")
+            try:
+                value = float(number)
+            except ValueError:
+                value = -1.0
+            if name not in names or name in found or not 0 < value < float("inf"):
+                raise UserError(f"--budget {text}: '{part}' is no limit; write e.g. tokens=2e6,gpu_hours=3,usd=20")
+            found[name] = value
+        return cls(**found)
+
+    def limits(self) -> dict[str, float]:
+        return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
+
+    def over(self, usual: Budget) -> Budget:
+        """
+        >>> Budget(usd=5).over(Budget(usd=20, tokens=2e6))
+        Budget(tokens=2000000.0, gpu_hours=None, usd=5)
+        """
+        return Budget(**(usual.limits() | self.limits()))

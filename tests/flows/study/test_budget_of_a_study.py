@@ -1,0 +1,69 @@
+"""A study's own budget: what its runs may spend, and no part of what anything is called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from flows.running.plan import plan
+from flows.study.asked import profile_asked
+from flows.study.forms import BudgetForm
+from flows.study.request import Request
+from flows.study.writing import written_out
+from storage.artifacts.store import Store
+from storage.errors import UserError
+from tasks.domain.budget import Budget
+from tests import warm
+
+PLAIN = 'base = "demo"\n[training]\nsteps = 3\n'
+HELD = PLAIN + "[budget]\ntokens = 2e4\nusd = 20\n"
+
+
+def test_a_file_says_it_and_nothing_is_called_otherwise(tmp_path: Path) -> None:
+    """Of a file that is written out again, too."""
+    store, found = Store(tmp_path), []
+    for text in (PLAIN, HELD):
+        study = Request(profile="mine.toml", text=text).study(store)
+        found.append([p.step.ref for p in plan(study, store)])
+        assert not any("budget" in change for change in study.changes) and "[budget]" not in study.settings
+    assert found[0] == found[1]
+    own = profile_asked("mine.toml", HELD)
+    assert own.budget == Budget(tokens=20_000, usd=20)
+    assert profile_asked("mine.toml", f'base = "demo"\n{written_out(own)}').budget == own.budget
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [("usd = 0", "usd is 0"), ("dollars = 3", "dollars"), ('usd = "much"', "usd is 'much'")],
+)
+def test_what_is_no_limit_is_refused_with_its_line(line: str, said: str) -> None:
+    with pytest.raises(UserError, match=said) as refused:
+        profile_asked("mine.toml", f'base = "demo"\n[budget]\n{line}\n')
+    assert "mine.toml, line 3" in str(refused.value)
+
+
+def test_the_run_parks_at_it_and_goes_on_with_more(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        'base = "demo"\narms = ["panel"]\nseeds = []\n[pool]\nsynthetic = 6\nheldout_per_source = 2\n'
+        "[screening]\ngroup_size = 2\n[final]\ngroup_size = 2\n[budget]\ntokens = 2000\n"
+    )
+
+    def varband(*words: str) -> tuple[int, str]:
+        done = warm.run([warm.VARBAND, *words, "--root", str(tmp_path / "root")], cwd=tmp_path, env=warm.SHELL)
+        return done.returncode, done.stdout + done.stderr
+
+    code, said = varband("plan", "mine.toml")
+    assert code == 0 and "budget tokens=2000 does not hold: the run would park" in said
+    code, said = varband("run", "mine.toml", "--plain")
+    assert code == 75 and "more than the budget leaves (0 of 2,000 tokens)" in said, said
+    code, said = varband("plan", "mine.toml", "--budget", "tokens=1e6")
+    assert code == 0 and "budget tokens=1000000 holds" in said
+    code, said = varband("runs", "--json")
+    [run] = orjson.loads(said)
+    assert run["state"] == "parked"
+
+
+def test_a_form_s_empty_limits_are_the_study_s() -> None:
+    assert BudgetForm(usd=5).over(Budget(usd=20, tokens=100)).budget() == Budget(usd=5, tokens=100)
