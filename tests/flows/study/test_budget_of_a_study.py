@@ -35,8 +35,7 @@ def test_a_file_says_it_and_nothing_is_called_otherwise(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
-    [("usd = 0", "usd is 0"), ("dollars = 3", "dollars"), ('usd = "much"', "usd is 'much'")],
+    ("line", "said"), [("usd = 0", "usd is 0"), ("dollars = 3", "dollars"), ('usd = "much"', "usd is 'much'")]
 )
 def test_what_is_no_limit_is_refused_with_its_line(line: str, said: str) -> None:
     with pytest.raises(UserError, match=said) as refused:
