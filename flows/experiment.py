@@ -103,7 +103,8 @@ def experiment(study: Study) -> Report:
                 objective_end_answers=classes_of_answers(study, ends),
                 budgets=p.search.budgets(p.final.sampling.max_tokens),
                 **evidence.arguments(),
-            )
+            ),
+            p.measures,
         ),
     )
     return render_report(

@@ -31,12 +31,14 @@ def faults_of(p: Profile) -> Iterator[Fault]:
         ("arms",): p.arms,
         ("seeds",): p.seeds,
         ("passk", "ks"): p.passk.ks,
+        ("measures",): p.measures,
     }
     several |= {("pool", "sources"): p.pool.sources, ("training", "target_modules"): p.training.target_modules}
     several |= {("benchmarks", one.name, "sources"): one.sources for one in p.benchmarks}
     for path, given in several.items():
         if again := ", ".join(map(str, twice(given))):
             yield Fault(path, f"{path[-1]}: {again} stands there more than once, and would be counted so")
+    yield from _measures(p)
     yield from _trainings(p)
     if p.objectives and not any(p.known_arms[arm].trains for arm in p.arms if arm in p.known_arms):
         said = f"objectives are compared where an arm is trained, and none of {', '.join(p.arms)} is trained; name one"
@@ -67,6 +69,16 @@ def faults_of(p: Profile) -> Iterator[Fault]:
     known = p.known_arms
     arms = [known[arm] for arm in p.arms if arm in known]
     yield from _said(("search",), lambda: p.search.refuse_impossible(p.final.sampling.max_tokens, arms))
+
+
+def _measures(p: Profile) -> Iterator[Fault]:
+    from tasks.measures.standard import names_of_measures  # with all that measures are made of
+
+    known = names_of_measures() if p.measures else set()
+    for name in p.measures:
+        if name not in known:
+            said = f"unknown measure '{name}'{did_you_mean(name, known)} (known: {', '.join(sorted(known))})"
+            yield Fault(("measures",), said)
 
 
 def _held_out_whole(sources: Sequence[str]) -> bool:

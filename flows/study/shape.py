@@ -110,7 +110,8 @@ class Profile(Ranged):
     asymptote: rollouts of each held-out problem, before training and after, by which pass@k is followed to its end
     (64, 128); what the ledger holds of them is reused. 0: not asked.
     objectives: every arm is trained by each too, from the same start with the same seeds, and compared with `training`
-    by `objective_group_size` rollouts of each held-out problem.
+    by `objective_group_size` rollouts of each held-out problem. measures: which of the standard ones are made; none
+    named: all. budget: of a run over all its attempts.
     own: arms that the study defines itself, and those of everybody's of which it says another model, an adapter, or
     that they are evaluated as they are. title, about: what a team calls a study of its own and says of it,
     labels; `name` and `purpose` are then those of the profile that it is based on.
@@ -135,6 +136,7 @@ class Profile(Ranged):
     benchmarks: tuple[Benchmark, ...] = ()
     objectives: tuple[Objective, ...] = ()
     objective_group_size: Size = 32
+    measures: tuple[str, ...] = ()
     search: Search = field(default_factory=Search)
     encoder: Encoder = field(default_factory=Encoder)
     passk: PassK = field(default_factory=PassK)

@@ -94,11 +94,11 @@ def names_of_measures() -> set[str]:
     return set(_STANDARD)
 
 
-def standard_measures(available: Available) -> dict[str, Ref]:
-    """Every standard measure of what is available, by its name."""
+def standard_measures(available: Available, chosen: Sequence[str] = ()) -> dict[str, Ref]:
+    """Standard measures of what is available, by name. chosen: of these; none: every one."""
     names_of_measures()
     return {
         name: measure.stage(**{argument: getattr(available, field) for argument, field in measure.taken.items()})
         for name, measure in sorted(_STANDARD.items())
-        if all(getattr(available, field) for field in measure.needs)
+        if (not chosen or name in chosen) and all(getattr(available, field) for field in measure.needs)
     }
