@@ -8,8 +8,10 @@ from pathlib import Path
 from flows.study.hub import id_of, on_hub
 from flows.study.reading import Fault, twice
 from flows.study.shape import Profile
+from storage.artifacts.kinds.report import ALWAYS, SOMETIMES
 from storage.artifacts.ref import KINDS
 from storage.errors import UserError, did_you_mean
+from storage.reading.figures import FIGURES
 from tasks.domain.grpo.behaviour import check_overlong, check_sampling
 from tasks.domain.grpo.credit import try_brought
 from tasks.domain.grpo.losses import loss_for, refuse_unread
@@ -72,12 +74,12 @@ def faults_of(p: Profile) -> Iterator[Fault]:
 
 
 def _measures(p: Profile) -> Iterator[Fault]:
-    from tasks.measures.standard import names_of_measures  # with all that measures are made of
-
-    known = names_of_measures() if p.measures else set()
+    """A measure is what a figure of a report shows that no study always has."""
+    shown = {source for figure in FIGURES.values() for source in figure.sources} if p.measures else set()
+    known = shown - {*ALWAYS, *SOMETIMES}
     for name in p.measures:
         if name not in known:
-            said = f"unknown measure '{name}'{did_you_mean(name, known)} (known: {', '.join(sorted(known))})"
+            said = f"unknown measure {name!r}{did_you_mean(name, known)} (known: {', '.join(sorted(known))})"
             yield Fault(("measures",), said)
 
 

@@ -54,7 +54,7 @@ class Reading:
         for name, value in given.items():
             if name not in self._names(kind):
                 known = self._names(kind)
-                hint = did_you_mean(name, known) or _elsewhere(kind, name)
+                hint = _elsewhere(kind, name) or did_you_mean(name, known)
                 self.refuse((*path, name), f"no field '{name}'{hint} (fields here: {', '.join(known)})")
                 continue
             changes[name] = self.value(hints[name], value, getattr(old, name, None), (*path, name))

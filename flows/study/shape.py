@@ -157,7 +157,7 @@ class Profile(Ranged):
         """Errors: UserError for an arm that the study does not know."""
         known = self.known_arms
         if name not in known:
-            raise UserError(f"unknown arm '{name}'{did_you_mean(name, known)} (known: {', '.join(known)})")
+            raise UserError(f"unknown arm {name!r}{did_you_mean(name, known)} (known: {', '.join(known)})")
         return known[name]
 
     def heads(self, arms: Sequence[str]) -> tuple[str, ...]:
