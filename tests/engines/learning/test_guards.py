@@ -43,11 +43,18 @@ def test_one_behaviour_log_prob_of_minus_120_leaves_the_weights_finite(tiny_base
     assert all(np.isfinite(v) for v in found["far"].values() if isinstance(v, float))
 
 
+def overflowing(config: LearnerConfig) -> LearnerConfig:
+    """With a weight of tags that nobody may ask for."""
+    made = replace(config)
+    object.__setattr__(made, "tag_weight", 1e30)
+    return made
+
+
 def test_a_gradient_that_is_not_finite_skips_the_update_and_is_counted(tiny_base: Path) -> None:
     """Advantages of 1e30 are finite; the gradient's square, which Adam keeps, is not."""
     good, bad = (grouped(random_rollouts(PROBLEMS, 4, seed)) for seed in (1, 2))
     mixed = {p: [replace(r, tag_valid=i != 1) for i, r in enumerate(g)] for p, g in bad.items()}
-    config = replace(CONFIG, tag_weight=1e30)
+    config = overflowing(CONFIG)
     updater = updater_of(tiny_base, config)
     updater.update(good, Clock())
     before = kept(updater)
@@ -67,7 +74,7 @@ def test_three_gradients_that_are_not_finite_stop_the_training(tiny_base: Path, 
         bad = plan.step in (2, 3, 5)
         return [replace(r, tag_valid=not (bad and r.rollout == 1)) for r in sample(plan)]
 
-    config = replace(LOOP, steps=6, tag_weight=1e30)
+    config = overflowing(replace(LOOP, steps=6))
     with pytest.raises(UserError, match=r"3 gradients were not finite \(steps 2, 3, 5\)"):
         run(tiny_base, tmp_path, config, sample=spoilt)
     assert asked == [1, 2, 3, 4, 5]

@@ -19,7 +19,7 @@ from tests.engines.conftest import random_rollouts
 from tests.engines.learning.test_learner import CONFIG as LOOP
 from tests.engines.learning.test_learner import run, same, sample, weights
 from tests.engines.learning.test_packed import CONFIG, PROBLEMS, grouped, policy_of
-from tests.engines.learning.test_updates import kept, sampled_by
+from tests.engines.learning.test_updates import sampled_by
 
 EXPLORING = replace(LOOP, advantage="ucb_mean", bonus_gate="none", max_extra_groups=0, steps=5)
 AIMED = replace(LOOP, entropy_weight=0.02, entropy_target=3.5, entropy_delta=0.01, steps=5)
@@ -158,9 +158,10 @@ def test_token_weights_do_not_depend_on_packs_and_skip_unknown_tokens(tiny_base:
     groups = grouped([replace(rollouts[0], logprobs_T=holed), *rollouts[1:]])
     found = []
     for budget in (30, 8192):
-        updater = Updater(policy_of(tiny_base, config), config, budget)
-        updater.update(groups, Clock())
-        found.append(kept(updater)["weights"])
+        policy = policy_of(tiny_base, config)
+        updater = Updater(policy, config, budget)
+        updater.gradient(groups, Clock())
+        found.append(policy.lora.grad.clone())  # of a value near zero Adam's first step takes the sign alone
     assert torch.allclose(*found, atol=1e-6)
     assert updater.loss.weigh is not None
     live = trained_groups(groups, config, credited(groups, config, ObjectiveState()))

@@ -22,7 +22,7 @@ from tasks.stage import Session, session, stage, workdir
 ROOT = Path(os.environ.get("VARBAND_ROOT", ".varband"))
 
 
-class Toy(Ref, kind="toy", schema=columns("name str, seconds big")):
+class Toy(Ref, kind="toy_flow", schema=columns("name str, seconds big")):
     """Toy."""
 
 
