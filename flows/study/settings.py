@@ -40,7 +40,8 @@ def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
 
 
 def refuse(reading: Reading, settings: Sequence[str]) -> NoReturn:
-    """Errors: UserError with everything that was found wrong; `--set` stands before what it set."""
+    """Errors: UserError with everything that was found wrong, in a line whatever was typed; `--set` stands before what
+    it set."""
     paths = {setting.partition("=")[0].strip() for setting in settings}
     said = (f"--set {one}" if ".".join(one.path) in paths else one.said for one in reading.faults)
-    raise UserError("; ".join(dict.fromkeys(said)))
+    raise UserError("".join(c if c.isprintable() else " " for c in "; ".join(dict.fromkeys(said))))

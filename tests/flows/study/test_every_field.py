@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from flows.running.plan import plan
@@ -85,9 +85,10 @@ def test_what_was_silent_or_late_is_refused_before_anything_is_made(setting: str
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example("arms", "\r0\n0")
 @given(st.sampled_from(NAMES), st.sampled_from(TEXTS) | st.text(max_size=12))
 def test_a_typed_value_is_taken_or_refused_in_a_sentence(name: str, text: str) -> None:
-    assert "\n" not in refused(lambda: overridden(DEMO, [f"{name}={text}"])).replace(text, "")
+    assert "\n" not in refused(lambda: overridden(DEMO, [f"{name}={text}"]))
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
