@@ -125,7 +125,7 @@ def _with_code(asked: dict[str, Any], path: tuple[str, str], reading: Reading) -
         return reading.refuse((*path, "code"), said)
     try:
         fields = getattr(own, "fields", {})
-    except Exception as error:  # a property of others' may raise anything
+    except (Exception, SystemExit) as error:  # a property of others' may raise anything
         return reading.refuse((*path, "code"), f"scaffold {code}: `fields` raises {plugins.told(error)}")
     if not isinstance(fields, Mapping):
         return reading.refuse((*path, "code"), f"scaffold {code}: `fields` is {fields!r:.60}, which is no table")

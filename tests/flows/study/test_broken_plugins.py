@@ -29,7 +29,7 @@ same_is_text, same_is_nan = Kind(str.split, lambda *_: "no"), Kind(str.split, la
 """
 SCAFFOLDS = """
 import itertools
-from lab.graders import fails
+from lab.graders import fails, leaves
 COUNT = itertools.count()
 FIELDS = {"answer_form": "tag", "stop": ["</answer>"]}
 
@@ -41,7 +41,10 @@ class Own:
 class Unread(Own):
     fields = property(fails)
 
-sound, fields_raise, no_table = Own(), Unread(), Own(fields=[1])
+class Leaving(Own):
+    fields = property(leaves)
+
+sound, fields_raise, fields_leave, no_table = Own(), Unread(), Leaving(), Own(fields=[1])
 prompt_raises, prompt_is_number = Own(prompt=fails), Own(prompt=len)
 prompt_is_fixed, prompt_is_text = Own(prompt=lambda problem: "<answer>7</answer>"), Own(prompt="say")
 prompt_counts = Own(prompt=lambda problem: f"{next(COUNT)} {problem} <answer>7</answer>")
@@ -52,7 +55,7 @@ parse_is_none = Own(parse=lambda text: None, solved=lambda answer, trace: answer
 solved_is_number = Own(parse=lambda text: (text, text), solved=lambda answer, trace: 7)
 """
 OBJECTIVES = """
-from lab.graders import fails
+from lab.graders import fails, leaves
 
 def sound(group, context):
     return [float(reward) for reward in group.rewards_G], {"largest": group.rewards_G.max()}
@@ -81,7 +84,7 @@ class Made:
 """
 BROUGHT = {
     "graders": "fails_reading leaves_reading iterates says_none says_numbers same_is_text same_is_nan",
-    "scaffolds": "sound fields_raise no_table prompt_raises prompt_is_number prompt_is_fixed prompt_is_text prompt_counts"
+    "scaffolds": "sound fields_raise fields_leave no_table prompt_raises prompt_is_number prompt_is_fixed prompt_is_text prompt_counts"
     " parse_raises parse_is_three parse_is_number parse_is_none solved_is_number",
     "objectives": "sound fails no_number too_few one_thing writes says_words of_a_group Made",
 }
@@ -116,6 +119,7 @@ def refused(text: str) -> str:
     ("name", "said"),
     [
         ("fields_raise", "`fields` raises ValueError: no"),
+        ("fields_leave", "`fields` raises SystemExit: 3"),
         ("no_table", "`fields` is [1], which is no table"),
         ("prompt_raises", "`prompt` raises ValueError: no, given '7'"),
         ("prompt_is_number", "`prompt` returned 1, which is no text"),
