@@ -13,7 +13,7 @@ import numpy as np
 from tasks.domain.grpo.credit import Credit, Groups, credited, seen_by_objective
 from tasks.domain.grpo.losses import MAX_LOG_RATIO, Tokens, WeighTokens, divisor, k3, log_ratio, loss_for, summed
 from tasks.domain.grpo.objective_state import ObjectiveState
-from tasks.domain.grpo.packing import Pack, PromptGroup, Trajectory, build_pack, plan_packs
+from tasks.domain.grpo.packing import Pack, PromptGroup, Trajectory, build_pack, plan_shares
 from tasks.domain.grpo.schedules import learning_rate, update_groups
 from tasks.domain.grpo.types import LearnerConfig, TrainRollout
 from tasks.engines.learning import parallel
@@ -181,7 +181,7 @@ class Updater:
         rank, world = parallel.rank_and_world()
         with clock.phase("train"):
             none = torch.zeros(2, 6, dtype=torch.float64, device=self.policy.device)
-            packs = [build_pack(plan) for plan in plan_packs(live, self.token_budget)[rank::world]]
+            packs = [build_pack(plan) for plan in plan_shares(live, self.token_budget, world)[rank]]
             references = self._references(packs)
             measured = [none, *(self._pack(p, r, scale) for p, r in zip(packs, references, strict=True))]
             parallel.total(self.policy.lora.grad)
