@@ -41,15 +41,15 @@ def published_step(published: Path, step: int, steps: int, longest: int, vocabul
 
 def pass_seconds(policy: Policy, plan: Sequence[PromptGroup]) -> float:
     """Forward and backward of one pack, arrays and gradient's sum included."""
-    settle(policy)
+    synchronised(policy)
     began = time.perf_counter()
     policy.logprobs(build_pack(plan))[0].sum().backward()
     policy.lora.collect()
-    settle(policy)
+    synchronised(policy)
     return time.perf_counter() - began
 
 
-def settle(policy: Policy) -> None:
+def synchronised(policy: Policy) -> None:
     if policy.device.type == "cuda":
         torch.cuda.synchronize()
 
