@@ -17,7 +17,7 @@ from storage.errors import Notice, UserError
 from storage.ledger import Ledger
 from storage.reading.accounts import shards_of
 from storage.reading.views import WORD
-from storage.records.runs import run_named
+from storage.records.runs import Run, run_named
 from storage.roots import root_option
 from storage.shards import examine_shard
 from storage.sql import answer, connect
@@ -176,19 +176,26 @@ def _listed(paths: Sequence[Path]) -> str:
 
 
 def find(root: Path, text: str) -> Ref:
-    """The one artifact whose ref starts with `text`, or whose fingerprint does; the report of a run or of a study that
-    is called so."""
+    """The report of the run or of the study that is called so; else the one artifact whose ref or fingerprint starts so."""
+    run = run_named(root, text)
+    if run is not None and text in (run.id, run.profile):
+        return _report_of(root, run)
     refs = [r for r in Store(root).refs() if str(r).startswith(text) or r.fingerprint.startswith(text)]
-    if len(refs) == 1:
+    if len(refs) > 1:
+        said = f"fits {len(refs)} artifacts, for example {refs[0]} and {refs[1]}"
+        raise UserError(f"'{text[:80]}' {said}: write more of it")
+    if refs:
         return refs[0]
-    if not refs and (run := run_named(root, text)) is not None:
-        if run.report is None:
-            onward = f"varband resume {run.id}{root_option(root)}"
-            raise UserError(f"run {run.id} has no report yet, it is {run.shown_state}: {onward}")
-        return Ref.parse(run.report)
-    if not refs:
-        raise UserError(f"no artifact, run or study '{text[:80]}' under {root} (see: varband ls, varband runs)")
-    raise UserError(f"'{text[:80]}' fits {len(refs)} artifacts, for example {refs[0]} and {refs[1]}: write more of it")
+    if run is not None:
+        return _report_of(root, run)
+    raise UserError(f"no artifact, run or study '{text[:80]}' under {root} (see: varband ls, varband runs)")
+
+
+def _report_of(root: Path, run: Run) -> Ref:
+    if run.report is None:
+        onward = f"varband resume {run.id}{root_option(root)}"
+        raise UserError(f"run {run.id} has no report yet, it is {run.shown_state}: {onward}")
+    return Ref.parse(run.report)
 
 
 def lineage(store: Store, ref: Ref, depth: int = 0, seen: set[Ref] | None = None) -> Iterator[tuple[int, Ref, str]]:

@@ -15,7 +15,7 @@ from storage.ledger import Ledger
 from storage.reading.catalog import find
 from storage.reading.query_cache import reports
 from storage.records.pins import pin
-from storage.records.runs import all_runs, run_named, write_run
+from storage.records.runs import all_runs, run_named, run_path, write_run
 from tests import mini, warm
 
 Row = dict[str, Any]
@@ -82,6 +82,20 @@ def test_a_run_and_a_name_are_taken_where_refs_are(made: tuple[Path, Row, Row]) 
         assert said("show", text, root=root).startswith(second["report"])
     assert str(find(root, "demo")) == first["report"]
     assert "no artifact, run or study 'coooler'" in said("show", "coooler", root=root, fails=True)
+
+
+@pytest.mark.parametrize("name", ["r", "report", "0"])
+def test_a_name_wins_over_what_artifacts_begin_with(made: tuple[Path, Row, Row], name: str) -> None:
+    """`r` stands before many refs; a person means what they called so."""
+    root, _, second = made
+    run = run_named(root, "cooler")
+    assert run is not None
+    so_called = run.model_copy(update={"id": f"{name}-00000001", "profile": name})
+    write_run(root, so_called)
+    try:
+        assert str(find(root, name)) == str(find(root, so_called.id)) == second["report"]
+    finally:
+        run_path(root, so_called.id).unlink()
 
 
 def test_a_run_without_a_report_says_how_to_get_one(root: Path) -> None:
