@@ -176,7 +176,7 @@ def _listed(paths: Sequence[Path]) -> str:
 
 
 def find(root: Path, text: str) -> Ref:
-    """The report of the run or of the study that is called so; else the one artifact whose ref or fingerprint starts so."""
+    """The report of the run or study that is called so; else the one artifact whose ref or fingerprint starts so."""
     run = run_named(root, text)
     if run is not None and text in (run.id, run.profile):
         return _report_of(root, run)
