@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,7 +89,8 @@ def deploy(study: str | None, reset: bool, yes: bool, as_json: bool) -> None:
         raise click.UsageError("--yes belongs to --reset")
     if study and reset:
         raise click.UsageError("--reset is about everybody's deployments; leave STUDY.toml out")
-    said = setup.reset(really=yes) if reset else setup.register(_deployments_of(study) if study else ())
+    own, beside = _deployments_of(study) if study else ((), [])
+    said = setup.reset(really=yes) if reset else chain(beside, setup.register(own))
     if as_json:
         click.echo(json.dumps({"overwritten" if yes else "would_overwrite" if reset else "registered": list(said)}))
         return
@@ -97,15 +99,19 @@ def deploy(study: str | None, reset: bool, yes: bool, as_json: bool) -> None:
         click.echo("--yes overwrites it" if lines else "nothing was decided otherwise")
 
 
-def _deployments_of(word: str) -> tuple[Deployment, ...]:
-    """Errors: UserError for a file with mistakes, before the server is asked for anything."""
+def _deployments_of(word: str) -> tuple[tuple[Deployment, ...], list[str]]:
+    """And what is to be said of the file. Errors: UserError for one with mistakes, before the server is asked for
+    anything."""
     from flows.server.deployments import of_study
-    from flows.study.asked import file_of, profile_asked, text_of
+    from flows.study.asked import beside, file_of, named_in, profile_asked, text_of
 
     text, asked = text_of(word), file_of(word)
     title = profile_asked(word, text).called
-    own = {"file": text, "question": asked[1]} if asked else {"profile": word}
-    return of_study(title, own)
+    if asked is None:
+        return of_study(title, {"profile": word}), []
+    path, question = asked
+    own = {"file": text, "question": question, "name": "" if named_in(text) else path.stem}
+    return of_study(title, own), beside(word, text)
 
 
 @click.command()

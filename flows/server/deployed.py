@@ -62,7 +62,7 @@ def experiment(study: StudyForm = StudyForm(), budget: BudgetForm = BudgetForm()
 
     Args:
         study: Which study.
-        budget: The most that it may spend; empty for no limit.
+        budget: The most that it may spend; empty: as the study's file says, else no limit.
         gpu_pool: Run sampling, training and embedding as `make` runs on the pool of GPU workers.
     """
     return _whole(study, budget, gpu_pool=gpu_pool)
@@ -80,7 +80,7 @@ def search(
     Args:
         search: By which methods, within how many tokens a problem.
         study: Which study.
-        budget: The most that the whole run may spend; empty for no limit.
+        budget: The most that the whole run may spend; empty: as the study's file says, else no limit.
         gpu_pool: Run sampling, training and embedding as `make` runs on the pool of GPU workers.
     """
     return _whole(search.of(study), budget, gpu_pool=gpu_pool)

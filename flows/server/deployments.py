@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+from flows.study.asked import IN_A_FILE
 from storage.artifacts.provenance import code_here
+from storage.errors import UserError
 
 #: setup.py takes a run for lost after 90 s without a beat; Prefect's own default is a beat in 180 s.
 BEATING = {"env": {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}}
@@ -116,8 +118,15 @@ DEPLOYMENTS = (
 
 
 def of_study(title: str, study: Json) -> tuple[Deployment, ...]:
-    """Deployments of one study: it, and its adapters every night. study: its form, filled in."""
+    """Deployments of one study: it, and its adapters every night. study: its form, filled in.
+
+    Errors: UserError for a study that is called as a deployment of everybody's.
+    """
     name = title.replace("/", "-")
+    if name in {one.name for one in DEPLOYMENTS}:
+        raise UserError(
+            f"deploy: '{name}' is everybody's deployment, which a study of this name would hide; {IN_A_FILE}"
+        )
     return (
         Deployment(
             flow="experiment",
@@ -154,7 +163,7 @@ def deploy(client: Any, wanted: Deployment) -> str:
         client.request("POST", "/deployments/", json=body)
         return f"deployment {wanted.name}: made"
     if wanted.parameters:  # the study that it is of, as its file is now
-        code["parameters"] = {**known["parameters"], **wanted.parameters}
+        code["parameters"] = _filled(known["parameters"], wanted.parameters)
     strange = _strange(code.get("parameters", known["parameters"]), code["parameter_openapi_schema"])
     if strange:  # with parameters that do not fit, the server would refuse the new form and the rest with it
         del code["parameter_openapi_schema"]
@@ -162,6 +171,21 @@ def deploy(client: Any, wanted: Deployment) -> str:
     if changed := {name: value for name, value in code.items() if known[name] != value}:
         client.request("PATCH", f"/deployments/{known['id']}", json=changed)
     return f"deployment {wanted.name}: {'renewed' if changed else 'there'}{strange}"
+
+
+def _filled(theirs: Any, ours: Any) -> Any:
+    """What people entered, with what is ours in it: fields by name, of a list the first.
+
+    >>> _filled({"budget": {"usd": 5}, "study": {"file": "old", "seeds": [1]}}, {"study": {"file": "new"}})
+    {'budget': {'usd': 5}, 'study': {'file': 'new', 'seeds': [1]}}
+    >>> _filled({"studies": [{"file": "old"}, {"profile": "demo"}]}, {"studies": [{"file": "new"}]})
+    {'studies': [{'file': 'new'}, {'profile': 'demo'}]}
+    """
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        return theirs | {name: _filled(theirs.get(name), value) for name, value in ours.items()}
+    if isinstance(theirs, list) and isinstance(ours, list) and theirs:
+        return [_filled(theirs[0], ours[0]), *theirs[1:]]
+    return ours
 
 
 def _strange(parameters: Json, form: Json) -> str:

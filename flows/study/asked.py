@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from flows.study.profiles import BENCHMARKS
 from flows.study.questions import PROFILES, questions
 from flows.study.reading import NAME
 from flows.study.shape import Pool, Profile
+from flows.study.writing import differences
 from storage.errors import UserError, did_you_mean
 
 ENDING = ".toml"
@@ -37,10 +39,22 @@ def file_of(word: str) -> tuple[Path, str] | None:
     return (Path(said[1]), said[2] or "") if said else None
 
 
-def word_of(text: str, question: str = "") -> str:
-    """The word for a file of which there is only the text: it is called as it says itself."""
-    named = re.search(r"""^name\s*=\s*["']([^"']+)["']""", text, re.MULTILINE)
-    return "/".join(filter(None, (f"{named[1] if named else 'study'}{ENDING}", question)))
+def named_in(text: str) -> str:
+    """What a file says that it is called, in its first table; nothing where it says no name, or is no TOML.
+
+    >>> named_in("name = 'mine'"), named_in("[encoder]\\nname = 'all-mpnet-base-v2'")
+    ('mine', '')
+    """
+    try:
+        name = tomllib.loads(text).get("name", "")
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return ""
+    return name if isinstance(name, str) else ""
+
+
+def word_of(text: str, question: str = "", otherwise: str = "") -> str:
+    """The word for a file of which there is only the text: it is called as it says itself, otherwise so."""
+    return "/".join(filter(None, (f"{named_in(text) or otherwise or 'study'}{ENDING}", question)))
 
 
 def text_of(word: str) -> str:
@@ -62,7 +76,25 @@ def profile_asked(word: str, text: str) -> Profile:
     """text: of the file that the word names. Errors: UserError with all that is wrong with it."""
     if (asked := file_of(word)) is None:
         return profile_named(word)
+    return _placed(_unplaced(*asked, text), asked[0].resolve().parent)
+
+
+def beside(word: str, text: str) -> list[str]:
+    """What is said of fields that mean something beside the file of a word, to whom only its text is sent."""
+    if (asked := file_of(word)) is None:
+        return []
     path, question = asked
+    sent = _unplaced(path, question, text)
+    where = said_at(path.name, text, question, ())
+    lies = (
+        "it lies beside the file here, and workers have the text alone; write where it lies there, or its id on the hub"
+    )
+    found = differences(sent, _placed(sent, path.resolve().parent))
+    return [f"{where(tuple(field.split('.')))}{lies}" for field in found]
+
+
+def _unplaced(path: Path, question: str, text: str) -> Profile:
+    """The study of a file, or its question, with paths as the file has them."""
     read = _read(path, text)
     study = replace(read.study, title=read.name or path.stem)
     if question:
@@ -74,7 +106,7 @@ def profile_asked(word: str, text: str) -> Profile:
         about = chosen.about if question in read.questions else chosen.purpose
         named = replace(chosen, name=study.name, purpose=study.purpose, about=about)
         study = replace(named, title=f"{study.title}/{question}")
-    return _placed(study, path.resolve().parent)
+    return study
 
 
 def questions_of(word: str) -> list[str]:

@@ -10,9 +10,10 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
-from flows.study.asked import word_of
+from flows.study.asked import named_in, word_of
 from flows.study.files import setting_names
 from flows.study.questions import PROFILES
+from flows.study.reading import NAME
 from flows.study.request import Request
 from flows.study.resolve import Study
 from storage.errors import UserError, did_you_mean
@@ -152,12 +153,13 @@ class StudyForm(BaseModel):
     )
 
     def request(self) -> Request:
+        unnamed = self.file and not named_in(self.file) and NAME.fullmatch(self.name)
         return Request(
-            profile=word_of(self.file, self.question)
+            profile=word_of(self.file, self.question, self.name if unnamed else "")
             if self.file
             else "/".join(filter(None, (self.profile, self.question))),
             text=self.file,
-            name=self.name,
+            name="" if unnamed else self.name,
             arms=tuple(self.arms),
             seeds=tuple(self.seeds),
             limit=self.limit,

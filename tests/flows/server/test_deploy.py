@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flows.study.forms import StudyForm
 from tests.chaos.server_faults import api, deployment, wait_until
 from tests.servers import Server, postgres, prefect_server
 
@@ -132,3 +134,27 @@ def test_an_automation_that_people_turned_off_stays_off(server: Server) -> None:
     assert {n: a["updated"] for n, a in after.items() if n != off} == {
         n: a["updated"] for n, a in before.items() if n != off
     }
+
+
+def test_of_a_study_s_own_deployments_the_file_is_renewed_and_decisions_stay(server: Server, tmp_path: Path) -> None:
+    """Called as its file; what people entered beside its text, and another study of the same nights, are theirs."""
+    mine = tmp_path / "mine.toml"
+    mine.write_text('base = "demo"\n')
+    assert "deployment mine-nightly: made" in server.varband("deploy", str(mine)).stdout
+    (study,) = deployment(server, "reeval/mine-nightly")["parameters"]["studies"]
+    assert study == deployment(server, "experiment/mine")["parameters"]["study"]
+    assert StudyForm(**study).request().profile == "mine.toml"
+    entered = {
+        "experiment/mine": {"study": study | {"seeds": [3]}, "budget": {"usd": 5}},
+        "reeval/mine-nightly": {"studies": [study, {"profile": "demo"}], "pinned": ["training-0123456789abcdef@40"]},
+    }
+    for name, parameters in entered.items():
+        at = f"/deployments/{deployment(server, name)['id']}"
+        assert api(server, "PATCH", at, {"paused": True, "parameters": parameters}).status_code == 204
+    mine.write_text('base = "demo"\nseeds = [1]\n')
+    server.varband("deploy", str(mine))
+    edited = study | {"file": mine.read_text()}
+    asked, nightly = (deployment(server, name) for name in entered)
+    assert asked["paused"] and nightly["paused"]
+    assert asked["parameters"] == {"study": edited | {"seeds": [3]}, "budget": {"usd": 5}}
+    assert nightly["parameters"] == entered["reeval/mine-nightly"] | {"studies": [edited, {"profile": "demo"}]}

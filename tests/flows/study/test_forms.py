@@ -60,3 +60,28 @@ def test_a_question_without_a_file_is_the_profiles(tmp_path: Path) -> None:
     assert StudyForm(profile="demo", question="objectives").request() == StudyForm(profile="demo/objectives").request()
     with pytest.raises(UserError, match="unknown profile 'demo/cooler'"):
         StudyForm(question="cooler").request().study(Store(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "named", "question", "called"),
+    [
+        ('base = "demo"\n', "", "", "study"),
+        ('base = "demo"\n', "mine", "", "mine"),
+        ('base = "demo"\n', "mine", "seeds", "mine/seeds"),
+        ('base = "demo"\nname = "said"\n', "", "seeds", "said/seeds"),
+        ('base = "demo"\nname = "said"\n', "label", "", "label"),
+        (f'base = "demo"\n[encoder]\nname = "owner/encoder@{"0" * 40}"\n', "mine", "", "mine"),
+    ],
+)
+def test_the_text_of_a_file_is_called_as_it_says_or_as_the_form_says(
+    text: str, named: str, question: str, called: str, tmp_path: Path
+) -> None:
+    """An encoder's name was taken for the study's, which no study can have."""
+    form = StudyForm(file=text, name=named, question=question)
+    assert form.request().study(Store(tmp_path), planning=True).profile.called == called
+
+
+def test_a_form_refuses_a_name_that_is_none(tmp_path: Path) -> None:
+    for name in ("a/b", "x.toml/y", "demo"):
+        with pytest.raises(UserError, match="name"):
+            StudyForm(file='base = "demo"\n', name=name).request().study(Store(tmp_path), planning=True)
