@@ -33,12 +33,24 @@ SMALLEST_CHUNK = 8
 REREAD_SECONDS = 15.0
 
 
+#: The end of a sentence about the team's month: of a wall that a worker met its words alone come to the run.
+TEAM = "; raise [month] in the root's prices.toml, or go on next month"
+
+
 class BudgetExceeded(Parked):
     """The next thing to make does not fit what may be spent. team: by all runs of the root this month."""
 
     def __init__(self, said: str, *, team: bool = False) -> None:
-        super().__init__(said + ("; raise [month] in the root's prices.toml, or go on next month" if team else ""))
-        self.team = team
+        super().__init__(said + (TEAM if team else ""))
+
+
+def of_team(wall: Parked) -> bool:
+    """Whether more for the run alone would move nothing.
+
+    >>> of_team(Parked(str(BudgetExceeded("spent", team=True)))), of_team(BudgetExceeded("spent"))
+    (True, False)
+    """
+    return str(wall).endswith(TEAM)
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ from storage.records.heartbeat import beating
 from storage.records.notes import note_planned
 from storage.records.runs import Amounts, Run, earlier_attempt, now, write_run
 from storage.roots import root_option
-from tasks.metering import BudgetExceeded, Meter, metered
+from tasks.metering import Meter, metered, of_team
 from tasks.stage import Progress
 
 
@@ -171,7 +171,7 @@ def _parked(
     about = ", ".join(f"{_rounded(getattr(missing, n))} {n.replace('_', ' ')}" for n in limits or ("tokens",))
     command = f"varband resume {run.id}{root_option(store.root)} --budget {asked}"
     onward = f"; `{command}` or the same command with that budget goes on"
-    mine = limits and not (isinstance(wall, BudgetExceeded) and wall.team)
+    mine = limits and not of_team(wall)
     why = f"parked: {wall}; {how_far}; about {about} more are missing{onward if mine else ''}"
     return {"why": why, "missing": missing, "stages_done": done}
 

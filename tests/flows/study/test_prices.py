@@ -8,12 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from flows.running.accounting import accounted
+from flows.running.plan import plan
+from flows.running.sessions import Charging, unheard
 from flows.study.prices import FILE, team_prices
-from storage.errors import UserError
+from flows.study.request import Request
+from storage.artifacts.store import Store
+from storage.errors import Parked, UserError
 from storage.records.spending import Charge, Journal, spent_in_month
 from tasks.domain.budget import Budget
 from tasks.engines.hardware import Hardware
-from tasks.metering import BudgetExceeded
+from tasks.metering import BudgetExceeded, of_team
 from tests.flows.running.test_accounting import COMPLETION, PROMPT, CountingGenerator, attempt
 
 WRITTEN = """
@@ -126,10 +131,10 @@ def test_a_month_is_all_runs_together_and_no_other_month(tmp_path: Path) -> None
     generator = CountingGenerator()
     with pytest.raises(BudgetExceeded, match=r"the team's month: .*raise \[month\]") as wall:
         attempt(tmp_path, None, generator, month=Budget(tokens=820))
-    assert wall.value.team and len(generator.sampled) == 18, "0, 180 and 360 leave 300 for a batch; 540 + 300 > 720"
+    assert of_team(wall.value) and len(generator.sampled) == 18, "0, 180 and 360 leave 300 for a batch; 540 + 300 > 720"
     with pytest.raises(BudgetExceeded, match="the budget leaves") as own:
         attempt(tmp_path, "tokens=600", generator, month=Budget(tokens=10_000))
-    assert not own.value.team
+    assert not of_team(own.value)
 
 
 def test_a_journal_that_grew_is_read_again_and_one_of_before_not_at_all(tmp_path: Path) -> None:
@@ -141,3 +146,17 @@ def test_a_journal_that_grew_is_read_again_and_one_of_before_not_at_all(tmp_path
     old = (now - timedelta(days=70)).timestamp()
     os.utime(journal.path, (old, old))
     assert spent_in_month(tmp_path, now.strftime("%Y-%m")).tokens == 0
+
+
+@pytest.mark.parametrize(("team", "onward"), [(True, False), (False, True)])
+def test_a_wall_that_a_worker_met_says_what_goes_on(tmp_path: Path, team: bool, onward: bool) -> None:
+    """Its words alone come from there: at the team's month a run with more of its own would park again."""
+    store = Store(tmp_path)
+    study = Request(profile="demo").study(store)
+    planned = plan(study, store)
+    charging = Charging.of(study, store, "demo-1234abcd", Budget(tokens=9000))
+    words = str(BudgetExceeded("the next 32 rollouts may take more than the budget leaves", team=team))
+    with pytest.raises(Parked) as parked, accounted(study, store, planned, charging, unheard, {"profile": "demo"}):
+        raise Parked(words)
+    assert ("varband resume demo-1234abcd" in str(parked.value)) == onward
+    assert ("raise [month]" in str(parked.value)) == team
