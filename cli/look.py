@@ -73,7 +73,7 @@ def rows_of(root: Path, report: str, query: str) -> pa.Table:
     """Errors: UserError where the report holds nothing that the question is of."""
     from storage.errors import UserError
     from storage.reading.figures import FIGURES
-    from storage.reading.query_cache import ask, sources
+    from storage.reading.query_cache import ask, reports, sources
 
     try:
         return ask(root, report, query)
@@ -81,7 +81,8 @@ def rows_of(root: Path, report: str, query: str) -> pa.Table:
         figure = FIGURES.get(query.removeprefix("report_"))
         if figure is None or sources(root, report, figure.sources[:1]):
             raise
-        raise UserError(f"{figure.name}: {figure.without_artifact}") from None
+        measures = next((one.measures for one in reports(root) if one.ref == report), ())
+        raise UserError(f"{figure.name}: {figure.without_artifact(measures)}") from None
 
 
 def _known_query(name: str) -> str:

@@ -66,7 +66,7 @@ def show(figure: Figure, *, write: Callable[[pa.Table], None] | None = None) -> 
     if figure.caption:
         st.caption(literal(figure.caption))
     if not sources(root(), report.ref, figure.sources[:1]):
-        st.info(figure.without_artifact)
+        st.info(figure.without_artifact(report.measures))
         return
     rows = rows_of(figure.query)
     if rows is None:

@@ -4,11 +4,12 @@ in `queries/report_<name>.sql`."""
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from storage.artifacts.kinds.report import ALWAYS, SOMETIMES
 from storage.bands import Band
 from storage.errors import UserError, did_you_mean
 from storage.sql import QUERIES, header
@@ -94,10 +95,12 @@ class Figure:
     def without_rows(self) -> str:
         return f"Nothing to show: {self.empty or 'the artifact has no row.'}"
 
-    @property
-    def without_artifact(self) -> str:
-        why = f": {self.empty}" if self.empty else "."
-        return f"Not in this run, which holds no {self.sources[0]}{why}"
+    def without_artifact(self, chosen: Collection[str] = ()) -> str:
+        """chosen: the measures that the study asked for; none: all."""
+        source = self.sources[0]
+        asked = not chosen or source in {*ALWAYS, *SOMETIMES, *chosen}
+        why = self.empty if asked else "its study asks for other measures."
+        return f"Not in this run, which holds no {source}{f': {why}' if why else '.'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +114,15 @@ class Section:
     figures: tuple[Figure, ...]
     lead: str = ""
     only_with: str | None = None
+
+
+def chosen_measures(settings: str) -> tuple[str, ...]:
+    """Of a study's settings, as a report has them; none: all.
+
+    >>> chosen_measures('measures = ["tokens"]'), chosen_measures("")
+    (('tokens',), ())
+    """
+    return tuple(tomllib.loads(settings).get("measures", ()))
 
 
 def chart_of(given: Mapping[str, Any]) -> Chart:

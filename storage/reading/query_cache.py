@@ -19,6 +19,7 @@ from storage.artifacts.store import MANIFEST, Store
 from storage.errors import UserError
 from storage.mirror import mirror_of
 from storage.reading import catalog, imported
+from storage.reading.figures import chosen_measures
 from storage.reading.recipes import report_arguments, report_inputs
 from storage.reading.views import Views, helper_tables, inputs_of
 from storage.records.changes import telling
@@ -30,13 +31,15 @@ Stamp = tuple[tuple[str, int], ...]
 @dataclass(frozen=True, slots=True)
 class Report:
     """One report of the store, as lists of runs show it. `profile`: as people call the study. `arms`: in the order in
-    which everything is coloured. `changed`: what differs from what it is based on, as `telling` orders it."""
+    which everything is coloured. `changed`: what differs from what it is based on, as `telling` orders it. `measures`:
+    those that its study asked for; none: all."""
 
     ref: str
     profile: str
     created: str
     arms: tuple[str, ...]
     changed: tuple[str, ...] = ()
+    measures: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -67,9 +70,8 @@ def _reports(root: Path, at: Stamp) -> tuple[Report, ...]:
         try:
             m = store.manifest(ref)
             given = report_arguments(m.recipe)
-            found.append(
-                Report(str(ref), given.title or given.profile, m.provenance.created, given.arms, given.changes)
-            )
+            called, measures = given.title or given.profile, chosen_measures(given.settings)
+            found.append(Report(str(ref), called, m.provenance.created, given.arms, given.changes, measures))
         except (OSError, UserError):  # of another version: it has no place in these lists
             continue
     return tuple(sorted(found, key=lambda r: (r.created, r.ref), reverse=True))

@@ -17,7 +17,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.reading.catalog import lineage
-from storage.reading.figures import SECTIONS, Figure, styles
+from storage.reading.figures import SECTIONS, Figure, chosen_measures, styles
 from storage.reading.views import Views, helper_tables, inputs_of, views
 from storage.sql import named
 from tasks.report.drawings import draw
@@ -41,7 +41,7 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
                 "id": s.id,
                 "title": s.title,
                 "lead": s.lead,
-                "figures": [_figure(f, asked, refs, setup.arms) for f in s.figures],
+                "figures": [_figure(f, asked, refs, setup) for f in s.figures],
             }
             for s in SECTIONS
             if s.only_with is None or s.only_with in refs
@@ -72,7 +72,7 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
     return Payload(summary, files=folder)
 
 
-def _figure(figure: Figure, asked: Views, refs: dict[str, list[str]], arms: Sequence[str]) -> dict[str, object]:
+def _figure(figure: Figure, asked: Views, refs: dict[str, list[str]], setup: Setup) -> dict[str, object]:
     """One figure as the templates need it; a query that an older artifact cannot answer says so in its place."""
     sources = [text for name in figure.sources for text in refs.get(name, [])]
     made: dict[str, object] = {
@@ -88,7 +88,7 @@ def _figure(figure: Figure, asked: Views, refs: dict[str, list[str]], arms: Sequ
         "why": "",
     }
     if not refs.get(figure.sources[0]):
-        return made | {"why": figure.without_artifact}
+        return made | {"why": figure.without_artifact(chosen_measures(setup.settings))}
     try:
         table = asked.ask(figure.query)
     except UserError as error:
@@ -96,7 +96,7 @@ def _figure(figure: Figure, asked: Views, refs: dict[str, list[str]], arms: Sequ
     rows = table.to_pylist()
     if not rows:
         return made | {"why": figure.without_rows}
-    drawn = draw(figure.chart, rows, styles(arms))
+    drawn = draw(figure.chart, rows, styles(setup.arms))
     why = "" if drawn or not figure.chart else "Nothing to draw: every value is missing."
     return made | {"svg": drawn, "table": shown(rows, table.column_names), "why": why}
 

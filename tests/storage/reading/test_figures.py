@@ -20,6 +20,7 @@ from tasks.report import inputs
 from tasks.report.render import _figure
 
 VOTES = FIGURES["votes"]
+SETUP = inputs.Setup(profile="demo", purpose="", question="", model="demo", arms=("panel",))
 SECTIONS = (
     {"id": "training", "title": "Training", "page": "training"},
     {"id": "passk", "title": "pass@k", "page": "results"},
@@ -62,9 +63,19 @@ def test_every_study_checks_its_figures_before_anything_is_made(monkeypatch: pyt
 def test_a_figure_whose_artifact_this_run_does_not_hold_says_so() -> None:
     figure = replace(VOTES, empty="")
     with views({}, {}) as asked:
-        assert _figure(figure, asked, {}, ())["why"] == "Not in this run, which holds no votes."
-    assert replace(VOTES, empty="one arm only.").without_artifact.endswith("holds no votes: one arm only.")
+        assert _figure(figure, asked, {}, SETUP)["why"] == "Not in this run, which holds no votes."
+    assert replace(VOTES, empty="one arm only.").without_artifact().endswith("holds no votes: one arm only.")
     assert figure.without_rows == "Nothing to show: the artifact has no row."
+
+
+def test_a_measure_that_its_study_did_not_ask_for_is_lacking_for_no_other_reason() -> None:
+    """A report of two arms said of who solves what that there is one; what no study chooses keeps its own reason."""
+    setup = replace(SETUP, settings='measures = ["tokens"]\n')
+    with views({}, {}) as asked:
+        why = {name: _figure(FIGURES[name], asked, {}, setup)["why"] for name in ("votes", "tokens", "entropy")}
+    assert why["votes"] == "Not in this run, which holds no votes: its study asks for other measures."
+    for name in ("tokens", "entropy"):
+        assert why[name] == FIGURES[name].without_artifact(), "it is asked for, or every study has it that can"
 
 
 @pytest.mark.parametrize("older", [False, True])
