@@ -98,7 +98,7 @@ def whole_groups(parts: Iterable[pa.Table], keys: pa.Table) -> Iterator[pa.Table
         rows = pa.concat_tables([waiting, part]) if len(waiting_N) else part
         rows_N = np.concatenate([waiting_N, ends_N[start:stop]])
         whole_N = rows_N < stop
-        waiting, waiting_N, start = rows.filter(pa.array(~whole_N)), rows_N[~whole_N], stop
+        waiting, waiting_N, start = _kept(rows, pa.array(~whole_N)), rows_N[~whole_N], stop
         yield rows.filter(pa.array(whole_N))
 
 
@@ -125,7 +125,14 @@ def beside(
         waiting = pa.concat_tables(more)
         taken = pc.field("problem_id").isin(pa.array(sorted(mine), pa.string()))
         yield part, waiting.filter(taken)
-        waiting, there = waiting.filter(~taken), there - mine
+        waiting, there = _kept(waiting, ~taken), there - mine
+
+
+def _kept(waiting: pa.Table, which: pa.Array | pc.Expression) -> pa.Table:
+    """Without the chunks that are empty then: those of all that ever waited would stay, and each part would take longer
+    than the one before."""
+    kept = waiting.filter(which)
+    return pa.Table.from_batches([rows for rows in kept.to_batches() if rows.num_rows], kept.schema)
 
 
 def _ends(keys: pa.Table) -> np.ndarray:
