@@ -60,8 +60,10 @@ def hub_folder(name: str, files: Sequence[str], *, fetch: bool) -> Path:
 
 
 def _why(error: Exception) -> str:
-    from huggingface_hub import errors
+    from huggingface_hub import constants, errors
 
+    if constants.HF_HUB_OFFLINE and isinstance(error, errors.LocalEntryNotFoundError | errors.OfflineModeIsEnabled):
+        return "it is not on this machine, which HF_HUB_OFFLINE keeps from the hub"
     if isinstance(error, errors.GatedRepoError):
         return "it is gated: ask for access on its page, and say who you are with: hf auth login"
     if isinstance(error, errors.RevisionNotFoundError):

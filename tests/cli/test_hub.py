@@ -98,6 +98,7 @@ def test_without_a_network_it_says_what_to_download_and_where_to_put_it(tmp_path
     done = varband(tmp_path, offline, "run", "mine.toml", "--plain")
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
     for words in (
+        f"lab/small@{COMMIT}: it is not on this machine, which HF_HUB_OFFLINE keeps from the hub; where there is",
         f"hf download lab/small --revision {COMMIT} --local-dir small, and name that folder",
         f"hf download openai/gsm8k --repo-type dataset --revision {COMMIT}, and put its problems into",
         "a line of JSON each with problem and gold",
