@@ -64,7 +64,7 @@ def _resolved(form: StudyForm, store: Store) -> Study | Checked:
     try:
         return form.request().study(store)
     except UserError as error:
-        return Checked(f"adapters of {form.profile}", "unchecked", str(error))
+        return Checked(f"adapters of {form.request().profile}", "unchecked", str(error))
 
 
 def _tell(found: Sequence[Checked]) -> Any:
