@@ -31,7 +31,7 @@ def test_killed_a_dozen_times_the_demo_ends_the_same(tmp_path: Path) -> None:
     for _ in range(KILLS):
         process = start(wild, *ENGINE)
         try:
-            process.wait(timeout=moments.uniform(0.1, 0.7) * undisturbed)
+            process.wait(timeout=moments.uniform(0.05, 0.35) * undisturbed)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
