@@ -26,15 +26,18 @@ def classed(rollouts: pa.Table, partitions: Sequence[pa.Table]) -> pa.Table:
     one has no row there."""
     columns = ["problem_id", "arm", "adapter", "step", "seed", "rollout"]
     on = " and ".join(f"r.{name} is not distinct from p.{name}" for name in columns)
+    # keys alone are joined: of a million traces a database would copy each
     found = query(
-        f"select r.*, p.* exclude ({', '.join(columns)}), p.rollout is null as missing"
-        f" from rollouts r left join partitions p on {on}",
-        rollouts=rollouts,
+        f"select p.* exclude ({', '.join(columns)}), p.rollout is null as missing"
+        f" from rollouts r left join partitions p on {on} order by r.place",
+        rollouts=rollouts.select(columns).append_column("place", pa.array(range(rollouts.num_rows))),
         partitions=pa.concat_tables(partitions),
     )
     if any(found["missing"].to_pylist()):
         raise UserError("some rollouts have no answer class: give the partitions of the same rollouts")
-    return found.drop(["missing"])
+    for name in found.drop(["missing"]).column_names:
+        rollouts = rollouts.append_column(name, found[name])
+    return rollouts
 
 
 def count_groups(rollouts: pa.Table) -> pa.Table:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from storage.artifacts.kinds import Embeddings, Partitions, Rollouts
 from storage.artifacts.ref import Ref
@@ -139,5 +140,9 @@ def measure_widths(
 
 
 def _parts(rollouts: Rollouts, partitions: Partitions, embeddings: Embeddings, clusters: pa.Table) -> Iterator[Part]:
-    told = (part.join(clusters, "problem_id") for part in in_classes(rollouts, partitions, COLUMNS))
-    return with_vectors(told, embeddings)
+    def told() -> Iterator[pa.Table]:
+        for part in in_classes(rollouts, partitions, COLUMNS):
+            place = pc.index_in(part["problem_id"], clusters["problem_id"])  # pyright: ignore[reportAttributeAccessIssue]
+            yield part.append_column("cluster", clusters["cluster"].take(place))
+
+    return with_vectors(told(), embeddings)

@@ -19,7 +19,7 @@ KB_EACH = {
     "regraded under overrides": 8.0,
     "embeddings": 8.0,
     "classes of answers": 8.0,
-    "diversity": 10.0,
+    "diversity": 11.5,
     "ceilings of diversity": 4.0,
 }
 

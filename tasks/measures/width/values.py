@@ -78,16 +78,16 @@ def problems_of(rollouts: pa.Table, vectors: pa.Table, windows: Iterable[int]) -
     """Every problem under every policy. rollouts: with their classes and `cluster`. vectors: of whole traces, by
     policy, problem, rollout."""
     keys = ["arm", "step", "seed", "problem_id", "rollout"]
+    # keys alone are joined and sorted: of a million traces a database would copy each
     numbered = query(
-        f"select {', '.join('r.' + k for k in keys)}, r.* exclude ({', '.join(keys)}),"
-        f" e.place from rollouts r left join (select *, row_number() over () - 1 as place from v) e"
+        f"select r.own, e.place from rollouts r left join (select *, row_number() over () - 1 as place from v) e"
         f" using ({', '.join(keys)}) order by r.arm, r.step, coalesce(r.adapter, ''), r.seed, r.problem_id, r.rollout",
-        rollouts=rollouts,
+        rollouts=rollouts.select([*keys, "adapter"]).append_column("own", pa.array(range(rollouts.num_rows))),
         v=vectors.select(keys),
     )
     vectors_ND = matrix(vectors["embedding"]) if vectors.num_rows else np.zeros((0, 1))
     with_none_ND = np.vstack([vectors_ND, np.full((1, vectors_ND.shape[1]), np.nan)])
-    rows = numbered.to_pydict()
+    rows = rollouts.take(numbered["own"]).to_pydict() | {"place": numbered["place"].to_pylist()}
     together = list(zip(*(rows[k] for k in ("arm", "step", "adapter", "seed", "problem_id")), strict=True))
     starts = [i for i, one in enumerate(together) if i == 0 or one != together[i - 1]]
     read = [words_of(trace) for trace in rows["trace"]]
