@@ -15,6 +15,9 @@ import numpy as np
 #: Pairs of query and key that cost as much as a row's products with the weights: by operations 4,400 of Qwen3-30B-A3B,
 #: 10,000 of Qwen2.5-1.5B.
 PAIRS_A_ROW = 5_000
+#: Rows that take as long as reading the weights, which a pack does three times however small it is: by bytes, 61 GB at
+#: 4.3 TB/s where 134,763 rows take 9 s.
+ROWS_A_PACK = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +63,14 @@ class Pack:
     weights: np.ndarray | None = None
 
 
-def plan_packs(groups: Sequence[PromptGroup], budget: int, processes: int = 1) -> list[list[PromptGroup]]:
-    """Cut groups into packs of about equal size of at most `budget` rows, in order and about as many for each process;
-    a group that is cut repeats its prompt. A rollout that is longer than the budget gets a pack of its own."""
+def plan_packs(
+    groups: Sequence[PromptGroup], budget: int, processes: int = 1, more: int = 0
+) -> list[list[PromptGroup]]:
+    """Cut groups into packs of about equal size of at most `budget` rows, in order and about as many for each process,
+    `more` than the fewest; a group that is cut repeats its prompt. A rollout that is longer than the budget gets a pack
+    of its own."""
     total = sum(len(g.prompt_ids) + sum(len(s.token_ids) - 1 for s in g.trajectories) for g in groups)
-    target = total / max(1, -(-total // (budget * processes)) * processes)
+    target = total / max(1, (-(-total // (budget * processes)) + more) * processes)
     packs: list[list[PromptGroup]] = []
     size = 0
     for group in groups:
@@ -91,12 +97,18 @@ def pack_cost(pack: Sequence[PromptGroup]) -> float:
         own = [len(s.token_ids) - 1 for s in group.trajectories]
         rows += prompt + sum(own)
         pairs += prompt**2 / 2 + sum(n * (prompt + n / 2) for n in own)
-    return rows + pairs / PAIRS_A_ROW
+    return ROWS_A_PACK + rows + pairs / PAIRS_A_ROW
 
 
 def plan_shares(groups: Sequence[PromptGroup], budget: int, processes: int) -> list[list[list[PromptGroup]]]:
-    """A step's packs, dealt to processes: the costliest first, each to who has least; a share keeps their order."""
-    packs = plan_packs(groups, budget, processes)
+    """A step's packs, dealt to processes. Of a few sizes of packs the largest that leaves the slowest process the least:
+    one pack beyond as many for each is a quarter of a share."""
+    dealt = [_deal(plan_packs(groups, budget, processes, more), processes) for more in range(min(processes, 4))]
+    return min(dealt, key=lambda shares: max(sum(map(pack_cost, share)) for share in shares))
+
+
+def _deal(packs: list[list[PromptGroup]], processes: int) -> list[list[list[PromptGroup]]]:
+    """The costliest first, each to who has least; a share keeps their order."""
     costs = list(map(pack_cost, packs))
     shares: list[list[int]] = [[] for _ in range(processes)]
     for i in sorted(range(len(packs)), key=lambda i: -costs[i]):

@@ -15,7 +15,7 @@ from tasks.domain.statistics.means import uneven
 
 LEAST, MOST = 5, 1000
 #: Numbers of a matrix that are held at once.
-HELD = 1_000_000
+HELD = 250_000
 #: Values that differ less are one value summed up in another order.
 DIGITS = 12
 FEW = f"fewer than {LEAST} problems"
