@@ -101,7 +101,7 @@ def pack_cost(pack: Sequence[PromptGroup]) -> float:
 
 
 def plan_shares(groups: Sequence[PromptGroup], budget: int, processes: int) -> list[list[list[PromptGroup]]]:
-    """A step's packs, dealt to processes. Of a few sizes of packs the largest that leaves the slowest process the least:
+    """A step's packs, dealt to processes. Of a few sizes of packs the largest that leaves the slowest process least:
     one pack beyond as many for each is a quarter of a share."""
     dealt = [_deal(plan_packs(groups, budget, processes, more), processes) for more in range(min(processes, 4))]
     return min(dealt, key=lambda shares: max(sum(map(pack_cost, share)) for share in shares))
