@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import fcntl
+import gc
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,10 +26,20 @@ REPO = Path(__file__).resolve().parent.parent
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    atexit.register(gc.unfreeze)
     if "PYTEST_XDIST_WORKER" not in os.environ:
         started = ExitStack()
         started.enter_context(warm.servers())
         config.add_cleanup(started.close)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def looked_through_once() -> None:
+    """Memory that earlier tests left is searched for cycles between files alone: statsmodels' Holm searches all of it at
+    each call, which is half a second where vLLM is loaded."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
