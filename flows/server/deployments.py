@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+from flows.server.filled import changed_text, filled
 from flows.study.asked import IN_A_FILE
 from storage.artifacts.provenance import code_here
 from storage.errors import UserError
@@ -162,30 +163,17 @@ def deploy(client: Any, wanted: Deployment) -> str:
         body = {"name": wanted.name, "flow_id": flow["id"], **wanted.of_people(), **code}
         client.request("POST", "/deployments/", json=body)
         return f"deployment {wanted.name}: made"
+    rewritten = ""
     if wanted.parameters:  # the study that it is of, as its file is now
-        code["parameters"] = _filled(known["parameters"], wanted.parameters)
+        code["parameters"] = filled(known["parameters"], wanted.parameters)
+        rewritten = changed_text(known["parameters"], code["parameters"])
     strange = _strange(code.get("parameters", known["parameters"]), code["parameter_openapi_schema"])
     if strange:  # with parameters that do not fit, the server would refuse the new form and the rest with it
         del code["parameter_openapi_schema"]
     # unchanged: left alone, because a change deletes the runs that are scheduled and with them perhaps tonight's
     if changed := {name: value for name, value in code.items() if known[name] != value}:
         client.request("PATCH", f"/deployments/{known['id']}", json=changed)
-    return f"deployment {wanted.name}: {'renewed' if changed else 'there'}{strange}"
-
-
-def _filled(theirs: Any, ours: Any) -> Any:
-    """What people entered, with what is ours in it: fields by name, of a list the first.
-
-    >>> _filled({"budget": {"usd": 5}, "study": {"file": "old", "seeds": [1]}}, {"study": {"file": "new"}})
-    {'budget': {'usd': 5}, 'study': {'file': 'new', 'seeds': [1]}}
-    >>> _filled({"studies": [{"file": "old"}, {"profile": "demo"}]}, {"studies": [{"file": "new"}]})
-    {'studies': [{'file': 'new'}, {'profile': 'demo'}]}
-    """
-    if isinstance(theirs, dict) and isinstance(ours, dict):
-        return theirs | {name: _filled(theirs.get(name), value) for name, value in ours.items()}
-    if isinstance(theirs, list) and isinstance(ours, list) and theirs:
-        return [_filled(theirs[0], ours[0]), *theirs[1:]]
-    return ours
+    return f"deployment {wanted.name}: {'renewed' if changed else 'there'}{rewritten}{strange}"
 
 
 def _strange(parameters: Json, form: Json) -> str:

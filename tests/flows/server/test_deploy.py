@@ -152,7 +152,9 @@ def test_of_a_study_s_own_deployments_the_file_is_renewed_and_decisions_stay(ser
         at = f"/deployments/{deployment(server, name)['id']}"
         assert api(server, "PATCH", at, {"paused": True, "parameters": parameters}).status_code == 204
     mine.write_text('base = "demo"\nseeds = [1]\n')
-    server.varband("deploy", str(mine))
+    said = server.varband("deploy", str(mine)).stdout
+    for name in ("mine", "mine-nightly"):  # whose file of this name it was may see it
+        assert f"deployment {name}: renewed, its text changed by 0 lines less and 1 more\n" in said
     edited = study | {"file": mine.read_text()}
     asked, nightly = (deployment(server, name) for name in entered)
     assert asked["paused"] and nightly["paused"]
