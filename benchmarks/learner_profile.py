@@ -3,6 +3,7 @@
 python benchmarks/learner_profile.py --model DIR            (or --random for weights of a 1.5B model's shape)
 python benchmarks/learner_profile.py --random --settings 6144 12288 12288 16384+on --table
 python benchmarks/learner_profile.py --model DIR --settings 8192 --processes 1 2      (whole steps of a training, one process a GPU)
+python benchmarks/learner_profile.py --model DIR --settings 8192 --processes 1 --workdir DIR --checkpoint-every 2      (killed, it goes on)
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import gc
 import tempfile
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -20,7 +22,7 @@ import numpy as np
 import torch
 
 from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout
-from tasks.engines.learning.learner import train
+from tasks.engines.learning.learner import StepMetrics, train
 from tasks.engines.learning.memory_plan import num_experts, read_config
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.update import Clock, Updater
@@ -93,7 +95,7 @@ def train_steps(base: Path, setting: str, processes: int, args: argparse.Namespa
     config = replace(config, target_modules=ATTENTION) if args.attention_only else config
     mixture = num_experts(shape) > 0
     how = replace(execution(setting), flat_adapters=mixture, processes=processes)
-    how = replace(how, checkpoint_every=10**6)
+    how = replace(how, checkpoint_every=args.checkpoint_every, async_checkpoints=torch.cuda.is_available())
     groups = random_step(shape["vocab_size"], args.mean, args.prompt, args.longest)
     tokens = sum(len(r.token_ids) for g in groups.values() for r in g)
     phases: list[dict[str, float]] = []
@@ -102,7 +104,13 @@ def train_steps(base: Path, setting: str, processes: int, args: argparse.Namespa
         named = zip(plan.problem_ids, groups.values(), strict=False)
         return [replace(r, problem_id=problem) for problem, group in named for r in group]
 
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as workdir:
+    def told(metrics: StepMetrics) -> None:
+        phases.append(metrics.seconds)
+        row = metrics.row
+        print(f"{setting} step {row['step']} grad_norm {row['grad_norm']:.6e} entropy {row['entropy']:.6f}", flush=True)
+
+    aside = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
+    with nullcontext(args.workdir) if args.workdir else aside as workdir:
         train(
             base=base,
             problems=[PromptProblem(problem, "s") for problem in groups],
@@ -110,9 +118,9 @@ def train_steps(base: Path, setting: str, processes: int, args: argparse.Namespa
             execution=how,
             workdir=Path(workdir),
             sample=sample,
-            on_step=lambda metrics: phases.append(metrics.seconds),
+            on_step=told,
         )
-    for name in ("train", "optimise", "sync"):
+    for name in ("train", "optimise", "checkpoint", "sync"):
         took = [seconds.get(name, 0.0) for seconds in phases]
         print(f"{setting} processes {processes} {name:9s} {' '.join(f'{t:.3f}' for t in took)} s", flush=True)
     peak = f", peak {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB" if torch.cuda.is_available() else ""
@@ -188,6 +196,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--attention-only", action="store_true", help="no LoRA on the MLP or the experts")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--processes", type=int, nargs="+", help="of the learner: whole steps, one process a GPU")
+    parser.add_argument("--workdir", type=Path, help="of whole steps: kept, and gone on in")
+    parser.add_argument("--checkpoint-every", type=int, default=10**6)
     return parser.parse_args()
 
 

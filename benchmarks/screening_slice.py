@@ -1,6 +1,7 @@
 """Tokens per second of a slice of the published screening, by random weights, and how long all of it would take.
 
     python -m benchmarks.screening_slice --model DIR --published FOLDER --arm panel --problems 128 [--replicas 2]
+    python -m benchmarks.screening_slice --model DIR --published FOLDER --arm panel --problems 288 --places 512 640 768
 
 Every rollout ends at a length as the arm wrote on AIME, whatever it says; prompts are 200 random tokens. Nothing is graded
 or kept.
@@ -12,6 +13,7 @@ import argparse
 import random
 import tempfile
 import time
+from collections import deque
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +26,7 @@ from tasks.engines.hardware import Hardware
 from tasks.engines.learning.memory_plan import read_config
 from tasks.engines.protocols import Decoding, Request
 from tasks.engines.sampling.replicas import ReplicatedGenerator
-from tasks.engines.sampling.vllm import VllmGenerator
+from tasks.engines.sampling.vllm import BURST, VllmGenerator
 
 PROMPT, SAMPLES, PROBLEMS = 200, 8, 877
 #: What the published study needed on its hosted trainer, in seconds, and where it cut.
@@ -37,7 +39,7 @@ def main() -> None:
     lengths = screening_lengths(args.published, args.arm, args.problems, SAMPLES, CAP)
     hardware = Hardware(
         max_model_len=PROMPT + CAP + 8,
-        max_num_seqs=args.max_num_seqs,
+        max_num_seqs=max(args.places or [args.max_num_seqs]),
         memory_fraction=args.memory_fraction,
         dtype="bfloat16",
         engine_process=args.engine_process,
@@ -57,10 +59,14 @@ def main() -> None:
                 began = time.perf_counter()
                 sampled(generator, asked[:SAMPLES], None if turn == 1 else adapter, tokens=8)
                 print(f"other weights, and 8 rollouts of 8 tokens: {time.perf_counter() - began:.2f} s", flush=True)
-            ends, tokens = sampled(generator, asked, adapter)
+            for places in args.places or []:
+                assert isinstance(generator, VllmGenerator), "--places: of one engine"
+                in_the_middle(args, lengths, generator, asked, adapter, places)
+            found = None if args.places else sampled(generator, asked, adapter)
         finally:
             generator.close()
-    told(args, lengths, ends, tokens)
+    if found is not None:
+        told(args, lengths, *found)
 
 
 def requests(model: Path, lengths: list[list[int]]) -> list[Request]:
@@ -87,9 +93,49 @@ def sampled(
     return ended[:, 0], ended[:, 1]
 
 
+def in_the_middle(
+    args: argparse.Namespace,
+    lengths: list[list[int]],
+    generator: VllmGenerator,
+    asked: list[Request],
+    adapter: ServedAdapter | None,
+    places: int,
+) -> None:
+    """The rate from when as many have ended as there are places, so that rollouts of every age are decoded, until the
+    last one begins; the rest is given up."""
+    generator._max_num_seqs, generator._burst = places, max(1, int(places * BURST))
+    queue, ended, written, marks = deque(asked), 0, 0, []
+    began = time.perf_counter()
+    for completion in generator.generate(queue, adapter):
+        ended, written = ended + 1, written + len(completion.token_ids)
+        if ended in (places, len(asked) - places):
+            states = generator._llm.llm_engine.output_processor.request_states.values()
+            under_way = sum(state.detokenizer.num_output_tokens() for state in states if state.detokenizer)
+            marks.append((time.perf_counter() - began, written + under_way))
+        if len(marks) == 2:
+            break
+    (first, before), (last, after) = marks
+    print(
+        f"{places} at once, {args.arm}, {first:.1f} to {last:.1f} s: {screened(args, lengths, (after - before) / (last - first))}",
+        flush=True,
+    )
+
+
+def screened(args: argparse.Namespace, lengths: list[list[int]], rate: float) -> str:
+    """What the whole screening takes at so many tokens a second; its interval is that of the lengths."""
+    means = np.array([np.mean(group) for group in lengths])
+    draws = np.random.default_rng(0).integers(0, len(means), (2000, PROBLEMS))
+    low, high = np.quantile(means[draws].mean(1), (0.025, 0.975)) * SAMPLES * PROBLEMS / rate
+    middle = means.mean() * SAMPLES * PROBLEMS / rate
+    published = PUBLISHED[args.arm]
+    return (
+        f"{rate:,.0f} tokens/s, {PROBLEMS} x {SAMPLES} in {middle:,.0f} s [{low:,.0f}, {high:,.0f}]; published"
+        f" {published:,.0f} s, {published / middle:.1f} times"
+    )
+
+
 def told(args: argparse.Namespace, lengths: list[list[int]], ends: np.ndarray, tokens: np.ndarray) -> None:
-    """The slice's rate, and the rate while there was always one more to begin, by which the whole screening would run;
-    its interval is that of the lengths."""
+    """The slice's rate, and the rate while there was always one more to begin, by which the whole screening would run."""
     places = args.max_num_seqs * args.replicas
     waited = max(0, len(ends) - places)
     # a place that gets free is taken by the next one
@@ -97,15 +143,10 @@ def told(args: argparse.Namespace, lengths: list[list[int]], ends: np.ndarray, t
     full = starts.max() or ends.max()
     written = (tokens * np.clip((full - starts) / (ends - starts), 0, 1)).sum()
     steady = written / full
-    means = np.array([np.mean(group) for group in lengths])
-    draws = np.random.default_rng(0).integers(0, len(means), (2000, PROBLEMS))
-    low, high = np.quantile(means[draws].mean(1), (0.025, 0.975)) * SAMPLES * PROBLEMS / steady
-    middle = means.mean() * SAMPLES * PROBLEMS / steady
     print(
         f"{args.arm}: {len(ends)} rollouts, {tokens.sum():,.0f} tokens in {ends.max():.1f} s:"
-        f" {tokens.sum() / ends.max():,.0f} tokens/s, {steady:,.0f} in the {full:.1f} s before the last one began\n"
-        f"{args.arm}: {PROBLEMS} x {SAMPLES} at that rate: {middle:,.0f} s [{low:,.0f}, {high:,.0f}]; published"
-        f" {PUBLISHED[args.arm]:,.0f} s, {PUBLISHED[args.arm] / middle:.1f} times",
+        f" {tokens.sum() / ends.max():,.0f} tokens/s; in the {full:.1f} s before the last one began"
+        f" {screened(args, lengths, steady)}",
         flush=True,
     )
 
@@ -122,6 +163,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--tensor-parallel", type=int, default=1)
     parser.add_argument("--max-num-seqs", type=int, default=512)
+    parser.add_argument("--places", type=int, nargs="+", help="rollouts at once, one slice each, none to its end")
     parser.add_argument("--memory-fraction", type=float, default=0.93)
     parser.add_argument("--engine-process", default="core", choices=("inside", "core", "worker", "both"))
     return parser.parse_args()
