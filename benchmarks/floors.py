@@ -6,9 +6,9 @@ import argparse
 from itertools import pairwise
 
 from tasks.domain.grpo.packing import plan_packs
+from tasks.domain.grpo.trained_groups import trained_groups
 from tasks.domain.grpo.types import LearnerConfig, TrainRollout
 from tasks.engines.learning.memory_plan import lora_parameters, num_experts, read_config
-from tasks.engines.learning.update import trained_groups
 
 #: Measured on one H200: a large device-to-device copy, a large bf16 matrix product on random data.
 BYTES_PER_SECOND, FLOPS_PER_SECOND = 4.3e12, 790e12

@@ -26,13 +26,14 @@ from tasks.domain.grpo.classes import trace_classes
 from tasks.domain.grpo.credit import credited, seen_by_objective
 from tasks.domain.grpo.losses import loss_for
 from tasks.domain.grpo.objective_state import ObjectiveState
+from tasks.domain.grpo.trained_groups import trained_groups, weighed_tokens
 from tasks.domain.grpo.types import LearnerConfig, TrainRollout
 from tasks.domain.scaffolds import SCAFFOLDS
 from tasks.engines.encoding.encoders import SentenceEncoder
 from tasks.engines.encoding.labelled import labelled_problems
 from tasks.engines.learning.memory_plan import read_config
 from tasks.engines.learning.policy import Execution, Policy
-from tasks.engines.learning.update import Clock, Updater, trained_groups, weighed_tokens
+from tasks.engines.learning.update import Clock, Updater
 from tasks.turns.trained import as_train_rollout
 
 TIMES = 5

@@ -16,16 +16,14 @@ from tasks.engines.learning.memory_plan import (
     GIB,
     check_host_memory,
     check_sampler_memory,
-    checkpoint_bytes,
     merging_bytes,
     num_experts,
-    plan_memory,
     read_config,
-    training_bytes,
     weights_bytes,
 )
 from tasks.engines.learning.merging import merges_adapters
 from tasks.engines.learning.policy import execution_on
+from tasks.engines.learning.training_memory import TrainingPlan, checkpoint_bytes, plan_memory, plan_training
 from tasks.engines.sampling.graphs import graph_bytes
 from tasks.engines.visible_gpus import gpu_bytes, num_gpus
 
@@ -81,12 +79,9 @@ def told(study: Study, machine: Machine) -> list[str]:
         sampler = (weights_bytes(base) / hardware.tensor_parallel + kept + graph_bytes(hardware)) / GIB
         said = f"memory of {base.name}: sampling {sampler:.1f} GiB of a GPU beside its cache"
         if learner is not None:
-            execution = execution_on(hardware, config)
-            whole, recomputed = training_bytes(base, learner, execution, 2, gpu=True).values()
-            chosen, how = whole, "without recomputation"
-            if execution.checkpointing == "on" or (machine.gpu and whole > 0.9 * _left(hardware, machine)):
-                chosen, how = recomputed, "with recomputation"
-            said += f", training {chosen / GIB:.1f} {how}"
+            free = _left(hardware, machine) if machine.gpu else None
+            plan = plan_training(base, learner, execution_on(hardware, config), 2, free, gpu=True)
+            said += f", training {plan.bytes / GIB:.1f} {_recomputed(plan)}"
         if merges and num_experts(config):
             copies, checkpoints = _on_host(hardware, base, learner)
             said += f", {(copies * weights_bytes(base) + checkpoints) / GIB:.1f} of host memory"
@@ -96,6 +91,13 @@ def told(study: Study, machine: Machine) -> list[str]:
     except UserError as refused:
         found.append(f"this machine would refuse it: {refused}")
     return found
+
+
+def _recomputed(plan: TrainingPlan) -> str:
+    if plan.kept_rows >= plan.largest:
+        return "without recomputation"
+    packs = f" of packs of more than {plan.kept_rows:,} tokens" if plan.kept_rows else ""
+    return f"with recomputation{packs}"
 
 
 def _models(study: Study) -> Iterable[tuple[Path, LearnerConfig | None]]:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """After `step` optimiser updates. recipe: hash of all that the numbers depend on. steps, exposure, diagnostics:
-    rows so far. objective: what it remembers."""
+    """After `step` optimiser updates. tensors: in host memory. recipe: hash of all that the numbers depend on. steps,
+    exposure, diagnostics: rows so far. objective: what it remembers."""
 
     step: int
     recipe: str
@@ -55,7 +55,7 @@ def save(root: Path, state: State, keep: int) -> Path:
     folder, beside = root / f"step-{state.step:04d}", root / f".step-{state.step:04d}.{os.getpid()}"
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir()
-    save_file({name: tensor.cpu() for name, tensor in state.tensors.items()}, beside / "state.safetensors")
+    save_file(dict(state.tensors), beside / "state.safetensors")
     rows = {"steps": state.steps, "exposure": state.exposure, "diagnostics": state.diagnostics}
     position = {"step": state.step, "recipe": state.recipe, **rows, "objective": state.objective.as_json()}
     (beside / "state.json").write_text(json.dumps(position))

@@ -36,6 +36,27 @@ def host_copies(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return made
 
 
+class Snapshot:
+    """The state of some tensors in host memory: of a GPU's in pinned memory, which the next one overwrites."""
+
+    def __init__(self) -> None:
+        self._copies: dict[str, Tensor] = {}
+
+    def of(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Until this is called again. On the calling thread's stream: whole once it returns."""
+        import torch
+
+        if not all(tensor.is_cuda for tensor in tensors.values()):
+            return {name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}
+        if {n: t.shape for n, t in self._copies.items()} != {n: t.shape for n, t in tensors.items()}:
+            self._copies = host_copies(tensors)
+            return self._copies
+        for name, tensor in tensors.items():
+            self._copies[name].copy_(tensor, non_blocking=True)
+        torch.cuda.synchronize()
+        return self._copies
+
+
 def _pinned_block(size: int) -> Tensor:
     """Pinned until the last tensor over it is gone: the next training of this process pins its own."""
     import torch

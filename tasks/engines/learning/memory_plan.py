@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storage.errors import UserError
-from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
 from tasks.domain.grpo.types import ALL_LINEAR, LearnerConfig
 from tasks.engines.learning.experts import check_rank
 from tasks.engines.model_files import weight_files
 
 if TYPE_CHECKING:
-    from tasks.engines.learning.policy import Execution
+    pass
 
 GIB = 1 << 30
 
@@ -76,65 +75,6 @@ def check_expert_rank(base: Path, learner: LearnerConfig, *, gpu: bool) -> None:
     check_rank(learner.lora_rank, learner.expert_rank, experts, 2 if gpu else 4)
 
 
-def activation_bytes(
-    config: dict[str, Any], targets: Sequence[str], bytes_per_value: int, *, recompute: bool, fused: bool = False
-) -> int:
-    """Kept for the backward pass per row of a pack. Counted per layer: 10 vectors as wide as the hidden state, 4 as the
-    queries (keys and values are repeated to their number of heads) and 4 as the MLP's inner width. fused: 6, 2 and 2,
-    and 4 vectors of keys. Of a mixture, instead of the MLP, for each expert of a token 2 inner ones with LoRA, 3 and a
-    hidden one without it; and while one layer is computed 4 of both. Recomputing: one layer's worth and a hidden state
-    per layer."""
-    hidden, heads = config["hidden_size"], config["num_attention_heads"]
-    head = config.get("head_dim") or hidden // heads
-    keys = (config.get("num_key_value_heads") or heads) * head
-    around = 6 * hidden + 2 * heads * head + 4 * keys if fused else 10 * hidden + 4 * heads * head
-    mlp, passing = (2 if fused else 4) * config["intermediate_size"], 0
-    if num_experts(config):
-        inner, each = config["moe_intermediate_size"], config["num_experts_per_tok"]
-        mlp = each * (2 * inner if {*targets} & {*EXPERT_PROJECTIONS} else 3 * inner + hidden)
-        passing = each * 4 * (inner + hidden) * bytes_per_value
-    layer, layers = (around + mlp) * bytes_per_value, config["num_hidden_layers"]
-    return passing + (layer + layers * hidden * bytes_per_value if recompute else layer * layers)
-
-
-def training_bytes(
-    base: Path, learner: LearnerConfig, execution: Execution, bytes_per_value: int, *, gpu: bool = False
-) -> dict[bool, int]:
-    """What a learner takes of its device, without and with recomputation of layers in the backward pass. gpu: its
-    kernels are fused where adapters are merged, and around experts."""
-    config = read_config(base)
-    targets, fused = learner.target_modules, gpu and (execution.merged or num_experts(config) > 0)
-    lora = lora_parameters(config, learner.lora_rank, targets, learner.expert_rank)
-    fixed = weights_bytes(base) + lora * (16 + 2 * bytes_per_value)
-    if "agents" in ADVANTAGES[learner.advantage].needs:
-        fixed += lora * 12  # the critic's masters and moments
-    fixed += merged_copies(config) * bytes_per_value if execution.merged else 0
-    fixed += execution.logprob_chunk * config["vocab_size"] * (8 + bytes_per_value)
-    return {
-        recompute: fixed
-        + execution.token_budget * activation_bytes(config, targets, bytes_per_value, recompute=recompute, fused=fused)
-        for recompute in (False, True)
-    }
-
-
-def plan_memory(
-    base: Path, learner: LearnerConfig, execution: Execution, bytes_per_value: int, free: int, *, gpu: bool = False
-) -> bool:
-    """Whether layers must be recomputed in the backward pass for a pack to fit in `free` bytes. gpu: as above.
-
-    Errors: UserError if it does not fit even so.
-    """
-    needed = training_bytes(base, learner, execution, bytes_per_value, gpu=gpu)
-    wanted = {"on": True, "off": False, "auto": needed[False] > 0.9 * free}[execution.checkpointing]
-    if needed[wanted] > 0.95 * free:
-        raise UserError(
-            f"{base.name}: training needs about {needed[wanted] / GIB:.1f} GiB with packs of {execution.token_budget}"
-            f" tokens and {free / GIB:.1f} GiB are free; lower token_budget or the sampler's memory share, or take a"
-            " larger GPU"
-        )
-    return wanted
-
-
 def positions(base: Path) -> int | None:
     """The longest sequence that a model reads; null if its config.json does not say.
 
@@ -182,12 +122,6 @@ def merging_bytes(config: dict[str, Any], bytes_per_value: int) -> int:
     if experts := num_experts(config):
         return 6 * experts * config["moe_intermediate_size"] * config["hidden_size"] * bytes_per_value
     return linear_parameters(config) * bytes_per_value
-
-
-def checkpoint_bytes(base: Path, learner: LearnerConfig) -> int:
-    """Of host memory while a checkpoint is written: float32 weights and Adam's two moments of all that is trained."""
-    lora = lora_parameters(read_config(base), learner.lora_rank, learner.target_modules, learner.expert_rank)
-    return 12 * lora * (2 if "agents" in ADVANTAGES[learner.advantage].needs else 1)
 
 
 def check_host_memory(base: Path, available: int, copies: int = 1, checkpoints: int = 0) -> None:

@@ -19,8 +19,9 @@ from tasks.engines.learning.fusion import fuse
 from tasks.engines.learning.logprobs import token_logprobs
 from tasks.engines.learning.lora import Lora
 from tasks.engines.learning.memory import keep_freed_memory, on_device
-from tasks.engines.learning.memory_plan import check_host_memory, checkpoint_bytes, num_experts, plan_memory
+from tasks.engines.learning.memory_plan import check_host_memory, num_experts
 from tasks.engines.learning.merging import merges_adapters
+from tasks.engines.learning.training_memory import UNBOUNDED, checkpoint_bytes, plan_memory
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +34,8 @@ class Execution:
 
     dtype: of the frozen base and of the working copies of LoRA; `auto` is float32 on the CPU, bfloat16 on a GPU.
     token_budget: rows of one pack. logprob_chunk: predicted tokens whose logits exist at once.
-    checkpointing: recompute layers in the backward pass: `auto` does where a pack's activations would not fit.
+    longest: rows of the longest rollout with its prompt, which a pack may have to hold; 0: not known.
+    checkpointing: recompute layers in the backward pass: `auto` does for packs whose activations would not fit.
     async_checkpoints: write them while the next step runs; a crash then repeats up to two updates, not one.
     processes: of the learner, one a GPU; they share each step's packs.
     merged: the forward pass is of the weights that a merging sampler serves, so that both are one policy.
@@ -43,6 +45,7 @@ class Execution:
     device: str = "auto"
     dtype: str = "auto"
     token_budget: int = 8192
+    longest: int = 0
     logprob_chunk: int = 2048
     checkpointing: Literal["auto", "on", "off"] = "auto"
     checkpoint_every: int = 1
@@ -59,6 +62,7 @@ def execution_on(hardware: Hardware, config: dict[str, Any]) -> Execution:
     return Execution(
         device=hardware.device,
         token_budget=hardware.token_budget,
+        longest=hardware.max_model_len,
         checkpointing=hardware.checkpointing,
         checkpoint_every=hardware.checkpoint_every,
         async_checkpoints=hardware.device == "cuda",
@@ -78,6 +82,7 @@ class Policy:
         quiet_libraries()
         import torch
         from transformers import AutoModelForCausalLM
+        from transformers.modeling_layers import GradientCheckpointingLayer
 
         settle_threads()
         attention.register()
@@ -90,9 +95,10 @@ class Policy:
         self.of_entropy = bool(config.entropy_weight or config.entropy_target)
         gpu = self.device.type == "cuda"
         if execution.merged and gpu:
-            free = psutil.virtual_memory().available
-            check_host_memory(base, free, checkpoints=checkpoint_bytes(base, config))
-        recompute = plan_memory(base, config, execution, self.dtype.itemsize, _free_bytes(self.device), gpu=gpu)
+            on_host = psutil.virtual_memory().available
+            check_host_memory(base, on_host, checkpoints=checkpoint_bytes(base, config))
+        free = _free_bytes(self.device)
+        self.kept_rows = plan_memory(base, config, execution, self.dtype.itemsize, free, gpu=gpu)
         # onto the device shard by shard: a copy in host memory first would be one of 57 GiB for a 30B mixture
         model: Any = AutoModelForCausalLM.from_pretrained(
             base,
@@ -116,13 +122,16 @@ class Policy:
             fuse(model)
         else:
             keep_freed_memory()
-        if recompute:
-            model.train()
+        self._layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+        if self.kept_rows < UNBOUNDED:
             model.gradient_checkpointing_enable({"use_reentrant": False})
 
     def logprobs(self, pack: Pack) -> tuple[Tensor, Tensor]:
         """(log-probs_K, entropy_K) of the pack's predicted tokens, float32."""
         self.lora.experts.finish()
+        for layer in self._layers:
+            # transformers recomputes a layer that is in training; what is in it is not, and drops nothing out
+            layer.training = len(pack.tokens_T) > self.kept_rows
         tokens, positions, rows, targets = (
             on_device(a, self.device) for a in (pack.tokens_T, pack.positions_T, pack.rows_K, pack.targets_K)
         )

@@ -56,11 +56,11 @@ class TwoAgents(Updater):
             self.diagnostics = {**self.diagnostics, **{OF_CRITIC + name: float(value) for name, value in told.items()}}
         return row
 
-    def tensors(self) -> dict[str, Tensor]:
+    def kept(self) -> dict[str, Tensor]:
         second = self.policy.lora.second
         assert second is not None
-        others = {**self.critic.tensors(), "weights": second.detach().clone()}
-        return super().tensors() | {OF_CRITIC + name: tensor for name, tensor in others.items()}
+        others = {**self.critic.kept(), "weights": second.detach()}
+        return super().kept() | {OF_CRITIC + name: tensor for name, tensor in others.items()}
 
     @property
     def remembered(self) -> ObjectiveState:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tasks.domain.grpo.credit import Credit, Groups, credited, seen_by_objective
-from tasks.domain.grpo.losses import MAX_LOG_RATIO, Tokens, WeighTokens, divisor, k3, log_ratio, loss_for, summed
+from tasks.domain.grpo.losses import MAX_LOG_RATIO, Tokens, divisor, k3, log_ratio, loss_for, summed
 from tasks.domain.grpo.objective_state import ObjectiveState
-from tasks.domain.grpo.packing import Pack, PromptGroup, Trajectory, build_pack, plan_shares
+from tasks.domain.grpo.packing import Pack, build_pack, plan_shares
 from tasks.domain.grpo.schedules import learning_rate, update_groups
-from tasks.domain.grpo.types import LearnerConfig, TrainRollout
+from tasks.domain.grpo.trained_groups import is_masked, trained_groups, weighed_tokens
+from tasks.domain.grpo.types import LearnerConfig
 from tasks.engines.learning import parallel
+from tasks.engines.learning.host_copies import Snapshot
 from tasks.engines.learning.measurements import Sums, rollouts_row, updates_row
 from tasks.engines.learning.memory import on_device
 from tasks.engines.learning.policy import Policy
@@ -40,61 +42,6 @@ class Clock:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
 
 
-def trained_groups(groups: Groups, config: LearnerConfig, credit: Credit | None = None) -> list[PromptGroup]:
-    """What has a gradient, with each rollout's advantage; `index` counts the rollouts of these groups. None of it
-    without a live group in the step; with one, KL to the start and entropy pull at every rollout.
-
-    credit: of the whole step, some of whose groups these are; null: they are all.
-    """
-    credit = credit or credited(groups, config, ObjectiveState())
-    if not credit.trains:
-        return []
-    trained, index = [], 0
-    pulls = config.kl_weight or config.entropy_weight or config.entropy_target
-    for problem_id, group in groups.items():
-        by_prompt: dict[tuple[int, ...], list[Trajectory]] = {}
-        for i, (r, a) in enumerate(zip(group, credit.advantages[problem_id], strict=True)):
-            if (a != 0 or pulls) and np.isfinite(r.logprobs_T).any() and not _masked(r, config):
-                one = Trajectory(index + i, r.token_ids, r.logprobs_T, float(a))
-                by_prompt.setdefault(tuple(r.prompt_ids), []).append(one)
-        index += len(group)
-        trained += [PromptGroup(prompt, trajectories) for prompt, trajectories in by_prompt.items()]
-    return trained
-
-
-def weighed_tokens(
-    groups: Sequence[PromptGroup], weigh: WeighTokens, config: LearnerConfig, key: Sequence[object]
-) -> list[PromptGroup]:
-    """The same, with what each token weighs among all that have an advantage; none may have one where KL or entropy
-    pulls. key: what a draw is a function of."""
-    known = [(t, np.isfinite(t.behaviour_T)) for g in groups for t in g.trajectories if t.advantage]
-    if not known:
-        return list(groups)
-    logprobs_T = np.concatenate([t.behaviour_T[kept] for t, kept in known])
-    advantages_T = np.concatenate([np.full(kept.sum(), t.advantage) for t, kept in known])
-    found = weigh(logprobs_T.astype(np.float64), advantages_T, config, key)
-    places, start = {}, 0
-    for t, kept in known:
-        weights = _plain_weights(len(kept))
-        weights[:, kept] = np.stack([found.term_T, found.kl_T])[:, start : start + kept.sum()]
-        places[t.index], start = weights, start + int(kept.sum())
-    return [
-        PromptGroup(
-            g.prompt_ids,
-            [replace(t, weights=places.get(t.index, _plain_weights(len(t.token_ids)))) for t in g.trajectories],
-        )
-        for g in groups
-    ]
-
-
-def _plain_weights(length: int) -> np.ndarray:
-    return np.stack([np.ones(length, np.float32), np.zeros(length, np.float32)])
-
-
-def _masked(rollout: TrainRollout, config: LearnerConfig) -> bool:
-    return config.truncated == "mask" and rollout.truncated
-
-
 class Updater:
     """Policy and optimiser. The optimiser sees one flat float32 vector. start: weights that KL is measured to. state:
     what the objective remembers of the steps so far; diagnostics: what it says of the last one."""
@@ -106,6 +53,7 @@ class Updater:
         self.loss = loss_for(config)
         self.start: Tensor | None = None
         self.state = ObjectiveState()
+        self.snapshot = Snapshot()
         self.diagnostics: Mapping[str, float] = {}
         self.weights = torch.nn.Parameter(policy.lora.master)
         self.weights.grad = policy.lora.grad
@@ -175,7 +123,7 @@ class Updater:
         known = [np.isfinite(t.behaviour_T) for g in live for t in g.trajectories]
         trained, masked = sum(int(k.sum()) for k in known), sum(int((~k).sum()) for k in known)
         rollouts = [r for group in groups.values() for r in group]
-        tokens = sum(len(r.token_ids) for r in rollouts if not _masked(r, self.config))
+        tokens = sum(len(r.token_ids) for r in rollouts if not is_masked(r, self.config))
         scale = 1 / divisor(self.loss, self.config, tokens=tokens, rollouts=len(rollouts))
         self.policy.lora.grad.zero_()
         rank, world = parallel.rank_and_world()
@@ -224,10 +172,13 @@ class Updater:
             return torch.stack([added, ratio.max().expand(6)]).double()
 
     def tensors(self) -> dict[str, Tensor]:
-        """Copies of what a checkpoint keeps, where it lies: who writes them brings them to the CPU."""
+        """Copies in host memory of what a checkpoint keeps, until the next call: that one's must be written by then."""
+        return self.snapshot.of(self.kept())
+
+    def kept(self) -> dict[str, Tensor]:
+        """What a checkpoint keeps, itself."""
         state = self.optimiser.state.get(self.weights) or {}
-        kept = {"weights": self.policy.lora.master, **state}
-        return {name: tensor.detach().clone() for name, tensor in kept.items()}
+        return {name: tensor.detach() for name, tensor in {"weights": self.policy.lora.master, **state}.items()}
 
     @property
     def remembered(self) -> ObjectiveState:

@@ -11,10 +11,11 @@ import torch
 
 from tasks.domain.grpo.credit import credited
 from tasks.domain.grpo.objective_state import ObjectiveState
+from tasks.domain.grpo.trained_groups import trained_groups, weighed_tokens
 from tasks.domain.grpo.types import LearnerConfig, StepPlan, TrainRollout
 from tasks.engines.learning import checkpoints
 from tasks.engines.learning.learner import Execution, Interrupted
-from tasks.engines.learning.update import Clock, Updater, trained_groups, weighed_tokens
+from tasks.engines.learning.update import Clock, Updater
 from tests.engines.conftest import random_rollouts
 from tests.engines.learning.test_learner import CONFIG as LOOP
 from tests.engines.learning.test_learner import run, same, sample, weights

@@ -148,3 +148,20 @@ def test_checkpointed_layers_give_the_same_gradient(tiny_base: Path) -> None:
         Updater(policy, CONFIG, 8192).gradient(rollouts, Clock())
         grads.append(policy.lora.grad.clone())
     assert torch.allclose(*grads, rtol=1e-5, atol=1e-7)
+
+
+def test_layers_of_packs_that_do_not_fit_are_recomputed_and_no_others(tiny_base: Path) -> None:
+    """Of packs of several sizes those above `kept_rows`: forward passes of a layer are one a pack, and one more where it
+    is recomputed."""
+    rollouts = grouped(random_rollouts(PROBLEMS, 4, seed=8))
+    policy = policy_of(tiny_base, execution=Execution(device="cpu", checkpointing="on"))
+    updater, passes = Updater(policy, CONFIG, 48), list[int]()
+    policy.body.layers[0].mlp.register_forward_pre_hook(lambda module, given: passes.append(given[0].shape[-2]))
+    updater.gradient(rollouts, Clock())
+    sizes = sorted(set(passes))
+    assert len(sizes) > 1 and passes.count(sizes[-1]) % 2 == 0
+    packs = {rows: passes.count(rows) // 2 for rows in sizes}
+    policy.kept_rows = sizes[-2]
+    passes.clear()
+    updater.gradient(rollouts, Clock())
+    assert {rows: passes.count(rows) for rows in sizes} == packs | {sizes[-1]: 2 * packs[sizes[-1]]}

@@ -38,7 +38,9 @@ def test_the_published_design_fits_onto_two_gpus_an_arm(tmp_path: Path) -> None:
     check_memory(found, H200)
     [line] = told(found, H200)
     assert line.startswith(f"memory of {tmp_path.name}: sampling 5") or "sampling 6" in line
-    assert "without recomputation" in line and "of host memory" in line
+    assert "training 12" in line and "with recomputation of packs of more than 9," in line
+    assert line.endswith("of host memory")
+    assert "without recomputation" in told(study(tmp_path, max_model_len=8192), H200)[0]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,117 @@
+"""What a training takes of its device and of host memory, known before its model is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from storage.errors import UserError
+from tasks.domain.grpo.advantages.registry import ADVANTAGES
+from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
+from tasks.domain.grpo.types import LearnerConfig
+from tasks.engines.learning.memory_plan import (
+    GIB,
+    lora_parameters,
+    merged_copies,
+    num_experts,
+    read_config,
+    weights_bytes,
+)
+
+if TYPE_CHECKING:
+    from tasks.engines.learning.policy import Execution
+
+#: Rows that no pack has.
+UNBOUNDED = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPlan:
+    """bytes: of the device at the peak. kept_rows: of the largest pack whose activations are kept for the backward
+    pass; the layers of a larger one are recomputed. largest: rows of the largest pack that may come."""
+
+    bytes: int
+    kept_rows: int
+    largest: int
+
+
+def activation_bytes(
+    config: dict[str, Any], targets: Sequence[str], bytes_per_value: int, *, recompute: bool, fused: bool = False
+) -> int:
+    """Kept for the backward pass per row of a pack. Counted per layer: 10 vectors as wide as the hidden state, 4 as the
+    queries (keys and values are repeated to their number of heads) and 4 as the MLP's inner width. fused: 6, 2 and 2,
+    and 4 vectors of keys. Of a mixture, instead of the MLP, for each expert of a token 2 inner ones with LoRA, 3 and a
+    hidden one without it; and while one layer is computed 4 of both. Recomputing: one layer's worth and a hidden state
+    per layer."""
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    head = config.get("head_dim") or hidden // heads
+    keys = (config.get("num_key_value_heads") or heads) * head
+    around = 6 * hidden + 2 * heads * head + 4 * keys if fused else 10 * hidden + 4 * heads * head
+    mlp, passing = (2 if fused else 4) * config["intermediate_size"], 0
+    if num_experts(config):
+        inner, each = config["moe_intermediate_size"], config["num_experts_per_tok"]
+        mlp = each * (2 * inner if {*targets} & {*EXPERT_PROJECTIONS} else 3 * inner + hidden)
+        passing = each * 4 * (inner + hidden) * bytes_per_value
+    layer, layers = (around + mlp) * bytes_per_value, config["num_hidden_layers"]
+    return passing + (layer + layers * hidden * bytes_per_value if recompute else layer * layers)
+
+
+def fixed_bytes(base: Path, learner: LearnerConfig, execution: Execution, bytes_per_value: int) -> int:
+    """What a learner takes of its device whatever a pack holds."""
+    config = read_config(base)
+    lora = lora_parameters(config, learner.lora_rank, learner.target_modules, learner.expert_rank)
+    fixed = weights_bytes(base) + lora * (16 + 2 * bytes_per_value)
+    if "agents" in ADVANTAGES[learner.advantage].needs:
+        fixed += lora * 12  # the critic's masters and moments
+    fixed += merged_copies(config) * bytes_per_value if execution.merged else 0
+    return fixed + execution.logprob_chunk * config["vocab_size"] * (8 + bytes_per_value)
+
+
+def plan_training(
+    base: Path,
+    learner: LearnerConfig,
+    execution: Execution,
+    bytes_per_value: int,
+    free: int | None,
+    *,
+    gpu: bool = False,
+) -> TrainingPlan:
+    """free: bytes of the device; null: not known, and planned for packs of the budget. gpu: its kernels are fused where
+    adapters are merged, and around experts."""
+    config, targets = read_config(base), learner.target_modules
+    fused = gpu and (execution.merged or num_experts(config) > 0)
+    kept, recomputed = (
+        activation_bytes(config, targets, bytes_per_value, recompute=r, fused=fused) for r in (False, True)
+    )
+    fixed, largest, fitting = fixed_bytes(base, learner, execution, bytes_per_value), execution.token_budget, UNBOUNDED
+    if free is not None:
+        largest = max(largest, execution.longest)
+        fitting = max(0, int((0.9 * free - fixed) // kept))
+    rows = {"on": 0, "off": UNBOUNDED, "auto": fitting}[execution.checkpointing]
+    packs = max(min(rows, largest) * kept, largest * recomputed if largest > rows else 0)
+    return TrainingPlan(fixed + packs, rows, largest)
+
+
+def plan_memory(
+    base: Path, learner: LearnerConfig, execution: Execution, bytes_per_value: int, free: int, *, gpu: bool = False
+) -> int:
+    """Rows of the largest pack whose activations are kept. free, gpu: as above.
+
+    Errors: UserError if training does not fit.
+    """
+    plan = plan_training(base, learner, execution, bytes_per_value, free, gpu=gpu)
+    if plan.bytes > 0.95 * free:
+        less = "token_budget" if plan.largest == execution.token_budget else "token_budget, max_model_len"
+        raise UserError(
+            f"{base.name}: training needs about {plan.bytes / GIB:.1f} GiB with packs of {plan.largest} tokens and"
+            f" {free / GIB:.1f} GiB are free; lower {less} or the sampler's memory share, or take a larger GPU"
+        )
+    return plan.kept_rows
+
+
+def checkpoint_bytes(base: Path, learner: LearnerConfig) -> int:
+    """Of host memory while a checkpoint is written: float32 weights and Adam's two moments of all that is trained."""
+    lora = lora_parameters(read_config(base), learner.lora_rank, learner.target_modules, learner.expert_rank)
+    return 12 * lora * (2 if "agents" in ADVANTAGES[learner.advantage].needs else 1)
