@@ -137,9 +137,10 @@ def test_a_checkpoint_is_of_the_moment_it_was_asked_for_and_takes_no_room_on_the
 
 def test_packs_that_are_recomputed_have_the_same_gradient(mixture: Path) -> None:
     rollouts = grouped(random_rollouts(PROBLEMS, 4, seed=8))
-    policy = policy_on("cuda", mixture, Execution(device="cuda", merged=True))
+    config = replace(CONFIG, lora_rank=8, lora_alpha=8)
+    policy = policy_on("cuda", mixture, Execution(device="cuda", merged=True, checkpointing="on"), config)
     grads = []
     for policy.kept_rows in (1 << 62, 40, 0):
-        Updater(policy, CONFIG, 48).gradient(rollouts, Clock())
+        Updater(policy, config, 48).gradient(rollouts, Clock())
         grads.append(policy.lora.grad.clone())
-    assert all(float((other - grads[0]).norm() / grads[0].norm()) < 1e-2 for other in grads[1:])
+    assert all(float((other - grads[0]).norm() / grads[0].norm()) < 0.05 for other in grads[1:])
