@@ -32,6 +32,8 @@ PUBLISHED_STEP, PUBLISHED_PANEL, PUBLISHED_THINKING = 94, 5439.1, 21056.7
 ASSUMED_OF_TWO_LEARNERS = 1.8
 #: Of an H200, in one direction.
 NVLINK_GB_A_SECOND = 450
+#: As a copy on an H200 counts bytes, and what is read at each position.
+COPY_GB_A_SECOND, WEIGHTS_GB = 4300, 61
 #: Tokens of a rollout of thinking, as published for AIME.
 MEAN_OF_THINKING = 7_270
 
@@ -105,6 +107,28 @@ def rows_of(known: dict[str, Any], lengths: list[np.ndarray]) -> list[Row]:
     return found
 
 
+def screening(panel: dict[str, Any]) -> str:
+    """What the panel's takes at the rate of its middle, by how many rollouts are decoded at once."""
+    rates = [
+        f"{of['places']} at once {of['tokens_per_second']:,} tokens/s, or {of['whole'][0]} s [{of['whole'][1]}, {of['whole'][2]}] for 877 x 8"
+        for of in panel["slices"]
+    ]
+    best, first = panel["slices"][-1], panel["at_the_start"]
+    times = PUBLISHED_PANEL / best["whole"][0]
+    return (
+        f"- **Screening** of the panel on one GPU (`{panel['command']}`), from when as many rollouts have ended as there are places until the last one begins, so that those under way are of every age,"
+        f" {panel['mean_age']:,} tokens in the mean: {'; '.join(rates)}, the interval being that of the lengths. At best {times:.1f} times faster than the published {PUBLISHED_PANEL:,.0f} s: **a tenth is"
+        f" missed**. A first slice of {first['rollouts']} rollouts that had all begun at once gave {first['tokens_per_second']:,} tokens/s in its first {first['seconds']} s, which was taken for a tenth: contexts"
+        f" are shorter then than in the middle. Reading weights and cache alone takes {floor_ms(best['places'], panel['mean_age']):.0f} of the {1000 * best['places'] / best['tokens_per_second']:.0f} ms a position. The engine"
+        f" started in {panel['started']} s."
+    )
+
+
+def floor_ms(places: int, mean_age: float) -> float:
+    """Of a position, by bytes: all weights, and 96 KiB of cache for each token that is looked back on."""
+    return (WEIGHTS_GB + places * mean_age * 96 * 1024 / 1e9) / COPY_GB_A_SECOND * 1000
+
+
 def thinking(long: dict[str, Any]) -> str:
     """What its screening would take at the rate of the largest batch in the middle of such rollouts."""
     ms = {int(n): value for n, value in long["ms"].items()}
@@ -142,6 +166,7 @@ def page(known: dict[str, Any], lengths: list[np.ndarray], peers: str) -> str:
         known["learner"],
         known["twelve_layers"],
     )
+    again = learner["again"]
     out = [
         "# The published recipe at its own size: Qwen3-30B-A3B, 12,288 tokens",
         "",
@@ -169,14 +194,15 @@ def page(known: dict[str, Any], lengths: list[np.ndarray], peers: str) -> str:
         f" {', '.join(f'{n} rollouts {value}' for n, value in ms.items())}.",
         "",
         f"- **Learner**: {steps[2]['train']:.1f} s for the {steps[2]['trained_tokens']:,} tokens of step 3 ({int(steps[2]['rows']):,} rows with prompts). In a"
-        f" profile of {learner['tokens']:,} tokens, beside other work of the host, {' and '.join(f'{t:.1f}' for t in learner['train'][1:])} s after compilation, peak {learner['peak_gib']} GiB. 9 s were asked for 134,763 tokens.",
+        f" profile of {learner['tokens']:,} tokens, alone on the machine, {again['train'][1]:.1f} s. 9 s were asked for 134,763 tokens: **missed by {100 * (again['train'][1] / 9 - 1):.0f} %**.",
+        f"- **Killed and gone on** with all 48 layers, learner alone (`{learner['command']}`): kill -9 after step 5, the same command again takes step 4's checkpoint and ends; its step 5 has a gradient"
+        f" of norm {again['gradients']['5']:.1f} where the killed one had {learner['gradients']['5']:.1f} (two undisturbed runs differ as much). A checkpoint is 20 GB and took {again['checkpoint_seconds'][0]:.0f} to"
+        f" {learner['checkpoint_seconds']:.0f} s on its way to the disk. A step that was trained while one was written took {again['train'][2]:.1f} s, for the checkpoint's values lay on the GPU beside it, a peak of"
+        f" {again['peak_gib']} GiB. Since then they are copied into pinned host memory before the next step begins; that is tried at 16 layers (peak 41.2 GiB), and what a step takes beside it is not measured again.",
         f"- **Hand-over**: written in {mean(step['sync'] for step in steps[1:4]):.2f} s; other weights are served, eight rollouts of eight tokens"
         f" included, after {known['other_weights']['seconds'][2]:.2f} s. 2 s in all were asked. The adapter is merged into the learner's weights too, while it"
         " waits for rollouts: policy and sampler are one up to rounding, which is the KL above.",
-        f"- **Screening** of the panel's {panel['rollouts']} rollouts (96 problems) on one GPU: {panel['steady_tokens_per_second']:,} tokens/s while there was one more to"
-        f" begin ({panel['steady_seconds']} s); 877 x 8 at that rate take {panel['whole'][0]} s [{panel['whole'][1]}, {panel['whole'][2]}], the interval being that of the lengths:"
-        f" {PUBLISHED_PANEL / panel['whole'][0]:.1f} times faster than the published {PUBLISHED_PANEL:,.0f} s. The slice itself took"
-        f" {panel['seconds']} s, for the last rollouts decode alone. Its start: {panel['started']} s.",
+        screening(panel),
         thinking(known["long_contexts"]),
         f"- **An adapter that is kept** is written beside the next step since: at twelve of the 48 layers the step that keeps one hands over in {shallow['sync'][-1]:.2f} s (others {shallow['sync'][1]:.2f});"
         f" that learner trains {shallow['tokens']:,} tokens in {shallow['train'][1]:.2f} s, peak {shallow['peak_gib']} GiB.",
@@ -204,7 +230,7 @@ def page(known: dict[str, Any], lengths: list[np.ndarray], peers: str) -> str:
         "",
         "## Not measured",
         "",
-        "Two processes of the learner and two sampling engines on GPUs of their own, and kill and resume with all 48 layers: runs of them ended with the time, and machines of one GPU alone were to be had since. Measured instead: the bound above; kill and resume at twelve layers, and of a whole study of a small mixture, on one GPU (docs/LOG.md). On the CPU all three are tested.",
+        "Two processes of the learner and two sampling engines on GPUs of their own, and kill and resume of learner and sampler together with all 48 layers: runs of them ended with the time, and machines of one GPU alone were to be had since. Measured instead: the bound above; the learner's with all 48 layers; learner and sampler at twelve layers, and a whole study of a small mixture, on one GPU (docs/LOG.md). On the CPU all three are tested.",
         "",
         peers.rstrip(),
         "",
