@@ -44,7 +44,7 @@ def partition_rollouts(
             texts = classes_by_text(rows, vectors, threshold["trace"], threshold["strategy"])
             yield query(
                 f"select a.*, t.trace_class, t.strategy_class from answers a join texts t using ({', '.join(KEY)})",
-                answers=partitions_of(rows, by_grader(graders, kind), by_value=kind == MATH),
+                answers=partitions_of(rows.drop_columns(["trace"]), by_grader(graders, kind), by_value=kind == MATH),
                 texts=texts,
             )
 
@@ -92,7 +92,7 @@ def classes_by_text(
     groups: dict[str, list[int]] = {}
     for place, problem in enumerate(rollouts["problem_id"].to_pylist()):
         groups.setdefault(problem, []).append(place)
-    keys, traces, embedded = _keys(rollouts), rollouts["trace"].to_pylist(), vectors["embedding"]
+    keys, embedded = _keys(rollouts), vectors["embedding"]
     trace_class: list[int | None] = [None] * rollouts.num_rows
     strategy_class: list[int | None] = [None] * rollouts.num_rows
     for places in groups.values():
@@ -101,7 +101,7 @@ def classes_by_text(
             vectors_ND = np.array(embedded.take([at[keys[place]] for place in seen]).to_pylist(), np.float32)
             for place, found in zip(seen, by_trace(vectors_ND, trace_threshold), strict=True):
                 trace_class[place] = found
-        told = by_strategy([traces[place] for place in places], strategy_threshold)
+        told = by_strategy(rollouts["trace"].take(places).to_pylist(), strategy_threshold)
         for place, one in zip(places, told, strict=True):
             strategy_class[place] = one
     found = rollouts.select(KEY).append_column("trace_class", pa.array(trace_class, pa.int32()))
