@@ -96,10 +96,11 @@ def whole_groups(parts: Iterable[pa.Table], keys: pa.Table) -> Iterator[pa.Table
     [[1, 2], [3, 4]]
     """
     ends_N, start = _ends(keys), 0
-    waiting, waiting_N = keys.slice(0, 0), ends_N[:0]
+    del keys
+    waiting, waiting_N = None, ends_N[:0]
     for part in parts:
         stop = start + part.num_rows
-        rows = pa.concat_tables([waiting, part]) if len(waiting_N) else part
+        rows = part if waiting is None else pa.concat_tables([waiting, part])
         rows_N = np.concatenate([waiting_N, ends_N[start:stop]])
         whole_N = rows_N < stop
         waiting, waiting_N, start = _kept(rows, pa.array(~whole_N)), rows_N[~whole_N], stop
@@ -140,7 +141,7 @@ def _kept(waiting: pa.Table, which: pa.Array | pc.Expression) -> pa.Table:
 
 
 def _ends(keys: pa.Table) -> np.ndarray:
-    """For each row the place of the last one with its keys."""
+    """For each row the place of the last one with its keys; in 32 bits, for a million rows are many."""
     code_N, codes = np.zeros(keys.num_rows, np.int64), 1
     for column in keys.columns:
         encoded = column.unify_dictionaries().combine_chunks()
@@ -152,6 +153,6 @@ def _ends(keys: pa.Table) -> np.ndarray:
         if codes > 4 * keys.num_rows:
             there_C, code_N = np.unique(code_N, return_inverse=True)
             codes = len(there_C)
-    ends_C = np.zeros(codes, np.int64)
-    ends_C[code_N] = np.arange(keys.num_rows)  # of several the last one stays
+    ends_C = np.zeros(codes, np.uint32)
+    ends_C[code_N] = np.arange(keys.num_rows, dtype=np.uint32)  # of several the last one stays
     return ends_C[code_N]
