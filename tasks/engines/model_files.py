@@ -43,10 +43,22 @@ REMEMBERED_BYTES = 64 << 20
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """What holds a model's weights: the shards that its index names, else `model.safetensors`, else all there are."""
+    """What holds a model's weights: the shards that its index names, else `model.safetensors`, else all there are.
+
+    Errors: UserError for an index that cannot be read, and for both, of which transformers would load the one file and
+    vLLM the shards.
+    """
     if (folder / INDEX).is_file():
-        named = json.loads((folder / INDEX).read_text())["weight_map"].values()
-        return [folder / name for name in sorted(set(named))]
+        try:
+            named = {str(name) for name in json.loads((folder / INDEX).read_text())["weight_map"].values()}
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise UserError(f"model folder {folder}: {INDEX} cannot be read ({error!r})") from None
+        if (folder / WEIGHTS).is_file() and WEIGHTS not in named:
+            raise UserError(
+                f"model folder {folder}: {WEIGHTS} lies beside the shards of {INDEX}; transformers would load the one"
+                " and vLLM the others: move it or the index away"
+            )
+        return [folder / name for name in sorted(named)]
     return [folder / WEIGHTS] if (folder / WEIGHTS).is_file() else sorted(folder.glob("*.safetensors"))
 
 

@@ -126,3 +126,18 @@ def test_an_adapter_beside_the_weights_is_refused(model: Path) -> None:
     (model / "adapter_config.json").write_text("{}")
     with pytest.raises(UserError, match="transformers would apply the adapter"):
         model_digest(model)
+
+
+def test_an_index_beside_a_whole_file_is_refused_and_one_that_cannot_be_read(tmp_path: Path) -> None:
+    """transformers would load model.safetensors, vLLM the shards: a learner would train on other weights than are served."""
+    (tmp_path / "model-00001-of-00001.safetensors").touch()
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": "model-00001-of-00001.safetensors"}}))
+    assert [path.name for path in weight_files(tmp_path)] == ["model-00001-of-00001.safetensors"]
+    (tmp_path / "model.safetensors").touch()
+    with pytest.raises(UserError, match="lies beside the shards"):
+        weight_files(tmp_path)
+    for text in ("{", "{}", "[]", '{"weight_map": 3}'):
+        index.write_text(text)
+        with pytest.raises(UserError, match="cannot be read"):
+            weight_files(tmp_path)

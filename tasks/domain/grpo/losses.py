@@ -189,7 +189,9 @@ _BESIDE: dict[str, Callable[[LearnerConfig], object]] = {
 
 
 def read_by(config: LearnerConfig, setting: str) -> bool:
-    """Whether anything of the configured training reads a setting."""
+    """Whether anything of the configured training reads a setting; of a loss that there is not, as if it did."""
+    if config.loss not in LOSSES:
+        return True
     chosen = {*LOSSES[config.loss].reads, *ADVANTAGES[config.advantage].reads}
     known = {name for one in (*LOSSES.values(), *OWN.values()) for name in one.reads} | _BESIDE.keys()
     return setting not in known or setting in chosen or bool(_BESIDE.get(setting, lambda _: False)(config))

@@ -92,7 +92,9 @@ def latest(root: Path, recipe: str, former: str | None = None) -> State | None:
 
 
 def _kept(root: Path) -> list[Path]:
-    return sorted(p for p in root.glob("step-*") if (p / "state.json").is_file())
+    """Oldest first: by number, for from step 10,000 on names do not sort so."""
+    whole = [p for p in root.glob("step-*") if (p / "state.json").is_file()]
+    return sorted(whole, key=lambda p: int(p.name.removeprefix("step-")))
 
 
 def recipe_hash(

@@ -100,13 +100,18 @@ class Policy:
         free = _free_bytes(self.device)
         self.kept_rows = plan_memory(base, config, execution, self.dtype.itemsize, free, gpu=gpu)
         # onto the device shard by shard: a copy in host memory first would be one of 57 GiB for a 30B mixture
-        model: Any = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             base,
             dtype=self.dtype,
             attn_implementation=attention.ATTENTION_NAME,
             use_safetensors=True,
             device_map={"": self.device} if gpu else None,
+            output_loading_info=True,
         )
+        model, about = loaded
+        if lacking := sorted(about["missing_keys"]):
+            # transformers would go on with random values, other ones in each process
+            raise UserError(f"model folder {base}: {len(lacking)} weights are in no file of it, first {lacking[0]}")
         model.to(self.device).requires_grad_(False).eval()
         self.lora = Lora(
             model,

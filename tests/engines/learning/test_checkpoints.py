@@ -23,6 +23,14 @@ def test_the_newest_comes_back_and_old_ones_go(tmp_path: Path) -> None:
     assert (found.step, found.steps, found.tensors["weights"].tolist()) == (3, [{"step": 3}], [3.0] * 3)
 
 
+def test_steps_are_ordered_by_number_and_not_by_name(tmp_path: Path) -> None:
+    for step in (9_998, 9_999, 10_000, 10_001):
+        checkpoints.save(tmp_path, state(step), keep=2)
+    assert {p.name for p in tmp_path.iterdir()} == {"step-10000", "step-10001"}
+    found = checkpoints.latest(tmp_path, "r")
+    assert found is not None and found.step == 10_001
+
+
 def test_half_a_checkpoint_does_not_count(tmp_path: Path) -> None:
     checkpoints.save(tmp_path, state(1), keep=2)
     (tmp_path / ".step-0002.77").mkdir()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
+from storage.errors import UserError
 from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack
 from tasks.domain.grpo.types import LearnerConfig, TrainRollout
 from tasks.engines.learning.policy import Execution, Policy
@@ -165,3 +169,15 @@ def test_layers_of_packs_that_do_not_fit_are_recomputed_and_no_others(tiny_base:
     passes.clear()
     updater.gradient(rollouts, Clock())
     assert {rows: passes.count(rows) for rows in sizes} == packs | {sizes[-1]: 2 * packs[sizes[-1]]}
+
+
+def test_a_base_that_lacks_a_weight_is_refused(tiny_base: Path, tmp_path: Path) -> None:
+    """transformers would draw it at random, otherwise in each process and after each start."""
+    base = tmp_path / "base"
+    shutil.copytree(tiny_base, base)
+    tensors = load_file(base / "model.safetensors")
+    name = next(name for name in tensors if "mlp" in name)
+    del tensors[name]
+    save_file(tensors, base / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UserError, match=f"1 weights are in no file of it, first {re.escape(name)}"):
+        policy_of(base)
