@@ -101,6 +101,8 @@ def train_steps(base: Path, setting: str, processes: int, args: argparse.Namespa
     phases: list[dict[str, float]] = []
 
     def sample(plan: StepPlan) -> list[TrainRollout]:
+        # a mixture's weights are merged while rollouts are awaited, and would be waited for in the update else
+        time.sleep(args.sampling)
         named = zip(plan.problem_ids, groups.values(), strict=False)
         return [replace(r, problem_id=problem) for problem, group in named for r in group]
 
@@ -196,6 +198,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--attention-only", action="store_true", help="no LoRA on the MLP or the experts")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--processes", type=int, nargs="+", help="of the learner: whole steps, one process a GPU")
+    parser.add_argument("--sampling", type=float, default=3.0, help="seconds that rollouts of whole steps take to come")
     parser.add_argument("--workdir", type=Path, help="of whole steps: kept, and gone on in")
     parser.add_argument("--checkpoint-every", type=int, default=10**6)
     return parser.parse_args()

@@ -1,10 +1,10 @@
 """Tokens per second of a slice of the published screening, by random weights, and how long all of it would take.
 
-    python -m benchmarks.screening_slice --model DIR --published FOLDER --arm panel --problems 128 [--replicas 2]
+    python -m benchmarks.screening_slice --model DIR --published FOLDER --arm panel --problems 128 [--replicas 2 --cap 1024]
     python -m benchmarks.screening_slice --model DIR --published FOLDER --arm panel --problems 288 --places 512 640 768
 
 Every rollout ends at a length as the arm wrote on AIME, whatever it says; prompts are 200 random tokens. Nothing is graded
-or kept.
+or kept. With --replicas N one engine samples an N-th of the problems first, then all of them do.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import time
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 
@@ -36,9 +37,9 @@ CAP = 8192
 
 def main() -> None:
     args = arguments()
-    lengths = screening_lengths(args.published, args.arm, args.problems, SAMPLES, CAP)
+    lengths = screening_lengths(args.published, args.arm, args.problems, SAMPLES, args.cap)
     hardware = Hardware(
-        max_model_len=PROMPT + CAP + 8,
+        max_model_len=PROMPT + args.cap + 8,
         max_num_seqs=max(args.places or [args.max_num_seqs]),
         memory_fraction=args.memory_fraction,
         dtype="bfloat16",
@@ -62,11 +63,25 @@ def main() -> None:
             for places in args.places or []:
                 assert isinstance(generator, VllmGenerator), "--places: of one engine"
                 in_the_middle(args, lengths, generator, asked, adapter, places)
-            found = None if args.places else sampled(generator, asked, adapter)
+            if not args.places:
+                by_engines(args, lengths, generator, asked, adapter)
         finally:
             generator.close()
-    if found is not None:
-        told(args, lengths, *found)
+
+
+def by_engines(
+    args: argparse.Namespace,
+    lengths: list[list[int]],
+    generator: VllmGenerator | ReplicatedGenerator,
+    asked: list[Request],
+    adapter: ServedAdapter | None,
+) -> None:
+    """Whole slices: of all engines, and before that of the first alone with its share of the problems."""
+    if isinstance(generator, ReplicatedGenerator):
+        share, own = len(lengths) // args.replicas, generator._replicas
+        with patch.object(generator, "_replicas", own[:1]):
+            told(args, lengths[:share], 1, *sampled(generator, asked[: share * SAMPLES], adapter))
+    told(args, lengths, args.replicas, *sampled(generator, asked, adapter))
 
 
 def requests(model: Path, lengths: list[list[int]]) -> list[Request]:
@@ -103,7 +118,7 @@ def in_the_middle(
 ) -> None:
     """The rate from when as many have ended as there are places, so that rollouts of every age are decoded, until the
     last one begins; the rest is given up."""
-    generator._max_num_seqs, generator._burst = places, max(1, int(places * BURST))
+    generator._max_num_seqs, generator._burst = places, args.burst or max(1, int(places * BURST))
     queue, ended, written, marks = deque(asked), 0, 0, []
     began = time.perf_counter()
     for completion in generator.generate(queue, adapter):
@@ -122,7 +137,10 @@ def in_the_middle(
 
 
 def screened(args: argparse.Namespace, lengths: list[list[int]], rate: float) -> str:
-    """What the whole screening takes at so many tokens a second; its interval is that of the lengths."""
+    """What the whole screening takes at so many tokens a second; its interval is that of the lengths. Cut shorter, the rate
+    alone."""
+    if args.cap < CAP:
+        return f"{rate:,.0f} tokens/s"
     means = np.array([np.mean(group) for group in lengths])
     draws = np.random.default_rng(0).integers(0, len(means), (2000, PROBLEMS))
     low, high = np.quantile(means[draws].mean(1), (0.025, 0.975)) * SAMPLES * PROBLEMS / rate
@@ -134,9 +152,11 @@ def screened(args: argparse.Namespace, lengths: list[list[int]], rate: float) ->
     )
 
 
-def told(args: argparse.Namespace, lengths: list[list[int]], ends: np.ndarray, tokens: np.ndarray) -> None:
+def told(
+    args: argparse.Namespace, lengths: list[list[int]], engines: int, ends: np.ndarray, tokens: np.ndarray
+) -> None:
     """The slice's rate, and the rate while there was always one more to begin, by which the whole screening would run."""
-    places = args.max_num_seqs * args.replicas
+    places = args.max_num_seqs * engines
     waited = max(0, len(ends) - places)
     # a place that gets free is taken by the next one
     starts = np.concatenate([np.zeros(len(ends) - waited), np.sort(ends)[:waited]])
@@ -144,7 +164,7 @@ def told(args: argparse.Namespace, lengths: list[list[int]], ends: np.ndarray, t
     written = (tokens * np.clip((full - starts) / (ends - starts), 0, 1)).sum()
     steady = written / full
     print(
-        f"{args.arm}: {len(ends)} rollouts, {tokens.sum():,.0f} tokens in {ends.max():.1f} s:"
+        f"{args.arm}, {engines} engine{'s' if engines > 1 else ''}: {len(ends)} rollouts, {tokens.sum():,.0f} tokens in {ends.max():.1f} s:"
         f" {tokens.sum() / ends.max():,.0f} tokens/s; in the {full:.1f} s before the last one began"
         f" {screened(args, lengths, steady)}",
         flush=True,
@@ -160,7 +180,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--rank", type=int, default=0, help="of an adapter that is merged, as the panel's checkpoint was"
     )
+    parser.add_argument("--cap", type=int, default=CAP, help="tokens at which every rollout is cut")
     parser.add_argument("--replicas", type=int, default=1)
+    parser.add_argument("--burst", type=int, help="rollouts that begin together in the middle of --places")
     parser.add_argument("--tensor-parallel", type=int, default=1)
     parser.add_argument("--max-num-seqs", type=int, default=512)
     parser.add_argument("--places", type=int, nargs="+", help="rollouts at once, one slice each, none to its end")
