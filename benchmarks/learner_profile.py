@@ -109,7 +109,12 @@ def train_steps(base: Path, setting: str, processes: int, args: argparse.Namespa
     def told(metrics: StepMetrics) -> None:
         phases.append(metrics.seconds)
         row = metrics.row
-        print(f"{setting} step {row['step']} grad_norm {row['grad_norm']:.6e} entropy {row['entropy']:.6f}", flush=True)
+        took = " ".join(f"{name} {seconds:.3f}" for name, seconds in metrics.seconds.items())
+        print(
+            f"{setting} processes {processes} step {row['step']} grad_norm {row['grad_norm']:.6e} entropy {row['entropy']:.6f},"
+            f" seconds: {took}",
+            flush=True,
+        )
 
     aside = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
     with nullcontext(args.workdir) if args.workdir else aside as workdir:
