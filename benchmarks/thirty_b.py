@@ -13,7 +13,7 @@ import argparse
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 import numpy as np
@@ -28,10 +28,7 @@ HERE = Path("docs/results/thirty-b-shape")
 GROUPS, SIZE, CAP, STEPS = 8, 16, 12_288, 100
 #: Of the published training and its two screenings, in seconds.
 PUBLISHED_STEP, PUBLISHED_PANEL, PUBLISHED_THINKING = 94, 5439.1, 21056.7
-#: Asked of the learner on two GPUs; measured there with a 1.5B model. At this size only the bound below is.
-ASSUMED_OF_TWO_LEARNERS = 1.8
-#: Of an H200, in one direction.
-NVLINK_GB_A_SECOND = 450
+LAYERS = 48
 #: As a copy on an H200 counts bytes, and what is read at each position.
 COPY_GB_A_SECOND, WEIGHTS_GB = 4300, 61
 #: Tokens of a rollout of thinking, as published for AIME.
@@ -102,12 +99,12 @@ def rows_of(known: dict[str, Any], lengths: list[np.ndarray]) -> list[Row]:
             sample, how = mean(step["generate"] for step in steps), "measured" if gpus == 2 else "as measured on two"
         else:
             sample, how = over + mean(shared_out(own, laid.replicas, ms) for own in lengths[1:]), "computed"
-        learning = train if laid.processes == 1 else train / (ASSUMED_OF_TWO_LEARNERS * laid.processes / 2)
+        learning = train if laid.processes == 1 else train / (two_gain(known["learner"]) * laid.processes / 2)
         found.append(Row(gpus, laid.arms_at_once, laid.processes, laid.replicas, sample, learning, rest, how))
     return found
 
 
-def screening(panel: dict[str, Any]) -> str:
+def screening(panel: dict[str, Any], kernels: dict[str, Any]) -> str:
     """What the panel's takes at the rate of its middle, by how many rollouts are decoded at once."""
     rates = [
         f"{of['places']} at once {of['tokens_per_second']:,} tokens/s, or {of['whole'][0]} s [{of['whole'][1]}, {of['whole'][2]}] for 877 x 8"
@@ -119,9 +116,15 @@ def screening(panel: dict[str, Any]) -> str:
         f"- **Screening** of the panel on one GPU (`{panel['command']}`), from when as many rollouts have ended as there are places until the last one begins, so that those under way are of every age,"
         f" {panel['mean_age']:,} tokens in the mean: {'; '.join(rates)}, the interval being that of the lengths. At best {times:.1f} times faster than the published {PUBLISHED_PANEL:,.0f} s: **a tenth is"
         f" missed**. A first slice of {first['rollouts']} rollouts that had all begun at once gave {first['tokens_per_second']:,} tokens/s in its first {first['seconds']} s, which was taken for a tenth: contexts"
-        f" are shorter then than in the middle. Reading weights and cache alone takes {floor_ms(best['places'], panel['mean_age']):.0f} of the {1000 * best['places'] / best['tokens_per_second']:.0f} ms a position. The engine"
-        f" started in {panel['started']} s."
+        f" are shorter then than in the middle. Of the {1000 * best['places'] / best['tokens_per_second']:.0f} ms a position {whole_ms(kernels):.0f} are kernels, by {LAYERS} times a layer of a profile ({kernels['command']}):"
+        f" {', '.join(f'{name} {us:.0f} us a layer' for name, us in kernels['layer_us'].items())}, {kernels['once_us'] / 1000:.1f} ms once; reading weights and cache alone takes {floor_ms(best['places'], panel['mean_age']):.0f} ms."
+        f" So what is left is more rollouts at once, which the cache does not hold. The engine started in {panel['started']} s."
     )
+
+
+def whole_ms(kernels: dict[str, Any]) -> float:
+    """Of a position, by what a layer's kernels take."""
+    return (LAYERS * sum(kernels["layer_us"].values()) + kernels["once_us"]) / 1000
 
 
 def floor_ms(places: int, mean_age: float) -> float:
@@ -143,30 +146,44 @@ def thinking(long: dict[str, Any]) -> str:
     )
 
 
-def second_learner(shares: dict[str, Any]) -> str:
-    """The most that a second process gains: packs timed by themselves, the sum of gradients by its bytes alone."""
-    alone, two = shares["alone"], [max(pair) for pair in shares["of_two"]]
-    gains = [a / b for a, b in zip(alone, two, strict=True)]
-    depth = 48 / shares["layers"]
-    summed = shares["gradient_gb"] * depth / NVLINK_GB_A_SECOND
-    whole = sum(alone) * depth / (sum(two) * depth + len(two) * summed)
+def learner(known: dict[str, Any]) -> str:
+    """Alone, and of two processes; the first step compiles."""
+    alone_s, two_s = (known["train"][n][1:] for n in ("1", "2"))
+    norms = [a / b - 1 for a, b in zip(known["gradients"]["2"], known["gradients"]["1"], strict=True)]
     return (
-        f"- **A second learner**, by a bound: each pack of the five steps timed by itself at {shares['layers']} of the 48 layers on one GPU (`{shares['command']}`). The one of two"
-        f" processes that has more to do takes {', '.join(f'{b:.2f}' for b in two)} s where one takes {', '.join(f'{a:.2f}' for a in alone)}: {min(gains):.2f} to {max(gains):.2f} times"
-        f" faster. With the sum of gradients, {shares['gradient_gb'] * depth:.1f} GB at 48 layers and so {1000 * summed:.0f} ms at NVLink's {NVLINK_GB_A_SECOND} GB/s, {whole:.2f} times (computed; 1.8 asked)."
+        f"- **Learner**: {median(alone_s):.1f} s for {known['tokens']:,} tokens, the median of four steps whose rollouts take {known['sampling']:.0f} s to come (`{known['command']}`): 9 s were asked for"
+        f" 134,763. {known['waited_for_merging']:.1f} s were told before, by a profile whose rollouts were there at once: the merging of its weights, which goes on beside sampling, was waited for in the update.\n"
+        f"- **Two processes of the learner**: {median(two_s):.2f} s for the same step, **{two_gain(known):.2f} times** faster (1.8 asked), by the medians; of four steps one took {max(two_s):.1f} s, which is not"
+        f" explained, and by means it is {mean(alone_s) / mean(two_s):.2f} times. Norms of gradients differ by {max(map(abs, norms)):.0e} at most."
+    )
+
+
+def two_gain(known: dict[str, Any]) -> float:
+    return median(known["train"]["1"][1:]) / median(known["train"]["2"][1:])
+
+
+def engines(known: dict[str, Any]) -> str:
+    (one, both), (whole_one, whole_both) = known["full"], known["whole"]
+    return (
+        f"- **Two engines**, replicas on a GPU each (`{known['command']}`; rollouts cut at {known['cap']:,} tokens): {one:,} tokens/s of one and {both:,} of both while {known['places']} places each are taken, **{both / one:.2f}"
+        f" times**; with the last rollouts, which decode alone, {whole_one:,} and {whole_both:,} (1.7 asked)."
+    )
+
+
+def killed(known: dict[str, Any]) -> str:
+    second, third = known["step_2"], known["step_3"]
+    return (
+        f"- **Killed and gone on** with all {LAYERS} layers, learner and sampler (`{known['command']}`): kill -9 while step 2 was sampled, 4 s after step 1's checkpoint was on the disk; both GPUs were free 4 s later. The same"
+        f" command again: engine up in {known['started'][1]:.0f} s ({known['started'][0]:.0f} the first time), goes on with step 2, {second['tokens']:,} tokens, in {second['wall']:.0f} s with the learner's start, and step 3, {third['tokens']:,} tokens,"
+        f" in {third['wall']:.0f} s ({third['generate']:.1f} of them sampling, {third['train']:.1f} training beside the writing of step 2's checkpoint); KL of sampled and trained policy at most {max(known[s]['kl'] for s in ('step_1', 'step_2', 'step_3')):.1e}, learner at most"
+        f" {third['trainer_gib']:.0f} GiB. Its last checkpoint found the disk full: 128 GB held the model, and three checkpoints of 20 GB are there at once. Such a training is refused before it samples since."
     )
 
 
 def page(known: dict[str, Any], lengths: list[np.ndarray], peers: str) -> str:
     price = next(device.usd_per_hour for device in DEVICES if device.device == "H200")
     ms = {int(n): value for n, value in known["positions"]["ms"].items()}
-    steps, panel, learner, shallow = (
-        known["steps"]["rows"],
-        known["screening"],
-        known["learner"],
-        known["twelve_layers"],
-    )
-    again = learner["again"]
+    steps, panel, shallow = known["steps"]["rows"], known["screening"], known["twelve_layers"]
     out = [
         "# The published recipe at its own size: Qwen3-30B-A3B, 12,288 tokens",
         "",
@@ -193,20 +210,16 @@ def page(known: dict[str, Any], lengths: list[np.ndarray], peers: str) -> str:
         " reading the learner's weights, the last one writes an adapter that is kept, in PEFT's format. *Computed* is what its lengths say: ms a position at"
         f" {', '.join(f'{n} rollouts {value}' for n, value in ms.items())}.",
         "",
-        f"- **Learner**: {steps[2]['train']:.1f} s for the {steps[2]['trained_tokens']:,} tokens of step 3 ({int(steps[2]['rows']):,} rows with prompts). In a"
-        f" profile of {learner['tokens']:,} tokens, alone on the machine, {again['train'][1]:.1f} s. 9 s were asked for 134,763 tokens: **missed by {100 * (again['train'][1] / 9 - 1):.0f} %**.",
-        f"- **Killed and gone on** with all 48 layers, learner alone (`{learner['command']}`): kill -9 after step 5, the same command again takes step 4's checkpoint and ends; its step 5 has a gradient"
-        f" of norm {again['gradients']['5']:.1f} where the killed one had {learner['gradients']['5']:.1f} (two undisturbed runs differ as much). A checkpoint is 20 GB and took {again['checkpoint_seconds'][0]:.0f} to"
-        f" {learner['checkpoint_seconds']:.0f} s on its way to the disk. A step that was trained while one was written took {again['train'][2]:.1f} s, for the checkpoint's values lay on the GPU beside it, a peak of"
-        f" {again['peak_gib']} GiB. Since then they are copied into pinned host memory before the next step begins; that is tried at 16 layers (peak 41.2 GiB), and what a step takes beside it is not measured again.",
+        learner(known["learner"]),
+        killed(known["killed"]),
         f"- **Hand-over**: written in {mean(step['sync'] for step in steps[1:4]):.2f} s; other weights are served, eight rollouts of eight tokens"
         f" included, after {known['other_weights']['seconds'][2]:.2f} s. 2 s in all were asked. The adapter is merged into the learner's weights too, while it"
         " waits for rollouts: policy and sampler are one up to rounding, which is the KL above.",
-        screening(panel),
+        engines(known["engines"]),
+        screening(panel, known["kernels"]),
         thinking(known["long_contexts"]),
         f"- **An adapter that is kept** is written beside the next step since: at twelve of the 48 layers the step that keeps one hands over in {shallow['sync'][-1]:.2f} s (others {shallow['sync'][1]:.2f});"
         f" that learner trains {shallow['tokens']:,} tokens in {shallow['train'][1]:.2f} s, peak {shallow['peak_gib']} GiB.",
-        second_learner(known["shares"]),
         "",
         "## By number of GPUs",
         "",
@@ -227,10 +240,6 @@ def page(known: dict[str, Any], lengths: list[np.ndarray], peers: str) -> str:
         f"| published, hosted | | | | | {PUBLISHED_STEP} | as its files say | {hours:.1f} | not said |",
         "",
         "More engines shorten a step little: its longest rollout is decoded alone in the end, at 5.2 ms a position. What helps is more arms at once.",
-        "",
-        "## Not measured",
-        "",
-        "Two processes of the learner and two sampling engines on GPUs of their own, and kill and resume of learner and sampler together with all 48 layers: runs of them ended with the time, and machines of one GPU alone were to be had since. Measured instead: the bound above; the learner's with all 48 layers; learner and sampler at twelve layers, and a whole study of a small mixture, on one GPU (docs/LOG.md). On the CPU all three are tested.",
         "",
         peers.rstrip(),
         "",

@@ -1,4 +1,4 @@
-"""What a study's models take of GPUs and host memory, known before anything is loaded, and paid for."""
+"""What a study's models take of GPUs, host memory and the disk, known before anything is loaded, and paid for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,13 @@ from tasks.engines.learning.memory_plan import (
 )
 from tasks.engines.learning.merging import merges_adapters
 from tasks.engines.learning.policy import execution_on
-from tasks.engines.learning.training_memory import TrainingPlan, checkpoint_bytes, plan_memory, plan_training
+from tasks.engines.learning.training_memory import (
+    TrainingPlan,
+    checkpoint_bytes,
+    disk_bytes,
+    plan_memory,
+    plan_training,
+)
 from tasks.engines.sampling.graphs import graph_bytes
 from tasks.engines.visible_gpus import gpu_bytes, num_gpus
 
@@ -80,8 +86,10 @@ def told(study: Study, machine: Machine) -> list[str]:
         said = f"memory of {base.name}: sampling {sampler:.1f} GiB of a GPU beside its cache"
         if learner is not None:
             free = _left(hardware, machine) if machine.gpu else None
-            plan = plan_training(base, learner, execution_on(hardware, config), 2, free, gpu=True)
+            execution = execution_on(hardware, config)
+            plan = plan_training(base, learner, execution, 2, free, gpu=True)
             said += f", training {plan.bytes / GIB:.1f} {_recomputed(plan)}"
+            said += f" and {disk_bytes(base, learner, execution) / GIB:.1f} of the disk"
         if merges and num_experts(config):
             copies, checkpoints = _on_host(hardware, base, learner)
             said += f", {(copies * weights_bytes(base) + checkpoints) / GIB:.1f} of host memory"

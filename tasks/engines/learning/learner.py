@@ -24,6 +24,7 @@ from tasks.engines.learning.adapters import Adapters
 from tasks.engines.learning.memory_plan import read_config
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.step_rollouts import SampleFn, StepRollouts
+from tasks.engines.learning.training_memory import check_disk
 from tasks.engines.learning.two_agents import updater_for
 from tasks.engines.learning.update import Clock, Updater
 
@@ -113,6 +114,7 @@ def _train(
     given = (base, problems, config, init_adapter, temperature)
     recipe, former = checkpoints.recipe_hash(*given), checkpoints.recipe_hash(*given, former=True)
     saved = checkpoints.latest(workdir / "checkpoints", recipe, former)
+    check_disk(workdir, base, config, execution)
     policy = Policy(base, config, execution, temperature)
     updater = updater_for(policy, config, execution.token_budget)
     writes = parallel.rank_and_world()[0] == 0

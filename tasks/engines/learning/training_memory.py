@@ -1,7 +1,8 @@
-"""What a training takes of its device and of host memory, known before its model is read."""
+"""What a training takes of its device, of host memory and of the disk, known before its model is read."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from storage.errors import UserError
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
-from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.grpo.types import LearnerConfig, evaluated_steps
 from tasks.engines.learning.memory_plan import (
     GIB,
     lora_parameters,
@@ -23,6 +24,8 @@ from tasks.engines.learning.memory_plan import (
 if TYPE_CHECKING:
     from tasks.engines.learning.policy import Execution
 
+#: Adapters of a training on the disk that no evaluation keeps: of the steps under way, and the one being written.
+_SERVED = 3
 #: Rows that no pack has.
 UNBOUNDED = 1 << 62
 
@@ -113,5 +116,29 @@ def plan_memory(
 
 def checkpoint_bytes(base: Path, learner: LearnerConfig) -> int:
     """Of host memory while a checkpoint is written: float32 weights and Adam's two moments of all that is trained."""
+    return 12 * _trained(base, learner)
+
+
+def disk_bytes(base: Path, learner: LearnerConfig, execution: Execution) -> int:
+    """Of a training's work folder at most: checkpoints, one of them on its way, and adapters in float32."""
+    adapters = len(evaluated_steps(learner.steps, learner.eval_every)) + _SERVED
+    checkpoints = (execution.keep_checkpoints + 1) * checkpoint_bytes(base, learner)
+    return checkpoints + 4 * adapters * _trained(base, learner)
+
+
+def check_disk(workdir: Path, base: Path, learner: LearnerConfig, execution: Execution) -> None:
+    """workdir: of the training; what it holds is written over. Errors: UserError where it cannot grow to its size."""
+    workdir.mkdir(parents=True, exist_ok=True)
+    held = sum(file.stat().st_size for file in workdir.rglob("*") if file.is_file())
+    needed, room = disk_bytes(base, learner, execution), held + shutil.disk_usage(workdir).free
+    if needed > room:
+        raise UserError(
+            f"{workdir}: a training of {base.name} keeps up to {needed / GIB:.1f} GiB of checkpoints and adapters on"
+            f" its way, and there is room for {room / GIB:.1f}; make room, or keep fewer adapters (training.eval_every)"
+        )
+
+
+def _trained(base: Path, learner: LearnerConfig) -> int:
+    """Values; a critic has as many."""
     lora = lora_parameters(read_config(base), learner.lora_rank, learner.target_modules, learner.expert_rank)
-    return 12 * lora * (2 if "agents" in ADVANTAGES[learner.advantage].needs else 1)
+    return lora * (2 if "agents" in ADVANTAGES[learner.advantage].needs else 1)

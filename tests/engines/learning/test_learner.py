@@ -15,6 +15,7 @@ from storage.artifacts.kinds.experiment import EXPOSURE
 from storage.errors import UserError
 from tasks.domain.grpo.types import ATTENTION, LearnerConfig, PromptProblem, StepPlan, TrainRollout
 from tasks.engines.learning.learner import Execution, Interrupted, StepMetrics, TrainResult, train
+from tasks.engines.learning.training_memory import disk_bytes
 from tests.engines.conftest import random_rollouts
 
 CONFIG = LearnerConfig(
@@ -120,6 +121,17 @@ def test_asynchronous_checkpoints_and_sparse_ones_change_nothing(tiny_base: Path
     whole = run(tiny_base, tmp_path / "whole")
     execution = Execution(device="cpu", async_checkpoints=True, checkpoint_every=3, token_budget=8192)
     assert same(whole.adapter_folder, run(tiny_base, tmp_path / "other", execution=execution).adapter_folder)
+
+
+def test_the_work_folder_never_outgrows_what_is_planned_for_it(tiny_base: Path, tmp_path: Path) -> None:
+    config, execution = replace(CONFIG, steps=8, eval_every=2), Execution(device="cpu", dtype="bfloat16")
+    sizes: list[int] = []
+
+    def weighed(_: StepMetrics) -> None:
+        sizes.append(sum(file.stat().st_size for file in tmp_path.rglob("*.safetensors")))
+
+    run(tiny_base, tmp_path, config, execution=execution, on_step=weighed)
+    assert 0.5 < max(sizes) / disk_bytes(tiny_base, config, execution) < 1
 
 
 def test_another_recipe_does_not_go_on_from_this_checkpoint(tiny_base: Path, tmp_path: Path) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from storage.errors import UserError
 from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
-from tasks.domain.grpo.types import ALL_LINEAR, ATTENTION, LearnerConfig
+from tasks.domain.grpo.types import ALL_LINEAR, ATTENTION, LearnerConfig, PromptProblem
 from tasks.engines.learning.experts import expert_module, expert_shapes
+from tasks.engines.learning.learner import train
 from tasks.engines.learning.memory_plan import (
     GIB,
     check_host_memory,
@@ -25,7 +27,9 @@ from tasks.engines.learning.policy import Execution
 from tasks.engines.learning.training_memory import (
     UNBOUNDED,
     activation_bytes,
+    check_disk,
     checkpoint_bytes,
+    disk_bytes,
     plan_memory,
     plan_training,
 )
@@ -81,6 +85,35 @@ def test_a_checkpoint_on_its_way_holds_what_the_plan_counts(tmp_path: Path) -> N
     assert 0 <= held - checkpoint_bytes(base, config) <= 8
     both = replace(config, advantage="multi_agent")
     assert checkpoint_bytes(base, both) == 2 * checkpoint_bytes(base, config)
+
+
+def test_a_training_without_room_on_the_disk_is_refused_before_it_samples(
+    tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A 30B mixture's third checkpoint found the disk full, after hours. What lies in the folder is written over."""
+    config = replace(LEARNER, steps=4, eval_every=2)
+    # keep 2, one on its way, each of three float32 vectors; steps 0, 2 and 4 kept and three served
+    lora = lora_parameters(read_config(tiny_base), 2, config.target_modules)
+    needed = disk_bytes(tiny_base, config, Execution())
+    assert needed == (3 * 12 + 6 * 4) * lora
+    free = 0
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    with pytest.raises(UserError, match=r"checkpoints and adapters on its way, and there is room for 0\.0; make room"):
+        train(
+            base=tiny_base,
+            problems=[PromptProblem("p", "s")],
+            config=config,
+            execution=Execution(device="cpu"),
+            workdir=tmp_path,
+            sample=lambda _: pytest.fail("sampled"),
+        )
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "kept").write_bytes(bytes(1000))
+    free = needed - 1000
+    check_disk(tmp_path, tiny_base, config, Execution())
+    free -= 1
+    with pytest.raises(UserError, match="make room"):
+        check_disk(tmp_path, tiny_base, config, Execution())
 
 
 def test_a_mixture_s_copies_and_checkpoints_fit_into_host_memory_or_are_refused(tmp_path: Path) -> None:
