@@ -164,7 +164,7 @@ def _parked(
     done = sum(p.reused for p in planned)
     spent, missing = meter.journal.spent(), left.amounts()
     limits = meter.budget.limits()
-    enough = {n: (getattr(spent, n) + getattr(missing, n)) * 1.1 for n in limits}
+    enough = {n: max((getattr(spent, n) + getattr(missing, n)) * 1.1, limit) for n, limit in limits.items()}
     at_work = any(p.step.title == run.at and not p.reused for p in planned)  # else it is the last that was made
     how_far = f"{done} of {len(planned)} stages are done" + (f", '{run.at}' is under way" if at_work else "")
     asked = ",".join(f"{n}={_round_up(v):.12g}" for n, v in enough.items())

@@ -12,6 +12,8 @@ from flows.study.layout import told
 from flows.study.prices import team_prices
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
+from storage.records.runs import Amounts, run_id
+from storage.records.spending import Journal
 from tasks.domain.budget import Budget
 from tasks.domain.prices import plainly
 from tasks.engines.visible_gpus import num_gpus
@@ -24,12 +26,14 @@ IN_ALL = ("rollouts", "rollouts kept", "tokens", "GPU-hours", "US$", "of disk")
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """called: the study. costs: of each planned stage. notes: what else is to be known of it."""
+    """called: the study. costs: of each planned stage. spent: by the run's attempts so far. notes: what else is to be
+    known of it."""
 
     called: str
     planned: list[Planned]
     costs: list[Cost]
     limits: Mapping[str, float]
+    spent: Amounts
     sees: Foresight | None
     notes: tuple[str, ...]
 
@@ -50,6 +54,7 @@ class Priced:
             planned=planned,
             costs=costs(study, store, planned, prices),
             limits=budget.limits(),
+            spent=Journal(store.root, run_id(study.profile.called, planned[-1].step.ref)).spent(),
             sees=foresight(study, store, planned, prices),
             notes=tuple(filter(None, own)),
         )
@@ -70,9 +75,10 @@ class Priced:
             yield self.sees.sentence()
         yield from self.notes
         for name, limit in self.limits.items():
-            need = getattr(self.whole, name)
-            verdict = "holds" if need <= limit else "does not hold: the run would park"
-            yield f"budget {name}={limit:.12g} {verdict} (about {plainly(need, 3)})"
+            need, spent = getattr(self.whole, name), getattr(self.spent, name)
+            verdict = "holds" if need <= max(limit - spent, 0) else "does not hold: the run would park"
+            before = f" beside {plainly(spent, 3)} that its run has spent" if spent else ""
+            yield f"budget {name}={limit:.12g} {verdict} (about {plainly(need, 3)}{before})"
 
     def markdown(self) -> str:
         """A page: the sentences, then a line a stage."""
@@ -92,6 +98,7 @@ class Priced:
             "stages": rows,
             "total": asdict(self.whole),
             "budget": dict(self.limits),
+            "spent": self.spent.model_dump(),
             "sees": None if self.sees is None else asdict(self.sees),
             "notes": list(self.notes),
         }

@@ -34,6 +34,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
 from storage.records.runs import run_id
+from tasks.domain.budget import MOST
 from tasks.metering import OCCUPYING, metered
 from tasks.stage import Step
 
@@ -44,9 +45,9 @@ PLAN = "before anything was paid"
 class TopUp(RunInput):
     """What a parked run asks for."""
 
-    tokens: float = Field(default=0, ge=0, le=1e15, description="More tokens.")
-    gpu_hours: float = Field(default=0, ge=0, le=1e7, description="More GPU-hours.")
-    usd: float = Field(default=0, ge=0, le=1e7, description="More US dollars.")
+    tokens: float = Field(default=0, ge=0, le=MOST, description="More tokens.")
+    gpu_hours: float = Field(default=0, ge=0, le=MOST, description="More GPU-hours.")
+    usd: float = Field(default=0, ge=0, le=MOST, description="More US dollars.")
 
     def form(self) -> BudgetForm:
         return BudgetForm(tokens=self.tokens or None, gpu_hours=self.gpu_hours or None, usd=self.usd or None)

@@ -19,7 +19,7 @@ from flows.study.resolve import Study
 from storage.errors import UserError, did_you_mean
 from tasks.domain import ranges
 from tasks.domain.arms import ARMS
-from tasks.domain.budget import Budget
+from tasks.domain.budget import MOST, Budget
 from tasks.domain.grading.overrides import FIELDS, read_overrides
 from tasks.domain.search.registry import METHODS, method_named
 from tasks.engines.hardware import ENGINES
@@ -222,12 +222,12 @@ class BudgetForm(BaseModel):
     """The most that the run may spend, over all its attempts. At the wall it is parked and asks for more."""
 
     model_config = FORM | ConfigDict(title="Budget")
-    tokens: float | None = Field(default=None, gt=0, le=1e15, description="Prompt and completion tokens.")
-    gpu_hours: float | None = Field(default=None, gt=0, le=1e7, description="Devices × hours.")
+    tokens: float | None = Field(default=None, gt=0, le=MOST, description="Prompt and completion tokens.")
+    gpu_hours: float | None = Field(default=None, gt=0, le=MOST, description="Devices × hours.")
     usd: float | None = Field(
         default=None,
         gt=0,
-        le=1e7,
+        le=MOST,
         description="US dollars, at the team's prices (prices.toml in the root), else list prices.",
     )
 
@@ -239,6 +239,6 @@ class BudgetForm(BaseModel):
         return BudgetForm(**self.budget().over(usual).limits())
 
     def raised(self, by: BudgetForm) -> BudgetForm:
-        """Each limit plus what the other form adds to it; a limit that does not exist stays none."""
+        """Each limit plus what the other adds to it, up to what a limit may be; a limit that is not there stays so."""
         mine, more = self.model_dump(), by.model_dump()
-        return BudgetForm(**{n: None if v is None else v + (more[n] or 0) for n, v in mine.items()})
+        return BudgetForm(**{n: None if v is None else min(v + (more[n] or 0), MOST) for n, v in mine.items()})

@@ -6,10 +6,12 @@ from dataclasses import dataclass, fields
 from typing import Annotated
 
 from storage.errors import UserError
-from tasks.domain.ranges import Within
+from tasks.domain.ranges import Within, wrong
 
+#: The largest limit, of each kind.
+MOST = 1e15
 #: Null is none.
-Limit = Annotated[float, Within(0, 1e15, without="least")] | None
+Limit = Annotated[float, Within(0, MOST, without="least")] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +35,15 @@ class Budget:
         names, found = [f.name for f in fields(cls)], {}
         for part in filter(None, (text or "").replace(" ", "").split(",")):
             name, _, number = part.partition("=")
+            said = f"--budget {text}: '{part}' is no limit; write e.g. tokens=2e6,gpu_hours=3,usd=20"
             try:
                 value = float(number)
             except ValueError:
-                value = -1.0
-            if name not in names or name in found or not 0 < value < float("inf"):
-                raise UserError(f"--budget {text}: '{part}' is no limit; write e.g. tokens=2e6,gpu_hours=3,usd=20")
+                raise UserError(said) from None
+            if name not in names or name in found:
+                raise UserError(said)
+            for fault in wrong(Limit, value, name):
+                raise UserError(f"{said}; {fault}")
             found[name] = value
         return cls(**found)
 

@@ -8,13 +8,16 @@ import orjson
 import pytest
 
 from flows.running.plan import plan
+from flows.running.priced import Priced
 from flows.study.asked import profile_asked
 from flows.study.forms import BudgetForm
 from flows.study.request import Request
 from flows.study.writing import written_out
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from tasks.domain.budget import Budget
+from storage.records.runs import Amounts, run_id
+from storage.records.spending import Charge, Journal
+from tasks.domain.budget import MOST, Budget
 from tests import warm
 
 PLAIN = 'base = "demo"\n[training]\nsteps = 3\n'
@@ -62,6 +65,29 @@ def test_the_run_parks_at_it_and_goes_on_with_more(tmp_path: Path) -> None:
     code, said = varband("runs", "--json")
     [run] = orjson.loads(said)
     assert run["state"] == "parked"
+
+
+def test_a_plan_counts_what_the_run_has_spent(tmp_path: Path) -> None:
+    """A limit holds for all attempts: what the first of them took is not there for the next."""
+    store = Store(tmp_path)
+    study = Request(profile="mine.toml", text=PLAIN).study(store)
+    need = Priced.of(study, store, Budget()).whole.tokens
+    run = run_id(study.profile.called, plan(study, store)[-1].step.ref)
+    Journal(tmp_path, run).enter([Charge(time="2026-11-01T00:00:00+00:00", ref="", kind="", title="", tokens=100)])
+    for limit, verdict in ((need + 99, "does not hold: the run would park"), (need + 100, "holds")):
+        priced = Priced.of(study, store, Budget(tokens=limit))
+        said = [*priced.sentences()][-1]
+        assert f"{verdict} (about" in said and "beside 100 that its run has spent" in said
+        assert priced.as_json()["spent"] == Amounts(tokens=100).model_dump()
+
+
+@pytest.mark.parametrize("limit", ["tokens", "gpu_hours", "usd"])
+def test_a_limit_is_the_same_in_a_file_a_form_and_on_the_command_line(limit: str) -> None:
+    largest = profile_asked("mine.toml", f'base = "demo"\n[budget]\n{limit} = 1e15\n').budget
+    assert Budget.parse(f"{limit}=1e15") == largest == BudgetForm().over(largest).budget()
+    assert BudgetForm().over(largest).raised(BudgetForm(**{limit: MOST})).budget() == largest
+    with pytest.raises(UserError, match=f"{limit} is 1e\\+16; it must be from above 0 to"):
+        Budget.parse(f"{limit}=1e16")
 
 
 def test_a_form_s_empty_limits_are_the_study_s() -> None:

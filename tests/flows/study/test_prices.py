@@ -160,3 +160,15 @@ def test_a_wall_that_a_worker_met_says_what_goes_on(tmp_path: Path, team: bool, 
         raise Parked(words)
     assert ("varband resume demo-1234abcd" in str(parked.value)) == onward
     assert ("raise [month]" in str(parked.value)) == team
+
+
+def test_a_wall_advises_no_less_of_what_was_not_spent(tmp_path: Path) -> None:
+    """Who does as it says would take from the tokens that were granted, as it reckons with mean lengths."""
+    store = Store(tmp_path)
+    study = Request(profile="demo").study(store)
+    charging = Charging.of(study, store, "demo-1234abcd", Budget(tokens=1e9, gpu_hours=1e-6))
+    with (
+        pytest.raises(Parked, match=r"--budget tokens=1000000000,gpu_hours=0\.\d+`"),
+        accounted(study, store, plan(study, store), charging, unheard, {"profile": "demo"}),
+    ):
+        raise Parked("the budget of 1e-06 GPU-hours is spent")
