@@ -11,6 +11,7 @@ from flows.study.resolve import Study
 from flows.study.shape import Profile
 from storage.artifacts.kinds import Splits
 from storage.artifacts.store import Store
+from storage.reading.figures import FIGURES
 from tasks.domain.prices import Prices
 from tasks.domain.problems.sources import SOURCES
 from tasks.domain.statistics.power import Design, detectable
@@ -79,6 +80,14 @@ def foresight(study: Study, store: Store, planned: Sequence[Planned], prices: Pr
     design = Design(num_problems=problems, group_size=p.final.group_size, question="gains", seeds=seeds)
     over_seeds = detectable(replace(design, seed_sd=SEED_SD)) if seeds > 1 else None
     return Foresight(problems, p.final.group_size, seeds, detectable(design), over_seeds)
+
+
+def not_measured(profile: Profile, planned: Sequence[Planned]) -> str:
+    """Measures that were chosen and that this study cannot make, each with its reason; empty if that is none."""
+    made = planned[-1].step.arguments["tables"].standard
+    lacking = [name for name in profile.measures if name not in made]
+    why = {figure.sources[0]: figure.empty for figure in reversed(FIGURES.values())}
+    return "; ".join(f"measure {name} is chosen and not made: {why[name].rstrip('.')}" for name in lacking)
 
 
 def stands_on(study: Study) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 
 from flows.running.costs import Cost, costs, total
-from flows.running.foresight import Foresight, foresight, not_taught, stands_on, without
+from flows.running.foresight import Foresight, foresight, not_measured, not_taught, stands_on, without
 from flows.running.plan import Planned, plan
 from flows.study.layout import told
 from flows.study.prices import team_prices
@@ -45,6 +45,7 @@ class Priced:
         own = [
             *stands_on(study),
             not_taught(study.profile),
+            not_measured(study.profile, planned),
             without(study),
             told(study.profile.hardware, num_gpus()),
             *notes,

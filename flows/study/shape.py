@@ -110,8 +110,8 @@ class Profile(Ranged):
     asymptote: rollouts of each held-out problem, before training and after, by which pass@k is followed to its end
     (64, 128); what the ledger holds of them is reused. 0: not asked.
     objectives: every arm is trained by each too, from the same start with the same seeds, and compared with `training`
-    by `objective_group_size` rollouts of each held-out problem. measures: which of the standard ones are made; none
-    named: all. budget: of a run over all its attempts.
+    by `objective_group_size` rollouts of each held-out problem. measures: which of the standard ones are made,
+    beside those of what is asked for; none named: all. budget: of a run over all its attempts.
     own: arms that the study defines itself, and those of everybody's of which it says another model, an adapter, or
     that they are evaluated as they are. title, about: what a team calls a study of its own and says of it,
     labels; `name` and `purpose` are then those of the profile that it is based on.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from storage.artifacts.kinds.report import ALWAYS, SOMETIMES
+from storage.artifacts.kinds.report import ALWAYS, ASKED_FOR, SOMETIMES
 from storage.bands import Band
 from storage.errors import UserError, did_you_mean
 from storage.sql import QUERIES, header
@@ -98,7 +98,7 @@ class Figure:
     def without_artifact(self, chosen: Collection[str] = ()) -> str:
         """chosen: the measures that the study asked for; none: all."""
         source = self.sources[0]
-        asked = not chosen or source in {*ALWAYS, *SOMETIMES, *chosen}
+        asked = not chosen or source in {*ALWAYS, *SOMETIMES, *ASKED_FOR, *chosen}
         why = self.empty if asked else "its study asks for other measures."
         return f"Not in this run, which holds no {source}{f': {why}' if why else '.'}"
 

@@ -16,6 +16,7 @@ from types import UnionType
 from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import tasks.measures as room
+from storage.artifacts.kinds.report import ASKED_FOR
 from storage.artifacts.ref import Ref
 from tasks.evidence import Available
 from tasks.stage import Stage
@@ -95,10 +96,11 @@ def names_of_measures() -> set[str]:
 
 
 def standard_measures(available: Available, chosen: Sequence[str] = ()) -> dict[str, Ref]:
-    """Standard measures of what is available, by name. chosen: of these; none: every one."""
+    """Standard measures of what is available, by name. chosen: of these, beside what the study asks for otherwise;
+    none: every one."""
     names_of_measures()
     return {
         name: measure.stage(**{argument: getattr(available, field) for argument, field in measure.taken.items()})
         for name, measure in sorted(_STANDARD.items())
-        if (not chosen or name in chosen) and all(getattr(available, field) for field in measure.needs)
+        if (not chosen or name in {*chosen, *ASKED_FOR}) and all(getattr(available, field) for field in measure.needs)
     }

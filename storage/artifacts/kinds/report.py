@@ -79,3 +79,5 @@ _HINTS = {f.name: get_type_hints(group)[f.name] for group in (Problems, Evidence
 ALWAYS = {name: kind for name, hint in _HINTS.items() if (kind := _kind(hint))}
 #: Name → kind of what a report may have none of, or several.
 SOMETIMES = {name: kind for name, hint in _HINTS.items() for part in get_args(hint) if (kind := _kind(part))}
+#: Standard measures of what a study asks for, and pays for, by a field of its own.
+ASKED_FOR = frozenset({"asymptotes", "objectives", "search_contrasts", "search_curves"})

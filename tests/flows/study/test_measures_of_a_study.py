@@ -8,10 +8,12 @@ import orjson
 import pytest
 
 from flows.running.plan import plan
+from flows.running.priced import Priced
 from flows.study.asked import profile_asked
 from flows.study.request import Request
 from storage.artifacts.store import Store
 from storage.errors import UserError
+from tasks.domain.budget import Budget
 from tests import warm
 
 SMALL = (
@@ -46,3 +48,23 @@ def test_the_report_is_of_those(tmp_path: Path) -> None:
     kinds = {ref.kind for ref in Store(root).refs()}
     assert "tokens" in kinds and not kinds & {"widths", "votes", "solved_by"}
     assert Path(orjson.loads(done.stdout.splitlines()[-1])["html"]).is_file()
+
+
+def test_what_is_paid_for_is_measured_whatever_is_chosen(tmp_path: Path) -> None:
+    """Searches were sampled and in no figure, and `varband search` ended in an error of SQL."""
+    (tmp_path / "a.toml").write_text(SMALL)
+    root = tmp_path / "root"
+    command = [warm.VARBAND, "search", "a.toml", "--methods", "majority", "--plain", "--root", str(root)]
+    done = warm.run(command, cwd=tmp_path, env=warm.SHELL)
+    assert done.returncode == 0 and "the best method at each budget" in done.stdout, done.stderr
+    kinds = {ref.kind for ref in Store(root).refs()}
+    assert {"search_curves", "tokens"} <= kinds and "widths" not in kinds
+
+
+def test_one_that_the_study_cannot_make_is_said_by_its_plan(tmp_path: Path) -> None:
+    store, text = Store(tmp_path), SMALL.replace('"g_pass"', '"asymptotes", "over_seeds"')
+    said = "measure asymptotes is chosen and not made: not asked in this run (profile field asymptote)"
+    told = [*Priced.of(Request(profile="a.toml", text=text).study(store), store, Budget()).sentences()]
+    assert f"{said}; measure over_seeds is chosen and not made: nothing was trained" in told
+    deep = Request(profile="a.toml", text=text, settings=("asymptote=64", "seeds=0"))
+    assert not any("is chosen" in one for one in Priced.of(deep.study(store), store, Budget()).sentences())

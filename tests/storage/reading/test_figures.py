@@ -72,9 +72,12 @@ def test_a_measure_that_its_study_did_not_ask_for_is_lacking_for_no_other_reason
     """A report of two arms said of who solves what that there is one; what no study chooses keeps its own reason."""
     setup = replace(SETUP, settings='measures = ["tokens"]\n')
     with views({}, {}) as asked:
-        why = {name: _figure(FIGURES[name], asked, {}, setup)["why"] for name in ("votes", "tokens", "entropy")}
+        why = {
+            name: _figure(FIGURES[name], asked, {}, setup)["why"]
+            for name in ("votes", "tokens", "entropy", "objectives")
+        }
     assert why["votes"] == "Not in this run, which holds no votes: its study asks for other measures."
-    for name in ("tokens", "entropy"):
+    for name in ("tokens", "entropy", "objectives"):
         assert why[name] == FIGURES[name].without_artifact(), "it is asked for, or every study has it that can"
 
 
