@@ -18,6 +18,7 @@ from tasks.measures.width.group import Group
 from tasks.measures.width.looked_at import LookedAt
 from tasks.measures.width.registry import MEASURES
 from tasks.measures.width.values import Problem, Series
+from tasks.measures.width.windows import windows_of
 from tasks.measures.widths import summarised
 
 Row = dict[str, Any]
@@ -61,7 +62,7 @@ def drawn(cell: Cell, rng: np.random.Generator) -> list[Problem]:
                 logprob_N=np.log(share_C[class_N]) + rng.normal(size=N),
                 num_tokens_N=np.ones(N),
                 vectors_ND=vectors_CD[class_N],
-                words=[[str(word) for word in words] for words in _spoken(said_CL[class_N], rng)],
+                windows=windows_of(_spoken(said_CL[class_N], rng).tolist(), [LENGTH])[LENGTH],
                 vocabulary=VOCABULARY,
             )
             name = f"p{place:05d}"

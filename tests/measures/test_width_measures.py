@@ -21,6 +21,7 @@ from tasks.measures.width.registry import MEASURES, Measure
 from tasks.measures.width.self_bleu import self_bleu
 from tasks.measures.width.utility import PATIENCE, utility
 from tasks.measures.width.vendi import vendi
+from tasks.measures.width.windows import windows_of
 
 Rollout = tuple[int, bool, float]  # class, correct, log-probability
 rollouts = st.lists(st.tuples(st.integers(-1, 3), st.booleans(), st.floats(-9.0, -0.1)), min_size=2, max_size=6)
@@ -36,7 +37,7 @@ def group_of(found: Sequence[Rollout], texts: Sequence[str] | None = None) -> Gr
         logprob_N=np.array([p for _, _, p in found]),
         num_tokens_N=np.ones(n),
         vectors_ND=np.eye(5)[class_N],
-        words=words,
+        windows=windows_of(words, [6])[6],
         vocabulary=len(set("".join(words))),
     )
 
@@ -144,6 +145,14 @@ def test_self_bleu_goes_through_every_subset(texts: list[str]) -> None:
         assert self_bleu(group, k) == pytest.approx(float(np.mean(told)))
 
 
+def test_self_bleu_of_subsets_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    letters = np.random.default_rng(0).choice(list("abc"), (9, 6))
+    group = group_of([(0, True, -1.0)] * 9, ["".join(text) for text in letters])
+    together = self_bleu(group, 4)
+    monkeypatch.setattr("tasks.measures.width.self_bleu.HELD", 1)
+    assert self_bleu(group, 4) == together
+
+
 def test_ead_by_hand() -> None:
     # 7 different letters in 12, of a vocabulary of 7
     two = group_of([(0, True, -1.0)] * 2, ["abcdef", "abcdeg"])
@@ -166,7 +175,7 @@ def test_the_order_of_rollouts_does_not_matter(found: list[Rollout], measure: Me
         correct_N=group.correct_N[order],
         logprob_N=group.logprob_N[order],
         vectors_ND=group.vectors_ND[order],
-        words=[group.words[i] for i in order],
+        windows=group.words.only(order),
     )
     for k in range(2, len(group) + 1):
         assert measure.value(mixed, k) == pytest.approx(measure.value(group, k))

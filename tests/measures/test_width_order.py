@@ -16,10 +16,11 @@ PROGRAM = """
 import numpy as np
 from tasks.measures.width.expectation_adjusted_distinct import expectation_adjusted_distinct
 from tasks.measures.width.group import Group
+from tasks.measures.width.windows import windows_of
 draw = np.random.default_rng(0)
 words = [[f"w{x}" for x in draw.geometric(0.05, 64)] for _ in range(8)]
 nothing = np.zeros(8)
-group = Group(nothing.astype(int), nothing.astype(bool), nothing, nothing, nothing[:, None], words, 90)
+group = Group(nothing.astype(int), nothing.astype(bool), nothing, nothing, nothing[:, None], windows_of(words, [64])[64], 90)
 print([expectation_adjusted_distinct(group, k).hex() for k in (2, 3, 5)])
 """
 

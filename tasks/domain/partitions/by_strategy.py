@@ -15,6 +15,7 @@ from tasks.domain.partitions.classes import Classes, alike
 from tasks.domain.partitions.equations import equations
 
 Profile = frozenset[str]
+_DASHES = str.maketrans("-–", "  ")
 #: Stems of what a method is called, whatever else is said of it.
 METHODS = (
     "am gm|arithmetic progression|arithmetic sequence|arithmetic series|average|backwards|base case|bayes|"
@@ -30,7 +31,21 @@ METHODS = (
     "stewart|substitut|symmetr|system|tangent|telescop|trial|triangle inequality|trig|unit rate|vector|vieta|"
     "weigh|wilson"
 )
-_METHOD = re.compile(rf"(?<![a-z])(?:{METHODS})")
+
+
+def _by_first_letter(stems: Sequence[str]) -> str:
+    """A pattern of the same matches that tries few of the stems at a letter: all of them take four times as long.
+
+    >>> _by_first_letter(["list", "case", "lcm"])
+    'l(?:ist|cm)|c(?:ase)'
+    """
+    after: dict[str, list[str]] = {}
+    for stem in stems:
+        after.setdefault(stem[0], []).append(stem[1:])
+    return "|".join(f"{letter}(?:{'|'.join(rest)})" for letter, rest in after.items())
+
+
+_METHOD = re.compile(rf"(?<![a-z])(?:{_by_first_letter(METHODS.split('|'))})")
 
 
 def profile(trace: str) -> Profile:
@@ -39,7 +54,7 @@ def profile(trace: str) -> Profile:
     >>> sorted(profile("By Vieta's formulas the roots add up to 5, so a + b = 5; AM-GM bounds their product."))
     ['5=a+b', 'am gm', 'vieta']
     """
-    said = re.sub(r"[-–\s]+", " ", trace.lower())
+    said = " ".join(trace.lower().translate(_DASHES).split())
     return equations(trace) | frozenset(_METHOD.findall(said))
 
 

@@ -34,8 +34,8 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _FUNCTIONS = {"sin", "cos", "tan", "log", "sqrt", "gcd", "lcm", "mod"}
-#: What ends a run wherever it stands: a line, and a word of three letters that names no function.
-_END = re.compile(rf"\n|(?<![A-Za-z])(?!(?:{'|'.join(sorted(_FUNCTIONS))})(?![A-Za-z]))[A-Za-z]{{3,}}")
+#: What ends a run of a line wherever it stands: a word of three letters that names no function.
+_END = re.compile(rf"(?<![A-Za-z])(?!(?:{'|'.join(sorted(_FUNCTIONS))})(?![A-Za-z]))[A-Za-z]{{3,}}")
 _RELATION = re.compile("[=<>]")
 _SHORT_WORDS = re.compile("a[mnst]|b[ey]|do|go|he|i[fnst]|m[ey]|no|o[fnr]|so|to|u[ps]|we", re.IGNORECASE)
 _FLIPPED = {">": "<", ">=": "<="}
@@ -49,7 +49,8 @@ def equations(text: str) -> frozenset[str]:
     >>> sorted(equations("Bo: 69+7=76. The sum of a and b is even, 10 * 10 = 100."))
     ['10*10=100', '69+7=76']
     """
-    parts = (part for part in _END.split(_plain(text)) if _RELATION.search(part))
+    lines = (line for line in _plain(text).split("\n") if _RELATION.search(line))
+    parts = (part for line in lines for part in _END.split(line) if _RELATION.search(part))
     return frozenset(one for part in parts for run in _runs(part) for one in _pairs(run))
 
 

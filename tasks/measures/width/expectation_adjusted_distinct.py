@@ -9,26 +9,21 @@ Windows have one length, so C is the same everywhere and V only scales. Above 1 
 
 from __future__ import annotations
 
-from collections import Counter
+from itertools import chain, repeat
 from math import fsum
 
 from tasks.measures.width.group import Group, none_of
 
 
 def expectation_adjusted_distinct(group: Group, k: int) -> float:
-    texts = [words for words in group.words if words is not None]
-    held = Counter(word for words in texts for word in set(words))
-    # in whatever order a set gives its words, to the last bit
-    found = fsum(1.0 - none_of(len(texts), times, k) for times in held.values())
-    return found / _by_chance(group, k)
+    seen = (repeat(1.0 - none_of(len(group), times, k), words) for times, words in group.words.held_by.items())
+    return fsum(chain.from_iterable(seen)) / _by_chance(group, k)
 
 
 def most(group: Group, k: int) -> float:
     """Every word another, as far as the vocabulary goes."""
-    length = next(len(words) for words in group.words if words is not None)
-    return min(group.vocabulary, k * length) / _by_chance(group, k)
+    return min(group.vocabulary, k * group.words.length) / _by_chance(group, k)
 
 
 def _by_chance(group: Group, k: int) -> float:
-    length = next(len(words) for words in group.words if words is not None)
-    return group.vocabulary * (1.0 - (1.0 - 1.0 / group.vocabulary) ** (k * length))
+    return group.vocabulary * (1.0 - (1.0 - 1.0 / group.vocabulary) ** (k * group.words.length))

@@ -6,7 +6,6 @@ whatever n was. So policies with other n compare, and nothing is larger because 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import comb
@@ -14,20 +13,21 @@ from math import comb
 import numpy as np
 
 from tasks.domain.partitions.classes import in_order
+from tasks.measures.width.windows import Windows
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
     """class_N: of the partition that is looked at, −1 without one. logprob_N, num_tokens_N: of whole completions, NaN
-    where unknown. vectors_ND: of traces, NaN without one. words: a trace's window, null where it is shorter.
-    vocabulary: different words in such windows of all policies that are compared."""
+    where unknown. vectors_ND: of traces, NaN without one. windows: of a length that is looked at. vocabulary: different
+    words in such windows of all policies that are compared."""
 
     class_N: np.ndarray
     correct_N: np.ndarray
     logprob_N: np.ndarray
     num_tokens_N: np.ndarray
     vectors_ND: np.ndarray
-    words: Sequence[Sequence[str] | None]
+    windows: Windows | None = None
     vocabulary: int = 0
 
     def __len__(self) -> int:
@@ -43,8 +43,15 @@ class Group:
             logprob_N=self.logprob_N[at],
             num_tokens_N=self.num_tokens_N[at],
             vectors_ND=self.vectors_ND[at],
-            words=[self.words[i] for i in at],
+            windows=None if self.windows is None else self.windows.only(at),
         )
+
+    @property
+    def words(self) -> Windows:
+        """Errors: ValueError where none are looked at."""
+        if self.windows is None:
+            raise ValueError("a group without windows has no words")
+        return self.windows
 
     @property
     def classed(self) -> Group:

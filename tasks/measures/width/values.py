@@ -14,6 +14,7 @@ from storage.sql import query
 from tasks.measures.diversity_measures import matrix
 from tasks.measures.width.group import Group
 from tasks.measures.width.registry import MEASURES, Measure
+from tasks.measures.width.windows import Windows, windows_of
 
 PARTITIONS = ("answer", "trace", "strategy")
 BASES = ("all", "correct")
@@ -43,7 +44,7 @@ class Problem:
     cluster: str
     group: Group
     classes: Mapping[str, np.ndarray]
-    words: Mapping[int, Sequence[Sequence[str] | None]]
+    windows: Mapping[int, Windows]
 
 
 def words_of(trace: str | None) -> list[str]:
@@ -105,12 +106,10 @@ def problems_of(rollouts: pa.Table, vectors: pa.Table, windows: Iterable[int]) -
             logprob_N=np.array([np.nan if x is None else x for x in rows["logprob_sum"][some]], np.float64),
             num_tokens_N=np.array(rows["num_tokens"][some], np.float64),
             vectors_ND=with_none_ND[place],
-            words=[None] * (stop - start),
         )
         arm, step, adapter, _, problem = together[start]
-        words = {w: [window_of(one, w) for one in read[some]] for w in windows}
-        cluster = rows["cluster"][start]
-        found.append(Problem(arm, step, adapter or "", problem, cluster, group, classes, words))
+        cluster, told = rows["cluster"][start], windows_of(read[some], windows)
+        found.append(Problem(arm, step, adapter or "", problem, cluster, group, classes, told))
     return found
 
 
@@ -128,14 +127,14 @@ def view(problem: Problem, series: Series, vocabulary: Mapping[int, int]) -> Gro
     if series.partition is not None:
         group = replace(group, class_N=problem.classes[series.partition])
     if series.window is not None:
-        group = replace(group, words=problem.words[series.window], vocabulary=vocabulary[series.window])
+        group = replace(group, windows=problem.windows[series.window], vocabulary=vocabulary[series.window])
     kept_N = np.ones(len(group), bool)
     if series.basis == "correct":
         kept_N &= group.correct_N
     if series.measure.of == "vectors":
         kept_N &= np.isfinite(group.vectors_ND).all(axis=1)
     if series.measure.of == "words":
-        kept_N &= np.array([words is not None for words in group.words], bool)
+        kept_N &= group.words.there_N
     if series.measure.of == "partition" and not series.measure.unclassed:
         kept_N &= group.class_N >= 0
     return group if kept_N.all() else group.only(kept_N)
