@@ -1,46 +1,34 @@
 """Several engines of one model, each on GPUs of its own: requests go to whichever has room, so that none waits while
 another has work left.
 
-Every replica is a process that runs one vLLM engine. It ends with the pipe to the process that started it.
+What each of them does is in replica.py.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
-import threading
-import traceback
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 from storage.errors import Parked, UserError
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
-from tasks.engines.protocols import Completion, Generator, Request
+from tasks.engines.protocols import Completion, Request
 from tasks.engines.sampling.prompts import check_lengths, encode_prompt
+from tasks.engines.sampling.replica import Begin, Ended
 from tasks.engines.sampling.settings import sampler_gpus
 from tasks.engines.visible_gpus import children_see
 
 #: A queue that somebody else appends to is looked at this often.
 POLL_SECONDS = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class _Begin:
-    """A call of `generate`: requests follow, one by one, then null."""
-
-    adapter: ServedAdapter | None
-
-
-class _Ended:
-    """The replica has nothing left of a call."""
+_GONE = "a sampling replica ended early: its last words stand above; the same command goes on"
 
 
 @dataclass(slots=True, eq=False)
@@ -49,14 +37,19 @@ class _Replica:
     pipe: Connection
     at_work: set[int] = field(default_factory=set)
 
+    def send(self, said: object) -> None:
+        """Errors: Parked if it is gone, perhaps while nothing was asked of it."""
+        try:
+            self.pipe.send(said)
+        except OSError as error:
+            raise Parked(_GONE) from error
+
     def receive(self) -> Any:
         """Errors: what the replica failed of; Parked if it is gone."""
         try:
             said = self.pipe.recv()
         except (EOFError, OSError) as error:
-            raise Parked(
-                "a sampling replica ended early: its last words stand above; the same command goes on"
-            ) from error
+            raise Parked(_GONE) from error
         if isinstance(said, BaseException):
             raise said
         return said
@@ -89,9 +82,9 @@ class ReplicatedGenerator:
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
         check_lengths([*requests], self._max_model_len)
         queue = requests if isinstance(requests, deque) else deque(requests)
-        for one in self._replicas:
-            one.pipe.send(_Begin(adapter))
         try:
+            for one in self._replicas:
+                one.send(Begin(adapter))
             while queue or any(one.at_work for one in self._replicas):
                 self._hand_out(queue)
                 for pipe in wait([one.pipe for one in self._replicas if one.at_work], POLL_SECONDS):
@@ -112,7 +105,7 @@ class ReplicatedGenerator:
             request = queue.popleft()
             check_lengths([request], self._max_model_len)
             least.at_work.add(request.key)
-            least.pipe.send(request)
+            least.send(request)
 
     def close(self) -> None:
         for one in self._replicas:
@@ -128,7 +121,7 @@ def _finish(one: _Replica) -> None:
     """What it still samples is given up: the call that asked for it is over."""
     try:
         one.pipe.send(None)
-        while not isinstance(one.pipe.recv(), _Ended):
+        while not isinstance(one.pipe.recv(), Ended):
             pass
     except (EOFError, OSError):
         return  # said by `receive`
@@ -155,96 +148,10 @@ def _started(model: Path, hardware: Hardware, lora_rank: int) -> _Replica:
     ours, theirs = Pipe()
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tasks.engines.sampling.replicas", str(theirs.fileno())],
+            [sys.executable, "-m", "tasks.engines.sampling.replica", str(theirs.fileno())],
             stdout=sys.stderr,
             cwd=Path(__file__).resolve().parents[3],
             pass_fds=[theirs.fileno()],
         )
     ours.send((model, hardware, lora_rank))
     return _Replica(process, ours)
-
-
-def main(pipe: Connection) -> None:
-    """A replica: one call after the other, until the pipe is closed."""
-    from tasks.engines.sampling.vllm import VllmGenerator
-
-    model, hardware, lora_rank = pipe.recv()
-    try:
-        engine = VllmGenerator(model, hardware, lora_rank)
-    except Exception as error:  # the starter's to raise
-        pipe.send(_sendable(error))
-        return
-    pipe.send((engine.name, engine.version, engine.serving, engine.adapters))
-    heard: SimpleQueue[Any] = SimpleQueue()
-    threading.Thread(target=_listen, args=(pipe, heard), daemon=True).start()
-    while isinstance(call := heard.get(), _Begin):
-        feed = _Feed(heard)
-        try:
-            _sample(engine, call.adapter, feed, pipe)
-        except Exception as error:  # the starter's to raise
-            pipe.send(_sendable(error))
-        feed.drain()
-        pipe.send(_Ended())
-    engine.close()
-
-
-def _listen(pipe: Connection, heard: SimpleQueue[Any]) -> None:
-    try:
-        while True:
-            heard.put(pipe.recv())
-    except (EOFError, OSError):
-        heard.put(_Ended())
-
-
-def _sample(engine: Generator, adapter: ServedAdapter | None, feed: _Feed, pipe: Connection) -> None:
-    while feed.wait():
-        for completion in engine.generate(feed, adapter):
-            pipe.send(completion)
-            if feed.over:
-                return
-
-
-class _Feed(deque[Request]):
-    """What was heard of a call and not begun, as the queue that an engine empties. over: the call is; what is at work
-    then is given up."""
-
-    def __init__(self, heard: SimpleQueue[Any]) -> None:
-        super().__init__()
-        self._heard, self.over = heard, False
-
-    def __bool__(self) -> bool:
-        while not self._heard.empty():
-            self._take()
-        return len(self) > 0
-
-    def wait(self) -> bool:
-        """Until there is something to begin, or nothing more will come."""
-        while not (len(self) or self.over):
-            self._take()
-        return len(self) > 0 and not self.over
-
-    def drain(self) -> None:
-        while not self.over:
-            self._take()
-
-    def _take(self) -> None:
-        if isinstance(said := self._heard.get(), Request):
-            self.append(said)
-        else:
-            self.over = True
-
-
-def _sendable(error: Exception) -> Exception:
-    """A sentence for the user is sent as it is. Others may not survive that: they go as their words, and are raised
-    with the place where they came about."""
-    if type(error) in (UserError, Parked):
-        return error
-    said = RuntimeError(f"{type(error).__name__}: {error}")
-    said.add_note("in a sampling replica:\n" + "".join(traceback.format_exception(error)))
-    return said
-
-
-if __name__ == "__main__":
-    from tasks.engines.sampling import replicas  # what is pickled is of the module by its name
-
-    replicas.main(Connection(int(sys.argv[1])))
