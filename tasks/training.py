@@ -180,7 +180,8 @@ def _rows(rows: list[dict[str, object]], schema: pa.Schema, arm: str) -> pa.Tabl
 
 def last_adapter(files: Path) -> Path:
     """The adapter of the last step that a training kept. Errors: UserError in a copy without weights."""
-    kept = sorted(files.glob("step-*"))
+    kept = [*files.glob("step-*")]
     if not kept:
         raise weights_left(files.parent.name, "a training is to start from them")
-    return kept[-1]
+    # by number: from step 10,000 on names do not sort so
+    return max(kept, key=lambda folder: int(folder.name.removeprefix("step-")))

@@ -30,7 +30,7 @@ def live_steps(root: Path) -> pa.Table:
             continue
         if (store.path(ref) / "manifest.json").exists():
             continue
-        newest = max((folder / "checkpoints").glob("step-*/state.json"), default=None)
+        newest = max((folder / "checkpoints").glob("step-*/state.json"), key=_step, default=None)
         if newest is None:
             continue
         try:
@@ -41,6 +41,10 @@ def live_steps(root: Path) -> pa.Table:
         known = {"arm": arms.get(str(ref), "?"), "ref": str(ref)}
         rows += [{name: known.get(name, step.get(name)) for name in LIVE.names} for step in steps]
     return pa.Table.from_pylist(rows, schema=LIVE)
+
+
+def _step(state: Path) -> int:
+    return int(state.parent.name.removeprefix("step-"))
 
 
 def standing(steps: pa.Table) -> pa.Table:
