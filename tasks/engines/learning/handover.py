@@ -9,6 +9,7 @@ the first touch of a page costs more than all that is written to it later.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from storage.errors import UserError
 from tasks.engines.learning.merging import Products, read_products
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 _FLAT = "adapter.flat"
 _SHAPES = "adapter.flat.json"
+_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 #: Of one copy between two places in memory: one thread takes a third of a second for a gigabyte.
 _THREADS = 8
 #: Blocks that this process has mapped: as many as are in use at `staleness: 1`, and one.
@@ -39,7 +42,11 @@ def write_flat(
     folder.mkdir(parents=True, exist_ok=True)
     if used is not None and has_block(used):
         os.replace(used / _FLAT, folder / _FLAT)
-    _copy(_mapped(folder, flat.dtype, flat.numel()), _beside(flat))
+    file = folder / _FLAT
+    if not file.is_file() or file.stat().st_size != flat.nbytes:
+        with file.open("wb") as new:
+            new.truncate(flat.nbytes)
+    _copy(_mapped(file, flat.dtype, flat.numel()), _beside(flat))
     dtype = str(flat.dtype).removeprefix("torch.")
     (folder / _SHAPES).write_text(json.dumps({"dtype": dtype, "alpha": alpha, "stacks": list(stacks.items())}))
 
@@ -54,15 +61,34 @@ def drop_block(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
+def whole(folder: Path) -> Path:
+    """The folder. Errors: UserError if an adapter was handed over as a block that is not there as a whole: what is
+    lacking would be read as zeros, and the base model sampled from."""
+    if not (folder / _SHAPES).is_file():
+        return folder
+    try:
+        about = json.loads((folder / _SHAPES).read_text())
+        size = sum(math.prod(shape) for _, shape in about["stacks"]) * _BYTES[about["dtype"]]
+        there = (folder / _FLAT).stat().st_size
+    except (OSError, ValueError, LookupError, TypeError):
+        size, there = 1, 0
+    if there != size:
+        raise UserError(
+            f"{folder}: the adapter that was handed over for the next rollouts is cut short or gone; remove the newest"
+            " folder of the training's checkpoints, and the same command goes on from the one before"
+        )
+    return folder
+
+
 def read_served(folder: Path, device: str) -> Products:
-    """An adapter in either format, on `device`."""
+    """An adapter in either format, on `device`. Errors: as `whole`."""
     import torch
 
-    if not (folder / _SHAPES).is_file():
+    if not (whole(folder) / _SHAPES).is_file():
         return read_products(folder, device)
     about = json.loads((folder / _SHAPES).read_text())
-    sizes = [torch.Size(shape).numel() for _, shape in about["stacks"]]
-    flat = _mapped(folder, getattr(torch, about["dtype"]), sum(sizes))
+    sizes = [math.prod(shape) for _, shape in about["stacks"]]
+    flat = _mapped(folder / _FLAT, getattr(torch, about["dtype"]), sum(sizes))
     if device != "cpu":
         staged = _staging(flat.numel(), flat.dtype)
         _copy(staged, flat)
@@ -75,14 +101,10 @@ def read_served(folder: Path, device: str) -> Products:
     return Products({n: (matrices[f"{n}.lora_A"], matrices[f"{n}.lora_B"]) for n in names}, about["alpha"])
 
 
-def _mapped(folder: Path, dtype: torch.dtype, size: int) -> Tensor:
-    """The folder's block, made if it is not there. A block that is mapped keeps its inode, wherever it is moved."""
+def _mapped(file: Path, dtype: torch.dtype, size: int) -> Tensor:
+    """A block of `size` values. One that is mapped keeps its inode, wherever it is moved."""
     import torch
 
-    file = folder / _FLAT
-    if not file.is_file() or file.stat().st_size != size * dtype.itemsize:
-        with file.open("wb") as new:
-            new.truncate(size * dtype.itemsize)
     at = file.stat()
     which = at.st_dev, at.st_ino, dtype, size
     if which not in _mappings:

@@ -21,6 +21,7 @@ from storage.errors import UserError
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
+from tasks.engines.learning.handover import whole
 from tasks.engines.learning.memory_plan import num_experts, read_config
 from tasks.engines.learning.merging import merges_adapters
 from tasks.engines.model_files import refuse_strays
@@ -68,8 +69,7 @@ class VllmGenerator:
         outside = hardware.engine_process in ("core", "both") or hardware.tensor_parallel > 1
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1" if outside else "0"
         if num_experts(read_config(model)) and (merges or not lora_rank):
-            # its own choice for mixtures is the old one, which keeps no log-probs
-            os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "1")
+            os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "1")  # its own choice, the old one, keeps no log-probs
         from vllm import LLM
 
         self._max_model_len, self._max_num_seqs = hardware.max_model_len, hardware.max_num_seqs
@@ -188,7 +188,7 @@ class VllmGenerator:
         """
         if self.adapters == "merged":
             if (name := adapter and adapter.name) != self._served:
-                self._ask("serve_adapter", adapter and str(adapter.folder))
+                self._ask("serve_adapter", adapter and str(whole(adapter.folder)))
                 self._empty_prefix_cache()
                 self._served = name
             return None

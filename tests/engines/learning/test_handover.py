@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from storage.errors import UserError
 from tasks.domain.grpo.types import ALL_LINEAR, LearnerConfig, PromptProblem, StepPlan, TrainRollout
 from tasks.engines.learning import peft_files
-from tasks.engines.learning.handover import read_served, write_flat
+from tasks.engines.learning.handover import read_served, whole, write_flat
 from tasks.engines.learning.learner import train
 from tasks.engines.learning.merging import merge_into, merged
 from tasks.engines.learning.policy import Execution, Policy
@@ -150,6 +152,29 @@ def test_a_kept_adapter_that_a_kill_cut_off_is_written_again(
     assert checkpoints == ["step-0001"]
     whole, again = (load_file(run(tmp_path / way) / "adapter_model.safetensors") for way in ("whole", "cut"))
     assert all(torch.equal(whole[name], again[name]) for name in whole)
+
+
+@pytest.mark.parametrize("how", ["cut", "gone", "shapes cut"])
+def test_a_block_that_is_not_whole_is_refused(policy: Policy, tmp_path: Path, how: str) -> None:
+    """A machine that went down, and a training of stale rollouts that goes on: what lacked was zeros, and the base
+    model sampled from in the adapter's name."""
+    policy.lora.hand_over(tmp_path)
+    block, shapes = tmp_path / "adapter.flat", tmp_path / "adapter.flat.json"
+    if how == "cut":
+        os.truncate(block, block.stat().st_size - 4)
+    elif how == "gone":
+        block.unlink()
+    else:
+        shapes.write_text(shapes.read_text()[:-9])
+    before = {file.name: file.stat().st_size for file in tmp_path.iterdir()}
+    for read in (whole, lambda folder: read_served(folder, "cpu")):
+        with pytest.raises(
+            UserError, match="cut short or gone; remove the newest folder of the training's checkpoints"
+        ):
+            read(tmp_path)
+    assert {file.name: file.stat().st_size for file in tmp_path.iterdir()} == before
+    policy.lora.hand_over(tmp_path)
+    assert whole(tmp_path) == tmp_path and read_served(tmp_path, "cpu").pairs
 
 
 def test_a_block_of_another_size_is_made_anew(tmp_path: Path) -> None:
