@@ -20,7 +20,8 @@ def side_by_side(profile: Profile) -> int:
 
 def spread(hardware: Hardware, gpus: int, jobs: int) -> Hardware:
     """What the arms at once leave over of `gpus` goes to each alike: to sampling replicas, and to the learner's
-    processes. jobs: that could be done at once. As given on a CPU, and with too few for one arm.
+    processes, neither of which get fewer than they were given. jobs: that could be done at once. As given on a CPU, and
+    with too few for one arm.
 
     >>> apart = Hardware(device="cuda", engine_process="core", sampler_apart=True, arms_at_once=2, spread=True)
     >>> [(h.arms_at_once, h.processes, h.replicas) for h in (spread(apart, n, 2) for n in (1, 2, 4, 8))]
@@ -29,12 +30,12 @@ def spread(hardware: Hardware, gpus: int, jobs: int) -> Hardware:
     if not hardware.spread or hardware.device == "cpu" or gpus < hardware.gpus:
         return hardware
     at_once = min(hardware.arms_at_once, jobs, gpus // hardware.gpus)
-    engines = gpus // at_once // hardware.tensor_parallel
+    share, each = gpus // at_once, hardware.tensor_parallel
     if not hardware.sampler_apart:
-        return replace(hardware, arms_at_once=at_once, processes=gpus // at_once, replicas=engines)
-    processes = max(hardware.processes, gpus // at_once // TRAINS)
-    replicas = (gpus // at_once - processes) // hardware.tensor_parallel
-    return replace(hardware, arms_at_once=at_once, processes=processes, replicas=replicas)
+        return replace(hardware, arms_at_once=at_once, processes=share, replicas=share // each)
+    learning = max(hardware.processes, min(share // TRAINS, share - hardware.replicas * each))
+    engines = (share - learning) // each
+    return replace(hardware, arms_at_once=at_once, processes=share - engines * each, replicas=engines)
 
 
 def told(hardware: Hardware, gpus: int) -> str:

@@ -70,7 +70,7 @@ def check_memory(study: Study, machine: Machine) -> None:
         if learner is not None:
             plan_memory(base, learner, execution_on(hardware, config), 2, _left(hardware, machine), gpu=True)
         if merges:
-            check_host_memory(base, machine.host, *_on_host(hardware, base, learner))
+            check_host_memory(base, machine.host, *_on_host(hardware, base, learner), _fewer(hardware))
 
 
 def told(study: Study, machine: Machine) -> list[str]:
@@ -131,3 +131,10 @@ def _on_host(hardware: Hardware, base: Path, learner: LearnerConfig | None) -> t
     copies = hardware.replicas + (hardware.processes if learner is not None else 0)
     checkpoints = checkpoint_bytes(base, learner) if learner is not None else 0
     return hardware.arms_at_once * copies, hardware.arms_at_once * checkpoints
+
+
+def _fewer(hardware: Hardware) -> list[str]:
+    """Settings under which there are fewer copies in host memory."""
+    at_once = ["hardware.arms_at_once=1"] if hardware.arms_at_once > 1 else []
+    more = hardware.spread and hardware.replicas + hardware.processes > 2
+    return at_once + (["hardware.spread=false"] if more else [])

@@ -124,9 +124,11 @@ def merging_bytes(config: dict[str, Any], bytes_per_value: int) -> int:
     return linear_parameters(config) * bytes_per_value
 
 
-def check_host_memory(base: Path, available: int, copies: int = 1, checkpoints: int = 0) -> None:
+def check_host_memory(
+    base: Path, available: int, copies: int = 1, checkpoints: int = 0, fewer: Sequence[str] = ()
+) -> None:
     """copies: of the base of a mixture that adapters are merged into, one for each sampling engine, and for each
-    process of the learner. checkpoints: bytes of those that may be written at once.
+    process of the learner. checkpoints: bytes of those that may be written at once. fewer: settings that need fewer.
     Errors: UserError if they do not fit into host memory."""
     weights = weights_bytes(base)
     if num_experts(read_config(base)) and copies * weights + checkpoints > 0.9 * available:
@@ -135,7 +137,7 @@ def check_host_memory(base: Path, available: int, copies: int = 1, checkpoints: 
         raise UserError(
             f"{base.name}: adapters of a mixture are merged from {several} in host memory of"
             f" {weights / GIB:.1f} GiB{' each' if copies > 1 else ''}{beside}, and {available / GIB:.1f} GiB are"
-            " free; set hardware.adapters=unmerged, or take a machine with more memory"
+            f" free; set {', '.join([*fewer, 'hardware.adapters=unmerged'])}, or take a machine with more memory"
         )
 
 

@@ -33,6 +33,24 @@ def test_where_both_share_a_gpu_each_has_all_of_them() -> None:
     assert (two.processes, two.replicas, two.gpus) == (4, 2, 4)
 
 
+@pytest.mark.parametrize(
+    ("asked", "gpus", "laid"),
+    [
+        ({"replicas": 7}, 8, (1, 7)),  # it was two to train and six
+        ({"replicas": 2, "tensor_parallel": 3}, 8, (2, 2)),
+        ({"processes": 3, "replicas": 2}, 8, (3, 5)),
+        ({"tensor_parallel": 4}, 8, (4, 1)),  # of an engine's four a learner can have what is left
+        ({"tensor_parallel": 2}, 4, (2, 1)),
+    ],
+)
+def test_neither_gets_fewer_than_was_asked_and_none_is_left(
+    asked: dict[str, int], gpus: int, laid: tuple[int, int]
+) -> None:
+    found = spread(replace(PAPER.hardware, arms_at_once=1, **asked), gpus, 1)
+    assert (found.processes, found.replicas) == laid
+    assert found.gpus == gpus
+
+
 def test_nothing_is_shared_out_unasked() -> None:
     assert spread(replace(PAPER.hardware, spread=False), 8, 2) == replace(PAPER.hardware, spread=False)
     assert spread(replace(PAPER.hardware, device="cpu"), 8, 2).replicas == 1

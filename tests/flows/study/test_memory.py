@@ -70,6 +70,18 @@ def test_the_published_design_lies_on_as_many_gpus_as_are_here(
     assert f"{gpus} here; {'one arm' if at_once == 1 else '2 arms'} at once" in layout.told(hardware, gpus)
 
 
+def test_copies_that_do_not_fit_beside_each_other_have_a_way_out(tmp_path: Path) -> None:
+    """Eight GPUs and memory for the copies of two: what was shared out can be given as it is."""
+    eight = spread(PAPER.hardware, 8, jobs=2)
+    machine = Machine(8, 140 * GIB, 300 * GIB)
+    with pytest.raises(UserError, match=r"8 copies .* set hardware\.arms_at_once=1, hardware\.spread=false, hardware\.ad"):
+        check_memory(study(tmp_path, **asdict(eight)), machine)
+    fewer = spread(replace(PAPER.hardware, spread=False, arms_at_once=1), 8, jobs=2)
+    check_memory(study(tmp_path, **asdict(fewer)), machine)
+    with pytest.raises(UserError, match=r"free; set hardware\.adapters=unmerged, or take"):
+        check_memory(study(tmp_path, **asdict(fewer)), replace(machine, host=100 * GIB))
+
+
 def test_one_gpu_is_refused_before_anything_is_loaded_and_the_plan_says_so(tmp_path: Path) -> None:
     """As it is for their number, and both on one for its memory."""
     one = Machine(1, 140 * GIB, 1000 * GIB)
