@@ -121,7 +121,14 @@ def _gpus(root: Path) -> Iterator[Check]:
     if done.returncode:
         yield Check("gpus", "fail", "nvidia-smi fails", "see the driver's log; a GPU stage cannot run here")
     for line in done.stdout.splitlines():
-        name, free, whole = (part.strip() for part in line.split(","))
+        name, *memory = (part.strip() for part in line.rsplit(",", 2))
+        if not memory:
+            yield Check("gpus", "fail", line, "see the driver's log; a GPU stage cannot run here")
+            continue
+        if not all(part.isdigit() for part in memory):
+            yield Check("gpus", "ok", f"{name}, which does not say how much memory it has")
+            continue
+        free, whole = memory
         busy = int(free) < int(whole) // 2
         fix = "another process holds it: see nvidia-smi" if busy else ""
         found = f"{name}, {int(free) // 1024} of {int(whole) // 1024} GiB free"

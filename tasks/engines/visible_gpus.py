@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 
-_VARIABLE = "CUDA_VISIBLE_DEVICES"
+_VARIABLE, _ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
+_NAME = re.compile(r"\d+$|GPU-|MIG-")
+
+
+def _named() -> list[str] | None:
+    """Those that the variable names, up to the first that is no GPU's name, as the driver reads it; null where it is
+    not set."""
+    seen = os.environ.get(_VARIABLE)
+    return None if seen is None else [*takewhile(_NAME.match, map(str.strip, seen.split(",")))]
 
 
 def visible_gpus() -> list[str]:
     """As the driver names them, in the order in which torch numbers them."""
     import torch
 
-    seen = os.environ.get(_VARIABLE)
-    return seen.split(",") if seen else [str(i) for i in range(torch.cuda.device_count())]
+    named = _named()
+    return [str(i) for i in range(torch.cuda.device_count())] if named is None else named
 
 
 @contextmanager
@@ -36,19 +46,33 @@ def children_see(gpus: Sequence[str]) -> Iterator[None]:
 
 def num_gpus() -> int:
     """That this process sees, by the driver's device files: no library is loaded for it."""
-    seen = os.environ.get(_VARIABLE)
-    return (
-        len([gpu for gpu in seen.split(",") if gpu]) if seen is not None else len([*Path("/dev").glob("nvidia[0-9]*")])
-    )
+    named = _named()
+    return len([*Path("/dev").glob("nvidia[0-9]*")]) if named is None else len(named)
 
 
 def gpu_bytes() -> int:
-    """Memory of the smallest GPU that this process sees, as the driver's own tool says; 0 without one."""
+    """Memory of the smallest GPU that this process sees, as the driver's own tool says; 0 without one, where it does
+    not say, and of a part of a GPU, which has less than the tool says."""
     if not num_gpus():
         return 0
-    ask = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    ask = ["nvidia-smi", "--query-gpu=index,uuid,memory.total,mig.mode.current", "--format=csv,noheader,nounits"]
     try:
         said = subprocess.run(ask, capture_output=True, text=True, timeout=60, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return 0
-    return min((int(line) << 20 for line in said.split() if line.isdigit()), default=0)
+    rows = [[cell.strip() for cell in line.split(",")] for line in said.splitlines()]
+    seen = _seen([row for row in rows if len(row) == 4])
+    if not all(memory.isdigit() and parts != "Enabled" for *_, memory, parts in seen):
+        return 0
+    return min((int(row[2]) << 20 for row in seen), default=0)
+
+
+def _seen(rows: list[list[str]]) -> list[list[str]]:
+    """Of (index, uuid, memory, mode) those that this process sees. The driver numbers GPUs by speed unless it is told
+    otherwise: which of several sizes a number means is then not known here, and none is."""
+    named = _named()
+    if named is None:
+        return rows
+    if any(name.isdigit() for name in named) and os.environ.get(_ORDER) != "PCI_BUS_ID":
+        return rows if len({memory for *_, memory, _ in rows}) == 1 else []
+    return [row for row in rows if any(row[0] == name or row[1].startswith(name) for name in named)]

@@ -74,7 +74,9 @@ def test_copies_that_do_not_fit_beside_each_other_have_a_way_out(tmp_path: Path)
     """Eight GPUs and memory for the copies of two: what was shared out can be given as it is."""
     eight = spread(PAPER.hardware, 8, jobs=2)
     machine = Machine(8, 140 * GIB, 300 * GIB)
-    with pytest.raises(UserError, match=r"8 copies .* set hardware\.arms_at_once=1, hardware\.spread=false, hardware\.ad"):
+    with pytest.raises(
+        UserError, match=r"8 copies .* set hardware\.arms_at_once=1, hardware\.spread=false, hardware\.ad"
+    ):
         check_memory(study(tmp_path, **asdict(eight)), machine)
     fewer = spread(replace(PAPER.hardware, spread=False, arms_at_once=1), 8, jobs=2)
     check_memory(study(tmp_path, **asdict(fewer)), machine)
