@@ -13,7 +13,7 @@ from tasks.domain import plugins
 from tasks.domain.arms import ARMS, Arm
 from tasks.domain.grading import kinds
 from tasks.domain.ranges import Ranged
-from tasks.domain.scaffolds import SCAFFOLDS, Scaffold
+from tasks.domain.scaffolds import MATH, SCAFFOLDS, Scaffold
 
 TAG = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 OPENED = re.compile(r"<([A-Za-z][A-Za-z0-9_-]*)>")
@@ -22,6 +22,12 @@ PROBLEM = "{problem}"
 SECRET = re.compile(r"\{(gold|answer|solution)\}")
 #: An answer that a sound completion commits to, whatever stops it.
 PROBE = "7"
+#: What stands in answers of a kind beside digits.
+WRITTEN = {
+    MATH: ("-2", "3.5", "1,000", "(x, y)", "[0]", r"\\frac{1}{x^2}", "a+b=c"),
+    "integer": ("-2", "1,000"),
+    "multiple_choice": tuple("ABCDEFGHIJ"),
+}
 NULL = "stands for null, where arms are named; call it otherwise"
 
 
@@ -162,6 +168,8 @@ def faults_of(scaffold: Scaffold) -> Iterator[tuple[str, str]]:
         yield "stop", f"{stop!r} stands there more than once"
     if s.trace_opened and s.trace_tag is None:
         yield "trace_opened", "there is no trace_tag that could be opened"
+    elif s.trace_opened and not s.chat:
+        yield "trace_opened", "a chat template opens the tag, and chat is false; say chat = true, or leave it out"
     if s.code and not s.prompt(PROBE) == s.prompt(PROBE) != s.prompt(PROBE * 2):
         yield "code", f"scaffold {s.code}: `prompt` must say each problem in words of its own, the same each time"
     yield from _unclosed(s)
@@ -182,11 +190,18 @@ def _unclosed(s: Scaffold) -> Iterator[tuple[str, str]]:
 
 
 def _unreadable(s: Scaffold) -> Iterator[tuple[str, str]]:
+    whole = s.answer_in_form(PROBE).removeprefix(f"<{s.trace_tag}>" if s.trace_opened else "")
+    in_answers = WRITTEN.get(s.answer_kind, ())
     for stop in s.stop:
-        whole = s.answer_in_form(PROBE)
         until = whole[: whole.find(stop) + len(stop)] if stop and stop in whole else whole
-        if not stop or stop.isdecimal() or PROBE not in (s.parse(until).region or ""):
+        hides = not stop or stop.isdecimal() or any(stop in answer for answer in in_answers)
+        if hides or PROBE not in (s.parse(until).region or ""):
             yield "stop", f"{stop!r} ends a completion before its answer is written; let it stand behind the answer"
+        elif s.parse(whole).tag_valid and not s.parse(until).tag_valid:
+            yield (
+                "stop",
+                f"{stop!r} ends a completion before its last tag is closed: none would be in the form asked for",
+            )
     for place, example in enumerate(s.examples, 1):
         if not example.problem.strip():
             yield "examples", f"example {place} has no problem"

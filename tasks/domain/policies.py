@@ -96,7 +96,7 @@ class Policy:
             "step": self.adapter_step,
         }
         spelt |= {"role": self.role} if self.role else {}
-        return spelt | _others(scaffold, {*spelt, *READING, "stop"})
+        return spelt | _others(scaffold, {*spelt, *READING, "stop", "versions"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

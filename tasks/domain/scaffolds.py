@@ -6,13 +6,13 @@ final-answer region; it never judges the answer. The grader looks at the region 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from storage.artifacts.fingerprint import fingerprint
+from storage.artifacts.fingerprint import Ruled, fingerprint
 from tasks.domain.grading.answer_tags import answer_blocks
-from tasks.domain.grading.boxes import boxed
+from tasks.domain.grading.boxes import before_boxes, boxed
 from tasks.domain.grading.visible import says_something, visible
 from tasks.domain.scaffold_code import brought
 
@@ -50,7 +50,7 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scaffold:
+class Scaffold(Ruled):
     """Prompt + stop + tags + parse.
 
     template: text with one `{problem}`; a chat scaffold puts it into one user message.
@@ -88,6 +88,10 @@ class Scaffold:
         """
         return (*((self.trace_tag,) if self.trace_tag else ()), *(("answer",) if self.answer_form == "tag" else ()))
 
+    def versions(self) -> Mapping[str, int | str]:
+        """Of the rule of the trace: without a tag, one before a box was none."""
+        return {"trace": 2} if self.trace_tag is None and self.answer_form == "boxed" and not self.code else {}
+
     @property
     def has_steps(self) -> bool:
         """Whether reasoning is marked apart from the answer, and can be searched step by step."""
@@ -102,7 +106,7 @@ class Scaffold:
     def reading(self) -> str:
         """How its completions are taken apart and graded, by content: what was sampled under another one is read anew,
         not sampled anew."""
-        told = {name: getattr(self, name) for name in READING if name != "name"}
+        told = {name: getattr(self, name) for name in READING if name != "name"} | dict(self.versions())
         return fingerprint({name: value for name, value in told.items() if (name, value) != ("answer_kind", MATH)})
 
     def prompt(self, problem: str) -> str:
@@ -144,6 +148,7 @@ class Scaffold:
         if self.trace_tag and f"<{self.trace_tag}>" in completion and f"</{self.trace_tag}>" not in completion:
             return Parsed(None, None, False)
         if self.answer_form == "boxed":
+            trace = (before_boxes(rest).strip() or None) if self.trace_tag is None else trace
             published = trace is not None and _counts_once(completion, self.trace_tag)
             return Parsed(trace, rest, published and (tag_rule == "published" or self._sound(completion, trace, rest)))
         blocks = answer_blocks(rest)
@@ -152,13 +157,8 @@ class Scaffold:
             trace = rest.split("<answer>", 1)[0].strip() or None
         region = "\n".join(f"<answer>{b}</answer>" for b in blocks) if len(blocks) > 1 else (blocks or [None])[0]
         between = rest.split("<answer>", 1)[0] if self.trace_tag else ""
-        published = (
-            trace is not None
-            and closed
-            and len(blocks) == 1
-            and not between.strip()
-            and _counts_once(completion, self.trace_tag)
-        )
+        alone = closed and len(blocks) == 1 and not between.strip()
+        published = trace is not None and alone and _counts_once(completion, self.trace_tag)
         return Parsed(trace, region, published and (tag_rule == "published" or self._sound(completion, trace, rest)))
 
     def _own(self, function: str) -> Callable[..., Any] | None:
@@ -243,8 +243,6 @@ THINK_TAGS = Scaffold(
     stop=("</answer>",),
 )
 #: Nothing but an answer, in each form that an arm can ask for: what a gold must survive, whatever arms there are.
-BARE: dict[str, Scaffold] = {
-    form: Scaffold(name=form, template="{problem}", trace_tag=None, answer_form=form) for form in get_args(AnswerForm)
-}
+BARE = {f: Scaffold(name=f, template="{problem}", trace_tag=None, answer_form=f) for f in get_args(AnswerForm)}
 #: By the name that files for the grader and the demo's model use; arms hold theirs themselves (arms.py).
 SCAFFOLDS = {s.name: s for s in (PANEL, THINKING, NO_PANEL, THINK_TAGS)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from tasks.domain.scaffolds import NO_PANEL, PANEL, SCAFFOLDS, THINK_TAGS, THINKING, Scaffold
 
 D, E = "<mutipersonaDebate>", "</mutipersonaDebate>"
+PLAIN = Scaffold(name="plain", template="{problem} Answer in \\boxed{}.", trace_tag=None, answer_form="boxed")
 #: What leaves no ink, or none that says anything.
 EMPTY = (
     r"\mathbf{}",
@@ -72,6 +75,10 @@ CASES = [
     (NO_PANEL, "<answer>7</answer>", False, False),
     (NO_PANEL, "a <answer></answer>", False, True),
     (NO_PANEL, "a <answer>x < 5</answer>", True, True),
+    (PLAIN, r"3+4 is 7, so \boxed{7}", True, True),
+    (PLAIN, r"\boxed{7}", False, False),
+    (PLAIN, "3+4 is 7", False, False),
+    (PLAIN, r"3+4 is \boxed{ }", False, True),
     (THINK_TAGS, "<think>a</think> <answer>7</answer>", True, True),
     (THINK_TAGS, "<think> </think> <answer>7</answer>", False, True),
     (THINK_TAGS, "a</think> <answer>7</answer>", False, False),
@@ -88,6 +95,14 @@ def test_the_table(scaffold: Scaffold, completion: str, valid: bool, published: 
 def test_the_form_that_a_gold_is_put_in_is_valid(scaffold: Scaffold) -> None:
     assert scaffold.parse(scaffold.answer_in_form("7")).tag_valid
     assert f"| {scaffold.name:10} | {', '.join(scaffold.pairs):25} |" in (Scaffold.pairs.__doc__ or "")
+
+
+def test_without_tags_the_trace_is_what_precedes_the_answer() -> None:
+    """Before a box it was nothing, so that no such completion was in form and none was embedded."""
+    assert PLAIN.parse(r"3+4 is 7, so \boxed{7}.").trace == "3+4 is 7, so"
+    assert PLAIN.parse("It is 7.").trace is None
+    assert {s.name for s in (PLAIN, *SCAFFOLDS.values()) if s.versions()} == {"plain"}
+    assert PLAIN.reading != replace(PLAIN, answer_form="tag").reading
 
 
 pieces = st.lists(st.sampled_from(["<think>", "</think>", "<answer>", "</answer>", D, E, r"\boxed{7}", "7", " "]))

@@ -100,6 +100,7 @@ def test_rollouts_under_a_former_account_are_not_sampled_again(lab: Lab) -> None
         (replace(PANEL, name="another"), False),
         (replace(PANEL, trace_tag="another"), False),
         (replace(PANEL, answer_form="boxed"), False),
+        (replace(PANEL, answer_form="boxed", trace_tag=None), False),
         (replace(PANEL, trace_opened=True), False),
         (replace(PANEL, template="Say it. {problem}"), True),
         (replace(PANEL, stop=()), True),

@@ -50,6 +50,16 @@ def boxed(text: str) -> tuple[list[str], bool, bool]:
     return list(dict.fromkeys(found)), joined, cut
 
 
+def before_boxes(text: str) -> str:
+    r"""Nothing where there is none.
+
+    >>> before_boxes(r"3 + 4 = 7, so \boxed{7} and not \boxed{8}"), before_boxes("7")
+    ('3 + 4 = 7, so ', '')
+    """
+    first = _BOX.search(text)
+    return text[: first.start()] if first else ""
+
+
 def _unboxed(text: str, start: int, end: int, closing: dict[int, int]) -> str:
     """What stands between two places, out of the boxes around it if there is one box in each."""
     while match := _BOX.match(text, _skip_space(text, start), end):

@@ -46,7 +46,15 @@ TEMPLATE = 'template = "{problem} <w>...</w> <answer>...</answer>"\ntrace_tag = 
         ('[questions."a\\nb"]\ntraining.steps = 3', 2, r"'a\nb' is no name"),
         (f"[scaffolds.own]\n{TEMPLATE}enable_thinking = true", 6, "chat is false"),
         (f"[scaffolds.own]\n{TEMPLATE}stop = ['1']", 6, "'1' ends a completion before its answer is written"),
-        (f"[scaffolds.own]\n{TEMPLATE}stop = ['x', 'x']", 6, "'x' stands there more than once"),
+        (f"[scaffolds.own]\n{TEMPLATE}stop = ['</answer']", 6, "before its last tag is closed"),
+        (f"[scaffolds.own]\n{TEMPLATE}stop = ['.']", 6, "'.' ends a completion before its answer is written"),
+        (
+            f"[scaffolds.own]\n{TEMPLATE}stop = ['C']\nanswer_kind = 'multiple_choice'",
+            6,
+            "'C' ends a completion before",
+        ),
+        (f"[scaffolds.own]\n{TEMPLATE}trace_opened = true", 6, "a chat template opens the tag, and chat is false"),
+        (f"[scaffolds.own]\n{TEMPLATE}stop = ['Q:', 'Q:']", 6, "'Q:' stands there more than once"),
         ("learning_rate = 1e-3", 2, "did you mean training.learning_rate?"),
         (
             "temperature = 1",
