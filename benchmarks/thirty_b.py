@@ -29,10 +29,8 @@ GROUPS, SIZE, CAP, STEPS = 8, 16, 12_288, 100
 #: Of the published training and its two screenings, in seconds.
 PUBLISHED_STEP, PUBLISHED_PANEL, PUBLISHED_THINKING = 94, 5439.1, 21056.7
 LAYERS = 48
-#: As a copy on an H200 counts bytes, and what is read at each position.
-COPY_GB_A_SECOND, WEIGHTS_GB = 4300, 61
-#: Tokens of a rollout of thinking, as published for AIME.
-MEAN_OF_THINKING = 7_270
+#: As a copy on an H200 counts bytes; what is read at each position; tokens of a rollout of thinking, published for AIME.
+COPY_GB_A_SECOND, WEIGHTS_GB, MEAN_OF_THINKING = 4300, 61, 7_270
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,6 @@ import pyarrow.parquet as pq
 from storage.artifacts.ref import KINDS, Ref
 from storage.artifacts.schemas import differences
 
-if "jemalloc" in pa.supported_memory_backends():
-    # of what parts of a million rows have freed, Arrow's own choice keeps 50 MB more (docs/operations.md)
-    pa.set_memory_pool(pa.jemalloc_memory_pool())
-
 #: Rows that are read together: small, so that who looks at one problem of a million rollouts reads little else.
 ROW_GROUP = 20_000
 GROUP_BYTES = 1 << 20

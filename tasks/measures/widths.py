@@ -17,7 +17,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import nullable
 from tasks.domain.statistics.curves_of_k import INCOMPLETE, levels
 from tasks.domain.statistics.means import ADAPTERS, folded
-from tasks.domain.statistics.rank_correlation import rank_correlation
+from tasks.domain.statistics.rank_correlation import rank_correlations
 from tasks.domain.statistics.seeded import by_seed
 from tasks.embedded import with_vectors
 from tasks.measures.grouping import clusters_of, in_classes
@@ -100,19 +100,26 @@ def correlations(seen: LookedAt, alongside: Sequence[Beside]) -> list[dict[str, 
     """Every two measures of one policy, and each with the mean length and the accuracy of its problems."""
     besides = (("length", seen.length_PS), ("accuracy", seen.accuracy_PS))
     means = [*alongside, *(({"metric": name}, _over_adapters(value_PS)) for name, value_PS in besides)]
-    rows, seeds = [], len(seen.adapters) if any(seen.adapters) else None
-    for (one, x_P), (other, y_P) in combinations(means, 2):
-        both_P = ~np.isnan(x_P) & ~np.isnan(y_P)
+    seeds = len(seen.adapters) if any(seen.adapters) else None
+    there_MP = [~np.isnan(mean_P) for _, mean_P in means]
+    on: dict[bytes, list[tuple[int, int]]] = {}
+    for pair in combinations(range(len(means)), 2):
+        on.setdefault((there_MP[pair[0]] & there_MP[pair[1]]).tobytes(), []).append(pair)
+    found: dict[tuple[int, int], dict[str, Any]] = {}
+    for problems, pairs in on.items():
+        both_P = np.frombuffer(problems, bool)
         cluster_P = seen.cluster_P[both_P]
-        found = rank_correlation(x_P[both_P], y_P[both_P], cluster_P)
-        rows.append(
-            one
-            | {"other": other["metric"], "other_partition": other.get("partition"), "basis": "all"}
-            | {"estimate": found.estimate, "low": found.low, "high": found.high, "reason": found.reason}
-            | {"n": int(both_P.sum()), "clusters": len(set(cluster_P)), "seeds": seeds}
-            | {"holds_for": ADAPTERS if seeds else None}
-        )
-    return rows
+        shared = {"n": int(both_P.sum()), "clusters": len(set(cluster_P)), "seeds": seeds}
+        told = rank_correlations([mean_P[both_P] for _, mean_P in means], pairs, cluster_P)
+        for pair, one in zip(pairs, told, strict=True):
+            intervals = {"estimate": one.estimate, "low": one.low, "high": one.high, "reason": one.reason}
+            found[pair] = intervals | shared | {"holds_for": ADAPTERS if seeds else None}
+    return [
+        means[i][0]
+        | {"other": means[j][0]["metric"], "other_partition": means[j][0].get("partition"), "basis": "all"}
+        | found[i, j]
+        for i, j in combinations(range(len(means)), 2)
+    ]
 
 
 def _over_adapters(value_PS: np.ndarray) -> np.ndarray:

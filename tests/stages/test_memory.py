@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.scale import alone
 from benchmarks.scale_data import GROUP, fill_ledger
+from benchmarks.scale_stages import alone
 from storage.ledger import Ledger
 
 #: Stage → kB that a rollout of 500 tokens may add, in this order: each finds what those before it made. Held all at once

@@ -6,6 +6,7 @@ than MOST clusters, that many groups of them are left out in turn (the delete-a-
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,27 +40,43 @@ def rank_correlation(x_P: np.ndarray, y_P: np.ndarray, cluster_P: np.ndarray) ->
     >>> round(found.estimate, 4), round(found.low, 2), round(found.high, 2)
     (0.9286, 0.79, 0.98)
     """
-    from scipy.special import stdtrit
+    return rank_correlations([x_P, y_P], [(0, 1)], cluster_P)[0]
 
+
+def rank_correlations(
+    several: Sequence[np.ndarray], pairs: Sequence[tuple[int, int]], cluster_P: np.ndarray
+) -> list[Correlation]:
+    """Of each pair of the values, whose ranks without each cluster are made once for all pairs."""
     clusters, at_P = np.unique(cluster_P, return_inverse=True)
     if len(clusters) < LEAST:
-        return Correlation(None, reason=FEW)
+        return [Correlation(None, reason=FEW)] * len(pairs)
     uneven_clusters = len(clusters) < len(at_P) and uneven(at_P)
     at_P = at_P % MOST
     n = int(at_P.max()) + 1
-    level_2P = [np.unique(values_P.round(DIGITS), return_inverse=True)[1] for values_P in (x_P, y_P)]
-    rho = float(_without(np.array([n]), at_P, *level_2P)[0])
+    needed = sorted({one for pair in pairs for one in pair})
+    level_P = {one: np.unique(several[one].round(DIGITS), return_inverse=True)[1] for one in needed}
+    rhos = _without(np.array([n]), at_P, level_P, pairs)[:, 0]
+    sure = [] if uneven_clusters else [pair for pair, rho in zip(pairs, rhos, strict=True) if np.isfinite(rho)]
+    each = max(1, HELD // len(at_P))
+    without_C = {}
+    if sure:
+        starts = range(0, n, each)
+        parts = [_without(np.arange(start, min(start + each, n)), at_P, level_P, sure) for start in starts]
+        without_C = dict(zip(sure, np.hstack(parts), strict=True))
+    return [_told(float(rho), without_C.get(pair)) for pair, rho in zip(pairs, rhos, strict=True)]
+
+
+def _told(rho: float, without_C: np.ndarray | None) -> Correlation:
+    """without_C: with each cluster left out; null where clusters are too uneven for that."""
+    from scipy.special import stdtrit
+
     if not np.isfinite(rho):
         return Correlation(None, reason=ALIKE)
-    if uneven_clusters:
+    if without_C is None:
         return Correlation(rho, reason=UNEVEN)
-    each = max(1, HELD // len(at_P))
-    without_C = np.concatenate(
-        [_without(np.arange(start, min(start + each, n)), at_P, *level_2P) for start in range(0, n, each)]
-    )
     if not np.isfinite(without_C).all() or max(abs(rho), np.abs(without_C).max()) > 1 - 1e-9:
         return Correlation(rho, reason=ONE_ORDER if np.isfinite(without_C).all() else ALIKE)
-    z_C = np.arctanh(without_C)
+    z_C, n = np.arctanh(without_C), len(without_C)
     error = float(np.sqrt((n - 1) / n * ((z_C - z_C.mean()) ** 2).sum()))
     if error < 1e-12:
         return Correlation(rho, reason=ONE_ORDER)
@@ -67,11 +84,14 @@ def rank_correlation(x_P: np.ndarray, y_P: np.ndarray, cluster_P: np.ndarray) ->
     return Correlation(rho, float(np.tanh(np.arctanh(rho) - half)), float(np.tanh(np.arctanh(rho) + half)))
 
 
-def _without(left_C: np.ndarray, at_P: np.ndarray, x_P: np.ndarray, y_P: np.ndarray) -> np.ndarray:
-    """The correlation_C where each of these groups of problems is left out in turn. x_P, y_P: places of their values
-    among the different ones."""
+def _without(
+    left_C: np.ndarray, at_P: np.ndarray, level_P: Mapping[int, np.ndarray], pairs: Sequence[tuple[int, int]]
+) -> np.ndarray:
+    """One correlation_C a pair where each of these groups of problems is left out in turn. level_P: of each of several
+    the places of its values among the different ones."""
     out_CP = left_C[:, None] == at_P
-    return _correlated(_ranks(x_P, out_CP), _ranks(y_P, out_CP), ~out_CP)
+    centred = {one: _centred(_ranks(of_P, out_CP), ~out_CP) for one, of_P in level_P.items()}
+    return np.array([_correlated(centred[one], centred[other]) for one, other in pairs])
 
 
 def _ranks(level_P: np.ndarray, out_CP: np.ndarray) -> np.ndarray:
@@ -87,11 +107,15 @@ def _ranks(level_P: np.ndarray, out_CP: np.ndarray) -> np.ndarray:
     return (np.cumsum(count_CL, axis=1) - 0.5 * count_CL)[:, level_P]
 
 
-def _correlated(x_CP: np.ndarray, y_CP: np.ndarray, kept_CP: np.ndarray) -> np.ndarray:
-    """Pearson's correlation_C of each row's kept columns; NaN where either does not vary."""
+def _centred(rank_CP: np.ndarray, kept_CP: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(distances away_CP from the mean of each row's kept columns, sum_C of their squares)."""
     n_C1 = kept_CP.sum(axis=1, keepdims=True)
-    away_x_CP = np.where(kept_CP, x_CP - (x_CP * kept_CP).sum(axis=1, keepdims=True) / n_C1, 0.0)
-    away_y_CP = np.where(kept_CP, y_CP - (y_CP * kept_CP).sum(axis=1, keepdims=True) / n_C1, 0.0)
-    size_C = np.sqrt((away_x_CP**2).sum(axis=1) * (away_y_CP**2).sum(axis=1))
+    away_CP = np.where(kept_CP, rank_CP - (rank_CP * kept_CP).sum(axis=1, keepdims=True) / n_C1, 0.0)
+    return away_CP, (away_CP**2).sum(axis=1)
+
+
+def _correlated(x: tuple[np.ndarray, np.ndarray], y: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Pearson's correlation_C of two that are centred; NaN where either does not vary."""
+    size_C = np.sqrt(x[1] * y[1])
     safe_C = np.where(size_C > 1e-9, size_C, np.nan)
-    return (away_x_CP * away_y_CP).sum(axis=1) / safe_C
+    return (x[0] * y[0]).sum(axis=1) / safe_C
