@@ -14,7 +14,7 @@ from storage.errors import UserError
 from tasks.domain.policies import BaseModel, MadeElsewhere
 from tasks.engines.adapter_files import OF_BASE, AdapterFiles, adapter_files
 from tasks.engines.learning.checkpoints import weights_identity
-from tasks.engines.learning.memory_plan import check_expert_rank, check_positions, read_config
+from tasks.engines.learning.memory_plan import check_positions, check_trainable, read_config
 
 T = TypeVar("T")
 #: Asks for one input, which the field of this path names; null where it is not on this machine.
@@ -50,7 +50,7 @@ def _base(profile: Profile, name: str, wish: Path | None, places: dict[str, Path
         check_positions(places[base.sha256], profile.hardware.max_model_len)
         if profile.training.steps and name in map(profile.base_of, profile.heads(profile.arms)):
             for learner in (profile.training, *(lesson.training for lesson in profile.lessons)):
-                check_expert_rank(places[base.sha256], learner, gpu=profile.hardware.device == "cuda")
+                check_trainable(places[base.sha256], learner, gpu=profile.hardware.device == "cuda")
     return base
 
 

@@ -19,7 +19,6 @@ from tasks.engines.learning.memory_plan import (
     merging_bytes,
     num_experts,
     read_config,
-    weights_bytes,
 )
 from tasks.engines.learning.merging import merges_adapters
 from tasks.engines.learning.policy import execution_on
@@ -31,6 +30,8 @@ from tasks.engines.learning.training_memory import (
     plan_training,
 )
 from tasks.engines.sampling.graphs import graph_bytes
+from tasks.engines.sampling.slots import slot_bytes
+from tasks.engines.stored_weights import loaded_bytes
 from tasks.engines.visible_gpus import gpu_bytes, num_gpus
 
 #: Of what a GPU has the driver and the libraries keep some for themselves.
@@ -59,18 +60,25 @@ def check_memory(study: Study, machine: Machine) -> None:
         check_gpus(hardware, machine.gpus)
     if not machine.gpu:
         return
+    width = hardware.bytes_per_value
     for base, learner in _models(study):
         config = read_config(base)
         merges = merges_adapters(config, hardware)
-        kept = merging_bytes(config, 2) if merges else 0
-        parts = hardware.tensor_parallel
+        kept = merging_bytes(config, width) if merges else 0
         check_sampler_memory(
-            base, hardware.memory_fraction, parts, machine.gpu, kept=kept, graphs=graph_bytes(hardware)
+            base,
+            hardware.memory_fraction,
+            hardware.tensor_parallel,
+            machine.gpu,
+            width,
+            kept=kept,
+            slots=0 if merges else slot_bytes(config, study.profile.training.lora_rank, width),
+            graphs=graph_bytes(hardware),
         )
         if learner is not None:
             plan_memory(base, learner, execution_on(hardware, config), 2, _left(hardware, machine), gpu=True)
         if merges:
-            check_host_memory(base, machine.host, *_on_host(hardware, base, learner), _fewer(hardware))
+            check_host_memory(base, machine.host, width, *_on_host(hardware, base, learner), _fewer(hardware))
 
 
 def told(study: Study, machine: Machine) -> list[str]:
@@ -78,27 +86,33 @@ def told(study: Study, machine: Machine) -> list[str]:
     hardware, found = study.profile.hardware, []
     if hardware.device != "cuda" or hardware.engine not in ("auto", "vllm"):
         return found
-    for base, learner in _models(study):
-        config = read_config(base)
-        merges = merges_adapters(config, hardware)
-        kept = merging_bytes(config, 2) if merges else 0
-        sampler = (weights_bytes(base) / hardware.tensor_parallel + kept + graph_bytes(hardware)) / GIB
-        said = f"memory of {base.name}: sampling {sampler:.1f} GiB of a GPU beside its cache"
-        if learner is not None:
-            free = _left(hardware, machine) if machine.gpu else None
-            execution = execution_on(hardware, config)
-            plan = plan_training(base, learner, execution, 2, free, gpu=True)
-            said += f", training {plan.bytes / GIB:.1f} {_recomputed(plan)}"
-            said += f" and {disk_bytes(base, learner, execution) / GIB:.1f} of the disk"
-        if merges and num_experts(config):
-            copies, checkpoints = _on_host(hardware, base, learner)
-            said += f", {(copies * weights_bytes(base) + checkpoints) / GIB:.1f} of host memory"
-        found.append(said)
     try:
+        for base, learner in _models(study):
+            found.append(_told(hardware, base, learner, machine, study.profile.training.lora_rank))
         check_memory(study, machine)
     except UserError as refused:
         found.append(f"this machine would refuse it: {refused}")
     return found
+
+
+def _told(hardware: Hardware, base: Path, learner: LearnerConfig | None, machine: Machine, rank: int) -> str:
+    """rank: of the adapters that the sampler has a slot for."""
+    config, width = read_config(base), hardware.bytes_per_value
+    merges = merges_adapters(config, hardware)
+    kept = merging_bytes(config, width) if merges else 0
+    slots = 0 if merges else slot_bytes(config, rank, width)
+    sampler = ((loaded_bytes(base, width) + slots) / hardware.tensor_parallel + kept + graph_bytes(hardware)) / GIB
+    said = f"memory of {base.name}: sampling {sampler:.1f} GiB of a GPU beside its cache"
+    if learner is not None:
+        free = _left(hardware, machine) if machine.gpu else None
+        execution = execution_on(hardware, config)
+        plan = plan_training(base, learner, execution, 2, free, gpu=True)
+        said += f", training {plan.bytes / GIB:.1f} {_recomputed(plan)}"
+        said += f" and {disk_bytes(base, learner, execution) / GIB:.1f} of the disk"
+    if merges and num_experts(config):
+        copies, checkpoints = _on_host(hardware, base, learner)
+        said += f", {(copies * loaded_bytes(base, width) + checkpoints) / GIB:.1f} of host memory"
+    return said
 
 
 def _recomputed(plan: TrainingPlan) -> str:

@@ -15,6 +15,7 @@ from tasks.domain.policies import BaseModel
 from tasks.engines.learning.memory_plan import read_config
 from tasks.engines.model_files import ADAPTER_FILES, former_digest, model_digest
 from tasks.engines.rewarding.reward_model import check_reward_model
+from tasks.engines.stored_weights import stored_weights
 
 REPO = Path(__file__).resolve().parents[2]
 #: Model folders that come with the project.
@@ -120,6 +121,7 @@ def check_positions(name: str, folder: Path, max_tokens: int) -> None:
 
 
 def base_model(name: str, folder: Path) -> BaseModel:
-    """The model of a folder, by content. Errors: as read_config."""
+    """The model of a folder, by content. Errors: as read_config and stored_weights."""
     read_config(folder)
+    stored_weights(folder)
     return BaseModel(name=name, sha256=model_digest(folder), formerly=former_digest(folder))

@@ -14,6 +14,7 @@ from tasks.domain.ranges import Within, refuse_impossible
 
 AtLeastOne = Annotated[int, Within(1)]
 ENGINES = ("auto", "vllm", "transformers", "openai")
+BYTES_PER_VALUE = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,11 @@ class Hardware:
                 "hardware.sampler_apart: an engine inside the learner's process sees its GPUs; set"
                 " hardware.engine_process=core"
             )
+
+    @property
+    def bytes_per_value(self) -> int:
+        """Of the sampler's weights on a GPU."""
+        return BYTES_PER_VALUE[self.dtype]
 
     @property
     def gpus(self) -> int:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storage.errors import UserError
+from tasks.engines.hardware import BYTES_PER_VALUE
 from tasks.engines.learning.merging import Products, read_products
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 _FLAT = "adapter.flat"
 _SHAPES = "adapter.flat.json"
-_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 #: Of one copy between two places in memory: one thread takes a third of a second for a gigabyte.
 _THREADS = 8
 #: Blocks that this process has mapped: as many as are in use at `staleness: 1`, and one.
@@ -68,7 +68,7 @@ def whole(folder: Path) -> Path:
         return folder
     try:
         about = json.loads((folder / _SHAPES).read_text())
-        size = sum(math.prod(shape) for _, shape in about["stacks"]) * _BYTES[about["dtype"]]
+        size = sum(math.prod(shape) for _, shape in about["stacks"]) * BYTES_PER_VALUE[about["dtype"]]
         there = (folder / _FLAT).stat().st_size
     except (OSError, ValueError, LookupError, TypeError):
         size, there = 1, 0

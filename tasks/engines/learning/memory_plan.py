@@ -6,18 +6,18 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from storage.errors import UserError
 from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
-from tasks.domain.grpo.types import ALL_LINEAR, LearnerConfig
+from tasks.domain.grpo.types import ALL_LINEAR, ATTENTION, LearnerConfig
 from tasks.engines.learning.experts import check_rank
 from tasks.engines.model_files import weight_files
-
-if TYPE_CHECKING:
-    pass
+from tasks.engines.stored_weights import loaded_bytes
 
 GIB = 1 << 30
+#: Mixtures whose experts the learner knows: the others' lie in memory in ways of their own.
+TRAINED_EXPERTS = ("qwen3_moe",)
 
 
 def read_config(base: Path) -> dict[str, Any]:
@@ -30,6 +30,8 @@ def read_config(base: Path) -> dict[str, Any]:
         raise UserError(f"model folder {base} has no config.json: it is not a model in Hugging Face format") from None
     except (OSError, ValueError) as error:
         raise UserError(f"model folder {base}: config.json cannot be read ({error})") from None
+    if not isinstance(config, dict):
+        raise UserError(f"model folder {base}: config.json is no table; it is not a model in Hugging Face format")
     shards = weight_files(base)
     if missing := [shard.name for shard in shards if not shard.is_file()]:
         raise UserError(f"model folder {base}: {len(missing)} of {len(shards)} shards are missing, first {missing[0]}")
@@ -45,8 +47,19 @@ def licence_of(base: Path) -> str | None:
     return found[1] if found else None
 
 
-def weights_bytes(base: Path) -> int:
-    return sum(f.stat().st_size for f in weight_files(base))
+def size(config: dict[str, Any], name: str, *others: str) -> int:
+    """A number of a decoder's shape, by the first of these names that its config.json has.
+
+    Errors: UserError if it has none of them, or what is no whole number above 0.
+    """
+    found = next((config[each] for each in (name, *others) if config.get(each) is not None), None)
+    if not isinstance(found, int) or found < 1:
+        said = f"no {name}" if found is None else f"{name} {found!r}"
+        raise UserError(
+            f"config.json of a model of type {config.get('model_type', 'unknown')!r} says {said}: what is not counted"
+            " is neither trained nor served with an adapter; take a decoder of text alone"
+        )
+    return found
 
 
 def num_experts(config: dict[str, Any]) -> int:
@@ -58,20 +71,38 @@ def lora_parameters(
     config: dict[str, Any], rank: int, targets: Sequence[str] = ALL_LINEAR, expert_rank: int | None = None
 ) -> int:
     """LoRA parameters of the targeted layers; each expert of a mixture has its own, of expert_rank if given."""
-    hidden, experts = config["hidden_size"], num_experts(config)
-    inter = config["moe_intermediate_size"] if experts else config["intermediate_size"]
-    heads = config["num_attention_heads"]
-    head = config.get("head_dim") or hidden // heads
-    q, kv = heads * head, (config.get("num_key_value_heads") or heads) * head
+    hidden, inter, experts = size(config, "hidden_size"), inner_size(config), num_experts(config)
+    heads, head, kv_heads = head_sizes(config)
+    q, kv = heads * head, kv_heads * head
     sides = {"q_proj": hidden + q, "k_proj": hidden + kv, "v_proj": hidden + kv, "o_proj": q + hidden}
     attention = sum(sides.get(t, 0) for t in targets)
     mlp = (hidden + inter) * max(1, experts) * len({*targets} & {*EXPERT_PROJECTIONS})
-    return (rank * attention + (expert_rank or rank) * mlp) * config["num_hidden_layers"]
+    return (rank * attention + (expert_rank or rank) * mlp) * size(config, "num_hidden_layers")
 
 
-def check_expert_rank(base: Path, learner: LearnerConfig, *, gpu: bool) -> None:
-    """gpu: in bfloat16, else float32. Errors: UserError for a rank of experts that is not trained on this base."""
-    experts = num_experts(read_config(base)) if {*learner.target_modules} & {*EXPERT_PROJECTIONS} else 0
+def inner_size(config: dict[str, Any]) -> int:
+    """Of an MLP, or of one expert of a mixture."""
+    return size(config, *(["moe_intermediate_size"] if num_experts(config) else []), "intermediate_size")
+
+
+def head_sizes(config: dict[str, Any]) -> tuple[int, int, int]:
+    """(heads, width of one, heads of keys and values)."""
+    heads = size(config, "num_attention_heads")
+    head = config.get("head_dim") or size(config, "hidden_size") // heads
+    return heads, head, config.get("num_key_value_heads") or heads
+
+
+def check_trainable(base: Path, learner: LearnerConfig, *, gpu: bool) -> None:
+    """gpu: in bfloat16, else float32. Errors: UserError for a shape that cannot be counted, and for experts that are
+    not trained, or not at this rank."""
+    config = read_config(base)
+    lora_parameters(config, learner.lora_rank, learner.target_modules)
+    experts = num_experts(config) if {*learner.target_modules} & {*EXPERT_PROJECTIONS} else 0
+    if experts and (kind := config.get("model_type")) not in TRAINED_EXPERTS:
+        raise UserError(
+            f"{base.name}: experts of a mixture of type {kind!r} are not trained, those of {TRAINED_EXPERTS[0]} are;"
+            f" train the attention alone (training.target_modules={','.join(ATTENTION)})"
+        )
     check_rank(learner.lora_rank, learner.expert_rank, experts, 2 if gpu else 4)
 
 
@@ -84,7 +115,7 @@ def positions(base: Path) -> int | None:
     scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
     stretched = scaling.get("rope_type", scaling.get("type")) in ("linear", "dynamic")
     known = config.get("max_position_embeddings")
-    return known and int(known * (scaling["factor"] if stretched else 1))
+    return known and int(known * (scaling.get("factor") or 1 if stretched else 1))
 
 
 def check_positions(base: Path, max_model_len: int) -> None:
@@ -99,16 +130,14 @@ def check_positions(base: Path, max_model_len: int) -> None:
 
 def attention_parameters(config: dict[str, Any]) -> int:
     """Weights of a decoder's attention, without norms."""
-    hidden, heads = config["hidden_size"], config["num_attention_heads"]
-    head = config.get("head_dim") or hidden // heads
-    each = 2 * hidden * head * (heads + (config.get("num_key_value_heads") or heads))
-    return config["num_hidden_layers"] * each
+    heads, head, kv_heads = head_sizes(config)
+    return size(config, "num_hidden_layers") * 2 * size(config, "hidden_size") * head * (heads + kv_heads)
 
 
 def linear_parameters(config: dict[str, Any]) -> int:
     """Weights of a dense decoder's linear layers: what adapters are merged into."""
-    mlp = 3 * config["hidden_size"] * config["intermediate_size"]
-    return attention_parameters(config) + config["num_hidden_layers"] * mlp
+    mlp = 3 * size(config, "hidden_size") * inner_size(config)
+    return attention_parameters(config) + size(config, "num_hidden_layers") * mlp
 
 
 def merged_copies(config: dict[str, Any]) -> int:
@@ -120,17 +149,17 @@ def merging_bytes(config: dict[str, Any], bytes_per_value: int) -> int:
     """What merging takes of a sampler's GPU beside its weights: a second copy of them, or of a mixture, whose base lies
     in pinned host memory, two layers' experts on their way and one's worth of float32 copies."""
     if experts := num_experts(config):
-        return 6 * experts * config["moe_intermediate_size"] * config["hidden_size"] * bytes_per_value
+        return 6 * experts * inner_size(config) * size(config, "hidden_size") * bytes_per_value
     return linear_parameters(config) * bytes_per_value
 
 
 def check_host_memory(
-    base: Path, available: int, copies: int = 1, checkpoints: int = 0, fewer: Sequence[str] = ()
+    base: Path, available: int, bytes_per_value: int, copies: int = 1, checkpoints: int = 0, fewer: Sequence[str] = ()
 ) -> None:
     """copies: of the base of a mixture that adapters are merged into, one for each sampling engine, and for each
     process of the learner. checkpoints: bytes of those that may be written at once. fewer: settings that need fewer.
     Errors: UserError if they do not fit into host memory."""
-    weights = weights_bytes(base)
+    weights = loaded_bytes(base, bytes_per_value)
     if num_experts(read_config(base)) and copies * weights + checkpoints > 0.9 * available:
         several = f"{copies} copies" if copies > 1 else "a copy"
         beside = f", beside {checkpoints / GIB:.1f} of checkpoints on their way to the disk" if checkpoints else ""
@@ -142,7 +171,15 @@ def check_host_memory(
 
 
 def check_sampler_memory(
-    base: Path, memory_fraction: float, gpus: int, total: int, *, kept: int = 0, slots: int = 0, graphs: int = 0
+    base: Path,
+    memory_fraction: float,
+    gpus: int,
+    total: int,
+    bytes_per_value: int,
+    *,
+    kept: int = 0,
+    slots: int = 0,
+    graphs: int = 0,
 ) -> int:
     """Bytes of each GPU that the engine itself may take: its share of `total` without `kept`.
 
@@ -150,7 +187,8 @@ def check_sampler_memory(
     graphs: of CUDA graphs, both of which vLLM counts as its own.
     Errors: UserError if the share cannot hold its part of the weights, these, and 1 GiB to work with.
     """
-    needed, share = (weights_bytes(base) + slots) / gpus + kept + graphs + GIB, memory_fraction * total
+    needed = (loaded_bytes(base, bytes_per_value) + slots) / gpus + kept + graphs + GIB
+    share = memory_fraction * total
     if needed > share:
         beside = f", {kept / GIB:.1f} of it to merge adapters" if kept else ""
         beside += f", {slots / gpus / GIB:.1f} of it adapters beside them" if slots else ""

@@ -22,6 +22,7 @@ from tasks.engines.learning.memory import keep_freed_memory, on_device
 from tasks.engines.learning.memory_plan import check_host_memory, num_experts
 from tasks.engines.learning.merging import merges_adapters
 from tasks.engines.learning.training_memory import UNBOUNDED, checkpoint_bytes, plan_memory
+from tasks.engines.loading import loaded
 
 if TYPE_CHECKING:
     import torch
@@ -96,22 +97,12 @@ class Policy:
         gpu = self.device.type == "cuda"
         if execution.merged and gpu:
             on_host = psutil.virtual_memory().available
-            check_host_memory(base, on_host, checkpoints=checkpoint_bytes(base, config))
+            check_host_memory(base, on_host, self.dtype.itemsize, checkpoints=checkpoint_bytes(base, config))
         free = _free_bytes(self.device)
         self.kept_rows = plan_memory(base, config, execution, self.dtype.itemsize, free, gpu=gpu)
         # onto the device shard by shard: a copy in host memory first would be one of 57 GiB for a 30B mixture
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            base,
-            dtype=self.dtype,
-            attn_implementation=attention.ATTENTION_NAME,
-            use_safetensors=True,
-            device_map={"": self.device} if gpu else None,
-            output_loading_info=True,
-        )
-        model, about = loaded
-        if lacking := sorted(about["missing_keys"]):
-            # transformers would go on with random values, other ones in each process
-            raise UserError(f"model folder {base}: {len(lacking)} weights are in no file of it, first {lacking[0]}")
+        onto, how = self.device if gpu else None, {"attn_implementation": attention.ATTENTION_NAME}
+        model: Any = loaded(AutoModelForCausalLM, base, self.dtype, onto, **how)
         model.to(self.device).requires_grad_(False).eval()
         self.lora = Lora(
             model,

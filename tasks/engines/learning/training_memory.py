@@ -14,12 +14,15 @@ from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
 from tasks.domain.grpo.types import LearnerConfig, evaluated_steps
 from tasks.engines.learning.memory_plan import (
     GIB,
+    head_sizes,
+    inner_size,
     lora_parameters,
     merged_copies,
     num_experts,
     read_config,
-    weights_bytes,
+    size,
 )
+from tasks.engines.stored_weights import loaded_bytes
 
 if TYPE_CHECKING:
     from tasks.engines.learning.policy import Execution
@@ -48,16 +51,15 @@ def activation_bytes(
     and 4 vectors of keys. Of a mixture, instead of the MLP, for each expert of a token 2 inner ones with LoRA, 3 and a
     hidden one without it; and while one layer is computed 4 of both. Recomputing: one layer's worth and a hidden state
     per layer."""
-    hidden, heads = config["hidden_size"], config["num_attention_heads"]
-    head = config.get("head_dim") or hidden // heads
-    keys = (config.get("num_key_value_heads") or heads) * head
-    around = 6 * hidden + 2 * heads * head + 4 * keys if fused else 10 * hidden + 4 * heads * head
-    mlp, passing = (2 if fused else 4) * config["intermediate_size"], 0
+    hidden, inner = size(config, "hidden_size"), inner_size(config)
+    heads, head, kv_heads = head_sizes(config)
+    around = 6 * hidden + (2 * heads + 4 * kv_heads) * head if fused else 10 * hidden + 4 * heads * head
+    mlp, passing = (2 if fused else 4) * inner, 0
     if num_experts(config):
-        inner, each = config["moe_intermediate_size"], config["num_experts_per_tok"]
+        each = size(config, "num_experts_per_tok")
         mlp = each * (2 * inner if {*targets} & {*EXPERT_PROJECTIONS} else 3 * inner + hidden)
         passing = each * 4 * (inner + hidden) * bytes_per_value
-    layer, layers = (around + mlp) * bytes_per_value, config["num_hidden_layers"]
+    layer, layers = (around + mlp) * bytes_per_value, size(config, "num_hidden_layers")
     return passing + (layer + layers * hidden * bytes_per_value if recompute else layer * layers)
 
 
@@ -65,11 +67,11 @@ def fixed_bytes(base: Path, learner: LearnerConfig, execution: Execution, bytes_
     """What a learner takes of its device whatever a pack holds."""
     config = read_config(base)
     lora = lora_parameters(config, learner.lora_rank, learner.target_modules, learner.expert_rank)
-    fixed = weights_bytes(base) + lora * (16 + 2 * bytes_per_value)
+    fixed = loaded_bytes(base, bytes_per_value) + lora * (16 + 2 * bytes_per_value)
     if "agents" in ADVANTAGES[learner.advantage].needs:
         fixed += lora * 12  # the critic's masters and moments
     fixed += merged_copies(config) * bytes_per_value if execution.merged else 0
-    return fixed + execution.logprob_chunk * config["vocab_size"] * (8 + bytes_per_value)
+    return fixed + execution.logprob_chunk * size(config, "vocab_size") * (8 + bytes_per_value)
 
 
 def plan_training(

@@ -12,6 +12,7 @@ from storage.errors import UserError
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.memory_plan import read_config
+from tasks.engines.loading import loaded
 
 #: Padded tokens of one forward pass, texts in it, and what their width is a multiple of.
 BATCH_TOKENS = {"cpu": 4_096, "cuda": 65_536}
@@ -50,7 +51,7 @@ class RewardModel:
         self._device = "cuda" if torch.cuda.is_available() and hardware.device != "cpu" else "cpu"
         dtype = torch.float32 if self._device == "cpu" else getattr(torch, hardware.dtype)
         self._tokenizer = AutoTokenizer.from_pretrained(folder)
-        model: Any = AutoModelForSequenceClassification.from_pretrained(folder, dtype=dtype, use_safetensors=True)
+        model: Any = loaded(AutoModelForSequenceClassification, folder, dtype)
         if model.config.num_labels > 2:
             raise UserError(
                 f"reward model {folder}: it has {model.config.num_labels} labels; a reward is one number, or the odds"

@@ -10,15 +10,10 @@ import psutil
 from storage.errors import UserError
 from tasks.engines.adapter_files import adapter_config
 from tasks.engines.hardware import Hardware, check_gpus
-from tasks.engines.learning.memory_plan import (
-    check_host_memory,
-    check_sampler_memory,
-    lora_parameters,
-    merging_bytes,
-    read_config,
-)
+from tasks.engines.learning.memory_plan import check_host_memory, check_sampler_memory, merging_bytes, read_config
 from tasks.engines.sampling.compile_cache import keep_compiled
 from tasks.engines.sampling.graphs import graph_bytes, graph_sizes, step_tokens
+from tasks.engines.sampling.slots import slot_bytes
 from tasks.engines.visible_gpus import visible_gpus
 
 
@@ -54,20 +49,20 @@ def on_cpu(hardware: Hardware) -> dict[str, Any]:
     }
 
 
-def on_gpu(model: Path, hardware: Hardware, merges: bool, slot_rank: int) -> dict[str, Any]:
-    """slot_rank: of the adapters served beside the weights; 0: none. vLLM has room for one of every linear layer."""
+def on_gpu(model: Path, hardware: Hardware, merges: bool, lora_rank: int) -> dict[str, Any]:
+    """lora_rank: of the adapters that are served; 0: none."""
     import torch
 
     keep_compiled(torch.cuda.get_device_name())
     total = torch.cuda.mem_get_info()[1]
-    width = getattr(torch, hardware.dtype).itemsize
+    width = hardware.bytes_per_value
     config, graphs = read_config(model), graph_bytes(hardware)
     kept = merging_bytes(config, width) if merges else 0
     if merges:
-        check_host_memory(model, psutil.virtual_memory().available)
-    slots = lora_parameters(config, slot_rank) * width if slot_rank else 0
+        check_host_memory(model, psutil.virtual_memory().available, width)
+    slots = 0 if merges else slot_bytes(config, lora_rank, width)
     share = check_sampler_memory(
-        model, hardware.memory_fraction, hardware.tensor_parallel, total, kept=kept, slots=slots, graphs=graphs
+        model, hardware.memory_fraction, hardware.tensor_parallel, total, width, kept=kept, slots=slots, graphs=graphs
     )
     return {
         "dtype": hardware.dtype,

@@ -14,6 +14,7 @@ import numpy as np
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
+from tasks.engines.loading import loaded
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.sampling.prompts import check_lengths, encode_prompt
 
@@ -31,7 +32,7 @@ class TransformersGenerator:
         self._device = "cuda" if torch.cuda.is_available() and hardware.device != "cpu" else "cpu"
         dtype = torch.float32 if self._device == "cpu" else getattr(torch, hardware.dtype)
         self._tokenizer = AutoTokenizer.from_pretrained(model)
-        base: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, use_safetensors=True)
+        base: Any = loaded(AutoModelForCausalLM, model, dtype)
         self._base = base.to(self._device).eval()
         self._stops = {*_as_list(self._base.generation_config.eos_token_id), self._tokenizer.eos_token_id}
         self._batch, self._max_model_len = hardware.max_num_seqs, hardware.max_model_len

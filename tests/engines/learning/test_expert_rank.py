@@ -15,7 +15,7 @@ from tasks.domain.grpo.types import LearnerConfig
 from tasks.engines.adapter_files import adapter_files
 from tasks.engines.learning.experts import check_rank
 from tasks.engines.learning.handover import read_served
-from tasks.engines.learning.memory_plan import check_expert_rank
+from tasks.engines.learning.memory_plan import check_trainable
 from tasks.engines.learning.merging import merge_into
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.sampling.settings import refuse_unread_ranks
@@ -117,11 +117,11 @@ def test_a_rank_of_experts_is_refused_where_there_are_none_and_where_a_gpu_canno
     with pytest.raises(UserError, match="expert_rank is 8 and the base model has no experts"):
         Policy(tiny_base, CONFIG, Execution(device="cpu"))
     with pytest.raises(UserError, match="expert_rank is 8 and the base model has no experts"):
-        check_expert_rank(tiny_base, CONFIG, gpu=False)
-    check_expert_rank(base, CONFIG, gpu=True)
+        check_trainable(tiny_base, CONFIG, gpu=False)
+    check_trainable(base, CONFIG, gpu=True)
     with pytest.raises(UserError, match="expert_rank is 4; LoRA of experts needs a multiple of 8 here"):
-        check_expert_rank(base, replace(CONFIG, expert_rank=4), gpu=True)
-    check_expert_rank(base, replace(CONFIG, expert_rank=4), gpu=False)
+        check_trainable(base, replace(CONFIG, expert_rank=4), gpu=True)
+    check_trainable(base, replace(CONFIG, expert_rank=4), gpu=False)
     with pytest.raises(UserError, match="lora_rank is 6; LoRA of experts needs a multiple of 4 here"):
         Policy(base, replace(CONFIG, lora_rank=6, expert_rank=None), Execution(device="cpu"))
     check_rank(4, None, 0, 2)

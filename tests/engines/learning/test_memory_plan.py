@@ -15,14 +15,7 @@ from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
 from tasks.domain.grpo.types import ALL_LINEAR, ATTENTION, LearnerConfig, PromptProblem
 from tasks.engines.learning.experts import expert_module, expert_shapes
 from tasks.engines.learning.learner import train
-from tasks.engines.learning.memory_plan import (
-    GIB,
-    check_host_memory,
-    check_positions,
-    lora_parameters,
-    read_config,
-    weights_bytes,
-)
+from tasks.engines.learning.memory_plan import GIB, check_host_memory, lora_parameters, read_config
 from tasks.engines.learning.policy import Execution
 from tasks.engines.learning.training_memory import (
     UNBOUNDED,
@@ -33,6 +26,8 @@ from tasks.engines.learning.training_memory import (
     plan_memory,
     plan_training,
 )
+from tasks.engines.stored_weights import loaded_bytes
+from tests.hollow import hollow_weights
 
 LEARNER = LearnerConfig(steps=1, groups_per_step=1, group_size=2, learning_rate=1e-3, lora_rank=2, lora_alpha=2)
 DENSE: dict[str, Any] = {
@@ -120,10 +115,10 @@ def test_a_mixture_s_copies_and_checkpoints_fit_into_host_memory_or_are_refused(
     from tests.tiny_model import write_tiny_mixture
 
     base = write_tiny_mixture(tmp_path / "moe")
-    weights = weights_bytes(base)
-    check_host_memory(base, 10 * weights, copies=2, checkpoints=6 * weights)
+    weights = loaded_bytes(base, 4)
+    check_host_memory(base, 10 * weights, 4, copies=2, checkpoints=6 * weights)
     with pytest.raises(UserError, match=r"2 copies in host memory of .* each, beside .* of checkpoints"):
-        check_host_memory(base, 10 * weights, copies=2, checkpoints=8 * weights)
+        check_host_memory(base, 10 * weights, 4, copies=2, checkpoints=8 * weights)
 
 
 def test_activations_by_hand() -> None:
@@ -193,8 +188,7 @@ def test_a_mixture_on_a_gpu_takes_what_is_planned(tmp_path: Path, layers: int, r
     """Within a tenth of what an H200 measured; layers are recomputed from nine tenths of what is free on."""
     (tmp_path / "config.json").write_text(json.dumps(QWEN3_30B | {"num_hidden_layers": layers}))
     layer = 2048 * 128 * 2 * (32 + 4) + 128 * (3 * 2048 * 768 + 2048)
-    with (tmp_path / "model.safetensors").open("wb") as weights:
-        weights.truncate(2 * (layers * layer + 2 * 151936 * 2048))
+    hollow_weights(tmp_path / "model.safetensors", layers * layer + 2 * 151936 * 2048)
     learner, execution = replace(LEARNER, lora_rank=32), Execution(token_budget=rows)
     peak = MEASURED[layers, rows] * GIB / 0.9
     assert plan_memory(tmp_path, learner, execution, 2, int(1.1 * peak), gpu=True) >= rows
@@ -237,23 +231,6 @@ def test_a_rollout_longer_than_packs_are_to_be_is_planned_for(tmp_path: Path) ->
 def small(folder: Path) -> tuple[int, int, int]:
     """(bytes that are taken at any length, by a row, by a row whose layers are recomputed) of a model in `folder`."""
     (folder / "config.json").write_text(json.dumps(DENSE))
-    (folder / "model.safetensors").write_bytes(bytes(1000))
+    hollow_weights(folder / "model.safetensors", 500)
     kept, recomputed = (activation_bytes(DENSE, ALL_LINEAR, 2, recompute=r) for r in (False, True))
     return 1000 + lora_parameters(DENSE, 2) * 20 + 10 * 10, kept, recomputed
-
-
-@pytest.mark.parametrize(
-    ("config", "positions"),
-    [
-        ({"max_position_embeddings": 100}, 100),
-        ({"max_position_embeddings": 100, "rope_scaling": {"type": "linear", "factor": 2.0}}, 200),
-        ({"max_position_embeddings": 400, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, 400),
-        ({"max_position_embeddings": 100, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}, 100),
-    ],
-)
-def test_no_sequence_is_longer_than_the_model(tmp_path: Path, config: dict[str, Any], positions: int) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    (tmp_path / "model.safetensors").touch()
-    check_positions(tmp_path, positions)
-    with pytest.raises(UserError, match=rf"max_model_len is {positions + 1} and the model has {positions} positions"):
-        check_positions(tmp_path, positions + 1)

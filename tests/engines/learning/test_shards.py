@@ -13,8 +13,9 @@ from safetensors.torch import load_file
 from benchmarks.random_mixture import CONFIG, named_shapes, write_mixture
 from storage.errors import UserError
 from tasks.domain.grpo.types import LearnerConfig
-from tasks.engines.learning.memory_plan import read_config, weights_bytes
+from tasks.engines.learning.memory_plan import read_config
 from tasks.engines.learning.policy import Execution, Policy
+from tasks.engines.stored_weights import loaded_bytes
 
 SMALL: dict[str, Any] = CONFIG | {
     "head_dim": 16,
@@ -48,7 +49,7 @@ def test_names_and_shapes_are_those_of_the_published_checkpoint() -> None:
 def test_every_expert_is_where_its_name_says(folder: Path) -> None:
     index = json.loads((folder / "model.safetensors.index.json").read_text())
     files = sorted(set(index["weight_map"].values()))
-    assert len(files) == 16 and sum((folder / name).stat().st_size for name in files) == weights_bytes(folder)
+    assert len(files) == 16 and loaded_bytes(folder, 2) == index["metadata"]["total_size"]
     policy = Policy(folder, LEARNER, Execution(device="cpu"))
     stored = {name: tensor for file in files for name, tensor in load_file(folder / file).items()}
     for layer in range(4):

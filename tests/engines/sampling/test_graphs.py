@@ -13,6 +13,7 @@ from tasks.engines.hardware import Hardware
 from tasks.engines.learning.memory_plan import GIB, check_sampler_memory, linear_parameters
 from tasks.engines.sampling.graphs import graph_bytes, graph_sizes, step_tokens
 from tasks.engines.sampling.settings import check_parallel, on_cpu, on_gpu
+from tests.hollow import hollow_weights
 
 
 def test_the_largest_batch_always_has_one() -> None:
@@ -54,23 +55,23 @@ def test_adapters_beside_the_weights_are_counted(tmp_path: Path, monkeypatch: py
         "num_experts": 64,
     }
     (tmp_path / "config.json").write_text(json.dumps(config))
-    (tmp_path / "model.safetensors").write_bytes(b"")
+    hollow_weights(tmp_path / "model.safetensors", 0)
     monkeypatch.setattr("torch.cuda.get_device_name", lambda: "a GPU")
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (4 * GIB, 4 * GIB))
     monkeypatch.setattr("tasks.engines.sampling.settings.keep_compiled", lambda gpu: tmp_path)
     hardware = Hardware(memory_fraction=0.9, dtype="bfloat16", graphs_up_to=1)
-    assert on_gpu(tmp_path, hardware, merges=False, slot_rank=0)["gpu_memory_utilization"] == pytest.approx(0.9)
+    assert on_gpu(tmp_path, hardware, merges=False, lora_rank=0)["gpu_memory_utilization"] == pytest.approx(0.9)
     slots = 2 * 512 * 8 * (4 * 2 * 1024 + 64 * 3 * 2 * 1024) / GIB
     with pytest.raises(UserError, match=rf"{slots:.1f} of it adapters beside them.*a smaller lora_rank"):
-        on_gpu(tmp_path, hardware, merges=False, slot_rank=512)
+        on_gpu(tmp_path, hardware, merges=False, lora_rank=512)
 
 
 def test_graphs_beyond_memory_are_refused_in_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "model.safetensors").write_bytes(b"")
+    hollow_weights(tmp_path / "model.safetensors", 0)
     hardware = Hardware(max_num_seqs=1 << 16)
     with pytest.raises(UserError, match=r"CUDA graphs.*a smaller hardware\.graphs_up_to"):
-        check_sampler_memory(tmp_path, 0.5, 1, 16 * GIB, graphs=graph_bytes(hardware))
-    share = check_sampler_memory(tmp_path, 0.5, 1, 16 * GIB, kept=GIB, graphs=GIB)
+        check_sampler_memory(tmp_path, 0.5, 1, 16 * GIB, 2, graphs=graph_bytes(hardware))
+    share = check_sampler_memory(tmp_path, 0.5, 1, 16 * GIB, 2, kept=GIB, graphs=GIB)
     assert share == 7 * GIB
 
 

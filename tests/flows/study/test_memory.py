@@ -17,6 +17,7 @@ from flows.study.resolve import Study
 from storage.errors import UserError
 from tasks.domain.policies import BaseModel
 from tasks.engines.hardware import Hardware
+from tests.hollow import hollow_weights
 
 GIB = 1 << 30
 H200 = Machine(gpus=2, gpu=140 * GIB, host=250 * GIB)
@@ -25,8 +26,7 @@ H200 = Machine(gpus=2, gpu=140 * GIB, host=250 * GIB)
 def study(folder: Path, **hardware: object) -> Study:
     """The published design's panel arm, on a file as large as the published model, of which nothing is written."""
     (folder / "config.json").write_text(json.dumps(CONFIG))
-    with (folder / "model.safetensors").open("wb") as weights:
-        weights.truncate(61_064_245_248)
+    hollow_weights(folder / "model.safetensors", 61_064_245_248 // 2)
     profile = replace(PAPER, arms=("panel",), lessons=())
     profile = replace(profile, hardware=replace(profile.hardware, **{"arms_at_once": 1} | hardware))
     return Study(profile, {"panel": BaseModel(name="mixture", sha256="s")}, {}, "", {"s": folder})

@@ -1,0 +1,78 @@
+"""Models by transformers, whole or not at all: what no file holds it makes up, and says so in passing."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from storage.errors import UserError
+from tasks.engines.stored_weights import stored_weights
+
+#: Threads of transformers' own read weights ahead of who converts them: on a CPU all of a model lies in memory twice.
+_NO_THREADS = "HF_DEACTIVATE_ASYNC_LOAD"
+_LAYER = re.compile(r"\.\d+\.")
+
+
+def loaded(kind: Any, folder: Path, dtype: Any, device: Any = None, **how: Any) -> Any:
+    """kind: one of transformers' Auto classes. device: a GPU that weights are loaded onto one by one; null: a CPU.
+
+    Errors: UserError for files that are not whole, and for weights that none holds or that have another shape than
+    config.json says.
+    """
+    stored_weights(folder)
+    with _in_order(device):
+        model, about = kind.from_pretrained(
+            folder,
+            dtype=dtype,
+            device_map=None if device is None else {"": device},
+            use_safetensors=True,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+            **how,
+        )
+    if lacking := sorted(about["missing_keys"]):
+        raise UserError(f"model folder {folder}: {len(lacking)} weights are in no file of it, first {lacking[0]}")
+    if others := sorted(about["mismatched_keys"]):
+        name, found, wanted = others[0]
+        raise UserError(
+            f"model folder {folder}: {len(others)} weights have other shapes than config.json says, first {name}:"
+            f" {tuple(found)} and not {tuple(wanted)}"
+        )
+    return model
+
+
+def refuse_holes(folder: Path) -> None:
+    """For an engine that leaves a weight as it finds memory where no file holds it, such as one of the three matrices
+    that it keeps as one. Looked for are those of a layer that other layers have by the same name.
+
+    Errors: UserError if there are any.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    try:
+        with torch.device("meta"):
+            model: Any = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+    except ValueError:
+        return  # of a kind that transformers does not know: the engine may
+    stored = stored_weights(folder)
+    spelt = {_LAYER.sub(".", name) for name in stored}
+    names = (name for name, _ in model.named_parameters())
+    if lacking := [name for name in names if name not in stored and _LAYER.sub(".", name) in spelt]:
+        raise UserError(f"model folder {folder}: {len(lacking)} weights are in no file of it, first {lacking[0]}")
+
+
+@contextmanager
+def _in_order(device: Any) -> Iterator[None]:
+    if device is not None or _NO_THREADS in os.environ:
+        yield
+        return
+    os.environ[_NO_THREADS] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[_NO_THREADS]
