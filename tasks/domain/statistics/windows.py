@@ -11,6 +11,8 @@ from storage.errors import UserError
 
 Place = Literal["first", "middle", "last"]
 Span = tuple[int, int]
+#: One spelling of each; a window of none would show an encoder the whole trace.
+_AMOUNT = r"[1-9][0-9]{0,6}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +55,9 @@ def window_named(name: str) -> Window | None:
     """
     if name == "whole":
         return None
-    if head := re.fullmatch(r"head(\d+)chars", name):
+    if head := re.fullmatch(rf"head({_AMOUNT})chars", name):
         return Window("first", int(head[1]), "chars")
-    if match := re.fullmatch(r"(first|middle|last)(\d+)", name):
+    if match := re.fullmatch(rf"(first|middle|last)({_AMOUNT})", name):
         return Window(match[1], int(match[2]))  # type: ignore[arg-type]
     raise UserError(f"unknown window '{name}': write whole, first256, middle256, last256 or head2000chars")
 
@@ -66,4 +68,4 @@ def of_tokens(name: str) -> bool:
     >>> [of_tokens(name) for name in ("first256", "middle16", "whole", "head2000chars", "reworded")]
     [True, True, False, False, False]
     """
-    return re.fullmatch(r"(first|middle|last)\d+", name) is not None
+    return re.fullmatch(rf"(first|middle|last){_AMOUNT}", name) is not None
