@@ -101,7 +101,7 @@ def sql(statement: str, study: str | None, root: Path, as_json: bool) -> None:
     from storage.artifacts.store import Store
     from storage.reading.catalog import ask, find
 
-    _print(ask(root, statement, find(root, study) if study else None), as_json)
+    _print(ask(root, statement, find(root, study) if study is not None else None), as_json)
     if study is None and (several := len(Store(root).refs("report"))) > 1:
         click.echo(f"varband: this is over all {several} studies of {root}; --study NAME asks of one", err=True)
 
@@ -174,9 +174,9 @@ def pin(ref: str | None, why: str, off: bool, root: Path, as_json: bool) -> None
 
     if ref is None and (off or why):
         raise UserError("pin: which artifact? REF is missing (see: varband ls)")
-    if ref and off:
+    if ref is not None and off:
         click.echo(f"{pins.unpin(root, find(root, ref)).ref} is no longer pinned")
-    elif ref:
+    elif ref is not None:
         click.echo(f"{pins.pin(root, find(root, ref), why).ref} is pinned")
     else:
         _print(pins.pins_table(root), as_json, title="pinned")

@@ -11,6 +11,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
+from storage.errors import UserError
+
 MAX_ROWS = 1000
 #: A longer text is cut.
 WIDEST = 40
@@ -21,11 +23,15 @@ MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):[\d:.+]+")
 
 def print_table(table: pa.Table, *, as_json: bool, title: str | None = None) -> None:
     """Columns from the left, as many as fit; the others follow below, beside the first one again."""
+    try:
+        rows = (table if as_json else table.slice(0, MAX_ROWS)).to_pylist()
+    except (OverflowError, ValueError) as error:  # DuckDB's calendar is longer than Python's
+        raise UserError(f"a value cannot be written ({error}); cast it to text, as in day::varchar") from None
     if as_json:
-        sys.stdout.buffer.write(orjson.dumps(table.to_pylist(), default=str) + b"\n")
+        sys.stdout.buffer.write(orjson.dumps(rows, default=str) + b"\n")
         return
     console = Console(highlight=False)
-    cells = {f.name: [_cell(v) for v in table[f.name].slice(0, MAX_ROWS).to_pylist()] for f in table.schema}
+    cells = {name: [_cell(row[name]) for row in rows] for name in table.column_names}
     for kept in blocks({name: _width(name, column) for name, column in cells.items()}, console.width):
         console.print(_block(table.select(kept), cells, title))
         title = None

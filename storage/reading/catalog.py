@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, count
 from pathlib import Path
 
 import duckdb
@@ -132,7 +133,15 @@ def _asked(
             raise UserError(
                 "sql: one SELECT is wanted (also: from, with, describe, summarize): nothing is written here"
             )
-        return answer(connection, statement)
+        return _told_apart(answer(connection, statement))
+
+
+def _told_apart(table: pa.Table) -> pa.Table:
+    """Columns of one name get others, as in a subquery: no row could hold both."""
+    names: list[str] = []
+    for name in table.column_names:
+        names.append(next(free for free in chain([name], (f"{name}_{i}" for i in count(1))) if free not in names))
+    return table.rename_columns(names)
 
 
 def _damaged(store: Store, paths: Sequence[Path]) -> dict[Path, str]:
@@ -180,7 +189,7 @@ def find(root: Path, text: str) -> Ref:
     run = run_named(root, text)
     if run is not None and text in (run.id, run.profile):
         return _report_of(root, run)
-    refs = [r for r in Store(root).refs() if str(r).startswith(text) or r.fingerprint.startswith(text)]
+    refs = [r for r in Store(root).refs() if text and (str(r).startswith(text) or r.fingerprint.startswith(text))]
     if len(refs) > 1:
         said = f"fits {len(refs)} artifacts, for example {refs[0]} and {refs[1]}"
         raise UserError(f"'{text[:80]}' {said}: write more of it")
