@@ -9,7 +9,13 @@ from collections.abc import Iterable
 
 #: What the system says of a place that takes no more: full, over quota, read-only, not ours. People solve it.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES})
-#: The same in the words of libraries that keep the number to themselves.
+#: What it says of a place that is not what it must be, and what people do about it.
+MISPLACED = dict.fromkeys((errno.EISDIR, errno.ENOTDIR, errno.ELOOP), "move away what lies in its place") | {
+    errno.EXDEV: "keep all folders of a root on one disk",
+    errno.EIO: "see to that disk",
+    errno.ESTALE: "see to that share",
+}
+#: The first in the words of libraries that keep the number to themselves.
 FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT), "database or disk is full")
 
 
@@ -51,29 +57,33 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def way_out(number: int | None) -> str:
-    """What a person does about one of NO_ROOM.
+    """What a person does about one of NO_ROOM or MISPLACED.
 
     >>> way_out(errno.ENOSPC), way_out(errno.EACCES)
     ('make room', 'let this user read and write there')
     """
-    return "make room" if number in (errno.ENOSPC, errno.EDQUOT) else "let this user read and write there"
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return "make room"
+    return MISPLACED.get(number or 0, "let this user read and write there")
 
 
 def no_room(error: BaseException) -> str | None:
-    """One sentence for an error that a full, read-only or forbidden disk is behind, whichever library met it; null
-    for any other.
+    """One sentence for an error that a full, read-only, forbidden or failing disk is behind, or what lies in a place
+    of it, whichever library met it; null for any other.
 
     >>> no_room(RuntimeError("I/O error: No space left on device (os error 28)"))
     'No space left on device; what was made before is kept: make room and run the same command again'
     >>> no_room(OSError(errno.EROFS, "Read-only file system", "/data/x")).partition(";")[0]
     '/data/x: Read-only file system'
+    >>> no_room(OSError(errno.EXDEV, "Invalid cross-device link", "/data/.scratch/x")).partition("kept: ")[2]
+    'keep all folders of a root on one disk and run the same command again'
     >>> no_room(ValueError("x")) is None
     True
     """
     link: BaseException | None = error
     while link is not None:
         words, way = next((words for words in FULL if words in str(link)), None), way_out(errno.ENOSPC)
-        if isinstance(link, OSError) and link.errno in NO_ROOM:
+        if isinstance(link, OSError) and (link.errno in NO_ROOM or link.errno in MISPLACED):
             words = f"{os.path.abspath(str(link.filename))}: {link.strerror}" if link.filename else str(link.strerror)
             way = way_out(link.errno)
         if words:

@@ -86,8 +86,8 @@ def collect(
 
 
 def _calls(root: Path) -> list[Path]:
-    """A folder in the bin for each call that moved something."""
-    return sorted(path for path in (root / BIN).glob("*") if path.is_dir())
+    """A folder in the bin for each call that moved something. What people put or linked there is theirs."""
+    return sorted(path for path in (root / BIN).glob("*") if path.is_dir() and not path.is_symlink())
 
 
 def restore(root: Path) -> pa.Table:

@@ -64,6 +64,12 @@ def test_words_on_the_command_line(tmp_path: Path, case: str) -> None:
     assert named in refused(tmp_path, *words, *plain)
 
 
+@pytest.mark.parametrize("place", ["pins/bands-0.json", "runs/demo-0.json"])
+def test_a_folder_in_a_files_place_is_named(tmp_path: Path, place: str) -> None:
+    (tmp_path / place).mkdir(parents=True)
+    assert f"{tmp_path / place}: Is a directory" in refused(tmp_path, "gc", "--root", str(tmp_path))
+
+
 @pytest.mark.parametrize("case", POOLS)
 def test_pool_files(tmp_path: Path, case: str) -> None:
     text, named = POOLS[case]

@@ -154,6 +154,17 @@ def test_what_people_put_beside_artifacts_is_nothing_to_the_store(tmp_path: Path
     assert (folder.with_name(f"{folder.name}.bak") / "data.parquet").exists()
 
 
+def test_a_folder_that_somebody_linked_into_the_bin_is_theirs(tmp_path: Path) -> None:
+    refs, elsewhere = made(tmp_path), tmp_path / "elsewhere"
+    (tmp_path / BIN).mkdir()
+    elsewhere.mkdir()
+    (elsewhere / "theirs").touch()
+    (tmp_path / BIN / "20200101").symlink_to(elsewhere)
+    assert taken(tmp_path) == {str(ref) for ref in refs}
+    assert taken(tmp_path) == set()
+    assert [path.name for path in elsewhere.iterdir()] == ["theirs"]
+
+
 def test_of_two_collections_at_once_neither_deletes_what_the_other_moves(tmp_path: Path) -> None:
     refs = made(tmp_path)
     asked = {"older_than": NOW, "remove": True}
