@@ -27,6 +27,8 @@ from tasks.stage import Progress
 
 #: Kinds of artifacts whose making occupies an accelerator.
 OCCUPYING = frozenset({"rollouts", "training", "embeddings", "searches"})
+#: Those of them that a remote engine samples.
+SAMPLED = frozenset({"rollouts", "searches"})
 #: A chunk of fewer rollouts than this is not worth its stragglers; the run parks instead.
 SMALLEST_CHUNK = 8
 #: What other workers of the run spent is read again before every batch, and while one is sampled this often.
@@ -56,7 +58,8 @@ def of_team(wall: Parked) -> bool:
 @dataclass(slots=True)
 class Meter:
     """Charges to one run's journal and stops it at its budget. hardware: whose hours are charged; where another host
-    samples, that is paid by the token. month: of all runs of the root together."""
+    samples, that is paid by the token. month: of all runs of the root together. here: seconds since the last charge in
+    which this host worked beside a remote engine."""
 
     journal: Journal
     budget: Budget = field(default_factory=Budget)
@@ -65,6 +68,7 @@ class Meter:
     month: Budget = field(default_factory=Budget)
     spent: Amounts = field(default_factory=Amounts)
     spent_in_month: Amounts = field(default_factory=Amounts)
+    here: float = 0.0
     _step: Progress | None = None
     _last: float = 0.0
     _read: float = 0.0
@@ -167,13 +171,15 @@ class Meter:
         )
 
     def _hours(self) -> float:
-        """Device-hours since the last charge; none while a remote engine samples."""
+        """Device-hours since the last charge; while a remote engine samples, of what is done here besides."""
         if self._step is None:
             return 0.0
         moment = time.monotonic()
         seconds, self._last = moment - self._last, moment
-        remote = self.hardware.engine == "openai" and self._step.ref.kind == "rollouts"
-        return 0.0 if remote else seconds * self.hardware.gpus / 3600
+        if self.hardware.engine == "openai" and self._step.ref.kind in SAMPLED:
+            seconds = self.here
+        self.here = 0.0
+        return seconds * self.hardware.gpus / 3600
 
     def _entry(self, arm: str | None, hours: float, usd: float, **amounts: int) -> Charge:
         ref, title = (str(self._step.ref), self._step.title) if self._step else ("", "")
@@ -210,6 +216,17 @@ _meter: ContextVar[Meter | None] = ContextVar("varband_meter", default=None)
 def meter() -> Meter | None:
     """The meter of this run; null where nobody counts."""
     return _meter.get()
+
+
+@contextmanager
+def at_work_here() -> Iterator[None]:
+    """The block is this host's work, whoever samples."""
+    current, began = meter(), time.monotonic()
+    try:
+        yield
+    finally:
+        if current is not None:
+            current.here += time.monotonic() - began
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from tasks.domain.prices import Prices
 from tasks.domain.problems.sources import SourceSpec
 from tasks.domain.search.method import CERTAINTY
 from tasks.embedding import EncoderSpec
+from tasks.metering import SAMPLED
 from tasks.rollouts import account_of
 
 #: Assumed until measured: share of max_tokens that a completion takes, prompt tokens, stored bytes a token, texts/s.
@@ -173,14 +174,14 @@ class Estimator:
     def _timed(self, kind: str, cost: Cost, learned: float = 0.0, read: float = 0.0) -> Cost:
         """learned, read: tokens that take hours and no budget of tokens; reading is as fast as sampling. Several
         engines share a stage's rollouts out; a training they shorten little, for each step waits for its longest."""
-        if kind == "rollouts" and not self.prices.hours_of_sampling:
-            return cost
-        if kind in self._rates:
-            hours = (cost.tokens + read) / self._rates[kind]
+        elsewhere = kind in SAMPLED and not self.prices.hours_of_sampling
+        sampled = 0.0 if elsewhere else cost.tokens
+        if kind in self._rates and not elsewhere:
+            hours = (sampled + read) / self._rates[kind]
         else:
             hardware = self.study.profile.hardware
             engines = 1 if learned else hardware.replicas
-            sampling = (cost.tokens + read) / self.prices.sampled_per_second / engines
+            sampling = (sampled + read) / self.prices.sampled_per_second / engines
             hours = (sampling + learned / self.prices.trained_per_second) * hardware.gpus / 3600
         return replace(cost, gpu_hours=hours, usd=cost.usd + self.prices.of_hours(self.prices.device, hours))
 

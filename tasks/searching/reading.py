@@ -14,6 +14,7 @@ from tasks.engines.grading.graders import GradeItem
 from tasks.engines.rewarding.reward_model import DIGITS, Reading
 from tasks.engines.sampling.prompts import prompt_length, unfitting
 from tasks.engines.sampling.sampler import RolloutRequest
+from tasks.metering import at_work_here
 from tasks.rollouts import weights_left
 from tasks.searching.tree import NOTHING, SEEN, Came, Terms, Tree
 from tasks.stage import toolbox
@@ -113,12 +114,15 @@ def _scores(
             raise weights_left(terms.adapter.name, "self-certainties are read from them")
         reader = toolbox().reader(terms.policy.model.sha256)
         sampled = [(row["prompt_ids"], row["token_ids"]) for row in rows]
-        return [Reading(round(score, DIGITS)) for score in reader.certainties(sampled, terms.adapter)]
+        with at_work_here():
+            return [Reading(round(score, DIGITS)) for score in reader.certainties(sampled, terms.adapter)]
     if terms.reward is None:
         return found
     wanted = [i for i, (_, ask, _) in enumerate(asked) if ask.answers]
     texts = [(asked[i][0].problem["problem"], paths[i]["completion"], paths[i]["ended"]) for i in wanted]
-    for i, reading in zip(wanted, toolbox().reward_model(terms.reward.sha256).score(texts), strict=True):
+    with at_work_here():
+        readings = toolbox().reward_model(terms.reward.sha256).score(texts)
+    for i, reading in zip(wanted, readings, strict=True):
         found[i] = reading
     return found
 

@@ -23,7 +23,7 @@ from tasks.domain.prices import DevicePrice, Prices, TokenPrice
 from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.toolbox import Toolbox
-from tasks.metering import BudgetExceeded, Meter, metered
+from tasks.metering import BudgetExceeded, Meter, at_work_here, metered
 from tasks.rollouts import account_of, ensure_rollouts, entered, requests_for
 from tasks.stage import Progress, Ref, Session, session, stage
 
@@ -140,13 +140,27 @@ def test_hours_are_those_of_every_gpu_of_the_arm_and_none_where_another_host_sam
     monkeypatch.setattr("tasks.metering.time.monotonic", lambda: moment)
     for engine, sampling in (("vllm", 1.5), ("openai", 0.0)):
         hardware = Hardware(engine=engine, tensor_parallel=2, processes=3)
-        for kind, hours in (("rollouts", sampling), ("training", 1.5)):
+        for kind, hours in (("rollouts", sampling), ("searches", sampling), ("training", 1.5)):
             meter = Meter(Journal(tmp_path, f"{engine}-{kind}"), hardware=hardware)
             listener, ref = meter.listening(lambda _: None), Ref(kind, "0" * 16)
             listener(Progress("started", kind, ref))
             moment += 1800
             listener(Progress("made", kind, ref))
             assert meter.spent.gpu_hours == pytest.approx(hours)
+
+
+def test_what_this_host_reads_of_a_search_that_another_samples_takes_hours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moment, ref = 0.0, Ref("searches", "0" * 16)
+    monkeypatch.setattr("tasks.metering.time.monotonic", lambda: moment)
+    with metered(Meter(Journal(tmp_path, "search"), hardware=Hardware(engine="openai"))) as listener:
+        listener(Progress("started", "search", ref))
+        moment += 3600
+        with at_work_here():
+            moment += 1800
+        listener(Progress("made", "search", ref))
+    assert sum(charges(tmp_path)["gpu_hours"].to_pylist()) == pytest.approx(0.5)
 
 
 def test_a_limit_on_hours_parks_after_the_batch_that_reaches_it(tmp_path: Path) -> None:
