@@ -9,7 +9,7 @@ import warnings
 
 import click
 
-from storage.errors import Notice, UserError, no_room
+from storage.errors import Notice, UserError, disk_fault
 from storage.stopping import stopped_by_signals
 
 #: command → (module:attribute, one line of help)
@@ -102,7 +102,7 @@ def main() -> None:
     except BrokenPipeError:
         sys.exit(141)
     except Exception as error:
-        if (said := no_room(error)) is None:
+        if (said := disk_fault(error)) is None:
             raise
         click.echo(f"varband: {said}", err=True)
         sys.exit(UserError.exit_code)

@@ -15,7 +15,7 @@ MISPLACED = dict.fromkeys((errno.EISDIR, errno.ENOTDIR, errno.ELOOP), "move away
     errno.EIO: "see to that disk",
     errno.ESTALE: "see to that share",
 }
-#: The first in the words of libraries that keep the number to themselves.
+#: A full disk in the words of libraries that keep the number to themselves.
 FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT), "database or disk is full")
 
 
@@ -67,17 +67,17 @@ def way_out(number: int | None) -> str:
     return MISPLACED.get(number or 0, "let this user read and write there")
 
 
-def no_room(error: BaseException) -> str | None:
+def disk_fault(error: BaseException) -> str | None:
     """One sentence for an error that a full, read-only, forbidden or failing disk is behind, or what lies in a place
     of it, whichever library met it; null for any other.
 
-    >>> no_room(RuntimeError("I/O error: No space left on device (os error 28)"))
+    >>> disk_fault(RuntimeError("I/O error: No space left on device (os error 28)"))
     'No space left on device; what was made before is kept: make room and run the same command again'
-    >>> no_room(OSError(errno.EROFS, "Read-only file system", "/data/x")).partition(";")[0]
+    >>> disk_fault(OSError(errno.EROFS, "Read-only file system", "/data/x")).partition(";")[0]
     '/data/x: Read-only file system'
-    >>> no_room(OSError(errno.EXDEV, "Invalid cross-device link", "/data/.scratch/x")).partition("kept: ")[2]
+    >>> disk_fault(OSError(errno.EXDEV, "Invalid cross-device link", "/data/.scratch/x")).partition("kept: ")[2]
     'keep all folders of a root on one disk and run the same command again'
-    >>> no_room(ValueError("x")) is None
+    >>> disk_fault(ValueError("x")) is None
     True
     """
     link: BaseException | None = error

@@ -19,7 +19,7 @@ from flows.study.memory import check_memory, this_machine
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.errors import Parked, UserError, no_room
+from storage.errors import Parked, UserError, disk_fault
 from storage.records.garbage import collecting
 from storage.records.heartbeat import beating
 from storage.records.notes import note_planned
@@ -104,10 +104,10 @@ def accounted(
         record.update(state="failed", why=str(error))
         raise
     except BaseException as error:
-        full = no_room(error)
-        record.update(state="failed", why=full or f"{type(error).__name__}: {error}"[:300])
-        if full:
-            raise UserError(full) from error
+        fault = disk_fault(error)
+        record.update(state="failed", why=fault or f"{type(error).__name__}: {error}"[:300])
+        if fault:
+            raise UserError(fault) from error
         raise
     record.update(
         state="finished", why="", at="", stages_done=len(planned), report=str(planned[-1].step.ref), missing=Amounts()

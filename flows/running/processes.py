@@ -26,7 +26,7 @@ from flows.running.plan import arms_to_make, begin_sampler, execute, samples
 from flows.running.sessions import Charging, Listener, stages_of
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
-from storage.errors import Parked, UserError, no_room
+from storage.errors import Parked, UserError, disk_fault
 from storage.stopping import stopped_by_signals
 from tasks.engines.hardware import Hardware
 from tasks.engines.visible_gpus import children_see, visible_gpus
@@ -177,9 +177,9 @@ def _work(job: ArmJob, line: Connection, prepared: Event) -> None:
     except UserError as refusal:
         tell(refusal)
     except Exception as error:
-        if (full := no_room(error)) is None:
+        if (fault := disk_fault(error)) is None:
             raise
-        tell(UserError(full))
+        tell(UserError(fault))
 
 
 def _end_with_the_starter() -> None:

@@ -12,14 +12,7 @@ from flows.study.resolve import Study
 from storage.errors import UserError
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.engines.hardware import Hardware, check_gpus
-from tasks.engines.learning.memory_plan import (
-    GIB,
-    check_host_memory,
-    check_sampler_memory,
-    merging_bytes,
-    num_experts,
-    read_config,
-)
+from tasks.engines.learning.memory_plan import GIB, check_host_memory, check_sampler_memory, num_experts, read_config
 from tasks.engines.learning.merging import merges_adapters
 from tasks.engines.learning.policy import execution_on
 from tasks.engines.learning.training_memory import (
@@ -30,7 +23,7 @@ from tasks.engines.learning.training_memory import (
     plan_training,
 )
 from tasks.engines.sampling.graphs import graph_bytes
-from tasks.engines.sampling.slots import slot_bytes
+from tasks.engines.sampling.slots import adapter_bytes
 from tasks.engines.stored_weights import loaded_bytes
 from tasks.engines.visible_gpus import gpu_bytes, num_gpus
 
@@ -64,16 +57,10 @@ def check_memory(study: Study, machine: Machine) -> None:
     for base, learner in _models(study):
         config = read_config(base)
         merges = merges_adapters(config, hardware)
-        kept = merging_bytes(config, width) if merges else 0
+        kept, slots = adapter_bytes(config, hardware, study.profile.training.lora_rank, merges=merges)
+        parts, graphs = hardware.tensor_parallel, graph_bytes(hardware)
         check_sampler_memory(
-            base,
-            hardware.memory_fraction,
-            hardware.tensor_parallel,
-            machine.gpu,
-            width,
-            kept=kept,
-            slots=0 if merges else slot_bytes(config, study.profile.training.lora_rank, width),
-            graphs=graph_bytes(hardware),
+            base, hardware.memory_fraction, parts, machine.gpu, width, kept=kept, slots=slots, graphs=graphs
         )
         if learner is not None:
             plan_memory(base, learner, execution_on(hardware, config), 2, _left(hardware, machine), gpu=True)
@@ -96,11 +83,10 @@ def told(study: Study, machine: Machine) -> list[str]:
 
 
 def _told(hardware: Hardware, base: Path, learner: LearnerConfig | None, machine: Machine, rank: int) -> str:
-    """rank: of the adapters that the sampler has a slot for."""
+    """rank: of the adapters that are served."""
     config, width = read_config(base), hardware.bytes_per_value
     merges = merges_adapters(config, hardware)
-    kept = merging_bytes(config, width) if merges else 0
-    slots = 0 if merges else slot_bytes(config, rank, width)
+    kept, slots = adapter_bytes(config, hardware, rank, merges=merges)
     sampler = ((loaded_bytes(base, width) + slots) / hardware.tensor_parallel + kept + graph_bytes(hardware)) / GIB
     said = f"memory of {base.name}: sampling {sampler:.1f} GiB of a GPU beside its cache"
     if learner is not None:

@@ -11,7 +11,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from storage.errors import UserError, no_room
+from storage.errors import UserError, disk_fault
 from storage.roots import root_folder
 from storage.stopping import stopped_by_signals
 from tasks.stage import Progress
@@ -61,7 +61,7 @@ def work(root: str, trace: Path, endpoint: str | None, environment: dict[str, st
         except KeyboardInterrupt:
             os._exit(130)
         except Exception as error:
-            if no_room(error) is None:
+            if disk_fault(error) is None:
                 told.write(f"{time.monotonic():.4f}\tfault\t{type(error).__name__}: {error}\n")
                 raise
             os._exit(UserError.exit_code)

@@ -10,10 +10,10 @@ import psutil
 from storage.errors import UserError
 from tasks.engines.adapter_files import adapter_config
 from tasks.engines.hardware import Hardware, check_gpus
-from tasks.engines.learning.memory_plan import check_host_memory, check_sampler_memory, merging_bytes, read_config
+from tasks.engines.learning.memory_plan import check_host_memory, check_sampler_memory, read_config
 from tasks.engines.sampling.compile_cache import keep_compiled
 from tasks.engines.sampling.graphs import graph_bytes, graph_sizes, step_tokens
-from tasks.engines.sampling.slots import slot_bytes
+from tasks.engines.sampling.slots import adapter_bytes
 from tasks.engines.visible_gpus import visible_gpus
 
 
@@ -57,10 +57,9 @@ def on_gpu(model: Path, hardware: Hardware, merges: bool, lora_rank: int) -> dic
     total = torch.cuda.mem_get_info()[1]
     width = hardware.bytes_per_value
     config, graphs = read_config(model), graph_bytes(hardware)
-    kept = merging_bytes(config, width) if merges else 0
     if merges:
         check_host_memory(model, psutil.virtual_memory().available, width)
-    slots = 0 if merges else slot_bytes(config, lora_rank, width)
+    kept, slots = adapter_bytes(config, hardware, lora_rank, merges=merges)
     share = check_sampler_memory(
         model, hardware.memory_fraction, hardware.tensor_parallel, total, width, kept=kept, slots=slots, graphs=graphs
     )

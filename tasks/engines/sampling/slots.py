@@ -1,11 +1,12 @@
-"""Room that vLLM keeps for an adapter beside the weights, where it is not merged into them."""
+"""Memory that adapters take of a sampler: merged into the weights, or in a slot of vLLM's beside them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from storage.errors import UserError
-from tasks.engines.learning.memory_plan import lora_parameters
+from tasks.engines.hardware import Hardware
+from tasks.engines.learning.memory_plan import lora_parameters, merging_bytes
 
 #: What it can allocate slots for.
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
@@ -18,6 +19,10 @@ def slot_rank(lora_rank: int) -> int:
     return next(rank for rank in _RANKS if rank >= lora_rank)
 
 
-def slot_bytes(config: dict[str, Any], lora_rank: int, bytes_per_value: int) -> int:
-    """Of the one that there is, over all GPUs; it has room for every linear layer. config: of the base model."""
-    return lora_parameters(config, slot_rank(lora_rank)) * bytes_per_value if lora_rank else 0
+def adapter_bytes(config: dict[str, Any], hardware: Hardware, lora_rank: int, *, merges: bool) -> tuple[int, int]:
+    """(what merging adapters takes of each GPU, the slot beside the weights over all GPUs, which has room for every
+    linear layer). config: of the base model. lora_rank: of the adapters that are served; 0: none."""
+    if merges:
+        return merging_bytes(config, hardware.bytes_per_value), 0
+    slot = lora_parameters(config, slot_rank(lora_rank)) if lora_rank else 0
+    return 0, slot * hardware.bytes_per_value
