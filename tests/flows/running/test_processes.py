@@ -109,11 +109,18 @@ def test_five_seeds_of_an_arm_are_five_processes_and_one_study(tmp_path: Path) -
 
 
 def test_an_error_of_the_program_is_no_interruption(tmp_path: Path) -> None:
-    """A store under a file cannot be opened, today and tomorrow."""
+    """A study that was handed over without its models cannot be run, today and tomorrow."""
+    study = resolve(profile_named("demo"), Store(tmp_path), model=None, encoder=None, data=None)
+    job = ArmJob(replace(study, models={}), tmp_path / "store", "panel", Charging(run="run"))
+    with pytest.raises(RuntimeError, match="panel: its process failed"):
+        _WorkerPool([job], [()], unheard).run()
+
+
+def test_a_store_that_cannot_be_opened_in_an_arm_is_said_with_its_place(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     study = resolve(profile_named("demo"), Store(tmp_path), model=None, encoder=None, data=None)
     job = ArmJob(study, tmp_path / "file" / "store", "panel", Charging(run="run"))
-    with pytest.raises(RuntimeError, match="panel: its process failed"):
+    with pytest.raises(UserError, match=r"file/store/\.locks: Not a directory.*move away what lies in its place"):
         _WorkerPool([job], [()], unheard).run()
 
 
