@@ -15,6 +15,8 @@ from tasks.engines.stored_weights import stored_weights
 #: Threads of transformers' own read weights ahead of who converts them: on a CPU all of a model lies in memory twice.
 _NO_THREADS = "HF_DEACTIVATE_ASYNC_LOAD"
 _LAYER = re.compile(r"\.\d+\.")
+#: A layer, and that it has experts, whatever holds them.
+_EXPERTS = re.compile(r"(.*?\.\d+)\..*\bexperts\.")
 
 
 def loaded(kind: Any, folder: Path, dtype: Any, device: Any = None, **how: Any) -> Any:
@@ -46,23 +48,36 @@ def loaded(kind: Any, folder: Path, dtype: Any, device: Any = None, **how: Any) 
 
 
 def refuse_holes(folder: Path) -> None:
-    """For an engine that leaves a weight as it finds memory where no file holds it, such as one of the three matrices
-    that it keeps as one. Looked for are those of a layer that other layers have by the same name.
+    """For an engine that leaves a weight as it finds memory where no file holds it. Looked for are all, where they are
+    stored under the names that transformers has for them; else those of a layer that other layers have, and experts of
+    each layer.
 
     Errors: UserError if there are any.
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
     try:
         with torch.device("meta"):
             model: Any = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
     except ValueError:
         return  # of a kind that transformers does not know: the engine may
-    stored = stored_weights(folder)
+    stored, base = stored_weights(folder), f"{model.base_model_prefix}."
+    there, known = {*stored, *(base + name for name in stored)}, model.state_dict().keys()
+    as_loaded = not get_checkpoint_conversion_mapping(model.config.model_type) and all(
+        name in known or base + name in known for name in stored
+    )
     spelt = {_LAYER.sub(".", name) for name in stored}
-    names = (name for name, _ in model.named_parameters())
-    if lacking := [name for name in names if name not in stored and _LAYER.sub(".", name) in spelt]:
+    with_experts = {at[1] for name in there if (at := _EXPERTS.match(name))}
+
+    def wanted(name: str) -> bool:
+        of = _EXPERTS.match(name)
+        of_a_layer_without = of is not None and bool(with_experts) and of[1] not in with_experts
+        return as_loaded or _LAYER.sub(".", name) in spelt or of_a_layer_without
+
+    lacking = [name for name, _ in model.named_parameters() if name not in there and wanted(name)]
+    if lacking:
         raise UserError(f"model folder {folder}: {len(lacking)} weights are in no file of it, first {lacking[0]}")
 
 

@@ -85,9 +85,73 @@ def with_a_narrow_expert(folder: Path) -> None:
     changed(folder / SHARD, lambda tensors: tensors.update({expert(tensors): torch.zeros(24, 31)}))
 
 
+def without(*parts: str) -> Callable[[Path], None]:
+    """Without every weight whose name has one of these parts, in files and index."""
+
+    def spoil(folder: Path) -> None:
+        index = json.loads((folder / INDEX).read_text())
+        gone = [name for name in index["weight_map"] if any(part in name for part in parts)]
+        assert gone
+        for name in gone:
+            del index["weight_map"][name]
+        (folder / INDEX).write_text(json.dumps(index))
+        for file in folder.glob("*.safetensors"):
+            changed(file, lambda tensors: [tensors.pop(name, None) for name in gone])
+
+    return spoil
+
+
+def with_another_header(folder: Path, change: Callable[[list[dict[str, object]]], object]) -> None:
+    """Of as many bytes, so that the file is as long as it says."""
+    whole = (folder / SHARD).read_bytes()
+    length = int.from_bytes(whole[:8], "little")
+    told = json.loads(whole[8 : 8 + length])
+    change([weight for name, weight in told.items() if name != "__metadata__"])
+    header = json.dumps(told, separators=(",", ":")).encode()
+    (folder / SHARD).write_bytes(len(header).to_bytes(8, "little") + header + whole[8 + length :])
+
+
+def of_other_shape(folder: Path) -> None:
+    with_another_header(folder, lambda weights: weights[0].update(shape=[3, 3]))
+
+
+def overlapping(folder: Path) -> None:
+    def change(weights: list[dict[str, object]]) -> None:
+        alike = [weight for weight in weights if weight["shape"] == weights[-1]["shape"]]
+        alike[0]["data_offsets"] = alike[-1]["data_offsets"]
+
+    with_another_header(folder, change)
+
+
+def nested(folder: Path) -> None:
+    header = b'{"a":' + b"[" * 200_000
+    (folder / SHARD).write_bytes(len(header).to_bytes(8, "little") + header)
+
+
+def without_index(folder: Path) -> None:
+    (folder / INDEX).unlink()
+
+
+def without_metadata(folder: Path) -> None:
+    index = json.loads((folder / INDEX).read_text())
+    (folder / INDEX).write_text(json.dumps({"weight_map": index["weight_map"]}))
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
+        (without("layers.2.mlp.experts.15."), r"layers\.2\.mlp\.experts\.15\.down_proj\.weight is in no file"),
+        (without(".experts.15."), r"experts\.15\.down_proj\.weight is in no file"),
+        (without("layers.2.mlp.experts.15.up_proj"), r"layers\.2\.mlp\.experts\.15\.up_proj\.weight is in no file"),
+        (
+            without(*(f"layers.2.mlp.experts.{n}.up_proj" for n in range(16))),
+            r"layers\.2.*\.0\.up_proj\.weight is in no",
+        ),
+        (of_other_shape, f"{SHARD} is cut short, or no safetensors file"),
+        (overlapping, f"weights of {SHARD} overlap, or leave gaps; get it again"),
+        (nested, f"{SHARD} is cut short, or no safetensors file"),
+        (without_index, "weights are in model-00001-of-00016.safetensors, and no .*index.json says so"),
+        (without_metadata, f'{INDEX} has no "metadata"'),
         (cut, rf"{SHARD} has [\d,]+ bytes, and by its header [\d,]+; get it again"),
         (cut_in_its_header, f"{SHARD} is cut short, or no safetensors file; get it again"),
         (emptied, f"{SHARD} is cut short, or no safetensors file"),
@@ -158,3 +222,27 @@ def test_vllm_is_given_no_model_with_a_hole(tmp_path: Path, mixture: Path) -> No
     told = json.loads((unknown / "config.json").read_text())
     (unknown / "config.json").write_text(json.dumps(told | {"model_type": "unheard_of"}))
     refuse_holes(unknown)
+
+
+@pytest.mark.parametrize(
+    ("whose", "parts", "said"),
+    [
+        ("mixture", ["layers.2.mlp.experts."], r"2 weights .* first model\.layers\.2\.mlp\.experts\.gate_up_proj"),
+        ("demo", ["q_proj.weight"], r"weights .* first model\.layers\.0\.self_attn\.q_proj\.weight"),
+        ("demo", ["model.norm.weight"], r"1 weights .* first model\.norm\.weight"),
+    ],
+)
+def test_what_no_layer_has_is_a_hole_too(
+    tmp_path: Path, mixture: Path, whose: str, parts: list[str], said: str
+) -> None:
+    """All of a layer's experts, and a matrix of every layer: vLLM sampled by zeros or whatever memory held."""
+    holed = Path(shutil.copytree(mixture if whose == "mixture" else DEMO, tmp_path / "holed"))
+    if whose == "mixture":
+        without(*parts)(holed)
+    else:
+        changed(
+            holed / "model.safetensors",
+            lambda tensors: [tensors.pop(name) for name in list(tensors) if any(part in name for part in parts)],
+        )
+    with pytest.raises(UserError, match=said):
+        refuse_holes(holed)
