@@ -18,19 +18,21 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.published_lengths import step_lengths
+from benchmarks.published_lengths import screening_lengths
+from benchmarks.thirty_b_lengths import CAP, alone, drawn, screened, shared_out, thinking_step
 from flows.study.layout import spread
 from flows.study.prices import DEVICES
 from flows.study.profiles import PAPER
-from tasks.domain.grpo.types import StepPlan
 
 HERE = Path("docs/results/thirty-b-shape")
-GROUPS, SIZE, CAP, STEPS = 8, 16, 12_288, 100
+STEPS = 100
+#: Tokens at most, and rollouts of a problem, in the published screening.
+SCREENED_CAP, SCREENED_SIZE = 8192, 8
 #: Of the published training and its two screenings, in seconds.
 PUBLISHED_STEP, PUBLISHED_PANEL, PUBLISHED_THINKING = 94, 5439.1, 21056.7
 LAYERS = 48
-#: As a copy on an H200 counts bytes; what is read at each position; tokens of a rollout of thinking, published for AIME.
-COPY_GB_A_SECOND, WEIGHTS_GB, MEAN_OF_THINKING = 4300, 61, 7_270
+#: As a copy on an H200 counts bytes; what is read at each position.
+COPY_GB_A_SECOND, WEIGHTS_GB = 4300, 61
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,31 +59,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE.with_suffix(".md"))
     args = parser.parse_args()
     known = json.loads((HERE / "measured.json").read_text())
-    args.out.write_text(page(known, drawn(args.published), (HERE / "peers.md").read_text()))
+    args.out.write_text(page(known, args.published, (HERE / "peers.md").read_text()))
     print(args.out)
-
-
-def drawn(published: Path) -> list[np.ndarray]:
-    """Lengths of each of the measured steps."""
-    problems = tuple(f"p{i}" for i in range(GROUPS))
-    plans = [StepPlan(step, problems, SIZE, step - 1, None, False) for step in range(1, 6)]
-    return [np.array(step_lengths(published, plan, len(plans), CAP)) for plan in plans]
-
-
-def alone(lengths_N: np.ndarray, ms: dict[int, float]) -> float:
-    """Seconds of one engine that begins all at once.
-
-    >>> round(alone(np.array([1000, 2000]), {1: 5.0, 2: 7.0}), 3)
-    12.0
-    """
-    ends = np.concatenate([[0], np.sort(lengths_N)])
-    at_once = len(lengths_N) - np.arange(len(lengths_N))
-    return float((np.diff(ends) * np.interp(at_once, list(ms), list(ms.values()))).sum() / 1000)
-
-
-def shared_out(lengths_N: np.ndarray, engines: int, ms: dict[int, float]) -> float:
-    """Seconds until the last of several engines is done: rollouts are given out alike, as they come."""
-    return max(alone(lengths_N[i::engines], ms) for i in range(engines))
 
 
 def rows_of(known: dict[str, Any], lengths: list[np.ndarray]) -> list[Row]:
@@ -102,18 +81,27 @@ def rows_of(known: dict[str, Any], lengths: list[np.ndarray]) -> list[Row]:
     return found
 
 
-def screening(panel: dict[str, Any], kernels: dict[str, Any]) -> str:
-    """What the panel's takes at the rate of its middle, by how many rollouts are decoded at once."""
+def screened_lengths(published: Path, arm: str) -> list[int]:
+    """Of 877 x 8, with AIME's lengths."""
+    return [length for group in screening_lengths(published, arm, 877, SCREENED_SIZE, SCREENED_CAP) for length in group]
+
+
+def screening(known: dict[str, Any], published: Path) -> str:
+    """What the panel's takes at the rate of its middle, by how many rollouts are decoded at once; and with its end."""
+    panel, kernels = known["screening"], known["kernels"]
+    short = {int(n): value for n, value in known["positions"]["ms"].items() if int(n) < panel["slices"][0]["places"]}
+    ms = short | {of["places"]: 1000 * of["places"] / of["tokens_per_second"] for of in panel["slices"]}
     rates = [
         f"{of['places']} at once {of['tokens_per_second']:,} tokens/s, or {of['whole'][0]} s [{of['whole'][1]}, {of['whole'][2]}] for 877 x 8"
         for of in panel["slices"]
     ]
     best, first = panel["slices"][-1], panel["at_the_start"]
     times = PUBLISHED_PANEL / best["whole"][0]
+    whole = screened(screened_lengths(published, "panel"), best["places"], ms)
     return (
         f"- **Screening** of the panel on one GPU (`{panel['command']}`), from when as many rollouts have ended as there are places until the last one begins, so that those under way are of every age,"
-        f" {panel['mean_age']:,} tokens in the mean: {'; '.join(rates)}, the interval being that of the lengths. At best {times:.1f} times faster than the published {PUBLISHED_PANEL:,.0f} s: **a tenth is"
-        f" missed**. A first slice of {first['rollouts']} rollouts that had all begun at once gave {first['tokens_per_second']:,} tokens/s in its first {first['seconds']} s, which was taken for a tenth: contexts"
+        f" {panel['mean_age']:,} tokens in the mean: {'; '.join(rates)}, the interval being that of the lengths. That would be {times:.1f} times faster than the published {PUBLISHED_PANEL:,.0f} s, which are of all of it: with its end, in which fewer and fewer are"
+        f" decoded, it takes **{whole:.0f} s** in the order drawn, computed by these and the steps' ms a position: **{PUBLISHED_PANEL / whole:.1f} times. A tenth is missed**. A first slice of {first['rollouts']} rollouts that had all begun at once gave {first['tokens_per_second']:,} tokens/s in its first {first['seconds']} s, which was taken for a tenth: contexts"
         f" are shorter then than in the middle. Of the {1000 * best['places'] / best['tokens_per_second']:.0f} ms a position {whole_ms(kernels):.0f} are kernels, by {LAYERS} times a layer of a profile ({kernels['command']}):"
         f" {', '.join(f'{name} {us:.0f} us a layer' for name, us in kernels['layer_us'].items())}, {kernels['once_us'] / 1000:.1f} ms once; reading weights and cache alone takes {floor_ms(best['places'], panel['mean_age']):.0f} ms."
         f" So what is left is more rollouts at once, which the cache does not hold. The engine started in {panel['started']} s."
@@ -130,16 +118,17 @@ def floor_ms(places: int, mean_age: float) -> float:
     return (WEIGHTS_GB + places * mean_age * 96 * 1024 / 1e9) / COPY_GB_A_SECOND * 1000
 
 
-def thinking(long: dict[str, Any]) -> str:
+def thinking(long: dict[str, Any], published: Path) -> str:
     """What its screening would take at the rate of the largest batch in the middle of such rollouts."""
+    tokens = float(np.mean(screened_lengths(published, "thinking")))
     ms = {int(n): value for n, value in long["ms"].items()}
     most = max(ms)
     rate = 1000 * most / ms[most]
-    seconds = MEAN_OF_THINKING * 877 * 8 / rate
+    seconds = tokens * 877 * 8 / rate
     return (
-        f"- **Thinking's screening** ({PUBLISHED_THINKING:,.0f} s; AIME's lengths, mean {MEAN_OF_THINKING:,} tokens), by batches in the middle of such rollouts, {long['contexts'][0]:,} to {long['contexts'][1]:,}"
+        f"- **Thinking's screening** ({PUBLISHED_THINKING:,.0f} s; AIME's lengths cut at {SCREENED_CAP:,} tokens, mean {tokens:,.0f}), by batches in the middle of such rollouts, {long['contexts'][0]:,} to {long['contexts'][1]:,}"
         f" tokens into each: ms a position at {', '.join(f'{n} rollouts {value:.1f}' for n, value in ms.items())}. With {most} at once, about what the cache"
-        f" holds, {rate:,.0f} tokens/s, or {seconds:,.0f} s for 877 x 8: {PUBLISHED_THINKING / seconds:.1f} times faster than published. **A tenth is missed**, and cannot be reached on one GPU with a"
+        f" holds, {rate:,.0f} tokens/s, or {seconds:,.0f} s for 877 x 8 without its end: at best {PUBLISHED_THINKING / seconds:.1f} times faster than published. **A tenth is missed**, and cannot be reached on one GPU with a"
         " cache in bfloat16: reading it, 96 KiB a token, at 4.8 TB/s alone takes about 4,000 s."
     )
 
@@ -178,10 +167,11 @@ def killed(known: dict[str, Any]) -> str:
     )
 
 
-def page(known: dict[str, Any], lengths: list[np.ndarray], peers: str) -> str:
+def page(known: dict[str, Any], published: Path, peers: str) -> str:
+    lengths = drawn(published)
     price = next(device.usd_per_hour for device in DEVICES if device.device == "H200")
     ms = {int(n): value for n, value in known["positions"]["ms"].items()}
-    steps, panel, shallow = known["steps"]["rows"], known["screening"], known["twelve_layers"]
+    steps, shallow = known["steps"]["rows"], known["twelve_layers"]
     out = [
         "# The published recipe at its own size: Qwen3-30B-A3B, 12,288 tokens",
         "",
@@ -202,10 +192,12 @@ def page(known: dict[str, Any], lengths: list[np.ndarray], peers: str) -> str:
             f" | {step['sync']:.2f} | {step['wall']:.1f} | {step['kl']:.1e} | {step['trainer_gib']:.0f} |"
         )
     later = [step["wall"] for step in steps[1:]]
+    tokens, seconds = thinking_step(published, ms)
     out += [
         "",
         f"Steps 2 to 5 take {mean(later):.1f} s in the mean: 70 were asked, the published training took {PUBLISHED_STEP}. The first one holds compilation and"
-        " reading the learner's weights, the last one writes an adapter that is kept, in PEFT's format. *Computed* is what its lengths say: ms a position at"
+        f" reading the learner's weights, the last one writes an adapter that is kept, in PEFT's format. Four steps vary ({min(later):.0f} to {max(later):.0f} s) with their longest rollout. *Computed* is what the lengths drawn say"
+        f" ({', '.join(f'{own.sum():,}' for own in lengths)} tokens; where fewer were sampled some ended by themselves): ms a position at"
         f" {', '.join(f'{n} rollouts {value}' for n, value in ms.items())}.",
         "",
         learner(known["learner"]),
@@ -214,16 +206,18 @@ def page(known: dict[str, Any], lengths: list[np.ndarray], peers: str) -> str:
         f" included, after {known['other_weights']['seconds'][2]:.2f} s. 2 s in all were asked. The adapter is merged into the learner's weights too, while it"
         " waits for rollouts: policy and sampler are one up to rounding, which is the KL above.",
         engines(known["engines"]),
-        screening(panel, known["kernels"]),
-        thinking(known["long_contexts"]),
+        screening(known, published),
+        thinking(known["long_contexts"], published),
         f"- **An adapter that is kept** is written beside the next step since: at twelve of the 48 layers the step that keeps one hands over in {shallow['sync'][-1]:.2f} s (others {shallow['sync'][1]:.2f});"
         f" that learner trains {shallow['tokens']:,} tokens in {shallow['train'][1]:.2f} s, peak {shallow['peak_gib']} GiB.",
         "",
         "## By number of GPUs",
         "",
-        f"Seconds a step; a study's training of two arms, {STEPS} steps each; US$ at {price:.2f} a GPU and hour.",
+        f"Seconds a step of the panel; two trainings of {STEPS} such steps, without evaluations; US$ at {price:.2f} a GPU and hour. **A training of thinking is longer and was not measured**: AIME's"
+        f" lengths cut at {CAP:,} are {tokens:,.0f} tokens a rollout in the mean ({np.mean(lengths[1:]):,.0f} in these steps), and by the ms a position above, which are of shorter contexts, sampling alone takes at"
+        f" least {seconds:.0f} s a step.",
         "",
-        "| GPUs | arms at once | learners, engines an arm | sample | train | in all | | training of two arms, h | US$ |",
+        "| GPUs | arms at once | learners, engines an arm | sample | train | in all | | two trainings like the panel's, h | US$ |",
         "|---|---|---|---|---|---|---|---|---|",
         "| 1 | – | – | – | – | – | does not fit: learner 120 GiB beside 57 of the sampler; refused before anything is loaded | – | – |",
     ]
@@ -235,7 +229,7 @@ def page(known: dict[str, Any], lengths: list[np.ndarray], peers: str) -> str:
         )
     hours = PUBLISHED_STEP * STEPS * 2 / 3600
     out += [
-        f"| published, hosted | | | | | {PUBLISHED_STEP} | as its files say | {hours:.1f} | not said |",
+        f"| published, hosted | | | | | {PUBLISHED_STEP} | as its files say of the panel | {hours:.1f} | not said |",
         "",
         "More engines shorten a step little: its longest rollout is decoded alone in the end, at 5.2 ms a position. What helps is more arms at once.",
         "",

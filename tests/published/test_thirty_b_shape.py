@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.thirty_b import HERE, alone, drawn, page, shared_out
+from benchmarks.thirty_b import HERE, page
+from benchmarks.thirty_b_lengths import alone, drawn, screened, shared_out
 
 REPO = Path(__file__).resolve().parents[2]
 
 
 def test_the_page_is_made_by_its_command(shared: Path) -> None:
     known = json.loads((REPO / HERE / "measured.json").read_text())
-    made = page(known, drawn(shared / "data/published"), (REPO / HERE / "peers.md").read_text())
+    made = page(known, shared / "data/published", (REPO / HERE / "peers.md").read_text())
     assert (REPO / HERE.with_suffix(".md")).read_text() == made
 
 
@@ -33,3 +34,12 @@ def test_more_engines_are_bounded_by_the_longest_rollout() -> None:
     lengths, ms = np.array([100] * 10 + [1000]), {1: 1.0, 11: 2.1}
     assert alone(lengths, ms) == pytest.approx(0.21 + 0.9)
     assert shared_out(lengths, 2, ms) == pytest.approx(100 * (1 + 0.11 * 5) / 1000 + 0.9)
+
+
+def test_a_screening_ends_with_few_at_once() -> None:
+    """Two places at 2 ms, one at 1 ms: 300 positions of both, in which 100, 200 and 300 of three rollouts pass, and the
+    last 400 of the fourth alone."""
+    assert screened([100, 300, 200, 700], 2, {1: 1.0, 2: 2.0}) == pytest.approx(0.3 * 2 + 0.7)
+    assert screened([100, 300, 200], 2, {1: 1.0, 2: 2.0}) == pytest.approx(0.3 * 2)
+    lengths = list(range(1, 60))
+    assert screened(lengths, 100, {1: 1.0, 100: 2.0}) == pytest.approx(alone(np.array(lengths), {1: 1.0, 100: 2.0}))

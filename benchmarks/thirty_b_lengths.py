@@ -1,0 +1,66 @@
+"""How long engines decode rollouts of the published lengths, by measured ms a position: for what was not run whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.published_lengths import screening_lengths, step_lengths
+from tasks.domain.grpo.types import StepPlan
+
+GROUPS, SIZE, CAP = 8, 16, 12_288
+#: Steps of thinking that are drawn, since none was measured.
+DRAWS = 200
+
+
+def drawn(published: Path) -> list[np.ndarray]:
+    """Lengths of each of the measured steps."""
+    problems = tuple(f"p{i}" for i in range(GROUPS))
+    plans = [StepPlan(step, problems, SIZE, step - 1, None, False) for step in range(1, 6)]
+    return [np.array(step_lengths(published, plan, len(plans), CAP)) for plan in plans]
+
+
+def alone(lengths_N: np.ndarray, ms: dict[int, float]) -> float:
+    """Seconds of one engine that begins all at once.
+
+    >>> round(alone(np.array([1000, 2000]), {1: 5.0, 2: 7.0}), 3)
+    12.0
+    """
+    ends = np.concatenate([[0], np.sort(lengths_N)])
+    at_once = len(lengths_N) - np.arange(len(lengths_N))
+    return float((np.diff(ends) * np.interp(at_once, list(ms), list(ms.values()))).sum() / 1000)
+
+
+def shared_out(lengths_N: np.ndarray, engines: int, ms: dict[int, float]) -> float:
+    """Seconds until the last of several engines is done: rollouts are given out alike, as they come."""
+    return max(alone(lengths_N[i::engines], ms) for i in range(engines))
+
+
+def thinking_step(published: Path, ms: dict[int, float]) -> tuple[float, float]:
+    """(mean tokens of a rollout, mean seconds of sampling) of a step of thinking with AIME's lengths. At least: ms of
+    short contexts."""
+    groups = screening_lengths(published, "thinking", DRAWS * GROUPS, SIZE, CAP)
+    steps = [np.concatenate(groups[i : i + GROUPS]) for i in range(0, len(groups), GROUPS)]
+    return float(np.mean(steps)), float(np.mean([alone(step, ms) for step in steps]))
+
+
+def screened(lengths: Sequence[int], places: int, ms: dict[int, float]) -> float:
+    """Seconds of one engine that begins the next rollout wherever one has ended, in the order given.
+
+    >>> screened([1000, 2000, 1000], 2, {1: 5.0, 2: 7.0})
+    14.0
+    """
+    ends: list[int] = []
+    waiting, at, seconds = iter(lengths), 0, 0.0
+    for length in (next(waiting) for _ in range(min(places, len(lengths)))):
+        heappush(ends, length)
+    while ends:
+        step = ends[0] - at
+        seconds += step * float(np.interp(len(ends), list(ms), list(ms.values()))) / 1000
+        at = heappop(ends)
+        if (following := next(waiting, None)) is not None:
+            heappush(ends, at + following)
+    return seconds
