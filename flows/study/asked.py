@@ -14,6 +14,7 @@ from flows.study.questions import PROFILES, questions
 from flows.study.reading import NAME
 from flows.study.shape import Pool, Profile
 from flows.study.writing import differences
+from storage.artifacts.ref import KINDS
 from storage.errors import UserError, did_you_mean
 
 ENDING = ".toml"
@@ -125,17 +126,24 @@ def _read(path: Path, text: str) -> StudyFile:
     return read
 
 
+#: As runs and artifacts end.
+IDENTIFIER = re.compile(r".+-([0-9a-f]{8}|[0-9a-f]{16})")
 IN_A_FILE = 'say name = "…" in the file, or rename it'
 
 
 def check_name(title: str, where: str, way_out: str = IN_A_FILE) -> None:
-    """Errors: UserError for a name that cannot be one, or that a built-in profile has."""
+    """Errors: UserError for a name that cannot be one, that a built-in profile has, or that a run's or an artifact's
+    could be, of which `show` and `rm` take the run or the artifact."""
     if not NAME.fullmatch(title):
         raise UserError(
             f"{where}: {title[:80]!r} is no name of a study, which has letters, digits, dots and dashes; {way_out}"
         )
     if title in PROFILES:
         raise UserError(f"{where}: '{title}' is a built-in profile's name, and would be taken for it; {way_out}")
+    if title in KINDS or IDENTIFIER.fullmatch(title):
+        raise UserError(
+            f"{where}: '{title}' could be taken for a kind of artifact, or one of them, or a run; {way_out}"
+        )
 
 
 def _everybodys(study: Profile) -> dict[str, Profile]:

@@ -75,7 +75,8 @@ class Study:
 
     @property
     def settings(self) -> str:
-        return written_out(self._anywhere)
+        """A file of this study but for hardware and budget, which differ from place to place: manifests say them."""
+        return written_out(self.profile, without=("hardware", "budget"))
 
     @property
     def _base(self) -> Profile:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -41,9 +41,10 @@ def differences(before: Profile, after: Profile) -> dict[str, tuple[object, obje
     return {path: (left.get(path), right.get(path)) for path in paths if left.get(path) != right.get(path)}
 
 
-def written_out(study: Profile) -> str:
-    """A file that says all of it."""
-    return tomli_w.dumps(tables_of(study), multiline_strings=True)
+def written_out(study: Profile, without: Collection[str] = ()) -> str:
+    """A file that says all of it but these tables."""
+    told = {name: table for name, table in tables_of(study).items() if name not in without}
+    return tomli_w.dumps(told, multiline_strings=True)
 
 
 def told(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from flows.study.asked import profile_named
 from flows.study.layout import side_by_side, spread
+from flows.study.request import Request
 from flows.study.resolve import resolve
 from storage.artifacts.store import Store
 
@@ -73,3 +75,11 @@ def test_what_is_resolved_lies_on_what_is_here(tmp_path: Path, monkeypatch: pyte
     eight, one = studies
     assert (eight.profile.hardware.replicas, one.profile.hardware.replicas) == (4, 1)
     assert eight.settings == one.settings and eight.changes == one.changes
+
+
+def test_a_report_says_no_hardware_that_its_study_may_not_have_had(tmp_path: Path) -> None:
+    """It is the same wherever it was made, and said the profile's own as if it were the study's."""
+    text = 'base = "demo"\n[hardware]\narms_at_once = 1\n[budget]\ntokens = 20\n[training]\nsteps = 3\n'
+    study = Request(profile="mine.toml", text=text).study(Store(tmp_path))
+    told = tomllib.loads(study.settings)
+    assert told["training"]["steps"] == 3 and not {"hardware", "budget"} & {*told}

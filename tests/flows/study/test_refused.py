@@ -66,6 +66,9 @@ TEMPLATE = 'template = "{problem} <w>...</w> <answer>...</answer>"\ntrace_tag = 
         (f"[training]\nsteps = {2**70}", 3, "it must be a number below 2^63, from 1 to 1000000"),
         ("seeds = [-1]", 2, "it must be from 0 to 2147483647"),
         ("name = 'demo'", 2, "'demo' is a built-in profile's name"),
+        ("name = 'report'", 2, "'report' could be taken for a kind of artifact, or one of them, or a run"),
+        ("name = 's-763d061a'", 2, "'s-763d061a' could be taken for a kind of artifact"),
+        ("name = 'report-0123456789abcdef'", 2, "could be taken for a kind of artifact"),
         ('name = "a\\nb"', 2, r"'a\nb' is no name of a study"),
     ],
 )
