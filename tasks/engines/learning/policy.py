@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -98,7 +97,7 @@ class Policy:
         if execution.merged and gpu:
             on_host = psutil.virtual_memory().available
             check_host_memory(base, on_host, self.dtype.itemsize, checkpoints=checkpoint_bytes(base, config))
-        free = _free_bytes(self.device)
+        free = free_bytes(self.device)
         self.kept_rows = plan_memory(base, config, execution, self.dtype.itemsize, free, gpu=gpu)
         # onto the device shard by shard: a copy in host memory first would be one of 57 GiB for a 30B mixture
         onto, how = self.device if gpu else None, {"attn_implementation": attention.ATTENTION_NAME}
@@ -152,13 +151,9 @@ def _device(wanted: str) -> torch.device:
     return torch.device("cuda", rank) if wanted == "cuda" and world > 1 else torch.device(wanted)
 
 
-def _free_bytes(device: torch.device) -> int:
-    """Memory that training may still take: the GPU's, or what the system says is available."""
+def free_bytes(device: torch.device) -> int:
+    """Memory that training may still take: the GPU's, or the host's, with what the system keeps of files and would give
+    back."""
     import torch
 
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
-        return 1 << 62
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from storage.errors import UserError
 from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
@@ -16,7 +17,7 @@ from tasks.domain.grpo.types import ALL_LINEAR, ATTENTION, LearnerConfig, Prompt
 from tasks.engines.learning.experts import expert_module, expert_shapes
 from tasks.engines.learning.learner import train
 from tasks.engines.learning.memory_plan import GIB, check_host_memory, lora_parameters, read_config
-from tasks.engines.learning.policy import Execution
+from tasks.engines.learning.policy import Execution, free_bytes
 from tasks.engines.learning.training_memory import (
     UNBOUNDED,
     activation_bytes,
@@ -210,6 +211,13 @@ def test_recomputes_where_memory_asks_for_it_and_refuses_where_even_that_is_too_
         match=r"training needs about 0\.0 GiB with packs of 100 tokens and 0\.0 GiB are free; lower token_budget or",
     ):
         plan_memory(tmp_path, LEARNER, packs, 2, free=little)
+
+
+def test_what_the_system_keeps_of_files_and_would_give_back_counts_as_free() -> None:
+    """A machine that has read many files has few empty pages: a training was refused beside 20 GB of them."""
+    lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+    available = next(int(kb) for name, kb, *_ in lines if name == "MemAvailable:") * 1024
+    assert free_bytes(torch.device("cpu")) > 0.9 * available
 
 
 def test_a_rollout_longer_than_packs_are_to_be_is_planned_for(tmp_path: Path) -> None:

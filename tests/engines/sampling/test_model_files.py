@@ -21,7 +21,7 @@ def test_vllm_reads_the_files_that_a_model_is_known_by(tmp_path: Path) -> None:
 
     folder = Path(shutil.copytree(DEMO, tmp_path / "model"))
     shard = (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
-    index = {"weight_map": dict.fromkeys(load_file(shard), shard.name)}
+    index = {"metadata": {}, "weight_map": dict.fromkeys(load_file(shard), shard.name)}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     before = model_digest(folder)
     shutil.copy(shard, folder / "consolidated.safetensors")
