@@ -175,7 +175,8 @@ def pin(ref: str | None, why: str, off: bool, root: Path, as_json: bool) -> None
     if ref is None and (off or why):
         raise UserError("pin: which artifact? REF is missing (see: varband ls)")
     if ref is not None and off:
-        click.echo(f"{pins.unpin(root, find(root, ref)).ref} is no longer pinned")
+        named = pins.pinned_as(root, ref)
+        click.echo(f"{pins.unpin(root, named[0] if len(named) == 1 else find(root, ref)).ref} is no longer pinned")
     elif ref is not None:
         click.echo(f"{pins.pin(root, find(root, ref), why).ref} is pinned")
     else:

@@ -75,3 +75,24 @@ def address_of(folder: Path) -> str | None:
         return (folder / ADDRESS).read_text().strip()
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def lock_file(root: Path, name: str) -> Path:
+    """In a folder that is there. Errors: UserError where something else has its place; OSError."""
+    locks = root / ".locks"
+    try:
+        locks.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise UserError(f"{locks}: no folder, so nothing can be locked; move it away") from None
+    return locks / f"{name}.lock"
+
+
+def read_whole(path: Path) -> bytes:
+    """Errors: FileNotFoundError for none; UserError for a link to a file that is gone: who made it thinks that it is
+    there."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise UserError(f"{path}: a link to what is not there, {path.readlink()}; mend or remove it") from None
+        raise

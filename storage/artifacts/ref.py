@@ -51,6 +51,10 @@ class Ref:
         """What its kind is called today, which is the name of the view that its rows are read in."""
         return self.KIND or self.kind
 
+    def starts(self, text: str) -> bool:
+        """Whether people who cut it short mean this one; nobody does with nothing."""
+        return bool(text) and (str(self).startswith(text) or self.fingerprint.startswith(text))
+
     def __str__(self) -> str:
         return f"{self.kind}-{self.fingerprint}"
 

@@ -27,6 +27,7 @@ from storage.artifacts.rows import PART_ROWS, Payload, read_parts, whole_groups,
 from storage.durable import sync, sync_tree
 from storage.errors import NO_ROOM, UserError, way_out
 from storage.mirror import Mirror, mirror_of
+from storage.roots import lock_file
 
 K = TypeVar("K", bound=Ref)
 DATA, MANIFEST, FILES = "data.parquet", "manifest.json", "files"
@@ -238,9 +239,7 @@ class Store:
 
         An optimisation only: the kernel drops the lock with its holder, and without it the writers race harmlessly.
         """
-        locks = self.root / ".locks"
-        locks.mkdir(parents=True, exist_ok=True)
-        with (locks / f"{ref}.lock").open("w") as handle:
+        with lock_file(self.root, str(ref)).open("w") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
 

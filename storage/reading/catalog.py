@@ -189,7 +189,7 @@ def find(root: Path, text: str) -> Ref:
     run = run_named(root, text)
     if run is not None and text in (run.id, run.profile):
         return _report_of(root, run)
-    refs = [r for r in Store(root).refs() if text and (str(r).startswith(text) or r.fingerprint.startswith(text))]
+    refs = [ref for ref in Store(root).refs() if ref.starts(text)]
     if len(refs) > 1:
         said = f"fits {len(refs)} artifacts, for example {refs[0]} and {refs[1]}"
         raise UserError(f"'{text[:80]}' {said}: write more of it")

@@ -27,7 +27,7 @@ from storage.mirror import mirror_of
 from storage.records.notes import note_planned as note_planned
 from storage.records.notes import unfinished
 from storage.records.pins import pins
-from storage.roots import root_option
+from storage.roots import lock_file, root_option
 
 BIN = ".bin"
 OLDER_THAN = timedelta(days=7)
@@ -54,8 +54,7 @@ def collecting(root: Path, *, alone: bool, only_reads: bool = False) -> Iterator
     """
     with ExitStack() as held:
         try:
-            (root / ".locks").mkdir(parents=True, exist_ok=True)
-            handle = held.enter_context((root / ".locks" / "gc.lock").open("w"))
+            handle = held.enter_context(lock_file(root, "gc").open("w"))
             fcntl.flock(handle, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         except OSError as error:
             if not only_reads or error.errno not in (errno.EROFS, errno.EACCES):

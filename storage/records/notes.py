@@ -17,7 +17,7 @@ from storage.durable import files_in, write_durably
 from storage.errors import UserError
 from storage.mirror import mirror_of
 from storage.records.runs import all_runs, read_record, record_paths, run_path
-from storage.roots import root_option
+from storage.roots import read_whole, root_option
 
 #: Kind of the first line, so that a version which knows no seals takes it for one more artifact.
 SEAL = "noted"
@@ -49,7 +49,7 @@ def noted(path: Path) -> list[Ref]:
     """Errors: UserError that names the file if it is not what a run wrote. Those of earlier versions have no seal; as
     many as the run has stages they have."""
     try:
-        lines = [str(orjson.loads(line)) for line in path.read_bytes().splitlines()]
+        lines = [str(orjson.loads(line)) for line in read_whole(path).splitlines()]
         first, *others = map(Ref.parse, lines)
     except (orjson.JSONDecodeError, UserError, ValueError):
         raise _damaged(path) from None

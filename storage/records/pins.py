@@ -12,6 +12,7 @@ from storage.durable import files_in, write_durably
 from storage.errors import UserError
 from storage.mirror import mirror_of
 from storage.records.runs import now
+from storage.roots import read_whole
 
 PINS = pa.schema([("ref", pa.string()), ("why", pa.string()), ("since", pa.string())])
 
@@ -31,6 +32,11 @@ def pin(root: Path, ref: Ref, why: str) -> Pin:
     if not why.strip():
         raise UserError(f"a pin on {ref} needs a reason, for example --why 'figure 3 of the paper'")
     return _write(root, Pin(ref=str(ref), why=why.strip(), since=now()))
+
+
+def pinned_as(root: Path, text: str) -> list[Ref]:
+    """Pinned artifacts whose ref or fingerprint starts so, be they there or gone."""
+    return [ref for ref in (Ref.parse(p.ref) for p in pins(root)) if ref.starts(text)]
 
 
 def unpin(root: Path, ref: Ref) -> Pin:
@@ -57,7 +63,7 @@ def pins_table(root: Path) -> pa.Table:
 def read_pin(path: Path) -> Pin:
     """Errors: UserError if it is no pin on what it is named after."""
     try:
-        found = Pin.model_validate_json(path.read_bytes())
+        found = Pin.model_validate_json(read_whole(path))
     except ValidationError as error:
         raise UserError(f"{path}: no pin of this version ({error.errors()[0]['msg']}); mend or remove it") from None
     if found.ref != path.stem:

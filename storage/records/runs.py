@@ -24,6 +24,7 @@ from storage.errors import NO_ROOM, Notice, UserError, way_out
 from storage.mirror import mirror_of
 from storage.records.changes import telling
 from storage.records.damage import set_aside
+from storage.roots import read_whole
 
 #: A run whose process has not been heard of for this long is shown as crashed.
 SILENCE_SECONDS = 90.0
@@ -138,7 +139,7 @@ def read_run(root: Path, name: str) -> Run:
 def read_record(path: Path) -> Run:
     """Errors: UserError that names the file if it is no record of the run that it is named after; OSError."""
     try:
-        run = Run.model_validate_json(path.read_bytes())
+        run = Run.model_validate_json(read_whole(path))
     except ValidationError as error:
         raise UserError(f"{path}: no run record of this version ({error.errors()[0]['msg']})") from None
     if run.id != path.stem:

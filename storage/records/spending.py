@@ -152,7 +152,8 @@ def read_charge(line: bytes) -> dict[str, Any]:
         raise ValueError(f"no charge: {line[:40]!r}")
     for field in SPENDING:
         value, wanted = found.get(field.name), _WRITTEN[field.type]
-        if value is not None and (isinstance(value, bool) or not isinstance(value, wanted)):
+        nothing = value is None and (field.name not in found or str in wanted)
+        if not nothing and (isinstance(value, bool) or not isinstance(value, wanted)):
             raise ValueError(f"no charge: {field.name} is {value!r:.40}")
     return found
 

@@ -11,7 +11,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from cli.store import pin as pin_command
 from flows.upkeep.verify import verify
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
@@ -163,6 +165,36 @@ def test_a_folder_that_somebody_linked_into_the_bin_is_theirs(tmp_path: Path) ->
     assert taken(tmp_path) == {str(ref) for ref in refs}
     assert taken(tmp_path) == set()
     assert [path.name for path in elsewhere.iterdir()] == ["theirs"]
+
+
+@pytest.mark.parametrize("name", ["runs/demo-00000002.json", "pins/bands-{0}.json"])
+def test_a_link_to_a_record_that_is_gone_keeps_everything(tmp_path: Path, name: str) -> None:
+    """What it said is not known; nobody who linked it there meant that nothing is needed."""
+    refs, link = made(tmp_path), tmp_path / name.format("0" * 16)
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(tmp_path / "gone.json")
+    with pytest.raises(UserError, match=f"{link}: .*"):
+        taken(tmp_path)
+    assert here(tmp_path) == set(refs)
+    assert verify(tmp_path, repair=True).damage["path"].to_pylist() == [name.format("0" * 16)]
+    assert taken(tmp_path) == {str(ref) for ref in refs}
+
+
+def test_a_file_in_the_place_of_the_locks_is_named(tmp_path: Path) -> None:
+    refs = made(tmp_path)
+    shutil.rmtree(tmp_path / ".locks", ignore_errors=True)
+    (tmp_path / ".locks").touch()
+    with pytest.raises(UserError, match=r"\.locks: no folder"):
+        taken(tmp_path)
+    assert here(tmp_path) == set(refs)
+
+
+def test_a_pin_on_what_is_gone_can_be_taken_off(tmp_path: Path) -> None:
+    ref = made(tmp_path)[2]
+    pin(tmp_path, ref, "figure 3")
+    shutil.rmtree(Store(tmp_path).path(ref))
+    done = CliRunner().invoke(pin_command, [ref.fingerprint[:8], "--off", "--root", str(tmp_path)])
+    assert done.output == f"{ref} is no longer pinned\n" and pins(tmp_path) == []
 
 
 def test_of_two_collections_at_once_neither_deletes_what_the_other_moves(tmp_path: Path) -> None:
