@@ -87,7 +87,7 @@ def _told(hardware: Hardware, base: Path, learner: LearnerConfig | None, machine
     config, width = read_config(base), hardware.bytes_per_value
     merges = merges_adapters(config, hardware)
     kept, slots = adapter_bytes(config, hardware, rank, merges=merges)
-    sampler = ((loaded_bytes(base, width) + slots) / hardware.tensor_parallel + kept + graph_bytes(hardware)) / GIB
+    sampler = (loaded_bytes(base, width) / hardware.tensor_parallel + slots + kept + graph_bytes(hardware)) / GIB
     said = f"memory of {base.name}: sampling {sampler:.1f} GiB of a GPU beside its cache"
     if learner is not None:
         free = _left(hardware, machine) if machine.gpu else None

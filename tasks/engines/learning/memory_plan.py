@@ -183,15 +183,15 @@ def check_sampler_memory(
 ) -> int:
     """Bytes of each GPU that the engine itself may take: its share of `total` without `kept`.
 
-    kept: bytes that merging takes beside the engine. slots: of unmerged adapters, over all GPUs, and
-    graphs: of CUDA graphs, both of which vLLM counts as its own.
+    kept: bytes that merging takes of each beside the engine. slots: of unmerged adapters, and graphs: of CUDA graphs on
+    each, both of which vLLM counts as its own.
     Errors: UserError if the share cannot hold its part of the weights, these, and 1 GiB to work with.
     """
-    needed = (loaded_bytes(base, bytes_per_value) + slots) / gpus + kept + graphs + GIB
+    needed = loaded_bytes(base, bytes_per_value) / gpus + slots + kept + graphs + GIB
     share = memory_fraction * total
     if needed > share:
         beside = f", {kept / GIB:.1f} of it to merge adapters" if kept else ""
-        beside += f", {slots / gpus / GIB:.1f} of it adapters beside them" if slots else ""
+        beside += f", {slots / GIB:.1f} of it adapters beside them" if slots else ""
         beside += f", {graphs / GIB:.1f} CUDA graphs" if graphs else ""
         less = ["hardware.adapters=unmerged"] if kept else []
         less += ["a smaller lora_rank"] if slots else []

@@ -44,7 +44,8 @@ def test_no_step_is_larger_than_the_engine_computes() -> None:
 
 
 def test_adapters_beside_the_weights_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """8 layers of 64 experts with rank 512: slots of 2·512·8·(4·2·1024 + 64·3·2·1024) bytes, 3.1 GiB."""
+    """8 layers of 64 experts with rank 512: slots of 2·512·(8·(4·2·1024 + 64·3·2·1024 + 1024 + 64) + 2·(1000 + 1024)) bytes,
+    3.1 GiB."""
     config = {
         "hidden_size": 1024,
         "num_attention_heads": 1,
@@ -53,6 +54,7 @@ def test_adapters_beside_the_weights_are_counted(tmp_path: Path, monkeypatch: py
         "intermediate_size": 1024,
         "moe_intermediate_size": 1024,
         "num_experts": 64,
+        "vocab_size": 1000,
     }
     (tmp_path / "config.json").write_text(json.dumps(config))
     hollow_weights(tmp_path / "model.safetensors", 0)
@@ -61,7 +63,8 @@ def test_adapters_beside_the_weights_are_counted(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("tasks.engines.sampling.settings.keep_compiled", lambda gpu: tmp_path)
     hardware = Hardware(memory_fraction=0.9, dtype="bfloat16", graphs_up_to=1)
     assert on_gpu(tmp_path, hardware, merges=False, lora_rank=0)["gpu_memory_utilization"] == pytest.approx(0.9)
-    slots = 2 * 512 * 8 * (4 * 2 * 1024 + 64 * 3 * 2 * 1024) / GIB
+    layer = 4 * 2 * 1024 + 64 * 3 * 2 * 1024 + 1024 + 64
+    slots = 2 * 512 * (8 * layer + 2 * (1000 + 1024)) / GIB
     with pytest.raises(UserError, match=rf"{slots:.1f} of it adapters beside them.*a smaller lora_rank"):
         on_gpu(tmp_path, hardware, merges=False, lora_rank=512)
 
