@@ -35,6 +35,23 @@ def studies(context: click.Context, parameter: click.Parameter, begun: str) -> l
     return [CompletionItem(name) for name in names if name.startswith(begun)]
 
 
+def settings(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Fields of the study that the line names, or of the demo while it names none that can be read."""
+    from flows.study.asked import profile_asked, text_of
+    from flows.study.settings import settable
+    from storage.errors import UserError
+
+    # of a line that ends where a value is wanted click has not told options and arguments apart yet
+    words = [context.params.get("profile"), *context.args, "demo"]
+    for word in (word for word in words if word):
+        try:
+            study = profile_asked(word, text_of(word))
+        except UserError:
+            continue
+        return [CompletionItem(f"{path}=") for path in settable(study) if path.startswith(begun)]
+    return []
+
+
 def runs(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     from storage.records.runs import all_runs
 

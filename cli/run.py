@@ -29,6 +29,7 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
             "settings",
             multiple=True,
             metavar="FIELD=VALUE",
+            shell_complete=completion.settings,
             help="Change a number of the profile, e.g. training.learning_rate=1e-3. May be repeated.",
         ),
         click.option("--name", default="", help="What to call it, wherever runs and reports are listed. A label."),

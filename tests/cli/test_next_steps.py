@@ -16,6 +16,8 @@ from storage.records.runs import Run, now, write_run
 from tasks.steps import Progress
 from tests import warm
 
+OF_ARMS = ("trained_as", "model", "adapter")
+
 
 def run_of(root: Path, name: str, **more: object) -> Run:
     told = {
@@ -91,12 +93,21 @@ def test_every_command_that_it_names_exists(tmp_path: Path) -> None:
         ("varband resume mi", {"mine-00000000"}),
         ("varband compare mine-00000000 mi", {"mine-00000000"}),
         ("varband plan demo --se", {"--seeds", "--set"}),
+        ("varband run demo --set training.lora", {"training.lora_rank=", "training.lora_alpha="}),
+        (
+            "varband plan demo --arms panel --set arms.",
+            {f"arms.{arm}.{of}=" for arm in ("panel", "thinking") for of in OF_ARMS},
+        ),
+        (
+            "varband run mine.toml/cold --set lessons.gsm8k.pool.l",
+            {f"lessons.gsm8k.pool.l{of}=" for of in ("evels", "imit")},
+        ),
     ],
 )
 def test_a_shell_completes_commands_studies_and_runs(words: str, expected: set[str], tmp_path: Path) -> None:
     (root := tmp_path / "store").mkdir()
     run_of(root, "mine")
-    (tmp_path / "mine.toml").write_text("")
+    (tmp_path / "mine.toml").write_text('base = "qwen-1.5b/chain"\n[questions.cold]\nrollouts.temperature = 0.5\n')
     place = str(len(words.split()) - 1)
     told = said(root=root, COMP_WORDS=words, COMP_CWORD=place, _VARBAND_COMPLETE="bash_complete")
     assert {line.partition(",")[2] for line in told.splitlines()} == expected

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
+from flows.study.asked import profile_asked
 from flows.study.questions import PROFILES
-from flows.study.settings import overridden
+from flows.study.settings import overridden, settable
+from flows.study.shape import Profile
+from flows.study.writing import _flat, tables_of
 from storage.errors import UserError
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.losses import LOSSES, read_by
@@ -68,3 +72,40 @@ def test_a_loss_reads_what_its_functions_read(loss: str) -> None:
                 todo.append(node.func.id)
     assert found | ({"max_tokens"} if one.reduction == "constant" else set()) == {*one.reads}
     assert all(read_by(replace(LEARNER, loss=loss), name) for name in one.reads)
+
+
+OWN = """
+base = "qwen-1.5b"
+arms = ["panel", "mine"]
+[scaffolds.mine]
+base = "panel"
+[objectives.long]
+learning_rate = 1e-4
+[lessons.gsm8k.training]
+steps = 3
+"""
+
+
+def refused(study: Profile, setting: str) -> str:
+    """What was said against it; empty where it was taken."""
+    try:
+        overridden(study, [setting])
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("word", ["demo", "paper", "demo/objectives", "own.toml"])
+def test_what_a_shell_completes_is_what_set_takes(word: str) -> None:
+    """Given what no field may be, the value is refused and never the field; and no field that a study writes of itself
+    is left out."""
+    study = profile_asked(word, OWN) if word == "own.toml" else PROFILES[word]
+    paths = list(settable(study))
+    assert len(paths) == len(set(paths)) > 120
+    for path in paths:
+        said = refused(study, f"{path}=\x00")
+        assert not re.search(r"no field|no table|fields of its own|tables \[|all objectives have", said), (
+            said
+        )
+    tables = {path for path in _flat(tables_of(study)) if not path.endswith(".base")}
+    assert {path for path in tables if not path.startswith("arms")} <= {*paths}
