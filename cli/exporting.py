@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +15,30 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from storage.reading.figures import Figure
+
+
+#: In which files each kind is written, the usual one first.
+FORMS = {"figure": ("pdf", "svg"), "table": ("csv", "latex")}
+
+
+class Form(click.Choice[str]):
+    """One of a kind's; of another kind's the sentence names that."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        super().__init__(FORMS[kind])
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from storage.errors import UserError
+
+        if value in self.choices:
+            return value
+        other = next((f"; {value} is of a {kind}: varband export {kind}" for kind in FORMS if value in FORMS[kind]), "")
+        raise UserError(f"--format {value[:40]}: a {self.kind} is exported as {' or '.join(self.choices)}{other}")
+
+
+def form(kind: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option("--format", "form", type=Form(kind), default=FORMS[kind][0], show_default=True)
 
 
 class Exports(click.Group):
@@ -43,7 +68,7 @@ into = click.option(
 @export.command()
 @what
 @of
-@click.option("--format", "form", type=click.Choice(["pdf", "svg"]), default="pdf", show_default=True)
+@form("figure")
 @into
 @options.root_there
 def figure(name: str, ref: str | None, form: str, output: Path, root: Path) -> None:
@@ -69,7 +94,7 @@ def figure(name: str, ref: str | None, form: str, output: Path, root: Path) -> N
 @export.command()
 @what
 @of
-@click.option("--format", "form", type=click.Choice(["csv", "latex"]), default="csv", show_default=True)
+@form("table")
 @into
 @options.root_there
 def table(name: str, ref: str | None, form: str, output: Path, root: Path) -> None:

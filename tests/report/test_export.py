@@ -72,6 +72,15 @@ def test_a_table_has_every_digit_and_every_row(study: Study, tmp_path: Path) -> 
     [
         (("figure", "gainz"), "no figure or table 'gainz'; did you mean 'gains'?"),
         (("figure", "audit"), "audit: nothing of it is drawn; its numbers: varband export table audit"),
+        (
+            ("figure", "bands", "--format", "csv"),
+            "--format csv: a figure is exported as pdf or svg; csv is of a table: varband export table",
+        ),
+        (
+            ("table", "bands", "--format", "pdf"),
+            "--format pdf: a table is exported as csv or latex; pdf is of a figure: varband export figure",
+        ),
+        (("table", "bands", "--format", "xlsx"), "--format xlsx: a table is exported as csv or latex"),
     ],
 )
 def test_what_is_not_there_is_one_sentence(words: tuple[str, ...], said: str, study: Study) -> None:
