@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
+from markdown_it import MarkdownIt
 
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
@@ -82,12 +84,22 @@ def test_it_says_what_was_run() -> None:
     """In a report of a study with changed numbers they stand there, and the command that asks for them."""
     page: dict[str, object] = dict.fromkeys(("title", "profile", "model", "purpose", "question", "pool", "report"), "")
     page |= dict.fromkeys(("sections", "answer", "caveats", "artifacts"), ())
-    page |= {"versions": "", "commands": "", "settings": "steps = 4", "prompts": ("panel:\n{problem}",), "base": "demo"}
+    prompts = (
+        "panel (tags think; stop </answer>):\nSolve `it`.\n\n# Then {problem}\n<think>",
+        "bare (stop none):\n{problem}",
+    )
+    page |= {"versions": "", "commands": "", "settings": "steps = 4\n\n[pool]\n", "prompts": prompts, "base": "demo"}
     page |= {"changes": ("training.steps: 40 → 4",), "command": "varband run demo --set training.steps=4"}
     for name in ("report.html.j2", "report.md.j2"):
         text = _rendered(name, page)
         assert "training.steps: 40 → 4" in text.replace("\\", "") and "differs from the profile demo" in text
         assert "varband run demo --set training.steps=4" in text.replace("\\", "")
+        setup = MarkdownIt().render(text) if ".md" in name else text
+        said = [unescape(one) for one in re.findall(r"<pre>(?:<code>)?(.*?)(?:</code>)?</pre>", setup, re.DOTALL)]
+        for whole in ("Solve `it`.\n\n# Then {problem}\n<think>", "{problem}", "steps = 4\n\n[pool]"):
+            assert any(one.strip().endswith(whole) for one in said), (name, whole)
+        words = unescape(setup)
+        assert "panel (tags think; stop </answer>)" in words and "Every number but hardware and budget" in words
 
 
 def test_same_experiment_same_text(study: Study, tmp_path: Path) -> None:
