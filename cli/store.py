@@ -100,10 +100,21 @@ def sql(statement: str, study: str | None, root: Path, as_json: bool) -> None:
     """
     from storage.artifacts.store import Store
     from storage.reading.catalog import ask, find
+    from storage.records.notes import studies_with_rows
 
     _print(ask(root, statement, find(root, study) if study is not None else None), as_json)
-    if study is None and (several := len(Store(root).refs("report"))) > 1:
-        click.echo(f"varband: this is over all {several} studies of {root}; --study NAME asks of one", err=True)
+    if study is None and len(several := studies_with_rows(root, Store(root).refs())) > 1:
+        said = f"this is over all {len(several)} studies of {root}, finished or not: {_listed(several)}"
+        click.echo(f"varband: {said}; --study NAME asks of one", err=True)
+
+
+def _listed(names: list[str], most: int = 8) -> str:
+    """
+    >>> _listed(["demo", "cooler", "demo"]), _listed(list("abc"), most=2)
+    ('demo, cooler', 'a, b, …')
+    """
+    different = [*dict.fromkeys(names)]
+    return ", ".join([*different[:most], *["…"] * (len(different) > most)])
 
 
 @click.command()

@@ -18,7 +18,8 @@ from storage.errors import Notice, UserError
 from storage.ledger import Ledger
 from storage.reading.accounts import shards_of
 from storage.reading.views import WORD
-from storage.records.runs import Run, run_named
+from storage.records.names import run_to_read
+from storage.records.runs import Run
 from storage.roots import root_option
 from storage.shards import examine_shard
 from storage.sql import answer, connect
@@ -185,8 +186,9 @@ def _listed(paths: Sequence[Path]) -> str:
 
 
 def find(root: Path, text: str) -> Ref:
-    """The report of the run or study that is called so; else the one artifact whose ref or fingerprint starts so."""
-    run = run_named(root, text)
+    """The report of the run or study that is called so; else the one artifact whose ref or fingerprint starts so.
+    Errors: UserError for none, and for several artifacts, or runs without a report."""
+    run = run_to_read(root, text)
     if run is not None and text in (run.id, run.profile):
         return _report_of(root, run)
     refs = [ref for ref in Store(root).refs() if ref.starts(text)]

@@ -79,6 +79,22 @@ def studies_of(root: Path) -> dict[str, list[str]]:
     return found
 
 
+def studies_with_rows(root: Path, there: Iterable[Ref]) -> list[str]:
+    """What the studies are called to which some of these artifacts belong, one a study: those with a report among them,
+    and those whose runs noted one, however they ended. Notes that are lacking or damaged may have named any."""
+    refs = set(there)
+    found = {ref.fingerprint[:8]: str(ref) for ref in sorted(refs) if ref.kind == "report"}
+    for run in reversed(all_runs(root)):
+        study, path = run.id.rpartition("-")[2], notes_path(root, run.id)
+        try:
+            needed = any(ref in refs for ref in noted(path)) if path.exists() else run.state != "finished"
+        except UserError:
+            needed = True
+        if study in found or needed:
+            found[study] = run.profile
+    return [*found.values()]
+
+
 def unfinished(root: Path, but: str = "") -> set[Ref]:
     """What every run but one needs that has not finished, or that has no record (an import of published files).
 

@@ -15,15 +15,17 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.records.garbage import GARBAGE, Doomed, closure, collecting, described, manifests_of, to_bin
+from storage.records.names import run_named
 from storage.records.notes import notes_path, planned_refs, unfinished
 from storage.records.pins import pins
-from storage.records.runs import Run, run_named, run_path
+from storage.records.runs import Run, run_path
 
 
 def remove(root: Path, what: str, found: Ref | None, *, really: bool) -> pa.Table:
     """What goes; with `really` it is moved to the bin. what: a run's id or a study's name; found: an artifact instead.
 
-    Schema: GARBAGE. Errors: UserError for what is at work, pinned, or needed by something that stays.
+    Schema: GARBAGE. Errors: UserError for what is at work, pinned, or needed by something that stays, and for a name of
+    several.
     """
     with collecting(root, alone=True, only_reads=not really):
         store = Store(root)

@@ -147,19 +147,6 @@ def read_record(path: Path) -> Run:
     return run
 
 
-def run_named(root: Path, text: str) -> Run | None:
-    """The run of this id, else the newest of a study that people call so, else the one whose id starts so; null for
-    none. Errors: UserError for a text that several ids start with."""
-    runs = all_runs(root)
-    for fits in (lambda run: run.id == text, lambda run: run.profile == text):
-        if found := next(filter(fits, runs), None):
-            return found
-    found = [run for run in runs if text and run.id.startswith(text)]
-    if len(found) > 1:
-        raise UserError(f"'{text[:80]}' fits {len(found)} runs, for example {found[0].id} and {found[1].id}")
-    return found[0] if found else None
-
-
 def earlier_attempt(root: Path, name: str) -> Run | None:
     """The record of the same run's last attempt; null if there is none. One that cannot be read is set aside: a note
     beside the store is no reason to refuse a study, whose artifacts and charges say how far it came."""

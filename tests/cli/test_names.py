@@ -14,8 +14,9 @@ from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from storage.reading.catalog import find
 from storage.reading.query_cache import reports
+from storage.records.names import run_named
 from storage.records.pins import pin
-from storage.records.runs import all_runs, run_named, run_path, write_run
+from storage.records.runs import all_runs, run_path, write_run
 from tests import mini, warm
 
 Row = dict[str, Any]
@@ -36,6 +37,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Row, Row]:
 @pytest.fixture
 def root(made: tuple[Path, Row, Row], tmp_path: Path) -> Path:
     return shutil.copytree(made[0], tmp_path / "store")
+
+
+def told(*words: str, root: Path) -> tuple[str, str]:
+    """What a command that goes well writes to its output and beside it."""
+    done = warm.run([warm.VARBAND, *words, "--root", str(root)])
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
 
 
 def said(*words: str, root: Path, fails: bool = False) -> str:
@@ -141,6 +149,48 @@ def test_sql_answers_for_one_study(made: tuple[Path, Row, Row]) -> None:
     of_all = json.loads(said("sql", counted, "--json", root=root))
     of_one = json.loads(said("sql", counted, "--study", "cooler", "--json", root=root))
     assert of_all == [{"arm": "panel", "n": 2}, {"arm": "thinking", "n": 1}] and of_one == [{"arm": "panel", "n": 1}]
+
+
+def test_sql_says_of_how_many_studies_its_rows_are(root: Path) -> None:
+    """A study that stopped has rows too: without its report it was mixed in in silence."""
+    counted = ("sql", "select count(*) from rollouts")
+    assert "all 2 studies" in told(*counted, root=root)[1]
+    run = run_named(root, "cooler")
+    assert run is not None and run.report is not None
+    shutil.rmtree(root / "report" / run.report)
+    for state in ("failed", "parked"):
+        write_run(root, run.model_copy(update={"report": None, "state": state}))
+        said_of = told(*counted, root=root)[1]
+        assert f"all 2 studies of {root}, finished or not: demo, cooler; --study NAME asks of one" in said_of
+    assert told(*counted, "--study", "demo", root=root)[1] == ""
+    run_path(root, run.id).unlink()
+    assert told(*counted, root=root)[1] == "", "one study alone"
+
+
+def test_a_name_of_several_runs_is_said_and_rm_never_guesses(root: Path, tmp_path: Path) -> None:
+    run, demo = run_named(root, "cooler"), run_named(root, "demo")
+    assert run is not None and demo is not None
+    old = {"id": "cooler-00000001", "report": demo.report, "started": "2026-01-01T00:00:00+00:00"}
+    new = {"id": "cooler-00000002", "report": None, "state": "parked", "started": "2999-01-01T00:00:00+00:00"}
+    for more in (old, new):
+        write_run(root, run.model_copy(update=more))
+    several = f"'cooler' fits 3 runs: cooler-00000002 (parked), {run.id} (finished), cooler-00000001 (finished)"
+    note = f"varband: {several}; this is of {run.id}, the newest that has a report: an id asks for another\n"
+    reading = (("show", "cooler"), ("report", "cooler", "--query", "bands"), ("compare", "cooler", "demo"))
+    for words in (*reading, ("sql", "from passk", "--study", "cooler"), ("report", "cooler", "-o", str(tmp_path))):
+        out, err = told(*words, root=root)
+        assert err == note and out, words
+    assert "this is of" not in told("show", "cooler-00000001", root=root)[1]
+    before = {*root.rglob("*.json")}
+    for words in (("rm", "cooler"), ("rm", "cooler", "--yes")):
+        assert said(*words, root=root, fails=True) == f"varband: {several}; name one by its id\n"
+    assert {*root.rglob("*.json")} == before
+    said("rm", "cooler-00000002", "--yes", root=root)
+    assert {one.id for one in all_runs(root)} == {run.id, demo.id, "cooler-00000001"}
+    write_run(root, run.model_copy(update={"report": None, "state": "failed"}))
+    write_run(root, run.model_copy(update={**old, "report": None, "state": "failed"}))
+    refused = said("show", "cooler", root=root, fails=True)
+    assert refused.startswith("varband: 'cooler' fits 2 runs: ") and refused.endswith("(failed); name one by its id\n")
 
 
 def test_rm_takes_what_is_of_one_study_alone_and_restores_it(root: Path) -> None:
