@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from tasks.engines.stored_weights import stored_weights
 
 #: Threads of transformers' own read weights ahead of who converts them: on a CPU all of a model lies in memory twice.
 _NO_THREADS = "HF_DEACTIVATE_ASYNC_LOAD"
+_ORDERING = threading.Lock()
 _LAYER = re.compile(r"\.\d+\.")
 #: A layer, and that it has experts, whatever holds them.
 _EXPERTS = re.compile(r"(.*?\.\d+)\..*\bexperts\.")
@@ -83,11 +85,15 @@ def refuse_holes(folder: Path) -> None:
 
 @contextmanager
 def _in_order(device: Any) -> Iterator[None]:
-    if device is not None or _NO_THREADS in os.environ:
+    """One load at a time: of two, the first to end would take away what the other is loading by."""
+    if device is not None:
         yield
         return
-    os.environ[_NO_THREADS] = "1"
-    try:
-        yield
-    finally:
-        del os.environ[_NO_THREADS]
+    with _ORDERING:
+        said = os.environ.get(_NO_THREADS)
+        os.environ.setdefault(_NO_THREADS, "1")
+        try:
+            yield
+        finally:
+            if said is None:
+                del os.environ[_NO_THREADS]

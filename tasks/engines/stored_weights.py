@@ -13,12 +13,24 @@ from typing import Any
 from storage.errors import UserError
 from tasks.engines.model_files import INDEX, WEIGHTS, weight_files
 
-#: Bytes of a value; of other types, which quantised weights have, the file's own count.
-_FLOATS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
+_FLOATS = ("F64", "F32", "F16", "BF16")
+#: Bits of a value, of all types that torch reads.
+_BITS = {
+    **dict.fromkeys(("F64", "I64", "U64", "C64"), 64),
+    **dict.fromkeys(("F32", "I32", "U32"), 32),
+    **dict.fromkeys(("F16", "BF16", "I16", "U16"), 16),
+    **dict.fromkeys(("I8", "U8", "BOOL", "F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"), 8),
+    "F4": 4,
+}
 #: As long as safetensors lets a header be.
 _MOST = 100_000_000
+_HEAD = "lm_head.weight"
 _NUM_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 _EXPERT = re.compile(r"(.*\.experts)\.(\d+)\.(.*)")
+
+
+#: What is in a header beside weights.
+_ABOUT = "__metadata__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +43,14 @@ class StoredWeight:
     bytes: int
 
 
+#: Of a projection of a layer's experts: each of what it is stored as, by expert.
+Parts = dict[str, dict[int, StoredWeight]]
+
+
 def stored_weights(folder: Path) -> dict[str, StoredWeight]:
     """By name. Errors: UserError for a file that is cut short or none, for a weight that two files hold, and for one
-    that the index names and none does; for experts of a layer that are not all there, or not of one shape."""
+    that the index names and none does, but a head that is the embedding; for experts of a layer that are not all there,
+    or not of one shape."""
     found: dict[str, StoredWeight] = {}
     for path in weight_files(folder):
         at = path.stat()
@@ -45,7 +62,8 @@ def stored_weights(folder: Path) -> dict[str, StoredWeight]:
                 )
             found[name] = weight
     named = _index(folder, found)
-    if lacking := sorted(named.keys() - found.keys()):
+    tied = {_HEAD} if _config(folder).get("tie_word_embeddings") is True else set()
+    if lacking := sorted(named.keys() - found.keys() - tied):
         raise UserError(
             f"model folder {folder}: {len(lacking)} weights are in no file of it, first {lacking[0]}, which its index"
             f" says is in {named[lacking[0]]}"
@@ -83,65 +101,99 @@ def loaded_bytes(folder: Path, bytes_per_value: int) -> int:
 @cache
 def _header(path: Path, size: int, changed: int) -> dict[str, StoredWeight]:
     """size, changed: of the file, which is read again if they are others."""
-    found, spans = {}, []
+    from safetensors import SafetensorError, safe_open
+
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             told: dict[str, Any] = json.loads(file.read(min(length, _MOST)))
-        for name, weight in told.items():
-            if name != "__metadata__":
-                first, last = weight["data_offsets"]
-                shape = tuple(map(int, weight["shape"]))
-                found[name] = StoredWeight(path.name, weight["dtype"], shape, last - first)
-                spans.append((first, last))
-                if (width := _FLOATS.get(weight["dtype"])) and (
-                    min(shape, default=0) < 0 or width * math.prod(shape) != last - first
-                ):
-                    raise ValueError(name)
+        spans = sorted(tuple(weight["data_offsets"]) for name, weight in told.items() if name != _ABOUT)
+        found = {name: _weight(path, name, weight) for name, weight in told.items() if name != _ABOUT}
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise UserError(
             f"model folder {path.parent}: {path.name} is cut short, or no safetensors file; get it again"
         ) from None
-    spans.sort()
     if [last for _, last in spans[:-1]] != [first for first, _ in spans[1:]] or (spans[:1] and spans[0][0] != 0):
         raise UserError(f"model folder {path.parent}: weights of {path.name} overlap, or leave gaps; get it again")
     if (whole := 8 + length + max((last for _, last in spans), default=0)) != size:
         raise UserError(
             f"model folder {path.parent}: {path.name} has {size:,} bytes, and by its header {whole:,}; get it again"
         )
+    try:
+        with safe_open(path, "numpy"):
+            pass
+    except SafetensorError as error:
+        raise UserError(f"model folder {path.parent}: {path.name} cannot be read ({error}); get it again") from None
     return found
+
+
+def _weight(path: Path, name: str, told: dict[str, Any]) -> StoredWeight:
+    """As a header tells it. Errors: UserError for a type that cannot be loaded; ValueError for a size that is another
+    than its shape says."""
+    first, last = told["data_offsets"]
+    shape = tuple(map(int, told["shape"]))
+    if (bits := _BITS.get(told["dtype"])) is None:
+        raise UserError(
+            f"model folder {path.parent}: {name} of {path.name} has the type {told['dtype']!r}, which torch does not"
+            " read"
+        )
+    if min(shape, default=0) < 0 or bits * math.prod(shape) != 8 * (last - first):
+        raise ValueError(name)
+    return StoredWeight(path.name, told["dtype"], shape, last - first)
 
 
 def _check_experts(folder: Path, found: dict[str, StoredWeight]) -> None:
     """Of a layer's experts, which are one weight once they are loaded: as many as config.json says or another layer
-    has, and each of what they are made of in every layer that has any."""
-    layers: dict[str, dict[str, dict[int, tuple[int, ...]]]] = {}
+    has, and of each projection what the layers have that store it alike, as floats or quantised with its scales."""
+    layers: dict[str, dict[str, Parts]] = {}
     for name, weight in found.items():
         if at := _EXPERT.fullmatch(name):
-            layers.setdefault(at[1], {}).setdefault(at[3], {})[int(at[2])] = weight.shape
-    parts = {which for made_of in layers.values() for which in made_of}
-    there = (number for made_of in layers.values() for shapes in made_of.values() for number in shapes)
-    experts = max([_said_experts(folder), *(number + 1 for number in there)])
-    for layer, made_of in layers.items():
-        for which in sorted(parts):
-            shapes = made_of.get(which, {})
-            if lacking := [n for n in range(experts) if n not in shapes]:
-                raise UserError(f"model folder {folder}: {layer}.{lacking[0]}.{which} is in no file of it")
-            if odd := [n for n, shape in shapes.items() if shape != shapes[0]]:
-                raise UserError(
-                    f"model folder {folder}: {layer}.{odd[0]}.{which} is {_by(shapes[odd[0]])}, and the first expert's"
-                    f" {_by(shapes[0])}"
-                )
+            projections = layers.setdefault(at[1], {})
+            projections.setdefault(at[3].rpartition(".")[0], {}).setdefault(at[3], {})[int(at[2])] = weight
+    alike: dict[tuple[str, bool], set[str]] = {}
+    experts = _said_experts(folder)
+    for projection, parts in (each for projections in layers.values() for each in projections.items()):
+        alike.setdefault((projection, _as_floats(parts)), set()).update(parts)
+        experts = max(experts, *(number + 1 for numbers in parts.values() for number in numbers))
+    for layer, projections in layers.items():
+        for projection in sorted({projection for projection, _ in alike}):
+            parts = projections.get(projection, {})
+            for which in sorted(alike.get((projection, _as_floats(parts))) or alike[projection, True]):
+                _check_part(f"model folder {folder}: {layer}", which, parts.get(which, {}), experts)
+
+
+def _check_part(where: str, which: str, found: dict[int, StoredWeight], experts: int) -> None:
+    if lacking := [n for n in range(experts) if n not in found]:
+        raise UserError(f"{where}.{lacking[0]}.{which} is in no file of it")
+    if odd := [n for n in found if found[n].shape != found[0].shape]:
+        raise UserError(
+            f"{where}.{odd[0]}.{which} is {_by(found[odd[0]].shape)}, and the first expert's {_by(found[0].shape)}"
+        )
+
+
+def _as_floats(parts: Parts) -> bool:
+    return any(
+        weight.dtype in _FLOATS
+        for which, experts in parts.items()
+        if which.endswith("weight")
+        for weight in experts.values()
+    )
 
 
 def _said_experts(folder: Path) -> int:
-    """0: config.json does not say, or is read where it can be refused."""
+    """0: config.json does not say."""
+    config = _config(folder)
+    said = next((config[name] for name in _NUM_EXPERTS if config.get(name)), 0)
+    return said if isinstance(said, int) else 0
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    """Empty for one that is none, which is refused where it is read."""
     try:
         config = json.loads((folder / "config.json").read_text())
-        said = next((config[name] for name in _NUM_EXPERTS if config.get(name)), 0)
-    except (OSError, ValueError, AttributeError):
-        return 0
-    return said if isinstance(said, int) else 0
+    except (OSError, ValueError):
+        return {}
+    return config if isinstance(config, dict) else {}
 
 
 def _by(shape: tuple[int, ...]) -> str:
