@@ -14,8 +14,13 @@ from rich.table import Table
 from storage.errors import UserError
 
 MAX_ROWS = 1000
-#: A longer text is cut.
+#: A longer text is cut, but not what a command takes again: a word alone, such as a name or a path, nor the ref of an
+#: artifact or the id of a run wherever they stand.
 WIDEST = 40
+WORD = re.compile(r"[\w./:@+-]{1,100}")
+NAMED = re.compile(r"[\w./-]{1,100}-[0-9a-f]{8}(?:[0-9a-f]{8})?\b")
+#: What is looked at of a text.
+LONGEST = 2 * (WIDEST + 100)
 #: Between two columns.
 RULE = 3
 MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):[\d:.+]+")
@@ -32,7 +37,10 @@ def print_table(table: pa.Table, *, as_json: bool, title: str | None = None) -> 
         return
     console = Console(highlight=False)
     cells = {name: [_cell(row[name]) for row in rows] for name in table.column_names}
-    for kept in blocks({name: _width(name, column) for name, column in cells.items()}, console.width):
+    widths = {name: _width(name, column) for name, column in cells.items()}
+    for kept in blocks(widths, console.width):
+        # two columns that have no room beside each other are wider than the terminal, which breaks the line
+        console.width = max(console.width, sum(widths[name] + RULE for name in kept) - RULE)
         console.print(_block(table.select(kept), cells, title))
         title = None
     if table.num_rows > MAX_ROWS:
@@ -72,12 +80,21 @@ def _width(name: str, cells: list[str]) -> int:
 
 
 def _cell(value: object) -> str:
+    """
+    >>> _cell("of a-study-of-ours-0123abcd alone and of nothing else")
+    'of a-study-of-ours-0123abcd alone and o…'
+    >>> _cell("of the-best-study-of-our-team-4-0123abcd alone")
+    'of the-best-study-of-our-team-4-0123abcd…'
+    """
     if value is None:
         return "–"
     if isinstance(value, float):
         return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
-    text = str(value)[: 2 * WIDEST]
+    text = str(value)[:LONGEST]
     if moment := MOMENT.fullmatch(text):
         return f"{moment[1]} {moment[2]}"
     text = "".join(c if c.isprintable() else "⏎" if c == "\n" else "\ufffd" for c in text)
-    return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
+    if len(text) <= WIDEST or WORD.fullmatch(text):
+        return text
+    end = next((one.end() for one in NAMED.finditer(text) if one.start() < WIDEST - 1 < one.end()), WIDEST - 1)
+    return text[:end] + "…" * (end < len(text))

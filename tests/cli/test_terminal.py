@@ -12,8 +12,11 @@ import pyarrow as pa
 import pytest
 
 from cli.tables import print_table
+from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
+from storage.records.notes import note_planned
 from tests import warm
+from tests.cli.test_next_steps import run_of
 
 
 def piped(*words: str, root: Path) -> subprocess.CompletedProcess[str]:
@@ -70,6 +73,23 @@ def test_what_does_not_fit_follows_below(capsys: pytest.CaptureFixture[str]) -> 
     print_table(table.select(["steer"]), as_json=False)
     out = capsys.readouterr().out
     assert "\x1b" not in out and "\u202e" not in out
+
+
+def test_no_ref_id_or_name_is_cut_however_narrow_it_is(tmp_path: Path) -> None:
+    """What is read there is given to the next command."""
+    name = "a-comparison-of-scaffolds-at-the-lowest-temperature-of-all"
+    (root := tmp_path / "store").mkdir()
+    for place, (so_called, why) in enumerate(
+        ((name, "no room"), (f"{name}/question", f"see run {name}-01234567: " * 2))
+    ):
+        run = run_of(root, so_called, id=f"{name}-{place:08}", state="failed", why=why, report=f"report-{place:016}")
+        note_planned(root, run.id, [Ref("pool", "0" * 16)])
+    for words in (("runs",), ("rm", f"{name}-00000000")):
+        shown = piped(*words, root=root).stdout
+        assert f"{name}-00000000" in shown and "\x1b" not in shown
+        if words == ("runs",):
+            for whole in (f"{name}-00000001", f"{name}/question", "report-0000000000000001", f"{name}-01234567"):
+                assert re.search(rf"(?<!\S){whole}(?![\w-])", shown), whole
 
 
 @pytest.mark.parametrize("seeds", [(0,), (0, 1)])
