@@ -176,3 +176,11 @@ def test_a_studys_part_of_the_ledger_is_of_its_policies_on_its_problems(lab: Lab
         return ask(lab.store.root, "select count(*) as n from ledger", study)["n"][0].as_py()
 
     assert counted(ref) == mine.num_rows < counted(None)
+
+
+def test_an_arm_under_another_name_is_another_account_and_a_scaffold_under_another_name_is_not() -> None:
+    """As docs/studies.md says it: rows and accounts are of an arm."""
+    policy = Policy(arm="panel", model=MODEL)
+    renamed = replace(policy, arm="debate", scaffold=PANEL)
+    reworded = replace(policy, scaffold=replace(PANEL, name="debate"))
+    assert account_of(renamed, EVALUATION) != account_of(policy, EVALUATION) == account_of(reworded, EVALUATION)
