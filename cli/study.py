@@ -70,6 +70,8 @@ def new(name: str, base: str) -> None:
 def check(file: str, root: Path) -> None:
     """Read a file as a whole, and what it names on this machine, and say everything that is wrong with it, by line.
     Makes nothing."""
+    from flows.problems import prepare
+    from flows.running.plan import plan
     from flows.study.asked import questions_of, text_of
     from flows.study.request import Request
     from flows.study.writing import differences
@@ -78,6 +80,8 @@ def check(file: str, root: Path) -> None:
     own, asked, store, text = _asked(file), questions_of(file), Store(root), text_of(file)
     words = [file, *(f"{file.rstrip('/')}/{question}" for question in asked)]
     found = [Request(profile=word, text=text).study(store, planning=True) for word in words]
+    for one in found:
+        plan(one, store, prepare)
     changed = differences(_base(own), own)
     click.echo(f"{own.called}: in order; arms {', '.join(own.arms)}; {len(changed)} fields differ from {own.name}")
     if asked:

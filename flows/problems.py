@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from flows.encoding import calibrated
+from flows.shown import refuse_shown_problems
 from flows.study import shape
 from flows.study.resolve import PoolInputs, Study
 from storage.artifacts.kinds import Benchmark, Calibrations, Pool, Splits
@@ -45,7 +46,8 @@ class Prepared:
 
 def prepare(study: Study) -> Prepared:
     """Pools, splits, and of each benchmark the problems that nothing in this study trains on, whatever the arm. What
-    two of them have in common, such as a lesson on the study's own pool, is asked for once."""
+    two of them have in common, such as a lesson on the study's own pool, is asked for once. Errors: as
+    refuse_shown_problems."""
     p, built, made_up, cut = study.profile, cache(_built), cache(_made_up), cache(_cut)
 
     def problems(name: str, wanted: shape.Pool) -> Problems:
@@ -74,6 +76,8 @@ def prepare(study: Study) -> Prepared:
             seed=b.seed,
         )
         chosen.append(Chosen(pool, choice))
+    pools = {"": studied.pool, **{name: some.pool for name, some in taught.items()}}
+    refuse_shown_problems(study, pools, [(one.pool, one.choice) for one in chosen])
     return Prepared(studied, lessons, tuple(chosen), calibrated(study) if p.trains_on_vectors else None)
 
 

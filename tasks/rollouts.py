@@ -99,7 +99,7 @@ def ensure_rollouts(
     more: told of what was entered, and returns what of the same accounts is wanted besides and is not there.
     ahead, total: for who asks in parts: how many were asked for before, and are in the end.
     """
-    book = ledger()
+    book, tools = ledger(), toolbox()
     accounts = {key: account_of(*key) for key in _accounts(requested)}
     wanted = _accounts(requested).items()
     lacking = [book.entries(accounts[key]).lacking(as_asked(requested, nth)) for key, nth in wanted]
@@ -107,12 +107,12 @@ def ensure_rollouts(
     for key, account in accounts.items():
         book.restore_words(account, partial(about, *key))
     stats = SamplingStats()
-    refuse_shown(missing)
+    for (policy, _), nth in _accounts(missing).items():
+        refuse_shown(policy.scaffold, (missing[i].problem for i in nth))
     if not missing:
         return stats
     if adapter is not None and not adapter.folder.is_dir():
         raise weights_left(adapter.name, f"{len(missing)} of its rollouts are not in the ledger")
-    tools = toolbox()
     sampled_before = tools.samples(model.sha256)
     generator, graders = tools.generator(model.sha256, lora_rank), tools.graders()
     if not sampled_before:

@@ -158,18 +158,26 @@ def test_how_the_engine_serves_is_said_once(lab: Lab, monkeypatch: pytest.Monkey
 
 def test_a_problem_that_its_own_prompt_solves_is_never_asked(lab: Lab) -> None:
     """Few-shot examples are often taken from the set that is then asked; what only resembles one is asked."""
-    row = lab.store.read(lab.pool).to_pylist()[4]
+    problem = lab.store.read(lab.pool).to_pylist()[4]["problem"]
     asked: dict[str, Any] = {"pool": lab.pool, "splits": lab.splits, "sampling": DRAW, "group_size": 1}
 
-    def shows(problem: str) -> Policy:
-        return replace(
-            POLICY, scaffold=replace(PANEL, name="shown", examples=(Example(problem=problem, trace="so", answer="7"),))
-        )
+    def shows(where: str, said: str) -> Policy:
+        example = {"problem": "1 + 1?", "trace": "so", "answer": "7", where: said}
+        if where == "template":
+            return replace(POLICY, scaffold=replace(PANEL, name="shown", template=f"{said}\n{PANEL.template}"))
+        return replace(POLICY, scaffold=replace(PANEL, name="shown", examples=(Example(**example),)))
 
-    with pytest.raises(
-        UserError, match=r"scaffold shown: its example .* is a problem that it is asked, so that the prompt"
+    spaced = problem.upper().replace(" ", "\n", 1)
+    for where, said in (
+        ("problem", spaced),
+        ("problem", f"{problem} Once more."),
+        ("trace", f"As for {spaced} it is 7."),
+        ("template", f"So: {spaced} 7."),
     ):
-        sample_rollouts(**asked, policy=shows(row["problem"].upper().replace(" ", "\n", 1)))
+        with pytest.raises(
+            UserError, match=r"scaffold shown: its (example|text) shows .* so that the prompt would hold"
+        ):
+            sample_rollouts(**asked, policy=shows(where, said))
     assert not lab.engine.sampled
-    sample_rollouts(**asked, policy=shows(row["problem"] + " Once more."))
+    sample_rollouts(**asked, policy=shows("problem", f"{problem.rstrip('?.')}0?"))
     assert lab.engine.sampled

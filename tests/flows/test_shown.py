@@ -1,0 +1,115 @@
+"""A prompt that shows a problem of its study, with its gold: refused for all arms before any of them samples."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flows.problems import prepare
+from flows.running.plan import execute, plan
+from flows.running.sessions import unheard
+from flows.study.request import Request
+from flows.study.resolve import Study
+from storage.artifacts.store import Store
+from storage.errors import UserError
+from tasks.domain.problems.arithmetic import demo_problems
+from tests import warm
+
+TEMPLATE = "{problem} <w>...</w> <answer>...</answer>"
+PROBLEMS = [f"A hen lays {n} eggs on each of {n + 1} days. How many?" for n in range(2, 9)]
+ASKED = PROBLEMS[3]
+
+
+def study_text(shown: str, pool: str = "sources = ['mine.jsonl']\nheldout_per_source = 2", more: str = "") -> str:
+    """Of two arms, the second of which shows something."""
+    return (
+        f'base = "demo"\narms = ["panel", "own"]\n[pool]\n{pool}\n{more}\n[scaffolds.own]\ntrace_tag = "w"\n'
+        f'answer_form = "tag"\n{shown}\n'
+    )
+
+
+def template(words: str) -> str:
+    return f"template = {json.dumps(f'{words} {TEMPLATE}')}"
+
+
+def example(problem: str = "1 + 1?", trace: str = "so", answer: str = "2") -> str:
+    told = json.dumps(problem), json.dumps(trace), json.dumps(answer)
+    return "{}\nexamples = [{{ problem = {}, trace = {}, answer = {} }}]".format(template(""), *told)
+
+
+def write(folder: Path, problems: list[str], name: str = "mine.jsonl") -> None:
+    rows = ({"problem": problem, "gold": str(n), "level": 1 + n % 2} for n, problem in enumerate(problems))
+    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def asked(folder: Path, text: str) -> tuple[Study, Store]:
+    store = Store(folder / "root")
+    return Request(profile=str(folder / "study.toml"), text=text).study(store), store
+
+
+SHOWN = {
+    "template": template(f"Such as: {ASKED}\nThat is 30."),
+    "template, spaced otherwise": template(ASKED.replace(" ", "  \n")),
+    "example": example(problem=ASKED),
+    "trace of an example": example(trace=f"as {ASKED.lower()} 30"),
+    "answer of an example": example(answer=f"2, and to {ASKED} 30") + '\nanswer_kind = "exact_text"',
+}
+
+
+@pytest.mark.parametrize("where", SHOWN)
+def test_a_plan_says_it_where_the_problems_are_at_hand(where: str, tmp_path: Path) -> None:
+    write(tmp_path, PROBLEMS)
+    with pytest.raises(UserError, match=r"scaffold own: its (text|example) shows 'A hen lays 5 eggs") as raised:
+        plan(*asked(tmp_path, study_text(SHOWN[where])))
+    assert "\n" not in str(raised.value) and not (tmp_path / "root").exists()
+
+
+def test_made_up_problems_are_at_hand_always(tmp_path: Path) -> None:
+    shown = demo_problems(16, 7)[20]["problem"]
+    with pytest.raises(UserError, match="scaffold own: its example shows"):
+        plan(*asked(tmp_path, study_text(example(problem=shown), "synthetic = 16\nheldout_per_source = 4")))
+
+
+@pytest.mark.parametrize("levels", [(1,), (2,)])
+def test_of_a_benchmark_that_is_asked_of_it(levels: tuple[int, ...], tmp_path: Path) -> None:
+    write(tmp_path, PROBLEMS)
+    more = f"[benchmarks.hens]\nsources = ['mine.jsonl']\ngroup_size = 2\nlevels = {[*map(str, levels)]}"
+    given = asked(tmp_path, study_text(template(ASKED), "synthetic = 16\nheldout_per_source = 4", more))
+    if levels == (1,):
+        assert plan(*given)
+        return
+    with pytest.raises(UserError, match="scaffold own: its text shows 'A hen lays 5 eggs"):
+        plan(*given)
+
+
+@pytest.mark.parametrize("words", ["1 + 1", "A hen lays 5 eggs on each of 6 days.", f"{ASKED[2:-1]}ever"])
+def test_what_is_short_or_only_resembles_one_may_be_shown(words: str, tmp_path: Path) -> None:
+    write(tmp_path, [*PROBLEMS, "1 + 1"])
+    assert plan(*asked(tmp_path, study_text(template(words))))
+
+
+def test_a_run_is_refused_when_its_pool_is_there_and_nothing_is_sampled(tmp_path: Path) -> None:
+    """Of a file's first problems only the pool knows which are kept; then a plan knows it too, without that file."""
+    write(tmp_path, [PROBLEMS[0], *PROBLEMS])
+    pool = "sources = ['mine.jsonl']\nheldout_per_source = 2\nlimit = 5"
+    study, store = asked(tmp_path, study_text(template(PROBLEMS[4]), pool))
+    assert plan(study, store)
+    for verb in (
+        lambda: execute(study, store, unheard),
+        lambda: plan(study, store),
+        lambda: plan(study, store, prepare),
+    ):
+        with pytest.raises(UserError, match="scaffold own: its text shows 'A hen lays 6 eggs"):
+            verb()
+    assert {ref.kind for ref in store.refs()} == {"pool", "splits"}
+
+
+@pytest.mark.parametrize("verb", ["study check", "plan", "run"])
+def test_whoever_reads_the_file_says_it(verb: str, tmp_path: Path) -> None:
+    write(tmp_path, PROBLEMS)
+    (tmp_path / "study.toml").write_text(study_text(SHOWN["example"]))
+    done = warm.run([warm.VARBAND, *verb.split(), "study.toml"], cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.startswith("varband: scaffold own: its example shows"), done.stderr
+    assert not [*(tmp_path / ".varband").glob("*/*/manifest.json")]
