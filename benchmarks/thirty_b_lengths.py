@@ -10,16 +10,17 @@ import numpy as np
 
 from benchmarks.published_lengths import screening_lengths, step_lengths
 from tasks.domain.grpo.types import StepPlan
+from tasks.domain.statistics.intervals import LEVEL
 
 GROUPS, SIZE, CAP = 8, 16, 12_288
 #: Steps of thinking that are drawn, since none was measured.
 DRAWS = 200
 
 
-def drawn(published: Path) -> list[np.ndarray]:
-    """Lengths of each of the measured steps."""
+def drawn(published: Path, steps: int = 5) -> list[np.ndarray]:
+    """Lengths of each step of a training of so many; five were measured."""
     problems = tuple(f"p{i}" for i in range(GROUPS))
-    plans = [StepPlan(step, problems, SIZE, step - 1, None, False) for step in range(1, 6)]
+    plans = [StepPlan(step, problems, SIZE, step - 1, None, False) for step in range(1, steps + 1)]
     return [np.array(step_lengths(published, plan, len(plans), CAP)) for plan in plans]
 
 
@@ -64,3 +65,26 @@ def screened(lengths: Sequence[int], places: int, ms: dict[int, float]) -> float
         if (following := next(waiting, None)) is not None:
             heappush(ends, at + following)
     return seconds
+
+
+def mean_interval(values_N: np.ndarray) -> tuple[float, float, float]:
+    """(mean, its ends by the t-distribution).
+
+    >>> [round(end, 2) for end in mean_interval(np.array([1.0, 2.0, 3.0, 4.0]))]
+    [2.5, 0.45, 4.55]
+    """
+    mean, half = float(values_N.mean()), float(_half(values_N))
+    return mean, mean - half, mean + half
+
+
+def covered(seconds_S: np.ndarray, n: int, draws: int = 20_000) -> float:
+    """Share of means of `n` of these whose interval holds the mean of all."""
+    drawn = np.random.default_rng(0).choice(seconds_S, (draws, n))
+    return float(np.mean(np.abs(drawn.mean(-1) - seconds_S.mean()) < _half(drawn)))
+
+
+def _half(values_N: np.ndarray) -> np.ndarray:
+    from scipy.stats import t
+
+    n = values_N.shape[-1]
+    return t.ppf((1 + LEVEL) / 2, n - 1) * values_N.std(-1, ddof=1) / np.sqrt(n)

@@ -85,20 +85,31 @@ def told(study: Study, machine: Machine) -> list[str]:
 def _told(hardware: Hardware, base: Path, learner: LearnerConfig | None, machine: Machine, rank: int) -> str:
     """rank: of the adapters that are served."""
     config, width = read_config(base), hardware.bytes_per_value
-    merges = merges_adapters(config, hardware)
-    kept, slots = adapter_bytes(config, hardware, rank, merges=merges)
-    sampler = (loaded_bytes(base, width) / hardware.tensor_parallel + slots + kept + graph_bytes(hardware)) / GIB
-    said = f"memory of {base.name}: sampling {sampler:.1f} GiB of a GPU beside its cache"
+    said = (
+        f"memory of {base.name}: sampling {sampler_bytes(hardware, base, rank) / GIB:.1f} GiB of a GPU beside its cache"
+    )
     if learner is not None:
         free = _left(hardware, machine) if machine.gpu else None
         execution = execution_on(hardware, config)
         plan = plan_training(base, learner, execution, 2, free, gpu=True)
         said += f", training {plan.bytes / GIB:.1f} {_recomputed(plan)}"
         said += f" and {disk_bytes(base, learner, execution) / GIB:.1f} of the disk"
-    if merges and num_experts(config):
+    if merges_adapters(config, hardware) and num_experts(config):
         copies, checkpoints = _on_host(hardware, base, learner)
         said += f", {(copies * loaded_bytes(base, width) + checkpoints) / GIB:.1f} of host memory"
     return said
+
+
+def sampler_bytes(hardware: Hardware, base: Path, rank: int) -> float:
+    """Of each of its GPUs, beside its cache. rank: of the adapters that are served."""
+    config, width = read_config(base), hardware.bytes_per_value
+    kept, slots = adapter_bytes(config, hardware, rank, merges=merges_adapters(config, hardware))
+    return loaded_bytes(base, width) / hardware.tensor_parallel + slots + kept + graph_bytes(hardware)
+
+
+def usable(gpu: int) -> int:
+    """Bytes of a GPU of so many."""
+    return int(_USABLE * gpu)
 
 
 def _recomputed(plan: TrainingPlan) -> str:
@@ -123,7 +134,7 @@ def _models(study: Study) -> Iterable[tuple[Path, LearnerConfig | None]]:
 def _left(hardware: Hardware, machine: Machine) -> int:
     """Of a GPU for the learner: all of it where the sampler has its own."""
     shared = 0.0 if hardware.sampler_apart else hardware.memory_fraction
-    return int((_USABLE - shared) * machine.gpu)
+    return usable(machine.gpu) - int(shared * machine.gpu)
 
 
 def _on_host(hardware: Hardware, base: Path, learner: LearnerConfig | None) -> tuple[int, int]:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from benchmarks.thirty_b import HERE, page
-from benchmarks.thirty_b_lengths import alone, drawn, screened, shared_out
+from benchmarks.thirty_b_gpus import GPU_GIB, planned, rows_of
+from benchmarks.thirty_b_lengths import alone, covered, drawn, screened, shared_out
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -43,3 +44,23 @@ def test_a_screening_ends_with_few_at_once() -> None:
     assert screened([100, 300, 200], 2, {1: 1.0, 2: 2.0}) == pytest.approx(0.3 * 2)
     lengths = list(range(1, 60))
     assert screened(lengths, 100, {1: 1.0, 100: 2.0}) == pytest.approx(alone(np.array(lengths), {1: 1.0, 100: 2.0}))
+
+
+def test_one_gpu_is_told_what_the_plan_counts() -> None:
+    """The row said the weights alone for the sampler, and what a learner took that had a GPU to itself."""
+    memory = planned()
+    assert memory.sampler == pytest.approx(59.8, abs=0.05) and memory.sampler + memory.least > GPU_GIB
+    known = json.loads((REPO / HERE / "measured.json").read_text())
+    assert memory.learner == pytest.approx(known["steps"]["rows"][1]["trainer_gib"], rel=0.1)
+
+
+def test_a_mean_of_four_steps_has_an_interval_that_covers(shared: Path) -> None:
+    """Of steps as the training would have had, as far as their lengths make them differ."""
+    known = json.loads((REPO / HERE / "measured.json").read_text())
+    ms = {int(n): value for n, value in known["positions"]["ms"].items()}
+    training = np.array([alone(own, ms) for own in drawn(shared / "data/published", 100)])
+    assert covered(training, 4) >= 0.92
+    two, four, eight = rows_of(known, drawn(shared / "data/published"))
+    walls = [step["wall"] for step in known["steps"]["rows"][1:]]
+    assert two.step_N == pytest.approx(walls) and four.step_N == pytest.approx(walls)
+    assert len(eight.step_N) == 4
