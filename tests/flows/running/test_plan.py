@@ -38,7 +38,8 @@ PLAIN = replace(
 
 def study_of(profile: Profile, folder: Path) -> Study:
     """The profile as if its inputs were here: every source is a file of LINES lines, of a benchmark a level each of five."""
-    (file := folder / "problems.jsonl").write_text("{}\n" * LINES)
+    problems = "".join(f'{{"problem": "{i}?", "gold": "1"}}\n' for i in range(LINES))
+    (file := folder / "problems.jsonl").write_text(problems)
     (levelled := folder / "levelled.jsonl").write_text(
         "".join(f'{{"problem": "{i}?", "gold": "1", "level": {1 + i % 5}}}\n' for i in range(LINES))
     )
