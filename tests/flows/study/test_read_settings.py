@@ -104,8 +104,6 @@ def test_what_a_shell_completes_is_what_set_takes(word: str) -> None:
     assert len(paths) == len(set(paths)) > 120
     for path in paths:
         said = refused(study, f"{path}=\x00")
-        assert not re.search(r"no field|no table|fields of its own|tables \[|all objectives have", said), (
-            said
-        )
+        assert not re.search(r"no field|no table|fields of its own|tables \[|all objectives have", said), said
     tables = {path for path in _flat(tables_of(study)) if not path.endswith(".base")}
     assert {path for path in tables if not path.startswith("arms")} <= {*paths}
