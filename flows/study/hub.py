@@ -9,6 +9,7 @@ from pathlib import Path
 
 from storage.errors import NotHere, UserError
 from tasks.domain.problems.sources import SourceSpec, source_spec
+from tasks.engines.environment import quiet_libraries
 from tasks.engines.problems.hub import asked_of_hub, fetch_source
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -47,6 +48,7 @@ def hub_folder(name: str, files: Sequence[str], *, fetch: bool) -> Path:
     owner_name, commit = id_of(name)
     fetching = f"hf download {owner_name} --revision {commit} --local-dir {called(name)}"
     way_out = f"download it with: {fetching}, and name that folder"
+    quiet_libraries()
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
@@ -78,6 +80,7 @@ def found_source(wish: str | Path, data: Path | None, folder: Path, *, fetch: bo
     fetch: those that do not. Errors: UserError; NotHere."""
     if not on_hub(str(wish)):
         return source_spec(wish, data)
+    quiet_libraries()
     entry, commits = asked_of_hub(str(wish))
     return fetch_source(entry, commits, folder, fetch=fetch)
 

@@ -9,6 +9,7 @@ SILENT = {
     "DO_NOT_TRACK": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_VERBOSITY": "error",  # each try to reach a hub is a line of warning
     # threads that spin while they wait starve each other as soon as anything else runs: 6 times slower, measured
     "OMP_WAIT_POLICY": "PASSIVE",
     # and a library that takes fewer threads on a busy machine sums in another order there

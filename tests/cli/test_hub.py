@@ -131,3 +131,12 @@ def test_a_set_without_problems_is_one_sentence(tmp_path: Path, there: dict[str,
     done = varband(tmp_path, there, "run", "mine.toml", "--plain")
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert "benchmarks.riddles.sources: source riddles: it could not be loaded (StopIteration)" in done.stderr
+
+
+def test_a_hub_that_is_out_of_reach_is_one_sentence(tmp_path: Path) -> None:
+    """Without what its library says of every try."""
+    (tmp_path / "mine.toml").write_text(f'base = "demo"\nmodel = "lab/small@{COMMIT}"\n')
+    nowhere = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path / "home")}
+    done = varband(tmp_path, nowhere, "run", "mine.toml", "--plain")
+    assert done.returncode == 2 and done.stderr.startswith("varband: mine.toml, line 2: model: "), done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
