@@ -189,12 +189,25 @@ def _unclosed(s: Scaffold) -> Iterator[tuple[str, str]]:
         yield "template", "it never asks for \\boxed{}, in which the answer is looked for (answer_form = boxed)"
 
 
+def _shown_forms(s: Scaffold) -> list[str]:
+    """What a completion writes before its answer is there, as the template lays it out and as examples have it."""
+    answer = "<answer>" if s.answer_form == "tag" else r"\boxed{"
+    opened, closed = (f"<{s.trace_tag}>", f"</{s.trace_tag}>") if s.trace_tag else ("", "")
+    trace = rf"(?:{re.escape(opened)}(?:(?!{re.escape(opened)}).)*?)?{re.escape(closed)}" if opened else ""
+    laid_out = re.findall(
+        rf"{trace}\s*{re.escape(answer)}\s*" if trace else rf"{re.escape(answer)}\s*", s.template, re.S
+    )
+    solved = [s.answer_in_form(e.answer, e.trace) for e in s.examples] if not s.code else []
+    ends = [text.rfind("</answer>" if s.answer_form == "tag" else "}") for text in solved]
+    return [*laid_out, *(text[:end] for text, end in zip(solved, ends, strict=True))]
+
+
 def _unreadable(s: Scaffold) -> Iterator[tuple[str, str]]:
     whole = s.answer_in_form(PROBE).removeprefix(f"<{s.trace_tag}>" if s.trace_opened else "")
     in_answers = WRITTEN.get(s.answer_kind, ())
     for stop in s.stop:
         until = whole[: whole.find(stop) + len(stop)] if stop and stop in whole else whole
-        hides = not stop or stop.isdecimal() or any(stop in answer for answer in in_answers)
+        hides = not stop or stop.isdecimal() or any(stop in text for text in (*in_answers, *_shown_forms(s)))
         if hides or PROBE not in (s.parse(until).region or ""):
             yield "stop", f"{stop!r} ends a completion before its answer is written; let it stand behind the answer"
         elif s.parse(whole).tag_valid and not s.parse(until).tag_valid:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,6 +81,29 @@ def test_is_refused_with_its_line_when_the_file_is_read(text: str, line: int, sa
         and said in str(raised.value)
         and "\n" not in str(raised.value)
     )
+
+
+def scaffold_text(template: str, stop: str, more: str = "") -> str:
+    return (
+        f'base = "demo"\n[scaffolds.own]\ntemplate = {json.dumps(template)}\ntrace_tag = "w"\nanswer_form = "tag"\n'
+        f"stop = [{json.dumps(stop)}]\n{more}"
+    )
+
+
+LAID_OUT = "{problem} Write <w>work</w>\n<answer>answer</answer>"
+ONE_LINE = "{problem}\nWrite <w>work</w> <answer>answer</answer>\n"
+EXAMPLE = 'examples = [{ problem = "1 + 1?", trace = "so\\nit is", answer = "2" }]'
+
+
+@pytest.mark.parametrize(("template", "more"), [(LAID_OUT, ""), (ONE_LINE, EXAMPLE)])
+def test_a_stop_that_its_own_form_holds_before_the_answer_is_refused(template: str, more: str) -> None:
+    with pytest.raises(UserError, match=r"line 6: scaffolds.own.stop: '\\n' ends a completion before its answer"):
+        profile_asked("mine.toml", scaffold_text(template, "\n", more))
+    assert profile_asked("mine.toml", scaffold_text(template, "\nUser:", more))
+
+
+def test_a_newline_ends_a_form_of_one_line() -> None:
+    assert profile_asked("mine.toml", scaffold_text(ONE_LINE, "\n"))
 
 
 def test_a_set_that_is_for_evaluation_is_held_out_whole_beside_another() -> None:
