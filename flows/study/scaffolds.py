@@ -180,8 +180,8 @@ def _unclosed(s: Scaffold) -> Iterator[tuple[str, str]]:
     for tag in dict.fromkeys(OPENED.findall(s.template)):
         if f"</{tag}>" not in s.template and not (s.trace_opened and tag == s.trace_tag):
             yield "template", f"<{tag}> is opened and never closed: show </{tag}> too"
-    shown = s.prompt("")
-    for tag in s.pairs:
+    shown, told = s.prompt(""), OPENED.findall(s.template)
+    for tag in (tag for tag in s.pairs if tag not in told):
         native = s.chat and s.enable_thinking and tag == s.trace_tag
         if f"</{tag}>" not in shown and not native and not s.trace_opened:
             yield ("template", f"it never shows </{tag}>, by which completions are taken apart: none would close it")

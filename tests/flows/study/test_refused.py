@@ -102,6 +102,11 @@ def test_a_stop_that_its_own_form_holds_before_the_answer_is_refused(template: s
     assert profile_asked("mine.toml", scaffold_text(template, "\nUser:", more))
 
 
+def test_an_unclosed_tag_is_told_once() -> None:
+    with pytest.raises(UserError, match=r"^mine\.toml, line 3: scaffolds.own.template: <w> is opened and never closed"):
+        profile_asked("mine.toml", scaffold_text("{problem} <w> <answer>a</answer>", "</answer>"))
+
+
 def test_a_newline_ends_a_form_of_one_line() -> None:
     assert profile_asked("mine.toml", scaffold_text(ONE_LINE, "\n"))
 
