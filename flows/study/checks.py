@@ -28,7 +28,34 @@ MOST_EVALUATED, MOST_IN_ALL = 1000, 5000
 
 
 def faults_of(p: Profile) -> Iterator[Fault]:
-    yield from _arms(p)
+    yield from unknown_names(p)
+    yield from _heads(p)
+    yield from _trainings(p)
+    if p.objectives and not any(p.known_arms[arm].trains for arm in p.arms if arm in p.known_arms):
+        said = f"objectives are compared where an arm is trained, and none of {', '.join(p.arms)} is trained; name one"
+        yield Fault(("objectives",), said)
+    if p.objectives and not p.seeds:
+        yield Fault(("seeds",), "objectives are compared where something is trained, and seeds is empty; give some")
+    if not p.pool.sources and not p.pool.synthetic:
+        yield Fault(("pool",), "pool: no problems; name sources, or give synthetic = a number")
+    elif not p.pool.sources and p.pool.heldout_per_source >= p.pool.synthetic:
+        said = f"all {p.pool.synthetic} problems of a source would be held out; hold out fewer"
+        yield Fault(("pool", "heldout_per_source"), said)
+    if not (p.pool.heldout_per_source or _held_out_whole(p.pool.sources)):
+        said = "nothing would be held out, and every policy is evaluated on what is; hold out some"
+        yield Fault(("pool", "heldout_per_source"), said)
+    if not p.passk.ks:
+        yield Fault(("passk", "ks"), "passk.ks is empty; name at least one k, such as 1")
+    yield from _lengths(p)
+    known = p.known_arms
+    arms = [known[arm] for arm in p.arms if arm in known]
+    yield from _said(("search",), lambda: p.search.refuse_impossible(p.final.sampling.max_tokens, arms))
+
+
+def unknown_names(p: Profile, *, arms: bool = True) -> Iterator[Fault]:
+    """What a field says that nothing has, or says twice, whatever stands in the others. arms: look these up too."""
+    if arms:
+        yield from _arms(p)
     several: dict[tuple[str, ...], Sequence[object]] = {
         ("arms",): p.arms,
         ("seeds",): p.seeds,
@@ -41,12 +68,6 @@ def faults_of(p: Profile) -> Iterator[Fault]:
         if again := ", ".join(map(str, twice(given))):
             yield Fault(path, f"{path[-1]}: {again} stands there more than once, and would be counted so")
     yield from _measures(p)
-    yield from _trainings(p)
-    if p.objectives and not any(p.known_arms[arm].trains for arm in p.arms if arm in p.known_arms):
-        said = f"objectives are compared where an arm is trained, and none of {', '.join(p.arms)} is trained; name one"
-        yield Fault(("objectives",), said)
-    if p.objectives and not p.seeds:
-        yield Fault(("seeds",), "objectives are compared where something is trained, and seeds is empty; give some")
     for kind in p.hardware.without:
         if kind not in KINDS:
             known = ", ".join(sorted(KINDS))
@@ -55,22 +76,8 @@ def faults_of(p: Profile) -> Iterator[Fault]:
     if (engine := p.hardware.engine) not in ENGINES:
         said = f"unknown engine '{engine}'{did_you_mean(engine, ENGINES)} (known: {', '.join(ENGINES)})"
         yield Fault(("hardware", "engine"), said)
-    if not p.pool.sources and not p.pool.synthetic:
-        yield Fault(("pool",), "pool: no problems; name sources, or give synthetic = a number")
-    elif not p.pool.sources and p.pool.heldout_per_source >= p.pool.synthetic:
-        said = f"all {p.pool.synthetic} problems of a source would be held out; hold out fewer"
-        yield Fault(("pool", "heldout_per_source"), said)
-    if not (p.pool.heldout_per_source or _held_out_whole(p.pool.sources)):
-        said = "nothing would be held out, and every policy is evaluated on what is; hold out some"
-        yield Fault(("pool", "heldout_per_source"), said)
     yield from _ids(p)
-    if not p.passk.ks:
-        yield Fault(("passk", "ks"), "passk.ks is empty; name at least one k, such as 1")
     yield from _said(("encoder", "windows"), lambda: [window_named(name) for name in p.encoder.windows])
-    yield from _lengths(p)
-    known = p.known_arms
-    arms = [known[arm] for arm in p.arms if arm in known]
-    yield from _said(("search",), lambda: p.search.refuse_impossible(p.final.sampling.max_tokens, arms))
 
 
 def _measures(p: Profile) -> Iterator[Fault]:
@@ -109,6 +116,11 @@ def _arms(p: Profile) -> Iterator[Fault]:
     for path, arm in named:
         if arm not in known:
             yield Fault(path, f"unknown arm '{arm}'{did_you_mean(arm, known)} (known: {', '.join(known)})")
+
+
+def _heads(p: Profile) -> Iterator[Fault]:
+    """Of arms that are evaluated with another's adapter."""
+    known = p.known_arms
     for arm in dict.fromkeys([*p.own, *(known[name] for name in p.arms if name in known)]):
         head = known.get(arm.head)
         if arm.trained_as is None or head is None:

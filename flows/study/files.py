@@ -17,10 +17,11 @@ from typing import Any
 from flows.study import checks
 from flows.study.lines import listed
 from flows.study.objectives import with_objectives
-from flows.study.reading import NAME, UNNAMED, Fault, Reading, Typed, spelt, twice
+from flows.study.reading import NAME, UNNAMED, Fault, Reading, Typed, spelt, twice, without
 from flows.study.scaffolds import own_arms, own_scaffolds
 from flows.study.shape import Benchmark, Profile
 from storage.errors import UserError
+from tasks.domain.arms import Arm
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.domain.scaffolds import SCAFFOLDS
 
@@ -101,6 +102,7 @@ def changed_study(
     written = replace(reading, hidden=HIDDEN if base else {Profile: HIDDEN[Profile] - {"name", "purpose"}})
     study = written.record(Profile, asked, base)
     if study is None:
+        _look_up_the_rest(asked, base, own, written, reading)
         return None
     study = replace(study, own=tuple(own.values()))
     study = with_objectives(said.get("objectives"), base, study, reading)
@@ -109,6 +111,21 @@ def changed_study(
     if study is not None and not reading.faults:
         reading.faults.extend(checks.unread(study, _named_of_training(said.get("training"), base)))
     return None if reading.faults else study
+
+
+def _look_up_the_rest(
+    asked: Mapping[str, Any], base: Profile | None, own: Mapping[str, Arm], written: Reading, reading: Reading
+) -> None:
+    """Names in fields that can be read, where others cannot; what goes together is not known then."""
+    scratch, wrong = replace(written, faults=[]), {fault.path[0] for fault in reading.faults if fault.path}
+    study = scratch.record(Profile, without(asked, reading.faults), base)
+    if study is not None:
+        study = replace(study, own=tuple(own.values()))
+        reading.faults.extend(
+            fault
+            for fault in checks.unknown_names(study, arms=not wrong & {"arms", "scaffolds"})
+            if fault.path not in [known.path for known in reading.faults]
+        )
 
 
 def _named_of_training(given: Any, base: Profile | None) -> Iterator[str]:
@@ -146,6 +163,9 @@ def _questions(said: Mapping[str, Any], study: Profile, reading: Reading) -> Ite
             continue
         within = Reading(known=reading.known, hidden=reading.hidden)
         changes = {name: value for name, value in table.items() if name != "purpose"}
+        if not changes:
+            reading.refuse(path, "it changes nothing, and a question is its study with something changed")
+            continue
         asked = changed_study(_nested(changes), study, within)
         reading.faults.extend(Fault((*path, *fault.path), fault.said) for fault in within.faults)
         if asked is not None:

@@ -134,6 +134,17 @@ class Reading:
         return [f.name for f in fields(kind) if f.name not in self.hidden.get(kind, ())]  # type: ignore[arg-type]
 
 
+def without(said: Mapping[str, Any], faults: Sequence[Fault], above: Path = ()) -> dict[str, Any]:
+    """What is said without the fields, below `above`, that something is wrong with.
+
+    >>> without({"steps": 3, "pool": {"seed": 1, "limit": "x"}}, [Fault(("pool", "limit"), "")])
+    {'steps': 3, 'pool': {'seed': 1}}
+    """
+    paths = [fault.path for fault in faults]
+    left = {name: value for name, value in said.items() if (*above, name) not in paths}
+    return {n: without(v, faults, (*above, n)) if isinstance(v, Mapping) else v for n, v in left.items()}
+
+
 def twice(values: Sequence[Any]) -> list[Any]:
     """
     >>> twice([1, 2, 1, [3], [3]])

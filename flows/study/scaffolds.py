@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from flows.study.reading import NAME, NONE, UNNAMED, Reading, twice
+from flows.study.reading import NAME, NONE, UNNAMED, Reading, twice, without
 from storage.errors import UserError, did_you_mean
 from tasks.domain import plugins
 from tasks.domain.arms import ARMS, Arm
@@ -28,6 +28,7 @@ WRITTEN = {
     "integer": ("-2", "1,000"),
     "multiple_choice": tuple("ABCDEFGHIJ"),
 }
+SCAFFOLD = ("scaffolds",)
 NULL = "stands for null, where arms are named; call it otherwise"
 
 
@@ -70,6 +71,8 @@ def own_arms(
         if asked is None:
             continue
         worded = asked.scaffold or name
+        if worded not in known and (*SCAFFOLD, worded) in {fault.path[:2] for fault in reading.faults}:
+            continue  # it is there, and what is wrong with it is told
         if worded not in known:
             hint = did_you_mean(worded, known)
             reading.refuse((*path, "scaffold"), f"no scaffold '{worded}'{hint} (known: {', '.join(known)})")
@@ -90,10 +93,10 @@ def own_scaffolds(tables: object, before: Mapping[str, Scaffold], reading: Readi
     name in `before`, those that the study has already."""
     found: dict[str, Scaffold] = {}
     if not isinstance(tables, Mapping):
-        reading.refuse(("scaffolds",), f"{tables!r} is no table, written [scaffolds.NAME]")
+        reading.refuse(SCAFFOLD, f"{tables!r} is no table, written [scaffolds.NAME]")
         return found
     for name, table in tables.items():
-        path, known = ("scaffolds", name), {**SCAFFOLDS, **before, **found}
+        path, known = (*SCAFFOLD, name), {**SCAFFOLDS, **before, **found}
         asked = dict(table) if isinstance(table, Mapping) else table
         base = asked.pop("base", None) if isinstance(asked, dict) else None
         if not NAME.fullmatch(name) or name.lower() == NONE:
@@ -109,11 +112,16 @@ def own_scaffolds(tables: object, before: Mapping[str, Scaffold], reading: Readi
                 asked.setdefault("trace_tag", "none")
             if isinstance(asked, dict) and asked.get("code") and (asked := _with_code(asked, path, reading)) is None:
                 continue
+            before_it = len(reading.faults)
             made = reading.named(Scaffold, name, asked, old, path[:1])
+            unread = reading.faults[before_it:]
+            if unread and isinstance(asked, dict):  # what else is wrong is told with it
+                made = Reading(hidden=reading.hidden).named(Scaffold, name, without(asked, unread, path), old, path[:1])
             made, faults = (None, []) if made is None else _checked(made)
             for field, said in faults:
-                reading.refuse((*path, field), said)
-            if made is not None and not faults:
+                if (*path, field) not in [fault.path for fault in unread]:
+                    reading.refuse((*path, field), said)
+            if made is not None and not faults and not unread:
                 found[name] = made
     return found
 
@@ -155,7 +163,9 @@ def faults_of(scaffold: Scaffold) -> Iterator[tuple[str, str]]:
     """What no model could follow, or would hide its answer: the field, and what is wrong with it."""
     s, template = scaffold, scaffold.template
     if template.count(PROBLEM) != 1:
-        said = f"{PROBLEM} stands there {template.count(PROBLEM)} times; the problem goes where it stands, once"
+        meant = re.search(r"\{ *problem *\}", template, re.I) if PROBLEM not in template else None
+        hint = f"; did you mean {PROBLEM} by {meant[0]}?" if meant else ""
+        said = f"{PROBLEM} stands there {template.count(PROBLEM)} times; the problem goes where it stands, once{hint}"
         yield "template", said
     if secret := SECRET.search(template):
         yield "template", f"{secret[0]} would show the model what it is to find; only {PROBLEM} is put in"

@@ -1,0 +1,67 @@
+"""All that is wrong with a file, said in one go: what can be looked at is, whatever else of it cannot be read."""
+
+from __future__ import annotations
+
+import pytest
+
+from flows.study.asked import profile_asked
+from storage.errors import UserError
+
+WRONG = """base = "demo"
+sedes = [0]
+arms = ["panel", "thinkin"]
+measures = ["hm"]
+[hardware]
+engine = "vlm"
+max_model_len = "16k"
+[pool]
+heldout_per_source = "five"
+sources = ["amc", "amc"]
+[scaffolds.mine]
+template = "Solve it. <w>...</w> <answer>...</answer>"
+trace_tag = "w"
+answer_form = "tag"
+colour = "red"
+stop = 7
+[arms.other]
+scaffold = "mine"
+"""
+
+
+def said_of(text: str) -> list[str]:
+    with pytest.raises(UserError) as raised:
+        profile_asked("mine.toml", text)
+    first, *others = str(raised.value).splitlines()
+    return others or [first]
+
+
+def test_names_are_looked_up_beside_fields_that_cannot_be_read() -> None:
+    said = said_of(WRONG.replace('arms = ["panel", "thinkin"]\n', ""))
+    lines = [int(line.split("line ")[1].split(":")[0]) for line in said]
+    assert lines == [2, 3, 5, 6, 8, 9, 11, 14, 15], said
+    assert "{problem} stands there 0 times" in said[6]
+    assert not any("no scaffold 'mine'" in line for line in said), "it is there, and told of"
+
+
+def test_what_was_left_as_it_is_by_a_field_that_cannot_be_read_is_not_blamed() -> None:
+    """Completions are as long as the demo's, which the file wanted other room for."""
+    text = 'base = "demo"\n[hardware]\nmax_model_len = "16k"\n[final.sampling]\nmax_tokens = 5000\n'
+    (line,) = said_of(text)
+    assert "max_model_len" in line and "line 3" in line
+
+
+def test_an_arm_that_nobody_has_is_told_beside_a_field_that_nobody_has() -> None:
+    said = said_of('base = "demo"\narms = ["panel", "thinkin"]\nsedes = [0]\n')
+    assert len(said) == 2 and "did you mean 'thinking'" in said[0] and "did you mean 'seeds'" in said[1]
+
+
+def test_a_question_that_changes_nothing_is_none() -> None:
+    (line,) = said_of('base = "demo"\n[questions.same]\npurpose = "nothing"\n')
+    assert "line 2" in line and "changes nothing" in line
+
+
+def test_a_problem_in_capitals_is_meant() -> None:
+    (line,) = said_of(
+        'base = "demo"\n[scaffolds.mine]\ntemplate = "{Problem} <answer>...</answer>"\nanswer_form = "tag"\n'
+    )
+    assert "did you mean {problem} by {Problem}?" in line
