@@ -144,7 +144,8 @@ def _show_audit(result: dict[str, Any]) -> None:
     if held:
         click.echo(f"{said['holds']} {held} figures of {len({r['report'] for r in result['reports']})} report(s)")
     for f in result["findings"]:
-        click.echo(f"\n{f['code']}: {f['fact']}\n    {f['inference']}\n    {f['place']}  [{f['query']}]")
+        by = f"  [{f['query']}]" if f["query"] else ""
+        click.echo(f"\n{f['code']}: {f['fact']}\n    {f['inference']}\n    {f['place']}{by}")
     n = result["counts"]
     click.echo(f"\n{n['holds']} hold, {n['off']} off, {n['unknown']} cannot be computed; {n['findings']} findings")
 

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from flows.server import automations, deployments
 from flows.server.deployments import DEPLOYMENTS, Deployment
+from flows.server.installed import check_prefect
 from storage.errors import UserError
 from tasks.domain.budget import Budget
 from tasks.engines.environment import quiet_libraries
@@ -26,6 +27,7 @@ def _server() -> Iterator[Any]:
         raise UserError(
             "deploy: no server; start one with `varband server` and set PREFECT_API_URL=http://127.0.0.1:4200/api"
         )
+    check_prefect("deploy")
     quiet_libraries()
     from httpx import HTTPStatusError, TransportError
     from prefect.client.orchestration import get_client

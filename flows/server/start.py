@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NoReturn
 
+from flows.server.installed import check_prefect
 from tasks.engines.environment import quiet_libraries
 
 REPO = Path(__file__).resolve().parents[2]
@@ -18,6 +19,7 @@ GRACE = timedelta(seconds=60)
 
 def start(host: str, port: int) -> NoReturn:
     """In place of this process, so that whoever stops it stops the server."""
+    check_prefect("server")
     quiet_libraries()
     os.environ.setdefault("PREFECT_SERVER_EVENTS_CAUSAL_ORDERING", "flows.server.ordering")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(REPO), os.environ.get("PYTHONPATH")]))

@@ -91,7 +91,7 @@ def _versions(root: Path) -> Iterator[Check]:
         try:
             found = metadata.version(package)
         except metadata.PackageNotFoundError:
-            yield Check("versions", "warn", f"{package} is not installed", "pip install -e .[prefect]")
+            yield Check("versions", "warn", f"{package} is not installed", "install varband[prefect]")
             continue
         fits = found == wanted or found.startswith(f"{wanted}.")
         yield Check("versions", "ok" if fits else "fail", f"{package} {found}", "" if fits else f"use {wanted}: {why}")
@@ -151,6 +151,9 @@ def _server(root: Path) -> Iterator[Check]:
     url = os.environ.get("PREFECT_API_URL")
     if not url:
         yield Check("server", "warn", "PREFECT_API_URL is not set", "one person needs none; teams: docs/operations.md")
+        return
+    if find_spec("prefect") is None:
+        yield Check("server", "fail", f"{url}: prefect is not installed", "install varband[prefect]")
         return
     from httpx import HTTPError
     from prefect.client.orchestration import get_client
