@@ -33,7 +33,7 @@ def report(ref: str | None, output: Path, query: str | None, root: Path, as_json
     if query is not None:
         from cli.tables import print_table
 
-        print_table(rows_of(root, found, _known_query(query)), as_json=as_json, title=query)
+        print_table(rows_of(root, found, _known_query(query)), as_json=as_json, title=query, whole=True)
         return
     from storage.artifacts.ref import Ref
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from textwrap import wrap
 
 import orjson
 import pyarrow as pa
@@ -26,8 +27,9 @@ RULE = 3
 MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):[\d:.+]+")
 
 
-def print_table(table: pa.Table, *, as_json: bool, title: str | None = None) -> None:
-    """Columns from the left, as many as fit; the others follow below, beside the first one again."""
+def print_table(table: pa.Table, *, as_json: bool, title: str | None = None, whole: bool = False) -> None:
+    """Columns from the left, as many as fit; the others follow below, beside the first one again. whole: a longer text
+    goes on in the lines below it."""
     try:
         rows = (table if as_json else table.slice(0, MAX_ROWS)).to_pylist()
     except (OverflowError, ValueError) as error:  # DuckDB's calendar is longer than Python's
@@ -36,7 +38,7 @@ def print_table(table: pa.Table, *, as_json: bool, title: str | None = None) -> 
         sys.stdout.buffer.write(orjson.dumps(rows, default=str) + b"\n")
         return
     console = Console(highlight=False)
-    cells = {name: [_cell(row[name]) for row in rows] for name in table.column_names}
+    cells = {name: [_cell(row[name], whole=whole) for row in rows] for name in table.column_names}
     widths = {name: _width(name, column) for name, column in cells.items()}
     for kept in blocks(widths, console.width):
         # two columns that have no room beside each other are wider than the terminal, which breaks the line
@@ -76,11 +78,13 @@ def blocks(widths: dict[str, int], room: int) -> list[list[str]]:
 
 
 def _width(name: str, cells: list[str]) -> int:
-    return max(cell_len(text) for text in [name, *cells])
+    return max(cell_len(line) for text in [name, *cells] for line in text.split("\n"))
 
 
-def _cell(value: object) -> str:
+def _cell(value: object, *, whole: bool = False) -> str:
     """
+    >>> _cell("of a study of ours, and of nothing else at all", whole=True)
+    'of a study of ours, and of nothing else\\nat all'
     >>> _cell("of a-study-of-ours-0123abcd alone and of nothing else")
     'of a-study-of-ours-0123abcd alone and o…'
     >>> _cell("of the-best-study-of-our-team-4-0123abcd alone")
@@ -90,11 +94,13 @@ def _cell(value: object) -> str:
         return "–"
     if isinstance(value, float):
         return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
-    text = str(value)[:LONGEST]
+    text = str(value)[: None if whole else LONGEST]
     if moment := MOMENT.fullmatch(text):
         return f"{moment[1]} {moment[2]}"
     text = "".join(c if c.isprintable() else "⏎" if c == "\n" else "\ufffd" for c in text)
     if len(text) <= WIDEST or WORD.fullmatch(text):
         return text
+    if whole:
+        return "\n".join(wrap(text, WIDEST, break_long_words=False, break_on_hyphens=False))
     end = next((one.end() for one in NAMED.finditer(text) if one.start() < WIDEST - 1 < one.end()), WIDEST - 1)
     return text[:end] + "…" * (end < len(text))

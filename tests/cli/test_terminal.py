@@ -108,3 +108,13 @@ def test_the_summary_loses_no_figure_in_80_columns(seeds: tuple[int, ...]) -> No
     assert "…" not in shown and max(map(len, shown.splitlines())) <= 80
     for figure in ("160/877", ".491→.829", "+0.34 [-0.28, 0.40]", ".15→.22", "12,345", "88%", "100%"):
         assert shown.count(figure) == len(rows)
+
+
+def test_a_report_cuts_no_sentence_and_so_no_figure_in_it(demo_store: Path) -> None:
+    """Of what is said to have gone wrong all of it can be read, in a pipe too."""
+    for query in ("audit", "band_tests", "token_pairs"):
+        rows = json.loads(piped("report", "--query", query, "--json", root=demo_store).stdout)
+        printed = piped("report", "--query", query, root=demo_store).stdout
+        assert rows and "…" not in printed and max(map(len, printed.splitlines())) <= 80
+        words = {word for row in rows for text in row.values() if isinstance(text, str) for word in text.split()}
+        assert words and not [word for word in words if word not in printed]
