@@ -18,9 +18,9 @@ REPO = Path(__file__).resolve().parent.parent
 PAGES = sorted((REPO / "docs" / "guide").glob("*.md"))
 FENCE = re.compile(r'^```(\w*)(?: title="([^"]*)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 #: What a test has not: the only reasons for which a command block is not run.
-NEEDS = ("needs a GPU: ", "needs a server: ", "needs a finished study in this folder: ")
+NEEDS = ("needs a GPU: ", "needs a server: ")
 #: Pages that read a store in which a study is finished.
-READING = ("operate", "read-the-report", "validity")
+READING = ("add", "operate", "read-the-report", "validity")
 #: Pages that run a study: minutes.
 RUNNING = ("first-study",)
 
