@@ -53,6 +53,10 @@ SHOWN = {
     "template": template(f"Such as: {ASKED}\nThat is 30."),
     "template, spaced otherwise": template(ASKED.replace(" ", "  \n")),
     "example": example(problem=ASKED),
+    "example, ended otherwise": example(problem=ASKED.rstrip("?")),
+    "example, as LaTeX has it": example(problem=ASKED.replace("5", "$5$").replace("6", r"\(6\)")),
+    "example, with what nobody sees": example(problem=ASKED.replace("eggs", "\u200beggs\u00a0")),
+    "template, ended otherwise": template(f"Such as: {ASKED[:-1]}: that is 30."),
     "trace of an example": example(trace=f"as {ASKED.lower()} 30"),
     "answer of an example": example(answer=f"2, and to {ASKED} 30") + '\nanswer_kind = "exact_text"',
 }
@@ -84,7 +88,15 @@ def test_of_a_benchmark_that_is_asked_of_it(levels: tuple[int, ...], tmp_path: P
         plan(*given)
 
 
-@pytest.mark.parametrize("words", ["1 + 1", "A hen lays 5 eggs on each of 6 days.", f"{ASKED[2:-1]}ever"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "1 + 1",
+        "A hen lays 5 eggs on each of 6 days. How many more?",
+        "A hen lays 5 eggs on each of 6 days.",
+        f"{ASKED[2:-1]}ever",
+    ],
+)
 def test_what_is_short_or_only_resembles_one_may_be_shown(words: str, tmp_path: Path) -> None:
     write(tmp_path, [*PROBLEMS, "1 + 1"])
     assert plan(*asked(tmp_path, study_text(template(words))))
