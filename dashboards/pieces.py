@@ -9,7 +9,10 @@ from typing import Literal
 
 TAG = re.compile(r"</?(?:mutipersonaDebate|think|answer)>")
 SPEAKER = re.compile(r"(?:\A\s*|(?<=\n)|(?<=[.?!] ))((?:Expert|Persona) \d+|[A-Z][a-z]{1,15}):(?=\s)")
-MATH = re.compile(r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<![\\$\d])\$([^$\n]{1,400}?)\$(?!\d)", re.DOTALL)
+#: A box needs no dollars around it.
+BOX = r"\\boxed\{(?:[^{}$\n]++|\{(?:[^{}$\n]++|\{[^{}$\n]*+\})*+\})*+\}"
+DELIMITED = r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<![\\$\d])\$([^$\n]{1,400}?)\$(?!\d)"
+MATH = re.compile(f"{DELIMITED}|({BOX})", re.DOTALL)
 DIRECTION = re.compile("[\u202a-\u202e\u2066-\u2069\u200e\u200f]")
 
 Kind = Literal["tag", "speaker", "display", "math", "text"]

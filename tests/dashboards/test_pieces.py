@@ -53,3 +53,13 @@ def test_hostile_rollouts_are_data() -> None:
     assert r"⟨U\+202E⟩" in marked("a\u202eb") and "\u202e" not in marked("a\u202eb")
     assert len(marked("x" * 100_000)) <= MOST
     assert "\x1b" not in marked("\x1b[31m")
+
+
+def test_a_box_that_stands_alone_is_a_formula() -> None:
+    """An arm may be asked for its answer in \\boxed{…}; dollars around it are nobody's duty."""
+    text = r"So 7. </think> \boxed{\frac{1}{2}} or $\boxed{3}$, not \boxed{4"
+    assert [(p.kind, p.text) for p in pieces(text) if p.kind in ("math", "display")] == [
+        ("math", r"\boxed{\frac{1}{2}}"),
+        ("math", r"\boxed{3}"),
+    ]
+    assert [p.kind for p in pieces(r"\boxed{$5} \boxed{" + "{" * 20_000)] == ["text"]
