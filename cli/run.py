@@ -92,7 +92,7 @@ def request_of(
         settings=settings,
         arms=tuple(a.strip() for a in (arms or "").split(",") if a.strip()),
         seeds=numbers,
-        pools=tuple(map(str, pools)),
+        pools=tuple(str(pool.resolve() if pool.is_file() else pool) for pool in pools),
         limit=limit,
         data=_text(data),
         model=_text(model),
@@ -136,8 +136,8 @@ def carry_out(request: Request, root: Path, budget: str | None, *, as_json: bool
     asked, store = Budget.parse(budget), Store(root)
     study = request.study(store)
     limits = asked.over(study.profile.budget)
-    store.prepare()
     planned = plan(study, store)
+    store.prepare()
     watch = Watch(study.profile.called, planned, as_json=as_json, store=store)
     if all(step.reused for step in planned):
         watch.nothing_to_do()

@@ -11,7 +11,7 @@ from flows.study.hub import called
 from flows.study.models import adapter_folder, digest_of, found_model, model_folder
 from flows.study.shape import Profile
 from storage.errors import UserError
-from tasks.domain.policies import BaseModel, MadeElsewhere
+from tasks.domain.policies import BaseModel, MadeElsewhere, check_bases
 from tasks.engines.adapter_files import OF_BASE, AdapterFiles, adapter_files
 from tasks.engines.learning.checkpoints import weights_identity
 from tasks.engines.learning.memory_plan import check_positions, check_trainable, read_config
@@ -74,6 +74,15 @@ def found_adapters(
             places[found.digest] = found.folder
             ranks[base.sha256] = max(found.largest_rank, ranks.get(base.sha256, 0))
     return adapters, ranks
+
+
+def refuse_other_bases(profile: Profile, models: Mapping[str, BaseModel], sought: Sought) -> None:
+    """Of arms that are evaluated with another's adapter: one is trained, or is there already."""
+    trains = bool(profile.training.steps and profile.seeds)
+    for arm in map(profile.arm, profile.arms):
+        adapted = trains or profile.arm(arm.head).adapter or any(arm.head in x.arms for x in profile.lessons)
+        if arm.trained_as not in (None, arm.name) and adapted:
+            sought(lambda arm=arm: check_bases(models, [arm]), ("arms", arm.name, "model"))
 
 
 def _adapter(profile: Profile, arm: str, name: str, base: Path | None, fetch: bool) -> AdapterFiles:

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from flows.study.hub import on_hub
 from flows.study.shape import Profile
 from flows.study.sizes import size_of
 from storage.errors import UserError
-from tasks.domain.problems.sources import SOURCES, SourceSpec
+from tasks.domain.problems.sources import FORMATS, SOURCES, SourceSpec
 from tasks.engines.problems.problem_files import load_problems
 
 
@@ -36,3 +37,12 @@ def refuse_undrawable(p: Profile, specs: Sequence[SourceSpec], places: Mapping[s
         f"{held} problems a source would be held out of {number} in all, which leaves none to train on; hold out fewer"
         " (pool.heldout_per_source), or take more"
     )
+
+
+def refuse_one_name(wishes: Sequence[str | Path]) -> None:
+    """Errors: UserError for two files that would be one source, of which a split holds out as much as of one."""
+    names = [Path(wish).stem for wish in wishes if Path(wish).suffix.lower() in FORMATS and not on_hub(str(wish))]
+    if name := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(
+            f"several files are called {name}, and would be held out and counted as one: rename one, or join them"
+        )

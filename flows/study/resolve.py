@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from flows.study.bases import found_adapters, found_bases, unnamed
-from flows.study.drawn import refuse_undrawable
+from flows.study.bases import found_adapters, found_bases, refuse_other_bases, unnamed
+from flows.study.drawn import refuse_one_name, refuse_undrawable
 from flows.study.hub import called, found_source, unfound
 from flows.study.layout import side_by_side, spread
 from flows.study.models import check_positions, encoder_folder, found_model, found_reward_model
@@ -170,6 +170,7 @@ def resolve(
             f" no first {own.limit} are taken; write pool.synthetic=N for another number, or name problems"
         )
     models = found_bases(profile, model, places, sought, fetch=not planning)
+    refuse_other_bases(profile, models, sought)
     adapters, ranks = found_adapters(profile, models, places, sought, fetch=not planning)
     made_up = own.synthetic and not wished
     if made_up and (said := " and ".join(filter(None, (faults_of_answer(kind, "7") for kind in kinds)))):
@@ -178,6 +179,7 @@ def resolve(
         )
     said = () if pools else ("pool", "sources")
     studied = PoolInputs() if made_up else inputs(wished, said, own.on_issue, own.limit)
+    sought(lambda: refuse_one_name(wished), said)
     sought(lambda: refuse_undrawable(profile, studied.sources, places), ("pool", "heldout_per_source"))
     taught = [lesson for lesson in profile.lessons if set(lesson.arms) & set(profile.arms)]
     lessons = {

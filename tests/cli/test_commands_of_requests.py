@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -37,3 +38,12 @@ def test_a_request_and_its_command_are_the_same(request_: Request) -> None:
     for other in ("root", "budget", "as_json"):
         del given[other]
     assert request_of(**given) == request_
+
+
+def test_a_file_of_problems_is_found_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By who reads the command in a report, and who goes on with a parked run; a set's name is no path."""
+    (tmp_path / "p.jsonl").write_text("")
+    monkeypatch.chdir(tmp_path)
+    with command_of_run.make_context("run", ["demo", "--pool", "p.jsonl", "--pool", "amc"]) as context:
+        words = {k: v for k, v in context.params.items() if k not in ("root", "budget", "as_json")}
+        assert request_of(**words).pools == (str(tmp_path / "p.jsonl"), "amc")

@@ -83,6 +83,14 @@ def test_an_arm_evaluated_with_anothers_adapter_stands_where_that_one_does(place
     assert {name: model.name for name, model in study.models.items()} == {"no_panel": "other", "panel": "other"}
 
 
+def test_an_adapter_on_another_base_is_told_with_its_line(places: Path, tmp_path: Path) -> None:
+    """When the file is checked, which plans problems alone; untrained, there is no adapter."""
+    arms = f"[arms.panel]\n[arms.top]\nscaffold = 'panel'\ntrained_as = 'panel'\nmodel = '{places}/other'\n"
+    with pytest.raises(UserError, match=r"^mine\.toml, line 6: arms\.top\.model: arm top stands on other .*on its own"):
+        Request(profile="mine.toml", text="base = 'demo'\n" + arms).study(Store(tmp_path), planning=True)
+    assert Request(profile="mine.toml", text="base = 'demo'\nseeds = []\n" + arms).study(Store(tmp_path))
+
+
 def test_an_adapter_made_elsewhere_is_started_from_or_evaluated_as_it_is(places: Path, tmp_path: Path) -> None:
     request = asked(
         f"arms.panel.adapter={places}/fits", f"arms.thinking.adapter={places}/wide", "arms.thinking.trained_as=none"

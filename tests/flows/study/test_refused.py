@@ -123,6 +123,18 @@ def test_a_file_that_holds_no_problems_is_none_by_its_ending(tmp_path: Path) -> 
         asked.study(Store(tmp_path / "root"))
 
 
+def test_two_files_of_one_name_are_no_one_source(tmp_path: Path) -> None:
+    """A split would hold out as much of both together as of one, and ids of rows would stand there twice."""
+    for folder, word in (("a", "hens"), ("b", "goats")):
+        (tmp_path / folder).mkdir()
+        rows = ({"problem": f"{n} {word} and {n * n} more?", "gold": "3"} for n in range(9))
+        (tmp_path / folder / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = 'base = "demo"\n[pool]\nsources = ["a/p.jsonl", "b/p.jsonl"]\nheldout_per_source = 2\n'
+    asked = Request(profile=str(tmp_path / "mine.toml"), text=text)
+    with pytest.raises(UserError, match=r"^mine\.toml, line 3: pool\.sources: several files are called p, and would"):
+        asked.study(Store(tmp_path / "root"), planning=True)
+
+
 def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('base = "demo"\n', encoding="utf-8-sig")
