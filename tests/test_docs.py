@@ -17,7 +17,7 @@ from tests import warm
 REPO = Path(__file__).resolve().parent.parent
 PAGES = sorted((REPO / "docs" / "guide").glob("*.md"))
 FENCE = re.compile(r'^```(\w*)(?: title="([^"]*)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
-#: What a test has not: the only reasons for which a command block is not run.
+#: What a test here has not; lines that need a server are followed in tests/flows/server/test_pages.py.
 NEEDS = ("needs a GPU: ", "needs a server: ")
 #: Pages that read a store in which a study is finished.
 READING = ("add", "operate", "read-the-report", "validity")
