@@ -11,6 +11,7 @@ from collections.abc import Iterable
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES})
 #: What it says of a place that is not what it must be, and what people do about it.
 MISPLACED = dict.fromkeys((errno.EISDIR, errno.ENOTDIR, errno.ELOOP), "move away what lies in its place") | {
+    errno.ENAMETOOLONG: "name it shorter",
     errno.EXDEV: "keep all folders of a root on one disk",
     errno.EIO: "see to that disk",
     errno.ESTALE: "see to that share",

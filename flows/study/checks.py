@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from flows.study.hub import id_of, on_hub
-from flows.study.reading import Fault, twice
+from flows.study.reading import NAME, UNNAMED, Fault, twice
 from flows.study.shape import Profile
 from storage.artifacts.kinds.report import ALWAYS, SOMETIMES
 from storage.artifacts.ref import KINDS
@@ -186,8 +186,14 @@ def _ids(p: Profile) -> Iterator[Fault]:
     for path, name in named.items():
         if not name.strip():
             yield Fault(path, f"{'.'.join(path)} is empty; name a folder, or OWNER/NAME@COMMIT on the hub")
-    named |= {("arms", arm.name, "model"): arm.model for arm in p.own}
-    named |= {("arms", arm.name, "adapter"): arm.adapter for arm in p.own}
+    own = {("arms", arm.name, "model"): arm.model for arm in p.own}
+    own |= {("arms", arm.name, "adapter"): arm.adapter for arm in p.own}
+    for path in (path for path, name in own.items() if name.isspace()):
+        yield Fault(path, f"{'.'.join(path)} is blank; name a folder, or OWNER/NAME@COMMIT on the hub")
+    named |= own
+    for several, names in (("benchmarks", p.benchmarks), ("lessons", p.lessons)):
+        for name in (one.name for one in names if not NAME.fullmatch(one.name)):
+            yield Fault((several, name), f"{name[:80]!r} {UNNAMED}")
     for path, name in named.items():
         if on_hub(name):
             yield from _said(path, lambda name=name: id_of(name))

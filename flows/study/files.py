@@ -31,6 +31,8 @@ HIDDEN = {Profile: frozenset({"name", "purpose", "title", "about", "own"})}
 CHOSEN = ("arms", "objectives", "benchmarks", "lessons")
 #: Questions of one matrix: more is a slip, and a check that takes for ever.
 MOST_ASKED = 256
+#: A value that a question of a matrix is called by.
+WORD = re.compile(r"[!-~]{1,60}")
 #: What a file says beside what is changed.
 SAID = ("base", "name", "purpose", "questions", "matrix")
 
@@ -158,6 +160,8 @@ def _questions(said: Mapping[str, Any], study: Profile, reading: Reading) -> Ite
         if not isinstance(table, Mapping):
             reading.refuse(path, f"{table!r} is no table of what is changed")
             continue
+        if not isinstance(purpose := table.get("purpose", ""), str):
+            reading.refuse((*path, "purpose"), f"purpose is {purpose!r}; it must be text")
         if strange := [key for key in ("base", "name", "questions", "matrix") if key in table]:
             reading.refuse((*path, strange[0]), f"no field '{strange[0]}': a question changes fields of its study")
             continue
@@ -169,7 +173,7 @@ def _questions(said: Mapping[str, Any], study: Profile, reading: Reading) -> Ite
         asked = changed_study(_nested(changes), study, within)
         reading.faults.extend(Fault((*path, *fault.path), fault.said) for fault in within.faults)
         if asked is not None:
-            yield name, replace(asked, about=str(table.get("purpose", "")))
+            yield name, replace(asked, about=str(purpose))
 
 
 def _table(said: Mapping[str, Any], name: str, reading: Reading) -> Mapping[str, Any]:
@@ -188,13 +192,19 @@ def _combinations(matrix: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, An
     axes = {path: values if isinstance(values, list) else [values] for path, values in _flat(matrix)}
     last = [path.rpartition(".")[2] for path in axes]
     names = [word if last.count(word) == 1 else path for path, word in zip(axes, last, strict=True)]
-    for values in product(*axes.values()) if axes else ():
-        spelt = (f"{name}={_spelt(value)}" for name, value in zip(names, values, strict=True))
-        yield ",".join(spelt), dict(zip(axes, values, strict=True))
+    for chosen in product(*(enumerate(values, 1) for values in axes.values())) if axes else ():
+        spelt = (f"{name}={_spelt(value, nth)}" for name, (nth, value) in zip(names, chosen, strict=True))
+        yield ",".join(spelt), dict(zip(axes, (value for _, value in chosen), strict=True))
 
 
-def _spelt(value: object) -> str:
-    return "+".join(map(str, value)) if isinstance(value, list) else str(value)
+def _spelt(value: object, nth: int) -> str:
+    """By which place it has among its axis' values, where it is no word that a person types, as a prompt is none.
+
+    >>> _spelt(["panel", "thinking"], 1), _spelt("Solve it: {problem}", 2)
+    ('panel+thinking', '#2')
+    """
+    spelt = "+".join(map(str, value)) if isinstance(value, list) else str(value)
+    return spelt if WORD.fullmatch(spelt) else f"#{nth}"
 
 
 def _flat(table: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:

@@ -24,7 +24,7 @@ SECRET = re.compile(r"\{(gold|answer|solution)\}")
 PROBE = "7"
 #: What stands in answers of a kind beside digits.
 WRITTEN = {
-    MATH: ("-2", "3.5", "1,000", "(x, y)", "[0]", r"\\frac{1}{x^2}", "a+b=c"),
+    MATH: ("-2", "3.5", "1,000", "(x, y)", "[0]", r"\\frac{1}{x^2}", "a+b=c", r"$2*\sqrt{\pi}$", "50%", "3:2", "5!"),
     "integer": ("-2", "1,000"),
     "multiple_choice": tuple("ABCDEFGHIJ"),
 }
@@ -103,11 +103,11 @@ def own_scaffolds(tables: object, before: Mapping[str, Scaffold], reading: Readi
             reading.refuse(path, f"{name[:80]!r} {UNNAMED if name.lower() != NONE else NULL}")
         elif name in SCAFFOLDS:
             reading.refuse(path, f"'{name}' is everybody's scaffold already; give yours another name")
-        elif base is not None and base not in known:
+        elif base is not None and str(base) not in known:
             hint = did_you_mean(str(base), known)
             reading.refuse((*path, "base"), f"no scaffold '{base}'{hint} (known: {', '.join(known)})")
         else:
-            old = known[base] if base is not None else before.get(name)
+            old = known[str(base)] if base is not None else before.get(name)
             if isinstance(asked, dict) and old is None:
                 asked.setdefault("trace_tag", "none")
             if isinstance(asked, dict) and asked.get("code") and (asked := _with_code(asked, path, reading)) is None:
@@ -188,7 +188,8 @@ def faults_of(scaffold: Scaffold) -> Iterator[tuple[str, str]]:
 
 def _unclosed(s: Scaffold) -> Iterator[tuple[str, str]]:
     for tag in dict.fromkeys(OPENED.findall(s.template)):
-        if f"</{tag}>" not in s.template and not (s.trace_opened and tag == s.trace_tag):
+        closes = s.template.rfind(f"</{tag}>") > s.template.find(f"<{tag}>")
+        if not closes and not (s.trace_opened and tag == s.trace_tag):
             yield "template", f"<{tag}> is opened and never closed: show </{tag}> too"
     shown, told = s.prompt(""), OPENED.findall(s.template)
     for tag in (tag for tag in s.pairs if tag not in told):

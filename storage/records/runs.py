@@ -114,8 +114,10 @@ def run_id(profile: str, report: Ref) -> str:
     """
     >>> run_id("demo", Ref("report", "4f1c2a9b00d1e2f3"))
     'demo-4f1c2a9b'
+    >>> run_id("first..draft", Ref("report", "4f1c2a9b00d1e2f3"))
+    'first.draft-4f1c2a9b'
     """
-    name = re.sub(r"[^a-z0-9._-]", "-", profile.lower()).strip("-.") or "run"
+    name = re.sub(r"\.\.+", ".", re.sub(r"[^a-z0-9._-]", "-", profile.lower())).strip("-.") or "run"
     return f"{name[:80]}-{report.fingerprint[:8]}"
 
 

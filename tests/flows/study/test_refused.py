@@ -56,6 +56,14 @@ TEMPLATE = 'template = "{problem} <w>...</w> <answer>...</answer>"\ntrace_tag = 
         ),
         (f"[scaffolds.own]\n{TEMPLATE}trace_opened = true", 6, "a chat template opens the tag, and chat is false"),
         (f"[scaffolds.own]\n{TEMPLATE}stop = ['Q:', 'Q:']", 6, "'Q:' stands there more than once"),
+        (f"[scaffolds.own]\n{TEMPLATE}base = ['panel']", 6, "no scaffold '['panel']'"),
+        *(
+            (f"[scaffolds.own]\n{TEMPLATE}stop = [{stop!r}]", 6, "ends a completion before its answer is written")
+            for stop in ("$", "%", "*", ":", "pi", "sqrt", "!")
+        ),
+        ("[arms.panel]\nadapter = ' '", 3, "arms.panel.adapter is blank"),
+        ("[benchmarks.'../x y']\nsources = ['amc']\ngroup_size = 2", 2, "'../x y' is no name"),
+        ("[questions.cool]\npurpose = 3\ntraining.steps = 3", 3, "purpose is 3; it must be text"),
         ("learning_rate = 1e-3", 2, "did you mean training.learning_rate?"),
         (
             "temperature = 1",
@@ -105,6 +113,19 @@ def test_a_stop_that_its_own_form_holds_before_the_answer_is_refused(template: s
 def test_an_unclosed_tag_is_told_once() -> None:
     with pytest.raises(UserError, match=r"^mine\.toml, line 3: scaffolds.own.template: <w> is opened and never closed"):
         profile_asked("mine.toml", scaffold_text("{problem} <w> <answer>a</answer>", "</answer>"))
+
+
+def test_a_tag_that_closes_before_it_opens_never_closes() -> None:
+    with pytest.raises(UserError, match=r"line 3: scaffolds.own.template: <w> is opened and never closed"):
+        profile_asked("mine.toml", scaffold_text("{problem} </w> or <w> <answer>a</answer>", "</answer>"))
+
+
+def test_questions_of_a_matrix_of_prompts_are_called_by_their_number() -> None:
+    """Words of a prompt are no words that anybody types, or that a run could be called by."""
+    matrix = "[matrix]\nscaffolds.own.template = ['{problem}\\n<w>..</w> <answer>a</answer>', \"{problem} <w>..</w><answer>a</answer>\"]\n"
+    text = scaffold_text(ONE_LINE, "</answer>", matrix)
+    found = [profile_asked(f"mine.toml/template=#{n}", text) for n in (1, 2)]
+    assert found[0].arm("own") != found[1].arm("own") and found[0].called == "mine/template=#1"
 
 
 def test_a_newline_ends_a_form_of_one_line() -> None:
