@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from flows.running.costs import costs, total
 from flows.running.plan import Planned, is_costly, looked_up
+from flows.running.room import check_room
 from flows.running.sessions import Charging, Listener
 from flows.study.memory import check_memory, this_machine
 from flows.study.resolve import Study
@@ -82,10 +83,11 @@ def accounted(
 
     request: what asks for the same run again (`varband resume`).
     Errors: Parked with how far it came, how much is missing and how to go on; UserError, before anything is noted, for
-    models that do not fit onto this machine's GPUs.
+    models that do not fit onto this machine's GPUs, and trainings that its disk does not hold.
     """
     if is_costly(planned, study.profile.hardware.without):
         check_memory(study, this_machine())
+        check_room(study, store, planned)
     name, meter = charging.run, charging.meter(study, store)
     earlier = earlier_attempt(store.root, name)
     record = Record(store, _begun(earlier, name, study, planned, meter, request, flow_run), meter)

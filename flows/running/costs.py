@@ -29,6 +29,7 @@ from tasks.domain.prices import Prices
 from tasks.domain.problems.sources import SourceSpec
 from tasks.domain.search.method import CERTAINTY
 from tasks.embedding import EncoderSpec
+from tasks.engines.learning.training_memory import kept_bytes
 from tasks.metering import SAMPLED
 from tasks.rollouts import account_of
 
@@ -164,7 +165,9 @@ class Estimator:
             trained = min(trained, a_step * math.ceil(learner.token_budget / (a_step * length.completion)))
         tokens = trained * (length.prompt + length.completion)
         usd = self.prices.of_tokens(base.arm, trained * length.prompt, trained * length.completion)
-        parts = [Cost(rollouts=trained, tokens=tokens, usd=usd, bytes=tokens * BYTES, basis=length.basis)]
+        folder = self.study.places.get(base.model.sha256)
+        kept = tokens * BYTES + (kept_bytes(folder, learner) if folder else 0)
+        parts = [Cost(rollouts=trained, tokens=tokens, usd=usd, bytes=kept, basis=length.basis)]
         heldout, evaluated_group = self.asked(given, "heldout"), given["evaluation_group_size"]
         for step in evaluated_steps(steps, learner.eval_every)[1:] if evaluated_group else ():
             policy = replace(base, adapter=str(ref), adapter_step=step, step=step)

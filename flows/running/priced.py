@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from flows.running.costs import Cost, costs, total
 from flows.running.foresight import Foresight, foresight, not_measured, not_taught, stands_on, without
 from flows.running.plan import Planned, plan
+from flows.running.room import told as no_room
 from flows.study.layout import told
 from flows.study.prices import team_prices
 from flows.study.resolve import Study
@@ -49,6 +50,7 @@ class Priced:
             without(study),
             told(study.profile.hardware, num_gpus()),
             *notes,
+            no_room(study, store, planned),
         ]
         return cls(
             called=study.profile.called,

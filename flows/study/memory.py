@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from flows.study.resolve import Study
+from flows.study.shape import Profile
 from storage.errors import UserError
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.engines.hardware import Hardware, check_gpus
@@ -23,7 +24,7 @@ from tasks.engines.learning.training_memory import (
     plan_training,
 )
 from tasks.engines.sampling.graphs import graph_bytes
-from tasks.engines.sampling.slots import adapter_bytes
+from tasks.engines.sampling.slots import adapter_bytes, cache_bytes
 from tasks.engines.stored_weights import loaded_bytes
 from tasks.engines.visible_gpus import gpu_bytes, num_gpus
 
@@ -54,18 +55,25 @@ def check_memory(study: Study, machine: Machine) -> None:
     if not machine.gpu:
         return
     width = hardware.bytes_per_value
-    for base, learner in _models(study):
+    for base, learners in _models(study):
         config = read_config(base)
         merges = merges_adapters(config, hardware)
         kept, slots = adapter_bytes(config, hardware, study.profile.training.lora_rank, merges=merges)
-        parts, graphs = hardware.tensor_parallel, graph_bytes(hardware)
         check_sampler_memory(
-            base, hardware.memory_fraction, parts, machine.gpu, width, kept=kept, slots=slots, graphs=graphs
+            base,
+            hardware.memory_fraction,
+            hardware.tensor_parallel,
+            machine.gpu,
+            width,
+            kept=kept,
+            slots=slots,
+            graphs=graph_bytes(hardware),
+            cache=cache_bytes(config, hardware),
         )
-        if learner is not None:
+        for learner in learners:
             plan_memory(base, learner, execution_on(hardware, config), 2, _left(hardware, machine), gpu=True)
         if merges:
-            check_host_memory(base, machine.host, width, *_on_host(hardware, base, learner), _fewer(hardware))
+            check_host_memory(base, machine.host, width, *_on_host(hardware, base, learners), _fewer(hardware))
 
 
 def told(study: Study, machine: Machine) -> list[str]:
@@ -74,28 +82,29 @@ def told(study: Study, machine: Machine) -> list[str]:
     if hardware.device != "cuda" or hardware.engine not in ("auto", "vllm"):
         return found
     try:
-        for base, learner in _models(study):
-            found.append(_told(hardware, base, learner, machine, study.profile.training.lora_rank))
+        for base, learners in _models(study):
+            found.append(_told(hardware, base, learners, machine, study.profile.training.lora_rank))
         check_memory(study, machine)
     except UserError as refused:
         found.append(f"this machine would refuse it: {refused}")
     return found
 
 
-def _told(hardware: Hardware, base: Path, learner: LearnerConfig | None, machine: Machine, rank: int) -> str:
-    """rank: of the adapters that are served."""
+def _told(hardware: Hardware, base: Path, learners: Sequence[LearnerConfig], machine: Machine, rank: int) -> str:
+    """Of several trainings what takes most. rank: of the adapters that are served."""
     config, width = read_config(base), hardware.bytes_per_value
     said = (
         f"memory of {base.name}: sampling {sampler_bytes(hardware, base, rank) / GIB:.1f} GiB of a GPU beside its cache"
     )
-    if learner is not None:
+    if learners:
         free = _left(hardware, machine) if machine.gpu else None
         execution = execution_on(hardware, config)
-        plan = plan_training(base, learner, execution, 2, free, gpu=True)
+        plans = [plan_training(base, learner, execution, 2, free, gpu=True) for learner in learners]
+        plan = max(plans, key=lambda plan: (-plan.kept_rows, plan.bytes))
         said += f", training {plan.bytes / GIB:.1f} {_recomputed(plan)}"
-        said += f" and {disk_bytes(base, learner, execution) / GIB:.1f} of the disk"
+        said += f" and {max(disk_bytes(base, learner, execution) for learner in learners) / GIB:.1f} of the disk"
     if merges_adapters(config, hardware) and num_experts(config):
-        copies, checkpoints = _on_host(hardware, base, learner)
+        copies, checkpoints = _on_host(hardware, base, learners)
         said += f", {(copies * loaded_bytes(base, width) + checkpoints) / GIB:.1f} of host memory"
     return said
 
@@ -119,16 +128,20 @@ def _recomputed(plan: TrainingPlan) -> str:
     return f"with recomputation{packs}"
 
 
-def _models(study: Study) -> Iterable[tuple[Path, LearnerConfig | None]]:
-    """(folder, what it is trained by; null where it is evaluated alone) of each base that is here. Of several
-    trainings of one base that which takes most."""
-    profile = study.profile
-    trained = {study.models[arm].sha256 for arm in profile.heads(profile.arms)} if profile.training.steps else set()
-    ranks = [profile.training.lora_rank, *(lesson.training.lora_rank for lesson in profile.lessons)]
-    largest = replace(profile.training, lora_rank=max(ranks)) if profile.training.steps else None
-    for sha256 in dict.fromkeys(model.sha256 for model in study.models.values()):
+def _models(study: Study) -> Iterable[tuple[Path, list[LearnerConfig]]]:
+    """(folder, what it is trained by; empty where it is evaluated alone) of each base that is here."""
+    trained: dict[str, list[LearnerConfig]] = {model.sha256: [] for model in study.models.values()}
+    for head in study.profile.heads(study.profile.arms):
+        trained[study.models[head].sha256] += _trainings(study.profile, head)
+    for sha256, learners in trained.items():
         if sha256 in study.places:
-            yield study.places[sha256], largest if sha256 in trained else None
+            yield study.places[sha256], learners
+
+
+def _trainings(profile: Profile, head: str) -> list[LearnerConfig]:
+    """Of an arm: lessons, its own, and by each objective."""
+    lessons = [lesson.training for lesson in profile.lessons if head in lesson.arms]
+    return lessons + ([profile.training, *(one.training for one in profile.objectives)] if profile.seeds else [])
 
 
 def _left(hardware: Hardware, machine: Machine) -> int:
@@ -137,10 +150,10 @@ def _left(hardware: Hardware, machine: Machine) -> int:
     return usable(machine.gpu) - int(shared * machine.gpu)
 
 
-def _on_host(hardware: Hardware, base: Path, learner: LearnerConfig | None) -> tuple[int, int]:
+def _on_host(hardware: Hardware, base: Path, learners: Sequence[LearnerConfig]) -> tuple[int, int]:
     """(copies of a mixture's base, bytes of checkpoints) in host memory, by the arms at once."""
-    copies = hardware.replicas + (hardware.processes if learner is not None else 0)
-    checkpoints = checkpoint_bytes(base, learner) if learner is not None else 0
+    copies = hardware.replicas + (hardware.processes if learners else 0)
+    checkpoints = max((checkpoint_bytes(base, learner) for learner in learners), default=0)
     return hardware.arms_at_once * copies, hardware.arms_at_once * checkpoints
 
 

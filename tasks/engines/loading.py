@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import UserError
-from tasks.engines.stored_weights import stored_weights
+from tasks.engines.stored_weights import refuse_second_head
 
 #: Threads of transformers' own read weights ahead of who converts them: on a CPU all of a model lies in memory twice.
 _NO_THREADS = "HF_DEACTIVATE_ASYNC_LOAD"
@@ -24,10 +24,10 @@ _EXPERTS = re.compile(r"(.*?\.\d+)\..*\bexperts\.")
 def loaded(kind: Any, folder: Path, dtype: Any, device: Any = None, **how: Any) -> Any:
     """kind: one of transformers' Auto classes. device: a GPU that weights are loaded onto one by one; null: a CPU.
 
-    Errors: UserError for files that are not whole, and for weights that none holds or that have another shape than
-    config.json says.
+    Errors: UserError for files that are not whole, for a second head, and for weights that none holds or that have
+    another shape than config.json says.
     """
-    stored_weights(folder)
+    refuse_second_head(folder)
     with _in_order(device):
         model, about = kind.from_pretrained(
             folder,
@@ -65,7 +65,7 @@ def refuse_holes(folder: Path) -> None:
             model: Any = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
     except ValueError:
         return  # of a kind that transformers does not know: the engine may
-    stored, base = stored_weights(folder), f"{model.base_model_prefix}."
+    stored, base = refuse_second_head(folder), f"{model.base_model_prefix}."
     there, known = {*stored, *(base + name for name in stored)}, model.state_dict().keys()
     as_loaded = not get_checkpoint_conversion_mapping(model.config.model_type) and all(
         name in known or base + name in known for name in stored

@@ -45,14 +45,19 @@ REMEMBERED_BYTES = 64 << 20
 def weight_files(folder: Path) -> list[Path]:
     """What holds a model's weights: the shards that its index names, else `model.safetensors`, else all there are.
 
-    Errors: UserError for an index that cannot be read, and for both, of which transformers would load the one file and
-    vLLM the shards.
+    Errors: UserError for an index that cannot be read, for shards in another folder, which vLLM does not find, and for
+    both, of which transformers would load the one file and vLLM the shards.
     """
     if (folder / INDEX).is_file():
         try:
             named = {str(name) for name in json.loads((folder / INDEX).read_text())["weight_map"].values()}
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise UserError(f"model folder {folder}: {INDEX} cannot be read ({error!r})") from None
+        if elsewhere := sorted(name for name in named if Path(name).name != name):
+            raise UserError(
+                f"model folder {folder}: {INDEX} names {elsewhere[0]}, and vLLM reads no other folder; shards lie"
+                " beside it"
+            )
         if (folder / WEIGHTS).is_file() and WEIGHTS not in named:
             raise UserError(
                 f"model folder {folder}: {WEIGHTS} lies beside the shards of {INDEX}; transformers would load the one"

@@ -24,7 +24,7 @@ _BITS = {
 }
 #: As long as safetensors lets a header be.
 _MOST = 100_000_000
-_HEAD = "lm_head.weight"
+_HEAD, _EMBEDDING = "lm_head.weight", "embed_tokens.weight"
 _NUM_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 _EXPERT = re.compile(r"(.*\.experts)\.(\d+)\.(.*)")
 
@@ -50,7 +50,7 @@ Parts = dict[str, dict[int, StoredWeight]]
 def stored_weights(folder: Path) -> dict[str, StoredWeight]:
     """By name. Errors: UserError for a file that is cut short or none, for a weight that two files hold, and for one
     that the index names and none does, but a head that is the embedding; for experts of a layer that are not all there,
-    or not of one shape."""
+    or not as many or of the shape that config.json says."""
     found: dict[str, StoredWeight] = {}
     for path in weight_files(folder):
         at = path.stat()
@@ -87,6 +87,28 @@ def _index(folder: Path, found: dict[str, StoredWeight]) -> dict[str, str]:
             f" {WEIGHTS}"
         )
     return {}
+
+
+def refuse_second_head(folder: Path) -> dict[str, StoredWeight]:
+    """As `stored_weights`. Errors: UserError for a head that config.json says is the embedding, and whose values are
+    others: transformers would load it, and vLLM the embedding in its place."""
+    found = stored_weights(folder)
+    if _config(folder).get("tie_word_embeddings") is True and _HEAD in found:
+        embedding = next((name for name in found if name.endswith(_EMBEDDING)), None)
+        if embedding and _values(folder, found[_HEAD].file, _HEAD) != _values(folder, found[embedding].file, embedding):
+            raise UserError(
+                f"model folder {folder}: config.json says that the head is the embedding (tie_word_embeddings), and"
+                f" {_HEAD} differs from {embedding}; set it to false, or take the head out"
+            )
+    return found
+
+
+def _values(folder: Path, file: str, name: str) -> bytes:
+    with (folder / file).open("rb") as read:
+        length = int.from_bytes(read.read(8), "little")
+        first, last = json.loads(read.read(length))[name]["data_offsets"]
+        read.seek(8 + length + first)
+        return read.read(last - first)
 
 
 def loaded_bytes(folder: Path, bytes_per_value: int) -> int:
@@ -151,24 +173,32 @@ def _check_experts(folder: Path, found: dict[str, StoredWeight]) -> None:
             projections = layers.setdefault(at[1], {})
             projections.setdefault(at[3].rpartition(".")[0], {}).setdefault(at[3], {})[int(at[2])] = weight
     alike: dict[tuple[str, bool], set[str]] = {}
-    experts = _said_experts(folder)
+    said = experts = _said_experts(folder)
     for projection, parts in (each for projections in layers.values() for each in projections.items()):
         alike.setdefault((projection, _as_floats(parts)), set()).update(parts)
         experts = max(experts, *(number + 1 for numbers in parts.values() for number in numbers))
+    if said and experts > said:
+        raise UserError(f"model folder {folder}: a layer of it has {experts} experts, and config.json says {said}")
+    shapes = _said_shapes(folder)
     for layer, projections in layers.items():
         for projection in sorted({projection for projection, _ in alike}):
             parts = projections.get(projection, {})
             for which in sorted(alike.get((projection, _as_floats(parts))) or alike[projection, True]):
-                _check_part(f"model folder {folder}: {layer}", which, parts.get(which, {}), experts)
+                _check_part(f"model folder {folder}: {layer}", which, parts.get(which, {}), experts, shapes.get(which))
 
 
-def _check_part(where: str, which: str, found: dict[int, StoredWeight], experts: int) -> None:
+def _check_part(
+    where: str, which: str, found: dict[int, StoredWeight], experts: int, shape: tuple[int, ...] | None
+) -> None:
+    """shape: as config.json says; null where it does not."""
     if lacking := [n for n in range(experts) if n not in found]:
         raise UserError(f"{where}.{lacking[0]}.{which} is in no file of it")
     if odd := [n for n in found if found[n].shape != found[0].shape]:
         raise UserError(
             f"{where}.{odd[0]}.{which} is {_by(found[odd[0]].shape)}, and the first expert's {_by(found[0].shape)}"
         )
+    if shape is not None and found[0].dtype in _FLOATS and found[0].shape != shape:
+        raise UserError(f"{where}.0.{which} is {_by(found[0].shape)}, and by config.json {_by(shape)}")
 
 
 def _as_floats(parts: Parts) -> bool:
@@ -185,6 +215,16 @@ def _said_experts(folder: Path) -> int:
     config = _config(folder)
     said = next((config[name] for name in _NUM_EXPERTS if config.get(name)), 0)
     return said if isinstance(said, int) else 0
+
+
+def _said_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Of an expert's matrices, where they are known to lie as linear layers do."""
+    config = _config(folder)
+    hidden, inner = config.get("hidden_size"), config.get("moe_intermediate_size")
+    if config.get("model_type") != "qwen3_moe" or not isinstance(hidden, int) or not isinstance(inner, int):
+        return {}
+    wide = {f"{name}.weight": (inner, hidden) for name in ("gate_proj", "up_proj")}
+    return wide | {"down_proj.weight": (hidden, inner)}
 
 
 def _config(folder: Path) -> dict[str, Any]:

@@ -6,13 +6,16 @@ import json
 import os
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
 
+from flows.study.models import base_model
 from storage.errors import UserError
 from tasks.engines.hardware import Hardware
 from tasks.engines.loading import loaded, refuse_holes
@@ -104,6 +107,59 @@ def test_a_layer_of_a_quantised_mixture_may_be_left_as_it_is(tmp_path: Path, par
     save_file({k: v for k, v in tensors.items() if ".1.mlp.experts.2.up_proj" not in k}, file)
     with pytest.raises(UserError, match=r"layers\.1\.mlp\.experts\.2\.up_proj\.weight is in no file of it"):
         stored_weights(tmp_path)
+
+
+def spelt(folder: Path, change: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]], **config: object) -> Path:
+    """The tiny mixture with other weights in its file, and with more in its config.json."""
+    write_tiny_mixture(folder)
+    told = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(told | config))
+    tensors = change(load_file(folder / "model.safetensors"))
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / "model.safetensors")
+    return folder
+
+
+def test_experts_are_as_many_and_as_large_as_config_json_says(tmp_path: Path) -> None:
+    """All of them narrower, or twice as many: a traceback once the engine or the learner read them."""
+
+    def narrower(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {n: t[1:] if ".experts." in n and "up_proj" in n else t for n, t in tensors.items()}
+
+    whole = spelt(tmp_path / "whole", dict)
+    config = json.loads((whole / "config.json").read_text())
+    inner, hidden = config["moe_intermediate_size"], config["hidden_size"]
+    said = rf"experts\.0\.up_proj\.weight is {inner - 1} x {hidden}, and by config\.json {inner} x {hidden}"
+    with pytest.raises(UserError, match=said):
+        base_model("narrower", spelt(tmp_path / "narrower", narrower))
+    fewer = spelt(tmp_path / "fewer", dict, num_local_experts=config["num_local_experts"] // 2)
+    with pytest.raises(UserError, match=rf"has {config['num_local_experts']} experts, and config\.json says"):
+        base_model("fewer", fewer)
+
+
+def test_a_head_beside_the_embedding_that_it_is_to_be_is_the_same(tmp_path: Path) -> None:
+    """The learner took the one, and vLLM the other: two policies, and no word of it."""
+
+    def twice(tensors: dict[str, torch.Tensor], by: float = 1) -> dict[str, torch.Tensor]:
+        return tensors | {"lm_head.weight": by * tensors["model.embed_tokens.weight"]}
+
+    same = spelt(tmp_path / "same", twice, tie_word_embeddings=True)
+    refuse_holes(same)
+    assert loaded(AutoModelForCausalLM, same, torch.float32) is not None
+    other = spelt(tmp_path / "other", lambda tensors: twice(tensors, 2), tie_word_embeddings=True)
+    for load in (refuse_holes, lambda folder: loaded(AutoModelForCausalLM, folder, torch.float32)):
+        with pytest.raises(UserError, match=r"the head is the embedding .* lm_head\.weight differs from model\.embed"):
+            load(other)
+    refuse_holes(spelt(tmp_path / "untied", lambda tensors: twice(tensors, 2), tie_word_embeddings=False))
+
+
+def test_shards_lie_beside_their_index(tmp_path: Path) -> None:
+    """vLLM looks nowhere else, and said so by a traceback."""
+    base = spelt(tmp_path / "base", dict)
+    names = load_file(base / "model.safetensors")
+    for elsewhere in ("sub/model.safetensors", "../model.safetensors"):
+        (base / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": dict.fromkeys(names, elsewhere)}))
+        with pytest.raises(UserError, match=f"names {elsewhere}, and vLLM reads no other folder"):
+            stored_weights(base)
 
 
 def test_two_threads_load_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

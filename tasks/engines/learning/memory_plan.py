@@ -180,22 +180,25 @@ def check_sampler_memory(
     kept: int = 0,
     slots: int = 0,
     graphs: int = 0,
+    cache: int = 0,
 ) -> int:
     """Bytes of each GPU that the engine itself may take: its share of `total` without `kept`.
 
     kept: bytes that merging takes of each beside the engine. slots: of unmerged adapters, and graphs: of CUDA graphs on
-    each, both of which vLLM counts as its own.
+    each, both of which vLLM counts as its own. cache: of one rollout.
     Errors: UserError if the share cannot hold its part of the weights, these, and 1 GiB to work with.
     """
-    needed = loaded_bytes(base, bytes_per_value) / gpus + slots + kept + graphs + GIB
+    needed = loaded_bytes(base, bytes_per_value) / gpus + slots + kept + graphs + cache + GIB
     share = memory_fraction * total
     if needed > share:
         beside = f", {kept / GIB:.1f} of it to merge adapters" if kept else ""
         beside += f", {slots / GIB:.1f} of it adapters beside them" if slots else ""
         beside += f", {graphs / GIB:.1f} CUDA graphs" if graphs else ""
+        beside += f", {cache / GIB:.1f} of it the cache of one rollout" if cache else ""
         less = ["hardware.adapters=unmerged"] if kept else []
         less += ["a smaller lora_rank"] if slots else []
         less += ["a smaller hardware.graphs_up_to"] if graphs else []
+        less += ["a smaller hardware.max_model_len"] if cache else []
         raise UserError(
             f"{base.name}: sampling needs about {needed / GIB:.1f} GiB of each GPU{beside} and"
             f" hardware.memory_fraction={memory_fraction:g} of {total / GIB:.1f} GiB gives it {share / GIB:.1f}; raise"

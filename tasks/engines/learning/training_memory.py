@@ -128,6 +128,11 @@ def disk_bytes(base: Path, learner: LearnerConfig, execution: Execution) -> int:
     return checkpoints + 4 * adapters * _trained(base, learner)
 
 
+def kept_bytes(base: Path, learner: LearnerConfig) -> int:
+    """Of the disk for good: the adapters of its evaluated steps but the first, in float32."""
+    return 4 * (len(evaluated_steps(learner.steps, learner.eval_every)) - 1) * _trained(base, learner)
+
+
 def check_disk(workdir: Path, base: Path, learner: LearnerConfig, execution: Execution) -> None:
     """workdir: of the training; what it holds is written over. Errors: UserError where it cannot grow to its size."""
     workdir.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from tasks.engines.hardware import Hardware, check_gpus
 from tasks.engines.learning.memory_plan import check_host_memory, check_sampler_memory, read_config
 from tasks.engines.sampling.compile_cache import keep_compiled
 from tasks.engines.sampling.graphs import graph_bytes, graph_sizes, step_tokens
-from tasks.engines.sampling.slots import adapter_bytes
+from tasks.engines.sampling.slots import adapter_bytes, cache_bytes
 from tasks.engines.visible_gpus import visible_gpus
 
 
@@ -61,7 +61,15 @@ def on_gpu(model: Path, hardware: Hardware, merges: bool, lora_rank: int) -> dic
         check_host_memory(model, psutil.virtual_memory().available, width)
     kept, slots = adapter_bytes(config, hardware, lora_rank, merges=merges)
     share = check_sampler_memory(
-        model, hardware.memory_fraction, hardware.tensor_parallel, total, width, kept=kept, slots=slots, graphs=graphs
+        model,
+        hardware.memory_fraction,
+        hardware.tensor_parallel,
+        total,
+        width,
+        kept=kept,
+        slots=slots,
+        graphs=graphs,
+        cache=cache_bytes(config, hardware),
     )
     return {
         "dtype": hardware.dtype,

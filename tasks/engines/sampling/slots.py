@@ -1,4 +1,4 @@
-"""Memory that adapters take of a sampler: merged into the weights, or in a slot of vLLM's beside them."""
+"""Memory that adapters take of a sampler, merged into the weights or in a slot of vLLM's beside them; and a rollout."""
 
 from __future__ import annotations
 
@@ -42,3 +42,10 @@ def adapter_bytes(config: dict[str, Any], hardware: Hardware, lora_rank: int, *,
         return merging_bytes(config, hardware.bytes_per_value), 0
     slot = slot_parameters(config, slot_rank(lora_rank), hardware.tensor_parallel) if lora_rank else 0
     return 0, slot * hardware.bytes_per_value
+
+
+def cache_bytes(config: dict[str, Any], hardware: Hardware) -> int:
+    """Keys and values of one rollout of `max_model_len` tokens on each GPU; without room for it vLLM does not start."""
+    _, head, kv_heads = head_sizes(config)
+    layer = 2 * max(1, kv_heads // hardware.tensor_parallel) * head * hardware.bytes_per_value
+    return hardware.max_model_len * size(config, "num_hidden_layers") * layer

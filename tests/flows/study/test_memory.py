@@ -11,10 +11,12 @@ import pytest
 from benchmarks.random_mixture import CONFIG
 from flows.study import layout
 from flows.study.layout import spread
-from flows.study.memory import Machine, check_memory, told
+from flows.study.memory import Machine, check_memory, sampler_bytes, told
+from flows.study.otherwise import Objective
 from flows.study.profiles import PAPER
 from flows.study.resolve import Study
 from storage.errors import UserError
+from tasks.domain.grpo.types import ATTENTION
 from tasks.domain.policies import BaseModel
 from tasks.engines.hardware import Hardware
 from tests.hollow import hollow_weights
@@ -99,6 +101,41 @@ def test_one_gpu_is_refused_before_anything_is_loaded_and_the_plan_says_so(tmp_p
             check_memory(found, one)
         assert told(found, one)[-1].startswith("this machine would refuse it: ")
     assert layout.told(spread(PAPER.hardware, 1, jobs=2), 1) == ""
+
+
+def test_every_training_is_planned_for_and_not_the_studied_one_alone(tmp_path: Path) -> None:
+    """Lessons of more steps, of other layers, or without a studied training after them; an objective with a critic."""
+    lesson = replace(PAPER.lessons[0], arms=("panel",))
+    found = study(tmp_path)
+
+    def said(**changes: object) -> str:
+        changed = replace(found, profile=replace(found.profile, **changes))  # type: ignore[arg-type]
+        return told(changed, H200)[0]
+
+    attention = replace(PAPER.training, target_modules=ATTENTION)
+    assert "144.6 of the disk" in said() and "163.5 of the disk" in said(lessons=(lesson,))
+    assert "2.3 of the disk" in said(training=attention)
+    assert said(training=attention, lessons=(lesson,)) == said(lessons=(lesson,))
+    unstudied = said(seeds=(), lessons=(lesson,))
+    assert "163.5 of the disk" in unstudied and "132.6 of host memory" in unstudied
+    assert ", training" not in said(seeds=(), lessons=(replace(lesson, arms=("thinking",)),))
+    critic = Objective(name="multi-agent", training=replace(PAPER.training, advantage="multi_agent"))
+    both = said(objectives=(critic,))
+    assert "289.2 of the disk" in both and "151.5 of host memory" in both
+    assert ", training" not in said(seeds=(), objectives=(critic,))
+
+
+def test_a_sampler_without_a_place_for_one_rollout_is_refused(tmp_path: Path) -> None:
+    """14,336 tokens of 96 KiB: vLLM said so, once it had loaded the weights. By two GPUs a half each."""
+    (base,) = study(tmp_path).places.values()
+    for parts, cache in ((1, 14_336 * 96 << 10), (2, 14_336 * 48 << 10), (8, 14_336 * 24 << 10)):
+        asked = {"tensor_parallel": parts, "adapters": "unmerged"}
+        hardware = replace(PAPER.hardware, **asked)
+        needed = sampler_bytes(hardware, base, 32) + GIB + cache
+        machine = Machine(1 + parts, 140 * GIB, 250 * GIB)
+        check_memory(study(tmp_path, **asked, memory_fraction=(needed + 1e6) / machine.gpu), machine)
+        with pytest.raises(UserError, match=r"of it the cache of one rollout .* a smaller hardware\.max_model_len"):
+            check_memory(study(tmp_path, **asked, memory_fraction=(needed - 1e6) / machine.gpu), machine)
 
 
 def test_a_machine_that_does_not_say_what_it_has_is_asked_nothing(tmp_path: Path) -> None:

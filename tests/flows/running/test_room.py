@@ -1,0 +1,93 @@
+"""A disk that trainings would fill is said before anything is paid for: all that they keep, and the arms at once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks.random_mixture import CONFIG
+from flows.running.costs import BYTES, costs
+from flows.running.plan import Planned, plan
+from flows.running.room import check_room, told
+from flows.study.layout import spread
+from flows.study.profiles import PAPER
+from flows.study.resolve import Study
+from storage.artifacts.store import Store
+from storage.errors import UserError
+from tasks.domain.prices import Prices
+from tests.flows.running.test_plan import MODEL, study_of
+from tests.hollow import hollow_weights
+
+GIB = 1 << 30
+#: Of Qwen3-30B-A3B by rank 32, in float32: what an adapter takes; a checkpoint is three of it.
+ADAPTER = 4 * 1_687_683_072
+#: Three checkpoints, the adapters of step 0 and of three that are served.
+ON_ITS_WAY = 3 * 3 * ADAPTER + 4 * ADAPTER
+
+
+@pytest.fixture
+def paper(tmp_path: Path) -> tuple[Study, Store, list[Planned]]:
+    """Two arms and the panel's two lessons: adapters of 13, 13, 10 and 10 steps. On four GPUs, two arms at once."""
+    base = tmp_path / "mixture"
+    base.mkdir()
+    (base / "config.json").write_text(json.dumps(CONFIG))
+    hollow_weights(base / "model.safetensors", 61_064_245_248 // 2)
+    store = Store(tmp_path / "root")
+    found = study_of(replace(PAPER, hardware=spread(PAPER.hardware, 4, 2)), tmp_path)
+    found = replace(found, places=found.places | {MODEL.sha256: base})
+    return found, store, plan(found, store)
+
+
+def test_a_disk_that_fills_in_the_middle_is_refused_at_the_start(
+    paper: tuple[Study, Store, list[Planned]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each training saw room for itself, after all had been screened."""
+    study, store, _ = paper
+    needed = 46 * ADAPTER + 2 * ON_ITS_WAY
+    free = needed
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
+    check_room(*paper)
+    assert told(*paper) == ""
+    free -= 1
+    said = r"trainings keep 289\.2 GiB of adapters there, beside 163\.5 of 2 at once on the way, and there is room for"
+    with pytest.raises(UserError, match=said):
+        check_room(*paper)
+    assert told(*paper).startswith("this machine would refuse it: ")
+    begun = store.root / ".work" / str(next(p.step.ref for p in paper[2] if p.step.ref.kind == "training"))
+    begun.mkdir(parents=True)
+    (begun / "checkpoint").write_bytes(b"1")
+    check_room(*paper)
+    free -= ON_ITS_WAY
+    one = replace(study, profile=replace(study.profile, hardware=replace(study.profile.hardware, arms_at_once=1)))
+    check_room(one, store, paper[2])
+    free = 0
+    with pytest.raises(UserError, match="of one on the way"):
+        check_room(one, store, paper[2])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert told(*paper) == ""
+
+
+def test_what_is_elsewhere_or_made_takes_no_room_here(
+    paper: tuple[Study, Store, list[Planned]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, store, planned = paper
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=0))
+    check_room(replace(study, places={}), store, planned)
+    check_room(study, store, [replace(one, reused=True) for one in planned])
+    without = replace(study.profile, hardware=replace(study.profile.hardware, without=("training",)))
+    check_room(replace(study, profile=without), store, planned)
+
+
+def test_the_plan_s_disk_holds_the_adapters(paper: tuple[Study, Store, list[Planned]]) -> None:
+    """It was what rollouts take alone: 13 GB of a study that keeps 310 GB of adapters."""
+    study, store, planned = paper
+    here, elsewhere = (
+        sum(cost.bytes for cost in costs(of, store, planned, Prices())) for of in (study, replace(study, places={}))
+    )
+    assert BYTES * 1e8 < elsewhere < 20e9
+    assert here > 46 * ADAPTER
