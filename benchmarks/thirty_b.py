@@ -23,8 +23,8 @@ from benchmarks.thirty_b_lengths import CAP, alone, covered, drawn, mean_interva
 from flows.study.prices import DEVICES
 
 HERE = Path("docs/results/thirty-b-shape")
-#: Tokens at most, and rollouts of a problem, in the published screening.
-SCREENED_CAP, SCREENED_SIZE = 8192, 8
+#: Tokens at most, rollouts of a problem, and problems of the published screening.
+SCREENED_CAP, SCREENED_SIZE, SCREENED_PROBLEMS = 8192, 8, 877
 #: Of its two arms, in seconds.
 PUBLISHED_PANEL, PUBLISHED_THINKING = 5439.1, 21056.7
 LAYERS = 48
@@ -44,7 +44,19 @@ def main() -> None:
 
 def screened_lengths(published: Path, arm: str) -> list[int]:
     """Of 877 x 8, with AIME's lengths."""
-    return [length for group in screening_lengths(published, arm, 877, SCREENED_SIZE, SCREENED_CAP) for length in group]
+    return [length for group in _groups(published, arm) for length in group]
+
+
+def _groups(published: Path, arm: str) -> list[list[int]]:
+    return screening_lengths(published, arm, SCREENED_PROBLEMS, SCREENED_SIZE, SCREENED_CAP)
+
+
+def at_rate(published: Path, arm: str, rate: float) -> tuple[float, float, float]:
+    """(seconds at so many tokens a second, the ends of its interval as problems may be others)."""
+    tokens = np.array([sum(group) for group in _groups(published, arm)])
+    others = np.random.default_rng(0).integers(0, len(tokens), (2000, len(tokens)))
+    low, high = np.quantile(tokens[others].sum(1), (0.025, 0.975)) / rate
+    return float(tokens.sum() / rate), float(low), float(high)
 
 
 def screening(known: dict[str, Any], published: Path) -> str:
@@ -52,12 +64,13 @@ def screening(known: dict[str, Any], published: Path) -> str:
     panel, kernels = known["screening"], known["kernels"]
     short = {int(n): value for n, value in known["positions"]["ms"].items() if int(n) < panel["slices"][0]["places"]}
     ms = short | {of["places"]: 1000 * of["places"] / of["tokens_per_second"] for of in panel["slices"]}
+    takes = [(of, at_rate(published, "panel", of["tokens_per_second"])) for of in panel["slices"]]
     rates = [
-        f"{of['places']} at once {of['tokens_per_second']:,} tokens/s, or {of['whole'][0]} s [{of['whole'][1]}, {of['whole'][2]}] for 877 x 8"
-        for of in panel["slices"]
+        f"{of['places']} at once {of['tokens_per_second']:,} tokens/s, or {seconds:.0f} s [{low:.0f}, {high:.0f}] for 877 x 8"
+        for of, (seconds, low, high) in takes
     ]
     best, first = panel["slices"][-1], panel["at_the_start"]
-    times = PUBLISHED_PANEL / best["whole"][0]
+    times = PUBLISHED_PANEL / takes[-1][1][0]
     whole = screened(screened_lengths(published, "panel"), best["places"], ms)
     return (
         f"- **Screening** of the panel on one GPU (`{panel['command']}`), from when as many rollouts have ended as there are places until the last one begins, so that those under way are of every age,"
