@@ -89,7 +89,7 @@ def request_of(
         settings = (*settings, f"hardware.without={','.join(without)}")
     return Request(
         profile=profile,
-        settings=settings,
+        settings=tuple(map(_found_anywhere, settings)),
         arms=tuple(a.strip() for a in (arms or "").split(",") if a.strip()),
         seeds=numbers,
         pools=tuple(str(pool.resolve() if pool.is_file() else pool) for pool in pools),
@@ -101,6 +101,19 @@ def request_of(
         name=name,
         **how,
     )
+
+
+def _found_anywhere(setting: str) -> str:
+    """With files and folders from the root on, as `_text`; a model without a slash is one of VARBAND_MODELS."""
+    from flows.study.reading import parts_of
+
+    field, _, value = setting.partition("=")
+    word, parts = field.strip().rpartition(".")[2], parts_of(value)
+    if not (word in ("model", "adapter", "reward", "sources") or field.strip() == "encoder.name"):
+        return setting
+    there = (one for one in parts if Path(one).is_file() or ("/" in one and Path(one).is_dir()))
+    whole = {one: str(Path(one).absolute()) for one in there}
+    return f"{field}={','.join(whole.get(one, one) for one in parts)}" if whole else setting
 
 
 def _text(path: Path | None) -> str | None:

@@ -93,7 +93,7 @@ class Study:
         scaffolds = {name: self.profile.arm(name).scaffold for name in self.profile.arms}
         return tuple(
             f"{name} (tags {', '.join(s.pairs) or 'none'}; answer in its {s.answer_form}{_kind(s)};"
-            f" stop {', '.join(s.stop) or 'none'}{'; chat' if s.chat else ''}):\n{s.prompt('{problem}')}"
+            f" stop {', '.join(map(_seen, s.stop)) or 'none'}{'; chat' if s.chat else ''}):\n{s.prompt('{problem}')}"
             for name, s in scaffolds.items()
         )
 
@@ -107,6 +107,10 @@ class Study:
     def _stands_on(self, arm: str) -> str:
         adapter = self.adapters.get(self.profile.arm(arm).head)
         return self.models[arm].name + (f" with {adapter.name}" if adapter else "")
+
+
+def _seen(stop: str) -> str:
+    return stop if stop.isprintable() else repr(stop)
 
 
 def _kind(s: Scaffold) -> str:

@@ -44,6 +44,15 @@ def test_a_file_of_problems_is_found_from_another_folder(tmp_path: Path, monkeyp
     """By who reads the command in a report, and who goes on with a parked run; a set's name is no path."""
     (tmp_path / "p.jsonl").write_text("")
     monkeypatch.chdir(tmp_path)
-    with command_of_run.make_context("run", ["demo", "--pool", "p.jsonl", "--pool", "amc"]) as context:
+    (tmp_path / "mine").mkdir()
+    sets = ("pool.sources=p.jsonl,amc", "arms.panel.model=./mine", "model=mine", "encoder.name=x/none", "name=p.jsonl")
+    asked = ["demo", "--pool", "p.jsonl", "--pool", "amc", *(word for one in sets for word in ("--set", one))]
+    with command_of_run.make_context("run", asked) as context:
         words = {k: v for k, v in context.params.items() if k not in ("root", "budget", "as_json")}
-        assert request_of(**words).pools == (str(tmp_path / "p.jsonl"), "amc")
+    found = request_of(**words)
+    assert found.pools == (str(tmp_path / "p.jsonl"), "amc")
+    assert found.settings == (
+        f"pool.sources={tmp_path / 'p.jsonl'},amc",
+        f"arms.panel.model={tmp_path / 'mine'}",
+        *sets[2:],
+    )

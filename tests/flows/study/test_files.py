@@ -113,6 +113,9 @@ def test_a_report_is_told_what_was_run(tmp_path: Path) -> None:
     panel, thinking = study.prompts
     assert panel.startswith("panel (tags mutipersonaDebate, answer; answer in its tag; stop </answer>):")
     assert "{problem}" in panel and "; chat):" in thinking
+    ended = MINE.replace('stop = ["</answer>"]', r'stop = ["</answer>", "\n\tQ:"]')
+    prompts = Request(profile="mine.toml", text=ended).study(Store(tmp_path), planning=True).prompts
+    assert any(r"stop </answer>, '\n\tQ:'" in prompt for prompt in prompts), "what nobody sees is spelt"
 
 
 def test_a_file_that_changes_nothing_is_its_base(tmp_path: Path) -> None:
