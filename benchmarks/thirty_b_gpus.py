@@ -13,8 +13,9 @@ import numpy as np
 
 from benchmarks.random_mixture import CONFIG, named_shapes
 from benchmarks.thirty_b_lengths import alone, mean_interval, shared_out
+from flows.study.engine_gpus import sampler_bytes
 from flows.study.layout import spread
-from flows.study.memory import sampler_bytes, usable
+from flows.study.memory import usable
 from flows.study.profiles import PAPER
 from tasks.engines.learning.memory_plan import GIB
 from tasks.engines.learning.policy import execution_on

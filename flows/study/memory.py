@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 
+from flows.study.engine_gpus import sampler_bytes
 from flows.study.resolve import Study
 from flows.study.shape import Profile
 from storage.errors import UserError
@@ -107,13 +108,6 @@ def _told(hardware: Hardware, base: Path, learners: Sequence[LearnerConfig], mac
         copies, checkpoints = _on_host(hardware, base, learners)
         said += f", {(copies * loaded_bytes(base, width) + checkpoints) / GIB:.1f} of host memory"
     return said
-
-
-def sampler_bytes(hardware: Hardware, base: Path, rank: int) -> float:
-    """Of each of its GPUs, beside its cache. rank: of the adapters that are served."""
-    config, width = read_config(base), hardware.bytes_per_value
-    kept, slots = adapter_bytes(config, hardware, rank, merges=merges_adapters(config, hardware))
-    return loaded_bytes(base, width) / hardware.tensor_parallel + slots + kept + graph_bytes(hardware)
 
 
 def usable(gpu: int) -> int:

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from flows.study.bases import found_adapters, found_bases, refuse_other_bases, unnamed
 from flows.study.drawn import refuse_one_name, refuse_undrawable
+from flows.study.engine_gpus import enough_gpus
 from flows.study.hub import called, found_source, unfound
 from flows.study.layout import side_by_side, spread
 from flows.study.models import check_positions, encoder_folder, found_model, found_reward_model
@@ -27,7 +28,7 @@ from tasks.domain.problems.problems import PoolPolicy
 from tasks.domain.problems.sources import SourceSpec
 from tasks.domain.scaffolds import MATH, Scaffold
 from tasks.engines.encoding.labelled import labelled_sha256
-from tasks.engines.visible_gpus import num_gpus
+from tasks.engines.visible_gpus import gpu_bytes, num_gpus
 from tasks.pool import as_first_checked
 
 T = TypeVar("T")
@@ -214,11 +215,13 @@ def resolve(
     )
     if faults:
         raise UserError("; ".join(dict.fromkeys(faults)))
+    bases = {places[one.sha256] for one in models.values() if one.sha256 in places}
+    hardware = enough_gpus(profile.hardware, bases, profile.training.lora_rank, num_gpus(), gpu_bytes())
     return Study(
         profile=replace(
             profile,
             encoder=replace(profile.encoder, name=called(encoder_name)),
-            hardware=spread(profile.hardware, num_gpus(), side_by_side(profile)),
+            hardware=spread(hardware, num_gpus(), side_by_side(profile)),
         ),
         models=models,
         pools={"": studied, **lessons},

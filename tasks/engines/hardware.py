@@ -29,7 +29,8 @@ class Hardware:
     processes: of the learner, one a GPU; tensor_parallel: GPUs that share one sampling engine; replicas: engines that
     share the rollouts out among them, each on GPUs of its own. sampler_apart: the sampling engines' GPUs follow the
     learner's, as for training.staleness=1; else both have the same.
-    spread: GPUs that the arms at once leave over are shared out among them, in `processes` and `replicas`.
+    spread: GPUs that the arms at once leave over are shared out among them, in `processes` and `replicas`; an
+    engine has as many as its model asks for (`tensor_parallel`).
     engine_process: what of vLLM runs beside this process: nothing (`inside`), its scheduler and model (`core`), the
     model alone (`worker`), or each in one of its own (`both`): scheduling a step takes as long as a small model's
     step on a GPU, and beside the model's own program they wait for each other. Texts are spelt here; grading and files

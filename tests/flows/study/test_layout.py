@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from benchmarks.random_mixture import CONFIG
 from flows.study.asked import profile_named
+from flows.study.engine_gpus import enough_gpus, sampler_bytes
 from flows.study.layout import side_by_side, spread
 from flows.study.request import Request
 from flows.study.resolve import resolve
 from storage.artifacts.store import Store
+from tasks.engines.learning.memory_plan import GIB, read_config
+from tasks.engines.sampling.slots import cache_bytes
+from tests.hollow import hollow_weights
+from tests.tiny_model import write_tiny_mixture
 
 PAPER = profile_named("paper")
 
@@ -83,3 +90,52 @@ def test_a_report_says_no_hardware_that_its_study_may_not_have_had(tmp_path: Pat
     study = Request(profile="mine.toml", text=text).study(Store(tmp_path))
     told = tomllib.loads(study.settings)
     assert told["training"]["steps"] == 3 and not {"hardware", "budget"} & {*told}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "gib", "asked", "each"),
+    [
+        (8, 140, 1, 1),
+        (8, 80, 1, 1),
+        (8, 48, 1, 2),
+        (8, 24, 1, 4),
+        (16, 16, 1, 8),
+        (8, 140, 2, 2),  # as many as were asked for, at least
+        (8, 8, 1, 1),  # no number is enough
+        (8, 140, 3, 3),  # its heads cannot be dealt out: told where the model is checked
+        (2, 48, 1, 1),  # one of them trains
+        (0, 0, 1, 1),
+    ],
+)
+def test_an_engine_has_as_many_gpus_as_the_published_model_asks_for(
+    tmp_path: Path, gpus: int, gib: int, asked: int, each: int
+) -> None:
+    """61 GB of weights, a slot of adapters, graphs and the cache of a rollout in 88 % of a GPU."""
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    hollow_weights(tmp_path / "model.safetensors", 61_064_245_248 // 2)
+    hardware = replace(PAPER.hardware, tensor_parallel=asked)
+    assert enough_gpus(hardware, [tmp_path], 32, gpus, gib * GIB).tensor_parallel == each
+    assert enough_gpus(replace(hardware, spread=False), [tmp_path], 32, gpus, gib * GIB).tensor_parallel == asked
+    assert enough_gpus(replace(hardware, device="cpu"), [tmp_path], 32, gpus, gib * GIB).tensor_parallel == asked
+
+
+def test_heads_that_cannot_be_dealt_out_end_the_search(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG | {"num_attention_heads": 31}))
+    hollow_weights(tmp_path / "model.safetensors", 61_064_245_248 // 2)
+    assert enough_gpus(PAPER.hardware, [tmp_path], 32, 8, 48 * GIB).tensor_parallel == 1
+
+
+def test_what_is_resolved_has_engines_that_its_model_fits_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GPUs that are a little smaller than an engine of this mixture takes alone, and larger than half of one does."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
+    base = write_tiny_mixture(tmp_path / "model", max_position_embeddings=512)
+    request = Request(profile="demo", settings=("hardware.device=cuda", "hardware.spread=true"), model=str(base))
+    hardware = profile_named("demo").hardware
+    alone, halved = (
+        sampler_bytes(shared, base, 16) + cache_bytes(read_config(base), shared) + GIB
+        for shared in (replace(hardware, device="cuda", tensor_parallel=each) for each in (1, 2))
+    )
+    assert halved < alone
+    for bytes_of_one, each in ((alone + halved) / 2, 2), (2 * alone, 1):
+        monkeypatch.setattr("flows.study.resolve.gpu_bytes", lambda b=bytes_of_one: int(b / hardware.memory_fraction))
+        assert request.study(Store(tmp_path)).profile.hardware.tensor_parallel == each

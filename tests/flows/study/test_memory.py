@@ -10,8 +10,9 @@ import pytest
 
 from benchmarks.random_mixture import CONFIG
 from flows.study import layout
+from flows.study.engine_gpus import sampler_bytes
 from flows.study.layout import spread
-from flows.study.memory import Machine, check_memory, sampler_bytes, told
+from flows.study.memory import Machine, check_memory, told
 from flows.study.otherwise import Objective
 from flows.study.profiles import PAPER
 from flows.study.resolve import Study

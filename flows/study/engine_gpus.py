@@ -1,0 +1,48 @@
+"""GPUs that share one sampling engine: as many as its model asks for. What is sampled stays the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from storage.errors import UserError
+from tasks.engines.hardware import Hardware
+from tasks.engines.learning.memory_plan import GIB, read_config
+from tasks.engines.learning.merging import merges_adapters
+from tasks.engines.sampling.graphs import graph_bytes
+from tasks.engines.sampling.settings import check_parallel
+from tasks.engines.sampling.slots import adapter_bytes, cache_bytes
+from tasks.engines.stored_weights import loaded_bytes
+
+
+def sampler_bytes(hardware: Hardware, base: Path, rank: int) -> float:
+    """Of each of its GPUs, beside its cache. rank: of the adapters that are served."""
+    config, width = read_config(base), hardware.bytes_per_value
+    kept, slots = adapter_bytes(config, hardware, rank, merges=merges_adapters(config, hardware))
+    return loaded_bytes(base, width) / hardware.tensor_parallel + slots + kept + graph_bytes(hardware)
+
+
+def enough_gpus(hardware: Hardware, bases: Iterable[Path], rank: int, gpus: int, gpu: int) -> Hardware:
+    """With `tensor_parallel` as given, or where `spread` is asked for doubled until all bases fit: engines of one GPU
+    give more tokens than one of several. gpus: that are here, of `gpu` bytes.
+
+    As given where nothing is known of them, or no number is enough: then the memory plan says what is lacking.
+    """
+    if not hardware.spread or hardware.device == "cpu" or hardware.engine not in ("auto", "vllm") or not gpu:
+        return hardware
+    bases = list(bases)
+    for more in (1, 2, 4, 8):
+        tried = replace(hardware, tensor_parallel=hardware.tensor_parallel * more)
+        if tried.gpus <= gpus and all(_fits(tried, base, rank, gpu) for base in bases):
+            return tried
+    return hardware
+
+
+def _fits(hardware: Hardware, base: Path, rank: int, gpu: int) -> bool:
+    try:
+        check_parallel(base, hardware)
+        needed = sampler_bytes(hardware, base, rank) + cache_bytes(read_config(base), hardware) + GIB
+    except UserError:  # said where the model is checked
+        return False
+    return needed <= hardware.memory_fraction * gpu
