@@ -82,7 +82,7 @@ def lock_file(root: Path, name: str) -> Path:
     locks = root / ".locks"
     try:
         locks.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
+    except FileExistsError:
         raise UserError(f"{locks}: no folder, so nothing can be locked; move it away") from None
     return locks / f"{name}.lock"
 
