@@ -215,7 +215,7 @@ def _shown_forms(s: Scaffold) -> list[str]:
 
 def _unreadable(s: Scaffold) -> Iterator[tuple[str, str]]:
     whole = s.answer_in_form(PROBE).removeprefix(f"<{s.trace_tag}>" if s.trace_opened else "")
-    in_answers = WRITTEN.get(s.answer_kind, ())
+    in_answers = () if s.code else WRITTEN.get(s.answer_kind, ())  # how answers are written is known to who reads them
     for stop in s.stop:
         until = whole[: whole.find(stop) + len(stop)] if stop and stop in whole else whole
         hides = not stop or stop.isdecimal() or any(stop in text for text in (*in_answers, *_shown_forms(s)))
