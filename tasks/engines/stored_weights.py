@@ -24,13 +24,11 @@ _BITS = {
 }
 #: As long as safetensors lets a header be.
 _MOST = 100_000_000
+#: What is in a header beside weights.
+_ABOUT = "__metadata__"
 _HEAD, _EMBEDDING = "lm_head.weight", "embed_tokens.weight"
 _NUM_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 _EXPERT = re.compile(r"(.*\.experts)\.(\d+)\.(.*)")
-
-
-#: What is in a header beside weights.
-_ABOUT = "__metadata__"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks.random_mixture import CONFIG
 from storage.errors import UserError
 from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
 from tasks.domain.grpo.types import ALL_LINEAR, ATTENTION, LearnerConfig, PromptProblem
@@ -171,23 +172,12 @@ def test_experts_keep_what_is_counted_trained_and_frozen(targets: tuple[str, ...
 #: (layers, rows of a pack) of Qwen3-30B-A3B's shape, LoRA r32 everywhere: GiB at the peak of benchmarks/learner_profile;
 #: the last of benchmarks/grpo_speed, where a rollout was longer than packs are to be.
 MEASURED = {(48, 8192): 116.6, (12, 8192): 31.7, (12, 16384): 38.4, (48, 12288 + 260): 131.4}
-QWEN3_30B = {
-    "hidden_size": 2048,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 4,
-    "head_dim": 128,
-    "num_experts": 128,
-    "num_experts_per_tok": 8,
-    "moe_intermediate_size": 768,
-    "intermediate_size": 6144,
-    "vocab_size": 151936,
-}
 
 
 @pytest.mark.parametrize(("layers", "rows"), list(MEASURED))
 def test_a_mixture_on_a_gpu_takes_what_is_planned(tmp_path: Path, layers: int, rows: int) -> None:
     """Within a tenth of what an H200 measured; layers are recomputed from nine tenths of what is free on."""
-    (tmp_path / "config.json").write_text(json.dumps(QWEN3_30B | {"num_hidden_layers": layers}))
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG | {"num_hidden_layers": layers}))
     layer = 2048 * 128 * 2 * (32 + 4) + 128 * (3 * 2048 * 768 + 2048)
     hollow_weights(tmp_path / "model.safetensors", layers * layer + 2 * 151936 * 2048)
     learner, execution = replace(LEARNER, lora_rank=32), Execution(token_budget=rows)

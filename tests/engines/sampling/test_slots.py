@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks.random_mixture import CONFIG
 from tasks.engines.hardware import Hardware
 from tasks.engines.sampling.slots import adapter_bytes, slot_parameters
 
@@ -21,16 +22,6 @@ DENSE: dict[str, Any] = {
     "vocab_size": 640,
 }
 MIXTURE = DENSE | {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
-QWEN3_30B = {
-    "hidden_size": 2048,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 4,
-    "head_dim": 128,
-    "num_experts": 128,
-    "moe_intermediate_size": 768,
-    "num_hidden_layers": 48,
-    "vocab_size": 151936,
-}
 
 
 def test_a_slot_by_hand() -> None:
@@ -46,7 +37,7 @@ def test_more_gpus_make_a_mixture_s_slot_little_smaller(gpus: int, gib: float) -
     dealt out. It was counted as a quarter and an eighth: a tenth of all that the sampler needs, and a fifth."""
     hardware = Hardware(tensor_parallel=gpus, dtype="bfloat16")
     layer = 2048 * 4 + (2 * 4096 + 2 * max(512, 128 * gpus)) / gpus + 128 * 3 * (2048 + 768 / gpus) + 2048 + 128
-    _, slots = adapter_bytes(QWEN3_30B, hardware, 32, merges=False)
+    _, slots = adapter_bytes(CONFIG, hardware, 32, merges=False)
     assert slots == 2 * 32 * (48 * layer + 2 * (151936 + 2048))
     assert slots / 2**30 == pytest.approx(gib, abs=0.0005)
 
