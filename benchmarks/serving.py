@@ -1,7 +1,7 @@
 """Milliseconds a token position of a batch, by how log-probs and adapters are served; and whether they are right.
 
     python -m benchmarks.serving --model DIR [--batches 32 128 512 1024] [--tokens 256] [--rank 32] [--engine-process core]
-                                 [--layouts bare base merged unmerged] [--stream N]
+                                 [--layouts bare base merged unmerged] [--stream N] [--tensor-parallel 2]
 
 All rollouts of a batch write the same number of tokens and share prompts of 200 in groups of 16; with --own-prompts each has one
 of its own, and the clock starts after the first quarter: a batch in the middle of long rollouts. `bare` is vLLM without an
@@ -46,6 +46,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--memory-fraction", type=float, default=0.45)
     parser.add_argument("--engine-process", default="core", choices=("inside", "core", "worker", "both"))
+    parser.add_argument("--tensor-parallel", type=int, default=1)
     parser.add_argument("--stream", type=int, help="also this many rollouts of lengths between 1/8 and 15/8 of TOKENS")
     parser.add_argument("--layouts", nargs="+", default=["bare", "base", "merged", "unmerged"])
     args = parser.parse_args()
@@ -71,6 +72,7 @@ def started(args: argparse.Namespace, adapters: Any) -> Iterator[Any]:
         memory_fraction=args.memory_fraction,
         dtype=args.dtype,
         engine_process=args.engine_process,
+        tensor_parallel=args.tensor_parallel,
         adapters=adapters,
     )
     generator = sampling.VllmGenerator(args.model, hardware, args.rank)

@@ -127,6 +127,18 @@ def engines(known: dict[str, Any]) -> str:
     )
 
 
+def shared_engine(known: dict[str, Any]) -> str:
+    """One that two GPUs share, beside the same on one: for a model that one does not hold."""
+    one, two = known["ms"]["1"], known["ms"]["2"]
+    gains = [one[n] / two[n] for n in one]
+    large = known["large"]
+    return (
+        f"- **One engine that two GPUs share** (`{known['command']}`; ms a position of one GPU and of two, without an adapter): {', '.join(f'{one[n]:.2f} and {two[n]:.2f} with {n} at once' for n in one)}: {min(gains):.2f} to {max(gains):.2f} times as fast,"
+        f" where two engines give twice as many tokens. It is for a model that one GPU does not hold, and `hardware.spread` gives it then: a mixture of {large['layers']} layers ({large['gb']} GB) is refused on one H100 ({large['needs_gib']} GiB of"
+        f" {large['has_gib']}) and on two of them samples all {large['rollouts']:,} rollouts of a study that trains nothing (`{large['command']}`). What it serves is what the learner computes (`{known['test']}`), adapters beside the weights."
+    )
+
+
 def killed(known: dict[str, Any]) -> str:
     second, third = known["step_2"], known["step_3"]
     return (
@@ -180,6 +192,7 @@ def page(known: dict[str, Any], published: Path, peers: str) -> str:
         f" included, after {known['other_weights']['seconds'][2]:.2f} s. 2 s in all were asked. The adapter is merged into the learner's weights too, while it"
         " waits for rollouts: policy and sampler are one up to rounding, which is the KL above.",
         engines(known["engines"]),
+        shared_engine(known["shared_engine"]),
         screening(known, published),
         thinking(known["long_contexts"], published),
         f"- **An adapter that is kept** is written beside the next step since: at twelve of the 48 layers the step that keeps one hands over in {shallow['sync'][-1]:.2f} s (others {shallow['sync'][1]:.2f});"

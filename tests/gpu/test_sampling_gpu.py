@@ -115,11 +115,11 @@ def test_a_mixture_s_experts_are_merged_and_the_base_comes_back_to_the_bit(tmp_p
         before, other, again = apart.submit(_sampled_thrice, base, tmp_path / "flat").result()
     for one, two in zip(before, again, strict=True):
         assert one.token_ids == two.token_ids and np.array_equal(one.logprobs_T, two.logprobs_T)
-    assert _apart(policy, other) < 0.05
-    assert _apart(policy, before) > 3 * _apart(policy, other)
+    assert distance(policy, other) < 0.05
+    assert distance(policy, before) > 3 * distance(policy, other)
     policy.lora.master.zero_()
     policy.lora.refresh()
-    assert _apart(policy, before) < 0.05
+    assert distance(policy, before) < 0.05
 
 
 def _sampled_thrice(base: Path, adapter: Path) -> list[list[Completion]]:
@@ -135,7 +135,7 @@ def _sampled_thrice(base: Path, adapter: Path) -> list[list[Completion]]:
         made.close()
 
 
-def _apart(policy: Policy, done: list[Completion]) -> float:
+def distance(policy: Policy, done: list[Completion]) -> float:
     """Mean distance of the sampler's log-probs from the learner's."""
     pairs = zip(asked(len(done), 24), done, strict=True)
     return float(np.abs(np.concatenate([_learned(policy, r.prompt_ids, c) - c.logprobs_T for r, c in pairs])).mean())

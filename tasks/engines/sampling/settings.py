@@ -75,7 +75,11 @@ def on_gpu(model: Path, hardware: Hardware, merges: bool, lora_rank: int) -> dic
         "dtype": hardware.dtype,
         "gpu_memory_utilization": share / total,
         "max_num_batched_tokens": step_tokens(hardware),
-        "compilation_config": {"cudagraph_capture_sizes": graph_sizes(hardware)},
+        "compilation_config": {
+            "cudagraph_capture_sizes": graph_sizes(hardware),
+            # of GPUs that share an engine: its kernels are compiled at the first start, which took more than 4 minutes
+            "pass_config": {"fuse_allreduce_rms": False},
+        },
     }
 
 
