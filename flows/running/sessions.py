@@ -81,7 +81,7 @@ def stages_of(study: Study, store: Store, listener: Listener = unheard, **orches
         hardware=hardware,
         places=study.places,
         grader=study.grader,
-        ranks=study.ranks,
+        ranks=study.served,
         without=left_out(hardware.without),
         **orchestration,
     ) as current:

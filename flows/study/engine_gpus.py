@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,24 +17,24 @@ from tasks.engines.stored_weights import loaded_bytes
 
 
 def sampler_bytes(hardware: Hardware, base: Path, rank: int) -> float:
-    """Of each of its GPUs, beside its cache. rank: of the adapters that are served."""
+    """Of each of its GPUs, beside its cache. rank: of the adapters that are served; 0: none."""
     config, width = read_config(base), hardware.bytes_per_value
     kept, slots = adapter_bytes(config, hardware, rank, merges=merges_adapters(config, hardware))
     return loaded_bytes(base, width) / hardware.tensor_parallel + slots + kept + graph_bytes(hardware)
 
 
-def enough_gpus(hardware: Hardware, bases: Iterable[Path], rank: int, gpus: int, gpu: int) -> Hardware:
+def enough_gpus(hardware: Hardware, bases: Mapping[Path, int], gpus: int, gpu: int) -> Hardware:
     """With `tensor_parallel` as given, or where `spread` is asked for doubled until all bases fit: engines of one GPU
-    give more tokens than one of several. gpus: that are here, of `gpu` bytes.
+    give more tokens than one of several. bases: with the rank of the adapters that are served. gpus: that are here, of
+    `gpu` bytes.
 
     As given where nothing is known of them, or no number is enough: then the memory plan says what is lacking.
     """
     if not hardware.spread or hardware.device == "cpu" or hardware.engine not in ("auto", "vllm") or not gpu:
         return hardware
-    bases = list(bases)
     for more in (1, 2, 4, 8):
         tried = replace(hardware, tensor_parallel=hardware.tensor_parallel * more)
-        if tried.gpus <= gpus and all(_fits(tried, base, rank, gpu) for base in bases):
+        if tried.gpus <= gpus and all(_fits(tried, base, rank, gpu) for base, rank in bases.items()):
             return tried
     return hardware
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 
 from flows.study.engine_gpus import sampler_bytes
+from flows.study.ranks import trainings
 from flows.study.resolve import Study
-from flows.study.shape import Profile
 from storage.errors import UserError
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.engines.hardware import Hardware, check_gpus
@@ -56,10 +56,10 @@ def check_memory(study: Study, machine: Machine) -> None:
     if not machine.gpu:
         return
     width = hardware.bytes_per_value
-    for base, learners in _models(study):
+    for base, rank, learners in _models(study):
         config = read_config(base)
-        merges = merges_adapters(config, hardware)
-        kept, slots = adapter_bytes(config, hardware, study.profile.training.lora_rank, merges=merges)
+        merges = rank > 0 and merges_adapters(config, hardware)
+        kept, slots = adapter_bytes(config, hardware, rank, merges=merges)
         check_sampler_memory(
             base,
             hardware.memory_fraction,
@@ -83,8 +83,8 @@ def told(study: Study, machine: Machine) -> list[str]:
     if hardware.device != "cuda" or hardware.engine not in ("auto", "vllm"):
         return found
     try:
-        for base, learners in _models(study):
-            found.append(_told(hardware, base, learners, machine, study.profile.training.lora_rank))
+        for base, rank, learners in _models(study):
+            found.append(_told(hardware, base, learners, machine, rank))
         check_memory(study, machine)
     except UserError as refused:
         found.append(f"this machine would refuse it: {refused}")
@@ -104,7 +104,7 @@ def _told(hardware: Hardware, base: Path, learners: Sequence[LearnerConfig], mac
         plan = max(plans, key=lambda plan: (-plan.kept_rows, plan.bytes))
         said += f", training {plan.bytes / GIB:.1f} {_recomputed(plan)}"
         said += f" and {max(disk_bytes(base, learner, execution) for learner in learners) / GIB:.1f} of the disk"
-    if merges_adapters(config, hardware) and num_experts(config):
+    if rank and merges_adapters(config, hardware) and num_experts(config):
         copies, checkpoints = _on_host(hardware, base, learners)
         said += f", {(copies * loaded_bytes(base, width) + checkpoints) / GIB:.1f} of host memory"
     return said
@@ -122,20 +122,15 @@ def _recomputed(plan: TrainingPlan) -> str:
     return f"with recomputation{packs}"
 
 
-def _models(study: Study) -> Iterable[tuple[Path, list[LearnerConfig]]]:
-    """(folder, what it is trained by; empty where it is evaluated alone) of each base that is here."""
+def _models(study: Study) -> Iterable[tuple[Path, int, list[LearnerConfig]]]:
+    """(folder, rank of the adapters that are served, what it is trained by; empty where it is evaluated alone) of each
+    base that is here."""
     trained: dict[str, list[LearnerConfig]] = {model.sha256: [] for model in study.models.values()}
     for head in study.profile.heads(study.profile.arms):
-        trained[study.models[head].sha256] += _trainings(study.profile, head)
+        trained[study.models[head].sha256] += trainings(study.profile, head)
     for sha256, learners in trained.items():
         if sha256 in study.places:
-            yield study.places[sha256], learners
-
-
-def _trainings(profile: Profile, head: str) -> list[LearnerConfig]:
-    """Of an arm: lessons, its own, and by each objective."""
-    lessons = [lesson.training for lesson in profile.lessons if head in lesson.arms]
-    return lessons + ([profile.training, *(one.training for one in profile.objectives)] if profile.seeds else [])
+            yield study.places[sha256], study.served[sha256], learners
 
 
 def _left(hardware: Hardware, machine: Machine) -> int:

@@ -16,6 +16,7 @@ from flows.study.hub import called, found_source, unfound
 from flows.study.layout import side_by_side, spread
 from flows.study.models import check_positions, encoder_folder, found_model, found_reward_model
 from flows.study.questions import PROFILES
+from flows.study.ranks import served_ranks
 from flows.study.shape import Profile
 from flows.study.writing import differences, told, written_out
 from storage.artifacts.store import Store
@@ -49,8 +50,8 @@ class Study:
 
     models: of each arm, and of the arm whose adapter it is evaluated with. adapters: those made elsewhere, by the arm
     that starts from one; ranks: the largest of them by model. pools: the profile's own under "", each lesson's under
-    its name. places: digest → where it lies on this machine. benchmarks: by name. absent: what a plan
-    does without, with what a run would say of it.
+    its name. places: digest → where it lies on this machine. benchmarks: by name. absent: what a plan does without,
+    with what a run would say of it.
     """
 
     profile: Profile
@@ -97,6 +98,11 @@ class Study:
             f" stop {', '.join(map(_seen, s.stop)) or 'none'}{'; chat' if s.chat else ''}):\n{s.prompt('{problem}')}"
             for name, s in scaffolds.items()
         )
+
+    @property
+    def served(self) -> dict[str, int]:
+        """Rank of the largest adapter that is served on each base model, by its digest; 0: none is."""
+        return served_ranks(self.profile, self.models, self.ranks)
 
     @property
     def model_names(self) -> str:
@@ -215,8 +221,9 @@ def resolve(
     )
     if faults:
         raise UserError("; ".join(dict.fromkeys(faults)))
-    bases = {places[one.sha256] for one in models.values() if one.sha256 in places}
-    hardware = enough_gpus(profile.hardware, bases, profile.training.lora_rank, num_gpus(), gpu_bytes())
+    served = served_ranks(profile, models, ranks)
+    bases = {places[sha256]: rank for sha256, rank in served.items() if sha256 in places}
+    hardware = enough_gpus(profile.hardware, bases, num_gpus(), gpu_bytes())
     return Study(
         profile=replace(
             profile,

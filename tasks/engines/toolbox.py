@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class Toolbox:
     """Makes each engine once, and has one sampling engine at a time: another model takes the place of the one before.
-    places: digest of a file or model → where it lies here. ranks: of adapters made elsewhere, the largest by model.
+    places: digest of a file or model → where it lies here. ranks: of the largest adapter that is
+    served on a model, where that is known: then not what a stage asks for.
 
     grader: judges what is read from the ledger; `graders()` are the installed ones, without overrides.
     """
@@ -91,7 +92,7 @@ class Toolbox:
 
     def _sampler(self, model_sha256: str, lora_rank: int) -> Generator:
         _, engine, place = self._sampler_key(model_sha256)
-        folder, lora_rank = Path(place), max(lora_rank, self.ranks.get(model_sha256, 0))
+        folder, lora_rank = Path(place), self.ranks.get(model_sha256, lora_rank)
         if self.hardware.device == "cuda" and engine != "openai":
             require_gpu()
         if engine != "openai":

@@ -38,10 +38,11 @@ def slot_parameters(config: dict[str, Any], rank: int, gpus: int) -> int:
 def adapter_bytes(config: dict[str, Any], hardware: Hardware, lora_rank: int, *, merges: bool) -> tuple[int, int]:
     """(what merging adapters takes of each GPU, what the slot beside the weights does). config: of the base model.
     lora_rank: of the adapters that are served; 0: none."""
+    if not lora_rank:
+        return 0, 0
     if merges:
         return merging_bytes(config, hardware.bytes_per_value), 0
-    slot = slot_parameters(config, slot_rank(lora_rank), hardware.tensor_parallel) if lora_rank else 0
-    return 0, slot * hardware.bytes_per_value
+    return 0, slot_parameters(config, slot_rank(lora_rank), hardware.tensor_parallel) * hardware.bytes_per_value
 
 
 def cache_bytes(config: dict[str, Any], hardware: Hardware) -> int:

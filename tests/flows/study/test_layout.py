@@ -114,15 +114,15 @@ def test_an_engine_has_as_many_gpus_as_the_published_model_asks_for(
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     hollow_weights(tmp_path / "model.safetensors", 61_064_245_248 // 2)
     hardware = replace(PAPER.hardware, tensor_parallel=asked)
-    assert enough_gpus(hardware, [tmp_path], 32, gpus, gib * GIB).tensor_parallel == each
-    assert enough_gpus(replace(hardware, spread=False), [tmp_path], 32, gpus, gib * GIB).tensor_parallel == asked
-    assert enough_gpus(replace(hardware, device="cpu"), [tmp_path], 32, gpus, gib * GIB).tensor_parallel == asked
+    assert enough_gpus(hardware, {tmp_path: 32}, gpus, gib * GIB).tensor_parallel == each
+    assert enough_gpus(replace(hardware, spread=False), {tmp_path: 32}, gpus, gib * GIB).tensor_parallel == asked
+    assert enough_gpus(replace(hardware, device="cpu"), {tmp_path: 32}, gpus, gib * GIB).tensor_parallel == asked
 
 
 def test_heads_that_cannot_be_dealt_out_end_the_search(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(CONFIG | {"num_attention_heads": 31}))
     hollow_weights(tmp_path / "model.safetensors", 61_064_245_248 // 2)
-    assert enough_gpus(PAPER.hardware, [tmp_path], 32, 8, 48 * GIB).tensor_parallel == 1
+    assert enough_gpus(PAPER.hardware, {tmp_path: 32}, 8, 48 * GIB).tensor_parallel == 1
 
 
 def test_what_is_resolved_has_engines_that_its_model_fits_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
