@@ -72,16 +72,24 @@ def check(file: str, root: Path) -> None:
     Makes nothing."""
     from flows.problems import prepare
     from flows.running.plan import plan
-    from flows.study.asked import questions_of, text_of
+    from flows.study.asked import file_of, questions_of, text_of
     from flows.study.request import Request
     from flows.study.writing import differences
     from storage.artifacts.store import Store
+    from storage.errors import UserError
 
     own, asked, store, text = _asked(file), questions_of(file), Store(root), text_of(file)
-    words = [file, *(f"{file.rstrip('/')}/{question}" for question in asked)]
-    found = [Request(profile=word, text=text).study(store, planning=True) for word in words]
-    for one in found:
-        plan(one, store, prepare)
+    path, question = file_of(file) or (Path(file), "")
+    words = [file, *(f"{path}/{one}" for one in asked if not question)]
+    found, faults = [], []
+    for word in words:
+        try:
+            found.append(Request(profile=word, text=text).study(store, planning=True))
+            plan(found[-1], store, prepare)
+        except UserError as error:
+            faults.append(str(error))
+    if faults:
+        raise UserError("; ".join(dict.fromkeys(faults)))
     changed = differences(_base(own), own)
     click.echo(f"{own.called}: in order; arms {', '.join(own.arms)}; {len(changed)} fields differ from {own.name}")
     if asked:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from flows.study.hub import called
 from flows.study.models import adapter_folder, digest_of, found_model, model_folder
+from flows.study.ranks import trainings
 from flows.study.shape import Profile
 from storage.errors import UserError
 from tasks.domain.policies import BaseModel, MadeElsewhere, check_bases
@@ -48,9 +49,10 @@ def _base(profile: Profile, name: str, wish: Path | None, places: dict[str, Path
     base = found_model(name, wish, lambda name: model_folder(name, fetch), places)
     if base.sha256 in places and profile.hardware.engine != "openai":
         check_positions(places[base.sha256], profile.hardware.max_model_len)
-        if profile.training.steps and name in map(profile.base_of, profile.heads(profile.arms)):
-            for learner in (profile.training, *(lesson.training for lesson in profile.lessons)):
-                check_trainable(places[base.sha256], learner, gpu=profile.hardware.device == "cuda")
+        on_gpu, longest = profile.hardware.device == "cuda", profile.hardware.max_model_len
+        for head in (head for head in profile.heads(profile.arms) if profile.base_of(head) == name):
+            for learner in (learner for learner in trainings(profile, head) if learner.steps):
+                check_trainable(places[base.sha256], learner, gpu=on_gpu, longest=longest)
     return base
 
 

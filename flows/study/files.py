@@ -10,18 +10,17 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from itertools import product
 from math import prod
 from typing import Any
 
 from flows.study import checks
 from flows.study.lines import listed
+from flows.study.matrix import combinations, flat, nested
 from flows.study.objectives import with_objectives
 from flows.study.reading import NAME, UNNAMED, Fault, Reading, Typed, spelt, twice, without
 from flows.study.scaffolds import own_arms, own_scaffolds
 from flows.study.shape import Benchmark, Profile
 from storage.errors import UserError
-from tasks.domain.arms import Arm
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.domain.scaffolds import SCAFFOLDS
 
@@ -31,8 +30,6 @@ HIDDEN = {Profile: frozenset({"name", "purpose", "title", "about", "own"})}
 CHOSEN = ("arms", "objectives", "benchmarks", "lessons")
 #: Questions of one matrix: more is a slip, and a check that takes for ever.
 MOST_ASKED = 256
-#: A value that a question of a matrix is called by.
-WORD = re.compile(r"[!-~]{1,60}")
 #: What a file says beside what is changed.
 SAID = ("base", "name", "purpose", "questions", "matrix")
 
@@ -64,11 +61,19 @@ def read_study(
     base = _base(said, bases, reading)
     asked = {name: value for name, value in said.items() if name not in SAID}
     found = None if reading.faults else changed_study(asked, base, reading)
-    questions = dict(_questions(said, found, reading)) if found else {}
+    standing = found or _what_stands(asked, base, reading)
+    questions = dict(_questions(said, standing, reading, checked=found is not None)) if standing else {}
     if found is None or reading.faults:
         raise UserError(listed(where, text, reading.faults))
     found = replace(found, about=said.get("purpose", ""))
     return StudyFile(name=said.get("name", ""), study=found, questions=questions)
+
+
+def _what_stands(asked: Mapping[str, Any], base: Profile | None, reading: Reading) -> Profile | None:
+    """A study without what is wrong with it, for what is asked of it; null where prompts or arms would be missing."""
+    if base is None or any(len(fault.path) < 3 and {*fault.path} & {"scaffolds", *CHOSEN} for fault in reading.faults):
+        return None
+    return changed_study(without(asked, reading.faults), base, replace(reading, faults=[]), checked=False)
 
 
 def _base(said: Mapping[str, Any], bases: Callable[[str], Profile], reading: Reading) -> Profile | None:
@@ -85,10 +90,15 @@ def _base(said: Mapping[str, Any], bases: Callable[[str], Profile], reading: Rea
 
 
 def changed_study(
-    said: Mapping[str, Any], base: Profile | None, reading: Reading, arms: Mapping[str, Any] | None = None
+    said: Mapping[str, Any],
+    base: Profile | None,
+    reading: Reading,
+    arms: Mapping[str, Any] | None = None,
+    *,
+    checked: bool = True,
 ) -> Profile | None:
     """A study with fields changed; null where something is wrong. arms: tables that change arms and choose none, where
-    those of `said` are the study's arms."""
+    those of `said` are the study's arms. checked: what goes together is looked at too."""
     asked = {name: value for name, value in said.items() if name not in ("scaffolds", "objectives")}
     defined = {arm.name: arm for arm in base.own} if base else {}
     scaffolds = {s.name: s for s in (arm.scaffold for arm in defined.values()) if s.name not in SCAFFOLDS}
@@ -103,31 +113,27 @@ def changed_study(
         asked = {"name": "study", "purpose": "", **asked}
     written = replace(reading, hidden=HIDDEN if base else {Profile: HIDDEN[Profile] - {"name", "purpose"}})
     study = written.record(Profile, asked, base)
+    if study is None:  # the rest of it is looked at
+        study = replace(written, faults=[]).record(Profile, without(asked, reading.faults), base)
     if study is None:
-        _look_up_the_rest(asked, base, own, written, reading)
         return None
     study = replace(study, own=tuple(own.values()))
-    study = with_objectives(said.get("objectives"), base, study, reading)
-    if study is not None and not reading.faults:  # what was not read is not there to go with the rest
+    if not any(fault.path[:1] == ("training",) for fault in reading.faults):
+        study = with_objectives(said.get("objectives"), base, study, reading) or study
+    if reading.faults:  # what was not read is not there to go with the rest
+        _look_up_names(study, reading)
+    elif checked:
         reading.faults.extend(checks.faults_of(study))
-    if study is not None and not reading.faults:
+    if checked and not reading.faults:
         reading.faults.extend(checks.unread(study, _named_of_training(said.get("training"), base)))
     return None if reading.faults else study
 
 
-def _look_up_the_rest(
-    asked: Mapping[str, Any], base: Profile | None, own: Mapping[str, Arm], written: Reading, reading: Reading
-) -> None:
-    """Names in fields that can be read, where others cannot; what goes together is not known then."""
-    scratch, wrong = replace(written, faults=[]), {fault.path[0] for fault in reading.faults if fault.path}
-    study = scratch.record(Profile, without(asked, reading.faults), base)
-    if study is not None:
-        study = replace(study, own=tuple(own.values()))
-        reading.faults.extend(
-            fault
-            for fault in checks.unknown_names(study, arms=not wrong & {"arms", "scaffolds"})
-            if fault.path not in [known.path for known in reading.faults]
-        )
+def _look_up_names(study: Profile, reading: Reading) -> None:
+    """In fields that can be read, where others cannot."""
+    wrong, known = {fault.path[0] for fault in reading.faults if fault.path}, [fault.path for fault in reading.faults]
+    found = checks.unknown_names(study, arms=not wrong & {"arms", "scaffolds"})
+    reading.faults.extend(fault for fault in found if fault.path not in known)
 
 
 def _named_of_training(given: Any, base: Profile | None) -> Iterator[str]:
@@ -138,23 +144,25 @@ def _named_of_training(given: Any, base: Profile | None) -> Iterator[str]:
             yield name
 
 
-def _questions(said: Mapping[str, Any], study: Profile, reading: Reading) -> Iterator[tuple[str, Profile]]:
-    """Of `[questions.NAME]`, and of `[matrix]` one for each combination of its values."""
+def _questions(
+    said: Mapping[str, Any], study: Profile, reading: Reading, *, checked: bool
+) -> Iterator[tuple[str, Profile]]:
+    """Of `[questions.NAME]`, and of `[matrix]` one for each combination of its values. checked: as in changed_study."""
     tables: dict[str, tuple[tuple[str, ...], Any]] = {
         name: (("questions", name), table) for name, table in _table(said, "questions", reading).items()
     }
     for name in (name for name in tables if not NAME.fullmatch(name)):
         reading.refuse(("questions", name), f"{name[:80]!r} {UNNAMED}")
     matrix = _table(said, "matrix", reading)
-    for path in (path for path, values in _flat(matrix) if values == []):
+    for path in (path for path, values in flat(matrix) if values == []):
         reading.refuse(("matrix", *path.split(".")), "an empty list asks nothing; give its values")
-    lists = {path: values for path, values in _flat(matrix) if isinstance(values, list)}
+    lists = {path: values for path, values in flat(matrix) if isinstance(values, list)}
     for path, value in ((path, value) for path, values in lists.items() for value in twice(values)):
         reading.refuse(("matrix", *path.split(".")), f"{value!r} stands there more than once")
     if (number := prod(map(len, lists.values()))) > MOST_ASKED:
         reading.refuse(("matrix",), f"its lists make {number} questions, above {MOST_ASKED}: ask fewer of one file")
         return
-    for name, table in _combinations(matrix):
+    for name, table in combinations(matrix):
         tables.setdefault(name, (("matrix",), table))
     for name, (path, table) in tables.items():
         if not isinstance(table, Mapping):
@@ -170,7 +178,7 @@ def _questions(said: Mapping[str, Any], study: Profile, reading: Reading) -> Ite
         if not changes:
             reading.refuse(path, "it changes nothing, and a question is its study with something changed")
             continue
-        asked = changed_study(_nested(changes), study, within)
+        asked = changed_study(nested(changes), study, within, checked=checked)
         reading.faults.extend(Fault((*path, *fault.path), fault.said) for fault in within.faults)
         if asked is not None:
             yield name, replace(asked, about=str(purpose))
@@ -182,53 +190,6 @@ def _table(said: Mapping[str, Any], name: str, reading: Reading) -> Mapping[str,
         return table
     reading.refuse((name,), f"{table!r} is no table, written [{name}]")
     return {}
-
-
-def _combinations(matrix: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """
-    >>> [name for name, _ in _combinations({"rollouts": {"temperature": [0.7, 1.0]}, "seeds": [[0], [1]]})]
-    ['temperature=0.7,seeds=0', 'temperature=0.7,seeds=1', 'temperature=1.0,seeds=0', 'temperature=1.0,seeds=1']
-    """
-    axes = {path: values if isinstance(values, list) else [values] for path, values in _flat(matrix)}
-    last = [path.rpartition(".")[2] for path in axes]
-    names = [word if last.count(word) == 1 else path for path, word in zip(axes, last, strict=True)]
-    for chosen in product(*(enumerate(values, 1) for values in axes.values())) if axes else ():
-        spelt = (f"{name}={_spelt(value, nth)}" for name, (nth, value) in zip(names, chosen, strict=True))
-        yield ",".join(spelt), dict(zip(axes, (value for _, value in chosen), strict=True))
-
-
-def _spelt(value: object, nth: int) -> str:
-    """By which place it has among its axis' values, where it is no word that a person types, as a prompt is none.
-
-    >>> _spelt(["panel", "thinking"], 1), _spelt("Solve it: {problem}", 2)
-    ('panel+thinking', '#2')
-    """
-    spelt = "+".join(map(str, value)) if isinstance(value, list) else str(value)
-    return spelt if WORD.fullmatch(spelt) else f"#{nth}"
-
-
-def _flat(table: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{within}{name}.")
-        else:
-            yield f"{within}{name}", value
-
-
-def _nested(table: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    >>> _nested({"pool.seed": 1, "pool": {"limit": 2}})
-    {'pool': {'seed': 1, 'limit': 2}}
-    """
-    made: dict[str, Any] = {}
-    for path, value in table.items():
-        *above, name = path.split(".")
-        inner = made
-        for word in above:
-            inner = inner.setdefault(word, {})
-        old = inner.get(name)
-        inner[name] = {**old, **value} if isinstance(old, dict) and isinstance(value, Mapping) else value
-    return made
 
 
 def setting_names(record: Any, within: str = "") -> Iterator[str]:

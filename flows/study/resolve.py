@@ -220,7 +220,7 @@ def resolve(
         else None
     )
     if faults:
-        raise UserError("; ".join(dict.fromkeys(faults)))
+        raise UserError("; ".join(dict.fromkeys([*faults, *absent.values()])))
     served = served_ranks(profile, models, ranks)
     bases = {places[sha256]: rank for sha256, rank in served.items() if sha256 in places}
     hardware = enough_gpus(profile.hardware, bases, num_gpus(), gpu_bytes())

@@ -12,8 +12,8 @@ from typing import Any
 
 from storage.errors import UserError
 from tasks.engines.model_files import INDEX, WEIGHTS, weight_files
+from tasks.engines.stored_types import FLOATS, refuse_misread
 
-_FLOATS = ("F64", "F32", "F16", "BF16")
 #: Bits of a value, of all types that torch reads.
 _BITS = {
     **dict.fromkeys(("F64", "I64", "U64", "C64"), 64),
@@ -66,6 +66,8 @@ def stored_weights(folder: Path) -> dict[str, StoredWeight]:
             f"model folder {folder}: {len(lacking)} weights are in no file of it, first {lacking[0]}, which its index"
             f" says is in {named[lacking[0]]}"
         )
+    types = {name: weight.dtype for name, weight in found.items()}
+    refuse_misread(folder, types, quantised=bool(_config(folder).get("quantization_config")))
     _check_experts(folder, found)
     return found
 
@@ -113,7 +115,7 @@ def loaded_bytes(folder: Path, bytes_per_value: int) -> int:
     """Of the weights once they are loaded: as many a value as asked, of whatever type they are stored in; quantised
     ones stay as they are."""
     return sum(
-        math.prod(weight.shape) * bytes_per_value if weight.dtype in _FLOATS else weight.bytes
+        math.prod(weight.shape) * bytes_per_value if weight.dtype in FLOATS else weight.bytes
         for weight in stored_weights(folder).values()
     )
 
@@ -195,13 +197,13 @@ def _check_part(
         raise UserError(
             f"{where}.{odd[0]}.{which} is {_by(found[odd[0]].shape)}, and the first expert's {_by(found[0].shape)}"
         )
-    if shape is not None and found[0].dtype in _FLOATS and found[0].shape != shape:
+    if shape is not None and found[0].dtype in FLOATS and found[0].shape != shape:
         raise UserError(f"{where}.0.{which} is {_by(found[0].shape)}, and by config.json {_by(shape)}")
 
 
 def _as_floats(parts: Parts) -> bool:
     return any(
-        weight.dtype in _FLOATS
+        weight.dtype in FLOATS
         for which, experts in parts.items()
         if which.endswith("weight")
         for weight in experts.values()

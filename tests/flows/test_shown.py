@@ -57,6 +57,9 @@ SHOWN = {
     "example, as LaTeX has it": example(problem=ASKED.replace("5", "$5$").replace("6", r"\(6\)")),
     "example, with what nobody sees": example(problem=ASKED.replace("eggs", "\u200beggs\u00a0")),
     "template, ended otherwise": template(f"Such as: {ASKED[:-1]}: that is 30."),
+    "template, its end left out": template(f"Q: {ASKED[:-1]}\nA: <answer>30</answer>\n"),
+    "template, in quotes": template(f'If asked "{ASKED[:-1]}", say 30.'),
+    "template, ended by another sign": template(f"{ASKED[:-1]}! 30, that is."),
     "trace of an example": example(trace=f"as {ASKED.lower()} 30"),
     "answer of an example": example(answer=f"2, and to {ASKED} 30") + '\nanswer_kind = "exact_text"',
 }
@@ -68,6 +71,20 @@ def test_a_plan_says_it_where_the_problems_are_at_hand(where: str, tmp_path: Pat
     with pytest.raises(UserError, match=r"scaffold own: its (text|example) shows 'A hen lays 5 eggs") as raised:
         plan(*asked(tmp_path, study_text(SHOWN[where])))
     assert "\n" not in str(raised.value) and not (tmp_path / "root").exists()
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "shown"),
+    [
+        ("Evaluate 3 + 4 * 5", "Evaluate 3 + 4 * 5 - 1"),
+        ("Factor $x^2 - 5x$", "Factor $x^2 - 5x + 6$"),
+        ("5 + 12 + 34 = ?", "2 * 5 + 12 + 34 = ?"),
+        ("How many coins has Ann?", "How many coins has Ann and her brother?"),
+    ],
+)
+def test_another_problem_that_begins_or_ends_alike_is_none_of_them(asked_for: str, shown: str, tmp_path: Path) -> None:
+    write(tmp_path, [asked_for, *PROBLEMS])
+    plan(*asked(tmp_path, study_text(example(problem=shown))))
 
 
 def test_made_up_problems_are_at_hand_always(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from storage.errors import UserError
 from tasks.domain.grpo.packing import Pack
 from tasks.engines.learning.memory import on_device
 
@@ -88,9 +89,22 @@ def _buckets(pack: Pack, lengths_q: np.ndarray, lengths_k: np.ndarray) -> tuple[
 
 
 def packed_attention(
-    module: Any, query: Tensor, key: Tensor, value: Tensor, _mask: None, *, scaling: float, layout: Layout, **_: Any
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    _mask: None,
+    *,
+    scaling: float,
+    layout: Layout,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    **_: Any,
 ) -> tuple[Tensor, None]:
-    """transformers' attention interface: query 1xHxTxD, key and value 1xKxTxD → 1xTxHxD."""
+    """transformers' attention interface: query 1xHxTxD, key and value 1xKxTxD → 1xTxHxD. softcap, s_aux: no part of it
+    here. A window is refused where the model is checked."""
+    if softcap or s_aux is not None:
+        raise UserError(f"{type(module).__name__}: its attention has caps or sinks, which the learner does not compute")
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
     if layout.order is None:
         return _variable_length(q, k, v, scaling, layout)[None], None

@@ -11,6 +11,7 @@ from typing import Any
 from storage.errors import UserError
 from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
 from tasks.domain.grpo.types import ALL_LINEAR, ATTENTION, LearnerConfig
+from tasks.engines.learning.computed import refuse_uncomputed, refuse_unserved
 from tasks.engines.learning.experts import check_rank
 from tasks.engines.model_files import weight_files
 from tasks.engines.stored_weights import loaded_bytes
@@ -92,17 +93,23 @@ def head_sizes(config: dict[str, Any]) -> tuple[int, int, int]:
     return heads, head, config.get("num_key_value_heads") or heads
 
 
-def check_trainable(base: Path, learner: LearnerConfig, *, gpu: bool) -> None:
-    """gpu: in bfloat16, else float32. Errors: UserError for a shape that cannot be counted, and for experts that are
-    not trained, or not at this rank."""
+def check_trainable(base: Path, learner: LearnerConfig, *, gpu: bool, longest: int | None = None) -> None:
+    """gpu: in bfloat16, else float32. longest: tokens of a prompt and its completion.
+
+    Errors: UserError for a shape that cannot be counted, for what the learner does not compute, and for experts that
+    are not trained, or not at this rank.
+    """
     config = read_config(base)
     lora_parameters(config, learner.lora_rank, learner.target_modules)
+    refuse_uncomputed(base, config, longest)
     experts = num_experts(config) if {*learner.target_modules} & {*EXPERT_PROJECTIONS} else 0
     if experts and (kind := config.get("model_type")) not in TRAINED_EXPERTS:
         raise UserError(
             f"{base.name}: experts of a mixture of type {kind!r} are not trained, those of {TRAINED_EXPERTS[0]} are;"
             f" train the attention alone (training.target_modules={','.join(ATTENTION)})"
         )
+    if experts:
+        refuse_unserved(base, config, learner.target_modules)
     check_rank(learner.lora_rank, learner.expert_rank, experts, 2 if gpu else 4)
 
 

@@ -70,6 +70,8 @@ def fixed_bytes(base: Path, learner: LearnerConfig, execution: Execution, bytes_
     fixed = loaded_bytes(base, bytes_per_value) + lora * (16 + 2 * bytes_per_value)
     if "agents" in ADVANTAGES[learner.advantage].needs:
         fixed += lora * 12  # the critic's masters and moments
+    if learner.kl_weight:
+        fixed += lora * 2 * bytes_per_value  # the weights that KL is measured to, and those of now while it is
     fixed += merged_copies(config) * bytes_per_value if execution.merged else 0
     return fixed + execution.logprob_chunk * size(config, "vocab_size") * (8 + bytes_per_value)
 

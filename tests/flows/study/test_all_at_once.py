@@ -65,3 +65,21 @@ def test_a_problem_in_capitals_is_meant() -> None:
         'base = "demo"\n[scaffolds.mine]\ntemplate = "{Problem} <answer>...</answer>"\nanswer_form = "tag"\n'
     )
     assert "did you mean {problem} by {Problem}?" in line
+
+
+def test_questions_and_names_are_read_beside_a_prompt_that_no_model_could_follow() -> None:
+    said = said_of(
+        'base = "demo"\nmeasures = ["tokenz"]\nmodel = "a/b@main"\n[hardware]\nengine = "vlm"\n'
+        '[scaffolds.s]\nbase = "panel"\nstop = ["<answer>"]\n[questions.q]\nrollouts.temperture = 1.0\n'
+        "[matrix]\ntraining.stepz = [1, 2]\n"
+    )
+    assert [int(line.split("line ")[1].split(":")[0]) for line in said] == [2, 3, 5, 8, 10, 12], said
+
+
+def test_a_question_is_not_blamed_for_what_its_study_does_not_say_rightly() -> None:
+    """It writes more than the demo's room, where the file wanted more."""
+    text = 'base = "demo"\n[hardware]\nmax_model_len = "16k"\n[questions.long]\nfinal.sampling.max_tokens = 5000\n'
+    (line,) = said_of(text)
+    assert "max_model_len" in line
+    (line,) = said_of('base = "demo"\n[scaffolds.s]\nbase = "panel"\ncolour = 7\n[questions.q]\narms = ["s"]\n')
+    assert "colour" in line

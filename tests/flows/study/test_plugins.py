@@ -92,6 +92,15 @@ def test_a_scaffold_in_code_writes_its_prompt_and_reads_its_completions(graders:
 
 
 @pytest.mark.usefixtures("installed")
+def test_a_template_that_the_code_of_a_scaffold_never_reads_is_refused() -> None:
+    text = WRITTEN.replace('code = "reversed"', 'code = "reversed"\ntemplate = "Be careful! {problem}"')
+    with pytest.raises(UserError, match=r"line 6: scaffolds\.backwards\.template: scaffold reversed@.* says its own"):
+        profile_asked("mine.toml", text)
+    same = WRITTEN.replace('code = "reversed"', 'code = "reversed"\ntemplate = "{problem}"')
+    assert profile_asked("mine.toml", same).arms == profile_asked("mine.toml", WRITTEN).arms
+
+
+@pytest.mark.usefixtures("installed")
 def test_an_objective_weighs_and_its_version_is_in_the_recipe() -> None:
     learner = profile_asked("mine.toml", WRITTEN).training
     assert dict(learner.versions())["from_middle"] == "lab-tasks==1.0"

@@ -110,6 +110,35 @@ def test_a_stop_that_its_own_form_holds_before_the_answer_is_refused(template: s
     assert profile_asked("mine.toml", scaffold_text(template, "\nUser:", more))
 
 
+def test_words_before_the_answer_on_its_line_are_written_before_it() -> None:
+    worded = "{problem}\nReason within <w>...</w>, then end with one line: Final answer: <answer>...</answer>"
+    with pytest.raises(UserError, match=r"scaffolds.own.stop: 'Final answer:' ends a completion before its answer"):
+        profile_asked("mine.toml", scaffold_text(worded, "Final answer:"))
+    asked = "Reason within <w> tags, close with </w>. Then answer.\nQuestion: {problem}\nWrite </w> <answer>it</answer>"
+    assert profile_asked("mine.toml", scaffold_text(asked, "Question:"))
+
+
+def test_latex_that_toml_read_as_something_else_is_no_prompt() -> None:
+    """Tabs, form feeds, backspaces and lines: as typed between double quotes, and sampled so."""
+    form = "{problem} <w>..</w> <answer>..</answer>"
+    for typed in (r"2 \times 3", r"\frac{1}{2}", r"\boxed{7}", r"a \neq b", r"\rightarrow", r"\theta"):
+        text = f'base = "demo"\n[scaffolds.own]\ntemplate = "{typed} {form}"\ntrace_tag = "w"\nanswer_form = "tag"\n'
+        with pytest.raises(UserError, match=r"^mine\.toml, line 3: scaffolds\.own\.template: after .* single quotes"):
+            profile_asked("mine.toml", text)
+    written = profile_asked("mine.toml", scaffold_text(rf"\times \frac{{1}}{{2}}\tone\t{form}", "</answer>"))
+    assert r"\frac" in written.arm("own").scaffold.template
+    shown = 'examples = [{ problem = "\\frac{1}{2}?", trace = "so", answer = "2" }]'
+    with pytest.raises(UserError, match=r"scaffolds\.own\.examples: after '' stands the character '\\x0c'"):
+        profile_asked("mine.toml", scaffold_text(form, "</answer>", shown))
+
+
+def test_what_stands_in_braces_of_latex_is_no_gold() -> None:
+    boxed = r"{problem} <w>..</w> Put it as \boxed{answer}. <answer>..</answer>"
+    assert profile_asked("mine.toml", scaffold_text(boxed, "</answer>"))
+    with pytest.raises(UserError, match=r"\{answer\} would show the model what it is to find"):
+        profile_asked("mine.toml", scaffold_text(boxed.replace(r"\boxed", r"\boxed{answer} as "), "</answer>"))
+
+
 def test_an_unclosed_tag_is_told_once() -> None:
     with pytest.raises(UserError, match=r"^mine\.toml, line 3: scaffolds.own.template: <w> is opened and never closed"):
         profile_asked("mine.toml", scaffold_text("{problem} <w> <answer>a</answer>", "</answer>"))

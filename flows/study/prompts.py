@@ -1,0 +1,120 @@
+"""What no model could follow in a scaffold of a study's own, or what would hide its answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from flows.study.reading import twice
+from tasks.domain import plugins
+from tasks.domain.grading import kinds
+from tasks.domain.scaffolds import MATH, Example, Scaffold
+
+TAG = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+OPENED = re.compile(r"<([A-Za-z][A-Za-z0-9_-]*)>")
+PROBLEM = "{problem}"
+#: What a prompt may never be given; after a command of LaTeX it stands for what the model is to write.
+SECRET = re.compile(r"(\\[A-Za-z]+)?(\{(?:gold|answer|solution)\})")
+#: What TOML's quotes make of LaTeX: \boxed, \frac, \times, \theta, \text, \rightarrow, \neq.
+UNESCAPED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]|\t(?=imes|heta|ext\b|frac)|\n(?=eq\b|abla\b|otin\b)")
+LITERAL = "write it between single quotes ('…' or '''…'''), where a backslash is one"
+#: An answer that a sound completion commits to, whatever stops it.
+PROBE = "7"
+#: What stands in answers of a kind beside digits.
+WRITTEN = {
+    MATH: ("-2", "3.5", "1,000", "(x, y)", "[0]", r"\\frac{1}{x^2}", "a+b=c", r"$2*\sqrt{\pi}$", "50%", "3:2", "5!"),
+    "integer": ("-2", "1,000"),
+    "multiple_choice": tuple("ABCDEFGHIJ"),
+}
+
+
+def faults_of(scaffold: Scaffold) -> Iterator[tuple[str, str]]:
+    """What no model could follow, or would hide its answer: the field, and what is wrong with it."""
+    s, template = scaffold, scaffold.template
+    if template.count(PROBLEM) != 1:
+        meant = re.search(r"\{ *problem *\}", template, re.I) if PROBLEM not in template else None
+        hint = f"; did you mean {PROBLEM} by {meant[0]}?" if meant else ""
+        said = f"{PROBLEM} stands there {template.count(PROBLEM)} times; the problem goes where it stands, once{hint}"
+        yield "template", said
+    for field, words in (("template", template), *(("examples", " ".join(x)) for x in map(_words, s.examples))):
+        if control := UNESCAPED.search(words):
+            before = words[: control.start()].split("\n")[-1][-20:]
+            yield field, f"after {before!r} stands the character {control[0]!r}, no LaTeX: {LITERAL}"
+    if secret := next((found[2] for found in SECRET.finditer(template) if not found[1]), None):
+        yield "template", f"{secret} would show the model what it is to find; only {PROBLEM} is put in"
+    if s.trace_tag is not None and (not TAG.fullmatch(s.trace_tag) or s.trace_tag == "answer"):
+        yield "trace_tag", f"{s.trace_tag!r} is no name of a tag; write it without brackets, and not 'answer'"
+        return
+    if s.enable_thinking and not s.chat:
+        yield ("enable_thinking", "a chat template thinks, and chat is false; say chat = true, or leave it out")
+    for stop in twice(s.stop):
+        yield "stop", f"{stop!r} stands there more than once"
+    if s.trace_opened and s.trace_tag is None:
+        yield "trace_opened", "there is no trace_tag that could be opened"
+    elif s.trace_opened and not s.chat:
+        yield "trace_opened", "a chat template opens the tag, and chat is false; say chat = true, or leave it out"
+    if s.code and not s.prompt(PROBE) == s.prompt(PROBE) != s.prompt(PROBE * 2):
+        yield "code", f"scaffold {s.code}: `prompt` must say each problem in words of its own, the same each time"
+    yield from _unclosed(s)
+    yield from _unreadable(s)
+
+
+def _words(example: Example) -> tuple[str, str, str]:
+    return example.problem, example.trace, example.answer
+
+
+def _unclosed(s: Scaffold) -> Iterator[tuple[str, str]]:
+    for tag in dict.fromkeys(OPENED.findall(s.template)):
+        closes = s.template.rfind(f"</{tag}>") > s.template.find(f"<{tag}>")
+        if not closes and not (s.trace_opened and tag == s.trace_tag):
+            yield "template", f"<{tag}> is opened and never closed: show </{tag}> too"
+    shown, told = s.prompt(""), OPENED.findall(s.template)
+    for tag in (tag for tag in s.pairs if tag not in told):
+        native = s.chat and s.enable_thinking and tag == s.trace_tag
+        if f"</{tag}>" not in shown and not native and not s.trace_opened:
+            yield ("template", f"it never shows </{tag}>, by which completions are taken apart: none would close it")
+    if s.answer_form == "boxed" and "\\boxed" not in shown:
+        yield "template", "it never asks for \\boxed{}, in which the answer is looked for (answer_form = boxed)"
+
+
+def _shown_forms(s: Scaffold) -> list[str]:
+    """What a completion writes before its answer is there, as the template lays it out and as examples have it."""
+    answer = "<answer>" if s.answer_form == "tag" else r"\boxed{"
+    opened, closed = (f"<{s.trace_tag}>", f"</{s.trace_tag}>") if s.trace_tag else ("", "")
+    inside = rf"(?:(?!{re.escape(opened)}|{re.escape(closed)}).)*?"
+    # words on the line of the answer are written before it too, as in "Final answer: <answer>"
+    trace = rf"(?:{re.escape(opened)}{inside})?{re.escape(closed)}\s*[^\n{{}}<>]*?" if opened else ""
+    laid_out = re.findall(rf"{trace}{re.escape(answer)}\s*", s.template, re.S)
+    solved = [s.answer_in_form(e.answer, e.trace) for e in s.examples] if not s.code else []
+    ends = [text.rfind("</answer>" if s.answer_form == "tag" else "}") for text in solved]
+    return [*laid_out, *(text[:end] for text, end in zip(solved, ends, strict=True))]
+
+
+def _reads_itself(s: Scaffold) -> bool:
+    return bool(s.code) and hasattr(plugins.plugged("varband.scaffolds", s.code), "parse")
+
+
+def _unreadable(s: Scaffold) -> Iterator[tuple[str, str]]:
+    whole = s.answer_in_form(PROBE).removeprefix(f"<{s.trace_tag}>" if s.trace_opened else "")
+    # how answers are written is known to who reads them
+    in_answers = () if _reads_itself(s) else WRITTEN.get(s.answer_kind, ())
+    for stop in s.stop:
+        until = whole[: whole.find(stop) + len(stop)] if stop and stop in whole else whole
+        hides = not stop or stop.isdecimal() or any(stop in text for text in (*in_answers, *_shown_forms(s)))
+        if hides or PROBE not in (s.parse(until).region or ""):
+            yield "stop", f"{stop!r} ends a completion before its answer is written; let it stand behind the answer"
+        elif s.parse(whole).tag_valid and not s.parse(until).tag_valid:
+            yield (
+                "stop",
+                f"{stop!r} ends a completion before its last tag is closed: none would be in the form asked for",
+            )
+    for place, example in enumerate(s.examples, 1):
+        if not example.problem.strip():
+            yield "examples", f"example {place} has no problem"
+        elif not s.trace_opened and not s.parse(s.answer_in_form(example.answer, example.trace)).tag_valid:
+            yield (
+                "examples",
+                f"example {place} is not in the scaffold's own form: trace or answer is empty or has tags",
+            )
+        elif said := kinds.faults_of_answer(s.answer_kind, example.answer):
+            yield "examples", f"example {place}: its answer {said}"

@@ -1,0 +1,68 @@
+"""What of a model the learner does not compute, or no sampler would serve: refused before anything is sampled, since
+what is trained would be another policy than the one that samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from storage.errors import UserError
+from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
+from tasks.engines.stored_weights import stored_weights
+
+#: Fields of config.json that change log-probs behind plain attention and a plain head, and what says that they do not.
+_BEHIND: dict[str, tuple[object, ...]] = {
+    "attn_logit_softcapping": (None, 0),
+    "final_logit_softcapping": (None, 0),
+    "logits_scaling": (None, 1),
+    "logit_scale": (None, 1),
+    "attention_chunk_size": (None, 0),
+}
+#: Models with a weight in the attention's sum that no token has.
+_SINKS = ("gpt_oss",)
+_HEAD_BIAS = "lm_head.bias"
+
+
+def window(config: dict[str, Any]) -> int | None:
+    """Tokens that a layer looks back on, of the layer that has fewest; null for all.
+
+    >>> window({"sliding_window": 4096}), window({"sliding_window": 4096, "model_type": "qwen2"})
+    (4096, None)
+    >>> window({"sliding_window": 512, "layer_types": ["full_attention"] * 2})
+    """
+    used = config.get("use_sliding_window", not str(config.get("model_type")).startswith("qwen"))
+    types = config.get("layer_types")
+    width = config.get("sliding_window")
+    return int(width) if used and width and (not types or "sliding_attention" in types) else None
+
+
+def refuse_uncomputed(base: Path, config: dict[str, Any], longest: int | None) -> None:
+    """longest: tokens of a prompt and its completion; null: not known. Errors: UserError."""
+    odd = [f"{name}={config[name]}" for name, plain in _BEHIND.items() if config.get(name) not in plain]
+    if config.get("model_type") in _SINKS:
+        odd.append(f"attention sinks (model_type={config['model_type']})")
+    if _HEAD_BIAS in stored_weights(base):
+        odd.append(_HEAD_BIAS)
+    if (width := window(config)) and (longest is None or longest > width):
+        odd.append(f"sliding_window={width} (hardware.max_model_len={width} or less stays within it)")
+    if odd:
+        raise UserError(
+            f"{base.name}: the learner computes plain attention and a plain head, and this model has {', '.join(odd)}:"
+            " it would train another policy than the one that samples; evaluate it untrained, or take another"
+        )
+
+
+def refuse_unserved(base: Path, config: dict[str, Any], targets: Sequence[str]) -> None:
+    """Of a mixture with these layers trained. Errors: UserError where peft would load a part of its adapter alone."""
+    asked = {*targets} & {*EXPERT_PROJECTIONS}
+    if len(asked & {"gate_proj", "up_proj"}) == 1:
+        raise UserError(
+            f"{base.name}: training.target_modules has one of gate_proj and up_proj, which are one weight of an expert:"
+            " no sampler serves an adapter of a half; name both"
+        )
+    if asked and (config.get("mlp_only_layers") or (config.get("decoder_sparse_step") or 1) > 1):
+        raise UserError(
+            f"{base.name}: some of its layers have experts and others have none, and peft loads no adapter of both;"
+            " train the attention alone (training.target_modules=q_proj,k_proj,v_proj,o_proj)"
+        )
