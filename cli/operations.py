@@ -22,15 +22,16 @@ if TYPE_CHECKING:
 @options.budget
 @options.as_json
 def resume(run: str, root: Path, budget: str | None, as_json: bool) -> None:
-    """Go on with RUN, a parked, crashed or interrupted run of this root (ids: `varband runs`).
+    """Go on with RUN, a parked, crashed or interrupted run of this root: its id (`varband runs`), or its study's name.
 
     The budget is the whole run's: what was spent before counts. Without --budget the run's own limits hold.
     """
     from cli.run import carry_out
     from flows.study.request import Request
+    from storage.records.names import run_named
     from storage.records.runs import read_run
 
-    record = read_run(root, run)
+    record = run_named(root, run) or read_run(root, run)
     if record.flow_run is not None and _resumed_on_server(record.flow_run, record.budget, budget):
         click.echo(f"{run}: resumed on the server; a worker goes on with it")
         return

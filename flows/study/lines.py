@@ -54,6 +54,8 @@ def said_at(where: str, text: str, question: str, settings: Sequence[str]) -> Ca
 
 def _has(table: Any, path: tuple[str, ...]) -> bool:
     for name in path:
+        if isinstance(table, list) and name.isdecimal():  # a place among tables
+            table = {str(place): one for place, one in enumerate(table, 1)}
         if not isinstance(table, Mapping) or name not in table:
             return False
         table = table[name]

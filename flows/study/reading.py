@@ -116,7 +116,7 @@ class Reading:
         if not isinstance(given, list):
             self.refuse(path, f"{given!r} is no list of tables, written [[{'.'.join(path)}]]")
             return ()
-        made = [self.record(kind, one, None, path) for one in given]
+        made = [self.record(kind, one, None, (*path, str(place))) for place, one in enumerate(given, 1)]
         return tuple(one for one in made if one is not None)
 
     def named(self, kind: type[T], name: str, table: object, old: T | None, path: Path) -> T | None:

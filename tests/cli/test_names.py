@@ -222,3 +222,9 @@ def test_rm_keeps_what_is_wanted(root: Path) -> None:
 def test_a_root_that_nobody_made_is_refused_and_not_made(words: tuple[str, ...], tmp_path: Path) -> None:
     told = said(*words, root=tmp_path / "mistyped", fails=True)
     assert f"--root {tmp_path / 'mistyped'}: there is no such folder" in told and not [*tmp_path.iterdir()]
+
+
+def test_a_run_is_gone_on_with_by_its_study_s_name(root: Path) -> None:
+    """Here it is there already."""
+    assert "cooler: " in said("resume", "cooler", root=root)
+    assert "no run 'cooles' under" in said("resume", "cooles", root=root, fails=True)

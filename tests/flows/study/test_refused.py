@@ -132,6 +132,15 @@ def test_latex_that_toml_read_as_something_else_is_no_prompt() -> None:
         profile_asked("mine.toml", scaffold_text(form, "</answer>", shown))
 
 
+def test_a_mistake_in_the_second_of_several_examples_has_its_line() -> None:
+    one = '[[scaffolds.own.examples]]\nproblem = "1 + 1?"\n{} = "so"\nanswer = "2"\n'
+    text = scaffold_text(LAID_OUT, "</answer>", one.format("trace") + one.format("trac"))
+    with pytest.raises(UserError) as raised:
+        profile_asked("mine.toml", text)
+    assert "line 11: scaffolds.own.examples.2: trace is missing" in str(raised.value)
+    assert "line 13: scaffolds.own.examples.2.trac: no field 'trac'; did you mean 'trace'?" in str(raised.value)
+
+
 def test_what_stands_in_braces_of_latex_is_no_gold() -> None:
     boxed = r"{problem} <w>..</w> Put it as \boxed{answer}. <answer>..</answer>"
     assert profile_asked("mine.toml", scaffold_text(boxed, "</answer>"))
