@@ -70,8 +70,11 @@ def read_study(
 
 
 def _what_stands(asked: Mapping[str, Any], base: Profile | None, reading: Reading) -> Profile | None:
-    """A study without what is wrong with it, for what is asked of it; null where prompts or arms would be missing."""
-    if base is None or any(len(fault.path) < 3 and {*fault.path} & {"scaffolds", *CHOSEN} for fault in reading.faults):
+    """A study without what is wrong with it, for what is asked of it; null where that could be blamed for what is
+    missing: prompts, arms, and a training, whose fields hang together."""
+    wrong = {fault.path[0] if fault.path else "" for fault in reading.faults if fault.path[:1] != ("scaffolds",)}
+    whole = any(len(fault.path) < 3 for fault in reading.faults if fault.path[:1] == ("scaffolds",))
+    if base is None or whole or wrong & {"", "training", *CHOSEN} or "objectives" in asked:
         return None
     return changed_study(without(asked, reading.faults), base, replace(reading, faults=[]), checked=False)
 

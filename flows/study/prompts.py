@@ -16,7 +16,10 @@ PROBLEM = "{problem}"
 #: What a prompt may never be given; after a command of LaTeX it stands for what the model is to write.
 SECRET = re.compile(r"(\\[A-Za-z]+)?(\{(?:gold|answer|solution)\})")
 #: What TOML's quotes make of LaTeX: \boxed, \frac, \times, \theta, \text, \rightarrow, \neq.
-UNESCAPED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]|\t(?=imes|heta|ext\b|frac)|\n(?=eq\b|abla\b|otin\b)")
+UNESCAPED = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|\n(?=eq\b(?!\.)|abla\b|otin\b)"
+    r"|\t(?=imes|heta|ext\b|ext(?:bf|it|rm)\b|riangle|ilde\b|au\b|frac(?!tion))"
+)
 LITERAL = "write it between single quotes ('…' or '''…'''), where a backslash is one"
 #: An answer that a sound completion commits to, whatever stops it.
 PROBE = "7"
@@ -83,8 +86,8 @@ def _shown_forms(s: Scaffold) -> list[str]:
     opened, closed = (f"<{s.trace_tag}>", f"</{s.trace_tag}>") if s.trace_tag else ("", "")
     inside = rf"(?:(?!{re.escape(opened)}|{re.escape(closed)}).)*?"
     # words on the line of the answer are written before it too, as in "Final answer: <answer>"
-    trace = rf"(?:{re.escape(opened)}{inside})?{re.escape(closed)}\s*[^\n{{}}<>]*?" if opened else ""
-    laid_out = re.findall(rf"{trace}{re.escape(answer)}\s*", s.template, re.S)
+    trace = rf"(?:{re.escape(opened)}{inside})?{re.escape(closed)}\s*" if opened else ""
+    laid_out = re.findall(rf"{trace}[^\n{{}}<>]*?{re.escape(answer)}\s*", s.template, re.S)
     solved = [s.answer_in_form(e.answer, e.trace) for e in s.examples] if not s.code else []
     ends = [text.rfind("</answer>" if s.answer_form == "tag" else "}") for text in solved]
     return [*laid_out, *(text[:end] for text, end in zip(solved, ends, strict=True))]

@@ -9,7 +9,7 @@ from storage.errors import UserError
 
 FLOATS = ("F64", "F32", "F16", "BF16")
 #: Of weights that are stored smaller than they are.
-_SCALES = ("weight_scale", "weight_scale_inv", "scales", "_scale_inv", "_scales")
+_SCALES = ("weight_scale", "_scale_inv", ".scales", "_proj_scales", ".qweight", ".qzeros")
 
 
 def refuse_misread(folder: Path, types: Mapping[str, str], *, quantised: bool) -> None:
@@ -22,7 +22,7 @@ def refuse_misread(folder: Path, types: Mapping[str, str], *, quantised: bool) -
         " published"
     )
     if scale := next((name for name in types if name.endswith(_SCALES)), None):
-        raise UserError(f"model folder {folder}: {scale} scales weights that are quantised, {said}")
+        raise UserError(f"model folder {folder}: {scale} is of weights that are quantised, {said}")
     weights = (name for name in types if name.endswith((".weight", "_proj")) and types[name] not in FLOATS)
     if odd := next(weights, None):
         raise UserError(f"model folder {folder}: {odd} is stored as {types[odd]}, no float of 16 bits or more, {said}")

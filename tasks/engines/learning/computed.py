@@ -19,8 +19,20 @@ _BEHIND: dict[str, tuple[object, ...]] = {
     "logit_scale": (None, 1),
     "attention_chunk_size": (None, 0),
 }
+#: What a type of model has where its config.json is silent.
+_DEFAULTS: dict[str, dict[str, object]] = {
+    "cohere": {"logit_scale": 0.0625},
+    "cohere2": {"logit_scale": 0.0625, "sliding_window": 4096},
+    "gemma2": {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, "sliding_window": 4096},
+    "mistral": {"sliding_window": 4096},
+}
 #: Models with a weight in the attention's sum that no token has.
 _SINKS = ("gpt_oss",)
+#: Models with layers whose state runs on from token to token, into the next rollout of a pack.
+_RECURRENT = (
+    *("bamba", "falcon_h1", "granitemoehybrid", "jamba", "kimi_linear", "lfm2", "minimax", "nemotron_h", "olmo_hybrid"),
+    *("qwen3_5_moe_text", "qwen3_5_text", "qwen3_next", "recurrent_gemma", "zamba", "zamba2"),
+)
 _HEAD_BIAS = "lm_head.bias"
 
 
@@ -31,17 +43,24 @@ def window(config: dict[str, Any]) -> int | None:
     (4096, None)
     >>> window({"sliding_window": 512, "layer_types": ["full_attention"] * 2})
     """
-    used = config.get("use_sliding_window", not str(config.get("model_type")).startswith("qwen"))
+    qwen = str(config.get("model_type")).startswith("qwen")
     types = config.get("layer_types")
+    first = config.get("max_window_layers", 0) if qwen and not types else 0
+    used = config.get("use_sliding_window", not qwen) and first < config.get("num_hidden_layers", 1)
     width = config.get("sliding_window")
     return int(width) if used and width and (not types or "sliding_attention" in types) else None
 
 
 def refuse_uncomputed(base: Path, config: dict[str, Any], longest: int | None) -> None:
     """longest: tokens of a prompt and its completion; null: not known. Errors: UserError."""
+    kind = str(config.get("model_type"))
+    config = _DEFAULTS.get(kind, {}) | config
     odd = [f"{name}={config[name]}" for name, plain in _BEHIND.items() if config.get(name) not in plain]
-    if config.get("model_type") in _SINKS:
-        odd.append(f"attention sinks (model_type={config['model_type']})")
+    if kind in _SINKS:
+        odd.append(f"attention sinks (model_type={kind})")
+    others = {*(config.get("layer_types") or ())} - {"full_attention", "sliding_attention"}
+    if others or kind in _RECURRENT:
+        odd.append(f"layers of {', '.join(sorted(others)) or 'a recurrent kind'} (model_type={kind})")
     if _HEAD_BIAS in stored_weights(base):
         odd.append(_HEAD_BIAS)
     if (width := window(config)) and (longest is None or longest > width):

@@ -14,8 +14,22 @@ LOOKED_FOR = 12
 UNSEEN = re.compile(r"\\?\$|\\[()\[\]]|[\u00ad\u200b-\u200d\u2060\ufeff]")
 #: Between a prompt's lines, which end sentences: a space to what looks for words.
 LINE = "\N{LINE SEPARATOR}"
-#: An expression that began before.
-LED_TO = re.compile(r"[a-z0-9)}\]] ?[-+*/^×·÷] ?$")
+#: Signs that end a problem, in any script; not what may be a factorial.
+ENDS = " .?:;…。．？！：；؟۔।"
+#: What a problem in an expression goes on with: an operator with as much space on either side, and an operand.
+OPERATOR = r"(?:[-+*/^×·÷−]|\\(?:times|cdot|div)\b ?)"
+OPERAND = r"(?=[0-9({\\]|[a-z](?![a-z]))"
+RECKONED = re.compile(rf" {OPERATOR} {OPERAND}|{OPERATOR}{OPERAND}|%|\(| \([0-9]")
+#: What an expression is led to by, and the first digits of its first number.
+LED_TO = re.compile(rf"[a-z0-9)}}\]](?: {OPERATOR} ?|{OPERATOR})$|[0-9][.,]$")
+#: An expression: it begins, or ends, with a number, a bracket or the name of a variable.
+BEGUN = re.compile(r"[0-9(\\{√]|[a-z](?!\w)")
+ENDED = re.compile(r"(?:[0-9)}\]]|(?<![^\W\d_])[a-z])$")
+#: Behind a problem whose own sign is left out: the end of its sentence, and not more words of it.
+LEFT_OUT = re.compile(
+    rf" ?(?:$|[{LINE}?!;…。．？！：；؟۔।\"'”’»)\]*_`<=→>]|[-=]>|[.:](?![0-9])|[-–—](?!\w)|, ?(?:<|is\b|answer)"
+    r"|(?<= )(?:(?:a|answer|ans|solution)\b|(?:is|equals|gives) [-<0-9]))"
+)
 
 
 def refuse_shown(scaffold: Scaffold, problems: Iterable[str]) -> None:
@@ -45,7 +59,7 @@ def _plain(text: str) -> str:
 
 def _unended(plain: str) -> str:
     """Without the sign that ends it, which is none where it is `5!`."""
-    return plain.rstrip(" .?:")
+    return plain.rstrip(ENDS)
 
 
 def _lines(text: str) -> str:
@@ -56,21 +70,28 @@ def stands_in(bare: str, prompt: str) -> bool:
     """Whole, and as no part of a longer one, whose sentence goes on in words or whose expression does. bare: a problem
     without the sign that ends it. prompt: its lines.
 
-    >>> ends = "?", ": 2", f"{LINE}a: 2", '", 2', " <answer>2", " = 2", "."
-    >>> all(stands_in("what is 1 + 1", f"so: what is 1 + 1{end}") for end in ends)
+    >>> ends = "?", ": 2", f"{LINE}a: 2", '", 2', " <answer>2", " = 2", ".", " -> 2", "** 2", " answer: 2", ", is 2"
+    >>> all(stands_in("what is 1 + 1", f"1 - what is 1 + 1{end}") for end in ends)
     True
-    >>> any(stands_in("what is 1 + 1", f"what is 1 + 1{end}") for end in ("2?", ".5?", ",000?", " + 1?", " apple?"))
-    False
+    >>> more = "2?", ".5?", ",000?", " + 1?", " apple?", r" \times 3?", "% of 3?", "!", " (3 + 1)", ", then doubled?"
+    >>> [end for end in more if stands_in("what is 1 + 1", f"what is 1 + 1{end}")]
+    []
     >>> stands_in("5 + 12 =", "5 + 12 = 17"), stands_in("5 + 12 =", "2 * 5 + 12 ="), stands_in("5 + 12 =", "- 5 + 12 =")
     (True, False, True)
     """
     words = r"\s".join(map(re.escape, bare.split()))
+    begun = BEGUN.match(bare)
     return any(
-        not LED_TO.search(prompt[: found.start()]) and (bare.endswith("=") or not _goes_on(bare, prompt[found.end() :]))
-        for found in re.finditer(rf"(?<![a-z0-9]){words}", prompt)
+        not (begun and LED_TO.search(prompt[max(0, found.start() - 12) : found.start()]))
+        and not _goes_on(bare, prompt[found.end() : found.end() + 40])
+        for found in re.finditer(rf"(?<!\w){words}", prompt)
     )
 
 
 def _goes_on(bare: str, after: str) -> bool:
-    reckoned = re.search(r"(?:[0-9)}\]]|(?<![a-z])[a-z])$", bare) and re.match(r" ?[-+*/^×·÷]", after)
-    return bool(reckoned or re.match(r"[a-z0-9]| [a-z0-9]|[.,][0-9]", after))
+    if bare.endswith("="):
+        return False
+    if re.match(r"\w|[.,][0-9]", after) or (ENDED.search(bare) and (RECKONED.match(after) or after.startswith("!"))):
+        return True
+    # where its last sign is not left out, it ends by that
+    return bare[-1:].isalnum() and LEFT_OUT.match(after) is None

@@ -43,6 +43,9 @@ def base(tmp_path: Path) -> Path:
         ({"logits_scaling": 8.0}, "logits_scaling=8"),
         ({"logit_scale": 0.0625}, "logit_scale=0.0625"),
         ({"model_type": "gpt_oss"}, "attention sinks"),
+        ({"layer_types": ["full_attention", "linear_attention"]}, "layers of linear_attention"),
+        ({"model_type": "falcon_h1"}, "layers of a recurrent kind"),
+        ({"model_type": "cohere"}, r"logit_scale=0\.0625"),  # as its class has it
     ],
 )
 def test_attention_and_heads_of_other_kinds_are_refused(base: Path, config: dict[str, Any], said: str) -> None:
@@ -58,6 +61,7 @@ def test_attention_and_heads_of_other_kinds_are_refused(base: Path, config: dict
         {"sliding_window": 512, "model_type": "mistral"},  # none is longer
         {"sliding_window": None, "model_type": "mistral"},
         {"sliding_window": 8, "layer_types": ["full_attention"] * 2},
+        {"sliding_window": 8, "model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 2},
         {"logits_scaling": 1.0, "final_logit_softcapping": None},
     ],
 )
@@ -99,7 +103,7 @@ def test_adapters_of_experts_that_peft_would_load_in_part(
         ({"model.layers.0.self_attn.q_proj.weight": torch.int32}, r"q_proj\.weight is stored as I32, no float"),
         ({"model.layers.0.self_attn.q_proj.weight": torch.bool}, "stored as BOOL"),
         ({"model.layers.0.self_attn.q_proj.weight": torch.float8_e4m3fn}, "stored as F8_E4M3"),
-        ({"model.layers.0.self_attn.q_proj.weight_scale_inv": None}, "weight_scale_inv scales weights that are quan"),
+        ({"model.layers.0.self_attn.q_proj.weight_scale_inv": None}, "weight_scale_inv is of weights that are quan"),
     ],
 )
 def test_numbers_that_would_be_taken_for_weights_are_refused(base: Path, stored: dict[str, Any], said: str) -> None:

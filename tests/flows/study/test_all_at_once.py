@@ -83,3 +83,17 @@ def test_a_question_is_not_blamed_for_what_its_study_does_not_say_rightly() -> N
     assert "max_model_len" in line
     (line,) = said_of('base = "demo"\n[scaffolds.s]\nbase = "panel"\ncolour = 7\n[questions.q]\narms = ["s"]\n')
     assert "colour" in line
+
+
+@pytest.mark.parametrize(
+    ("wrong", "asked"),
+    [
+        ('[training]\ngroups_per_step = "16"\n', "training.minibatches = 16"),
+        ('[training]\ngroup_size = "32"\nadvantage = "pass_at_k"\n', "training.advantage_k = 16"),
+        ('[training]\nmax_tokens = "200"\n', "training.overlong_cache = 100"),
+        ('[objectives.m]\nloss = "grpo"\nadvantge = "standardised"\n', "rollouts.temperature = 0.7"),
+    ],
+)
+def test_what_hangs_together_is_not_told_of_a_question_beside_it(wrong: str, asked: str) -> None:
+    said = said_of(f'base = "demo"\n{wrong}[questions.other]\n{asked}\n')
+    assert not any("questions" in line for line in said), said
