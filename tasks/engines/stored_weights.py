@@ -67,7 +67,8 @@ def stored_weights(folder: Path) -> dict[str, StoredWeight]:
             f" says is in {named[lacking[0]]}"
         )
     types = {name: weight.dtype for name, weight in found.items()}
-    refuse_misread(folder, types, quantised=bool(_config(folder).get("quantization_config")))
+    quantised = _config(folder).keys() & {"quantization_config", "compression_config"}
+    refuse_misread(folder, types, quantised=bool(quantised))
     _check_experts(folder, found)
     return found
 

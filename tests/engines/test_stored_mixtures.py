@@ -99,6 +99,9 @@ def test_a_layer_of_a_quantised_mixture_may_be_left_as_it_is(tmp_path: Path, par
     *_, scale = parts
     file = tmp_path / "model.safetensors"
     save_file(tensors, file)
+    with pytest.raises(UserError, match=r"and config\.json has no quantization_config"):
+        stored_weights(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": "some"}}))
     assert len(stored_weights(tmp_path)) == len(tensors)
     for gone in (["2.mlp.experts.3.up_proj"], [f"2.mlp.experts.{n}.up_proj" for n in range(4)]):
         save_file({k: v for k, v in tensors.items() if k not in [f"model.layers.{at}.{scale}" for at in gone]}, file)

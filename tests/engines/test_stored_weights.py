@@ -182,6 +182,8 @@ def test_what_is_loaded_counts_in_the_type_that_it_is_loaded_in(folder: Path) ->
             save_file({name: tensor.to(dtype) for name, tensor in load_file(file).items()}, file, {"format": "pt"})
         assert [loaded_bytes(folder, width) for width in (2, 4)] == [2 * values, 4 * values]
     changed(folder / SHARD, lambda tensors: tensors.update({expert(tensors): tensors[expert(tensors)].to(torch.int8)}))
+    config = json.loads((folder / "config.json").read_text()) | {"quantization_config": {"quant_method": "some"}}
+    (folder / "config.json").write_text(json.dumps(config))
     assert loaded_bytes(folder, 4) == 4 * values - 3 * 24 * 32
 
 
