@@ -14,21 +14,26 @@ LOOKED_FOR = 12
 UNSEEN = re.compile(r"\\?\$|\\[()\[\]]|[\u00ad\u200b-\u200d\u2060\ufeff]")
 #: Between a prompt's lines, which end sentences: a space to what looks for words.
 LINE = "\N{LINE SEPARATOR}"
-#: Signs that end a problem, in any script; not what may be a factorial.
-ENDS = " .?:;…。．？！：；؟۔।"
+#: Signs that end a sentence, in any script, and no number; not what may be a factorial.
+SIGNS = "?;…。．？！：；؟۔।"
+ENDS = f" .:{SIGNS}"
 #: What a problem in an expression goes on with: an operator with as much space on either side, and an operand.
 OPERATOR = r"(?:[-+*/^×·÷−]|\\(?:times|cdot|div)\b ?)"
 OPERAND = r"(?=[0-9({\\]|[a-z](?![a-z]))"
-RECKONED = re.compile(rf" {OPERATOR} {OPERAND}|{OPERATOR}{OPERAND}|%|\(| \([0-9]")
-#: What an expression is led to by, and the first digits of its first number.
-LED_TO = re.compile(rf"[a-z0-9)}}\]](?: {OPERATOR} ?|{OPERATOR})$|[0-9][.,]$")
+RECKONED = re.compile(rf" {OPERATOR} {OPERAND}|{OPERATOR}{OPERAND}|%|_[0-9{{]|\(| \([0-9](?![0-9.,/]*\))")
+#: What an expression is led to by, and the first digits of its first number; but no label of an example.
+LED_TO = re.compile(rf"(?:[0-9)}}\]]|(?<![^\W_])[a-z])(?: {OPERATOR} ?|{OPERATOR})$|[0-9][.,]$")
+LABEL = re.compile(
+    r"(?<![^\W_])(?:(?:example|exercise|problem|question|task|case|q) ?\(?\w{1,3}\)?|\([0-9a-z]\)) ?\W ?$"
+)
 #: An expression: it begins, or ends, with a number, a bracket or the name of a variable.
-BEGUN = re.compile(r"[0-9(\\{√]|[a-z](?!\w)")
-ENDED = re.compile(r"(?:[0-9)}\]]|(?<![^\W\d_])[a-z])$")
+BEGUN = re.compile(rf"[(\\√]|(?:[0-9][0-9.,]*|[a-z]) ?(?:{OPERATOR}|[=_(])")
+ENDED = re.compile(r"(?:[0-9)]|(?<!\[/asy)\]|(?<![^\W\d_])[a-z]|\}(?<!\\end\{array\})(?<!\\end\{equation\*\}))$")
 #: Behind a problem whose own sign is left out: the end of its sentence, and not more words of it.
 LEFT_OUT = re.compile(
-    rf" ?(?:$|[{LINE}?!;…。．？！：；؟۔।\"'”’»)\]*_`<=→>]|[-=]>|[.:](?![0-9])|[-–—](?!\w)|, ?(?:<|is\b|answer)"
-    r"|(?<= )(?:(?:a|answer|ans|solution)\b|(?:is|equals|gives) [-<0-9]))"
+    rf" ?(?:$|[{LINE}{SIGNS}!\"'”’»)\]*_`=→⇒≈|&#]|<[a-z/]|[-=]>|[.:](?![0-9])|[-–—](?!\w)|, ?(?:<|is\b|answer)|\\boxed"
+    r"|\((?:answer|[-0-9])|(?<= )(?:(?:is|equals|gives) [-<0-9]"
+    r"|(?:the |final )?(?:a|answer|ans|solution|result|output|response|reasoning|assistant)\b))"
 )
 
 
@@ -40,7 +45,7 @@ def refuse_shown(scaffold: Scaffold, problems: Iterable[str]) -> None:
     for problem in dict.fromkeys(problems):
         bare = _unended(plain := _plain(problem))
         example = bare in examples
-        if example or (len(plain) >= LOOKED_FOR and bare in words and stands_in(bare, prompt)):
+        if example or (bare and len(plain) >= LOOKED_FOR and bare in words and stands_in(bare, prompt)):
             where = "example" if example else "text"
             raise UserError(
                 f"scaffold {scaffold.name}: its {where} shows {problem[:60]!r}, which is a problem that it is asked, so"
@@ -80,18 +85,22 @@ def stands_in(bare: str, prompt: str) -> bool:
     (True, False, True)
     """
     words = r"\s".join(map(re.escape, bare.split()))
-    begun = BEGUN.match(bare)
     return any(
-        not (begun and LED_TO.search(prompt[max(0, found.start() - 12) : found.start()]))
+        not _led_to(bare, prompt[max(0, found.start() - 24) : found.start()])
         and not _goes_on(bare, prompt[found.end() : found.end() + 40])
-        for found in re.finditer(rf"(?<!\w){words}", prompt)
+        for found in re.finditer(rf"(?<![^\W_]){words}", prompt)
     )
+
+
+def _led_to(bare: str, before: str) -> bool:
+    return bool(BEGUN.match(bare) and LED_TO.search(before) and not LABEL.search(before))
 
 
 def _goes_on(bare: str, after: str) -> bool:
     if bare.endswith("="):
         return False
-    if re.match(r"\w|[.,][0-9]", after) or (ENDED.search(bare) and (RECKONED.match(after) or after.startswith("!"))):
+    reckoned = ENDED.search(bare) and (RECKONED.match(after) or after.startswith("!"))
+    if reckoned or re.match(r"[^\W_]|[.,][0-9]", after):
         return True
     # where its last sign is not left out, it ends by that
     return bare[-1:].isalnum() and LEFT_OUT.match(after) is None
