@@ -18,13 +18,19 @@ _BEHIND: dict[str, tuple[object, ...]] = {
     "logits_scaling": (None, 1),
     "logit_scale": (None, 1),
     "attention_chunk_size": (None, 0),
+    "use_bidirectional_attention": (None, False),
 }
 #: What a type of model has where its config.json is silent.
 _DEFAULTS: dict[str, dict[str, object]] = {
     "cohere": {"logit_scale": 0.0625},
     "cohere2": {"logit_scale": 0.0625, "sliding_window": 4096},
     "gemma2": {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, "sliding_window": 4096},
-    "mistral": {"sliding_window": 4096},
+    **dict.fromkeys(
+        ("mistral", "ministral", "olmo3", "exaone4", "exaone_moe", "cohere2_moe", "gemma3_text"),
+        {"sliding_window": 4096},
+    ),
+    **dict.fromkeys(("gemma3n_text", "gemma4_text"), {"sliding_window": 512}),
+    "cwm": {"sliding_window": 8192},
 }
 #: Models with a weight in the attention's sum that no token has.
 _SINKS = ("gpt_oss",)

@@ -46,11 +46,13 @@ def base(tmp_path: Path) -> Path:
         ({"layer_types": ["full_attention", "linear_attention"]}, "layers of linear_attention"),
         ({"model_type": "falcon_h1"}, "layers of a recurrent kind"),
         ({"model_type": "cohere"}, r"logit_scale=0\.0625"),  # as its class has it
+        ({"model_type": "gemma4_text", "max_position_embeddings": 8192}, "sliding_window=512"),
+        ({"use_bidirectional_attention": True}, "use_bidirectional_attention=True"),
     ],
 )
 def test_attention_and_heads_of_other_kinds_are_refused(base: Path, config: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=f"plain attention and a plain head, and this model has .*{said}"):
-        check_trainable(changed(base, **config), LEARNER, gpu=False, longest=512)
+        check_trainable(changed(base, **config), LEARNER, gpu=False, longest=600)
 
 
 @pytest.mark.parametrize(
