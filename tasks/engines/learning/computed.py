@@ -25,11 +25,15 @@ _DEFAULTS: dict[str, dict[str, object]] = {
     "cohere": {"logit_scale": 0.0625},
     "cohere2": {"logit_scale": 0.0625, "sliding_window": 4096},
     "gemma2": {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, "sliding_window": 4096},
-    **dict.fromkeys(
-        ("mistral", "ministral", "olmo3", "exaone4", "exaone_moe", "cohere2_moe", "gemma3_text"),
-        {"sliding_window": 4096},
-    ),
-    **dict.fromkeys(("gemma3n_text", "gemma4_text"), {"sliding_window": 512}),
+    "gemma3_text": {"sliding_window": 4096},
+    "gemma3n_text": {"sliding_window": 512},
+    "gemma4_text": {"sliding_window": 512},
+    "cohere2_moe": {"sliding_window": 4096},
+    "exaone4": {"sliding_window": 4096},
+    "exaone_moe": {"sliding_window": 4096},
+    "ministral": {"sliding_window": 4096},
+    "mistral": {"sliding_window": 4096},
+    "olmo3": {"sliding_window": 4096},
     "cwm": {"sliding_window": 8192},
 }
 #: Models with a weight in the attention's sum that no token has.
