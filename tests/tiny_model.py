@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -76,4 +77,41 @@ def write_tiny_mixture(folder: Path, **shape: Any) -> Path:
     Qwen3MoeForCausalLM(Qwen3MoeConfig(**small | shape)).save_pretrained(folder)
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copy(DEMO / name, folder / name)
+    return folder
+
+
+#: A decoder of two layers, in the fields that most types of transformers have.
+SMALL: dict[str, Any] = {
+    **{"vocab_size": 640, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "head_dim": 8},
+    **{
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 256,
+        "tie_word_embeddings": False,
+    },
+    **{"num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4, "num_experts_per_tok": 2},
+    **{"moe_intermediate_size": 32, "pad_token_id": 0, "eos_token_id": 0, "bos_token_id": 0},
+}
+
+
+def write_tiny_of(kind: str, folder: Path, each: Callable[[Any], Any] = lambda weight: weight) -> Path:
+    """A decoder of any type of transformers, with weights large enough for every part of it to show in its log-probs.
+    No tokenizer. each: what becomes of a weight. Errors: whatever its config says to such a shape."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    known = AutoConfig.for_model(kind).to_dict()
+    if any(isinstance(value, dict) and len(value) > 12 for value in known.values()):
+        raise ValueError(f"{kind}: a model of several, each with a config")
+    config = AutoConfig.for_model(kind, **{n: v for n, v in SMALL.items() if n in known or n == "head_dim"})
+    with torch.device("meta"):
+        if sum(p.numel() for p in AutoModelForCausalLM.from_config(config).parameters()) > 10**7:
+            raise ValueError(f"{kind}: not small by these fields")
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            norm = weight.ndim == 1 and name.endswith("weight")
+            weight.copy_(each(torch.randn_like(weight) * (0.1 if weight.ndim > 1 or norm else 0.3) + norm))
+    model.save_pretrained(folder)
     return folder

@@ -93,16 +93,18 @@ def packed_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    _mask: None,
+    attention_mask: None = None,
     *,
     scaling: float,
-    layout: Layout,
+    layout: Layout | None = None,
     softcap: float | None = None,
     s_aux: Tensor | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """transformers' attention interface: query 1xHxTxD, key and value 1xKxTxD → 1xTxHxD. softcap, s_aux: no part of it
-    here. A window is refused where the model is checked."""
+    here; nor is a mask of the model's own. A window is refused where the model is checked."""
+    if layout is None:
+        raise UserError(f"{type(module).__name__}: its model keeps from its attention which rows are of one rollout")
     if softcap or s_aux is not None:
         raise UserError(f"{type(module).__name__}: its attention has caps or sinks, which the learner does not compute")
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))

@@ -3,6 +3,7 @@ what is trained would be another policy than the one that samples."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,8 @@ _RECURRENT = (
     *("bamba", "falcon_h1", "granitemoehybrid", "jamba", "kimi_linear", "lfm2", "minimax", "nemotron_h", "olmo_hybrid"),
     *("qwen3_5_moe_text", "qwen3_5_text", "qwen3_next", "recurrent_gemma", "zamba", "zamba2"),
 )
+#: Of a weight's name, that it is of one of several layers.
+_LAYER = re.compile(r"\.\d+\.")
 _HEAD_BIAS = "lm_head.bias"
 
 
@@ -79,6 +82,17 @@ def refuse_uncomputed(base: Path, config: dict[str, Any], longest: int | None) -
         raise UserError(
             f"{base.name}: the learner computes plain attention and a plain head, and this model has {', '.join(odd)}:"
             " it would train another policy than the one that samples; evaluate it untrained, or take another"
+        )
+
+
+def refuse_unadapted(base: Path, targets: Sequence[str]) -> None:
+    """Errors: UserError where weights of layers are stored and no layer has the name of one to adapt."""
+    of_layers = [name for name in stored_weights(base) if _LAYER.search(name)]
+    missing = sorted(target for target in targets if not any(f".{target}." in name for name in of_layers))
+    if of_layers and missing:
+        raise UserError(
+            f"{base.name}: no layer of it is named {', '.join(missing)} (training.target_modules): name what it has,"
+            " or evaluate it untrained"
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from storage.errors import UserError
 from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
 from tasks.domain.grpo.types import ALL_LINEAR, ATTENTION, LearnerConfig
-from tasks.engines.learning.computed import refuse_uncomputed, refuse_unserved
+from tasks.engines.learning.computed import refuse_unadapted, refuse_uncomputed, refuse_unserved
 from tasks.engines.learning.experts import check_rank
 from tasks.engines.model_files import weight_files
 from tasks.engines.stored_weights import loaded_bytes
@@ -102,6 +102,8 @@ def check_trainable(base: Path, learner: LearnerConfig, *, gpu: bool, longest: i
     config = read_config(base)
     lora_parameters(config, learner.lora_rank, learner.target_modules)
     refuse_uncomputed(base, config, longest)
+    of_experts = EXPERT_PROJECTIONS if num_experts(config) else ()
+    refuse_unadapted(base, [target for target in learner.target_modules if target not in of_experts])
     experts = num_experts(config) if {*learner.target_modules} & {*EXPERT_PROJECTIONS} else 0
     if experts and (kind := config.get("model_type")) not in TRAINED_EXPERTS:
         raise UserError(

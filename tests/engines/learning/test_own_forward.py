@@ -1,0 +1,92 @@
+"""The learner computes the model that it has loaded, of whatever type it is, or says that it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from storage.errors import UserError
+from tasks.domain.grpo.types import ATTENTION, LearnerConfig
+from tasks.engines.learning import attention
+from tasks.engines.learning.memory_plan import check_trainable
+from tasks.engines.learning.policy import Execution, Policy
+from tests.tiny_model import write_tiny_mixture, write_tiny_model, write_tiny_of
+
+LEARNER = LearnerConfig(
+    steps=1,
+    groups_per_step=1,
+    group_size=2,
+    learning_rate=1e-3,
+    lora_rank=4,
+    lora_alpha=4,
+    target_modules=tuple(ATTENTION),
+)
+APART = "log-probs are .* away from those of the model's own forward pass"
+#: Decoders that the learner computes, by the word of their config.json.
+COMPUTED = (
+    *("afmoe", "apertus", "arcee", "bitnet", "diffllama", "ernie4_5", "ernie4_5_moe", "exaone4", "flex_olmo", "gemma"),
+    *("gemma3_text", "glm", "glm4", "glm4_moe", "granite", "granitemoe", "helium", "hunyuan_v1_dense", "llama"),
+    *("ministral", "mistral", "mixtral", "olmo", "olmo2", "olmo3", "olmoe", "phimoe", "qwen2", "qwen2_moe", "qwen3"),
+    *("qwen3_moe", "seed_oss", "smollm3", "starcoder2"),
+)
+
+
+def learner_of(base: Path, temperature: float = 1.0) -> Policy:
+    check_trainable(base, LEARNER, gpu=False, longest=100)
+    return Policy(base, LEARNER, Execution(device="cpu"), temperature)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_a_plain_decoder_and_a_mixture_are_computed(tmp_path: Path, temperature: float) -> None:
+    learner_of(write_tiny_model(tmp_path / "dense"), temperature)
+    learner_of(write_tiny_mixture(tmp_path / "mixture"), temperature)
+
+
+def test_another_attention_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a model divided its scores by something of its own."""
+    base, padded = write_tiny_of("llama", tmp_path / "base"), attention._padded
+    monkeypatch.setattr(attention, "_padded", lambda q, k, v, scaling, at: padded(q, k, v, scaling * 0.9, at))
+    with pytest.raises(UserError, match=f"base: the learner's {APART}"):
+        learner_of(base)
+
+
+def test_a_model_whose_weights_are_no_numbers_is_refused(tmp_path: Path) -> None:
+    base = write_tiny_of("llama", tmp_path / "base", lambda weight: weight * torch.nan)
+    with pytest.raises(UserError, match="log-probs are nan away"):
+        learner_of(base)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("doge", APART),  # a mask that its own weights make
+        ("stablelm", "StableLmAttention: its model keeps from its attention which rows are of one rollout"),
+        ("phi3", r"no layer of it is named k_proj, q_proj, v_proj \(training\.target_modules\)"),
+    ],
+)
+def test_types_that_no_field_gives_away_are_refused(tmp_path: Path, kind: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        learner_of(write_tiny_of(kind, tmp_path / kind))
+
+
+@pytest.mark.slow
+def test_every_type_of_transformers_is_computed_or_refused_in_words(tmp_path: Path) -> None:
+    """Those of which a small one can be made of the common fields."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as TYPES
+
+    computed: dict[str, Any] = {}
+    for kind in TYPES:
+        try:
+            base = write_tiny_of(kind, tmp_path / kind)
+        except Exception:  # of its config or its model: transformers' own, none of the learner
+            continue
+        try:
+            learner_of(base)
+            computed[kind] = True
+        except UserError:
+            computed[kind] = False
+    assert {kind for kind, yes in computed.items() if yes} >= {*COMPUTED}
+    assert len(computed) > 100
