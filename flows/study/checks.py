@@ -31,7 +31,7 @@ def faults_of(p: Profile) -> Iterator[Fault]:
     yield from unknown_names(p)
     yield from _heads(p)
     yield from _trainings(p)
-    if p.objectives and not any(p.known_arms[arm].trains for arm in p.arms if arm in p.known_arms):
+    if p.objectives and p.arms and not any(arm not in p.known_arms or p.known_arms[arm].trains for arm in p.arms):
         said = f"objectives are compared where an arm is trained, and none of {', '.join(p.arms)} is trained; name one"
         yield Fault(("objectives",), said)
     if p.objectives and not p.seeds:

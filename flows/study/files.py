@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from math import prod
 from typing import Any
@@ -30,6 +30,8 @@ HIDDEN = {Profile: frozenset({"name", "purpose", "title", "about", "own"})}
 CHOSEN = ("arms", "objectives", "benchmarks", "lessons")
 #: Questions of one matrix: more is a slip, and a check that takes for ever.
 MOST_ASKED = 256
+#: Tables whose fields hang together, and on each other.
+HANGING = frozenset({"training", "scaffolds", *CHOSEN})
 #: What a file says beside what is changed.
 SAID = ("base", "name", "purpose", "questions", "matrix")
 
@@ -61,22 +63,26 @@ def read_study(
     base = _base(said, bases, reading)
     asked = {name: value for name, value in said.items() if name not in SAID}
     found = None if reading.faults else changed_study(asked, base, reading)
-    standing = found or _what_stands(asked, base, reading)
-    questions = dict(_questions(said, standing, reading, checked=found is not None)) if standing else {}
+    standing, unsure = (found, frozenset[str]()) if found else _what_stands(asked, base, reading)
+    questions = dict(_questions(said, standing, unsure, reading, checked=found is not None)) if standing else {}
     if found is None or reading.faults:
         raise UserError(listed(where, text, reading.faults))
     found = replace(found, about=said.get("purpose", ""))
     return StudyFile(name=said.get("name", ""), study=found, questions=questions)
 
 
-def _what_stands(asked: Mapping[str, Any], base: Profile | None, reading: Reading) -> Profile | None:
-    """A study without what is wrong with it, for what is asked of it; null where that could be blamed for what is
-    missing: prompts, arms, and a training, whose fields hang together."""
+def _what_stands(
+    asked: Mapping[str, Any], base: Profile | None, reading: Reading
+) -> tuple[Profile | None, frozenset[str]]:
+    """A study without what is wrong with it, for what is asked of it, and tables of which a question is told nothing:
+    it could be blamed for what is missing there, whose fields hang together. Null where no base is known."""
     wrong = {fault.path[0] if fault.path else "" for fault in reading.faults if fault.path[:1] != ("scaffolds",)}
     whole = any(len(fault.path) < 3 for fault in reading.faults if fault.path[:1] == ("scaffolds",))
-    if base is None or whole or wrong & {"", "training", *CHOSEN} or "objectives" in asked:
-        return None
-    return changed_study(without(asked, reading.faults), base, replace(reading, faults=[]), checked=False)
+    if base is None or "" in wrong:
+        return None, frozenset()
+    unsure = HANGING if whole or wrong & HANGING or "objectives" in asked else frozenset[str]()
+    left = {name: value for name, value in without(asked, reading.faults).items() if name not in unsure}
+    return changed_study(left, base, replace(reading, faults=[]), checked=False), unsure
 
 
 def _base(said: Mapping[str, Any], bases: Callable[[str], Profile], reading: Reading) -> Profile | None:
@@ -148,9 +154,10 @@ def _named_of_training(given: Any, base: Profile | None) -> Iterator[str]:
 
 
 def _questions(
-    said: Mapping[str, Any], study: Profile, reading: Reading, *, checked: bool
+    said: Mapping[str, Any], study: Profile, unsure: Set[str], reading: Reading, *, checked: bool
 ) -> Iterator[tuple[str, Profile]]:
-    """Of `[questions.NAME]`, and of `[matrix]` one for each combination of its values. checked: as in changed_study."""
+    """Of `[questions.NAME]`, and of `[matrix]` one for each combination of its values. unsure: tables of which nothing
+    is said. checked: as in changed_study."""
     tables: dict[str, tuple[tuple[str, ...], Any]] = {
         name: (("questions", name), table) for name, table in _table(said, "questions", reading).items()
     }
@@ -177,11 +184,12 @@ def _questions(
             reading.refuse((*path, strange[0]), f"no field '{strange[0]}': a question changes fields of its study")
             continue
         within = Reading(known=reading.known, hidden=reading.hidden)
-        changes = {name: value for name, value in table.items() if name != "purpose"}
+        changes = nested({name: value for name, value in table.items() if name != "purpose"})
         if not changes:
             reading.refuse(path, "it changes nothing, and a question is its study with something changed")
             continue
-        asked = changed_study(nested(changes), study, within, checked=checked)
+        changes = {name: value for name, value in changes.items() if name not in unsure}
+        asked = changed_study(changes, study, within, checked=checked)
         reading.faults.extend(Fault((*path, *fault.path), fault.said) for fault in within.faults)
         if asked is not None:
             yield name, replace(asked, about=str(purpose))

@@ -15,12 +15,14 @@ OPENED = re.compile(r"<([A-Za-z][A-Za-z0-9_-]*)>")
 PROBLEM = "{problem}"
 #: What a prompt may never be given; after a command of LaTeX it stands for what the model is to write.
 SECRET = re.compile(r"(\\[A-Za-z]+)?(\{(?:gold|answer|solution)\})")
-#: What TOML's quotes make of LaTeX: \boxed, \frac, \times, \theta, \text, \rightarrow, \neq.
+#: What TOML's quotes make of LaTeX: \boxed, \frac, \times, \theta, \text, \to, \tan, \rightarrow, \neq, \ne.
 UNESCAPED = re.compile(
-    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|\n(?=eq\b(?!\.)|abla\b|otin\b)"
-    r"|\t(?=imes|heta|ext\b|ext(?:bf|it|rm)\b|riangle|ilde\b|au\b|frac(?!tion))"
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|\n(?=eq\b(?!\.)|abla\b|otin\b|leq\b|geq\b|e(?: ?-?\d| [a-z]\b(?!\.)))"
+    r"|\t(?=imes|heta|ext\b|ext(?:bf|it|rm)\b|riangle|ilde\b|au\b|frac(?!tion)|binom|o\b|anh?(?:[({\\^_$\d]| [a-z]\b))"
 )
 LITERAL = "write it between single quotes ('…' or '''…'''), where a backslash is one"
+#: What completions write before an answer that no tag sets apart from it.
+PROSE = """First, let x be a number (say 12): then 2x = 24 - it's "even". Why? So the answer is that!"""
 #: An answer that a sound completion commits to, whatever stops it.
 PROBE = "7"
 #: What stands in answers of a kind beside digits.
@@ -85,9 +87,9 @@ def _shown_forms(s: Scaffold) -> list[str]:
     answer = "<answer>" if s.answer_form == "tag" else r"\boxed{"
     opened, closed = (f"<{s.trace_tag}>", f"</{s.trace_tag}>") if s.trace_tag else ("", "")
     inside = rf"(?:(?!{re.escape(opened)}|{re.escape(closed)}).)*?"
-    # words on the line of the answer are written before it too, as in "Final answer: <answer>"
-    trace = rf"(?:{re.escape(opened)}{inside})?{re.escape(closed)}\s*" if opened else ""
-    laid_out = re.findall(rf"{trace}[^\n{{}}<>]*?{re.escape(answer)}\s*", s.template, re.S)
+    # words on the line of the answer are written before it too, as in "Final answer: <answer>", and lines after a trace
+    trace = rf"(?:{re.escape(opened)}{inside})?{re.escape(closed)}[^{{}}<>]*?" if opened else r"[^\n{}<>]*?"
+    laid_out = re.findall(rf"{trace}{re.escape(answer)}\s*", s.template, re.S)
     solved = [s.answer_in_form(e.answer, e.trace) for e in s.examples] if not s.code else []
     ends = [text.rfind("</answer>" if s.answer_form == "tag" else "}") for text in solved]
     return [*laid_out, *(text[:end] for text, end in zip(solved, ends, strict=True))]
@@ -101,9 +103,10 @@ def _unreadable(s: Scaffold) -> Iterator[tuple[str, str]]:
     whole = s.answer_in_form(PROBE).removeprefix(f"<{s.trace_tag}>" if s.trace_opened else "")
     # how answers are written is known to who reads them
     in_answers = () if _reads_itself(s) else WRITTEN.get(s.answer_kind, ())
+    before = () if s.code or s.examples else (PROSE,)
     for stop in s.stop:
         until = whole[: whole.find(stop) + len(stop)] if stop and stop in whole else whole
-        hides = not stop or stop.isdecimal() or any(stop in text for text in (*in_answers, *_shown_forms(s)))
+        hides = not stop or stop.isdecimal() or any(stop in text for text in (*in_answers, *before, *_shown_forms(s)))
         if hides or PROBE not in (s.parse(until).region or ""):
             yield "stop", f"{stop!r} ends a completion before its answer is written; let it stand behind the answer"
         elif s.parse(whole).tag_valid and not s.parse(until).tag_valid:

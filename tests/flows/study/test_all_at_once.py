@@ -86,6 +86,27 @@ def test_a_question_is_not_blamed_for_what_its_study_does_not_say_rightly() -> N
 
 
 @pytest.mark.parametrize(
+    "wrong",
+    [
+        'arms = ["nope"]\nobjectives = ["GRPO"]',
+        'objectives = ["GRPO", "nope"]\narms = ["panel"]',
+        'arms = ["panel"]\ntraining.steps = "x"',
+        'arms = ["own"]\nscaffolds.own = 7',
+    ],
+)
+def test_mistakes_of_questions_are_told_beside_tables_that_hang_together(wrong: str) -> None:
+    text = f'base = "demo"\n{wrong}\n[questions.a]\nrollouts.temperture = 1.0\n[questions.b]\nseeds = ["x"]\n'
+    first, *others = said_of(text)
+    assert "questions" not in first and len(others) == 2, others
+    assert "line 5: questions.a.rollouts.temperture" in others[0] and "line 7: questions.b.seeds" in others[1]
+
+
+def test_objectives_of_an_arm_that_nobody_has_are_told_of_the_arm_alone() -> None:
+    (line,) = said_of('base = "demo"\narms = ["nope"]\nobjectives = ["GRPO"]\n')
+    assert "unknown arm 'nope'" in line
+
+
+@pytest.mark.parametrize(
     ("wrong", "asked"),
     [
         ('[training]\ngroups_per_step = "16"\n', "training.minibatches = 16"),

@@ -114,18 +114,44 @@ def test_words_before_the_answer_on_its_line_are_written_before_it() -> None:
     worded = "{problem}\nReason within <w>...</w>, then end with one line: Final answer: <answer>...</answer>"
     with pytest.raises(UserError, match=r"scaffolds.own.stop: 'Final answer:' ends a completion before its answer"):
         profile_asked("mine.toml", scaffold_text(worded, "Final answer:"))
+    with pytest.raises(UserError, match=r"scaffolds.own.stop: 'Final' ends a completion before its answer"):
+        profile_asked("mine.toml", scaffold_text(LAID_OUT.replace("\n", "\nFinal line:\n"), "Final"))
     asked = "Reason within <w> tags, close with </w>. Then answer.\nQuestion: {problem}\nWrite </w> <answer>it</answer>"
     assert profile_asked("mine.toml", scaffold_text(asked, "Question:"))
+
+
+def test_a_stop_that_any_reasoning_holds_is_refused() -> None:
+    """Where no tag sets it apart and no example shows how long it is."""
+    free = (
+        'base = "demo"\n[scaffolds.own]\ntemplate = "{problem} Reason, then <answer>a</answer>"\nanswer_form = "tag"\n'
+    )
+    for stop in (".", " ", ", ", ":", "?", "=", "e"):
+        with pytest.raises(UserError, match=r"line 5: scaffolds\.own\.stop: .* ends a completion before its answer"):
+            profile_asked("mine.toml", f'{free}stop = ["{stop}"]\nanswer_kind = "exact_text"\n')
+    assert profile_asked("mine.toml", f'{free}stop = ["\\n\\n", "Question:", "###"]\nanswer_kind = "exact_text"\n')
 
 
 def test_latex_that_toml_read_as_something_else_is_no_prompt() -> None:
     """Tabs, form feeds, backspaces and lines: as typed between double quotes, and sampled so."""
     form = "{problem} <w>..</w> <answer>..</answer>"
-    for typed in (r"2 \times 3", r"\frac{1}{2}", r"\boxed{7}", r"a \neq b", r"\rightarrow", r"\theta"):
+    for typed in (
+        r"2 \times 3",
+        r"\frac{1}{2}",
+        r"\boxed{7}",
+        r"a \neq b",
+        r"\rightarrow",
+        r"\theta",
+        r"x \to 0",
+        r"\tan x",
+        r"\tan(x)",
+        r"x \ne 0",
+    ):
         text = f'base = "demo"\n[scaffolds.own]\ntemplate = "{typed} {form}"\ntrace_tag = "w"\nanswer_form = "tag"\n'
         with pytest.raises(UserError, match=r"^mine\.toml, line 3: scaffolds\.own\.template: after .* single quotes"):
             profile_asked("mine.toml", text)
-    written = profile_asked("mine.toml", scaffold_text(rf"\times \frac{{1}}{{2}}\tone\t{form}", "</answer>"))
+    written = profile_asked(
+        "mine.toml", scaffold_text(rf"\times \frac{{1}}{{2}}\tone\t{form}\n\tan integer\ne.g. 3", "</answer>")
+    )
     assert r"\frac" in written.arm("own").scaffold.template
     shown = 'examples = [{ problem = "\\frac{1}{2}?", trace = "so", answer = "2" }]'
     with pytest.raises(UserError, match=r"scaffolds\.own\.examples: after '' stands the character '\\x0c'"):
