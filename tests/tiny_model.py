@@ -96,7 +96,7 @@ SMALL: dict[str, Any] = {
 
 def write_tiny_of(kind: str, folder: Path, each: Callable[[Any], Any] = lambda weight: weight) -> Path:
     """A decoder of any type of transformers, with weights large enough for every part of it to show in its log-probs.
-    No tokenizer. each: what becomes of a weight. Errors: whatever its config says to such a shape."""
+    No tokenizer. each: what becomes of a weight. Errors: whatever it says to such a shape."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -113,5 +113,6 @@ def write_tiny_of(kind: str, folder: Path, each: Callable[[Any], Any] = lambda w
         for name, weight in model.named_parameters():
             norm = weight.ndim == 1 and name.endswith("weight")
             weight.copy_(each(torch.randn_like(weight) * (0.1 if weight.ndim > 1 or norm else 0.3) + norm))
+        model(input_ids=torch.arange(1, 9)[None])  # a shape that it cannot compute is none
     model.save_pretrained(folder)
     return folder

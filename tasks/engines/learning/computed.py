@@ -29,6 +29,13 @@ _DEFAULTS: dict[str, dict[str, object]] = {
     "gemma3_text": {"sliding_window": 4096},
     "gemma3n_text": {"sliding_window": 512},
     "gemma4_text": {"sliding_window": 512},
+    "gemma4_unified_text": {"sliding_window": 1024},
+    "afmoe": {"sliding_window": 1024},
+    "granite_swa": {"sliding_window": 128},
+    "granitemoe_swa": {"sliding_window": 128},
+    "mimo_v2_flash": {"sliding_window": 128},
+    "nanochat": {"final_logit_softcapping": 15.0},
+    "vaultgemma": {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, "sliding_window": 4096},
     "cohere2_moe": {"sliding_window": 4096},
     "exaone4": {"sliding_window": 4096},
     "exaone_moe": {"sliding_window": 4096},
@@ -64,6 +71,27 @@ def window(config: dict[str, Any]) -> int | None:
     return int(width) if used and width and (not types or "sliding_attention" in types) else None
 
 
+def steady_positions(config: dict[str, Any]) -> int | None:
+    """Tokens up to which a rollout's positions are turned alike whatever it is packed with; null for any number.
+
+    Beyond, `dynamic` and `longrope` take their frequencies by the longest of a forward pass, which is of many rollouts.
+
+    >>> steady_positions({"max_position_embeddings": 64, "rope_scaling": {"rope_type": "dynamic", "factor": 4.0}})
+    64
+    """
+    given = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    ropes = [one for one in (given, *given.values()) if isinstance(one, dict)]
+    known, found = config.get("max_position_embeddings"), []
+    for rope in ropes:
+        kind = rope.get("rope_type", rope.get("type"))
+        if kind == "longrope":
+            original = rope.get("original_max_position_embeddings")
+            found.append(original or config.get("original_max_position_embeddings") or known)
+        elif kind == "dynamic" and rope.get("factor", 1) != 1 and "alpha" not in rope:
+            found.append(rope.get("original_max_position_embeddings") or known)
+    return min((int(one) for one in found if one), default=None)
+
+
 def refuse_uncomputed(base: Path, config: dict[str, Any], longest: int | None) -> None:
     """longest: tokens of a prompt and its completion; null: not known. Errors: UserError."""
     kind = str(config.get("model_type"))
@@ -78,6 +106,10 @@ def refuse_uncomputed(base: Path, config: dict[str, Any], longest: int | None) -
         odd.append(_HEAD_BIAS)
     if (width := window(config)) and (longest is None or longest > width):
         odd.append(f"sliding_window={width} (hardware.max_model_len={width} or less stays within it)")
+    if (steady := steady_positions(config)) and (longest is None or longest > steady):
+        odd.append(
+            f"positions that hang on a pack's longest (hardware.max_model_len={steady} or less is not stretched)"
+        )
     if odd:
         raise UserError(
             f"{base.name}: the learner computes plain attention and a plain head, and this model has {', '.join(odd)}:"
@@ -85,11 +117,18 @@ def refuse_uncomputed(base: Path, config: dict[str, Any], longest: int | None) -
         )
 
 
-def refuse_unadapted(base: Path, targets: Sequence[str]) -> None:
+def _renamed(kind: str) -> bool:
+    """Whether layers of this type may be stored otherwise than they are loaded."""
+    from transformers.conversion_mapping import get_checkpoint_conversion_mapping
+
+    return bool(get_checkpoint_conversion_mapping(kind))
+
+
+def refuse_unadapted(base: Path, kind: str, targets: Sequence[str]) -> None:
     """Errors: UserError where weights of layers are stored and no layer has the name of one to adapt."""
     of_layers = [name for name in stored_weights(base) if _LAYER.search(name)]
     missing = sorted(target for target in targets if not any(f".{target}." in name for name in of_layers))
-    if of_layers and missing:
+    if of_layers and missing and not _renamed(kind):
         raise UserError(
             f"{base.name}: no layer of it is named {', '.join(missing)} (training.target_modules): name what it has,"
             " or evaluate it untrained"

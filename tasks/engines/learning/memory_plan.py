@@ -103,9 +103,10 @@ def check_trainable(base: Path, learner: LearnerConfig, *, gpu: bool, longest: i
     lora_parameters(config, learner.lora_rank, learner.target_modules)
     refuse_uncomputed(base, config, longest)
     of_experts = EXPERT_PROJECTIONS if num_experts(config) else ()
-    refuse_unadapted(base, [target for target in learner.target_modules if target not in of_experts])
+    kind = str(config.get("model_type"))
+    refuse_unadapted(base, kind, [target for target in learner.target_modules if target not in of_experts])
     experts = num_experts(config) if {*learner.target_modules} & {*EXPERT_PROJECTIONS} else 0
-    if experts and (kind := config.get("model_type")) not in TRAINED_EXPERTS:
+    if experts and kind not in TRAINED_EXPERTS:
         raise UserError(
             f"{base.name}: experts of a mixture of type {kind!r} are not trained, those of {TRAINED_EXPERTS[0]} are;"
             f" train the attention alone (training.target_modules={','.join(ATTENTION)})"
@@ -118,11 +119,12 @@ def check_trainable(base: Path, learner: LearnerConfig, *, gpu: bool, longest: i
 def positions(base: Path) -> int | None:
     """The longest sequence that a model reads; null if its config.json does not say.
 
-    YaRN and its like write the stretched number there, linear and dynamic scaling the one before it.
+    YaRN and its like write the stretched number there, linear scaling the one before it; dynamic scaling too, but vLLM
+    has no more positions than stand there.
     """
     config = read_config(base)
     scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
-    stretched = scaling.get("rope_type", scaling.get("type")) in ("linear", "dynamic")
+    stretched = scaling.get("rope_type", scaling.get("type")) == "linear"
     known = config.get("max_position_embeddings")
     return known and int(known * (scaling.get("factor") or 1 if stretched else 1))
 

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import psutil
 
 from storage.errors import UserError
-from tasks.domain.grpo.packing import Pack, build_pack
+from tasks.domain.grpo.packing import Pack
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.engines.environment import quiet_libraries, settle_threads
 from tasks.engines.hardware import Hardware, engine_name
-from tasks.engines.learning import attention, own_forward, parallel
+from tasks.engines.learning import attention, parallel
 from tasks.engines.learning.fusion import fuse
 from tasks.engines.learning.logprobs import token_logprobs
 from tasks.engines.learning.lora import Lora
 from tasks.engines.learning.memory import keep_freed_memory, on_device
 from tasks.engines.learning.memory_plan import check_host_memory, num_experts
 from tasks.engines.learning.merging import merges_adapters
+from tasks.engines.learning.own_forward import own_forward, refuse_otherwise
 from tasks.engines.learning.training_memory import UNBOUNDED, checkpoint_bytes, plan_memory
 from tasks.engines.loading import loaded
 
@@ -103,8 +104,7 @@ class Policy:
         onto, how = self.device if gpu else None, {"attn_implementation": attention.ATTENTION_NAME}
         model: Any = loaded(AutoModelForCausalLM, base, self.dtype, onto, **how)
         model.to(self.device).requires_grad_(False).eval()
-        groups = own_forward.probe(model.get_input_embeddings().num_embeddings)
-        own = own_forward.own_logprobs(model, groups, temperature)
+        own = own_forward(model, temperature)
         self.lora = Lora(
             model,
             rank=config.lora_rank,
@@ -122,9 +122,7 @@ class Policy:
         self._layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
         if self.kept_rows < UNBOUNDED:
             model.gradient_checkpointing_enable({"use_reentrant": False})
-        with torch.no_grad():
-            learned, _ = self.logprobs(build_pack(groups))
-        own_forward.refuse_otherwise(base.name, own, learned, self.dtype.itemsize)
+        refuse_otherwise(base.name, own, self.logprobs, self.dtype.itemsize)
 
     def logprobs(self, pack: Pack) -> tuple[Tensor, Tensor]:
         """(log-probs_K, entropy_K) of the pack's predicted tokens, float32."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ import torch
 from storage.errors import UserError
 from tasks.domain.grpo.types import ATTENTION, LearnerConfig
 from tasks.engines.learning import attention
-from tasks.engines.learning.memory_plan import check_trainable
+from tasks.engines.learning.memory_plan import check_trainable, positions
 from tasks.engines.learning.policy import Execution, Policy
-from tests.tiny_model import write_tiny_mixture, write_tiny_model, write_tiny_of
+from tests.tiny_model import DEMO, write_tiny_mixture, write_tiny_model, write_tiny_of
 
 LEARNER = LearnerConfig(
     steps=1,
@@ -34,9 +35,15 @@ COMPUTED = (
 )
 
 
-def learner_of(base: Path, temperature: float = 1.0) -> Policy:
+LONG = {
+    **{"rope_type": "longrope", "original_max_position_embeddings": 64, "factor": 4.0},
+    **{"short_factor": [1.0] * 4, "long_factor": [2.0] * 4},
+}
+
+
+def learner_of(base: Path, temperature: float = 1.0, dtype: str = "float32") -> Policy:
     check_trainable(base, LEARNER, gpu=False, longest=100)
-    return Policy(base, LEARNER, Execution(device="cpu"), temperature)
+    return Policy(base, LEARNER, Execution(device="cpu", dtype=dtype), temperature)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
@@ -45,12 +52,39 @@ def test_a_plain_decoder_and_a_mixture_are_computed(tmp_path: Path, temperature:
     learner_of(write_tiny_mixture(tmp_path / "mixture"), temperature)
 
 
-def test_another_attention_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("dtype", "share"), [("float32", 0.9), ("bfloat16", 0.5)])
+def test_another_attention_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, share: float
+) -> None:
     """As if a model divided its scores by something of its own."""
     base, padded = write_tiny_of("llama", tmp_path / "base"), attention._padded
-    monkeypatch.setattr(attention, "_padded", lambda q, k, v, scaling, at: padded(q, k, v, scaling * 0.9, at))
+    monkeypatch.setattr(attention, "_padded", lambda q, k, v, scaling, at: padded(q, k, v, scaling * share, at))
     with pytest.raises(UserError, match=f"base: the learner's {APART}"):
-        learner_of(base)
+        learner_of(base, dtype=dtype)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.3, 0.01])
+@pytest.mark.parametrize(("dtype", "large"), [("float32", 1.0), ("bfloat16", 1.0), ("bfloat16", 6.0)])
+def test_rounding_is_no_other_policy(tmp_path: Path, temperature: float, dtype: str, large: float) -> None:
+    """At low temperatures and in surer models a log-prob is rounded by more: here by up to 3."""
+    learner_of(DEMO, temperature, dtype)
+    learner_of(write_tiny_of("qwen3_moe", tmp_path / "base", lambda weight: weight * large), temperature, dtype)
+
+
+@pytest.mark.parametrize("rope", [{"rope_type": "dynamic", "factor": 4.0}, LONG])
+def test_positions_that_hang_on_a_packs_longest_are_refused(tmp_path: Path, rope: dict[str, Any]) -> None:
+    """Their frequencies would be those of whatever rollout is packed with it."""
+    base = write_tiny_of("llama", tmp_path / "base")
+    config = json.loads((base / "config.json").read_text())
+    turned = {"rope_parameters": config.get("rope_parameters", {}) | rope, "max_position_embeddings": 64}
+    (base / "config.json").write_text(json.dumps(config | turned))
+    for longest in (65, None):
+        with pytest.raises(
+            UserError, match=r"positions that hang on a pack's longest \(hardware.max_model_len=64 or less"
+        ):
+            check_trainable(base, LEARNER, gpu=False, longest=longest)
+    check_trainable(base, LEARNER, gpu=False, longest=64)
+    assert positions(base) == 64
 
 
 def test_a_model_whose_weights_are_no_numbers_is_refused(tmp_path: Path) -> None:
