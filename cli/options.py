@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,8 +24,11 @@ class Root(click.ParamType):
         self.there = there
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        from storage.errors import UserError
         from storage.roots import root_folder
 
+        if os.path.isfile(str(value)):
+            raise UserError(f"--root {value}: it is a file, and artifacts and ledger lie in a folder")
         root = value if isinstance(value, Path) else root_folder(str(value))
         return check_there(root) if self.there else root
 

@@ -80,9 +80,12 @@ def _what_stands(
     whole = any(len(fault.path) < 3 for fault in reading.faults if fault.path[:1] == ("scaffolds",))
     if base is None or "" in wrong:
         return None, frozenset()
-    unsure = HANGING if whole or wrong & HANGING or "objectives" in asked else frozenset[str]()
-    left = {name: value for name, value in without(asked, reading.faults).items() if name not in unsure}
-    return changed_study(left, base, replace(reading, faults=[]), checked=False), unsure
+    given, none = without(asked, reading.faults), frozenset[str]()
+    for unsure in [HANGING] if whole or wrong & HANGING or "objectives" in asked else [none, HANGING]:
+        left = {name: value for name, value in given.items() if name not in unsure}
+        if found := changed_study(left, base, replace(reading, faults=[]), checked=False):
+            return found, unsure
+    return None, none
 
 
 def _base(said: Mapping[str, Any], bases: Callable[[str], Profile], reading: Reading) -> Profile | None:
@@ -184,7 +187,11 @@ def _questions(
             reading.refuse((*path, strange[0]), f"no field '{strange[0]}': a question changes fields of its study")
             continue
         within = Reading(known=reading.known, hidden=reading.hidden)
-        changes = nested({name: value for name, value in table.items() if name != "purpose"})
+        try:
+            changes = nested({name: value for name, value in table.items() if name != "purpose"})
+        except UserError as error:
+            reading.refuse(path, str(error))
+            continue
         if not changes:
             reading.refuse(path, "it changes nothing, and a question is its study with something changed")
             continue

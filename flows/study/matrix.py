@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
 
+from storage.errors import UserError
+
 #: A value that a question of a matrix is called by.
 WORD = re.compile(r"[!-~]{1,60}")
 
@@ -43,7 +45,8 @@ def flat(table: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any]
 
 
 def nested(table: Mapping[str, Any]) -> dict[str, Any]:
-    """
+    """Errors: UserError where one path goes through the value of another.
+
     >>> nested({"pool.seed": 1, "pool": {"limit": 2}})
     {'pool': {'seed': 1, 'limit': 2}}
     """
@@ -53,6 +56,10 @@ def nested(table: Mapping[str, Any]) -> dict[str, Any]:
         inner = made
         for word in above:
             inner = inner.setdefault(word, {})
+            if not isinstance(inner, dict):
+                raise UserError(f"'{word}' has no fields of its own, and '{path}' asks for one")
         old = inner.get(name)
+        if isinstance(old, dict) and not isinstance(value, Mapping):
+            raise UserError(f"'{path}' is given a value, and fields of its own too")
         inner[name] = {**old, **value} if isinstance(old, dict) and isinstance(value, Mapping) else value
     return made

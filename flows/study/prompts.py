@@ -12,13 +12,17 @@ from tasks.domain.scaffolds import MATH, Example, Scaffold
 
 TAG = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 OPENED = re.compile(r"<([A-Za-z][A-Za-z0-9_-]*)>")
+#: What opens and never closes in markup and in prompts of models as they are published.
+LONE = frozenset({"s", "br", "hr", "p", "li", "bos", "begin_of_text", "start_of_turn"})
 PROBLEM = "{problem}"
 #: What a prompt may never be given; after a command of LaTeX it stands for what the model is to write.
 SECRET = re.compile(r"(\\[A-Za-z]+)?(\{(?:gold|answer|solution)\})")
 #: What TOML's quotes make of LaTeX: \boxed, \frac, \times, \theta, \text, \to, \tan, \rightarrow, \neq, \ne.
 UNESCAPED = re.compile(
-    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|\n(?=eq\b(?!\.)|abla\b|otin\b|leq\b|geq\b|e(?: ?-?\d| [a-z]\b(?!\.)))"
-    r"|\t(?=imes|heta|ext\b|ext(?:bf|it|rm)\b|riangle|ilde\b|au\b|frac(?!tion)|binom|o\b|anh?(?:[({\\^_$\d]| [a-z]\b))"
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|\n(?=eq\b(?!\.)|abla\b|otin\b|leq\b|geq\b)"
+    r"|\n(?=e(?: ?-?\d| [b-df-hj-np-z]\b(?!\.)))"
+    r"|\t(?=imes|heta|ext\b|ext(?:bf|it|rm)\b|riangle|ilde\b|au\b(?! \w\w)|frac(?!tion)|binom)"
+    r"|(?<=\S )\t(?=o\b)|\t(?=anh?(?:[({\\^_$\d]| [a-z]\b(?!-)))"
 )
 LITERAL = "write it between single quotes ('…' or '''…'''), where a backslash is one"
 #: What completions write before an answer that no tag sets apart from it.
@@ -41,7 +45,8 @@ def faults_of(scaffold: Scaffold) -> Iterator[tuple[str, str]]:
         hint = f"; did you mean {PROBLEM} by {meant[0]}?" if meant else ""
         said = f"{PROBLEM} stands there {template.count(PROBLEM)} times; the problem goes where it stands, once{hint}"
         yield "template", said
-    for field, words in (("template", template), *(("examples", " ".join(x)) for x in map(_words, s.examples))):
+    shown = [(f"examples.{place}", words) for place, one in enumerate(s.examples, 1) for words in _words(one)]
+    for field, words in (("template", template), *shown):
         if control := UNESCAPED.search(words):
             before = words[: control.start()].split("\n")[-1][-20:]
             yield field, f"after {before!r} stands the character {control[0]!r}, no LaTeX: {LITERAL}"
@@ -56,8 +61,15 @@ def faults_of(scaffold: Scaffold) -> Iterator[tuple[str, str]]:
         yield "stop", f"{stop!r} stands there more than once"
     if s.trace_opened and s.trace_tag is None:
         yield "trace_opened", "there is no trace_tag that could be opened"
-    elif s.trace_opened and not s.chat:
-        yield "trace_opened", "a chat template opens the tag, and chat is false; say chat = true, or leave it out"
+    elif s.trace_opened and not s.chat and not s.ends_opened:
+        said = (
+            f"a chat template opens the tag, and chat is false; say chat = true, or let template end in <{s.trace_tag}>"
+        )
+        yield "trace_opened", said
+    elif s.ends_opened and not s.trace_opened and not s.chat:
+        yield "template", f"it ends in <{s.trace_tag}>, which completions then only close; say trace_opened = true"
+    if not s.chat and template.rstrip().endswith("<answer>"):
+        yield "template", "it ends in <answer>, which no completion would then write, and none be read; leave it out"
     if s.code and not s.prompt(PROBE) == s.prompt(PROBE) != s.prompt(PROBE * 2):
         yield "code", f"scaffold {s.code}: `prompt` must say each problem in words of its own, the same each time"
     yield from _unclosed(s)
@@ -69,7 +81,7 @@ def _words(example: Example) -> tuple[str, str, str]:
 
 
 def _unclosed(s: Scaffold) -> Iterator[tuple[str, str]]:
-    for tag in dict.fromkeys(OPENED.findall(s.template)):
+    for tag in (tag for tag in dict.fromkeys(OPENED.findall(s.template)) if tag not in LONE):
         closes = s.template.rfind(f"</{tag}>") > s.template.find(f"<{tag}>")
         if not closes and not (s.trace_opened and tag == s.trace_tag):
             yield "template", f"<{tag}> is opened and never closed: show </{tag}> too"
@@ -84,15 +96,18 @@ def _unclosed(s: Scaffold) -> Iterator[tuple[str, str]]:
 
 def _shown_forms(s: Scaffold) -> list[str]:
     """What a completion writes before its answer is there, as the template lays it out and as examples have it."""
+    solved = [s.answer_in_form(e.answer, e.trace) for e in s.examples] if not s.code else []
+    ends = [text.rfind("</answer>" if s.answer_form == "tag" else "}") for text in solved]
+    if solved:  # they show how it is laid out
+        return [text[:end] for text, end in zip(solved, ends, strict=True)]
     answer = "<answer>" if s.answer_form == "tag" else r"\boxed{"
     opened, closed = (f"<{s.trace_tag}>", f"</{s.trace_tag}>") if s.trace_tag else ("", "")
     inside = rf"(?:(?!{re.escape(opened)}|{re.escape(closed)}).)*?"
-    # words on the line of the answer are written before it too, as in "Final answer: <answer>", and lines after a trace
-    trace = rf"(?:{re.escape(opened)}{inside})?{re.escape(closed)}[^{{}}<>]*?" if opened else r"[^\n{}<>]*?"
-    laid_out = re.findall(rf"{trace}{re.escape(answer)}\s*", s.template, re.S)
-    solved = [s.answer_in_form(e.answer, e.trace) for e in s.examples] if not s.code else []
-    ends = [text.rfind("</answer>" if s.answer_form == "tag" else "}") for text in solved]
-    return [*laid_out, *(text[:end] for text, end in zip(solved, ends, strict=True))]
+    # a few words on the line of the answer are written before it, as "Final answer: <answer>", and lines after a trace
+    forms = [rf"[^\n{{}}<>]{{0,30}}{re.escape(answer)}\s*"]
+    if opened:
+        forms.append(rf"(?:{re.escape(opened)}{inside})?{re.escape(closed)}[^{{}}<>]{{0,30}}?{re.escape(answer)}\s*")
+    return [found for form in forms for found in re.findall(form, s.template, re.S)]
 
 
 def _reads_itself(s: Scaffold) -> bool:
@@ -104,9 +119,16 @@ def _unreadable(s: Scaffold) -> Iterator[tuple[str, str]]:
     # how answers are written is known to who reads them
     in_answers = () if _reads_itself(s) else WRITTEN.get(s.answer_kind, ())
     before = () if s.code or s.examples else (PROSE,)
+    forms = _shown_forms(s)
     for stop in s.stop:
+        # what a prompt calls the next problem by stands in it, and in no completion
+        of_turns = re.search(rf"{re.escape(stop.strip())}\s*{re.escape(PROBLEM)}", s.template) if stop.strip() else None
         until = whole[: whole.find(stop) + len(stop)] if stop and stop in whole else whole
-        hides = not stop or stop.isdecimal() or any(stop in text for text in (*in_answers, *before, *_shown_forms(s)))
+        hides = (
+            not stop
+            or stop.isdecimal()
+            or any(stop in text for text in (*in_answers, *before, *(() if of_turns else forms)))
+        )
         if hides or PROBE not in (s.parse(until).region or ""):
             yield "stop", f"{stop!r} ends a completion before its answer is written; let it stand behind the answer"
         elif s.parse(whole).tag_valid and not s.parse(until).tag_valid:
@@ -116,11 +138,9 @@ def _unreadable(s: Scaffold) -> Iterator[tuple[str, str]]:
             )
     for place, example in enumerate(s.examples, 1):
         if not example.problem.strip():
-            yield "examples", f"example {place} has no problem"
+            yield f"examples.{place}", f"example {place} has no problem"
         elif not s.trace_opened and not s.parse(s.answer_in_form(example.answer, example.trace)).tag_valid:
-            yield (
-                "examples",
-                f"example {place} is not in the scaffold's own form: trace or answer is empty or has tags",
-            )
+            said = f"example {place} is not in the scaffold's own form: trace or answer is empty or has tags"
+            yield f"examples.{place}", said
         elif said := kinds.faults_of_answer(s.answer_kind, example.answer):
-            yield "examples", f"example {place}: its answer {said}"
+            yield f"examples.{place}", f"example {place}: its answer {said}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -16,6 +16,10 @@ from tasks.domain.ranges import Ranged
 from tasks.domain.scaffolds import SCAFFOLDS, Scaffold
 
 SCAFFOLD = ("scaffolds",)
+#: What a scaffold has in place of what cannot be read, for the rest of it to be looked at.
+PLAIN = {"template": PROBLEM, "answer_form": "tag"}
+#: The answer kind of which nothing is known that it could not hold.
+TEXT = "exact_text"
 NULL = "stands for null, where arms are named; call it otherwise"
 
 
@@ -82,7 +86,7 @@ def own_scaffolds(tables: object, before: Mapping[str, Scaffold], reading: Readi
     if not isinstance(tables, Mapping):
         reading.refuse(SCAFFOLD, f"{tables!r} is no table, written [scaffolds.NAME]")
         return found
-    for name, table in tables.items():
+    for name, table in _bases_first(tables):
         path, known = (*SCAFFOLD, name), {**SCAFFOLDS, **before, **found}
         asked = dict(table) if isinstance(table, Mapping) else table
         base = asked.pop("base", None) if isinstance(asked, dict) else None
@@ -90,6 +94,8 @@ def own_scaffolds(tables: object, before: Mapping[str, Scaffold], reading: Readi
             reading.refuse(path, f"{name[:80]!r} {UNNAMED if name.lower() != NONE else NULL}")
         elif name in SCAFFOLDS:
             reading.refuse(path, f"'{name}' is everybody's scaffold already; give yours another name")
+        elif base is not None and (*SCAFFOLD, str(base)) in {fault.path[:2] for fault in reading.faults}:
+            continue  # it is there, and what is wrong with it is told
         elif base is not None and str(base) not in known:
             hint = did_you_mean(str(base), known)
             reading.refuse((*path, "base"), f"no scaffold '{base}'{hint} (known: {', '.join(known)})")
@@ -102,15 +108,34 @@ def own_scaffolds(tables: object, before: Mapping[str, Scaffold], reading: Readi
             before_it = len(reading.faults)
             made = reading.named(Scaffold, name, asked, old, path[:1])
             unread = reading.faults[before_it:]
+            told = {fault.path[2] for fault in unread if len(fault.path) > 2}
             if unread and isinstance(asked, dict):  # what else is wrong is told with it
-                made = Reading(hidden=reading.hidden).named(Scaffold, name, without(asked, unread, path), old, path[:1])
-            made, faults = (None, []) if made is None else _checked(made)
+                kept = without(asked, unread, path)
+                filled = {n: v for n, v in PLAIN.items() if old is None and n not in kept}
+                made = Reading(hidden=reading.hidden).named(Scaffold, name, kept | filled, old, path[:1])
+                told |= {*filled}
+            faults = [] if made is None else list(_faults(made))
             for field, said in faults:
-                if (*path, field) not in [fault.path for fault in unread]:
-                    reading.refuse((*path, field), said)
+                at = tuple(field.split("."))
+                if at[0] not in told:
+                    reading.refuse((*path, *at), said)
             if made is not None and not faults and not unread:
-                found[name] = made
+                found[name] = replace(made, answer_kind=kinds.pinned(made.answer_kind))
     return found
+
+
+def _bases_first(tables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Each table after the one that it is based on, whichever is written first.
+
+    >>> [name for name, _ in _bases_first({"b": {"base": "a"}, "a": {}})]
+    ['a', 'b']
+    """
+    done: dict[str, None] = {}
+    while len(done) < len(tables):
+        waits = {n: str(t.get("base")) for n, t in tables.items() if isinstance(t, Mapping) and n not in done}
+        ready = [n for n in tables if n not in done and waits.get(waits.get(n, "")) is None]
+        done |= dict.fromkeys(ready or [n for n in tables if n not in done])  # a ring has no first
+    yield from ((name, tables[name]) for name in done)
 
 
 def _with_code(asked: dict[str, Any], path: tuple[str, str], reading: Reading) -> dict[str, Any] | None:
@@ -136,14 +161,15 @@ def _with_code(asked: dict[str, Any], path: tuple[str, str], reading: Reading) -
     return {**said, **asked, "code": code}
 
 
-def _checked(made: Scaffold) -> tuple[Scaffold | None, list[tuple[str, str]]]:
-    """With its answer kind as recipes hold it, and what is wrong with it."""
+def _faults(made: Scaffold) -> Iterator[tuple[str, str]]:
+    """The field, and what is wrong with it."""
     try:
         made = replace(made, answer_kind=kinds.pinned(made.answer_kind))
         kinds.check(made.answer_kind)
     except UserError as error:
-        return None, [("answer_kind", str(error))]
+        yield "answer_kind", str(error)
+        made = replace(made, answer_kind=TEXT)
     try:
-        return made, list(faults_of(made))
+        yield from faults_of(made)
     except UserError as error:  # of the code that it brings
-        return None, [("code", str(error))]
+        yield "code", str(error)

@@ -60,7 +60,8 @@ class Scaffold(Ruled):
         `parse(completion)`, which gives trace and region or null, with its inverse `solved(answer, trace)`.
     trace_tag: tag around the reasoning, or null where the trace is what precedes the answer.
     answer_form: `tag` (inside `<answer>`) or `boxed` (in `\\boxed{}` after the trace).
-    trace_opened: the chat template of the arm's models writes the opening tag, so that a completion only closes it.
+    trace_opened: the chat template of the arm's models, or the template's end, writes the opening tag, so that a
+        completion only closes it.
     """
 
     name: str
@@ -89,8 +90,15 @@ class Scaffold(Ruled):
         return (*((self.trace_tag,) if self.trace_tag else ()), *(("answer",) if self.answer_form == "tag" else ()))
 
     def versions(self) -> Mapping[str, int | str]:
-        """Of the rule of the trace: without a tag, one before a box was none."""
-        return {"trace": 2} if self.trace_tag is None and self.answer_form == "boxed" and not self.code else {}
+        """Of the rule of the trace: without a tag, one before a box was none; one that the prompt opened, and that was
+        never closed, was an answer."""
+        before_box = self.trace_tag is None and self.answer_form == "boxed"
+        return {"trace": 2} if (before_box or self.trace_opened) and not self.code else {}
+
+    @property
+    def ends_opened(self) -> bool:
+        """Whether the template itself opens the trace, at its end."""
+        return self.trace_tag is not None and self.template.rstrip().endswith(f"<{self.trace_tag}>")
 
     @property
     def has_steps(self) -> bool:
@@ -110,7 +118,9 @@ class Scaffold(Ruled):
         return fingerprint({name: value for name, value in told.items() if (name, value) != ("answer_kind", MATH)})
 
     def prompt(self, problem: str) -> str:
-        texts = [self._asked(e.problem) + self.answer_in_form(e.answer, e.trace) for e in self.examples]
+        opened = f"<{self.trace_tag}>" if self.ends_opened else ""
+        solved = [self.answer_in_form(e.answer, e.trace).removeprefix(opened) for e in self.examples]
+        texts = [self._asked(e.problem) + text for e, text in zip(self.examples, solved, strict=True)]
         return "\n\n".join([*texts, self._asked(problem)])
 
     def _asked(self, problem: str) -> str:
@@ -145,7 +155,8 @@ class Scaffold(Ruled):
             trace, region = read(completion)
             return Parsed(trace, region, says_something(trace or "") and says_something(region or ""))
         trace, rest = self._split_trace(completion)
-        if self.trace_tag and f"<{self.trace_tag}>" in completion and f"</{self.trace_tag}>" not in completion:
+        opened = self.trace_tag and (self.trace_opened or f"<{self.trace_tag}>" in completion)
+        if opened and f"</{self.trace_tag}>" not in completion:
             return Parsed(None, None, False)
         if self.answer_form == "boxed":
             trace = (before_boxes(rest).strip() or None) if self.trace_tag is None else trace
@@ -180,7 +191,7 @@ class Scaffold(Ruled):
         return says_something(trace or "") and any(says_something(answer) for answer in answers)
 
     def _split_trace(self, completion: str) -> tuple[str | None, str]:
-        """(trace, what follows it). A chat scaffold's opening tag may stand in the prompt."""
+        """(trace, what follows it). The opening tag may stand in the prompt."""
         if self.trace_tag is None:
             return None, completion
         head, closing, rest = completion.rpartition(f"</{self.trace_tag}>")
@@ -189,7 +200,7 @@ class Scaffold(Ruled):
         opening = f"<{self.trace_tag}>"
         if opening in head:
             return head.split(opening, 1)[1].strip(), rest
-        return (head.strip(), rest) if self.chat else (None, rest)
+        return (head.strip(), rest) if self.chat or self.trace_opened else (None, rest)
 
 
 def _counts_once(completion: str, tag: str | None) -> bool:

@@ -154,7 +154,7 @@ def test_latex_that_toml_read_as_something_else_is_no_prompt() -> None:
     )
     assert r"\frac" in written.arm("own").scaffold.template
     shown = 'examples = [{ problem = "\\frac{1}{2}?", trace = "so", answer = "2" }]'
-    with pytest.raises(UserError, match=r"scaffolds\.own\.examples: after '' stands the character '\\x0c'"):
+    with pytest.raises(UserError, match=r"scaffolds\.own\.examples\.1: after '' stands the character '\\x0c'"):
         profile_asked("mine.toml", scaffold_text(form, "</answer>", shown))
 
 
