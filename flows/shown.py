@@ -8,6 +8,7 @@ from typing import Any
 from flows.study import shape
 from flows.study.resolve import PoolInputs, Study
 from storage.artifacts.kinds import Benchmark, Pool
+from storage.errors import UserError
 from tasks.benchmarks import ASKED
 from tasks.domain.problems.arithmetic import demo_problems
 from tasks.domain.problems.splits import of_split
@@ -31,7 +32,11 @@ def refuse_shown_problems(study: Study, pools: Mapping[str, Pool], choices: Sequ
     own = sorted((s for s in used if s.name not in SCAFFOLDS), key=lambda s: s.name)  # everybody's show none
     problems = list(_asked(study, pools, choices)) if own else []
     for scaffold in own:
-        refuse_shown(scaffold, problems)
+        try:
+            refuse_shown(scaffold, problems)
+        except UserError as error:
+            question = f"{p.called}: " if "/" in p.called else ""
+            raise UserError(f"{question}{error}") from None
 
 
 def _asked(study: Study, pools: Mapping[str, Pool], choices: Sequence[tuple[Pool, Benchmark]]) -> Iterator[str]:

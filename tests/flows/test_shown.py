@@ -93,6 +93,16 @@ def test_made_up_problems_are_at_hand_always(tmp_path: Path) -> None:
         plan(*asked(tmp_path, study_text(example(problem=shown), "synthetic = 16\nheldout_per_source = 4")))
 
 
+def test_of_several_questions_the_one_that_shows_a_problem_is_named(tmp_path: Path) -> None:
+    shown = demo_problems(16, 7)[20]["problem"]
+    shot = f'[[questions.shot.scaffolds.own.examples]]\nproblem = {json.dumps(shown)}\ntrace = "so"\nanswer = "2"\n'
+    text = study_text(template("Solve it."), "synthetic = 16\nheldout_per_source = 4") + shot
+    assert plan(*asked(tmp_path, text))
+    study = Request(profile=str(tmp_path / "study.toml/shot"), text=text).study(Store(tmp_path / "root"))
+    with pytest.raises(UserError, match=r"^study/shot: scaffold own: its example shows"):
+        plan(study, Store(tmp_path / "root"))
+
+
 @pytest.mark.parametrize("levels", [(1,), (2,)])
 def test_of_a_benchmark_that_is_asked_of_it(levels: tuple[int, ...], tmp_path: Path) -> None:
     write(tmp_path, PROBLEMS)
