@@ -45,7 +45,7 @@ def flat(table: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any]
 
 
 def nested(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Errors: UserError where one path goes through the value of another.
+    """Errors: UserError for a path that is given twice, or goes through the value of another.
 
     >>> nested({"pool.seed": 1, "pool": {"limit": 2}})
     {'pool': {'seed': 1, 'limit': 2}}
@@ -58,8 +58,14 @@ def nested(table: Mapping[str, Any]) -> dict[str, Any]:
             inner = inner.setdefault(word, {})
             if not isinstance(inner, dict):
                 raise UserError(f"'{word}' has no fields of its own, and '{path}' asks for one")
-        old = inner.get(name)
-        if isinstance(old, dict) and not isinstance(value, Mapping):
-            raise UserError(f"'{path}' is given a value, and fields of its own too")
-        inner[name] = {**old, **value} if isinstance(old, dict) and isinstance(value, Mapping) else value
+        _put(inner, name, value, path)
     return made
+
+
+def _put(table: dict[str, Any], name: str, value: Any, path: str) -> None:
+    old = table.get(name)
+    if name in table and not (isinstance(old, dict) and isinstance(value, Mapping)):
+        raise UserError(f"'{path}' is given twice")
+    table[name] = {**old} if isinstance(old, dict) else {} if isinstance(value, Mapping) else value
+    for below, one in value.items() if isinstance(value, Mapping) else ():
+        _put(table[name], below, one, f"{path}.{below}")

@@ -13,16 +13,18 @@ from tasks.domain.scaffolds import MATH, Example, Scaffold
 TAG = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 OPENED = re.compile(r"<([A-Za-z][A-Za-z0-9_-]*)>")
 #: What opens and never closes in markup and in prompts of models as they are published.
-LONE = frozenset({"s", "br", "hr", "p", "li", "bos", "begin_of_text", "start_of_turn"})
+LONE = frozenset(
+    {"s", "br", "hr", "p", "li", "bos", "begin_of_text", "start_of_turn", "end_of_turn", "eos", "end_of_text"}
+)
 PROBLEM = "{problem}"
 #: What a prompt may never be given; after a command of LaTeX it stands for what the model is to write.
 SECRET = re.compile(r"(\\[A-Za-z]+)?(\{(?:gold|answer|solution)\})")
 #: What TOML's quotes make of LaTeX: \boxed, \frac, \times, \theta, \text, \to, \tan, \rightarrow, \neq, \ne.
 UNESCAPED = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|\n(?=eq\b(?!\.)|abla\b|otin\b|leq\b|geq\b)"
-    r"|\n(?=e(?: ?-?\d| [b-df-hj-np-z]\b(?!\.)))"
+    r"|(?<=[ $])\n(?=e(?: ?-?\d| [a-z]\b(?!\.)))"
     r"|\t(?=imes|heta|ext\b|ext(?:bf|it|rm)\b|riangle|ilde\b|au\b(?! \w\w)|frac(?!tion)|binom)"
-    r"|(?<=\S )\t(?=o\b)|\t(?=anh?(?:[({\\^_$\d]| [a-z]\b(?!-)))"
+    r"|(?<=\S )\t(?=o\b)|(?<=[A-Za-z0-9$})])\t(?=o [a-z0-9]\b)|\t(?=anh?(?:[({\\^_$\d]| [a-z]\b(?!-)))"
 )
 LITERAL = "write it between single quotes ('…' or '''…'''), where a backslash is one"
 #: What completions write before an answer that no tag sets apart from it.
@@ -68,8 +70,12 @@ def faults_of(scaffold: Scaffold) -> Iterator[tuple[str, str]]:
         yield "trace_opened", said
     elif s.ends_opened and not s.trace_opened and not s.chat:
         yield "template", f"it ends in <{s.trace_tag}>, which completions then only close; say trace_opened = true"
-    if not s.chat and template.rstrip().endswith("<answer>"):
-        yield "template", "it ends in <answer>, which no completion would then write, and none be read; leave it out"
+    for opened in ("<answer>", r"\boxed{"):
+        if not s.chat and template.rstrip().endswith(opened):
+            yield (
+                "template",
+                f"it ends in {opened}, which no completion would then write, and none be read; leave it out",
+            )
     if s.code and not s.prompt(PROBE) == s.prompt(PROBE) != s.prompt(PROBE * 2):
         yield "code", f"scaffold {s.code}: `prompt` must say each problem in words of its own, the same each time"
     yield from _unclosed(s)
@@ -94,20 +100,24 @@ def _unclosed(s: Scaffold) -> Iterator[tuple[str, str]]:
         yield "template", "it never asks for \\boxed{}, in which the answer is looked for (answer_form = boxed)"
 
 
-def _shown_forms(s: Scaffold) -> list[str]:
-    """What a completion writes before its answer is there, as the template lays it out and as examples have it."""
+def _shown_forms(s: Scaffold, stop: str) -> list[str]:
+    """What a completion writes before its answer is there, as examples have it, else as the template lays it out. stop:
+    where the next problem begins with it, it stands in what is said before a problem too."""
     solved = [s.answer_in_form(e.answer, e.trace) for e in s.examples] if not s.code else []
     ends = [text.rfind("</answer>" if s.answer_form == "tag" else "}") for text in solved]
-    if solved:  # they show how it is laid out
+    if solved:
         return [text[:end] for text, end in zip(solved, ends, strict=True)]
-    answer = "<answer>" if s.answer_form == "tag" else r"\boxed{"
-    opened, closed = (f"<{s.trace_tag}>", f"</{s.trace_tag}>") if s.trace_tag else ("", "")
-    inside = rf"(?:(?!{re.escape(opened)}|{re.escape(closed)}).)*?"
+    answer = re.escape("<answer>" if s.answer_form == "tag" else r"\boxed{")
+    before, _, behind = s.template.partition(PROBLEM)
     # a few words on the line of the answer are written before it, as "Final answer: <answer>", and lines after a trace
-    forms = [rf"[^\n{{}}<>]{{0,30}}{re.escape(answer)}\s*"]
-    if opened:
-        forms.append(rf"(?:{re.escape(opened)}{inside})?{re.escape(closed)}[^{{}}<>]{{0,30}}?{re.escape(answer)}\s*")
-    return [found for form in forms for found in re.findall(form, s.template, re.S)]
+    found = re.findall(rf"[^\n{{}}<>]*?{answer}\s*", behind)
+    if not re.search(rf"(?:^|\n){re.escape(stop.strip())}[\s\d.:]*{re.escape(PROBLEM)}", s.template):
+        found += re.findall(rf"[^\n{{}}<>]{{0,30}}{answer}\s*", before)
+    if s.trace_tag:
+        opened, closed = re.escape(f"<{s.trace_tag}>"), re.escape(f"</{s.trace_tag}>")
+        inside = rf"(?:(?!{opened}|{closed}).)*?"
+        found += re.findall(rf"(?:{opened}{inside})?{closed}[^{{}}<>]{{0,80}}?{answer}\s*", s.template, re.S)
+    return found
 
 
 def _reads_itself(s: Scaffold) -> bool:
@@ -115,19 +125,15 @@ def _reads_itself(s: Scaffold) -> bool:
 
 
 def _unreadable(s: Scaffold) -> Iterator[tuple[str, str]]:
-    whole = s.answer_in_form(PROBE).removeprefix(f"<{s.trace_tag}>" if s.trace_opened else "")
+    by_prompt = f"<{s.trace_tag}>" if s.trace_opened else ""
+    whole = s.answer_in_form(PROBE).removeprefix(by_prompt)
     # how answers are written is known to who reads them
     in_answers = () if _reads_itself(s) else WRITTEN.get(s.answer_kind, ())
-    before = () if s.code or s.examples else (PROSE,)
-    forms = _shown_forms(s)
+    before = () if s.code else (PROSE,)
     for stop in s.stop:
-        # what a prompt calls the next problem by stands in it, and in no completion
-        of_turns = re.search(rf"{re.escape(stop.strip())}\s*{re.escape(PROBLEM)}", s.template) if stop.strip() else None
         until = whole[: whole.find(stop) + len(stop)] if stop and stop in whole else whole
         hides = (
-            not stop
-            or stop.isdecimal()
-            or any(stop in text for text in (*in_answers, *before, *(() if of_turns else forms)))
+            not stop or stop.isdecimal() or any(stop in text for text in (*in_answers, *before, *_shown_forms(s, stop)))
         )
         if hides or PROBE not in (s.parse(until).region or ""):
             yield "stop", f"{stop!r} ends a completion before its answer is written; let it stand behind the answer"
@@ -139,7 +145,7 @@ def _unreadable(s: Scaffold) -> Iterator[tuple[str, str]]:
     for place, example in enumerate(s.examples, 1):
         if not example.problem.strip():
             yield f"examples.{place}", f"example {place} has no problem"
-        elif not s.trace_opened and not s.parse(s.answer_in_form(example.answer, example.trace)).tag_valid:
+        elif not s.parse(s.answer_in_form(example.answer, example.trace).removeprefix(by_prompt)).tag_valid:
             said = f"example {place} is not in the scaffold's own form: trace or answer is empty or has tags"
             yield f"examples.{place}", said
         elif said := kinds.faults_of_answer(s.answer_kind, example.answer):

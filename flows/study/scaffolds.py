@@ -18,6 +18,8 @@ from tasks.domain.scaffolds import SCAFFOLDS, Scaffold
 SCAFFOLD = ("scaffolds",)
 #: What a scaffold has in place of what cannot be read, for the rest of it to be looked at.
 PLAIN = {"template": PROBLEM, "answer_form": "tag"}
+#: Fields that say nothing of what another means.
+LOOKED_AT_ALONE = {"template", "stop", "examples", "answer_kind"}
 #: The answer kind of which nothing is known that it could not hold.
 TEXT = "exact_text"
 NULL = "stands for null, where arms are named; call it otherwise"
@@ -96,6 +98,8 @@ def own_scaffolds(tables: object, before: Mapping[str, Scaffold], reading: Readi
             reading.refuse(path, f"'{name}' is everybody's scaffold already; give yours another name")
         elif base is not None and (*SCAFFOLD, str(base)) in {fault.path[:2] for fault in reading.faults}:
             continue  # it is there, and what is wrong with it is told
+        elif base is not None and str(base) in tables and str(base) not in known:
+            reading.refuse((*path, "base"), f"'{base}' is based on '{name}' in turn, or on one that is")
         elif base is not None and str(base) not in known:
             hint = did_you_mean(str(base), known)
             reading.refuse((*path, "base"), f"no scaffold '{base}'{hint} (known: {', '.join(known)})")
@@ -109,15 +113,21 @@ def own_scaffolds(tables: object, before: Mapping[str, Scaffold], reading: Readi
             made = reading.named(Scaffold, name, asked, old, path[:1])
             unread = reading.faults[before_it:]
             told = {fault.path[2] for fault in unread if len(fault.path) > 2}
+            unsure = bool(told - LOOKED_AT_ALONE)
             if unread and isinstance(asked, dict):  # what else is wrong is told with it
                 kept = without(asked, unread, path)
                 filled = {n: v for n, v in PLAIN.items() if old is None and n not in kept}
+                filled |= {"answer_kind": TEXT} if "answer_kind" in told else {}
+                unsure |= "answer_form" in filled
                 made = Reading(hidden=reading.hidden).named(Scaffold, name, kept | filled, old, path[:1])
                 told |= {*filled}
             faults = [] if made is None else list(_faults(made))
             for field, said in faults:
                 at = tuple(field.split("."))
-                if at[0] not in told:
+                of_the_rest = at[0] in ("enable_thinking", "trace_opened") or (
+                    at[0] == "template" and PROBLEM not in said
+                )
+                if at[0] not in told and not (unsure and of_the_rest):
                     reading.refuse((*path, *at), said)
             if made is not None and not faults and not unread:
                 found[name] = replace(made, answer_kind=kinds.pinned(made.answer_kind))
@@ -132,7 +142,10 @@ def _bases_first(tables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """
     done: dict[str, None] = {}
     while len(done) < len(tables):
-        waits = {n: str(t.get("base")) for n, t in tables.items() if isinstance(t, Mapping) and n not in done}
+        left = {n: t for n, t in tables.items() if isinstance(t, Mapping) and n not in done}
+        waits = {n: str(t["base"]) for n, t in left.items() if "base" in t} | {
+            n: "" for n in left if "base" not in left[n]
+        }
         ready = [n for n in tables if n not in done and waits.get(waits.get(n, "")) is None]
         done |= dict.fromkeys(ready or [n for n in tables if n not in done])  # a ring has no first
     yield from ((name, tables[name]) for name in done)

@@ -79,17 +79,21 @@ def steady_positions(config: dict[str, Any]) -> int | None:
     >>> steady_positions({"max_position_embeddings": 64, "rope_scaling": {"rope_type": "dynamic", "factor": 4.0}})
     64
     """
-    given = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    ropes = [one for one in (given, *given.values()) if isinstance(one, dict)]
-    known, found = config.get("max_position_embeddings"), []
-    for rope in ropes:
+    given = rope_of(config)
+    original, known, found = "original_max_position_embeddings", config.get("max_position_embeddings"), []
+    for rope in (one for one in (given, *given.values()) if isinstance(one, dict)):
         kind = rope.get("rope_type", rope.get("type"))
         if kind == "longrope":
-            original = rope.get("original_max_position_embeddings")
-            found.append(original or config.get("original_max_position_embeddings") or known)
+            found += [rope.get(original), config.get(original), known]
         elif kind == "dynamic" and rope.get("factor", 1) != 1 and "alpha" not in rope:
-            found.append(rope.get("original_max_position_embeddings") or known)
-    return min((int(one) for one in found if one), default=None)
+            found += [rope.get(original), known]
+    return min((one for one in found if isinstance(one, int) and one > 0), default=None)
+
+
+def rope_of(config: dict[str, Any]) -> dict[str, Any]:
+    """How positions are turned, under either name that transformers gave it, in its order; empty for plainly."""
+    given = config.get("rope_scaling") or config.get("rope_parameters")
+    return given if isinstance(given, dict) else {}
 
 
 def refuse_uncomputed(base: Path, config: dict[str, Any], longest: int | None) -> None:

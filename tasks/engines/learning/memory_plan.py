@@ -11,7 +11,7 @@ from typing import Any
 from storage.errors import UserError
 from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
 from tasks.domain.grpo.types import ALL_LINEAR, ATTENTION, LearnerConfig
-from tasks.engines.learning.computed import refuse_unadapted, refuse_uncomputed, refuse_unserved
+from tasks.engines.learning.computed import refuse_unadapted, refuse_uncomputed, refuse_unserved, rope_of
 from tasks.engines.learning.experts import check_rank
 from tasks.engines.model_files import weight_files
 from tasks.engines.stored_weights import loaded_bytes
@@ -123,7 +123,7 @@ def positions(base: Path) -> int | None:
     has no more positions than stand there.
     """
     config = read_config(base)
-    scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    scaling = rope_of(config)
     stretched = scaling.get("rope_type", scaling.get("type")) == "linear"
     known = config.get("max_position_embeddings")
     return known and int(known * (scaling.get("factor") or 1 if stretched else 1))

@@ -7,6 +7,7 @@ from one rollout into the next.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,10 @@ from tasks.engines.learning.attention import ATTENTION_NAME
 if TYPE_CHECKING:
     from torch import Tensor
 
-#: Mean difference of log-probs that says nothing, by bytes of a weight.
+#: Mean difference of log-probs at temperature 1 that says nothing, by bytes of a weight.
 LEAST = {8: 1e-3, 4: 1e-3, 2: 1e-2}
 #: Above it the learner may be this many times as far from the model as two attentions of the model's own are from each
-#: other, which rounding alone keeps apart: 0.9 to 1.4 times in 130 models on a CPU, where scores of nine tenths make 3
+#: other, which rounding alone keeps apart: 0.9 to 1.4 times in 500 models on a CPU, where scores of nine tenths make 3
 #: and of a half 14. Fused kernels of a GPU round elsewhere, hence the room.
 ROUNDED = 4
 #: Tokens of two prompts, and of their completions.
@@ -53,25 +54,25 @@ class OwnForward:
     groups: Sequence[PromptGroup]
     logprobs: Tensor
     apart: float
+    temperature: float
 
 
 def own_forward(model: Any, temperature: float) -> OwnForward:
     """Each rollout by itself through the model, before anything of the learner is put into it."""
     groups = probe(model.get_input_embeddings().num_embeddings)
-    plain = _logprobs(model, groups, temperature, "eager")
-    try:
-        other = _logprobs(model, groups, temperature, "sdpa")
-    except ValueError:  # a model that its authors wrote one attention for
-        other = plain
+    model.set_attn_implementation("eager")
+    plain = other = _logprobs(model, groups, temperature)
+    with suppress(ValueError):  # a model that its authors wrote one attention for
+        model.set_attn_implementation("sdpa")
+        other = _logprobs(model, groups, temperature)
     model.set_attn_implementation(ATTENTION_NAME)
-    return OwnForward(groups, plain, float((other - plain).abs().mean()))
+    return OwnForward(groups, plain, float((other - plain).abs().mean()), temperature)
 
 
-def _logprobs(model: Any, groups: Sequence[PromptGroup], temperature: float, how: str) -> Tensor:
+def _logprobs(model: Any, groups: Sequence[PromptGroup], temperature: float) -> Tensor:
     import torch
 
     found = []
-    model.set_attn_implementation(how)
     with torch.no_grad():
         for group in groups:
             for one in group.trajectories:
@@ -94,7 +95,8 @@ def refuse_otherwise(
     # what is compiled for packs of a training would be for the few rows of this one
     with torch.no_grad(), torch.compiler.set_stance("force_eager"):
         learned, _ = logprobs(build_pack(own.groups))
-    apart, most = float((learned - own.logprobs).abs().mean()), max(LEAST[itemsize], ROUNDED * own.apart)
+    apart = float((learned - own.logprobs).abs().mean())
+    most = max(LEAST[itemsize] / min(1.0, own.temperature), ROUNDED * own.apart)
     if not apart <= most:
         raise UserError(
             f"{name}: the learner's log-probs are {apart:.3g} away from those of the model's own forward pass, where"

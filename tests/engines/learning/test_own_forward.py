@@ -12,6 +12,7 @@ import torch
 from storage.errors import UserError
 from tasks.domain.grpo.types import ATTENTION, LearnerConfig
 from tasks.engines.learning import attention
+from tasks.engines.learning.computed import steady_positions
 from tasks.engines.learning.memory_plan import check_trainable, positions
 from tasks.engines.learning.policy import Execution, Policy
 from tests.tiny_model import DEMO, write_tiny_mixture, write_tiny_model, write_tiny_of
@@ -72,11 +73,13 @@ def test_rounding_is_no_other_policy(tmp_path: Path, temperature: float, dtype: 
 
 
 @pytest.mark.parametrize("rope", [{"rope_type": "dynamic", "factor": 4.0}, LONG])
-def test_positions_that_hang_on_a_packs_longest_are_refused(tmp_path: Path, rope: dict[str, Any]) -> None:
+@pytest.mark.parametrize("said", ["rope_parameters", "rope_scaling"])
+def test_positions_that_hang_on_a_packs_longest_are_refused(tmp_path: Path, rope: dict[str, Any], said: str) -> None:
     """Their frequencies would be those of whatever rollout is packed with it."""
     base = write_tiny_of("llama", tmp_path / "base")
     config = json.loads((base / "config.json").read_text())
-    turned = {"rope_parameters": config.get("rope_parameters", {}) | rope, "max_position_embeddings": 64}
+    plain = config.pop("rope_parameters", {})
+    turned = {said: plain | rope, "max_position_embeddings": 64}
     (base / "config.json").write_text(json.dumps(config | turned))
     for longest in (65, None):
         with pytest.raises(
@@ -85,6 +88,16 @@ def test_positions_that_hang_on_a_packs_longest_are_refused(tmp_path: Path, rope
             check_trainable(base, LEARNER, gpu=False, longest=longest)
     check_trainable(base, LEARNER, gpu=False, longest=64)
     assert positions(base) == 64
+
+
+@pytest.mark.parametrize(
+    "rope", ["dynamic", [1], True, {"rope_type": "longrope", "original_max_position_embeddings": "x"}]
+)
+def test_what_is_no_table_of_positions_says_nothing_of_them(rope: object) -> None:
+    assert steady_positions({"rope_scaling": rope}) is None
+    of_both = {"rope_scaling": LONG, "rope_parameters": {"rope_type": "default"}, "max_position_embeddings": 256}
+    assert steady_positions(of_both) == steady_positions({"rope_scaling": LONG, "max_position_embeddings": 256}) == 64
+    assert steady_positions({"rope_scaling": LONG, "original_max_position_embeddings": 32}) == 32
 
 
 def test_a_model_whose_weights_are_no_numbers_is_refused(tmp_path: Path) -> None:

@@ -43,6 +43,60 @@ def test_a_stop_at_the_next_turn_is_behind_the_answer(template: str, stop: str, 
     assert own(file_of(template, f"stop = [{json.dumps(stop)}]\n", tag=tag, form=form)).stop == (stop,)
 
 
+@pytest.mark.parametrize(
+    ("template", "stop", "tag", "form"),
+    [
+        ("Answer: {problem}\nThen write: Answer: <answer>..</answer>", "Answer:", None, "tag"),
+        ("Solve **{problem}**. Write **Final answer:** <answer>..</answer>", "**", None, "tag"),
+        ("{problem}\nTherefore, the final answer to the problem is <answer>..</answer>", "Therefore", None, "tag"),
+        ("{problem}\nThe final answer to this problem is: \\boxed{}", "The final answer", None, "boxed"),
+        (
+            "{problem} <think>..</think> Then, as your closing remark, you say: IT IS: <answer>..</answer>",
+            "closing",
+            "think",
+            "tag",
+        ),
+    ],
+)
+def test_a_stop_that_the_layout_writes_before_the_answer_hides_it(
+    template: str, stop: str, tag: str | None, form: str
+) -> None:
+    with pytest.raises(UserError, match=r"scaffolds\.own\.stop: .* ends a completion before its answer"):
+        own(file_of(template, f"stop = [{json.dumps(stop)}]\n", tag=tag, form=form))
+
+
+def test_a_stop_that_an_example_writes_hides_its_answer() -> None:
+    asked = EXAMPLE.replace("12+30=42.", "Q: what? it is 42")
+    with pytest.raises(UserError, match="'Q:' ends a completion before its answer"):
+        own(file_of("Q: {problem} <think>..</think> <answer>..</answer>", 'stop = ["Q:"]\n' + asked))
+
+
+@pytest.mark.parametrize(("trace", "answer"), [("", "42"), ("a</think> b", "42"), ("a", "<answer>3</answer>")])
+def test_examples_of_a_trace_that_the_prompt_opens_are_in_form_too(trace: str, answer: str) -> None:
+    one = f"[[scaffolds.own.examples]]\nproblem = '1?'\ntrace = '{trace}'\nanswer = '{answer}'\n"
+    with pytest.raises(UserError, match=r"examples\.1: example 1 is not in the scaffold's own form"):
+        own(file_of(ZERO, "trace_opened = true\n" + one))
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ('template = "{problem} put in \\\\boxed{}"\nanswer_form = "box"\nstop = ["</s>"]\n', "answer_form"),
+        (
+            'template = "{problem} <answer>..</answer>"\nanswer_form = "tag"\nchatt = true\nenable_thinking = true\n',
+            "chatt",
+        ),
+        (
+            f'template = {json.dumps(ZERO)}\nanswer_form = "tag"\ntrace_tag = "think"\ntrace_openedd = true\n',
+            "trace_openedd",
+        ),
+    ],
+)
+def test_what_hangs_on_a_field_that_cannot_be_read_is_not_blamed(text: str, field: str) -> None:
+    (line,) = said_of(f'base = "demo"\n[scaffolds.own]\n{text}')
+    assert f"scaffolds.own.{field}: " in line
+
+
 def test_examples_show_how_an_answer_is_laid_out() -> None:
     """And not the lines of the instruction, which no completion writes."""
     asked = (
@@ -92,13 +146,15 @@ def test_a_scaffold_may_be_based_on_one_that_stands_below_it() -> None:
     assert found[0] == found[1] and found[0].scaffold.stop == ("</answer>",)
     (line,) = said_of(f'base = "demo"\n{above}{below.replace("{problem}", "")}')
     assert "line 6: scaffolds.a.template" in line, "and the other is not said to be based on nothing"
-    assert "no scaffold 'a'" in "".join(said_of('base = "demo"\n[scaffolds.a]\nbase = "a"\nanswer_form = "tag"\n'))
+    assert "'a' is based on 'a' in turn" in "".join(
+        said_of('base = "demo"\n[scaffolds.a]\nbase = "a"\nanswer_form = "tag"\n')
+    )
 
 
 def test_all_that_is_wrong_with_one_scaffold_is_told_at_once() -> None:
     wrong = '[scaffolds.own]\nanswer_form = "tga"\ntemplate = "Solve."\nstop = ["<answer>"]\nanswer_kind = "intger"\n'
     said = said_of(f'base = "demo"\n{wrong}[questions.a]\nrollouts.temperture = 1.0\n')
-    assert [int(line.split("line ")[1].split(":")[0]) for line in said] == [3, 4, 4, 5, 6, 8], said
+    assert [int(line.split("line ")[1].split(":")[0]) for line in said] == [3, 4, 5, 6, 8], said
 
 
 @pytest.mark.parametrize(
