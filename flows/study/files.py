@@ -118,7 +118,7 @@ def changed_study(
     defined = {n: replace(arm, scaffold=scaffolds.get(arm.scaffold.name, arm.scaffold)) for n, arm in defined.items()}
     tables = asked.get("arms") if isinstance(asked.get("arms"), Mapping) else {}
     assert isinstance(tables, Mapping)
-    own = own_arms({**tables, **(arms or {})}, defined, scaffolds, reading)
+    own = own_arms({**tables, **(arms or {})}, defined, scaffolds, reading, said.get("scaffolds"))
     if tables:
         asked["arms"] = list(tables)
     if base is None:

@@ -47,10 +47,15 @@ def told_of(arm: Arm) -> dict[str, Any]:
 
 
 def own_arms(
-    tables: Mapping[str, Any], base: Mapping[str, Arm], scaffolds: Mapping[str, Scaffold], reading: Reading
+    tables: Mapping[str, Any],
+    base: Mapping[str, Arm],
+    scaffolds: Mapping[str, Scaffold],
+    reading: Reading,
+    written: object = (),
 ) -> dict[str, Arm]:
     """Arms of tables, and one for each own scaffold that none of them has: under its name, training its own adapter.
-    base: those that the study has already, which a table changes, as it does everybody's but for their prompt."""
+    base: those that the study has already, which a table changes, as it does everybody's but for their prompt.
+    written: tables of scaffolds; what is wrong with one that is none of `scaffolds` is told."""
     known, arms = {**SCAFFOLDS, **scaffolds}, dict(base)
     for name, table in tables.items():
         path = ("arms", name)
@@ -64,8 +69,8 @@ def own_arms(
         if asked is None:
             continue
         worded = asked.scaffold or name
-        if worded not in known and (*SCAFFOLD, worded) in {fault.path[:2] for fault in reading.faults}:
-            continue  # it is there, and what is wrong with it is told
+        if worded not in known and isinstance(written, Mapping) and worded in written:
+            continue
         if worded not in known:
             hint = did_you_mean(worded, known)
             reading.refuse((*path, "scaffold"), f"no scaffold '{worded}'{hint} (known: {', '.join(known)})")

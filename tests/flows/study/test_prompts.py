@@ -146,6 +146,9 @@ def test_a_scaffold_may_be_based_on_one_that_stands_below_it() -> None:
     assert found[0] == found[1] and found[0].scaffold.stop == ("</answer>",)
     (line,) = said_of(f'base = "demo"\n{above}{below.replace("{problem}", "")}')
     assert "line 6: scaffolds.a.template" in line, "and the other is not said to be based on nothing"
+    arms = '[arms.panel]\n[arms.mine]\nscaffold = "b"\n'
+    (line,) = said_of(f'base = "demo"\n{above}{below.replace("{problem}", "")}{arms}')
+    assert "scaffolds.a.template" in line, "and the arm is not said to have none"
     assert "'a' is based on 'a' in turn" in "".join(
         said_of('base = "demo"\n[scaffolds.a]\nbase = "a"\nanswer_form = "tag"\n')
     )
