@@ -24,11 +24,8 @@ class Root(click.ParamType):
         self.there = there
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        from storage.errors import UserError
         from storage.roots import root_folder
 
-        if os.path.isfile(str(value)):
-            raise UserError(f"--root {value}: it is a file, and artifacts and ledger lie in a folder")
         root = value if isinstance(value, Path) else root_folder(str(value))
         return check_there(root) if self.there else root
 
@@ -47,6 +44,15 @@ def check_there(root: Path) -> Path:
 
     if not root.is_dir():
         raise UserError(f"--root {root}: there is no such folder; varband run demo --root {root} makes one")
+    return root
+
+
+def check_folder(root: Path) -> Path:
+    """Errors: UserError for a root that is a file; it may be none that anybody has made."""
+    from storage.errors import UserError
+
+    if os.path.isfile(str(root)):  # of object storage nothing is asked
+        raise UserError(f"--root {root}: it is a file, and artifacts and ledger lie in a folder")
     return root
 
 

@@ -198,7 +198,7 @@ def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     from storage.artifacts.store import Store
     from tasks.domain.budget import Budget
 
-    asked, store = Budget.parse(budget), Store(root)
+    asked, store = Budget.parse(budget), Store(options.check_folder(root))
     study = request_of(**wishes).study(store, planning=True)
     limits = asked.over(study.profile.budget)
     show_plan(Priced.of(study, store, limits, tuple(memory_told(study, this_machine()))), as_json=as_json)

@@ -42,7 +42,7 @@ WORDS = {
     "no such root": (("ls", "--root", "mistyped"), "mistyped: there is no such folder"),
     "no such root to regrade": (("regrade", "--root", "mistyped"), "mistyped: there is no such folder"),
     "no such kind": (("ls", "rolouts", "--root", "."), "did you mean 'rollouts'?"),
-    "root is a file": (("run", "demo", "--root", "a_file"), "a_file: it is a file"),
+    "root is a file": (("run", "demo", "--root", "a_file"), "a_file"),
     "root of a plan is a file": (("plan", "demo", "--root", "a_file"), "a_file: it is a file"),
     "root cannot be written": (("run", "demo", "--root", "/proc/varband"), "/proc/varband"),
 }
