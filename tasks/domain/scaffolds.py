@@ -14,6 +14,7 @@ from storage.artifacts.fingerprint import Ruled, fingerprint
 from tasks.domain.grading.answer_tags import answer_blocks
 from tasks.domain.grading.boxes import before_boxes, boxed
 from tasks.domain.grading.visible import says_something, visible
+from tasks.domain.parsed import Parsed
 from tasks.domain.scaffold_code import brought
 
 #: What of a scaffold says how a completion is read. Every other field changes what is sampled.
@@ -23,21 +24,6 @@ MATH = "math"
 AnswerForm = Literal["tag", "boxed"]
 #: `pairs` is sound form as the table of Scaffold.pairs has it; `published` what the original study paid the bonus for.
 TagRule = Literal["pairs", "published"]
-
-
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """One completion, taken apart.
-
-    trace: the reasoning part; null if the scaffold's tags are missing or out of order.
-    region: the only text that may be graded; null if the completion never reached an answer. What stands in a
-        trace that was opened and never closed is reasoning, in every arm.
-    tag_valid: the completion has the scaffold's form, by the rule that was asked for.
-    """
-
-    trace: str | None
-    region: str | None
-    tag_valid: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
