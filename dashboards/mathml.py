@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from xml.etree import ElementTree
 
+from storage.errors import UserError
+
 SPACE = "http://www.w3.org/1998/Math/MathML"
 _ELEMENTS = (
     "math mrow mi mn mo mtext mspace mfrac msqrt mroot msub msup msubsup munder mover munderover mmultiscripts"
@@ -33,7 +35,9 @@ def mathml(formula: str, *, display: bool) -> str:
     safe = formula.replace("<", r"\lt ").replace(">", r"\gt ")
     try:
         top = ElementTree.fromstring(convert(safe, display="block" if display else "inline"))
-    except Exception:  # of a parser that is handed whatever a model wrote
+    except UserError:  # that the process is to stop
+        raise
+    except Exception:  # of a parser that is handed whatever a model wrote, and that ends in a dozen kinds
         return ""
     for element in top.iter():
         if element.tag.removeprefix(f"{{{SPACE}}}") not in ELEMENTS:

@@ -17,7 +17,7 @@ from dashboards.mathml import ELEMENTS, mathml
 from dashboards.pieces import pieces
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.errors import UserError
+from storage.errors import Parked, UserError
 from storage.reading.query_cache import reports
 from tests.dashboards.conftest import Study
 from tests.report.test_report import Page as Parsed
@@ -139,6 +139,17 @@ def test_a_formula_runs_nothing_whatever_it_says(formula: str) -> None:
         made = mathml(formula, display=display)
         assert made == "" or set(re.findall(r"<(\w+)", made)) <= ELEMENTS
         assert not re.search(r"href|style=|onclick|src=", re.sub(r">[^<]*<", "><", made))
+
+
+def test_a_process_that_is_to_stop_does_so_within_a_formula(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a parser ends with is the formula's fault; that somebody stops the process is not."""
+
+    def stopped(*_: object, **__: object) -> str:
+        raise Parked("stopped")
+
+    monkeypatch.setattr("latex2mathml.converter.convert", stopped)
+    with pytest.raises(Parked):
+        mathml("x + 41", display=False)
 
 
 def test_formulas_of_a_trace_are_set(browser: Browser, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,17 @@ COMPUTED = (
 )
 
 
+#: Types whose own shape, layers or several parts ask for fields that others do not have.
+_UNMADE = (
+    "axk1 axk2 bamba bart bigbird_pegasus blenderbot blenderbot-small blt codegen cohere_compass_text ctrl "
+    "dbrx deepseek_v2 deepseek_v3 deepseek_v32 dots1 emu3 falcon fuyu gemma3 gemma3n gemma3n_text gemma4 "
+    "gemma4_assistant gemma4_text gemma4_unified gemma4_unified_assistant git glm4_moe_lite glm_moe_dsa "
+    "got_ocr2 gpt-sw3 gpt2 gpt_bigcode gptj granitemoehybrid hy_v4 jamba kimi_linear lfm2_moe llama4 "
+    "longcat_flash mamba2 marian mbart minicpm3 mllama moshi mpt musicgen musicgen_melody mvp openai-gpt "
+    "pegasus phi4_multimodal plbart qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen3_5_text qwen3_next qwen4_exp "
+    "qwen4_exp_text reformer roc_bert trocr whisper xglm xlm xlnet xlstm xmod youtu zamba zamba2 zaya"
+)
+UNMADE = frozenset(_UNMADE.split())
 LONG = {
     **{"rope_type": "longrope", "original_max_position_embeddings": 64, "factor": 4.0},
     **{"short_factor": [1.0] * 4, "long_factor": [2.0] * 4},
@@ -120,20 +132,14 @@ def test_types_that_no_field_gives_away_are_refused(tmp_path: Path, kind: str, s
 
 
 @pytest.mark.slow
-def test_every_type_of_transformers_is_computed_or_refused_in_words(tmp_path: Path) -> None:
-    """Those of which a small one can be made of the common fields."""
+def test_types_of_transformers_are_computed_or_refused_in_words(tmp_path: Path) -> None:
+    """All but those of which the common fields make no small model."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as TYPES
 
-    computed: dict[str, Any] = {}
-    for kind in TYPES:
-        try:
-            base = write_tiny_of(kind, tmp_path / kind)
-        except Exception:  # of its config or its model: transformers' own, none of the learner
-            continue
-        try:
+    computed = set()
+    for kind in {*TYPES} - UNMADE:
+        base = write_tiny_of(kind, tmp_path / kind)
+        with suppress(UserError):
             learner_of(base)
-            computed[kind] = True
-        except UserError:
-            computed[kind] = False
-    assert {kind for kind, yes in computed.items() if yes} >= {*COMPUTED}
-    assert len(computed) > 100
+            computed.add(kind)
+    assert computed >= {*COMPUTED}
