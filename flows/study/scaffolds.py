@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, fields, replace
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from flows.study.prompts import PROBLEM, faults_of
@@ -93,67 +94,66 @@ def own_scaffolds(tables: object, before: Mapping[str, Scaffold], reading: Readi
     if not isinstance(tables, Mapping):
         reading.refuse(SCAFFOLD, f"{tables!r} is no table, written [scaffolds.NAME]")
         return found
-    for name, table in _bases_first(tables):
-        path, known = (*SCAFFOLD, name), {**SCAFFOLDS, **before, **found}
+    for name in _bases_first(tables, before, reading):
+        path, known, table = (*SCAFFOLD, name), {**SCAFFOLDS, **before, **found}, tables[name]
         asked = dict(table) if isinstance(table, Mapping) else table
         base = asked.pop("base", None) if isinstance(asked, dict) else None
         if not NAME.fullmatch(name) or name.lower() == NONE:
             reading.refuse(path, f"{name[:80]!r} {UNNAMED if name.lower() != NONE else NULL}")
         elif name in SCAFFOLDS:
             reading.refuse(path, f"'{name}' is everybody's scaffold already; give yours another name")
-        elif base is not None and (*SCAFFOLD, str(base)) in {fault.path[:2] for fault in reading.faults}:
-            continue  # it is there, and what is wrong with it is told
-        elif base is not None and str(base) in tables and str(base) not in known:
-            reading.refuse((*path, "base"), f"'{base}' is based on '{name}' in turn, or on one that is")
         elif base is not None and str(base) not in known:
-            hint = did_you_mean(str(base), known)
-            reading.refuse((*path, "base"), f"no scaffold '{base}'{hint} (known: {', '.join(known)})")
+            if str(base) not in tables:  # else what is wrong with it is told
+                hint = did_you_mean(str(base), known)
+                reading.refuse((*path, "base"), f"no scaffold '{base}'{hint} (known: {', '.join(known)})")
         else:
             old = known[str(base)] if base is not None else before.get(name)
             if isinstance(asked, dict) and old is None:
                 asked.setdefault("trace_tag", "none")
             if isinstance(asked, dict) and asked.get("code") and (asked := _with_code(asked, path, reading)) is None:
                 continue
-            before_it = len(reading.faults)
-            made = reading.named(Scaffold, name, asked, old, path[:1])
-            unread = reading.faults[before_it:]
-            told = {fault.path[2] for fault in unread if len(fault.path) > 2}
-            unsure = bool(told - LOOKED_AT_ALONE)
-            if unread and isinstance(asked, dict):  # what else is wrong is told with it
-                kept = without(asked, unread, path)
-                filled = {n: v for n, v in PLAIN.items() if old is None and n not in kept}
-                filled |= {"answer_kind": TEXT} if "answer_kind" in told else {}
-                unsure |= "answer_form" in filled
-                made = Reading(hidden=reading.hidden).named(Scaffold, name, kept | filled, old, path[:1])
-                told |= {*filled}
-            faults = [] if made is None else list(_faults(made))
-            for field, said in faults:
-                at = tuple(field.split("."))
-                of_the_rest = at[0] in ("enable_thinking", "trace_opened") or (
-                    at[0] == "template" and PROBLEM not in said
-                )
-                if at[0] not in told and not (unsure and of_the_rest):
-                    reading.refuse((*path, *at), said)
-            if made is not None and not faults and not unread:
-                found[name] = replace(made, answer_kind=kinds.pinned(made.answer_kind))
+            if made := _read(name, asked, old, reading):
+                found[name] = made
     return found
 
 
-def _bases_first(tables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Each table after the one that it is based on, whichever is written first.
+def _bases_first(tables: Mapping[str, Any], before: Mapping[str, Scaffold], reading: Reading) -> list[str]:
+    """Names of tables, each behind that of the one that it is based on, whichever is written first; without rings,
+    which are refused."""
+    based = {n: {str(t["base"])} for n, t in tables.items() if isinstance(t, Mapping) and "base" in t}
+    waits = {n: based.get(n, set[str]()) & {*tables} - ({n} if n in before else set()) for n in tables}
+    try:
+        return [*TopologicalSorter(waits).static_order()]
+    except CycleError as error:
+        ring = error.args[1][::-1]
+        reading.refuse((*SCAFFOLD, ring[0], "base"), f"it is based on itself: {' is based on '.join(ring)}")
+        return _bases_first({n: t for n, t in tables.items() if n not in ring}, before, reading)
 
-    >>> [name for name, _ in _bases_first({"b": {"base": "a"}, "a": {}})]
-    ['a', 'b']
-    """
-    done: dict[str, None] = {}
-    while len(done) < len(tables):
-        left = {n: t for n, t in tables.items() if isinstance(t, Mapping) and n not in done}
-        waits = {n: str(t["base"]) for n, t in left.items() if "base" in t} | {
-            n: "" for n in left if "base" not in left[n]
-        }
-        ready = [n for n in tables if n not in done and waits.get(waits.get(n, "")) is None]
-        done |= dict.fromkeys(ready or [n for n in tables if n not in done])  # a ring has no first
-    yield from ((name, tables[name]) for name in done)
+
+def _read(name: str, asked: object, old: Scaffold | None, reading: Reading) -> Scaffold | None:
+    """The scaffold of a table; null where something is wrong with it, of which all is told: what cannot be read, and of
+    the rest what no model could follow."""
+    path, before = (*SCAFFOLD, name), len(reading.faults)
+    made, guessed = reading.named(Scaffold, name, asked, old, SCAFFOLD), set[str]()
+    if (unread := reading.faults[before:]) and isinstance(asked, dict):
+        rest, told = without(asked, unread, path), {fault.path[2] for fault in unread if len(fault.path) > 2}
+        filled = {field: plain for field, plain in PLAIN.items() if old is None and field not in rest}
+        filled |= {"answer_kind": TEXT} if "answer_kind" in told else {}
+        made = Reading(hidden=reading.hidden).named(Scaffold, name, rest | filled, old, SCAFFOLD)
+        guessed = told | {*filled}
+    for field, said in _faults(made) if made else ():
+        at = tuple(field.split("."))
+        if not _of_guesses(at[0], said, guessed):
+            reading.refuse((*path, *at), said)
+    if made is None or len(reading.faults) > before:
+        return None
+    return replace(made, answer_kind=kinds.pinned(made.answer_kind))
+
+
+def _of_guesses(field: str, said: str, guessed: Set[str]) -> bool:
+    """Whether a fault may be one of what stands in place of fields that cannot be read."""
+    hangs = field in ("enable_thinking", "trace_opened") or (field == "template" and PROBLEM not in said)
+    return field in guessed or (hangs and bool(guessed - LOOKED_AT_ALONE))
 
 
 def _with_code(asked: dict[str, Any], path: tuple[str, str], reading: Reading) -> dict[str, Any] | None:

@@ -107,6 +107,9 @@ def test_positions_that_hang_on_a_packs_longest_are_refused(tmp_path: Path, rope
 )
 def test_what_is_no_table_of_positions_says_nothing_of_them(rope: object) -> None:
     assert steady_positions({"rope_scaling": rope}) is None
+
+
+def test_positions_are_turned_by_what_transformers_reads_first() -> None:
     of_both = {"rope_scaling": LONG, "rope_parameters": {"rope_type": "default"}, "max_position_embeddings": 256}
     assert steady_positions(of_both) == steady_positions({"rope_scaling": LONG, "max_position_embeddings": 256}) == 64
     assert steady_positions({"rope_scaling": LONG, "original_max_position_embeddings": 32}) == 32

@@ -149,9 +149,16 @@ def test_a_scaffold_may_be_based_on_one_that_stands_below_it() -> None:
     arms = '[arms.panel]\n[arms.mine]\nscaffold = "b"\n'
     (line,) = said_of(f'base = "demo"\n{above}{below.replace("{problem}", "")}{arms}')
     assert "scaffolds.a.template" in line, "and the arm is not said to have none"
-    assert "'a' is based on 'a' in turn" in "".join(
-        said_of('base = "demo"\n[scaffolds.a]\nbase = "a"\nanswer_form = "tag"\n')
-    )
+
+
+def test_a_ring_of_scaffolds_is_told_once_and_blames_no_other() -> None:
+    ring = '[scaffolds.a]\nbase = "b"\n[scaffolds.b]\nbase = "a"\n[scaffolds.c]\nbase = "a"\n'
+    (line,) = said_of(f'base = "demo"\n{ring}[scaffolds.d]\nbase = "panel"\n')
+    assert line.endswith(": it is based on itself: a is based on b is based on a")
+    (line,) = said_of('base = "demo"\n[scaffolds.a]\nbase = "a"\nanswer_form = "tag"\n')
+    assert line == "mine.toml, line 3: scaffolds.a.base: it is based on itself: a is based on a"
+    (line,) = said_of('base = "demo"\n[scaffolds.b]\nbase = "a"\n[scaffolds.a]\nbase = "panel"\n[scaffolds.None]\n')
+    assert "scaffolds.None: 'None' stands for null" in line
 
 
 def test_all_that_is_wrong_with_one_scaffold_is_told_at_once() -> None:
