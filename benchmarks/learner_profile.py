@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.published_lengths import LABELS, screening_lengths
 from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout
 from tasks.engines.learning.learner import StepMetrics, train
 from tasks.engines.learning.memory_plan import num_experts, read_config
@@ -31,14 +32,17 @@ CONFIG = LearnerConfig(steps=1, groups_per_step=8, group_size=16, learning_rate=
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 
-def random_step(vocabulary: int, mean: float, prompt: int, longest: int) -> dict[str, list[TrainRollout]]:
-    """Groups of random tokens with log-normal lengths (sigma 0.5), half of the rollouts right."""
-    rng, groups = np.random.default_rng(0), {}
+def random_step(vocabulary: int, args: argparse.Namespace) -> dict[str, list[TrainRollout]]:
+    """Groups of random tokens, half of the rollouts right. Lengths are log-normal (sigma 0.5), or an arm's."""
+    rng, groups, published = np.random.default_rng(0), {}, None
+    if args.published:
+        published = screening_lengths(args.published, args.arm, CONFIG.groups_per_step, CONFIG.group_size, args.longest)
     for p in range(CONFIG.groups_per_step):
-        prompt_ids = rng.integers(0, vocabulary, prompt).tolist()
+        prompt_ids = rng.integers(0, vocabulary, args.prompt).tolist()
         group = []
         for g in range(CONFIG.group_size):
-            length = int(np.clip(rng.lognormal(np.log(mean) - 0.125, 0.5), 8, longest))
+            drawn = int(np.clip(rng.lognormal(np.log(args.mean) - 0.125, 0.5), 8, args.longest))
+            length = published[p][g] if published else drawn
             tokens = rng.integers(0, vocabulary, length).tolist()
             group.append(
                 TrainRollout(
@@ -96,7 +100,7 @@ def train_steps(base: Path, setting: str, processes: int, args: argparse.Namespa
     mixture = num_experts(shape) > 0
     how = replace(execution(setting), flat_adapters=mixture, processes=processes)
     how = replace(how, checkpoint_every=args.checkpoint_every, async_checkpoints=torch.cuda.is_available())
-    groups = random_step(shape["vocab_size"], args.mean, args.prompt, args.longest)
+    groups = random_step(shape["vocab_size"], args)
     tokens = sum(len(r.token_ids) for g in groups.values() for r in g)
     phases: list[dict[str, float]] = []
 
@@ -141,7 +145,7 @@ def measure(base: Path, setting: str, args: argparse.Namespace) -> None:
     how = execution(setting)
     policy = Policy(base, config, how)
     updater = Updater(policy, config, how.token_budget)
-    groups = random_step(len(policy.head), args.mean, args.prompt, args.longest)
+    groups = random_step(len(policy.head), args)
     tokens = sum(len(r.token_ids) for g in groups.values() for r in g)
     seconds, warm = [], 0.0
     for turn in range(args.turns + 1):
@@ -199,6 +203,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--mean", type=float, default=590)
     parser.add_argument("--prompt", type=int, default=260)
     parser.add_argument("--longest", type=int, default=1024)
+    parser.add_argument("--published", type=Path, help="lengths of --arm instead, cut at --longest")
+    parser.add_argument("--arm", choices=sorted(LABELS), default="thinking")
     parser.add_argument("--turns", type=int, default=4)
     parser.add_argument("--attention-only", action="store_true", help="no LoRA on the MLP or the experts")
     parser.add_argument("--table", action="store_true")

@@ -37,7 +37,7 @@ CAP = 8192
 
 def main() -> None:
     args = arguments()
-    lengths = screening_lengths(args.published, args.arm, args.problems, SAMPLES, args.cap)
+    lengths = screening_lengths(args.published, args.arm, args.problems, args.samples, args.cap)
     hardware = Hardware(
         max_model_len=PROMPT + args.cap + 8,
         max_num_seqs=max(args.places or [args.max_num_seqs]),
@@ -51,7 +51,7 @@ def main() -> None:
     made = ReplicatedGenerator if args.replicas > 1 else VllmGenerator
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
         adapter = ServedAdapter("random", random_adapter(args.model, args.rank, Path(folder))) if args.rank else None
-        generator = made(args.model, hardware, args.rank)
+        generator = made(args.model, hardware, args.rank, args.kv_cache)
         print(f"started in {time.perf_counter() - began:.1f} s: {generator.serving}", flush=True)
         try:
             asked = requests(args.model, lengths)
@@ -80,7 +80,7 @@ def by_engines(
     if isinstance(generator, ReplicatedGenerator):
         share, own = len(lengths) // args.replicas, generator._replicas
         with patch.object(generator, "_replicas", own[:1]):
-            told(args, lengths[:share], 1, *sampled(generator, asked[: share * SAMPLES], adapter))
+            told(args, lengths[:share], 1, *sampled(generator, asked[: share * args.samples], adapter))
     told(args, lengths, args.replicas, *sampled(generator, asked, adapter))
 
 
@@ -180,10 +180,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--rank", type=int, default=0, help="of an adapter that is merged, as the panel's checkpoint was"
     )
+    parser.add_argument("--samples", type=int, default=SAMPLES, help="rollouts of a problem")
     parser.add_argument("--cap", type=int, default=CAP, help="tokens at which every rollout is cut")
     parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--burst", type=int, help="rollouts that begin together in the middle of --places")
     parser.add_argument("--tensor-parallel", type=int, default=1)
+    parser.add_argument("--kv-cache", choices=("full", "fp8"), default="full")
     parser.add_argument("--max-num-seqs", type=int, default=512)
     parser.add_argument("--places", type=int, nargs="+", help="rollouts at once, one slice each, none to its end")
     parser.add_argument("--memory-fraction", type=float, default=0.93)

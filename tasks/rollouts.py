@@ -93,7 +93,7 @@ def ensure_rollouts(
     ahead: int = 0,
     total: int | None = None,
 ) -> SamplingStats:
-    """Sample what the ledger does not have. Returns what that took.
+    """Sample what the ledger does not have, all with one kv_cache. Returns what that took.
 
     adapter: the weights behind the policy; null for a policy whose rollouts are all in the ledger already.
     more: told of what was entered, and returns what of the same accounts is wanted besides and is not there.
@@ -113,13 +113,13 @@ def ensure_rollouts(
         return stats
     if adapter is not None and not adapter.folder.is_dir():
         raise weights_left(adapter.name, f"{len(missing)} of its rollouts are not in the ledger")
-    sampled_before = tools.samples(model.sha256)
-    generator, graders = tools.generator(model.sha256, lora_rank), tools.graders()
+    kv_cache = missing[0].sampling.kv_cache
+    sampled_before = tools.samples(model.sha256, kv_cache)
+    generator, graders = tools.generator(model.sha256, lora_rank, kv_cache), tools.graders()
     if not sampled_before:
         how = f"sampled by {generator.name} {generator.version}: {generator.serving}"
         progress(0, len(requested), "rollouts", how, event="noted")
-    began = time.perf_counter()
-    counter, groups = meter(), WholeGroups(requested, missing)
+    began, counter, groups = time.perf_counter(), meter(), WholeGroups(requested, missing)
 
     def admit(asked: Sequence[RolloutRequest], requests: Sequence[Request]) -> int:
         whole = tools.batch_size is not None

@@ -170,7 +170,7 @@ def _payload(problems: pa.Table, draw: Sampled, drawing: Drawing) -> Payload:
     there, most = sum(drawn.values()), problems.num_rows * draw.group_size
     notes = {"reused_rollouts": str(there - stats.rollouts), "scaffold": draw.policy.scaffold.digest}
     if stats.rollouts:
-        notes |= stats.note(toolbox().generator(draw.policy.model.sha256, draw.lora_rank))
+        notes |= stats.note(toolbox().generator(draw.policy.model.sha256, draw.lora_rank, draw.sampling.kv_cache))
     if drawing is _until_decided:
         notes["saved_rollouts"] = str(most - there)
     return Payload(_read(problems, drawn, draw), notes=notes)

@@ -60,7 +60,7 @@ def search_problems(
         progress(len(trees), len(trees), "problems", cut, event="noted")
     notes = {"scaffold": policy.scaffold.digest} | ({"cut": cut} if cut else {})
     if stats.rollouts:
-        notes |= stats.note(toolbox().generator(policy.model.sha256, lora_rank))
+        notes |= stats.note(toolbox().generator(policy.model.sha256, lora_rank, sampling.kv_cache))
     return Payload(rows_of(trees, name, policy, grader_version), notes=notes)
 
 

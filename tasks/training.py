@@ -20,7 +20,7 @@ from storage.artifacts.kinds import Bands, Calibrations, Pool, Splits, Training
 from storage.artifacts.kinds.experiment import DIAGNOSTICS, EXPOSURE, LEDGER
 from storage.errors import UserError
 from storage.sql import query
-from tasks.domain.grpo.behaviour import check_overlong, check_sampling
+from tasks.domain.grpo.behaviour import check_kept_whole, check_overlong, check_sampling
 from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout
 from tasks.domain.policies import AS_CRITIC, Policy, Sampling
 from tasks.domain.problems.splits import of_split
@@ -94,6 +94,7 @@ def train_adapter(
     from tasks.engines.learning.policy import execution_on
 
     check_sampling(rollouts)
+    check_kept_whole(evaluation, "evaluation.sampling")
     check_overlong(learner, rollouts)
     turns = Turns(learner, start, second, calibration, context)
     problems, held = store().read(pool), store().read(splits)

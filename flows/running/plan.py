@@ -12,7 +12,7 @@ from flows.running.sessions import stages_of
 from flows.study.resolve import Study
 from flows.study.shape import Profile
 from storage.artifacts.store import Store
-from tasks.domain.policies import BaseModel, Policy
+from tasks.domain.policies import BaseModel, KVCache, Policy, Sampling
 from tasks.engines.toolbox import Toolbox
 from tasks.metering import OCCUPYING
 from tasks.stage import Progress, Step
@@ -80,17 +80,23 @@ def execute(
         return dag(study)
 
 
-def samples(study: Study, store: Store, dag: Callable[[Study], object]) -> BaseModel | None:
-    """The model that a DAG samples first, where the engine has processes of its own; null where it samples nothing."""
+def samples(study: Study, store: Store, dag: Callable[[Study], object]) -> tuple[BaseModel, KVCache] | None:
+    """Model and cache of what a DAG samples first, where the engine has processes of its own; null where it samples
+    nothing."""
     if study.profile.hardware.engine_process == "inside":
         return None
     here = SAMPLED - set(study.profile.hardware.without)
     asked = (p.step.arguments for p in plan(study, store, dag) if not p.reused and p.step.ref.kind in here)
-    policies = (value for arguments in asked for value in arguments.values() if isinstance(value, Policy))
-    return next((policy.model for policy in policies), None)
+    for given in asked:
+        policy = next((value for value in given.values() if isinstance(value, Policy)), None)
+        sampling = next((value for value in given.values() if isinstance(value, Sampling)), None)
+        if policy and sampling:
+            return policy.model, sampling.kv_cache
+    return None
 
 
-def begin_sampler(study: Study, model: BaseModel | None, tools: Toolbox) -> None:
+def begin_sampler(study: Study, sampled: tuple[BaseModel, KVCache] | None, tools: Toolbox) -> None:
     """Its engine starts while problems are prepared."""
-    if model is not None:
-        tools.begin_generator(model.sha256, study.profile.training.lora_rank)
+    if sampled is not None:
+        model, kv_cache = sampled
+        tools.begin_generator(model.sha256, study.profile.training.lora_rank, kv_cache)

@@ -13,6 +13,8 @@ from storage.ledger import Ledger
 #: Arguments of a stage that say who is sampled, and how.
 WHO, HOW = ("policy", "start"), ("sampling", "rollouts", "evaluation")
 DRAWN = ("max_tokens", "temperature", "top_p", "seed")
+#: Of a sampling that does not say how keys and values are stored.
+KV_CACHE = "full"
 
 
 def shards_of(store: Store, made_from: Iterable[Ref]) -> Iterator[Path]:
@@ -43,3 +45,4 @@ def _drawn(told: Mapping[str, Any]) -> Iterator[object]:
     for name in DRAWN:
         value = told.get(name)
         yield float(value["float"]) if isinstance(value, dict) else value
+    yield told.get("kv_cache", KV_CACHE)

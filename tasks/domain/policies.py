@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from storage.artifacts.fingerprint import canonical
 from storage.errors import UserError
 from tasks.domain.arms import ARMS, Arm
 from tasks.domain.ranges import Ranged, Seed, Within
 from tasks.domain.scaffolds import READING, Scaffold
+
+#: How a sampler on a GPU stores keys and values: as it computes them, or in 8 bits each.
+KVCache = Literal["full", "fp8"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,12 +105,14 @@ class Policy:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling(Ranged):
     """How rollouts are drawn. The number asked for is no part of it: growing G keeps what is there.
-    temperature: 0 is greedy."""
+    temperature: 0 is greedy. kv_cache: of keys and values on a GPU; in fp8 it holds twice the tokens, of a policy that
+    is a little another."""
 
     max_tokens: Annotated[int, Within(1)]
     temperature: Annotated[float, Within(0, 100)] = 1.0
     top_p: Annotated[float, Within(0, 1, without="least")] = 1.0
     seed: Seed = 0
+    kv_cache: KVCache = "full"
 
     def identity(self, stop: tuple[str, ...]) -> dict[str, object]:
         spelt: dict[str, object] = {

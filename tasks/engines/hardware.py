@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import Annotated, Literal
 
 from storage.errors import UserError
+from tasks.domain.policies import KVCache
 from tasks.domain.ranges import Within, refuse_impossible
 
 AtLeastOne = Annotated[int, Within(1)]
@@ -102,6 +103,15 @@ def check_gpus(hardware: Hardware, here: int) -> None:
             f"hardware: an arm takes {hardware.gpus} GPUs ({hardware.processes} of the learner,"
             f" {hardware.replicas * hardware.tensor_parallel} of the sampler) and {here} {'is' if here == 1 else 'are'}"
             f" here; take a machine with more{way_out}"
+        )
+
+
+def check_kv_cache(kv_cache: KVCache, engine: str, device: str) -> None:
+    """Errors: UserError for an engine that stores keys and values in another way than is asked for."""
+    if kv_cache == "fp8" and (engine not in ("auto", "vllm") or device != "cuda"):
+        raise UserError(
+            "kv_cache=fp8 is how vLLM stores keys and values on a GPU: set hardware.device=cuda and"
+            " hardware.engine=vllm, or else kv_cache=full"
         )
 
 

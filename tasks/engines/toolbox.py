@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from storage.errors import UserError
 from tasks.domain.grading.overrides import ActiveGrader
+from tasks.domain.policies import KVCache
 from tasks.engines.environment import quiet_libraries, settle_threads
-from tasks.engines.hardware import Hardware, engine_name, require_gpu
+from tasks.engines.hardware import Hardware, check_kv_cache, engine_name, require_gpu
 from tasks.engines.protocols import Embedder, Generator
 
 T = TypeVar("T")
@@ -50,16 +51,16 @@ class Toolbox:
         except KeyError:
             raise UserError(f"{what} (sha256 {digest[:12]}…) is not on this machine; say where it lies") from None
 
-    def generator(self, model_sha256: str, lora_rank: int) -> Generator:
+    def generator(self, model_sha256: str, lora_rank: int, kv_cache: KVCache = "full") -> Generator:
         """The sampling engine; waits for the one that was begun."""
-        key = self._sampler_key(model_sha256)
+        key = self._sampler_key(model_sha256, kv_cache)
         if key in self._begun:
             # a stop that comes meanwhile leaves it to `close`
             wait([self._begun[key]])
             self._open[key] = self._begun.pop(key).result()
         if key not in self._open:
             self._close_samplers()
-        return self._once(key, lambda: self._sampler(model_sha256, lora_rank))
+        return self._once(key, lambda: self._sampler(model_sha256, lora_rank, kv_cache))
 
     def _close_samplers(self) -> None:
         """Two would share one device's memory."""
@@ -69,29 +70,31 @@ class Toolbox:
         for key in [key for key in self._open if key[0] == "generator"]:
             _close(self._open.pop(key))
 
-    def samples(self, model_sha256: str) -> bool:
+    def samples(self, model_sha256: str, kv_cache: KVCache = "full") -> bool:
         """Whether its sampling engine was asked for already."""
-        return self._sampler_key(model_sha256) in self._open
+        return self._sampler_key(model_sha256, kv_cache) in self._open
 
-    def begin_generator(self, model_sha256: str, lora_rank: int) -> None:
+    def begin_generator(self, model_sha256: str, lora_rank: int, kv_cache: KVCache = "full") -> None:
         """Start the sampling engine in a thread, for what is sampled soon; only one with processes of its own, which
         leaves this one its time. A model that is elsewhere is missed by whoever samples: the ledger may have it all."""
         # the learner's processes would see the sampler's GPUs if they were started meanwhile
         apart = self.hardware.sampler_apart and self.hardware.processes > 1
         if apart or model_sha256 not in self.places:
             return
-        key = self._sampler_key(model_sha256)
+        key = self._sampler_key(model_sha256, kv_cache)
         if self.hardware.engine_process == "inside" or key[1] != "vllm" or key in self._open or key in self._begun:
             return
         thread = ThreadPoolExecutor(1)
-        self._begun[key] = thread.submit(self._sampler, model_sha256, lora_rank)
+        self._begun[key] = thread.submit(self._sampler, model_sha256, lora_rank, kv_cache)
         thread.shutdown(wait=False)
 
-    def _sampler_key(self, model_sha256: str) -> tuple[str, ...]:
-        return "generator", engine_name(self.hardware.engine), str(self.place(model_sha256, "the base model"))
+    def _sampler_key(self, model_sha256: str, kv_cache: KVCache = "full") -> tuple[str, ...]:
+        place, rounded = self.place(model_sha256, "the base model"), () if kv_cache == "full" else (kv_cache,)
+        return "generator", engine_name(self.hardware.engine), str(place), *rounded
 
-    def _sampler(self, model_sha256: str, lora_rank: int) -> Generator:
+    def _sampler(self, model_sha256: str, lora_rank: int, kv_cache: KVCache) -> Generator:
         _, engine, place = self._sampler_key(model_sha256)
+        check_kv_cache(kv_cache, engine, self.hardware.device)
         folder, lora_rank = Path(place), self.ranks.get(model_sha256, lora_rank)
         if self.hardware.device == "cuda" and engine != "openai":
             require_gpu()
@@ -100,11 +103,11 @@ class Toolbox:
         if engine == "vllm" and self.hardware.replicas > 1:
             from tasks.engines.sampling.replicas import ReplicatedGenerator
 
-            return ReplicatedGenerator(folder, self.hardware, lora_rank)
+            return ReplicatedGenerator(folder, self.hardware, lora_rank, kv_cache)
         if engine == "vllm":
             from tasks.engines.sampling.vllm import VllmGenerator
 
-            return VllmGenerator(folder, self.hardware, lora_rank)
+            return VllmGenerator(folder, self.hardware, lora_rank, kv_cache)
         if engine == "openai":
             from tasks.engines.sampling.openai import OpenAIGenerator
 

@@ -52,7 +52,8 @@ def stepping(policy: Policy, end: str) -> Policy:
 def too_long(request: RolloutRequest, terms: Terms, length: int | None = None) -> str:
     """Why a request cannot be sampled; empty if it can. length: of its prompt, where that is known."""
     if length is None:
-        length = prompt_length(request, toolbox().generator(terms.policy.model.sha256, terms.lora_rank))
+        generator = toolbox().generator(terms.policy.model.sha256, terms.lora_rank, terms.sampling.kv_cache)
+        length = prompt_length(request, generator)
     return unfitting(length, request.max_tokens, terms.context)
 
 

@@ -25,7 +25,7 @@ def begun(monkeypatch: pytest.MonkeyPatch, where: str = "core") -> tuple[Toolbox
     """A toolbox whose engine starts once the event is set, and the engines that were started."""
     go, made = threading.Event(), []
 
-    def start(self: Toolbox, model_sha256: str, lora_rank: int) -> Engine:
+    def start(self: Toolbox, model_sha256: str, lora_rank: int, kv_cache: str) -> Engine:
         assert go.wait(30)
         if lora_rank == 13:
             raise UserError("no memory")

@@ -15,7 +15,7 @@ def check_sampling(rollouts: Sampling) -> None:
 
     Errors: UserError for top_p, because the sampler's nucleus is cut at the policy that sampled: its log-probs are of
     that cut distribution, which is not recorded, and a token that the learner's own nucleus leaves out has no ratio;
-    for a lower temperature, where nearly all rollouts of a group are one.
+    for a lower temperature, where nearly all rollouts of a group are one; for keys and values that are rounded.
 
     >>> check_sampling(Sampling(max_tokens=8, temperature=0.7))
     """
@@ -24,10 +24,25 @@ def check_sampling(rollouts: Sampling) -> None:
             f"rollouts.top_p is {rollouts.top_p:g}: training needs 1, because log-probs of a cut distribution are not"
             " those of the policy; set rollouts.top_p=1 (evaluation.sampling.top_p is free)"
         )
+    check_kept_whole(rollouts, "rollouts")
     if rollouts.temperature < LEAST_TEMPERATURE:
         raise UserError(
             f"rollouts.temperature is {rollouts.temperature:g}: training needs at least {LEAST_TEMPERATURE:g}, because"
             " greedy rollouts of a problem are all the same; set rollouts.temperature=1"
+        )
+
+
+def check_kept_whole(sampling: Sampling, name: str) -> None:
+    """name: of a setting whose rollouts the engine of a training samples.
+
+    Errors: UserError for keys and values that are rounded, because the learner computes the policy with those that are
+    not.
+    """
+    if sampling.kv_cache != "full":
+        raise UserError(
+            f"{name}.kv_cache is {sampling.kv_cache}: what a training samples needs full, because the learner computes"
+            f" the policy with keys and values that are not rounded; set {name}.kv_cache=full"
+            " (screening.sampling.kv_cache and final.sampling.kv_cache are free)"
         )
 
 

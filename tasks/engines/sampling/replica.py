@@ -31,9 +31,9 @@ def main(pipe: Connection) -> None:
     """A replica: one call after the other, until the pipe is closed."""
     from tasks.engines.sampling.vllm import VllmGenerator
 
-    model, hardware, lora_rank = pipe.recv()
+    model, hardware, lora_rank, kv_cache = pipe.recv()
     try:
-        engine = VllmGenerator(model, hardware, lora_rank)
+        engine = VllmGenerator(model, hardware, lora_rank, kv_cache)
     except Exception as error:  # the starter's to raise
         pipe.send(_sendable(error))
         return

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import Parked, UserError
-from tasks.domain.policies import ServedAdapter
+from tasks.domain.policies import KVCache, ServedAdapter
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Completion, Request
@@ -56,7 +56,7 @@ class _Replica:
 
 
 class ReplicatedGenerator:
-    def __init__(self, model: Path, hardware: Hardware, lora_rank: int) -> None:
+    def __init__(self, model: Path, hardware: Hardware, lora_rank: int, kv_cache: KVCache = "full") -> None:
         quiet_libraries()
         from transformers import AutoTokenizer
 
@@ -67,7 +67,7 @@ class ReplicatedGenerator:
         try:
             for gpus in _shares(hardware):
                 with children_see(gpus):
-                    self._replicas.append(_started(model, alone, lora_rank))
+                    self._replicas.append(_started(model, alone, lora_rank, kv_cache))
             self.name, self.version, self.serving, self.adapters = self._replicas[0].receive()
             for other in self._replicas[1:]:
                 other.receive()
@@ -144,7 +144,7 @@ def _shares(hardware: Hardware) -> list[list[str]]:
     return [gpus[i * each : (i + 1) * each] for i in range(hardware.replicas)]
 
 
-def _started(model: Path, hardware: Hardware, lora_rank: int) -> _Replica:
+def _started(model: Path, hardware: Hardware, lora_rank: int, kv_cache: KVCache) -> _Replica:
     ours, theirs = Pipe()
     with theirs:
         process = subprocess.Popen(
@@ -153,5 +153,5 @@ def _started(model: Path, hardware: Hardware, lora_rank: int) -> _Replica:
             cwd=Path(__file__).resolve().parents[3],
             pass_fds=[theirs.fileno()],
         )
-    ours.send((model, hardware, lora_rank))
+    ours.send((model, hardware, lora_rank, kv_cache))
     return _Replica(process, ours)

