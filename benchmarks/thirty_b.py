@@ -20,13 +20,14 @@ import numpy as np
 from benchmarks.published_lengths import screening_lengths
 from benchmarks.thirty_b_gpus import PUBLISHED_STEP, STEPS, table, two_gain
 from benchmarks.thirty_b_lengths import CAP, alone, covered, drawn, mean_interval, screened, thinking_step
+from benchmarks.thirty_b_thinking import step_of_thinking, thinking
 from flows.study.prices import DEVICES
 
 HERE = Path("docs/results/thirty-b-shape")
 #: Tokens at most, rollouts of a problem, and problems of the published screening.
 SCREENED_CAP, SCREENED_SIZE, SCREENED_PROBLEMS = 8192, 8, 877
-#: Of its two arms, in seconds.
-PUBLISHED_PANEL, PUBLISHED_THINKING = 5439.1, 21056.7
+#: Of the panel's, in seconds.
+PUBLISHED_PANEL = 5439.1
 LAYERS = 48
 #: As a copy on an H200 counts bytes; what is read at each position.
 COPY_GB_A_SECOND, WEIGHTS_GB = 4300, 61
@@ -62,8 +63,7 @@ def at_rate(published: Path, arm: str, rate: float) -> tuple[float, float, float
 def screening(known: dict[str, Any], published: Path) -> str:
     """What the panel's takes at the rate of its middle, by how many rollouts are decoded at once; and with its end."""
     panel, kernels = known["screening"], known["kernels"]
-    short = {int(n): value for n, value in known["positions"]["ms"].items() if int(n) < panel["slices"][0]["places"]}
-    ms = short | {of["places"]: 1000 * of["places"] / of["tokens_per_second"] for of in panel["slices"]}
+    ms = by_places(known)
     takes = [(of, at_rate(published, "panel", of["tokens_per_second"])) for of in panel["slices"]]
     rates = [
         f"{of['places']} at once {of['tokens_per_second']:,} tokens/s, or {seconds:.0f} s [{low:.0f}, {high:.0f}] for 877 x 8"
@@ -82,6 +82,26 @@ def screening(known: dict[str, Any], published: Path) -> str:
     )
 
 
+def by_places(known: dict[str, Any]) -> dict[int, float]:
+    """Milliseconds a position in the middle of the panel's screening, by rollouts at once; few, of short contexts."""
+    slices = known["screening"]["slices"]
+    short = {int(n): value for n, value in known["positions"]["ms"].items() if int(n) < slices[0]["places"]}
+    return short | {of["places"]: 1000 * of["places"] / of["tokens_per_second"] for of in slices}
+
+
+def rounded_cache(known: dict[str, Any], published: Path) -> str:
+    """The panel's screening with keys and values in fp8. Its end, which was not measured, by those of the full cache."""
+    fp8 = known["screening"]["fp8"]
+    apart, places, rate = fp8["apart"], fp8["places"], fp8["tokens_per_second"]
+    seconds, low, high = at_rate(published, "panel", rate)
+    whole = screened(screened_lengths(published, "panel"), places, by_places(known) | {places: 1000 * places / rate})
+    return (
+        f'- **The same with keys and values in fp8** (`{fp8["command"]}`; in a study `screening.sampling.kv_cache = "fp8"` and `hardware.max_num_seqs = {places}`): twice as many at once, {places:,}, {rate:,} tokens/s in the same'
+        f" middle ({fp8['seconds'][0]} to {fp8['seconds'][1]} s), or {seconds:.0f} s [{low:.0f}, {high:.0f}] for 877 x 8; with its end, computed as above and by the full cache's ms where fewer are left, **{whole:.0f} s: {PUBLISHED_PANEL / whole:.1f} times. A tenth is kept**. It is a choice and no default: such rollouts are of a policy that is a"
+        f" little another (log-probs of a small random mixture {apart['fp8']} from the learner's in the mean, {apart['full']} with a full cache: `{apart['test']}`), have names of their own, and are not trained on."
+    )
+
+
 def whole_ms(kernels: dict[str, Any]) -> float:
     """Of a position, by what a layer's kernels take."""
     return (LAYERS * sum(kernels["layer_us"].values()) + kernels["once_us"]) / 1000
@@ -90,21 +110,6 @@ def whole_ms(kernels: dict[str, Any]) -> float:
 def floor_ms(places: int, mean_age: float) -> float:
     """Of a position, by bytes: all weights, and 96 KiB of cache for each token that is looked back on."""
     return (WEIGHTS_GB + places * mean_age * 96 * 1024 / 1e9) / COPY_GB_A_SECOND * 1000
-
-
-def thinking(long: dict[str, Any], published: Path) -> str:
-    """What its screening would take at the rate of the largest batch in the middle of such rollouts."""
-    tokens = float(np.mean(screened_lengths(published, "thinking")))
-    ms = {int(n): value for n, value in long["ms"].items()}
-    most = max(ms)
-    rate = 1000 * most / ms[most]
-    seconds = tokens * 877 * 8 / rate
-    return (
-        f"- **Thinking's screening** ({PUBLISHED_THINKING:,.0f} s; AIME's lengths cut at {SCREENED_CAP:,} tokens, mean {tokens:,.0f}), by batches in the middle of such rollouts, {long['contexts'][0]:,} to {long['contexts'][1]:,}"
-        f" tokens into each: ms a position at {', '.join(f'{n} rollouts {value:.1f}' for n, value in ms.items())}. With {most} at once, about what the cache"
-        f" holds, {rate:,.0f} tokens/s, or {seconds:,.0f} s for 877 x 8 without its end: at best {PUBLISHED_THINKING / seconds:.1f} times faster than published. **A tenth is missed**, and cannot be reached on one GPU with a"
-        " cache in bfloat16: reading it, 96 KiB a token, at 4.8 TB/s alone takes about 4,000 s."
-    )
 
 
 def learner(known: dict[str, Any]) -> str:
@@ -176,7 +181,8 @@ def page(known: dict[str, Any], published: Path, peers: str) -> str:
     later = np.array([step["wall"] for step in steps[1:]])
     taken, *ends = mean_interval(later)
     training, these = (np.array([alone(own, ms) for own in of]) for of in (drawn(published, STEPS), lengths[1:]))
-    tokens, seconds = thinking_step(published, ms)
+    long = {int(n): value for n, value in known["long_contexts"]["ms"].items()}
+    (tokens, sampling), training_s = thinking_step(published, long), known["thinking_step"]["train"][1]
     out += [
         "",
         f"Steps 2 to 5 take {taken:.1f} s in the mean [{ends[0]:.0f}, {ends[1]:.0f}]: 70 were asked, the published training took {PUBLISHED_STEP}. The first one holds compilation and"
@@ -194,15 +200,17 @@ def page(known: dict[str, Any], published: Path, peers: str) -> str:
         engines(known["engines"]),
         shared_engine(known["shared_engine"]),
         screening(known, published),
-        thinking(known["long_contexts"], published),
+        rounded_cache(known, published),
+        thinking(known["long_contexts"], screened_lengths(published, "thinking"), SCREENED_CAP),
+        step_of_thinking(known["thinking_step"], known["long_contexts"], published),
         f"- **An adapter that is kept** is written beside the next step since: at twelve of the 48 layers the step that keeps one hands over in {shallow['sync'][-1]:.2f} s (others {shallow['sync'][1]:.2f});"
         f" that learner trains {shallow['tokens']:,} tokens in {shallow['train'][1]:.2f} s, peak {shallow['peak_gib']} GiB.",
         "",
         "## By number of GPUs",
         "",
-        f"Seconds a step of the panel; two trainings of {STEPS} such steps, without evaluations; US$ at {price:.2f} a GPU and hour. **A training of thinking is longer and was not measured**: AIME's"
-        f" lengths cut at {CAP:,} are {tokens:,.0f} tokens a rollout in the mean ({np.mean(lengths[1:]):,.0f} in these steps), and by the ms a position above, which are of shorter contexts, sampling alone takes at"
-        f" least {seconds:.0f} s a step.",
+        f"Seconds a step of the panel; two trainings of {STEPS} such steps, without evaluations; US$ at {price:.2f} a GPU and hour. **A training of thinking is longer, and no step of it was run whole**: AIME's"
+        f" lengths cut at {CAP:,} are {tokens:,.0f} tokens a rollout in the mean ({np.mean(lengths[1:]):,.0f} in these steps), and by its two parts above a step takes at least {sampling + training_s:.0f} s:"
+        f" {STEPS} of them {STEPS * (sampling + training_s) / 3600:.0f} h on two GPUs, US$ {STEPS * (sampling + training_s) / 3600 * 2 * price:.0f}.",
         "",
         *table(known, lengths, price),
         "",

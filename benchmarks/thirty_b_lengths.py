@@ -41,8 +41,7 @@ def shared_out(lengths_N: np.ndarray, engines: int, ms: dict[int, float]) -> flo
 
 
 def thinking_step(published: Path, ms: dict[int, float]) -> tuple[float, float]:
-    """(mean tokens of a rollout, mean seconds of sampling) of a step of thinking with AIME's lengths. At least: ms of
-    short contexts."""
+    """(mean tokens of a rollout, mean seconds of sampling) of a step of thinking with AIME's lengths."""
     groups = screening_lengths(published, "thinking", DRAWS * GROUPS, SIZE, CAP)
     steps = [np.concatenate(groups[i : i + GROUPS]) for i in range(0, len(groups), GROUPS)]
     return float(np.mean(steps)), float(np.mean([alone(step, ms) for step in steps]))

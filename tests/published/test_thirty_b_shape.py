@@ -8,7 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.thirty_b import HERE, PUBLISHED_PANEL, at_rate, page, screened_lengths, screening
+from benchmarks.thirty_b import (
+    HERE,
+    PUBLISHED_PANEL,
+    at_rate,
+    by_places,
+    page,
+    rounded_cache,
+    screened_lengths,
+    screening,
+)
 from benchmarks.thirty_b_gpus import GPU_GIB, planned, rows_of
 from benchmarks.thirty_b_lengths import alone, covered, drawn, screened, shared_out
 
@@ -54,6 +63,16 @@ def test_a_screening_takes_less_at_its_middle_s_rate_than_with_its_end_and_of_th
     assert seconds == pytest.approx(tokens / rate) and low < seconds < high
     assert f"{seconds:.0f} s [{low:.0f}, {high:.0f}] for 877 x 8" in screening(known, published)
     assert PUBLISHED_PANEL / seconds == pytest.approx(9.09, abs=0.01)
+
+
+def test_a_tenth_is_kept_with_keys_and_values_in_fp8_alone(shared: Path) -> None:
+    """With the end of a full cache, whose positions take longer: not too little is told."""
+    known, published = json.loads((REPO / HERE / "measured.json").read_text()), shared / "data/published"
+    fp8, lengths, ms = known["screening"]["fp8"], screened_lengths(published, "panel"), by_places(known)
+    whole = screened(lengths, fp8["places"], ms | {fp8["places"]: 1000 * fp8["places"] / fp8["tokens_per_second"]})
+    full = screened(lengths, max(ms), ms)
+    assert whole < PUBLISHED_PANEL / 10 < full
+    assert f"**{whole:.0f} s: {PUBLISHED_PANEL / whole:.1f} times" in rounded_cache(known, published)
 
 
 def test_one_gpu_is_told_what_the_plan_counts() -> None:

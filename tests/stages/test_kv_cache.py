@@ -1,0 +1,103 @@
+"""Rollouts whose keys and values were rounded are others: sampled by an engine of their own, filed under their own name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flows.study.checks import faults_of
+from flows.study.profiles import DEMO, PAPER
+from storage.errors import UserError
+from storage.ledger import Ledger
+from storage.reading.accounts import shards_of
+from tasks.domain.grpo.behaviour import check_sampling
+from tasks.domain.policies import KVCache, Sampling
+from tasks.engines.hardware import Hardware, check_kv_cache
+from tasks.engines.sampling.settings import on_gpu
+from tasks.engines.toolbox import Toolbox
+from tasks.sampling import sample_rollouts
+from tests.engines.test_toolbox import begun
+from tests.hollow import hollow_weights
+from tests.stages.test_sampling import DRAW, POLICY, Lab
+from tests.stages.test_sampling import lab as lab
+
+ROUNDED = replace(DRAW, kv_cache="fp8")
+
+
+def test_a_full_cache_is_no_new_name() -> None:
+    assert DRAW.kv_cache == "full" and "kv_cache" not in DRAW.identity(())
+    assert ROUNDED.identity(()) == DRAW.identity(()) | {"kv_cache": "fp8"}
+
+
+def test_rollouts_of_one_cache_are_not_those_of_another(lab: Lab) -> None:
+    lab.toolbox._open |= {(*key, "fp8"): engine for key, engine in lab.toolbox._open.items() if key[0] == "generator"}
+    full, rounded = (
+        sample_rollouts(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=one, group_size=2)
+        for one in (DRAW, ROUNDED)
+    )
+    rows = lab.store.manifest(full).rows
+    assert full != rounded and lab.engine.sampled == 2 * rows
+    own, other = ([*shards_of(lab.store, [ref])] for ref in (full, rounded))
+    assert own and other and not {*own} & {*other}
+    assert {about.get("kv_cache") for _, about in Ledger(lab.store.root).accounts()} == {None, "fp8"}
+
+
+def test_each_cache_has_an_engine_and_one_is_open_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    tools, go, made = begun(monkeypatch)
+    go.set()
+    tools.begin_generator("m", 16, "fp8")
+    assert tools.generator("m", 16, "fp8") is made[0] and tools.samples("m", "fp8") and not tools.samples("m")
+    assert tools.generator("m", 16) is made[1] and made[0].closed and not tools.samples("m", "fp8")
+    tools.close()
+
+
+@pytest.mark.parametrize(
+    ("engine", "device"), [("auto", "auto"), ("vllm", "cpu"), ("transformers", "cuda"), ("openai", "cuda")]
+)
+def test_only_vllm_on_a_gpu_stores_fp8(engine: str, device: str) -> None:
+    check_kv_cache("full", engine, device)
+    check_kv_cache("fp8", "vllm", "cuda")
+    check_kv_cache("fp8", "auto", "cuda")
+    with pytest.raises(UserError, match=r"kv_cache=fp8 is how vLLM stores keys and values on a GPU: set"):
+        check_kv_cache("fp8", engine, device)
+
+
+def test_where_vllm_is_not_installed_it_is_refused_and_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.engines.toolbox.engine_name", lambda wanted: "transformers")
+    with pytest.raises(UserError, match="kv_cache=fp8 is how vLLM"):
+        Toolbox(Hardware(device="cuda"), {"m": Path("model")}).generator("m", 0, "fp8")
+
+
+def test_a_study_may_ask_for_it_where_nothing_is_trained_on_it() -> None:
+    def asked(kv_cache: KVCache, *names: str) -> list[str]:
+        changed = {
+            name: replace(getattr(PAPER, name), sampling=replace(getattr(PAPER, name).sampling, kv_cache=kv_cache))
+            for name in names
+        }
+        return [fault.said for fault in faults_of(replace(PAPER, **changed))]
+
+    assert asked("full", "evaluation") == asked("fp8", "screening", "final") == []
+    assert any("evaluation.sampling.kv_cache is fp8" in said for said in asked("fp8", "evaluation"))
+    on_a_laptop = replace(DEMO, screening=replace(DEMO.screening, sampling=ROUNDED))
+    assert any("set hardware.device=cuda" in fault.said for fault in faults_of(on_a_laptop))
+    with pytest.raises(UserError, match=r"rollouts\.kv_cache is fp8: what a training samples needs full"):
+        check_sampling(Sampling(max_tokens=8, kv_cache="fp8"))
+
+
+def test_vllm_is_told_and_a_gpu_without_fp8_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hollow_weights(tmp_path / "model.safetensors", 0)
+    shape = '{"hidden_size": 64, "num_attention_heads": 1, "num_hidden_layers": 1, "vocab_size": 8}'
+    (tmp_path / "config.json").write_text(shape)
+    capability = (9, 0)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "a GPU")
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda: capability)
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (4 << 30, 4 << 30))
+    monkeypatch.setattr("tasks.engines.sampling.settings.keep_compiled", lambda gpu: tmp_path)
+    hardware = Hardware(memory_fraction=0.9, dtype="bfloat16", graphs_up_to=1)
+    assert on_gpu(tmp_path, hardware, False, 0)["kv_cache_dtype"] == "auto"
+    assert on_gpu(tmp_path, hardware, False, 0, "fp8")["kv_cache_dtype"] == "fp8"
+    capability = (8, 0)
+    with pytest.raises(UserError, match="kv_cache=fp8: a GPU does not compute in fp8; set kv_cache=full"):
+        on_gpu(tmp_path, hardware, False, 0, "fp8")
