@@ -80,14 +80,24 @@ def steady_positions(config: dict[str, Any]) -> int | None:
     64
     """
     given = rope_of(config)
-    original, known, found = "original_max_position_embeddings", config.get("max_position_embeddings"), []
+    original, found = "original_max_position_embeddings", []
     for rope in (one for one in (given, *given.values()) if isinstance(one, dict)):
         kind = rope.get("rope_type", rope.get("type"))
         if kind == "longrope":
-            found += [rope.get(original), config.get(original), known]
+            found += [rope.get(original), config.get(original), _positions(config)]
         elif kind == "dynamic" and rope.get("factor", 1) != 1 and "alpha" not in rope:
-            found += [rope.get(original), known]
+            found += [rope.get(original), _positions(config)]
     return min((one for one in found if isinstance(one, int) and one > 0), default=None)
+
+
+def _positions(config: dict[str, Any]) -> int | None:
+    """As config.json says, or what its type has where that is silent."""
+    name, kind = "max_position_embeddings", str(config.get("model_type"))
+    if config.get(name) is not None:
+        return config[name]
+    from transformers import CONFIG_MAPPING
+
+    return getattr(CONFIG_MAPPING[kind](), name, None) if kind in CONFIG_MAPPING else None
 
 
 def rope_of(config: dict[str, Any]) -> dict[str, Any]:

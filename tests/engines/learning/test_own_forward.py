@@ -115,6 +115,14 @@ def test_positions_are_turned_by_what_transformers_reads_first() -> None:
     assert steady_positions({"rope_scaling": LONG, "original_max_position_embeddings": 32}) == 32
 
 
+def test_positions_that_config_json_leaves_to_the_type_are_its_own() -> None:
+    """Llama's 2,048, which transformers takes; of a type that nobody knows nothing is known."""
+    silent = {"model_type": "llama", "rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}
+    assert steady_positions(silent) == 2048
+    assert steady_positions(silent | {"max_position_embeddings": 64}) == 64
+    assert steady_positions(silent | {"model_type": "nobody's"}) is None
+
+
 def test_a_model_whose_weights_are_no_numbers_is_refused(tmp_path: Path) -> None:
     base = write_tiny_of("llama", tmp_path / "base", lambda weight: weight * torch.nan)
     with pytest.raises(UserError, match="log-probs are nan away"):
