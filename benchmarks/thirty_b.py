@@ -98,7 +98,7 @@ def rounded_cache(known: dict[str, Any], published: Path) -> str:
     return (
         f'- **The same with keys and values in fp8** (`{fp8["command"]}`; in a study `screening.sampling.kv_cache = "fp8"` and `hardware.max_num_seqs = {places}`): twice as many at once, {places:,}, {rate:,} tokens/s in the same'
         f" middle ({fp8['seconds'][0]} to {fp8['seconds'][1]} s), or {seconds:.0f} s [{low:.0f}, {high:.0f}] for 877 x 8; with its end, computed as above and by the full cache's ms where fewer are left, **{whole:.0f} s: {PUBLISHED_PANEL / whole:.1f} times. A tenth is kept**. It is a choice and no default: such rollouts are of a policy that is a"
-        f" little another (log-probs of a small random mixture {apart['fp8']} from the learner's in the mean, {apart['full']} with a full cache: `{apart['test']}`), have names of their own, and are not trained on."
+        f" little another (log-probs of a small random mixture {apart['fp8']} from the learner's in the mean, {apart['full']} with a full cache: `{apart['test']}`), have names of their own, and are not trained on. The engine started in {fp8['started']} s, on a machine whose disk had just been given the model, and a study that trains afterwards starts one with a full cache."
     )
 
 

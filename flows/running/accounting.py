@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from flows.running.costs import costs, total
-from flows.running.plan import Planned, is_costly, looked_up
+from flows.running.plan import Planned, is_costly, looked_up, to_sample
 from flows.running.room import check_room
 from flows.running.sessions import Charging, Listener
-from flows.study.memory import check_memory, this_machine
+from flows.study.memory import check_caches, check_memory, this_machine
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
@@ -86,6 +86,7 @@ def accounted(
     models that do not fit onto this machine's GPUs, and trainings that its disk does not hold.
     """
     if is_costly(planned, study.profile.hardware.without):
+        check_caches(study.profile.hardware, to_sample(planned, study.profile.hardware.without))
         check_memory(study, this_machine())
         check_room(study, store, planned)
     name, meter = charging.run, charging.meter(study, store)

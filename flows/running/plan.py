@@ -80,6 +80,14 @@ def execute(
         return dag(study)
 
 
+def to_sample(planned: Iterable[Planned], without: Sequence[str] = ()) -> Iterator[Sampling]:
+    """How what is not there is sampled here."""
+    here = SAMPLED - set(without)
+    for p in planned:
+        if not p.reused and p.step.ref.kind in here:
+            yield from (value for value in p.step.arguments.values() if isinstance(value, Sampling))
+
+
 def samples(study: Study, store: Store, dag: Callable[[Study], object]) -> tuple[BaseModel, KVCache] | None:
     """Model and cache of what a DAG samples first, where the engine has processes of its own; null where it samples
     nothing."""

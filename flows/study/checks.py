@@ -154,10 +154,10 @@ def _trainings(p: Profile) -> Iterator[Fault]:
         yield from _said(path, lambda training=training, rollouts=rollouts: check_overlong(training, rollouts))
         for own in (arm.scaffold for name, arm in arms.items() if name in of):
             yield from _said(path, lambda training=training, own=own: second_scaffold(training, own))
-    if arms:
-        path, name = ("evaluation", "sampling", "kv_cache"), "evaluation.sampling"
-        yield from _said(path, lambda: check_kept_whole(p.evaluation.sampling, name))
-    sampled = {("rollouts",): p.rollouts, **{path: how for path, _, how, _ in trained if path[0] == "lessons"}}
+    path, name = ("evaluation", "sampling", "kv_cache"), "evaluation.sampling"
+    yield from _said(path, lambda: check_kept_whole(p.evaluation.sampling, name))
+    heads = {p.known_arms[name].head for name in p.arms if name in p.known_arms}
+    sampled = {("rollouts",): p.rollouts} | {("lessons", o.name): o.rollouts for o in p.lessons if heads & {*o.arms}}
     for path, rollouts in sampled.items():
         yield from _said(path, lambda rollouts=rollouts: check_sampling(rollouts))
     if arms and p.seeds and p.train_on != "all":
@@ -225,6 +225,8 @@ def _lengths(p: Profile) -> Iterator[Fault]:
 def _caches(p: Profile) -> Iterator[Fault]:
     """Keys and values that the engine does not store as asked for."""
     engine, device = p.hardware.engine, p.hardware.device
+    if "rollouts" in p.hardware.without:
+        return
     for name, plan in (("screening", p.screening), ("final", p.final)):
         path = (name, "sampling", "kv_cache")
         yield from _said(path, lambda plan=plan: check_kv_cache(plan.sampling.kv_cache, engine, device))

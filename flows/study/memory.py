@@ -13,7 +13,8 @@ from flows.study.ranks import trainings
 from flows.study.resolve import Study
 from storage.errors import UserError
 from tasks.domain.grpo.types import LearnerConfig
-from tasks.engines.hardware import Hardware, check_gpus
+from tasks.domain.policies import Sampling
+from tasks.engines.hardware import Hardware, check_fp8, check_gpus, check_kv_cache, engine_name
 from tasks.engines.learning.memory_plan import GIB, check_host_memory, check_sampler_memory, num_experts, read_config
 from tasks.engines.learning.merging import merges_adapters
 from tasks.engines.learning.policy import execution_on
@@ -27,7 +28,7 @@ from tasks.engines.learning.training_memory import (
 from tasks.engines.sampling.graphs import graph_bytes
 from tasks.engines.sampling.slots import adapter_bytes, cache_bytes
 from tasks.engines.stored_weights import loaded_bytes
-from tasks.engines.visible_gpus import gpu_bytes, num_gpus
+from tasks.engines.visible_gpus import compute_capability, gpu_bytes, num_gpus
 
 #: Of what a GPU has the driver and the libraries keep some for themselves.
 _USABLE = 0.98
@@ -75,6 +76,14 @@ def check_memory(study: Study, machine: Machine) -> None:
             plan_memory(base, learner, execution_on(hardware, config), 2, _left(hardware, machine), gpu=True)
         if merges:
             check_host_memory(base, machine.host, width, *_on_host(hardware, base, learners), _fewer(hardware))
+
+
+def check_caches(hardware: Hardware, asked: Iterable[Sampling]) -> None:
+    """asked: of what is to be sampled here. Errors: UserError where the engine that is here, or the GPU, stores keys
+    and values in another way."""
+    if "fp8" in {sampling.kv_cache for sampling in asked}:
+        check_kv_cache("fp8", engine_name(hardware.engine), hardware.device)
+        check_fp8(compute_capability())
 
 
 def told(study: Study, machine: Machine) -> list[str]:

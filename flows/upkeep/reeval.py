@@ -216,7 +216,7 @@ def _drawn_anew(study: Study, kept: Kept) -> Rollouts:
         pool=kept.pool,
         splits=kept.splits,
         policy=kept.policy,
-        sampling=replace(final.sampling, seed=seed),
+        sampling=replace(final.sampling, seed=seed, kv_cache=kept.sampling.kv_cache),
         group_size=final.group_size,
         split="heldout",
         training=kept.training,

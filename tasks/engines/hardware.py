@@ -15,6 +15,8 @@ from tasks.domain.ranges import Within, refuse_impossible
 
 AtLeastOne = Annotated[int, Within(1)]
 ENGINES = ("auto", "vllm", "transformers", "openai")
+#: Compute capability of the first GPUs with fp8.
+FP8 = (8, 9)
 BYTES_PER_VALUE = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
@@ -103,6 +105,15 @@ def check_gpus(hardware: Hardware, here: int) -> None:
             f"hardware: an arm takes {hardware.gpus} GPUs ({hardware.processes} of the learner,"
             f" {hardware.replicas * hardware.tensor_parallel} of the sampler) and {here} {'is' if here == 1 else 'are'}"
             f" here; take a machine with more{way_out}"
+        )
+
+
+def check_fp8(capability: tuple[int, int] | None) -> None:
+    """capability: of the least able GPU; null: not known. Errors: UserError for one without arithmetic in fp8."""
+    if capability is not None and capability < FP8:
+        raise UserError(
+            f"kv_cache=fp8: a GPU of compute capability {capability[0]}.{capability[1]} does not compute in fp8; set"
+            " kv_cache=full"
         )
 
 

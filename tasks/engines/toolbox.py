@@ -64,9 +64,10 @@ class Toolbox:
 
     def _close_samplers(self) -> None:
         """Two would share one device's memory."""
-        for key, begun in list(self._begun.items()):
-            self._open[key] = begun.result()
-            del self._begun[key]
+        while self._begun:
+            key, begun = self._begun.popitem()
+            if begun.exception() is None:  # else it is said where that one is wanted
+                self._open[key] = begun.result()
         for key in [key for key in self._open if key[0] == "generator"]:
             _close(self._open.pop(key))
 

@@ -67,6 +67,17 @@ def gpu_bytes() -> int:
     return min((int(row[2]) << 20 for row in seen), default=0)
 
 
+def compute_capability() -> tuple[int, int] | None:
+    """Of the least able GPU of this machine, as the driver's own tool says; null where it does not say."""
+    ask = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+    try:
+        said = subprocess.run(ask, capture_output=True, text=True, timeout=60, check=True).stdout
+        found = [one.split(".") for one in said.split()]
+        return min(((int(major), int(minor)) for major, minor in found), default=None)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+
+
 def _seen(rows: list[list[str]]) -> list[list[str]]:
     """Of (index, uuid, memory, mode) those that this process sees. The driver numbers GPUs by speed unless it is told
     otherwise: which of several sizes a number means is then not known here, and none is."""

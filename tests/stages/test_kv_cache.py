@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from flows.running.plan import Planned, to_sample
 from flows.study.checks import faults_of
+from flows.study.memory import check_caches
 from flows.study.profiles import DEMO, PAPER
+from flows.study.request import Request
+from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Ledger
 from storage.reading.accounts import shards_of
@@ -18,6 +22,7 @@ from tasks.engines.hardware import Hardware, check_kv_cache
 from tasks.engines.sampling.settings import on_gpu
 from tasks.engines.toolbox import Toolbox
 from tasks.sampling import sample_rollouts
+from tasks.stage import Session, session
 from tests.engines.test_toolbox import begun
 from tests.hollow import hollow_weights
 from tests.stages.test_sampling import DRAW, POLICY, Lab
@@ -86,6 +91,51 @@ def test_a_study_may_ask_for_it_where_nothing_is_trained_on_it() -> None:
         check_sampling(Sampling(max_tokens=8, kv_cache="fp8"))
 
 
+def test_what_an_arm_that_borrows_its_adapter_asks_for_is_looked_at_too() -> None:
+    """no_panel is evaluated with the adapter of panel, whose lessons and evaluations are sampled here."""
+    evaluated = replace(DEMO, arms=("no_panel",), evaluation=replace(DEMO.evaluation, sampling=ROUNDED))
+    assert any("evaluation.sampling.kv_cache is fp8" in fault.said for fault in faults_of(evaluated))
+    lesson = replace(PAPER.lessons[0], arms=("panel",), rollouts=ROUNDED)
+    taught = replace(PAPER, arms=("no_panel",), lessons=(lesson,))
+    assert any("rollouts.kv_cache is fp8" in fault.said for fault in faults_of(taught))
+
+
+def test_an_engine_of_another_name_is_looked_at_before_anything_is_planned(tmp_path: Path) -> None:
+    settings = ("hardware.device=cuda", "screening.sampling.kv_cache=fp8")
+    for engine in ("openai", "transformers"):
+        with pytest.raises(UserError, match="kv_cache=fp8 is how vLLM"):
+            Request(profile="demo", settings=settings, engine=engine).study(Store(tmp_path), planning=True)
+
+
+def test_what_this_machine_cannot_store_is_refused_before_anything_is_paid(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looked at is what is to be sampled here alone: a machine that only embeds needs no such GPU."""
+    planning, on_gpu = Session(lab.store, lab.toolbox, planning=True), Hardware(device="cuda")
+    with session(planning):
+        sample_rollouts(pool=lab.pool, splits=lab.splits, policy=POLICY, sampling=ROUNDED, group_size=2)
+    planned = [Planned(step, reused=False) for step in planning.steps]
+    monkeypatch.setattr("flows.study.memory.compute_capability", lambda: (9, 0))
+    monkeypatch.setattr("flows.study.memory.engine_name", lambda wanted: "vllm")
+    check_caches(on_gpu, to_sample(planned))
+    monkeypatch.setattr("flows.study.memory.compute_capability", lambda: (8, 0))
+    with pytest.raises(UserError, match="does not compute in fp8"):
+        check_caches(on_gpu, to_sample(planned))
+    check_caches(on_gpu, to_sample(planned, ["rollouts"]))
+    check_caches(on_gpu, to_sample([replace(p, reused=True) for p in planned]))
+    monkeypatch.setattr("flows.study.memory.engine_name", lambda wanted: "transformers")
+    with pytest.raises(UserError, match="kv_cache=fp8 is how vLLM"):
+        check_caches(on_gpu, to_sample(planned))
+
+
+def test_an_engine_that_did_not_start_is_missed_by_whom_it_was_for_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    tools, go, made = begun(monkeypatch)
+    go.set()
+    tools.begin_generator("m", 13, "fp8")  # 13: it fails
+    assert tools.generator("m", 16) is made[0]
+    tools.close()
+
+
 def test_vllm_is_told_and_a_gpu_without_fp8_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hollow_weights(tmp_path / "model.safetensors", 0)
     shape = '{"hidden_size": 64, "num_attention_heads": 1, "num_hidden_layers": 1, "vocab_size": 8}'
@@ -99,5 +149,5 @@ def test_vllm_is_told_and_a_gpu_without_fp8_is_refused(tmp_path: Path, monkeypat
     assert on_gpu(tmp_path, hardware, False, 0)["kv_cache_dtype"] == "auto"
     assert on_gpu(tmp_path, hardware, False, 0, "fp8")["kv_cache_dtype"] == "fp8"
     capability = (8, 0)
-    with pytest.raises(UserError, match="kv_cache=fp8: a GPU does not compute in fp8; set kv_cache=full"):
+    with pytest.raises(UserError, match=r"fp8: a GPU of compute capability 8\.0 does not compute in fp8; set"):
         on_gpu(tmp_path, hardware, False, 0, "fp8")

@@ -10,15 +10,12 @@ import psutil
 from storage.errors import UserError
 from tasks.domain.policies import KVCache
 from tasks.engines.adapter_files import adapter_config
-from tasks.engines.hardware import Hardware, check_gpus
+from tasks.engines.hardware import Hardware, check_fp8, check_gpus
 from tasks.engines.learning.memory_plan import check_host_memory, check_sampler_memory, read_config
 from tasks.engines.sampling.compile_cache import keep_compiled
 from tasks.engines.sampling.graphs import graph_bytes, graph_sizes, step_tokens
 from tasks.engines.sampling.slots import adapter_bytes, cache_bytes
 from tasks.engines.visible_gpus import visible_gpus
-
-#: Compute capability of the first GPUs with fp8.
-_FP8 = (8, 9)
 
 
 def sampler_gpus(hardware: Hardware) -> list[str]:
@@ -60,8 +57,8 @@ def on_gpu(model: Path, hardware: Hardware, merges: bool, lora_rank: int, kv_cac
     """
     import torch
 
-    if kv_cache == "fp8" and torch.cuda.get_device_capability() < _FP8:
-        raise UserError(f"kv_cache=fp8: {torch.cuda.get_device_name()} does not compute in fp8; set kv_cache=full")
+    if kv_cache == "fp8":
+        check_fp8(torch.cuda.get_device_capability())
 
     keep_compiled(torch.cuda.get_device_name())
     total = torch.cuda.mem_get_info()[1]
