@@ -31,9 +31,16 @@ def step_lengths(published: Path, plan: StepPlan, steps: int, cap: int) -> list[
     return [length for m, cv in chosen for length in _drawn(draw, m * relative, cv, plan.group_size, cap)]
 
 
-def screening_lengths(published: Path, arm: str, problems: int, size: int, cap: int) -> list[list[int]]:
-    """Tokens of each rollout of a screening, by problem, as if each of its problems were one of AIME's."""
+def screening_lengths(
+    published: Path, arm: str, problems: int, size: int, cap: int, again: int | None = None
+) -> list[list[int]]:
+    """Tokens of each rollout of a screening, by problem, as if each of its problems were one of AIME's.
+
+    again: the how-manieth time AIME's own problems, of which there are few, are drawn anew; null: as they are."""
     known, draw = problem_lengths(published, arm), np.random.default_rng(0)
+    if again is not None:
+        redraw = np.random.default_rng((1, again))
+        known, draw = [known[i] for i in redraw.integers(0, len(known), len(known))], redraw
     return [_drawn(draw, known[i][0], known[i][1], size, cap) for i in draw.integers(0, len(known), problems)]
 
 

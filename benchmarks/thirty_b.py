@@ -20,6 +20,7 @@ import numpy as np
 from benchmarks.published_lengths import screening_lengths
 from benchmarks.thirty_b_gpus import PUBLISHED_STEP, STEPS, table, two_gain
 from benchmarks.thirty_b_lengths import CAP, alone, covered, drawn, mean_interval, screened, thinking_step
+from benchmarks.thirty_b_tail import price_of_paper, tail
 from benchmarks.thirty_b_thinking import step_of_thinking, thinking
 from flows.study.prices import DEVICES
 
@@ -48,8 +49,8 @@ def screened_lengths(published: Path, arm: str) -> list[int]:
     return [length for group in _groups(published, arm) for length in group]
 
 
-def _groups(published: Path, arm: str) -> list[list[int]]:
-    return screening_lengths(published, arm, SCREENED_PROBLEMS, SCREENED_SIZE, SCREENED_CAP)
+def _groups(published: Path, arm: str, again: int | None = None) -> list[list[int]]:
+    return screening_lengths(published, arm, SCREENED_PROBLEMS, SCREENED_SIZE, SCREENED_CAP, again)
 
 
 def at_rate(published: Path, arm: str, rate: float) -> tuple[float, float, float]:
@@ -72,14 +73,24 @@ def screening(known: dict[str, Any], published: Path) -> str:
     best, first = panel["slices"][-1], panel["at_the_start"]
     times = PUBLISHED_PANEL / takes[-1][1][0]
     whole = screened(screened_lengths(published, "panel"), best["places"], ms)
+    ends = with_other_problems(published, best["places"], ms)
     return (
-        f"- **Screening** of the panel on one GPU (`{panel['command']}`), from when as many rollouts have ended as there are places until the last one begins, so that those under way are of every age,"
+        f"- **Screening** of the panel on one GPU (`{panel['command']}`; lengths as the panel's on AIME), from when as many rollouts have ended as there are places until the last one begins, so that those under way are of every age,"
         f" {panel['mean_age']:,} tokens in the mean: {'; '.join(rates)}, the interval being that of the lengths. That would be {times:.1f} times faster than the published {PUBLISHED_PANEL:,.0f} s, which are of all of it: with its end, in which fewer and fewer are"
-        f" decoded, it takes **{whole:.0f} s** in the order drawn, computed by these and the steps' ms a position: **{PUBLISHED_PANEL / whole:.1f} times. A tenth is missed**. A first slice of {first['rollouts']} rollouts that had all begun at once gave {first['tokens_per_second']:,} tokens/s in its first {first['seconds']} s, which was taken for a tenth: contexts"
+        f" decoded, it takes **{whole:.0f} s** in the order drawn, computed by these and the steps' ms a position: **{PUBLISHED_PANEL / whole:.1f} times. A tenth is missed**; with others drawn from AIME's twenty problems {ends[0]:.0f} to {ends[1]:.0f} s. A first slice of {first['rollouts']} rollouts that had all begun at once gave {first['tokens_per_second']:,} tokens/s in its first {first['seconds']} s, which was taken for a tenth: contexts"
         f" are shorter then than in the middle. Of the {1000 * best['places'] / best['tokens_per_second']:.0f} ms a position {whole_ms(kernels):.0f} are kernels, by {LAYERS} times a layer of a profile ({kernels['command']}):"
         f" {', '.join(f'{name} {us:.0f} us a layer' for name, us in kernels['layer_us'].items())}, {kernels['once_us'] / 1000:.1f} ms once; reading weights and cache alone takes {floor_ms(best['places'], panel['mean_age']):.0f} ms."
         f" So what is left is more rollouts at once, which the cache does not hold. The engine started in {panel['started']} s."
     )
+
+
+def with_other_problems(published: Path, places: int, ms: dict[int, float]) -> tuple[float, float]:
+    """Seconds of the panel's screening, 2.5 and 97.5 % of 100 in which AIME's problems are drawn anew."""
+    takes = [
+        screened([n for group in _groups(published, "panel", again) for n in group], places, ms) for again in range(100)
+    ]
+    low, high = np.quantile(takes, (0.025, 0.975))
+    return float(low), float(high)
 
 
 def by_places(known: dict[str, Any]) -> dict[int, float]:
@@ -95,10 +106,12 @@ def rounded_cache(known: dict[str, Any], published: Path) -> str:
     apart, places, rate = fp8["apart"], fp8["places"], fp8["tokens_per_second"]
     seconds, low, high = at_rate(published, "panel", rate)
     whole = screened(screened_lengths(published, "panel"), places, by_places(known) | {places: 1000 * places / rate})
+    ends = with_other_problems(published, places, by_places(known) | {places: 1000 * places / rate})
+    kept = "kept by these lengths, and not shown for others" if ends[1] > PUBLISHED_PANEL / 10 else "kept"
     return (
         f'- **The same with keys and values in fp8** (`{fp8["command"]}`; in a study `screening.sampling.kv_cache = "fp8"` and `hardware.max_num_seqs = {places}`): twice as many at once, {places:,}, {rate:,} tokens/s in the same'
-        f" middle ({fp8['seconds'][0]} to {fp8['seconds'][1]} s), or {seconds:.0f} s [{low:.0f}, {high:.0f}] for 877 x 8; with its end, computed as above and by the full cache's ms where fewer are left, **{whole:.0f} s: {PUBLISHED_PANEL / whole:.1f} times. A tenth is kept**. It is a choice and no default: such rollouts are of a policy that is a"
-        f" little another (log-probs of a small random mixture {apart['fp8']} from the learner's in the mean, {apart['full']} with a full cache: `{apart['test']}`), have names of their own, and are not trained on. The engine started in {fp8['started']} s, on a machine whose disk had just been given the model, and a study that trains afterwards starts one with a full cache."
+        f" middle ({fp8['seconds'][0]} to {fp8['seconds'][1]} s), or {seconds:.0f} s [{low:.0f}, {high:.0f}] for 877 x 8; with its end, computed as above and by the full cache's ms where fewer are left, **{whole:.0f} s: {PUBLISHED_PANEL / whole:.1f} times. A tenth is {kept}**: AIME has twenty problems, and with others drawn from them it takes {ends[0]:.0f} to {ends[1]:.0f} s. It is a choice and no default: such rollouts are of a policy that is a"
+        f" little another (log-probs of a small random mixture {apart['fp8']} from the learner's in the mean, {apart['full']} with a full cache: `{apart['test']}`), have names of their own, and are not trained on. The engine started in {fp8['started']} s, on a machine whose disk had just been given the model, which these seconds do not hold (of the published ones it is not said), and a study that trains afterwards starts one with a full cache."
     )
 
 
@@ -164,7 +177,7 @@ def page(known: dict[str, Any], published: Path, peers: str) -> str:
         "",
         f"Made by `python -m benchmarks.thirty_b --published FOLDER` from `docs/results/thirty-b-shape/measured.json`: {known['measured']}.",
         "No weights of that size were at hand: random ones of the true shape answer what speed, memory and shapes ask, and every rollout ends at a length",
-        "drawn from the published training. Nothing here says how well such a model reasons.",
+        "drawn from the published files: the panel's steps from its training, screenings and thinking from the evaluation on AIME. Nothing here says how well such a model reasons.",
         "",
         "## Five whole steps on two GPUs, learner on one and sampler on the other",
         "",
@@ -183,6 +196,8 @@ def page(known: dict[str, Any], published: Path, peers: str) -> str:
     training, these = (np.array([alone(own, ms) for own in of]) for of in (drawn(published, STEPS), lengths[1:]))
     long = {int(n): value for n, value in known["long_contexts"]["ms"].items()}
     (tokens, sampling), training_s = thinking_step(published, long), known["thinking_step"]["train"][1]
+    over = mean(step["sync"] for step in steps[1:4]) + known["other_weights"]["seconds"][2] - 2
+    hours, usd = price_of_paper()
     out += [
         "",
         f"Steps 2 to 5 take {taken:.1f} s in the mean [{ends[0]:.0f}, {ends[1]:.0f}]: 70 were asked, the published training took {PUBLISHED_STEP}. The first one holds compilation and"
@@ -193,9 +208,11 @@ def page(known: dict[str, Any], published: Path, peers: str) -> str:
         f" {', '.join(f'{n} rollouts {value}' for n, value in ms.items())}.",
         "",
         learner(known["learner"]),
+        f"- **Sampler**: {ms[128]} ms a position with 128 rollouts at once whose contexts are of 200 to 300 tokens, weights merged (16 were asked); {long[128]:.1f} with contexts of {known['long_contexts']['contexts'][0]:,}.",
+        tail(lengths[1:], steps[1:], ms, known["shared_engine"]["ms"]),
         killed(known["killed"]),
         f"- **Hand-over**: written in {mean(step['sync'] for step in steps[1:4]):.2f} s; other weights are served, eight rollouts of eight tokens"
-        f" included, after {known['other_weights']['seconds'][2]:.2f} s. 2 s in all were asked. The adapter is merged into the learner's weights too, while it"
+        f" included, after {known['other_weights']['seconds'][2]:.2f} s, the last of three turns (the others {known['other_weights']['seconds'][0]}, the first, and {known['other_weights']['seconds'][1]}). **2 s in all were asked, and {over:.2f} are missed**, within the eight rollouts. The adapter is merged into the learner's weights too, while it"
         " waits for rollouts: policy and sampler are one up to rounding, which is the KL above.",
         engines(known["engines"]),
         shared_engine(known["shared_engine"]),
@@ -210,11 +227,13 @@ def page(known: dict[str, Any], published: Path, peers: str) -> str:
         "",
         f"Seconds a step of the panel; two trainings of {STEPS} such steps, without evaluations; US$ at {price:.2f} a GPU and hour. **A training of thinking is longer, and no step of it was run whole**: AIME's"
         f" lengths cut at {CAP:,} are {tokens:,.0f} tokens a rollout in the mean ({np.mean(lengths[1:]):,.0f} in these steps), and by its two parts above a step takes at least {sampling + training_s:.0f} s:"
-        f" {STEPS} of them {STEPS * (sampling + training_s) / 3600:.0f} h on two GPUs, US$ {STEPS * (sampling + training_s) / 3600 * 2 * price:.0f}.",
+        f" {STEPS} of them at least {STEPS * (sampling + training_s) / 3600:.0f} h on two GPUs, US$ {STEPS * (sampling + training_s) / 3600 * 2 * price:.0f}.",
         "",
         *table(known, lengths, price),
         "",
         "More engines shorten a step little: its longest rollout is decoded alone in the end, at 5.2 ms a position. What helps is more arms at once.",
+        "",
+        f"A whole study as `varband plan paper` counts it, with lessons, screenings, evaluations and lengths assumed at 60 % of max_tokens, as neither arm has them in the published files: {hours:.0f} GPU-hours, US$ {usd:.0f}.",
         "",
         peers.rstrip(),
         "",

@@ -50,11 +50,12 @@ class Row:
 @dataclass(frozen=True, slots=True)
 class Planned:
     """GiB of a GPU, as the plan of a study counts them. sampler: beside its cache. learner: on a GPU of its own; least:
-    if it recomputes every layer."""
+    if it recomputes every layer. kept_rows: tokens of the largest pack of which it recomputes none."""
 
     sampler: float
     learner: float
     least: float
+    kept_rows: int
 
 
 def two_gain(known: dict[str, Any]) -> float:
@@ -94,7 +95,7 @@ def planned() -> Planned:
             plan_training(base, learner, replace(execution, checkpointing=how), 2, usable(GPU_GIB * GIB), gpu=True)
             for how in ("auto", "on")
         )
-    return Planned(sampler / GIB, apart.bytes / GIB, least.bytes / GIB)
+    return Planned(sampler / GIB, apart.bytes / GIB, least.bytes / GIB, apart.kept_rows)
 
 
 def table(known: dict[str, Any], lengths: list[np.ndarray], price: float) -> list[str]:
@@ -118,7 +119,7 @@ def table(known: dict[str, Any], lengths: list[np.ndarray], price: float) -> lis
     out += [
         f"| published, hosted | | | | | {PUBLISHED_STEP} | as its files say of the panel | {hours:.1f} | not said |",
         "",
-        f"In brackets: 95 % intervals of the mean of four steps. A learner on a GPU of its own is planned to take {memory.learner:.1f} GiB;"
+        f"In brackets: 95 % intervals of the mean of four steps. The sampler's memory is the plan's and was not measured apart from its cache. A learner on a GPU of its own is planned to take {memory.learner:.1f} GiB;"
         f" measured were {known['steps']['rows'][1]['trainer_gib']:.0f}, and {max(step['trainer_gib'] for step in known['steps']['rows']):.0f} where a rollout is longer than packs are to be.",
     ]
     return out

@@ -40,6 +40,11 @@ def shared_out(lengths_N: np.ndarray, engines: int, ms: dict[int, float]) -> flo
     return max(alone(lengths_N[i::engines], ms) for i in range(engines))
 
 
+def longest_first(lengths_N: np.ndarray, engines: int, ms: dict[int, float]) -> float:
+    """As `shared_out`, if each rollout's length were known before: the longest are dealt out first."""
+    return shared_out(np.sort(lengths_N)[::-1], engines, ms)
+
+
 def thinking_step(published: Path, ms: dict[int, float]) -> tuple[float, float]:
     """(mean tokens of a rollout, mean seconds of sampling) of a step of thinking with AIME's lengths."""
     groups = screening_lengths(published, "thinking", DRAWS * GROUPS, SIZE, CAP)
@@ -55,11 +60,12 @@ def screened(lengths: Sequence[int], places: int, ms: dict[int, float]) -> float
     """
     ends: list[int] = []
     waiting, at, seconds = iter(lengths), 0, 0.0
+    taken = (np.interp(np.arange(places + 1), list(ms), list(ms.values())) / 1000).tolist()
     for length in (next(waiting) for _ in range(min(places, len(lengths)))):
         heappush(ends, length)
     while ends:
         step = ends[0] - at
-        seconds += step * float(np.interp(len(ends), list(ms), list(ms.values()))) / 1000
+        seconds += step * taken[len(ends)]
         at = heappop(ends)
         if (following := next(waiting, None)) is not None:
             heappush(ends, at + following)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.published_lengths import screening_lengths
+from benchmarks.thirty_b_gpus import planned
 from benchmarks.thirty_b_lengths import CAP, GROUPS, SIZE, alone, thinking_step
 
 #: Of its screening, in seconds; rollouts of that.
@@ -37,10 +38,11 @@ def step_of_thinking(known: dict[str, Any], long: dict[str, Any], published: Pat
     """Its two parts: training was measured on a GPU that did nothing else, sampling is computed."""
     own = np.concatenate(screening_lengths(published, "thinking", GROUPS, SIZE, CAP))
     mean, sampling = thinking_step(published, _ms(long))
-    train = known["train"][1]
+    train, kept = known["train"][1], planned().kept_rows
+    beyond = own[own > kept].sum() / own.sum()
     return (
         f"- **A step of thinking**, in two parts: the learner takes {train:.0f} s for {own.sum():,} tokens of {SIZE} rollouts of {GROUPS} problems, lengths as AIME's cut at {CAP:,} (`{known['command']}`; the first step {known['train'][0]:.0f} s), {own.sum() / train:,.0f} tokens/s where the"
-        f" panel's short rollouts have 16,700: attention over {own.mean():,.0f} tokens a rollout. {known['in_use_mib'] / 1024:.0f} of {known['of_gib']:.0f} GiB were in use. Sampling was not run: by the ms a position in the middle of such rollouts (above) {sampling:.0f} s in the mean of 200 such steps of {mean:,.0f} tokens a rollout, {alone(own, _ms(long)):.0f} for this one,"
+        f" panel's short rollouts have 16,700: attention over {own.mean():,.0f} tokens a rollout. That is without recomputation: the plan of `paper` keeps packs of up to {kept:,} tokens, and of these tokens {beyond:.0%} are of longer rollouts, which it recomputes: a forward pass more of theirs, computed {train * (1 + beyond / 3):.0f} s. {known['in_use_mib'] / 1024:.0f} of {known['of_gib']:.0f} GiB were in use. Sampling was not run: by the ms a position in the middle of such rollouts (above) {sampling:.0f} s in the mean of 200 such steps of {mean:,.0f} tokens a rollout, {alone(own, _ms(long)):.0f} for this one,"
         " and more, since the last of them look back further and the cache does not hold 128 of them whole."
     )
 

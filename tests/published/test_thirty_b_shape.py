@@ -19,7 +19,7 @@ from benchmarks.thirty_b import (
     screening,
 )
 from benchmarks.thirty_b_gpus import GPU_GIB, planned, rows_of
-from benchmarks.thirty_b_lengths import alone, covered, drawn, screened, shared_out
+from benchmarks.thirty_b_lengths import alone, covered, drawn, longest_first, screened, shared_out
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -44,6 +44,14 @@ def test_more_engines_are_bounded_by_the_longest_rollout() -> None:
     lengths, ms = np.array([100] * 10 + [1000]), {1: 1.0, 11: 2.1}
     assert alone(lengths, ms) == pytest.approx(0.21 + 0.9)
     assert shared_out(lengths, 2, ms) == pytest.approx(100 * (1 + 0.11 * 5) / 1000 + 0.9)
+
+
+def test_known_lengths_are_dealt_out_longest_first() -> None:
+    """900 and 100 on one engine and 800 and 200 on the other, at 1 ms alone and 2 ms in company; as they come, the long
+    ones would share one."""
+    lengths, ms = np.array([900, 100, 800, 200]), {1: 1.0, 2: 2.0}
+    assert shared_out(lengths, 2, ms) == pytest.approx(0.8 * 2 + 0.1)
+    assert longest_first(lengths, 2, ms) == pytest.approx(max(0.2 * 2 + 0.7, 0.1 * 2 + 0.7))
 
 
 def test_a_screening_ends_with_few_at_once() -> None:
