@@ -64,10 +64,11 @@ class Toolbox:
 
     def _close_samplers(self) -> None:
         """Two would share one device's memory."""
-        while self._begun:
-            key, begun = self._begun.popitem()
+        for key, begun in list(self._begun.items()):
             if begun.exception() is None:  # else it is said where that one is wanted
                 self._open[key] = begun.result()
+            # after it was waited for: a stop that comes meanwhile leaves it to `close`
+            del self._begun[key]
         for key in [key for key in self._open if key[0] == "generator"]:
             _close(self._open.pop(key))
 
