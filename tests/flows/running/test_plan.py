@@ -207,7 +207,11 @@ def test_an_engine_is_begun_for_what_is_sampled_here_alone(tmp_path: Path) -> No
     """Where rollouts and trainings are left to another machine nothing is sampled, whatever the plan lacks."""
     store, study = Store(tmp_path), study_of(PLAIN, tmp_path)
     store.prepare()
-    assert samples(study, store, experiment) == MODEL
+    assert samples(study, store, experiment) == (MODEL, "full")
+    rounded = replace(
+        PLAIN, screening=replace(PLAIN.screening, sampling=replace(PLAIN.screening.sampling, kv_cache="fp8"))
+    )
+    assert samples(replace(study, profile=rounded), store, experiment) == (MODEL, "fp8")
     left = replace(study, profile=replace(PLAIN, hardware=replace(PLAIN.hardware, without=("rollouts", "training"))))
     assert samples(left, store, experiment) is None
     inside = replace(study, profile=replace(PLAIN, hardware=replace(PLAIN.hardware, engine_process="inside")))
