@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.published_lengths import screening_lengths
-from benchmarks.thirty_b_gpus import PUBLISHED_STEP, STEPS, table, two_gain
-from benchmarks.thirty_b_lengths import CAP, alone, covered, drawn, mean_interval, screened, thinking_step
-from benchmarks.thirty_b_tail import price_of_paper, tail
+from benchmarks.published_lengths import problem_lengths, screening_lengths
+from benchmarks.thirty_b_gpus import PUBLISHED_STEP, STEPS, price_of_paper, table, two_gain
+from benchmarks.thirty_b_lengths import CAP, alone, by_rollouts, covered, drawn, mean_interval, screened, thinking_step
+from benchmarks.thirty_b_tail import tail
 from benchmarks.thirty_b_thinking import step_of_thinking, thinking
 from flows.study.prices import DEVICES
 
@@ -73,11 +73,11 @@ def screening(known: dict[str, Any], published: Path) -> str:
     best, first = panel["slices"][-1], panel["at_the_start"]
     times = PUBLISHED_PANEL / takes[-1][1][0]
     whole = screened(screened_lengths(published, "panel"), best["places"], ms)
-    ends = with_other_problems(published, best["places"], ms)
+    ends, aime = with_other_problems(published, best["places"], ms), len(problem_lengths(published, "panel"))
     return (
         f"- **Screening** of the panel on one GPU (`{panel['command']}`; lengths as the panel's on AIME), from when as many rollouts have ended as there are places until the last one begins, so that those under way are of every age,"
         f" {panel['mean_age']:,} tokens in the mean: {'; '.join(rates)}, the interval being that of the lengths. That would be {times:.1f} times faster than the published {PUBLISHED_PANEL:,.0f} s, which are of all of it: with its end, in which fewer and fewer are"
-        f" decoded, it takes **{whole:.0f} s** in the order drawn, computed by these and the steps' ms a position: **{PUBLISHED_PANEL / whole:.1f} times. A tenth is missed**; with others drawn from AIME's twenty problems {ends[0]:.0f} to {ends[1]:.0f} s. A first slice of {first['rollouts']} rollouts that had all begun at once gave {first['tokens_per_second']:,} tokens/s in its first {first['seconds']} s, which was taken for a tenth: contexts"
+        f" decoded, it takes **{whole:.0f} s** in the order drawn, computed by these and the steps' ms a position: **{PUBLISHED_PANEL / whole:.1f} times. A tenth is missed**; with others drawn from AIME's {aime} problems {ends[0]:.0f} to {ends[1]:.0f} s. A first slice of {first['rollouts']} rollouts that had all begun at once gave {first['tokens_per_second']:,} tokens/s in its first {first['seconds']} s, which was taken for a tenth: contexts"
         f" are shorter then than in the middle. Of the {1000 * best['places'] / best['tokens_per_second']:.0f} ms a position {whole_ms(kernels):.0f} are kernels, by {LAYERS} times a layer of a profile ({kernels['command']}):"
         f" {', '.join(f'{name} {us:.0f} us a layer' for name, us in kernels['layer_us'].items())}, {kernels['once_us'] / 1000:.1f} ms once; reading weights and cache alone takes {floor_ms(best['places'], panel['mean_age']):.0f} ms."
         f" So what is left is more rollouts at once, which the cache does not hold. The engine started in {panel['started']} s."
@@ -96,7 +96,7 @@ def with_other_problems(published: Path, places: int, ms: dict[int, float]) -> t
 def by_places(known: dict[str, Any]) -> dict[int, float]:
     """Milliseconds a position in the middle of the panel's screening, by rollouts at once; few, of short contexts."""
     slices = known["screening"]["slices"]
-    short = {int(n): value for n, value in known["positions"]["ms"].items() if int(n) < slices[0]["places"]}
+    short = {n: value for n, value in by_rollouts(known["positions"]["ms"]).items() if n < slices[0]["places"]}
     return short | {of["places"]: 1000 * of["places"] / of["tokens_per_second"] for of in slices}
 
 
@@ -107,10 +107,11 @@ def rounded_cache(known: dict[str, Any], published: Path) -> str:
     seconds, low, high = at_rate(published, "panel", rate)
     whole = screened(screened_lengths(published, "panel"), places, by_places(known) | {places: 1000 * places / rate})
     ends = with_other_problems(published, places, by_places(known) | {places: 1000 * places / rate})
+    aime = len(problem_lengths(published, "panel"))
     kept = "kept by these lengths, and not shown for others" if ends[1] > PUBLISHED_PANEL / 10 else "kept"
     return (
         f'- **The same with keys and values in fp8** (`{fp8["command"]}`; in a study `screening.sampling.kv_cache = "fp8"` and `hardware.max_num_seqs = {places}`): twice as many at once, {places:,}, {rate:,} tokens/s in the same'
-        f" middle ({fp8['seconds'][0]} to {fp8['seconds'][1]} s), or {seconds:.0f} s [{low:.0f}, {high:.0f}] for 877 x 8; with its end, computed as above and by the full cache's ms where fewer are left, **{whole:.0f} s: {PUBLISHED_PANEL / whole:.1f} times. A tenth is {kept}**: AIME has twenty problems, and with others drawn from them it takes {ends[0]:.0f} to {ends[1]:.0f} s. It is a choice and no default: such rollouts are of a policy that is a"
+        f" middle ({fp8['seconds'][0]} to {fp8['seconds'][1]} s), or {seconds:.0f} s [{low:.0f}, {high:.0f}] for 877 x 8; with its end, computed as above and by the full cache's ms where fewer are left, **{whole:.0f} s: {PUBLISHED_PANEL / whole:.1f} times. A tenth is {kept}**: AIME has {aime} problems, and with others drawn from them it takes {ends[0]:.0f} to {ends[1]:.0f} s. It is a choice and no default: such rollouts are of a policy that is a"
         f" little another (log-probs of a small random mixture {apart['fp8']} from the learner's in the mean, {apart['full']} with a full cache: `{apart['test']}`), have names of their own, and are not trained on. The engine started in {fp8['started']} s, on a machine whose disk had just been given the model, which these seconds do not hold (of the published ones it is not said), and a study that trains afterwards starts one with a full cache."
     )
 
@@ -170,7 +171,7 @@ def killed(known: dict[str, Any]) -> str:
 def page(known: dict[str, Any], published: Path, peers: str) -> str:
     lengths = drawn(published)
     price = next(device.usd_per_hour for device in DEVICES if device.device == "H200")
-    ms = {int(n): value for n, value in known["positions"]["ms"].items()}
+    ms = by_rollouts(known["positions"]["ms"])
     steps, shallow = known["steps"]["rows"], known["twelve_layers"]
     out = [
         "# The published recipe at its own size: Qwen3-30B-A3B, 12,288 tokens",
@@ -194,7 +195,7 @@ def page(known: dict[str, Any], published: Path, peers: str) -> str:
     later = np.array([step["wall"] for step in steps[1:]])
     taken, *ends = mean_interval(later)
     training, these = (np.array([alone(own, ms) for own in of]) for of in (drawn(published, STEPS), lengths[1:]))
-    long = {int(n): value for n, value in known["long_contexts"]["ms"].items()}
+    long = by_rollouts(known["long_contexts"]["ms"])
     (tokens, sampling), training_s = thinking_step(published, long), known["thinking_step"]["train"][1]
     over = mean(step["sync"] for step in steps[1:4]) + known["other_weights"]["seconds"][2] - 2
     hours, usd = price_of_paper()
@@ -219,7 +220,7 @@ def page(known: dict[str, Any], published: Path, peers: str) -> str:
         screening(known, published),
         rounded_cache(known, published),
         thinking(known["long_contexts"], screened_lengths(published, "thinking"), SCREENED_CAP),
-        step_of_thinking(known["thinking_step"], known["long_contexts"], published),
+        step_of_thinking(known, published),
         f"- **An adapter that is kept** is written beside the next step since: at twelve of the 48 layers the step that keeps one hands over in {shallow['sync'][-1]:.2f} s (others {shallow['sync'][1]:.2f});"
         f" that learner trains {shallow['tokens']:,} tokens in {shallow['train'][1]:.2f} s, peak {shallow['peak_gib']} GiB.",
         "",

@@ -12,11 +12,17 @@ from typing import Any
 import numpy as np
 
 from benchmarks.random_mixture import CONFIG, named_shapes
-from benchmarks.thirty_b_lengths import alone, mean_interval, shared_out
+from benchmarks.thirty_b_lengths import alone, by_rollouts, mean_interval, shared_out
+from flows.experiment import experiment
+from flows.running.costs import costs, total
+from flows.running.plan import plan
 from flows.study.engine_gpus import sampler_bytes
 from flows.study.layout import spread
 from flows.study.memory import usable
+from flows.study.prices import prices_of
 from flows.study.profiles import PAPER
+from flows.study.request import Request
+from storage.artifacts.store import Store
 from tasks.engines.learning.memory_plan import GIB
 from tasks.engines.learning.policy import execution_on
 from tasks.engines.learning.training_memory import plan_training
@@ -65,7 +71,7 @@ def two_gain(known: dict[str, Any]) -> float:
 
 def rows_of(known: dict[str, Any], lengths: list[np.ndarray]) -> list[Row]:
     steps = known["steps"]["rows"][1:]
-    ms = {int(n): value for n, value in known["positions"]["ms"].items()}
+    ms = by_rollouts(known["positions"]["ms"])
     sample_N, train_N, wall_N = (np.array([step[name] for step in steps]) for name in ("generate", "train", "wall"))
     over = float(np.mean(sample_N - [alone(own, ms) for own in lengths[1:]]))
     found = []
@@ -96,6 +102,16 @@ def planned() -> Planned:
             for how in ("auto", "on")
         )
     return Planned(sampler / GIB, apart.bytes / GIB, least.bytes / GIB, apart.kept_rows)
+
+
+def price_of_paper() -> tuple[float, float]:
+    """(GPU-hours, US$) of the profile, as its plan has it, where nothing is made and no model is here."""
+    with tempfile.TemporaryDirectory() as root:
+        store = Store(Path(root))
+        store.prepare()
+        study = Request(profile="paper").study(store, planning=True)
+        found = total(costs(study, store, plan(study, store, experiment), prices_of("paper")))
+    return found.gpu_hours, found.usd or 0.0
 
 
 def table(known: dict[str, Any], lengths: list[np.ndarray], price: float) -> list[str]:

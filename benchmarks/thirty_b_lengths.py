@@ -17,6 +17,15 @@ GROUPS, SIZE, CAP = 8, 16, 12_288
 DRAWS = 200
 
 
+def by_rollouts(ms: dict[str, float]) -> dict[int, float]:
+    """Milliseconds a position by rollouts at once, as measured.json has them.
+
+    >>> by_rollouts({"8": 5.24})
+    {8: 5.24}
+    """
+    return {int(n): value for n, value in ms.items()}
+
+
 def drawn(published: Path, steps: int = 5) -> list[np.ndarray]:
     """Lengths of each step of a training of so many; five were measured."""
     problems = tuple(f"p{i}" for i in range(GROUPS))

@@ -1,21 +1,13 @@
-"""What the page of the 30B mixture says of a step's longest rollouts, and what the plan says that the study costs."""
+"""What the page of the 30B mixture says of a step's longest rollouts, and of what would shorten them."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.thirty_b_lengths import alone, longest_first, shared_out
-from flows.experiment import experiment
-from flows.running.costs import costs, total
-from flows.running.plan import plan
-from flows.study.prices import prices_of
-from flows.study.request import Request
-from storage.artifacts.store import Store
+from benchmarks.thirty_b_lengths import alone, by_rollouts, longest_first, shared_out
 
 
 def tail(
@@ -26,7 +18,7 @@ def tail(
     def takes(how: Any, *args: Any) -> float:
         return float(np.mean([how(own, *args, ms) for own in lengths]))
 
-    one, two = ({int(n): value for n, value in shared[gpus].items()} for gpus in ("1", "2"))
+    one, two = by_rollouts(shared["1"]), by_rollouts(shared["2"])
     faster = {n: ms[n] * two[n] / one[n] for n in ms if n in one and n in two}
     by_two = float(np.mean([alone(own, faster) for own in lengths]))
     stale = float(np.mean([max(step["generate"], step["train"]) + step["sync"] for step in steps]))
@@ -35,13 +27,3 @@ def tail(
         f" before, which is the most that predicting them can give: it is not done. One engine on two GPUs would take {by_two:.1f} s, by its gain as measured on H100s. `training.staleness=1`, which samples the next step's rollouts while this one trains, would make the steps of {np.mean([step['wall'] for step in steps]):.1f} s take {stale:.1f}: computed"
         " by their phases, not run at this size."
     )
-
-
-def price_of_paper() -> tuple[float, float]:
-    """(GPU-hours, US$) of the profile, as its plan has it, where nothing is made and no model is here."""
-    with tempfile.TemporaryDirectory() as root:
-        store = Store(Path(root))
-        store.prepare()
-        study = Request(profile="paper").study(store, planning=True)
-        found = total(costs(study, store, plan(study, store, experiment), prices_of("paper")))
-    return found.gpu_hours, found.usd or 0.0

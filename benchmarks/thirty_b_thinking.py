@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 
 from benchmarks.published_lengths import screening_lengths
 from benchmarks.thirty_b_gpus import planned
-from benchmarks.thirty_b_lengths import CAP, GROUPS, SIZE, alone, thinking_step
+from benchmarks.thirty_b_lengths import CAP, DRAWS, GROUPS, SIZE, alone, by_rollouts, thinking_step
 
 #: Of its screening, in seconds; rollouts of that.
 PUBLISHED_THINKING, ROLLOUTS = 21056.7, 877 * 8
@@ -20,11 +21,11 @@ MEMORY, TOKEN = 4.8e12, 96 * 1024
 def thinking(long: dict[str, Any], lengths: list[int], cap: int) -> str:
     """What its screening would take at the rate of the largest batch in the middle of such rollouts. lengths: of all."""
     tokens = float(np.mean(lengths))
-    ms = _ms(long)
+    ms = by_rollouts(long["ms"])
     most = max(ms)
     rate = 1000 * most / ms[most]
     seconds = tokens * ROLLOUTS / rate
-    # a rollout looks back on half of itself in the mean, on more where lengths differ
+    # a rollout looks back on half of itself in the mean
     read = sum(length**2 / 2 for length in lengths) * TOKEN / MEMORY
     return (
         f"- **Thinking's screening** ({PUBLISHED_THINKING:,.0f} s; AIME's lengths cut at {cap:,} tokens, mean {tokens:,.0f}), by batches in the middle of such rollouts, {long['contexts'][0]:,} to {long['contexts'][1]:,}"
@@ -34,18 +35,16 @@ def thinking(long: dict[str, Any], lengths: list[int], cap: int) -> str:
     )
 
 
-def step_of_thinking(known: dict[str, Any], long: dict[str, Any], published: Path) -> str:
+def step_of_thinking(known: dict[str, Any], published: Path) -> str:
     """Its two parts: training was measured on a GPU that did nothing else, sampling is computed."""
     own = np.concatenate(screening_lengths(published, "thinking", GROUPS, SIZE, CAP))
-    mean, sampling = thinking_step(published, _ms(long))
-    train, kept = known["train"][1], planned().kept_rows
+    ms, measured, panel = by_rollouts(known["long_contexts"]["ms"]), known["thinking_step"], known["learner"]
+    mean, sampling = thinking_step(published, ms)
+    (first, train), kept = measured["train"], planned().kept_rows
+    short = panel["tokens"] / median(panel["train"]["1"][1:])
     beyond = own[own > kept].sum() / own.sum()
     return (
-        f"- **A step of thinking**, in two parts: the learner takes {train:.0f} s for {own.sum():,} tokens of {SIZE} rollouts of {GROUPS} problems, lengths as AIME's cut at {CAP:,} (`{known['command']}`; the first step {known['train'][0]:.0f} s), {own.sum() / train:,.0f} tokens/s where the"
-        f" panel's short rollouts have 16,700: attention over {own.mean():,.0f} tokens a rollout. That is without recomputation: the plan of `paper` keeps packs of up to {kept:,} tokens, and of these tokens {beyond:.0%} are of longer rollouts, which it recomputes: a forward pass more of theirs, computed {train * (1 + beyond / 3):.0f} s. {known['in_use_mib'] / 1024:.0f} of {known['of_gib']:.0f} GiB were in use. Sampling was not run: by the ms a position in the middle of such rollouts (above) {sampling:.0f} s in the mean of 200 such steps of {mean:,.0f} tokens a rollout, {alone(own, _ms(long)):.0f} for this one,"
+        f"- **A step of thinking**, in two parts: the learner takes {train:.0f} s for {own.sum():,} tokens of {SIZE} rollouts of {GROUPS} problems, lengths as AIME's cut at {CAP:,} (`{measured['command']}`; the first step {first:.0f} s), {own.sum() / train:,.0f} tokens/s where the"
+        f" panel's short rollouts have {short:,.0f}: attention over {own.mean():,.0f} tokens a rollout. That is without recomputation: the plan of `paper` keeps packs of up to {kept:,} tokens, and of these tokens {beyond:.0%} are of longer rollouts, which it recomputes: a forward pass more of theirs, computed {train * (1 + beyond / 3):.0f} s. {measured['in_use_mib'] / 1024:.0f} of {measured['of_gib']:.0f} GiB were in use. Sampling was not run: by the ms a position in the middle of such rollouts (above) {sampling:.0f} s in the mean of {DRAWS} such steps of {mean:,.0f} tokens a rollout, {alone(own, ms):.0f} for this one,"
         " and more, since the last of them look back further and the cache does not hold 128 of them whole."
     )
-
-
-def _ms(long: dict[str, Any]) -> dict[int, float]:
-    return {int(n): value for n, value in long["ms"].items()}

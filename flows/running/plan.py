@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -82,10 +82,14 @@ def execute(
 
 def to_sample(planned: Iterable[Planned], without: Sequence[str] = ()) -> Iterator[Sampling]:
     """How what is not there is sampled here."""
+    for given in _sampled_here(planned, without):
+        yield from (value for value in given.values() if isinstance(value, Sampling))
+
+
+def _sampled_here(planned: Iterable[Planned], without: Sequence[str]) -> Iterator[Mapping[str, object]]:
+    """What the stages are given that sample here and are not there."""
     here = SAMPLED - set(without)
-    for p in planned:
-        if not p.reused and p.step.ref.kind in here:
-            yield from (value for value in p.step.arguments.values() if isinstance(value, Sampling))
+    return (p.step.arguments for p in planned if not p.reused and p.step.ref.kind in here)
 
 
 def samples(study: Study, store: Store, dag: Callable[[Study], object]) -> tuple[BaseModel, KVCache] | None:
@@ -93,9 +97,7 @@ def samples(study: Study, store: Store, dag: Callable[[Study], object]) -> tuple
     nothing."""
     if study.profile.hardware.engine_process == "inside":
         return None
-    here = SAMPLED - set(study.profile.hardware.without)
-    asked = (p.step.arguments for p in plan(study, store, dag) if not p.reused and p.step.ref.kind in here)
-    for given in asked:
+    for given in _sampled_here(plan(study, store, dag), study.profile.hardware.without):
         policy = next((value for value in given.values() if isinstance(value, Policy)), None)
         sampling = next((value for value in given.values() if isinstance(value, Sampling)), None)
         if policy and sampling:

@@ -14,12 +14,11 @@ from tasks.domain.policies import KVCache
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.protocols import Completion
 from tasks.engines.sampling.vllm import VllmGenerator
-from tests.gpu.test_sampling_gpu import HARDWARE, MIXTURE_CONFIG, asked, distance
+from tests.gpu.test_sampling_gpu import HARDWARE, MIXTURE_CONFIG, WIDE, asked, distance
 from tests.needs import lacks
 from tests.tiny_model import write_tiny_mixture
 
 pytestmark = pytest.mark.gpu
-WIDE = {"hidden_size": 256, "head_dim": 64, "moe_intermediate_size": 128, "num_experts": 8}
 
 
 def test_fp8_holds_twice_the_tokens_of_nearly_the_same_policy(tmp_path: Path) -> None:

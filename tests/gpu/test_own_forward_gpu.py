@@ -11,12 +11,11 @@ from storage.errors import UserError
 from tasks.engines.learning import attention
 from tasks.engines.learning.policy import Execution, Policy
 from tests.engines.learning.test_own_forward import APART, LEARNER
+from tests.gpu.test_sampling_gpu import WIDE
 from tests.needs import lacks
 from tests.tiny_model import DEMO, write_tiny_mixture, write_tiny_of
 
 pytestmark = pytest.mark.gpu
-#: What the kernel for rollouts of several lengths takes.
-WIDE = {"hidden_size": 256, "head_dim": 64, "moe_intermediate_size": 128, "num_experts": 8}
 
 
 @pytest.fixture(scope="module", autouse=True)

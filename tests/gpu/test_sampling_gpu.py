@@ -29,6 +29,8 @@ DEMO = Path(__file__).resolve().parents[2] / "models" / "demo"
 MIXTURE_CONFIG = LearnerConfig(
     steps=1, groups_per_step=1, group_size=2, learning_rate=1e-3, lora_rank=16, lora_alpha=16
 )
+#: Of a mixture: what the learner's kernel for rollouts of several lengths takes.
+WIDE = {"hidden_size": 256, "head_dim": 64, "moe_intermediate_size": 128, "num_experts": 8}
 HARDWARE = Hardware(max_model_len=512, max_num_seqs=64, memory_fraction=0.1, dtype="bfloat16")
 
 
@@ -103,8 +105,7 @@ def test_other_weights_are_served_at_once_and_the_base_comes_back_to_the_bit(gen
 
 def test_a_mixture_s_experts_are_merged_and_the_base_comes_back_to_the_bit(tmp_path: Path) -> None:
     """What is sampled is what the learner computes with the adapter beside the weights, up to their rounding."""
-    wide = {"hidden_size": 256, "head_dim": 64, "moe_intermediate_size": 128, "num_experts": 8}
-    base = write_tiny_mixture(tmp_path / "base", **wide)
+    base = write_tiny_mixture(tmp_path / "base", **WIDE)
     policy = Policy(base, MIXTURE_CONFIG, Execution())
     with torch.no_grad():
         policy.lora.master.add_(torch.randn_like(policy.lora.master) * 0.02)

@@ -15,13 +15,12 @@ from tasks.engines.hardware import Hardware
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.protocols import Completion
 from tasks.engines.sampling.vllm import VllmGenerator
-from tests.gpu.test_sampling_gpu import HARDWARE, MIXTURE_CONFIG, asked, distance
+from tests.gpu.test_sampling_gpu import HARDWARE, MIXTURE_CONFIG, WIDE, asked, distance
 from tests.needs import lacks
 from tests.tiny_model import write_tiny_mixture
 
 pytestmark = pytest.mark.gpu
 TWO = replace(HARDWARE, max_model_len=256, tensor_parallel=2)
-WIDE = {"hidden_size": 256, "head_dim": 64, "moe_intermediate_size": 128, "num_experts": 8}
 
 
 @pytest.fixture(scope="module", autouse=True)
