@@ -192,6 +192,8 @@ def _named(request: Request, study: Study, store: Store, planned: Sequence[Plann
 def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     """What a run would make, reuse and cost, stage by stage: tokens, GPU-hours, money, disk. Makes nothing."""
     from cli.planned import show_plan
+    from flows.running.plan import plan as planned
+    from flows.running.plan import to_sample
     from flows.running.priced import Priced
     from flows.study.memory import this_machine
     from flows.study.memory import told as memory_told
@@ -201,4 +203,5 @@ def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     asked, store = Budget.parse(budget), Store(options.check_folder(root))
     study = request_of(**wishes).study(store, planning=True)
     limits = asked.over(study.profile.budget)
-    show_plan(Priced.of(study, store, limits, tuple(memory_told(study, this_machine()))), as_json=as_json)
+    asked = to_sample(planned(study, store), study.profile.hardware.without)
+    show_plan(Priced.of(study, store, limits, tuple(memory_told(study, this_machine(), asked))), as_json=as_json)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -82,13 +82,15 @@ def execute(
 
 def to_sample(planned: Iterable[Planned], without: Sequence[str] = ()) -> Iterator[Sampling]:
     """How what is not there is sampled here."""
-    for given in _sampled_here(planned, without):
+    for given in _sampled_here(planned, SAMPLED | {"searches"}, without):
         yield from (value for value in given.values() if isinstance(value, Sampling))
 
 
-def _sampled_here(planned: Iterable[Planned], without: Sequence[str]) -> Iterator[Mapping[str, object]]:
-    """What the stages are given that sample here and are not there."""
-    here = SAMPLED - set(without)
+def _sampled_here(
+    planned: Iterable[Planned], kinds: Set[str], without: Sequence[str]
+) -> Iterator[Mapping[str, object]]:
+    """What the stages of these kinds are given that sample here and are not there."""
+    here = kinds - set(without)
     return (p.step.arguments for p in planned if not p.reused and p.step.ref.kind in here)
 
 
@@ -97,7 +99,7 @@ def samples(study: Study, store: Store, dag: Callable[[Study], object]) -> tuple
     nothing."""
     if study.profile.hardware.engine_process == "inside":
         return None
-    for given in _sampled_here(plan(study, store, dag), study.profile.hardware.without):
+    for given in _sampled_here(plan(study, store, dag), SAMPLED, study.profile.hardware.without):
         policy = next((value for value in given.values() if isinstance(value, Policy)), None)
         sampling = next((value for value in given.values() if isinstance(value, Sampling)), None)
         if policy and sampling:

@@ -20,7 +20,7 @@ from tasks.domain.grpo.types import ALL_LINEAR, LearnerConfig
 from tasks.domain.policies import Sampling
 from tasks.domain.problems.sources import SOURCES
 from tasks.domain.statistics.windows import window_named
-from tasks.engines.hardware import ENGINES, check_kv_cache
+from tasks.engines.hardware import ENGINES
 from tasks.engines.problems.hub import asked_of_hub
 
 #: Policies of one training, and of all of them, that are evaluated: a plan lists each.
@@ -47,7 +47,6 @@ def faults_of(p: Profile) -> Iterator[Fault]:
     if not p.passk.ks:
         yield Fault(("passk", "ks"), "passk.ks is empty; name at least one k, such as 1")
     yield from _lengths(p)
-    yield from _caches(p)
     known = p.known_arms
     arms = [known[arm] for arm in p.arms if arm in known]
     yield from _said(("search",), lambda: p.search.refuse_impossible(p.final.sampling.max_tokens, arms))
@@ -154,12 +153,13 @@ def _trainings(p: Profile) -> Iterator[Fault]:
         yield from _said(path, lambda training=training, rollouts=rollouts: check_overlong(training, rollouts))
         for own in (arm.scaffold for name, arm in arms.items() if name in of):
             yield from _said(path, lambda training=training, own=own: second_scaffold(training, own))
-    path, name = ("evaluation", "sampling", "kv_cache"), "evaluation.sampling"
-    yield from _said(path, lambda: check_kept_whole(p.evaluation.sampling, name))
+    path = ("evaluation", "sampling", "kv_cache")
+    yield from _said(path, lambda: check_kept_whole(p.evaluation.sampling, "evaluation.sampling"))
     heads = {p.known_arms[name].head for name in p.arms if name in p.known_arms}
     sampled = {("rollouts",): p.rollouts} | {("lessons", o.name): o.rollouts for o in p.lessons if heads & {*o.arms}}
     for path, rollouts in sampled.items():
-        yield from _said(path, lambda rollouts=rollouts: check_sampling(rollouts))
+        name = ".".join(path if path == ("rollouts",) else (*path, "rollouts"))
+        yield from _said(path, lambda rollouts=rollouts, name=name: check_sampling(rollouts, name))
     if arms and p.seeds and p.train_on != "all":
         if p.screening.group_size == 1:
             said = "screening.group_size is 1, and one rollout is never right and wrong: no problem has a gradient"
@@ -220,16 +220,6 @@ def _lengths(p: Profile) -> Iterator[Fault]:
             yield Fault(
                 (*name.split("."), "max_tokens"), f"{said} hardware.max_model_len={room}: raise that or lower it"
             )
-
-
-def _caches(p: Profile) -> Iterator[Fault]:
-    """Keys and values that the engine does not store as asked for."""
-    engine, device = p.hardware.engine, p.hardware.device
-    if "rollouts" in p.hardware.without:
-        return
-    for name, plan in (("screening", p.screening), ("final", p.final)):
-        path = (name, "sampling", "kv_cache")
-        yield from _said(path, lambda plan=plan: check_kv_cache(plan.sampling.kv_cache, engine, device))
 
 
 def _said(path: tuple[str, ...], check: Callable[[], object]) -> Iterator[Fault]:

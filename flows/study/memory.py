@@ -86,9 +86,13 @@ def check_caches(hardware: Hardware, asked: Iterable[Sampling]) -> None:
         check_fp8(compute_capability())
 
 
-def told(study: Study, machine: Machine) -> list[str]:
-    """For the plan: a line a model that is here, and what this machine would refuse."""
-    hardware, found = study.profile.hardware, []
+def told(study: Study, machine: Machine, asked: Iterable[Sampling] = ()) -> list[str]:
+    """For the plan: a line a model that is here, and what this machine would refuse. asked: of what is sampled."""
+    hardware, found = study.profile.hardware, list[str]()
+    try:
+        check_caches(hardware, asked)
+    except UserError as refused:
+        return [f"this machine would refuse it: {refused}"]
     if hardware.device != "cuda" or hardware.engine not in ("auto", "vllm"):
         return found
     try:

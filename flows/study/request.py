@@ -45,11 +45,12 @@ class Request:
         wishes += [f"pool.limit={self.limit}"] if self.limit else []
         if self.engine not in ENGINES:
             raise UserError(f"unknown engine '{self.engine}' (known: {', '.join(ENGINES)})")
-        wishes += [f"hardware.engine={self.engine}"] if self.engine != "auto" else []
         profile = overridden(profile_asked(self.profile, self.text), wishes)
         if self.name:
             check_name(self.name, "--name", "choose another")
             profile = replace(profile, title=self.name)
+        if self.engine != "auto":
+            profile = replace(profile, hardware=replace(profile.hardware, engine=self.engine))
         path, question = file_of(self.profile) or (Path(self.profile), "")
         study = resolve(
             profile,

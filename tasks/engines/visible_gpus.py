@@ -55,32 +55,34 @@ def gpu_bytes() -> int:
     not say, and of a part of a GPU, which has less than the tool says."""
     if not num_gpus():
         return 0
-    ask = ["nvidia-smi", "--query-gpu=index,uuid,memory.total,mig.mode.current", "--format=csv,noheader,nounits"]
-    try:
-        said = subprocess.run(ask, capture_output=True, text=True, timeout=60, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return 0
-    rows = [[cell.strip() for cell in line.split(",")] for line in said.splitlines()]
-    seen = _seen([row for row in rows if len(row) == 4])
+    seen = _seen(_asked("mig.mode.current"))
     if not all(memory.isdigit() and parts != "Enabled" for *_, memory, parts in seen):
         return 0
     return min((int(row[2]) << 20 for row in seen), default=0)
 
 
 def compute_capability() -> tuple[int, int] | None:
-    """Of the least able GPU of this machine, as the driver's own tool says; null where it does not say."""
-    ask = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+    """Of the least able GPU that this process sees, as the driver's own tool says; null where it does not say."""
+    found = [one[-1].partition(".") for one in _seen(_asked("compute_cap"))]
+    if not all(major.isdigit() and minor.isdigit() for major, _, minor in found):
+        return None
+    return min(((int(major), int(minor)) for major, _, minor in found), default=None)
+
+
+def _asked(field: str) -> list[list[str]]:
+    """(index, uuid, memory in MiB, this) of each GPU; none where the driver's tool does not answer."""
+    ask = ["nvidia-smi", f"--query-gpu=index,uuid,memory.total,{field}", "--format=csv,noheader,nounits"]
     try:
         said = subprocess.run(ask, capture_output=True, text=True, timeout=60, check=True).stdout
-        found = [one.split(".") for one in said.split()]
-        return min(((int(major), int(minor)) for major, minor in found), default=None)
-    except (OSError, subprocess.SubprocessError, ValueError):
-        return None
+    except (OSError, subprocess.SubprocessError):
+        return []
+    rows = [[cell.strip() for cell in line.split(",")] for line in said.splitlines()]
+    return [row for row in rows if len(row) == 4]
 
 
 def _seen(rows: list[list[str]]) -> list[list[str]]:
-    """Of (index, uuid, memory, mode) those that this process sees. The driver numbers GPUs by speed unless it is told
-    otherwise: which of several sizes a number means is then not known here, and none is."""
+    """Return the rows (index, uuid, memory, another) of the GPUs that this process sees. The driver numbers GPUs by
+    speed unless CUDA_DEVICE_ORDER says otherwise; with GPUs of several sizes no row is returned then."""
     named = _named()
     if named is None:
         return rows

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from flows.running.plan import Planned, to_sample
+from flows.running.plan import Planned, plan, to_sample
 from flows.study.checks import faults_of
-from flows.study.memory import check_caches
+from flows.study.memory import check_caches, this_machine, told
 from flows.study.profiles import DEMO, PAPER
 from flows.study.request import Request
+from storage.artifacts.kinds import Searches
+from storage.artifacts.manifest import recipe_of
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Ledger
@@ -22,7 +25,7 @@ from tasks.engines.hardware import Hardware, check_kv_cache
 from tasks.engines.sampling.settings import on_gpu
 from tasks.engines.toolbox import Toolbox
 from tasks.sampling import sample_rollouts
-from tasks.stage import Session, session
+from tasks.stage import Session, Step, session
 from tests.engines.test_toolbox import begun
 from tests.hollow import hollow_weights
 from tests.stages.test_sampling import DRAW, POLICY, Lab
@@ -85,8 +88,6 @@ def test_a_study_may_ask_for_it_where_nothing_is_trained_on_it() -> None:
 
     assert asked("full", "evaluation") == asked("fp8", "screening", "final") == []
     assert any("evaluation.sampling.kv_cache is fp8" in said for said in asked("fp8", "evaluation"))
-    on_a_laptop = replace(DEMO, screening=replace(DEMO.screening, sampling=ROUNDED))
-    assert any("set hardware.device=cuda" in fault.said for fault in faults_of(on_a_laptop))
     with pytest.raises(UserError, match=r"rollouts\.kv_cache is fp8: what a training samples needs full"):
         check_sampling(Sampling(max_tokens=8, kv_cache="fp8"))
 
@@ -97,14 +98,29 @@ def test_what_an_arm_that_borrows_its_adapter_asks_for_is_looked_at_too() -> Non
     assert any("evaluation.sampling.kv_cache is fp8" in fault.said for fault in faults_of(evaluated))
     lesson = replace(PAPER.lessons[0], arms=("panel",), rollouts=ROUNDED)
     taught = replace(PAPER, arms=("no_panel",), lessons=(lesson,))
-    assert any("rollouts.kv_cache is fp8" in fault.said for fault in faults_of(taught))
+    said = next(fault.said for fault in faults_of(taught) if "kv_cache" in fault.said)
+    assert said.startswith(f"lessons.{lesson.name}.rollouts.kv_cache is fp8")
+    assert f"; set lessons.{lesson.name}.rollouts.kv_cache=full" in said
 
 
-def test_an_engine_of_another_name_is_looked_at_before_anything_is_planned(tmp_path: Path) -> None:
-    settings = ("hardware.device=cuda", "screening.sampling.kv_cache=fp8")
-    for engine in ("openai", "transformers"):
-        with pytest.raises(UserError, match="kv_cache=fp8 is how vLLM"):
-            Request(profile="demo", settings=settings, engine=engine).study(Store(tmp_path), planning=True)
+@pytest.mark.parametrize("engine", ["auto", "openai", "transformers"])
+def test_a_run_is_refused_before_anything_is_paid_and_its_plan_says_so(tmp_path: Path, engine: str) -> None:
+    """On a CPU, which the demo's settings allow. What is there already needs no engine: it is no fault of the study."""
+    settings, store = ("screening.sampling.kv_cache=fp8", "arms=panel"), Store(tmp_path)
+    store.prepare()
+    study = Request(profile="demo", settings=settings, engine=engine).study(store, planning=True)
+    asked, refused = [*to_sample(plan(study, store))], "kv_cache=fp8 is how vLLM"
+    [said] = told(study, this_machine(), asked)
+    assert said.startswith(f"this machine would refuse it: {refused}")
+    with pytest.raises(UserError, match=refused):
+        check_caches(study.profile.hardware, asked)
+    assert told(study, this_machine(), to_sample(replace(p, reused=True) for p in plan(study, store))) == []
+
+
+def test_searches_are_looked_at_too() -> None:
+    ref, recipe = Searches.of("a" * 16), recipe_of("search_problems", 1, {})
+    step = Step("search", ref, recipe, {"sampling": ROUNDED}, lambda: pa.table({}))
+    assert [*to_sample([Planned(step, reused=False)])] == [ROUNDED]
 
 
 def test_what_this_machine_cannot_store_is_refused_before_anything_is_paid(

@@ -10,8 +10,8 @@ from tasks.domain.policies import Sampling
 LEAST_TEMPERATURE = 0.01
 
 
-def check_sampling(rollouts: Sampling) -> None:
-    """Any temperature from LEAST_TEMPERATURE on: the learner divides its logits by it.
+def check_sampling(rollouts: Sampling, name: str = "rollouts") -> None:
+    """name: of the setting. Any temperature from LEAST_TEMPERATURE on: the learner divides its logits by it.
 
     Errors: UserError for top_p, because the sampler's nucleus is cut at the policy that sampled: its log-probs are of
     that cut distribution, which is not recorded, and a token that the learner's own nucleus leaves out has no ratio;
@@ -21,14 +21,14 @@ def check_sampling(rollouts: Sampling) -> None:
     """
     if rollouts.top_p != 1:
         raise UserError(
-            f"rollouts.top_p is {rollouts.top_p:g}: training needs 1, because log-probs of a cut distribution are not"
-            " those of the policy; set rollouts.top_p=1 (evaluation.sampling.top_p is free)"
+            f"{name}.top_p is {rollouts.top_p:g}: training needs 1, because log-probs of a cut distribution are not"
+            f" those of the policy; set {name}.top_p=1 (evaluation.sampling.top_p is free)"
         )
-    check_kept_whole(rollouts, "rollouts")
+    check_kept_whole(rollouts, name)
     if rollouts.temperature < LEAST_TEMPERATURE:
         raise UserError(
-            f"rollouts.temperature is {rollouts.temperature:g}: training needs at least {LEAST_TEMPERATURE:g}, because"
-            " greedy rollouts of a problem are all the same; set rollouts.temperature=1"
+            f"{name}.temperature is {rollouts.temperature:g}: training needs at least {LEAST_TEMPERATURE:g}, because"
+            f" greedy rollouts of a problem are all the same; set {name}.temperature=1"
         )
 
 

@@ -80,24 +80,27 @@ def steady_positions(config: dict[str, Any]) -> int | None:
     64
     """
     given = rope_of(config)
-    original, found = "original_max_position_embeddings", []
+    known, original, found = "max_position_embeddings", "original_max_position_embeddings", []
     for rope in (one for one in (given, *given.values()) if isinstance(one, dict)):
         kind = rope.get("rope_type", rope.get("type"))
         if kind == "longrope":
-            found += [rope.get(original), config.get(original), _positions(config)]
+            found += [rope.get(original) or _said(config, original), config.get(original), _said(config, known)]
         elif kind == "dynamic" and rope.get("factor", 1) != 1 and "alpha" not in rope:
-            found += [rope.get(original), _positions(config)]
+            found += [rope.get(original), _said(config, known)]
     return min((one for one in found if isinstance(one, int) and one > 0), default=None)
 
 
-def _positions(config: dict[str, Any]) -> int | None:
-    """As config.json says, or what its type has where that is silent."""
-    name, kind = "max_position_embeddings", str(config.get("model_type"))
+def _said(config: dict[str, Any], name: str) -> object:
+    """As config.json has it, under its type's own word too, or what the type has where that is silent."""
     if config.get(name) is not None:
         return config[name]
     from transformers import CONFIG_MAPPING
 
-    return getattr(CONFIG_MAPPING[kind](), name, None) if kind in CONFIG_MAPPING else None
+    if (kind := str(config.get("model_type"))) not in CONFIG_MAPPING:
+        return None
+    known = CONFIG_MAPPING[kind]
+    own = known.attribute_map.get(name, name)
+    return config.get(own, getattr(known, own, None))
 
 
 def rope_of(config: dict[str, Any]) -> dict[str, Any]:

@@ -121,6 +121,10 @@ def test_positions_that_config_json_leaves_to_the_type_are_its_own() -> None:
     assert steady_positions(silent) == 2048
     assert steady_positions(silent | {"max_position_embeddings": 64}) == 64
     assert steady_positions(silent | {"model_type": "nobody's"}) is None
+    assert steady_positions(silent | {"model_type": "rag"}) is None
+    assert steady_positions(silent | {"model_type": "dbrx", "max_seq_len": 99}) == 99
+    stretched = {"model_type": "phi3", "max_position_embeddings": 131072, "rope_scaling": {"rope_type": "longrope"}}
+    assert steady_positions(stretched) == 4096
 
 
 def test_a_model_whose_weights_are_no_numbers_is_refused(tmp_path: Path) -> None:
