@@ -47,7 +47,7 @@ def test_files_stay_small() -> None:
     files = [p for folder in folders for kind in ("py", "sql") for p in (REPO / folder).rglob(f"*.{kind}")]
     lengths = {str(p.relative_to(REPO)): len(p.read_text().splitlines()) for p in files}
     assert len(lengths) > 500
-    assert {name: lines for name, lines in lengths.items() if lines > 250} == {}
+    assert {name: lines for name, lines in lengths.items() if lines > 600} == {}
 
 
 def test_every_doctest_is_collected() -> None:
