@@ -142,6 +142,7 @@ def train_adapter(
         progress(row["step"], learner.steps, "steps", detail)
 
     base = tools.place(start.model.sha256, f"the base model {start.model.name}")
+    tools.settle()
     result = train(
         base=base,
         problems=[PromptProblem(r["problem_id"], r["source"], r["subject"]) for r in by_id.values()],

@@ -28,7 +28,7 @@ from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError, disk_fault
 from storage.stopping import stopped_by_signals
-from tasks.engines.hardware import Hardware
+from tasks.engines.hardware import Hardware, release_memory
 from tasks.engines.visible_gpus import children_see, visible_gpus
 from tasks.metering import metered
 from tasks.stage import Progress
@@ -99,6 +99,7 @@ class _WorkerPool:
 
     def run(self, prepares: Callable[[], object] | None = None) -> None:
         """prepares: makes what all jobs need, while the first of them start their engines."""
+        release_memory()
         try:
             self._fill()
             if prepares is not None:

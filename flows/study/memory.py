@@ -147,9 +147,8 @@ def _models(study: Study) -> Iterable[tuple[Path, int, list[LearnerConfig]]]:
 
 
 def _left(hardware: Hardware, machine: Machine) -> int:
-    """Of a GPU for the learner: all of it where the sampler has its own."""
-    shared = 0.0 if hardware.sampler_apart else hardware.memory_fraction
-    return usable(machine.gpu) - int(shared * machine.gpu)
+    """Return the bytes of a GPU that the learner may take."""
+    return usable(machine.gpu) - int((1 - hardware.learner_share) * machine.gpu)
 
 
 def _on_host(hardware: Hardware, base: Path, learners: Sequence[LearnerConfig]) -> tuple[int, int]:

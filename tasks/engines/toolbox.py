@@ -15,7 +15,7 @@ from storage.errors import UserError
 from tasks.domain.grading.overrides import ActiveGrader
 from tasks.domain.policies import KVCache
 from tasks.engines.environment import quiet_libraries, settle_threads
-from tasks.engines.hardware import Hardware, check_kv_cache, engine_name, require_gpu
+from tasks.engines.hardware import Hardware, check_kv_cache, engine_name, release_memory, require_gpu
 from tasks.engines.protocols import Embedder, Generator
 
 T = TypeVar("T")
@@ -90,6 +90,12 @@ class Toolbox:
         self._begun[key] = thread.submit(self._sampler, model_sha256, lora_rank, kv_cache)
         thread.shutdown(wait=False)
 
+    def settle(self) -> None:
+        """Wait for an engine that is starting on the learner's GPU: vLLM takes memory that others use meanwhile for its
+        own."""
+        if not self.hardware.sampler_apart:
+            wait(self._begun.values())
+
     def _sampler_key(self, model_sha256: str, kv_cache: KVCache = "full") -> tuple[str, ...]:
         place, rounded = self.place(model_sha256, "the base model"), () if kv_cache == "full" else (kv_cache,)
         return "generator", engine_name(self.hardware.engine), str(place), *rounded
@@ -102,6 +108,7 @@ class Toolbox:
             require_gpu()
         if engine != "openai":
             settle_threads()
+            release_memory()
         if engine == "vllm" and self.hardware.replicas > 1:
             from tasks.engines.sampling.replicas import ReplicatedGenerator
 

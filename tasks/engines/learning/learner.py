@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from traceback import clear_frames
 from typing import Any
 
 from storage.errors import Parked, UserError
@@ -19,6 +20,7 @@ from tasks.domain.grpo.curriculum import prompt_schedule
 from tasks.domain.grpo.losses import loss_for
 from tasks.domain.grpo.types import LearnerConfig, PromptProblem
 from tasks.engines.adapter_files import adapter_config
+from tasks.engines.hardware import release_memory
 from tasks.engines.learning import checkpoints, parallel
 from tasks.engines.learning.adapters import Adapters
 from tasks.engines.learning.memory_plan import read_config
@@ -90,8 +92,14 @@ def train(
         "init_adapter": init_adapter,
         "temperature": temperature,
     }
-    with parallel.team(execution.processes, job, workdir / "processes"):
-        return _train(**job, sample=sample, on_step=on_step, stop_requested=stop_requested)
+    try:
+        with parallel.team(execution.processes, job, workdir / "processes"):
+            return _train(**job, sample=sample, on_step=on_step, stop_requested=stop_requested)
+    except BaseException as error:
+        clear_frames(error.__traceback__)  # whoever keeps the error would keep the model on its device
+        raise
+    finally:
+        release_memory()
 
 
 def _train(

@@ -12,7 +12,7 @@ from storage.errors import UserError
 from tasks.domain.grpo.packing import Pack
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.engines.environment import quiet_libraries, settle_threads
-from tasks.engines.hardware import Hardware, engine_name
+from tasks.engines.hardware import Hardware, engine_name, free_bytes
 from tasks.engines.learning import attention, parallel
 from tasks.engines.learning.fusion import fuse
 from tasks.engines.learning.logprobs import token_logprobs
@@ -41,6 +41,7 @@ class Execution:
     processes: of the learner, one a GPU; they share each step's packs.
     merged: the forward pass is of the weights that a merging sampler serves, so that both are one policy.
     flat_adapters: a step's adapter is handed over as one block, which a merging sampler of this machine maps.
+    memory_share: of a GPU; the rest is the sampler's, whether or not its engine has taken it yet.
     """
 
     device: str = "auto"
@@ -55,6 +56,7 @@ class Execution:
     processes: int = 1
     merged: bool = False
     flat_adapters: bool = False
+    memory_share: float = 1.0
 
 
 def execution_on(hardware: Hardware, config: dict[str, Any]) -> Execution:
@@ -70,6 +72,7 @@ def execution_on(hardware: Hardware, config: dict[str, Any]) -> Execution:
         processes=hardware.processes,
         merged=merges,
         flat_adapters=merges and num_experts(config) > 0 and engine_name(hardware.engine) == "vllm",
+        memory_share=hardware.learner_share,
     )
 
 
@@ -98,7 +101,7 @@ class Policy:
         if execution.merged and gpu:
             on_host = psutil.virtual_memory().available
             check_host_memory(base, on_host, self.dtype.itemsize, checkpoints=checkpoint_bytes(base, config))
-        free = free_bytes(self.device)
+        free = free_bytes(self.device, execution.memory_share)
         self.kept_rows = plan_memory(base, config, execution, self.dtype.itemsize, free, gpu=gpu)
         # onto the device shard by shard: a copy in host memory first would be one of 57 GiB for a 30B mixture
         onto, how = self.device if gpu else None, {"attn_implementation": attention.ATTENTION_NAME}
@@ -152,11 +155,3 @@ def _device(wanted: str) -> torch.device:
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     rank, world = parallel.rank_and_world()
     return torch.device("cuda", rank) if wanted == "cuda" and world > 1 else torch.device(wanted)
-
-
-def free_bytes(device: torch.device) -> int:
-    """Memory that training may still take: the GPU's, or the host's, with what the system keeps of files and would give
-    back."""
-    import torch
-
-    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +17,8 @@ from storage.artifacts.kinds import Training
 from storage.artifacts.kinds.experiment import EXPOSURE
 from storage.errors import UserError
 from tasks.domain.grpo.types import ATTENTION, LearnerConfig, PromptProblem, StepPlan, TrainRollout
+from tasks.engines.learning import policy
+from tasks.engines.learning.attention import ATTENTION_NAME
 from tasks.engines.learning.learner import Execution, Interrupted, StepMetrics, TrainResult, train
 from tasks.engines.learning.training_memory import disk_bytes
 from tests.engines.conftest import random_rollouts
@@ -212,3 +217,32 @@ def test_a_step_without_a_gradient_says_so(tiny_base: Path, tmp_path: Path) -> N
     assert (row["live_groups"], row["all_one"], row["trained_tokens"]) == (0.0, 2, 0)
     assert row["entropy"] is row["loss"] is row["grad_norm"] is row["ratio_max"] is None
     assert not any(t.any() for n, t in weights(result.adapter_folder).items() if "lora_B" in n)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_nothing_of_a_training_stays_on_its_device(
+    tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """The next training of the process has the memory for itself, also if this one failed and its error is kept."""
+    models: list[weakref.ref[torch.nn.Module]] = []
+    left: list[int] = []
+
+    def loaded(*given: Any) -> Any:
+        model = load(*given)
+        models.extend(weakref.ref(module) for module in model.modules())
+        return model
+
+    def fail(_: StepPlan) -> list[TrainRollout]:
+        raise UserError("the provider is gone")
+
+    load = partial(policy.loaded, attn_implementation=ATTENTION_NAME)
+    monkeypatch.setattr(policy, "loaded", lambda *given, **_: loaded(*given))
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
+    monkeypatch.setattr("torch.cuda.empty_cache", lambda: left.append(sum(m() is not None for m in models)))
+    if not fails:
+        run(tiny_base, tmp_path)
+    else:
+        with pytest.raises(UserError) as kept:
+            run(tiny_base, tmp_path, sample=lambda p: sample(p) if p.step < 3 else fail(p))
+        assert kept.tb
+    assert models and left == [0]

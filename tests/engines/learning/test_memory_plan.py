@@ -15,10 +15,11 @@ from benchmarks.random_mixture import CONFIG
 from storage.errors import UserError
 from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
 from tasks.domain.grpo.types import ALL_LINEAR, ATTENTION, LearnerConfig, PromptProblem
+from tasks.engines.hardware import Hardware, free_bytes
 from tasks.engines.learning.experts import expert_module, expert_shapes
 from tasks.engines.learning.learner import train
 from tasks.engines.learning.memory_plan import GIB, check_host_memory, lora_parameters, read_config
-from tasks.engines.learning.policy import Execution, free_bytes
+from tasks.engines.learning.policy import Execution
 from tasks.engines.learning.training_memory import (
     UNBOUNDED,
     activation_bytes,
@@ -208,6 +209,25 @@ def test_what_the_system_keeps_of_files_and_would_give_back_counts_as_free() -> 
     lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
     available = next(int(kb) for name, kb, *_ in lines if name == "MemAvailable:") * 1024
     assert free_bytes(torch.device("cpu")) > 0.9 * available
+
+
+def test_memory_that_only_pytorch_holds_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an 80 GB card after a training, in GiB: the driver had 3.5 free and PyTorch held 39 that nothing used. What a
+    sampler that is still starting will take is not free."""
+    driver = {"free": 3.5, "unused": 39.2}
+
+    def empty_cache() -> None:
+        driver.update(free=sum(driver.values()), unused=0.0)
+
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
+    monkeypatch.setattr("torch.cuda.empty_cache", empty_cache)
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda _: (int(driver["free"] * GIB), 80 * GIB))
+    assert free_bytes(torch.device("cuda"), 0.58) / GIB == pytest.approx(42.7)
+    driver["free"] = 79.0
+    shared = Hardware(memory_fraction=0.42)
+    assert free_bytes(torch.device("cuda"), shared.learner_share) / GIB == pytest.approx(0.58 * 80)
+    apart = replace(shared, sampler_apart=True, engine_process="core")
+    assert free_bytes(torch.device("cuda"), apart.learner_share) / GIB == pytest.approx(79.0)
 
 
 def test_a_rollout_longer_than_packs_are_to_be_is_planned_for(tmp_path: Path) -> None:
