@@ -25,6 +25,7 @@ from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, Trai
 from tasks.domain.policies import AS_CRITIC, Policy, Sampling
 from tasks.domain.problems.splits import of_split
 from tasks.domain.scaffolds import Scaffold
+from tasks.engines.loading import import_before_threads
 from tasks.engines.sampling.sampler import RolloutRequest, named
 from tasks.rollouts import ensure_rollouts, entered, refuse_other_rewards, requests_for, weights_left
 from tasks.stage import Payload, Ref, making, progress, stage, store, toolbox, workdir
@@ -143,6 +144,8 @@ def train_adapter(
 
     base = tools.place(start.model.sha256, f"the base model {start.model.name}")
     tools.settle()
+    if learner.staleness:  # a thread samples, and may be the first to need the engine
+        import_before_threads(base)
     result = train(
         base=base,
         problems=[PromptProblem(r["problem_id"], r["source"], r["subject"]) for r in by_id.values()],

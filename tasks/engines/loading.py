@@ -6,7 +6,8 @@ import os
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,25 @@ def refuse_holes(folder: Path) -> None:
     lacking = [name for name, _ in model.named_parameters() if name not in there and wanted(name)]
     if lacking:
         raise UserError(f"model folder {folder}: {len(lacking)} weights are in no file of it, first {lacking[0]}")
+
+
+def import_before_threads(model: Path) -> None:
+    """Import the libraries that sampler, learner and encoder use, on the thread that calls.
+
+    transformers imports a name when it is first used. Of two threads that do so at once, one finds a module that is
+    only half there: `cannot import name 'AutoConfig' from 'transformers'`. A library or model that is not here is
+    reported where it is used.
+    """
+    for name in ("peft", "sentence_transformers", "transformers.modeling_layers", "vllm.lora.request"):
+        with suppress(ImportError):
+            import_module(name)
+    with suppress(ImportError):
+        from vllm import LLM, SamplingParams  # noqa: F401
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer  # noqa: F401
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+
+    with suppress(OSError, ValueError, KeyError):
+        MODEL_FOR_CAUSAL_LM_MAPPING[type(AutoConfig.from_pretrained(model))]
 
 
 @contextmanager

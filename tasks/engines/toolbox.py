@@ -16,6 +16,7 @@ from tasks.domain.grading.overrides import ActiveGrader
 from tasks.domain.policies import KVCache
 from tasks.engines.environment import quiet_libraries, settle_threads
 from tasks.engines.hardware import Hardware, check_kv_cache, engine_name, release_memory, require_gpu
+from tasks.engines.loading import import_before_threads
 from tasks.engines.protocols import Embedder, Generator
 
 T = TypeVar("T")
@@ -86,6 +87,7 @@ class Toolbox:
         key = self._sampler_key(model_sha256, kv_cache)
         if self.hardware.engine_process == "inside" or key[1] != "vllm" or key in self._open or key in self._begun:
             return
+        import_before_threads(self.places[model_sha256])
         thread = ThreadPoolExecutor(1)
         self._begun[key] = thread.submit(self._sampler, model_sha256, lora_rank, kv_cache)
         thread.shutdown(wait=False)

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 
 from storage.errors import Parked, UserError
 from storage.stopping import stopped_by_signals
+from tasks.engines import toolbox
 from tasks.engines.hardware import Hardware
 from tasks.engines.toolbox import Toolbox
 
@@ -33,6 +36,7 @@ def begun(monkeypatch: pytest.MonkeyPatch, where: str = "core") -> tuple[Toolbox
         return made[-1]
 
     monkeypatch.setattr(Toolbox, "_sampler", start)
+    monkeypatch.setattr(toolbox, "import_before_threads", lambda _: None)
     return Toolbox(Hardware(engine="vllm", engine_process=where), {"m": Path("model")}), go, made  # type: ignore[arg-type]
 
 
@@ -104,3 +108,40 @@ def test_a_model_that_is_elsewhere_is_missed_where_it_is_wanted(monkeypatch: pyt
     with pytest.raises(UserError, match="is not on this machine"):
         tools.generator("elsewhere", 16)
     tools.close()
+
+
+def test_the_learner_waits_for_an_engine_that_starts_on_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    tools, go, made = begun(monkeypatch)
+    tools.begin_generator("m", 16)
+    threading.Timer(0.2, go.set).start()
+    tools.settle()
+    assert len(made) == 1
+    tools.close()
+
+
+#: An engine and a learner as in a resumed run: one in a thread, both import transformers' names as they need them.
+AT_ONCE = """
+import sys
+from pathlib import Path
+from tasks.engines.hardware import Hardware
+from tasks.engines.toolbox import Toolbox
+
+def start(*_):
+    assert {"transformers", "transformers.models.auto.modeling_auto", "transformers.models.qwen3.modeling_qwen3"} <= {*sys.modules}
+    from transformers import AutoConfig, AutoModelForCausalLM
+    class Engine: ...
+    return Engine()
+
+Toolbox._sampler = start
+tools = Toolbox(Hardware(engine="vllm", engine_process="both"), {"m": Path(sys.argv[1])})
+tools.begin_generator("m", 16)
+from transformers import AutoConfig, AutoModelForCausalLM
+tools.generator("m", 16)
+tools.close()
+"""
+
+
+def test_threads_find_libraries_imported(tiny_base: Path) -> None:
+    """In a process of its own: in this one they are imported already."""
+    done = subprocess.run([sys.executable, "-c", AT_ONCE, str(tiny_base)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
