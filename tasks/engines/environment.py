@@ -1,9 +1,13 @@
-"""Libraries that talk: no telemetry, no hub, no progress bars of their own."""
+"""Disable telemetry, hub access, progress bars and, in logs, warnings of third-party libraries."""
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 import warnings
+
+from storage.errors import Notice
 
 SILENT = {
     "DO_NOT_TRACK": "1",
@@ -20,6 +24,7 @@ SILENT = {
     "TORCH_CPP_LOG_LEVEL": "ERROR",
     "TORCH_LOGS": "-torch._library.triton",  # that there is none on a CPU
     "TOKENIZERS_PARALLELISM": "false",
+    "TQDM_DISABLE": "1",
     "TRANSFORMERS_VERBOSITY": "error",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "VLLM_CONFIGURE_LOGGING": "1",
@@ -39,6 +44,11 @@ def quiet_libraries(threads: int | None = None) -> None:
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     # peft's own pattern for a mixture's experts, which it then looks for among modules
     warnings.filterwarnings("ignore", message="The following (rank|alpha)_pattern keys", category=RuntimeWarning)
+    if not sys.stderr.isatty():
+        os.environ.setdefault("PYTHONWARNINGS", "ignore")  # for the engines' processes
+        warnings.filterwarnings("ignore")
+        warnings.filterwarnings("default", category=Notice)
+        logging.getLogger().setLevel(logging.ERROR)
 
 
 def settle_threads() -> None:
