@@ -18,6 +18,7 @@ from flows.study.resolve import Study
 from flows.study.shape import SamplingPlan
 from storage.artifacts.kinds import Bands, Benchmark, Pool, Rollouts, Splits, Training
 from tasks.adapters import STEP, import_adapter
+from tasks.attempts import Attempts
 from tasks.benchmarks import ASKED
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.second_scaffold import second_scaffold
@@ -38,11 +39,15 @@ def make_arms(study: Study, at: Prepared, arms: Sequence[str]) -> tuple[ArmArtif
     training = bool(p.training.steps and p.seeds)
     joint = [head for head in p.heads(p.arms) if training and p.train_on == "joint"]
     needed = dict.fromkeys([*(p.heads(arms) if training and p.train_on != "all" else ()), *joint, *arms])
-    taught = {head: _taught(study, at, head) for head in dict.fromkeys(p.arm(a).head for a in needed)}
-    served = [p.arm(a) for a in needed if training or taught[p.arm(a).head]]
-    check_bases(study.models, served)
-    screened = {a: grouped(f"screen {a}", lambda a=a: _screened(study, at, a, taught[p.arm(a).head])) for a in needed}
-    live = {head: _live(head, screened, joint) for head in p.heads(arms) if training and p.train_on != "all"}
+    attempts = Attempts.of(arms)
+    taught = attempts.each((p.arm(a).head for a in needed), lambda head: _taught(study, at, head))
+    needed = [a for a in needed if p.arm(a).head in taught]
+    check_bases(study.models, [p.arm(a) for a in needed if training or taught[p.arm(a).head]])
+    screened = attempts.each(
+        needed, lambda a: grouped(f"screen {a}", lambda: _screened(study, at, a, taught[p.arm(a).head]))
+    )
+    banded = p.heads(arms) if training and p.train_on != "all" else ()
+    live = {head: _live(head, screened, joint) for head in banded if screened.keys() >= {head, *joint}}
     made: dict[tuple[str, int], Training] = {}
 
     def make(arm: str) -> ArmArtifacts:
@@ -62,7 +67,10 @@ def make_arms(study: Study, at: Prepared, arms: Sequence[str]) -> tuple[ArmArtif
         ]
         return ArmArtifacts(screened[arm], before, tuple(trained), tuple(otherwise))
 
-    return tuple(grouped(arm, lambda arm=arm: make(arm)) for arm in arms)
+    ready = [a for a in arms if a in screened and (p.arm(a).head in live or p.arm(a).head not in banded)]
+    artifacts = attempts.each(ready, lambda arm: grouped(arm, lambda: make(arm)))
+    attempts.finish(arms)
+    return tuple(artifacts[arm] for arm in arms)
 
 
 def _start(study: Study, arm: str, taught: Start | None) -> Start:

@@ -44,6 +44,10 @@ class Parked(UserError):
     exit_code = 75
 
 
+class ArmsFailed(UserError):
+    """Some arms of a study failed, after the others were finished."""
+
+
 class Notice(UserWarning):
     """What a person should know though nothing stops for it. The command line prints the sentence."""
 

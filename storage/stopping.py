@@ -21,6 +21,13 @@ TWICE_SECONDS = 0.5
 STOPPED = "stopped by SIGTERM: all finished rollouts and steps are kept; the same command goes on"
 #: Where weak references are cleared.
 CALLBACKS = (weakref.__file__, _weakrefset.__file__)
+#: Signals that asked this process to stop.
+_received: list[int] = []
+
+
+def was_stopped() -> bool:
+    """Return whether a signal asked this process to stop. C++ that calls Python may turn that into another error."""
+    return bool(_received)
 
 
 @contextmanager
@@ -28,11 +35,13 @@ def stopped_by_signals() -> Iterator[None]:
     """A pre-empted machine says SIGTERM: stop within 30 s, which loses the batch or step in flight and nothing else.
     A pack, an engine's step or a checkpoint that has begun is finished first; that is what takes time. Ctrl-C stays
     KeyboardInterrupt."""
+    _received.clear()
     told: list[float] = []
     raised: list[float] = []
     pressed: list[int] = []
 
-    def stop(_: int, frame: FrameType | None) -> None:
+    def stop(number: int, frame: FrameType | None) -> None:
+        _received.append(number)
         if raised and time.monotonic() - raised[-1] < TWICE_SECONDS:
             return
         told.append(time.monotonic())
@@ -44,6 +53,7 @@ def stopped_by_signals() -> Iterator[None]:
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         pressed.append(number)
+        _received.append(number)
         signal.default_int_handler(number, frame)
 
     was = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGALRM)}

@@ -45,6 +45,7 @@ __all__ = [
     "grouped",
     "ledger",
     "making",
+    "planning",
     "progress",
     "session",
     "stage",
@@ -160,6 +161,11 @@ def grouped(title: str, body: Callable[[], T]) -> T:
     """Run the body; an orchestrator shows its steps together under the title."""
     group = _session.get().group
     return body() if group is None else group(title, body)
+
+
+def planning() -> bool:
+    """Return whether stage calls are only noted."""
+    return _session.get().planning
 
 
 def store() -> Store:

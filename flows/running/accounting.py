@@ -20,7 +20,7 @@ from flows.study.memory import check_caches, check_memory, this_machine
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.errors import Parked, UserError, disk_fault
+from storage.errors import ArmsFailed, Parked, UserError, disk_fault
 from storage.records.garbage import collecting
 from storage.records.heartbeat import beating
 from storage.records.notes import note_planned
@@ -103,6 +103,11 @@ def accounted(
         how = _parked(study, store, planned, meter, record.run, wall)
         record.update(state="parked", **how)
         raise Parked(record.run.why) from None
+    except ArmsFailed as error:
+        done = sum(p.reused for p in looked_up((p.step for p in planned), store))
+        why = f"{error}; {done} of {len(planned)} stages are made; the same command tries the rest again"
+        record.update(state="failed", why=why, stages_done=done)
+        raise ArmsFailed(why) from None
     except UserError as error:
         record.update(state="failed", why=str(error))
         raise

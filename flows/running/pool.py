@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from flows.running.prefect_tasks import PARKED
-from storage.errors import Parked, UserError
+from storage.errors import ArmsFailed, Parked
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -49,20 +49,21 @@ def dispatch(
 
     wanted: told the keys of what is finished, says what can be worked on now; what is under way may be among it.
     parent: the flow run that wants it; `cancel_children` finds what it started by it.
-    Errors: Parked if a run met its budget, UserError if one failed or was lost too often; what else is under way goes
-    on first.
+    Errors: Parked if a run met its budget, once what is under way is finished. ArmsFailed if one failed or was lost too
+    often, once everything else is finished.
     """
     from httpx import TransportError
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
         done: set[str] = set()
-        trouble: dict[str, FlowRun] = {}
+        trouble: dict[str, tuple[Work, FlowRun]] = {}
         runs: dict[str, tuple[Work, UUID]] = {}
         news = True
         while True:
-            for work in wanted(done) if news and not trouble else ():
-                if work.key not in runs:
+            parked = any(_is_parked(run) for _, run in trouble.values())
+            for work in wanted(done) if news and not parked else ():
+                if work.key not in runs and work.key not in trouble:
                     runs[work.key] = work, _attach(client, deployment, work, tell, parent)
             if not runs:
                 break
@@ -80,17 +81,27 @@ def dispatch(
                     runs[key] = work, _attach(client, deployment, work, tell, parent)
                     continue
                 del runs[key]
+                news = True
                 if run.state.is_completed():
                     done.add(key)
-                    news = True
-                else:
-                    trouble[work.name] = run
+                    continue
+                trouble[key] = work, run
+                tell(f"{work.name}: {run.state.name}: {run.state.message}")
             if runs and not news:
                 time.sleep(POLL_SECONDS)
-    for name, run in trouble.items():
-        assert run.state is not None
-        kind = Parked if run.state.name == PARKED else UserError
-        raise kind(run.state.message if kind is Parked else f"{name}: {run.state.name}: {run.state.message}")
+    for _, run in trouble.values():
+        if run.state is not None and _is_parked(run):
+            raise Parked(run.state.message)
+    if trouble:
+        ended = [
+            f"{work.name}: {run.state and run.state.name}: {run.state and run.state.message}"
+            for work, run in trouble.values()
+        ]
+        raise ArmsFailed("; ".join(ended))
+
+
+def _is_parked(run: FlowRun) -> bool:
+    return run.state is not None and run.state.name == PARKED
 
 
 def _attach(client: SyncPrefectClient, deployment: str, work: Work, tell: Callable[[str], None], parent: str) -> UUID:

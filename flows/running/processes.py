@@ -28,6 +28,7 @@ from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError, disk_fault
 from storage.stopping import stopped_by_signals
+from tasks.attempts import Attempts
 from tasks.engines.hardware import Hardware, release_memory
 from tasks.engines.visible_gpus import children_see, visible_gpus
 from tasks.metering import metered
@@ -51,20 +52,28 @@ def make_arms_at_once(study: Study, store: Store, charging: Charging, listener: 
     """Make the arms that lack something costly, `hardware.arms_at_once` of them at a time, and where there is room for
     more than the arms, their seeds; nothing to do for one arm with one seed.
 
-    listener: hears the events of all of them. Errors: as those of one arm; the others are stopped first.
+    listener: hears the events of all of them.
+    Errors: ArmsFailed if some failed, once the others are made; Parked at once, with the others stopped.
     """
     hardware = study.profile.hardware
     if hardware.arms_at_once == 1 or len(places := gpus_apart(hardware)) == 1:
         return
+    attempts = Attempts()
     for arms in arms_to_make(study, store):
         rounds = rounds_of(study, arms, len(places))
-        if sum(map(len, rounds)) < 2:
+        if sum(map(len, rounds)) < 2 and not attempts.failed:
             continue
         prepares: Callable[[], object] | None = partial(execute, study, store, listener, prepare)
         for parts in rounds:
-            jobs = [ArmJob(part, store.root, arm, charging) for part, arm in parts]
-            _WorkerPool(jobs, places, listener).run(prepares)
+            lost = {study.profile.arm(arm).head for arm in attempts.failed}
+            jobs = [
+                ArmJob(part, store.root, arm, charging)
+                for part, arm in parts
+                if study.profile.arm(arm).head not in lost
+            ]
+            _WorkerPool(jobs, places, listener, attempts).run(prepares)
             prepares = None
+    attempts.finish(study.profile.arms)
 
 
 def rounds_of(study: Study, arms: Sequence[str], places: int) -> list[list[tuple[Study, str]]]:
@@ -94,6 +103,7 @@ class _WorkerPool:
     waiting: Sequence[ArmJob]
     places: list[tuple[str, ...]]
     listener: Listener
+    attempts: Attempts = field(default_factory=Attempts)
     running: dict[Connection, tuple[ArmJob, tuple[str, ...], BaseProcess]] = field(default_factory=dict)
     prepared: Event = field(default_factory=get_context("spawn").Event)
 
@@ -136,22 +146,23 @@ class _WorkerPool:
 
     def _receive(self, line: Connection) -> None:
         try:
-            said = line.recv()
+            message = line.recv()
         except EOFError:
             job, gpus, process = self.running.pop(line)
             process.join()
             self.places.append(gpus)
             if process.exitcode and process.exitcode > 0:
-                raise RuntimeError(f"{job.arm}: its process failed; its own error is above") from None
-            if process.exitcode:
-                raise Parked(
-                    f"{job.arm}: its process ended early (exit code {process.exitcode}); the same command goes on"
-                ) from None
+                self.attempts.note(job.arm, UserError("its process failed; its own error is above"))
+            elif process.exitcode:
+                lost = f"its process ended early (exit code {process.exitcode}); the same command goes on"
+                self.attempts.note(job.arm, Parked(lost))
             return
-        if isinstance(said, Progress):
-            self.listener(said)
+        if isinstance(message, Progress):
+            self.listener(message)
+        elif isinstance(message, Parked):
+            raise message
         else:
-            raise said
+            self.attempts.note(self.running[line][0].arm, message)
 
 
 def _work(job: ArmJob, line: Connection, prepared: Event) -> None:
