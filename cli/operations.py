@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 @click.argument("run", metavar="RUN", shell_complete=completion.runs)
 @options.root
 @options.budget
+@options.anyway
 @options.as_json
-def resume(run: str, root: Path, budget: str | None, as_json: bool) -> None:
+def resume(run: str, root: Path, budget: str | None, anyway: bool, as_json: bool) -> None:
     """Go on with RUN, a parked, crashed or interrupted run of this root: its id (`varband runs`), or its study's name.
 
     The budget is the whole run's: what was spent before counts. Without --budget the run's own limits hold.
@@ -36,7 +38,10 @@ def resume(run: str, root: Path, budget: str | None, as_json: bool) -> None:
         click.echo(f"{run}: resumed on the server; a worker goes on with it")
         return
     kept = ",".join(f"{name}={limit!r}" for name, limit in record.budget.items())
-    carry_out(Request.from_json(record.request), root, budget or kept or None, as_json=as_json)
+    request = Request.from_json(record.request)
+    more = (options.ANYWAY,) if anyway else ()
+    request = replace(request, settings=(*request.settings, *more))
+    carry_out(request, root, budget or kept or None, as_json=as_json)
 
 
 def _resumed_on_server(flow_run: str, limits: dict[str, float], budget: str | None) -> bool:

@@ -85,3 +85,6 @@ budget = click.option(
     help="The most that the run may spend over all its attempts, e.g. tokens=2e6,gpu_hours=3,usd=20. At the wall it is"
     " parked (exit code 75); the same command with a larger budget goes on.",
 )
+#: Of the gate between screening and training.
+ANYWAY = "gate.anyway=true"
+anyway = click.option("--anyway", is_flag=True, help="Train although the screening shows that training teaches little.")

@@ -24,6 +24,7 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.argument("profile", metavar="PROFILE|STUDY.toml", shell_complete=completion.studies),
         options.root,
+        options.anyway,
         click.option(
             "--set",
             "settings",
@@ -71,6 +72,7 @@ def request_of(
     encoder: Path | None,
     without: tuple[str, ...] = (),
     name: str = "",
+    anyway: bool = False,
     **how: Any,
 ) -> Request:
     from flows.study.asked import file_of, text_of
@@ -87,6 +89,8 @@ def request_of(
         settings = (*settings, "seeds=()")
     if without:
         settings = (*settings, f"hardware.without={','.join(without)}")
+    if anyway:
+        settings = (*settings, options.ANYWAY)
     return Request(
         profile=profile,
         settings=tuple(map(_found_anywhere, settings)),

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from flows.encoding import encoder_of
+from flows.gate import gate_of
 from flows.made import ArmArtifacts, Measured, Otherwise, Screened, Start, Trained
 from flows.problems import Prepared, prepare
 from flows.search import search
@@ -29,7 +30,7 @@ from tasks.measures.bands import classify_bands, keep_joint
 from tasks.measures.diversity import measure_diversity
 from tasks.regrading import regrade
 from tasks.sampling import sample_rollouts, screen_adaptively
-from tasks.stage import grouped
+from tasks.stage import grouped, only_noted, planning, provided, store
 from tasks.training import train_adapter
 
 
@@ -37,8 +38,11 @@ def make_arms(study: Study, at: Prepared, arms: Sequence[str]) -> tuple[ArmArtif
     """These arms of a study, end to end, each under its own name: screen, band, train, evaluate, measure diversity."""
     p = study.profile
     training = bool(p.training.steps and p.seeds)
-    joint = [head for head in p.heads(p.arms) if training and p.train_on == "joint"]
-    needed = dict.fromkeys([*(p.heads(arms) if training and p.train_on != "all" else ()), *joint, *arms])
+    heads = p.heads(p.arms) if training else ()  # all of them, whose screenings the gate compares
+    joint = heads if p.train_on == "joint" else ()
+    own = [*p.heads(arms), *joint, *arms]
+    others = [head for head in heads if head not in own and (planning() or _is_screened(study, at, head))]
+    needed = [*dict.fromkeys([*(own if training else arms), *others])]
     attempts = Attempts.of(arms)
     taught = attempts.each((p.arm(a).head for a in needed), lambda head: _taught(study, at, head))
     needed = [a for a in needed if p.arm(a).head in taught]
@@ -48,9 +52,20 @@ def make_arms(study: Study, at: Prepared, arms: Sequence[str]) -> tuple[ArmArtif
     )
     banded = p.heads(arms) if training and p.train_on != "all" else ()
     live = {head: _live(head, screened, joint) for head in banded if screened.keys() >= {head, *joint}}
+    gate = gate_of(study, at.studied.splits, [screened[head] for head in heads if head in screened])
     made: dict[tuple[str, int], Training] = {}
 
     def make(arm: str) -> ArmArtifacts:
+        head = p.arm(arm).head
+        with only_noted() as steps:
+            for seed in p.seeds if head in heads else ():
+                for objective in (None, *(p.objectives if head == arm else ())):
+                    _trained(study, at, _start(study, head, taught[head]), live.get(head), seed, objective)
+        trained = all(store().fresh(step.ref) for step in steps)
+        with provided(None if trained else gate):
+            return make_all(arm)
+
+    def make_all(arm: str) -> ArmArtifacts:
         head, start = p.arm(arm).head, screened[arm].start
         trains = training and head in p.heads([arm])
         plans = (*_finally(study), *_compared(study), p.evaluation) if trains else _finally(study)
@@ -244,6 +259,18 @@ def _measured(study: Study, at: Prepared, start: Start, heldout: Mapping[Samplin
     compared = next((heldout[plan] for plan in _compared(study) if plan in heldout), None)
     searches = search(study, at, start)
     return Measured(heldout[final], embeddings, diversity, deep, _asked(study, at, start), compared, searches)
+
+
+def screen_arm(study: Study, arm: str) -> Screened:
+    """One arm's lessons and screening alone: what every arm that trains must have before any of them is trained."""
+    at, head = prepare(study), study.profile.arm(arm).head
+    return _screened(study, at, arm, _taught(study, at, head))
+
+
+def _is_screened(study: Study, at: Prepared, head: str) -> bool:
+    """Return whether the store has an arm's screening; one that another process failed to make is not made here."""
+    with only_noted():
+        return store().fresh(_screened(study, at, head, _taught(study, at, head)).rollouts)
 
 
 def run_arm(study: Study, arm: str) -> ArmArtifacts:

@@ -25,11 +25,11 @@ from storage.artifacts.provenance import provenance
 from storage.artifacts.ref import Ref
 from storage.artifacts.rows import PART_ROWS, Payload, beside
 from storage.artifacts.store import Store
-from storage.errors import NO_ROOM, UserError, way_out
+from storage.errors import NO_ROOM, Parked, UserError, way_out
 from storage.ledger import Ledger
 from tasks.engines.toolbox import Toolbox
 from tasks.former_names import former_refs
-from tasks.steps import Progress, Step
+from tasks.steps import Condition, Progress, Step
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -45,8 +45,10 @@ __all__ = [
     "grouped",
     "ledger",
     "making",
+    "only_noted",
     "planning",
     "progress",
+    "provided",
     "session",
     "stage",
     "store",
@@ -96,15 +98,18 @@ class Session:
         if not (self.without or self.elsewhere) or self.store.fresh(step.ref):
             return False
         left = step.ref.kind in self.without or step.ref in self.elsewhere
-        return left or not all(self.store.fresh(ref) for ref in step.recipe.input_refs)
+        return left or not all(map(self.store.fresh, step.awaited))
 
     def ensure(self, step: Step) -> bool:
-        """Make the step's artifact unless the store has it. True if it was reused."""
+        """Make the step's artifact unless the store has it. True if it was reused. Errors: Parked where its condition
+        does not hold."""
         if self.store.fresh(step.ref):
             self.listener(Progress("reused", step.title, step.ref))
             return True
         if self.before is not None:
             self.before(step)
+        if step.condition is not None and (why_not := step.condition.why_not(self.store)):
+            raise Parked(why_not)
         with self.store.making(step.ref):
             if self.store.fresh(step.ref):
                 self.listener(Progress("reused", step.title, step.ref))
@@ -145,6 +150,7 @@ class Session:
 
 _session: ContextVar[Session] = ContextVar("varband_session")
 _step: ContextVar[Step] = ContextVar("varband_step")
+_condition: ContextVar[Condition | None] = ContextVar("varband_condition", default=None)
 
 
 @contextmanager
@@ -155,6 +161,23 @@ def session(current: Session) -> Iterator[Session]:
         yield current
     finally:
         _session.reset(token)
+
+
+@contextmanager
+def only_noted() -> Iterator[list[Step]]:
+    """Stage calls in the block are noted in the list and not carried out."""
+    with session(replace(_session.get(), planning=True, steps=[])) as noting:
+        yield noting.steps
+
+
+@contextmanager
+def provided(condition: Condition | None) -> Iterator[None]:
+    """What is called for in the block is made only where the condition holds."""
+    token = _condition.set(condition)
+    try:
+        yield
+    finally:
+        _condition.reset(token)
 
 
 def grouped(title: str, body: Callable[[], T]) -> T:
@@ -224,7 +247,7 @@ class Stage(Generic[P, K]):
         bound.apply_defaults()
         given, make = bound.arguments, partial(self.function, *bound.args, **bound.kwargs)
         ref, recipe = store().under(self.names(given)), recipe_of(self.name, self.version, given)
-        _session.get().run(Step(self.title, ref, recipe, given, make))
+        _session.get().run(Step(self.title, ref, recipe, given, make, _condition.get()))
         return ref
 
     def names(self, arguments: Mapping[str, Any]) -> list[K]:

@@ -10,7 +10,16 @@ import pyarrow as pa
 
 from storage.artifacts.manifest import Recipe
 from storage.artifacts.ref import Ref
-from storage.artifacts.store import Payload
+from storage.artifacts.store import Payload, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What must hold before a step is made, though it changes nothing of what is made. after: artifacts that must be
+    there. why_not: why it does not hold, by what the store has; empty if it does."""
+
+    after: tuple[Ref, ...]
+    why_not: Callable[[Store], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +31,12 @@ class Step:
     recipe: Recipe
     arguments: Mapping[str, Any]
     make: Callable[[], pa.Table | Payload]
+    condition: Condition | None = None
+
+    @property
+    def awaited(self) -> tuple[Ref, ...]:
+        """Artifacts that must be there before it can be made: its inputs, and those of its condition."""
+        return (*self.recipe.input_refs, *(self.condition.after if self.condition else ()))
 
 
 @dataclass(frozen=True, slots=True)

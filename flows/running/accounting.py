@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from flows.gate import ADVICE
 from flows.running.costs import costs, total
 from flows.running.plan import Planned, is_costly, looked_up, to_sample
 from flows.running.room import check_room
@@ -177,7 +178,11 @@ def _parked(
     how_far = f"{done} of {len(planned)} stages are done" + (f", '{run.at}' is under way" if at_work else "")
     asked = ",".join(f"{n}={_round_up(v):.12g}" for n, v in enough.items())
     about = ", ".join(f"{_rounded(getattr(missing, n))} {n.replace('_', ' ')}" for n in limits or ("tokens",))
-    command = f"varband resume {run.id}{root_option(store.root)} --budget {asked}"
+    command = f"varband resume {run.id}{root_option(store.root)}"
+    if str(wall).endswith(ADVICE):  # the gate's: more budget opens nothing
+        why = f"parked: {wall}, or `{command} --anyway` trains all the same; {how_far}"
+        return {"why": why, "missing": missing, "stages_done": done}
+    command += f" --budget {asked}"
     onward = f"; `{command}` or the same command with that budget goes on"
     mine = limits and not of_team(wall)
     why = f"parked: {wall}; {how_far}; about {about} more are missing{onward if mine else ''}"

@@ -65,7 +65,7 @@ def _open(study: Study, store: Store, done: set[str], dag: Dag) -> tuple[list[Pi
         for step in planned:
             if step.recipe.stage == "regrade_rollouts":  # it samples nothing
                 continue
-            can = all(map(store.fresh, step.recipe.input_refs)) and not (
+            can = all(map(store.fresh, step.awaited)) and not (
                 "evaluation" in step.arguments and _drawn(step, "start", "evaluation") in drawn
             )
             left = list(_pieces_of(step, study, done)) if can else []

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TypeVar
 
-from flows.arm import run_arm
+from flows.arm import run_arm, screen_arm
 from flows.experiment import experiment
 from flows.running.sessions import stages_of
 from flows.study.resolve import Study
@@ -50,6 +50,13 @@ def looked_up(steps: Iterable[Step], store: Store) -> list[Planned]:
     return planned
 
 
+def why_not(planned: Iterable[Planned], store: Store) -> str:
+    """Why a step that is to be made may not be, by what the store has so far; empty if none is known to be refused."""
+    conditions = (p.step.condition for p in planned if not p.reused and p.step.ref.kind == "training")
+    condition = next((one for one in conditions if one is not None), None)
+    return condition.why_not(store) if condition else ""
+
+
 def is_costly(planned: Sequence[Planned], without: Sequence[str] = ()) -> bool:
     """Whether something is to be made here that occupies an accelerator."""
     return any(not p.reused and p.step.ref.kind in OCCUPYING - set(without) for p in planned)
@@ -61,6 +68,15 @@ def arms_to_make(study: Study, store: Store) -> Iterator[list[str]]:
     for arms in _rounds(study.profile):
         without = study.profile.hardware.without
         yield [arm for arm in arms if is_costly(plan(study, store, lambda s, arm=arm: run_arm(s, arm)), without)]
+
+
+def arms_to_screen(study: Study, store: Store) -> list[str]:
+    """Arms whose lessons or screening lack something costly, where trainings wait for them."""
+    planned, without = plan(study, store), study.profile.hardware.without
+    if not any(p.step.condition and not p.reused for p in planned):
+        return []
+    heads = study.profile.heads(study.profile.arms)
+    return [arm for arm in heads if is_costly(plan(study, store, lambda s, arm=arm: screen_arm(s, arm)), without)]
 
 
 def _rounds(p: Profile) -> tuple[list[str], list[str]]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from flows.running.costs import Cost, costs, total
 from flows.running.foresight import Foresight, foresight, not_measured, not_taught, stands_on, without
-from flows.running.plan import Planned, plan
+from flows.running.plan import Planned, plan, why_not
 from flows.running.room import told as no_room
 from flows.study.layout import told
 from flows.study.prices import team_prices
@@ -47,6 +47,7 @@ class Priced:
             *stands_on(study),
             not_taught(study.profile),
             not_measured(study.profile, planned),
+            f"the run would pause before training: {said}" if (said := why_not(planned, store)) else "",
             without(study),
             told(study.profile.hardware, num_gpus()),
             *notes,

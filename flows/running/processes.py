@@ -20,9 +20,9 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from flows.arm import run_arm
+from flows.arm import run_arm, screen_arm
 from flows.problems import prepare
-from flows.running.plan import arms_to_make, begin_sampler, execute, samples
+from flows.running.plan import arms_to_make, arms_to_screen, begin_sampler, execute, plan, samples, why_not
 from flows.running.sessions import Charging, Listener, stages_of
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
@@ -40,17 +40,19 @@ GRACE_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class ArmJob:
-    """One arm for one process, under all of the study's seeds, charged to the run that wants it."""
+    """One arm for one process, under all of the study's seeds, charged to the run that wants it. make: its DAG."""
 
     study: Study
     root: Path
     arm: str
     charging: Charging
+    make: Callable[[Study, str], object] = run_arm
 
 
 def make_arms_at_once(study: Study, store: Store, charging: Charging, listener: Listener) -> None:
     """Make the arms that lack something costly, `hardware.arms_at_once` of them at a time, and where there is room for
-    more than the arms, their seeds; nothing to do for one arm with one seed.
+    more than the arms, their seeds; nothing to do for one arm with one seed. Where arms train, all of them are
+    screened first, for none is trained before the gate has seen all.
 
     listener: hears the events of all of them.
     Errors: ArmsFailed if some failed, once the others are made; Parked at once, with the others stopped.
@@ -59,11 +61,17 @@ def make_arms_at_once(study: Study, store: Store, charging: Charging, listener: 
     if hardware.arms_at_once == 1 or len(places := gpus_apart(hardware)) == 1:
         return
     attempts = Attempts()
+    prepares: Callable[[], object] | None = partial(execute, study, store, listener, prepare)
+    if len(to_screen := arms_to_screen(study, store)) > 1:
+        jobs = [ArmJob(study, store.root, arm, charging, screen_arm) for arm in to_screen]
+        _WorkerPool(jobs, places, listener, attempts).run(prepares)
+        prepares = None
+        if said := why_not(plan(study, store), store):
+            raise Parked(said)
     for arms in arms_to_make(study, store):
         rounds = rounds_of(study, arms, len(places))
         if sum(map(len, rounds)) < 2 and not attempts.failed:
             continue
-        prepares: Callable[[], object] | None = partial(execute, study, store, listener, prepare)
         for parts in rounds:
             lost = {study.profile.arm(arm).head for arm in attempts.failed}
             jobs = [
@@ -181,11 +189,11 @@ def _work(job: ArmJob, line: Connection, prepared: Event) -> None:
     store = Store(job.root)
     try:
         with stopped_by_signals(), metered(job.charging.meter(job.study, store), tell) as charged:
-            sampled = samples(job.study, store, lambda study: run_arm(study, job.arm))
+            sampled = samples(job.study, store, lambda study: job.make(study, job.arm))
             with stages_of(job.study, store, charged) as current:
                 begin_sampler(job.study, sampled, current.toolbox)
                 prepared.wait()
-                run_arm(job.study, job.arm)
+                job.make(job.study, job.arm)
     except UserError as refusal:
         tell(refusal)
     except Exception as error:

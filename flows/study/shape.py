@@ -12,6 +12,7 @@ from flows.study.search import Search
 from storage.errors import UserError, did_you_mean
 from tasks.domain.arms import ARMS, Arm
 from tasks.domain.budget import Budget
+from tasks.domain.gate import Gate
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.types import MOST, AtLeastOne, LearnerConfig, Size
 from tasks.domain.policies import Sampling
@@ -128,6 +129,7 @@ class Profile(Ranged):
     train_on: Literal["variance", "joint", "all"] = "variance"
     lessons: tuple[Lesson, ...] = ()
     screening: Screening
+    gate: Gate = field(default_factory=Gate)
     rollouts: Sampling
     training: LearnerConfig
     evaluation: SamplingPlan

@@ -1,0 +1,76 @@
+"""The gate between the screening and the study's training: may this run train? (tasks.domain.gate has the rule.)"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from flows.made import Screened
+from flows.study.resolve import Study
+from storage.artifacts.kinds import Splits
+from storage.artifacts.store import Store
+from storage.sql import query
+from tasks.domain.gate import ScreenedArm, reasons
+from tasks.measures import form
+from tasks.steps import Condition
+
+#: The end of a sentence of the gate, by which it is known from a budget limit wherever only its words arrive.
+ADVICE = "; mend the prompt, the lesson or max_tokens"
+#: Completions whose ends are shown, and how much of each.
+SHOWN, END = 3, 160
+
+
+def gate_of(study: Study, splits: Splits, screened: Sequence[Screened]) -> Condition | None:
+    """What must hold before the study's trainings. screened: every arm that trains. None with `gate.anyway`."""
+    after = tuple(ref for one in screened for ref in (one.rollouts, one.trained_on))
+    return None if study.profile.gate.anyway else Condition(after, partial(why_closed, study, splits, screened))
+
+
+def why_closed(study: Study, splits: Splits, screened: Sequence[Screened], store: Store) -> str:
+    """Why nothing should be trained, by the screenings that the store has, with the ends of three completions; empty
+    where the gate is open."""
+    there = {one.arm: one for one in screened if store.fresh(one.rollouts)}
+    arms = [
+        ScreenedArm(
+            arm=one.arm,
+            shares=_shares(store, one) if one.arm in there else None,
+            live=_live(store, one, splits) if one.arm in there and study.profile.train_on != "all" else None,
+            taught=one.start.policy.adapter is not None,
+        )
+        for one in screened
+    ]
+    found = list(reasons(arms, study.profile.gate))
+    if not found:
+        return ""
+    blamed = [there[arm] for arm in dict.fromkeys(arm for one in found for arm in one.arms) if arm in there]
+    ends = [end for one in blamed for end in _ends(store, one)][:SHOWN]
+    shown = f"; so end {len(ends)} of the completions: {' · '.join(ends)}" if ends else ""
+    return f"training could not teach what the study asks: {'; '.join(one.words for one in found)}{shown}{ADVICE}"
+
+
+def _shares(store: Store, one: Screened) -> dict[str, object]:
+    rows = store.read(one.rollouts, [*form.COLUMNS, "correct"])
+    return form.form_of(rows) | query("select avg(correct::int) as accuracy from t", t=rows).to_pylist()[0]
+
+
+def _live(store: Store, one: Screened, splits: Splits) -> int:
+    """Problems that both are in its variance band and may be trained on."""
+    return query(
+        "select count(*) as n from b join s using (problem_id) where is_variance(band) and split = 'train'",
+        b=store.read(one.trained_on),
+        s=store.read(splits),
+    )["n"][0].as_py()
+
+
+def _ends(store: Store, one: Screened) -> list[str]:
+    """Completions without an answer, without valid tags or cut off come first."""
+    rows = store.read(one.rollouts, ["problem_id", "rollout", "completion", *form.COLUMNS])
+    worst = query(
+        """
+        select completion from t
+        order by (verdict = 'no_answer' or not tag_valid or finish = 'length') desc, rollout, problem_id limit $n
+        """,
+        {"n": SHOWN},
+        t=rows,
+    )
+    return [f"{one.arm} «…{' '.join(text.split())[-END:]}»" for text in worst["completion"].to_pylist()]

@@ -1,0 +1,93 @@
+"""Can training teach? A study's limits on what its screening may show, and why an arm does not keep them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+from tasks.domain.ranges import Ranged, Within
+
+Share = Annotated[float, Within(0, 1)]
+#: Shares of an arm's rollouts that a limit of the same name bounds, in words.
+SHARES = {"invalid_tags": "have no valid tags", "no_answer": "give no answer", "truncated": "are cut off"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate(Ranged):
+    """Limits on the screening of each arm that trains. Outside of one the run pauses before the study's training.
+
+    invalid_tags, no_answer, truncated: largest shares of an arm's rollouts. truncated_apart: the most by which the
+    arms' shares cut off may differ. least_accuracy, most_accuracy: of an arm's mean. anyway: train all the same.
+    """
+
+    invalid_tags: Share = 0.5
+    no_answer: Share = 0.5
+    truncated: Share = 0.5
+    truncated_apart: Share = 0.25
+    least_accuracy: Share = 0.0
+    most_accuracy: Share = 1.0
+    anyway: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScreenedArm:
+    """shares: of its rollouts, by the names of SHARES, and its accuracy; None before it is screened. live: training
+    problems in its variance band; None where that is unknown or it trains on all. taught: it starts from a lesson's
+    adapter, or from one made elsewhere."""
+
+    arm: str
+    shares: dict[str, Any] | None
+    live: int | None
+    taught: bool
+
+
+class Reason(NamedTuple):
+    """One limit that is not kept. arms: of which the words are."""
+
+    arms: tuple[str, ...]
+    words: str
+
+
+def reasons(arms: Sequence[ScreenedArm], gate: Gate) -> Iterator[Reason]:
+    """Why training would teach little, or two arms' trainings could not be compared; none where the gate is open.
+
+    >>> sound = {"invalid_tags": 0.02, "no_answer": 0.1, "truncated": 0.01, "accuracy": 0.3}
+    >>> panel = ScreenedArm(arm="panel", shares=sound, live=475, taught=True)
+    >>> mute = ScreenedArm(arm="thinking", shares=sound | {"invalid_tags": 1.0}, live=0, taught=False)
+    >>> for reason in reasons([panel, mute], Gate()): print(reason.words)
+    100 % of the rollouts of thinking have no valid tags (at most 50 %)
+    no training problem is in the variance band of thinking
+    thinking starts without a lesson, and panel had one
+    >>> list(reasons([panel], Gate(invalid_tags=0.05, truncated=0.05, least_accuracy=0.2, most_accuracy=0.6)))
+    []
+    """
+    screened = [(one, one.shares) for one in arms if one.shares is not None]
+    for one, shares in screened:
+        for name, words in SHARES.items():
+            if shares[name] > (most := getattr(gate, name)):
+                said = f"{_percent(shares[name])} of the rollouts of {one.arm} {words} (at most {_percent(most)})"
+                yield Reason((one.arm,), said)
+        if not gate.least_accuracy <= shares["accuracy"] <= gate.most_accuracy:
+            limits = f"{_percent(gate.least_accuracy)} to {_percent(gate.most_accuracy)}"
+            said = f"the mean accuracy of {one.arm} is {_percent(shares['accuracy'])} (within {limits})"
+            yield Reason((one.arm,), said)
+        if one.live == 0:
+            yield Reason((one.arm,), f"no training problem is in the variance band of {one.arm}")
+    by_cut = sorted(screened, key=lambda pair: pair[1]["truncated"])
+    if by_cut and by_cut[-1][1]["truncated"] - by_cut[0][1]["truncated"] > gate.truncated_apart:
+        (least, few), (most, many) = by_cut[0], by_cut[-1]
+        cut = (
+            f"{_percent(few['truncated'])} of the rollouts of {least.arm} are cut off and {_percent(many['truncated'])}"
+        )
+        apart = f"of {most.arm} (at most {_percent(gate.truncated_apart)} apart)"
+        yield Reason((least.arm, most.arm), f"{cut} {apart}")
+    untaught = tuple(one.arm for one in arms if not one.taught)
+    if untaught and (taught := tuple(one.arm for one in arms if one.taught)):
+        start = "starts" if len(untaught) == 1 else "start"
+        words = f"{' and '.join(untaught)} {start} without a lesson, and {' and '.join(taught)} had one"
+        yield Reason(untaught, words)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}".removesuffix(".0") + " %"
