@@ -34,7 +34,7 @@ def resume(run: str, root: Path, budget: str | None, anyway: bool, as_json: bool
     from storage.records.runs import read_run
 
     record = run_named(root, run) or read_run(root, run)
-    if record.flow_run is not None and _resumed_on_server(record.flow_run, record.budget, budget):
+    if record.flow_run is not None and _resumed_on_server(record.flow_run, record.budget, budget, anyway):
         click.echo(f"{run}: resumed on the server; a worker goes on with it")
         return
     kept = ",".join(f"{name}={limit!r}" for name, limit in record.budget.items())
@@ -44,13 +44,13 @@ def resume(run: str, root: Path, budget: str | None, anyway: bool, as_json: bool
     carry_out(request, root, budget or kept or None, as_json=as_json)
 
 
-def _resumed_on_server(flow_run: str, limits: dict[str, float], budget: str | None) -> bool:
+def _resumed_on_server(flow_run: str, limits: dict[str, float], budget: str | None, anyway: bool) -> bool:
     """True if the run waits on a Prefect server and was told to go on. The form gets what --budget adds."""
     if not os.environ.get("PREFECT_API_URL"):
         return False
     from flows.server.setup import resume_suspended
 
-    return resume_suspended(flow_run, limits, budget)
+    return resume_suspended(flow_run, limits, budget, anyway=anyway)
 
 
 @click.command()

@@ -28,7 +28,7 @@ from flows.running.sessions import Charging, Listener
 from flows.server.automations import PARKED_EVENT
 from flows.server.progress import shown
 from flows.server.workplace import opened, opened_store, telling, this_run
-from flows.study.forms import BudgetForm, PinnedForm, SearchForm, StudyForm
+from flows.study.forms import BudgetForm, PinnedForm, SearchForm, SettingForm, StudyForm
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
@@ -48,9 +48,13 @@ class TopUp(RunInput):
     tokens: float = Field(default=0, ge=0, le=MOST, description="More tokens.")
     gpu_hours: float = Field(default=0, ge=0, le=MOST, description="More GPU-hours.")
     usd: float = Field(default=0, ge=0, le=MOST, description="More US dollars.")
+    anyway: bool = Field(default=False, description="Train although the screening shows that it teaches little.")
 
-    def form(self) -> BudgetForm:
-        return BudgetForm(tokens=self.tokens or None, gpu_hours=self.gpu_hours or None, usd=self.usd or None)
+    def over(self, study: StudyForm, budget: BudgetForm) -> tuple[StudyForm, BudgetForm]:
+        """The study and the budget with what this answer changes."""
+        more = BudgetForm(tokens=self.tokens or None, gpu_hours=self.gpu_hours or None, usd=self.usd or None)
+        anyway = [SettingForm(field="gate.anyway", value="true")] if self.anyway else []
+        return study.model_copy(update={"settings": [*study.settings, *anyway]}), budget.raised(more)
 
 
 def _cancel_pieces(flow: Any, flow_run: FlowRun, state: Any) -> None:
@@ -89,15 +93,16 @@ def search(
 
 def _whole(study: StudyForm, budget: BudgetForm, *, gpu_pool: bool) -> str:
     chosen, store = opened(study)
-    budget, wall = _granted(budget.over(chosen.profile.budget))
+    study, budget, wall = _granted(study, budget.over(chosen.profile.budget))
     create_markdown_artifact(Priced.of(chosen, store, budget.budget()).markdown(), key="plan", description=PLAN)
     while True:
+        chosen, store = opened(study)
         planned = plan(chosen, store)
         try:
             _run(chosen, store, study, budget, planned, gpu_pool=gpu_pool)
             break
         except Parked as parked:
-            budget = _topped_up(budget, str(parked), wall)
+            study, budget = _topped_up(str(parked), wall).over(study, budget)
             wall += 1
     report = planned[-1].step.ref
     files = store.files(report).resolve()
@@ -139,20 +144,21 @@ def _on_pool(study: Study, store: Store, listener: Listener, form: StudyForm, bu
     dispatch(PIECES, wanted, get_run_logger().info, parent=str(this_run().id))
 
 
-def _granted(budget: BudgetForm) -> tuple[BudgetForm, int]:
-    """The budget with all that was added while the run was parked, and how often it was."""
+def _granted(study: StudyForm, budget: BudgetForm) -> tuple[StudyForm, BudgetForm, int]:
+    """The study and the budget with all that was answered while the run was parked, and how often it was."""
     wall = 0
     while (answer := read_flow_run_input(f"suspended-wall-{wall}-response")) is not None:
-        budget, wall = budget.raised(TopUp.model_validate(answer).form()), wall + 1
-    return budget, wall
+        study, budget = TopUp.model_validate(answer).over(study, budget)
+        wall += 1
+    return study, budget, wall
 
 
-def _topped_up(budget: BudgetForm, why: str, wall: int) -> BudgetForm:
+def _topped_up(why: str, wall: int) -> TopUp:
     """Say why and free the process; the answer comes to the process that goes on."""
     create_markdown_artifact(f"**Parked.** {why}", key="parked", description=why[:200])
     emit_event(PARKED_EVENT, {"prefect.resource.id": f"prefect.flow-run.{this_run().id}"}, payload={"why": why})
     asked = TopUp.with_initial_data(description=f"{why}\n\nWhat you add raises the limits that were given.")
-    return budget.raised(suspend_flow_run(wait_for_input=asked, key=f"wall-{wall}").form())
+    return suspend_flow_run(wait_for_input=asked, key=f"wall-{wall}")
 
 
 @flow(name="make", persist_result=False)

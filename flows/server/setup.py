@@ -95,7 +95,7 @@ def _pool(client: Any, name: str, queues: dict[str, int]) -> Iterator[str]:
             client.request("POST", f"/work_pools/{name}/queues", json=body)
 
 
-def resume_suspended(flow_run: str, limits: dict[str, float], budget: str | None) -> bool:
+def resume_suspended(flow_run: str, limits: dict[str, float], budget: str | None, *, anyway: bool = False) -> bool:
     """Tell a suspended run to go on, with what the new budget adds to its limits. False if it is not suspended."""
     from httpx import HTTPError
     from prefect.client.orchestration import get_client
@@ -108,7 +108,8 @@ def resume_suspended(flow_run: str, limits: dict[str, float], budget: str | None
                 return False
             wanted = Budget.parse(budget).limits()
             more = {name: max(0.0, value - limits.get(name, value)) for name, value in wanted.items()}
-            answer = client.resume_flow_run(run.id, run_input={"tokens": 0, "gpu_hours": 0, "usd": 0, **more})
+            said = {"tokens": 0, "gpu_hours": 0, "usd": 0, **more, "anyway": anyway}
+            answer = client.resume_flow_run(run.id, run_input=said)
     except (HTTPError, ObjectNotFound, ValueError) as error:
         raise UserError(f"resume: the server does not know it ({error}); unset PREFECT_API_URL to go on") from None
     if answer.status.value != "ACCEPT":
