@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 
@@ -20,8 +21,10 @@ from storage.ledger import Account, Ledger
 from storage.shards import Entries
 from tasks.active_grader import actively_graded
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter, another_base
-from tasks.engines.protocols import Request
+from tasks.engines.learning.handover import served_name
+from tasks.engines.protocols import Generator, Request
 from tasks.engines.sampling.live import LiveSampling, Rows
+from tasks.engines.sampling.same_policy import EXACT, ROUNDED, Score, few, refuse_other_weights
 from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats, sample
 from tasks.engines.sampling.shown import refuse_shown
 from tasks.former_names import SCAFFOLDS
@@ -92,12 +95,15 @@ def ensure_rollouts(
     more: Callable[[Rows], Sequence[RolloutRequest]] | None = None,
     ahead: int = 0,
     total: int | None = None,
+    score: Score | None = None,
 ) -> SamplingStats:
     """Sample what the ledger does not have, all with one kv_cache. Returns what that took.
 
     adapter: the weights behind the policy; null for a policy whose rollouts are all in the ledger already.
     more: told of what was entered, and returns what of the same accounts is wanted besides and is not there.
     ahead, total: for who asks in parts: how many were asked for before, and are in the end.
+    score: of the policy; None for a learner that is loaded for it. The first tokens after a change of weights are
+        scored before anything is entered. Errors: UserError where the engine samples from other weights.
     """
     book, tools = ledger(), toolbox()
     accounts = {key: account_of(*key) for key in _accounts(requested)}
@@ -120,6 +126,7 @@ def ensure_rollouts(
         how = f"sampled by {generator.name} {generator.version}: {generator.serving}"
         progress(0, len(requested), "rollouts", how, event="noted")
     began, counter, groups = time.perf_counter(), meter(), WholeGroups(requested, missing)
+    first = _FirstTokens(generator, (model.sha256, kv_cache, adapter and served_name(adapter)), score, stats)
 
     def admit(asked: Sequence[RolloutRequest], requests: Sequence[Request]) -> int:
         whole = tools.batch_size is not None
@@ -128,6 +135,7 @@ def ensure_rollouts(
     def enter(rows: Rows) -> None:
         if counter is not None:
             counter.charge([row for _, row in rows])
+        first.check(rows)
         _enter(book, rows, accounts)
         stats.seconds = time.perf_counter() - began
         for policy, _ in accounts:
@@ -153,6 +161,34 @@ def ensure_rollouts(
         LiveSampling(generator, graders, keep_and_ask, admit, stats).run(missing, adapter)
     stats.seconds = time.perf_counter() - began
     return stats
+
+
+@dataclass(slots=True)
+class _FirstTokens:
+    """What was sampled since the last change of weights, until it is enough to tell whose tokens they are.
+
+    weights: what the engine was given: model, KV cache, adapter.
+    """
+
+    generator: Generator
+    weights: tuple[str, ...]
+    score: Score | None
+    stats: SamplingStats
+    rows: Rows = field(default_factory=list)
+
+    def check(self, rows: Rows) -> None:
+        """Errors: UserError where these tokens are of other weights."""
+        tools = toolbox()
+        if tools.verified == self.weights or self.score is None:
+            return
+        self.rows += rows
+        if sampled := few([(asked.sampling, row) for asked, row in self.rows]):
+            limits = EXACT if tools.exact else ROUNDED
+            policy = self.rows[0][0].policy
+            who = f"{policy.arm} at step {policy.step}"
+            gap = refuse_other_weights(sampled, self.score, limits, who, self.generator.name)
+            tools.verified, self.rows = self.weights, []
+            self.stats.gap = max(self.stats.gap, gap)
 
 
 def refuse_other_rewards(training: Training) -> None:

@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,7 +27,7 @@ from tasks.domain.policies import AS_CRITIC, Policy, Sampling
 from tasks.domain.problems.splits import of_split
 from tasks.domain.scaffolds import Scaffold
 from tasks.engines.loading import import_before_threads
-from tasks.engines.sampling.sampler import RolloutRequest, named
+from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats, named
 from tasks.rollouts import ensure_rollouts, entered, refuse_other_rewards, requests_for, weights_left
 from tasks.stage import Payload, Ref, making, progress, stage, store, toolbox, workdir
 from tasks.turns.drawing import Turns
@@ -110,7 +111,7 @@ def train_adapter(
     by_id = {row["problem_id"]: row for row in chosen.to_pylist()}
     heldout = of_split(problems, held, "heldout")
     place = place_of(init)
-    sampled: dict[str, int] = {"rollouts": 0, "tokens": 0}
+    sampled = SamplingStats()
 
     def sample_step(plan: StepPlan) -> list[TrainRollout]:
         at = plan.policy_step
@@ -123,9 +124,9 @@ def train_adapter(
         def serve(turn: Sequence[RolloutRequest]) -> pa.Table:
             by_critic = any(one.policy.role == AS_CRITIC for one in turn)
             adapter, beside = (plan.critic, []) if by_critic else (plan.adapter, evaluated)
-            stats = ensure_rollouts([*turn, *beside], adapter, start.model, learner.lora_rank)
-            sampled["rollouts"] += stats.rollouts
-            sampled["tokens"] += stats.tokens
+            score = plan.score and partial(plan.score, critic=by_critic)
+            stats = ensure_rollouts([*turn, *beside], adapter, start.model, learner.lora_rank, score=score)
+            sampled.add(stats)
             return entered(turn) if turn else LEDGER.empty_table()
 
         return turns.drawn(requested, serve, apart=at > 0)
@@ -164,9 +165,9 @@ def train_adapter(
         shutil.copytree(adapter, files / adapter.name, copy_function=_linked)
     pq.write_table(_rows(result.exposure, EXPOSURE, start.arm), files / "exposure.parquet")
     pq.write_table(_rows(result.diagnostics, DIAGNOSTICS, start.arm), files / "diagnostics.parquet")
-    notes = {f"sampled_{name}": str(number) for name, number in sampled.items()} | result.notes
-    notes |= {"scaffold": start.scaffold.digest}
-    if sampled["rollouts"]:
+    notes = {"sampled_rollouts": str(sampled.rollouts), "sampled_tokens": str(sampled.tokens)} | result.notes
+    notes |= {"scaffold": start.scaffold.digest, "logprob_gap": f"{sampled.gap:.2g}"}
+    if sampled.rollouts:
         notes |= named(tools.generator(start.model.sha256, learner.lora_rank))
     return Payload(_rows(result.steps, Training.schema, start.arm), files, notes)
 

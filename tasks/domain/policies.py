@@ -135,7 +135,7 @@ def _others(value: object, spelt: set[str]) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class ServedAdapter:
-    """LoRA weights in PEFT format. `name` must be new for new weights: prefix caches are keyed on it."""
+    """LoRA weights in PEFT format. `name` is for people: engines tell adapters apart by `handover.served_name`."""
 
     name: str
     folder: Path

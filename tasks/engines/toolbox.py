@@ -15,7 +15,7 @@ from storage.errors import UserError
 from tasks.domain.grading.overrides import ActiveGrader
 from tasks.domain.policies import KVCache
 from tasks.engines.environment import quiet_libraries, settle_threads
-from tasks.engines.hardware import Hardware, check_kv_cache, engine_name, release_memory, require_gpu
+from tasks.engines.hardware import Hardware, check_kv_cache, device_name, engine_name, release_memory, require_gpu
 from tasks.engines.loading import import_before_threads
 from tasks.engines.protocols import Embedder, Generator
 
@@ -33,6 +33,7 @@ class Toolbox:
     places: digest of a file or model → where it lies here. ranks: of the largest adapter that is
     served on a model, where that is known: then not what a stage asks for.
 
+    verified: the weights of which the sampling engine was last seen to sample (tasks/rollouts.py).
     grader: judges what is read from the ledger; `graders()` are the installed ones, without overrides.
     """
 
@@ -40,6 +41,7 @@ class Toolbox:
     places: dict[str, Path] = field(default_factory=dict)
     grader: ActiveGrader = field(default_factory=ActiveGrader)
     ranks: Mapping[str, int] = field(default_factory=dict)
+    verified: tuple[object, ...] | None = None
     _open: dict[tuple[str, ...], object] = field(default_factory=dict)
     _begun: dict[tuple[str, ...], Future[Generator]] = field(default_factory=dict)
 
@@ -70,6 +72,7 @@ class Toolbox:
                 self._open[key] = begun.result()
             # after it was waited for: a stop that comes meanwhile leaves it to `close`
             del self._begun[key]
+        self.verified = None
         for key in [key for key in self._open if key[0] == "generator"]:
             _close(self._open.pop(key))
 
@@ -126,6 +129,11 @@ class Toolbox:
         from tasks.engines.sampling.transformers import TransformersGenerator
 
         return TransformersGenerator(folder, self.hardware)
+
+    @property
+    def exact(self) -> bool:
+        """Whether sampler and learner compute in float32."""
+        return self.hardware.engine != "openai" and device_name() == "cpu"
 
     @property
     def batch_size(self) -> int | None:

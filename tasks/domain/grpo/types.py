@@ -5,7 +5,7 @@ Axis suffix: T tokens.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -164,6 +164,7 @@ class StepPlan:
     """What one step samples: one group per problem, under the adapter of `policy_step`, `staleness` before the last.
 
     critic: the adapter of that step beside it, where the training has two.
+    score: the learner's log-probs under these weights (tasks/engines/sampling/same_policy.py), of the critic's or not.
     step: from 1; steps + 1 stands for the evaluation after the last step, which has no problems.
     evaluate: sample held-out in the same call.
     """
@@ -175,6 +176,7 @@ class StepPlan:
     adapter: ServedAdapter | None
     evaluate: bool
     critic: ServedAdapter | None = None
+    score: Callable[..., np.ndarray] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,15 @@ import shutil
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tasks.domain.grpo.model_card import model_card
+from tasks.domain.grpo.packing import PromptGroup
 from tasks.domain.grpo.types import LearnerConfig, PromptProblem, evaluated_steps
 from tasks.domain.policies import AS_CRITIC, ServedAdapter
 from tasks.engines.learning.handover import drop_block, has_block
@@ -18,6 +23,7 @@ from tasks.engines.learning.policy import Policy
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
 
 def evaluated(config: LearnerConfig, policy_step: int) -> bool:
@@ -29,7 +35,8 @@ def evaluated(config: LearnerConfig, policy_step: int) -> bool:
 class Adapters:
     """name: of the training, part of every served adapter's. writes: whether this process does; one of them all.
     flat: what is served is one block for a merging sampler, and what is kept is written in PEFT's format beside the
-    sampling of the next step; else all is in PEFT's format before it is sampled from."""
+    sampling of the next step; else all is in PEFT's format before it is sampled from.
+    changing: held while the learner's weights change, and while they are scored with."""
 
     policy: Policy
     config: LearnerConfig
@@ -39,6 +46,8 @@ class Adapters:
     flat: bool = False
     _aside: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="adapters"))
     _writing: Future[None] | None = None
+    changing: Lock = field(default_factory=Lock)
+    _recent: dict[int, tuple[Tensor | None, Tensor | None]] = field(default_factory=dict)
 
     def serve(self, step: int) -> None:
         """Export the weights after `step` under a new name, and drop the folders that neither a step to come nor an
@@ -61,7 +70,29 @@ class Adapters:
                     self._drop_blocks(of_it)
                 else:
                     shutil.rmtree(of_it)
+            self._remember(step)
         self.policy.lora.experts.begin()
+
+    def _remember(self, step: int) -> None:
+        """Keep the weights that rollouts are still sampled from when the learner has moved on, the critic's with them;
+        None where the learner does not move on meanwhile."""
+        lora, stale = self.policy.lora, self.config.staleness > 0
+        second = lora.second if lora.second is None or not stale else lora.second.clone()
+        self._recent[step] = lora.work.clone() if stale else None, second
+        for old in [old for old in self._recent if not self._next(old, step)]:
+            del self._recent[old]
+
+    def scorer(self, step: int) -> Any:
+        """Return what scores tokens by the policy after `step` (tasks/engines/sampling/same_policy.py); None where a
+        resumed training no longer has its weights."""
+        return partial(self._score, step) if step in self._recent else None
+
+    def _score(
+        self, step: int, groups: Sequence[PromptGroup], temperature: float, *, base: bool = False, critic: bool = False
+    ) -> np.ndarray:
+        weights, second = self._recent[step]
+        with self.changing:
+            return self.policy.score(groups, temperature, second if critic else weights, base=base)
 
     def written(self) -> None:
         """Wait for the adapter being written: until then the weights must stay as they are, and no later checkpoint may

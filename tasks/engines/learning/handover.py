@@ -8,6 +8,7 @@ the first touch of a page costs more than all that is written to it later.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storage.errors import UserError
+from tasks.domain.policies import ServedAdapter
+from tasks.engines.adapter_files import WEIGHTS
 from tasks.engines.hardware import BYTES_PER_VALUE
 from tasks.engines.learning.merging import Products, read_products
 
@@ -59,6 +62,15 @@ def drop_block(folder: Path) -> None:
     """From here on the folder's adapter is the one in PEFT's format."""
     for name in (_SHAPES, _FLAT):
         (folder / name).unlink(missing_ok=True)
+
+
+def served_name(adapter: ServedAdapter) -> str:
+    """The name by which engines and servers keep an adapter: its own, and a digest of where its file lies and of the
+    file's inode, size and time. So other weights never go by a name that an engine knows."""
+    file = next((f for name in (_SHAPES, WEIGHTS) if (f := adapter.folder / name).is_file()), adapter.folder)
+    at = file.stat()
+    stamp = f"{file.resolve()}:{at.st_dev}:{at.st_ino}:{at.st_size}:{at.st_mtime_ns}"
+    return f"{adapter.name}-{hashlib.sha256(stamp.encode()).hexdigest()[:12]}"
 
 
 def whole(folder: Path) -> Path:

@@ -183,6 +183,12 @@ class _Loop:
             groups = self.rollouts.of(step)
         self._check_stop(step, "sampled")
         self.rollouts.look_ahead(step + 1)
+        with self.adapters.changing:
+            row = self._updated(step, groups, clock)
+        return StepMetrics(row, clock.seconds)
+
+    def _updated(self, step: int, groups: Groups, clock: Clock) -> dict[str, Any]:
+        """Update on these rollouts, keep what a crash must not cost, and serve the new weights; the step's row."""
         with clock.phase("sync"):
             self.adapters.written()
         row = {"seed": self.config.seed, "step": step} | self.updater.update(groups, clock, step)
@@ -199,7 +205,7 @@ class _Loop:
         self._check_stop(step, "trained")
         with clock.phase("sync"):
             self.adapters.serve(step)
-        return StepMetrics(row, clock.seconds)
+        return row
 
     def _save(self, step: int) -> None:
         """On disk before the next one begins, and before this returns unless checkpoints are asynchronous."""

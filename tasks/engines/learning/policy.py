@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import gc
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import psutil
 
 from storage.errors import UserError
-from tasks.domain.grpo.packing import Pack
+from tasks.domain.grpo.packing import Pack, PromptGroup, build_pack
 from tasks.domain.grpo.types import LearnerConfig
+from tasks.engines.adapter_files import adapter_files
 from tasks.engines.environment import quiet_libraries, settle_threads
 from tasks.engines.hardware import Hardware, engine_name, free_bytes
 from tasks.engines.learning import attention, parallel
@@ -18,15 +22,19 @@ from tasks.engines.learning.fusion import fuse
 from tasks.engines.learning.logprobs import token_logprobs
 from tasks.engines.learning.lora import Lora
 from tasks.engines.learning.memory import keep_freed_memory, on_device
-from tasks.engines.learning.memory_plan import check_host_memory, num_experts
+from tasks.engines.learning.memory_plan import check_host_memory, num_experts, read_config
 from tasks.engines.learning.merging import merges_adapters
 from tasks.engines.learning.own_forward import own_forward, refuse_otherwise
-from tasks.engines.learning.training_memory import UNBOUNDED, checkpoint_bytes, plan_memory
+from tasks.engines.learning.training_memory import UNBOUNDED, checkpoint_bytes, plan_memory, plan_training
 from tasks.engines.loading import loaded
+from tasks.engines.stored_weights import loaded_bytes
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+#: Rows of a pack that is only scored, and the share of free host memory that its model may take.
+SCORED_ROWS, SHARE_OF_HOST = 1024, 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +135,24 @@ class Policy:
             model.gradient_checkpointing_enable({"use_reentrant": False})
         refuse_otherwise(base.name, own, self.logprobs, self.dtype.itemsize)
 
-    def logprobs(self, pack: Pack) -> tuple[Tensor, Tensor]:
-        """(log-probs_K, entropy_K) of the pack's predicted tokens, float32."""
+    def score(
+        self, groups: Sequence[PromptGroup], temperature: float, weights: Tensor | None = None, *, base: bool = False
+    ) -> np.ndarray:
+        """Return the log-probs of the completions' tokens whose behaviour is known, end to end.
+
+        weights: other ones than LoRA has now, like `lora.work`. base: without any adapter.
+        """
+        import torch
+
+        torch.get_num_threads()  # otherwise a new thread computes with as many as there are cores
+        pack, shown = build_pack(groups), torch.zeros_like(self.lora.work) if base else weights
+        if shown is None:  # with a gradient, as in an update: what is compiled here serves that too
+            return self.logprobs(pack, temperature)[0].detach().cpu().numpy()
+        with torch.no_grad(), self.lora.showing(shown):
+            return self.logprobs(pack, temperature)[0].cpu().numpy()
+
+    def logprobs(self, pack: Pack, temperature: float | None = None) -> tuple[Tensor, Tensor]:
+        """(log-probs_K, entropy_K) of the pack's predicted tokens, float32. temperature: None: the policy's own."""
         self.lora.experts.finish()
         for layer in self._layers:
             # transformers recomputes a layer that is in training; what is in it is not, and drops nothing out
@@ -143,7 +167,42 @@ class Policy:
             layout=attention.layout(pack, self.device),
         ).last_hidden_state[0]
         chosen = hidden.index_select(0, rows)
-        return token_logprobs(chosen, self.head, targets, self.chunk, self.temperature, self.of_entropy)
+        heat = self.temperature if temperature is None else temperature
+        return token_logprobs(chosen, self.head, targets, self.chunk, heat, self.of_entropy)
+
+
+def scored_once(
+    base: Path, adapter: Path | None, hardware: Hardware, groups: Sequence[PromptGroup], temperature: float
+) -> np.ndarray:
+    """Return `Policy.score` of a learner that is loaded for this alone: onto the GPU if it has room beside the engine,
+    otherwise into host memory.
+
+    Errors: UserError where neither has room, or where the learner cannot load this model or adapter.
+    """
+    import torch
+
+    lora: dict[str, Any] = {"lora_rank": 1, "lora_alpha": 1, "target_modules": ("q_proj",)}
+    if adapter is not None:
+        found = adapter_files(adapter)
+        lora = {"lora_rank": found.rank, "lora_alpha": int(found.alpha), "expert_rank": found.expert_rank}
+        lora["target_modules"] = tuple(sorted(found.targets))
+    config = LearnerConfig(steps=1, groups_per_step=1, group_size=2, learning_rate=0.0, **lora)
+    execution = replace(execution_on(hardware, read_config(base)), token_budget=SCORED_ROWS, longest=0, processes=1)
+    gpu = hardware.device != "cpu" and torch.cuda.is_available()
+    if gpu and plan_training(base, config, execution, 2, gpu=True).bytes > free_bytes(torch.device("cuda")):
+        gpu = False
+    if not gpu and loaded_bytes(base, 4) > (free := free_bytes(torch.device("cpu"))) * SHARE_OF_HOST:
+        raise UserError(f"{base.name} in float32 takes more than a fifth of the {free / 2**30:.0f} GiB that are free")
+    device = {"device": "cuda"} if gpu else {"device": "cpu", "merged": False}
+    policy = Policy(base, config, replace(execution, **device, flat_adapters=False))
+    if adapter is not None:
+        policy.lora.load(adapter, base)
+    logprobs_K = policy.score(groups, temperature)
+    del policy
+    if gpu:
+        gc.collect()
+        torch.cuda.empty_cache()
+    return logprobs_K
 
 
 def _device(wanted: str) -> torch.device:

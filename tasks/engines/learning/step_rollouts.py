@@ -76,7 +76,8 @@ class StepRollouts:
 
     def _plan_of(self, step: int, problem_ids: tuple[str, ...], policy_step: int, *, evaluate: bool) -> StepPlan:
         served, critic = self.adapters.served(policy_step), self.adapters.critic(policy_step)
-        return StepPlan(step, problem_ids, self.config.group_size, policy_step, served, evaluate, critic)
+        score = self.adapters.scorer(policy_step)
+        return StepPlan(step, problem_ids, self.config.group_size, policy_step, served, evaluate, critic, score)
 
     def _live(self, groups: Groups) -> int:
         return sum(is_live(group_rewards(g, self.config)) for g in groups.values())

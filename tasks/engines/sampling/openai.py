@@ -22,6 +22,7 @@ from storage.errors import UserError
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
+from tasks.engines.learning.handover import served_name
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling.answers import completion, likeliest
 from tasks.engines.sampling.endpoint import endpoint_for
@@ -156,10 +157,10 @@ class OpenAIGenerator:
         """The model's name on the server; an adapter is loaded there under its own name once."""
         if adapter is None:
             return self._model
-        if adapter.name not in self._loaded:
-            self._endpoint.load_adapter(adapter.name, adapter.folder)
-            self._loaded.add(adapter.name)
-        return adapter.name
+        if (name := served_name(adapter)) not in self._loaded:
+            self._endpoint.load_adapter(name, adapter.folder)
+            self._loaded.add(name)
+        return name
 
     def close(self) -> None:
         self._loaded.clear()

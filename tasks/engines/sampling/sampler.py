@@ -45,12 +45,14 @@ class RolloutRequest:
 
 @dataclass(slots=True)
 class SamplingStats:
-    """What sampling took: for the progress line and the manifest's notes, not for results."""
+    """What sampling took: for the progress line and the manifest's notes, not for results. gap: the largest of
+    same_policy.py, in nats."""
 
     rollouts: int = 0
     tokens: int = 0
     seconds: float = 0.0
     grading_seconds: float = 0.0
+    gap: float = 0.0
     _prompts: dict[tuple[Scaffold, str, str], tuple[int, ...]] = field(default_factory=dict)
 
     def add(self, other: SamplingStats) -> None:
@@ -58,6 +60,7 @@ class SamplingStats:
         self.tokens += other.tokens
         self.seconds += other.seconds
         self.grading_seconds += other.grading_seconds
+        self.gap = max(self.gap, other.gap)
 
     def note(self, generator: Generator) -> dict[str, str]:
         rate = self.tokens / self.seconds if self.seconds else 0.0
@@ -68,6 +71,7 @@ class SamplingStats:
             "sampling_seconds": f"{self.seconds:.2f}",
             "tokens_per_second": f"{rate:.0f}",
             "grading_seconds": f"{self.grading_seconds:.2f}",
+            "logprob_gap": f"{self.gap:.2g}",
         }
 
 

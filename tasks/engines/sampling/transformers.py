@@ -14,6 +14,7 @@ import numpy as np
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
+from tasks.engines.learning.handover import served_name
 from tasks.engines.loading import loaded
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.sampling.prompts import check_lengths, encode_prompt
@@ -68,7 +69,8 @@ class TransformersGenerator:
         return found
 
     def _policy(self, adapter: ServedAdapter | None) -> Any:
-        if self._served is not None and (adapter is None or self._served[0] != adapter.name):
+        name = served_name(adapter) if adapter else ""
+        if self._served is not None and self._served[0] != name:
             self._base = self._served[1].unload()
             self._served = None
         if adapter is None:
@@ -77,7 +79,7 @@ class TransformersGenerator:
             from peft import PeftModel
 
             model = PeftModel.from_pretrained(self._base, str(adapter.folder)).eval()
-            self._served = (adapter.name, model)
+            self._served = (name, model)
         return self._served[1]
 
     def _sample(self, model: Any, requests: Sequence[Request]) -> Iterator[Completion]:

@@ -21,7 +21,7 @@ from storage.errors import UserError
 from tasks.domain.policies import KVCache, ServedAdapter
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
-from tasks.engines.learning.handover import whole
+from tasks.engines.learning.handover import served_name, whole
 from tasks.engines.learning.memory_plan import num_experts, read_config
 from tasks.engines.learning.merging import merges_adapters
 from tasks.engines.loading import refuse_holes
@@ -187,7 +187,7 @@ class VllmGenerator:
         Unmerged, a new name gets a new id: the prefix cache is keyed on it. Merged, the cache is emptied.
         """
         if self.adapters == "merged":
-            if (name := adapter and adapter.name) != self._served:
+            if (name := adapter and served_name(adapter)) != self._served:
                 self._ask("serve_adapter", adapter and str(whole(adapter.folder)))
                 self._empty_prefix_cache()
                 self._served = name
@@ -196,11 +196,11 @@ class VllmGenerator:
             return None
         from vllm.lora.request import LoRARequest
 
-        if adapter.name not in self._lora_requests:
+        if (name := served_name(adapter)) not in self._lora_requests:
             refuse_unread_ranks(adapter.folder, self.version)
             number = len(self._lora_requests) + 1
-            self._lora_requests[adapter.name] = LoRARequest(adapter.name, number, str(adapter.folder))
-        return self._lora_requests[adapter.name]
+            self._lora_requests[name] = LoRARequest(name, number, str(adapter.folder))
+        return self._lora_requests[name]
 
     def _empty_prefix_cache(self) -> None:
         if not self._llm.reset_prefix_cache():
