@@ -25,8 +25,8 @@ from storage.artifacts.ref import Ref
 from storage.errors import UserError
 from storage.objects import CONNECTIONS
 from storage.packs import BULKY, FOLDER, Small
-from storage.roots import ADDRESS, address_of
-from storage.working_copy import WorkingCopy, inside
+from storage.roots import ADDRESS, address_of, inside
+from storage.working_copy import WorkingCopy
 
 MANIFEST = "manifest.json"
 #: Where records of runs lie.

@@ -69,8 +69,34 @@ def _plain(prefix: str) -> bool:
     return PREFIX.fullmatch(prefix) is not None and not {".", ".."} & set(prefix.split("/"))
 
 
+def inside(path: str) -> str:
+    """Return a relative name from a manifest or a listing. Errors: UserError for one that would leave its folder."""
+    if path.startswith("/") or "\0" in path or "\\" in path or ".." in path.split("/"):
+        raise UserError(f"{path[:80]!r} would lie outside the artifact root: it is refused")
+    return path
+
+
+def linkless(folder: Path, name: str | Path) -> Path:
+    """Return the path of a name below a folder, which may be a link itself.
+
+    Errors: UserError for a name that leaves the folder, and for a link on the way. A root that somebody else made could
+    otherwise read, write or empty any file of this user.
+    """
+    path = folder
+    for part in Path(inside(str(name))).parts:
+        path = path / part
+        if path.is_symlink():
+            raise UserError(f"{path}: a link to {path.readlink()}; put the file or folder itself in its place")
+    return path
+
+
 def address_of(folder: Path) -> str | None:
-    """The object-storage address that a folder is a working copy of; null for a root of its own."""
+    """Return the object-storage address that a folder is a working copy of; None for a root of its own.
+
+    Only `root_folder` makes working copies, in this user's cache: an address in any other folder came with the folder.
+    """
+    if folder.resolve().parent != (cache_home() / "roots").resolve():
+        return None
     try:
         return (folder / ADDRESS).read_text().strip()
     except (FileNotFoundError, NotADirectoryError):
@@ -79,12 +105,12 @@ def address_of(folder: Path) -> str | None:
 
 def lock_file(root: Path, name: str) -> Path:
     """In a folder that is there. Errors: UserError where something else has its place; OSError."""
-    locks = root / ".locks"
+    lock = linkless(root, f".locks/{name}.lock")
     try:
-        locks.mkdir(parents=True, exist_ok=True)
+        lock.parent.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
-        raise UserError(f"{locks}: no folder, so nothing can be locked; move it away") from None
-    return locks / f"{name}.lock"
+        raise UserError(f"{lock.parent}: no folder, so nothing can be locked; move it away") from None
+    return lock
 
 
 def read_whole(path: Path) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from functools import cache
 from pathlib import Path
@@ -22,6 +22,13 @@ import pyarrow as pa
 from storage.bands import Band, band
 
 T = TypeVar("T")
+#: The last settings of a connection: no statement changes them, or reads or writes what they do not allow.
+LOCK = """
+set autoinstall_known_extensions = false;
+set autoload_known_extensions = false;
+set enable_external_access = false;
+set lock_configuration = true;
+"""
 QUERIES = Path(__file__).parent / "reading" / "queries"
 HEADER = re.compile(r"\A/\*\n(.*?)\*/\n", re.DOTALL)
 #: What questions say of bands: their order, the rule of storage.bands, and by name, so that a misspelt one is an error.
@@ -85,12 +92,13 @@ def _rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str,
     return connection.sql(sql, params=parameters or {}).to_arrow_table()
 
 
-def connect(*, threads: int) -> duckdb.DuckDBPyConnection:
-    """A private database in memory that knows MACROS and, beneath them, the rules that Python has: bands, pass@k,
+def connect(*, threads: int, reads: Iterable[Path] = ()) -> duckdb.DuckDBPyConnection:
+    """Open a private database in memory that knows MACROS and, beneath them, the rules that Python has: bands, pass@k,
     `interval_over_problems` ([low, high] of a mean difference). Close it: a function of Python's that outlives the
     interpreter makes DuckDB complain.
 
-    threads: one makes sums of floats the same on every machine.
+    threads: one makes sums of floats the same on every machine. reads: the files, and folders with all in them, that
+    statements may read. They write none and load no extension, which would be downloaded and kept in the home.
     """
     # a type of DuckDB that outlives the interpreter, as a module's names may, is complained of when a run ends
     from duckdb.func import FunctionNullHandling, PythonUDFType
@@ -107,8 +115,12 @@ def connect(*, threads: int) -> duckdb.DuckDBPyConnection:
     )
     many = duckdb.list_type(DOUBLE)
     connection.create_function("interval_over_problems", interval_over_problems, [many], many, null_handling=nulls)
+    folders, files = [f"{p}/" for p in reads if p.is_dir()], [str(p) for p in reads if not p.is_dir()]
     try:
         _interruptible(connection, lambda: connection.execute(MACROS))
+        connection.execute("set allowed_directories = $folders", {"folders": folders})
+        connection.execute("set allowed_paths = $files", {"files": files})
+        connection.execute(LOCK)
     except BaseException:
         connection.close()
         raise

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from storage.durable import write_durably
-from storage.errors import UserError
 from storage.objects import CONNECTIONS, Listed, Objects
 from storage.packs import FOLDER, LOOSE, Small, pack, packed
+from storage.roots import inside
 
 #: A file of the copy that is younger may be about to be uploaded.
 UNDERWAY_SECONDS = 60.0
@@ -117,10 +117,3 @@ def _content(path: Path) -> bytes:
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return b""
-
-
-def inside(path: str) -> str:
-    """A relative name from a manifest or a listing. Errors: UserError for one that would leave its folder."""
-    if path.startswith("/") or "\0" in path or "\\" in path or ".." in path.split("/"):
-        raise UserError(f"'{path[:80]}' would lie outside the artifact root: the root's object is refused")
-    return path

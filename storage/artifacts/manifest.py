@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from storage.artifacts.fingerprint import canonical, is_default, recorded
 from storage.artifacts.ref import Ref
 from storage.errors import UserError
+from storage.roots import inside
 
 #: Raised when a reader of this version could misread an older manifest.
 FORMAT = 1
@@ -19,7 +20,7 @@ FORMAT = 1
 
 class FileEntry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
-    path: str
+    path: Annotated[str, AfterValidator(inside)]
     bytes: int
     sha256: str
 
@@ -31,7 +32,8 @@ class Recipe(BaseModel):
     stage: str
     version: int
     arguments: dict[str, object]
-    inputs: dict[str, list[str]]  # argument -> refs, in order
+    # argument -> refs, in order; a view of the report's questions has the argument's name
+    inputs: dict[Annotated[str, StringConstraints(pattern=r"^\w+$")], list[str]]
 
     @property
     def input_refs(self) -> list[Ref]:
@@ -146,6 +148,8 @@ def parse_manifest(text: str | bytes, where: str) -> Manifest:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"])) or "text"
         raise UserError(f"{where}: not a manifest that this version reads ({field}: {first['msg']})") from None
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
     if manifest.format != FORMAT:
         raise UserError(f"{where}: manifest format {manifest.format}, this version reads {FORMAT}; remake the artifact")
     return manifest

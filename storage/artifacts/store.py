@@ -27,7 +27,7 @@ from storage.artifacts.rows import PART_ROWS, Payload, read_parts, whole_groups,
 from storage.durable import sync, sync_tree
 from storage.errors import NO_ROOM, UserError, way_out
 from storage.mirror import Mirror, mirror_of
-from storage.roots import lock_file
+from storage.roots import linkless, lock_file
 
 K = TypeVar("K", bound=Ref)
 DATA, MANIFEST, FILES = "data.parquet", "manifest.json", "files"
@@ -58,7 +58,7 @@ class Store:
 
     @property
     def scratch(self) -> Path:
-        return self.root / ".scratch"
+        return linkless(self.root, ".scratch")
 
     def path(self, ref: Ref) -> Path:
         return self.root / ref.kind / str(ref)
@@ -80,10 +80,10 @@ class Store:
             return True
         try:
             manifest = parse_manifest(manifest_path.read_bytes(), str(manifest_path))
+            left = left_out(self.path(ref))
+            if manifest.ref != ref or not all(self._intact(ref, e) for e in manifest.files if e.path not in left):
+                return False
         except (UserError, OSError):
-            return False
-        left = left_out(self.path(ref))
-        if manifest.ref != ref or not all(self._intact(ref, e) for e in manifest.files if e.path not in left):
             return False
         self._stamps[ref], self._verified[ref] = stamp, manifest
         return True
@@ -109,7 +109,8 @@ class Store:
         return names[0] if len(names) == 1 else next(begun, names[0])
 
     def _intact(self, ref: Ref, entry: FileEntry) -> bool:
-        path = self.path(ref) / entry.path
+        """Errors: UserError for a link within the artifact."""
+        path = linkless(self.root / ref.kind, f"{ref}/{entry.path}")
         return path.is_file() and path.stat().st_size == entry.bytes and file_digest(path) == entry.sha256
 
     def examine(self, manifest: Manifest, only: str | None = None) -> None:

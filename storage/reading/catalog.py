@@ -17,7 +17,7 @@ from storage.artifacts.store import DATA, MANIFEST, Store
 from storage.errors import Notice, UserError
 from storage.ledger import Ledger
 from storage.reading.accounts import shards_of
-from storage.reading.views import WORD
+from storage.reading.views import OF_THE_STATEMENT, WORD
 from storage.records.names import run_to_read
 from storage.records.runs import Run
 from storage.roots import root_option
@@ -37,15 +37,6 @@ ARTIFACTS = pa.schema(
         ("code", pa.string()),
         ("inputs", pa.list_(pa.string())),
     ]
-)
-#: What DuckDB says of a statement, whatever lies in the files.
-OF_THE_STATEMENT = (
-    duckdb.ParserException,
-    duckdb.BinderException,
-    duckdb.CatalogException,
-    duckdb.ConversionException,
-    duckdb.PermissionException,
-    duckdb.InterruptException,
 )
 
 
@@ -115,7 +106,7 @@ def _asked(
         by_kind.setdefault(ref.view, []).append(ref)
     # a view opens every file of its kind; a statement that names none, such as `show tables`, sees all
     words, views = {*WORD.findall(statement)}, {*by_kind, "ledger"}
-    with connect(threads=4) as connection:
+    with connect(threads=4, reads=[store.root]) as connection:
         connection.register("artifacts", table)
         for kind in views & words or (set() if "artifacts" in words else views):
             paths = Ledger(store.root).shard_paths() if kind == "ledger" else store.rows_of(by_kind[kind])
@@ -126,10 +117,6 @@ def _asked(
             if paths := [path for path in paths if path not in without]:
                 opened += paths
                 _view(connection, kind, paths, pools)
-        connection.execute("set autoinstall_known_extensions = false")  # it would download, and write in the home
-        connection.execute("set autoload_known_extensions = false")
-        connection.execute("set allowed_directories = [$root]", {"root": f"{store.root}/"})
-        connection.execute("set enable_external_access = false")
         if [one.type for one in connection.extract_statements(statement)] != [duckdb.StatementType.SELECT]:
             raise UserError(
                 "sql: one SELECT is wanted (also: from, with, describe, summarize): nothing is written here"

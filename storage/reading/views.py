@@ -23,6 +23,16 @@ from storage.sql import answer, connect, named
 
 WORD = re.compile(r"\w+")
 SMALL_BYTES = 8_000_000
+#: The errors of DuckDB that are about a statement, whatever the files hold.
+OF_THE_STATEMENT = (
+    duckdb.ParserException,
+    duckdb.BinderException,
+    duckdb.CatalogException,
+    duckdb.ConversionException,
+    duckdb.InvalidInputException,
+    duckdb.PermissionException,
+    duckdb.InterruptException,
+)
 
 
 class Views:
@@ -33,7 +43,7 @@ class Views:
     """
 
     def __init__(self, parquet: Mapping[str, Sequence[Path]], tables: Mapping[str, pa.Table], threads: int) -> None:
-        self._connection = connect(threads=threads)
+        self._connection = connect(threads=threads, reads=[path for paths in parquet.values() for path in paths])
         self._parquet = dict(parquet)
         self._waiting = dict(parquet)
         self._turn = Lock()
@@ -58,7 +68,7 @@ class Views:
                 return answer(self._connection, statement, parameters)
         except duckdb.IOException:
             raise UserError(f"{where}: one of its artifacts was deleted: run the study again to remake it") from None
-        except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException) as error:
+        except OF_THE_STATEMENT as error:
             said = " ".join(line.strip() for line in str(error).partition("\nLINE ")[0].splitlines() if line.strip())
             raise UserError(f"{where}: {said}{self._outdated(named_by)}") from None
 

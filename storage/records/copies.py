@@ -27,7 +27,7 @@ from storage.records.garbage import collecting, readable_manifests
 from storage.records.notes import planned_refs
 from storage.records.overrides import FOLDERS as OVERRIDES
 from storage.records.spending import PRICES
-from storage.roots import address_of
+from storage.roots import address_of, linkless
 
 Order = Callable[[os.stat_result], tuple[int, ...]]
 
@@ -98,15 +98,15 @@ def _copy_artifact(store: Store, into: Store, manifest: Manifest, *, weights: bo
             return Copied(left_bytes=sum(e.bytes for e in manifest.files if e.path in left_out(into.path(ref))))
     if left and mirror_of(into.root):
         raise UserError(f"{ref} lacks weights here, and {address_of(into.root)} is on object storage: no light copies")
+    for name in (MANIFEST, *(entry.path for entry in manifest.files)):
+        linkless(store.root, f"{ref.kind}/{ref}/{name}")
     if not store.has(ref):
         return Copied()  # damaged, or deleted meanwhile: its maker makes it again
     aside = into.scratch / f"copy-{ref}-{uuid.uuid4().hex}"
     try:
-        for entry in manifest.files:
-            if entry.path not in left:
-                (aside / entry.path).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(store.path(ref) / entry.path, aside / entry.path)
-        shutil.copyfile(store.path(ref) / MANIFEST, aside / MANIFEST)
+        for name in (MANIFEST, *(entry.path for entry in manifest.files if entry.path not in left)):
+            (aside / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(store.path(ref) / name, aside / name)
         mark_light(aside, left)
         sync_tree(aside)
         _put_in_place(into, aside, ref)
@@ -118,7 +118,7 @@ def _copy_artifact(store: Store, into: Store, manifest: Manifest, *, weights: bo
 
 def _put_in_place(into: Store, aside: Path, ref: Ref) -> None:
     """What is there is lighter than this copy, damaged, or of another making."""
-    target, grave = into.path(ref), into.scratch / f"replaced-{ref}-{uuid.uuid4().hex}"
+    target, grave = linkless(into.root, f"{ref.kind}/{ref}"), into.scratch / f"replaced-{ref}-{uuid.uuid4().hex}"
     target.parent.mkdir(parents=True, exist_ok=True)
     if mirror := mirror_of(into.root):
         mirror.publish(aside, ref, over=mirror.token(ref))
@@ -184,12 +184,12 @@ def _copy_file(source: Path, target: Path, name: Path, *, changing: Order | None
 
     The copy is as old as what was read: what is written to that meanwhile is younger, and comes with the next copy.
     """
-    to = target / name
-    at, have = (source / name).stat(), to.stat() if to.exists() else None
+    source, to = linkless(source, name), linkless(target, name)
+    at, have = source.stat(), to.stat() if to.exists() else None
     if have and (changing is None or changing(have) >= changing(at)):
         return 0
     to.parent.mkdir(parents=True, exist_ok=True)
-    content = (source / name).read_bytes()
+    content = source.read_bytes()
     write_durably(to, content)
     os.utime(to, ns=(at.st_atime_ns, at.st_mtime_ns))
     if mirror := mirror_of(target):

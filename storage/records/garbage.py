@@ -175,7 +175,7 @@ def _leftovers(store: Store, older_than: timedelta) -> Iterator[Doomed]:
         ref = Ref.named(path.name)
         if ref and store.fresh(ref) and _silence(path) > older_than:
             yield Doomed(path, "work folder of what is finished")
-    for path in sorted((store.root / ".scratch").glob("*")):
+    for path in sorted(store.scratch.glob("*")):
         if _silence(path) > max(older_than, SILENT_SCRATCH):
             yield Doomed(path, "scratch of a writer that is gone")
 

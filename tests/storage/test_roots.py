@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import UserError
-from storage.roots import address_of, root_folder
-from storage.working_copy import inside
+from storage.roots import address_of, inside, root_folder
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,137 @@
+"""A root that somebody else made: looking at it, verifying and copying it neither writes nor reads anything else."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flows.upkeep.verify import verify
+from storage.artifacts.manifest import parse_manifest
+from storage.artifacts.store import MANIFEST, Store
+from storage.errors import UserError
+from storage.mirror import mirror_of
+from storage.reading.catalog import ask
+from storage.reading.views import views
+from storage.records.copies import copy_study
+from storage.records.garbage import collect
+from storage.roots import ADDRESS
+from storage.sql import query
+from tests.storage.records.test_copies import made
+
+SECRET = b"a private key\n"
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Path:
+    """A file of the user's, outside every root."""
+    path = tmp_path / "home" / "key"
+    path.parent.mkdir()
+    path.write_bytes(SECRET)
+    path.chmod(0o600)
+    return path
+
+
+def forged(root: Path, old: str, new: str) -> Path:
+    """The manifest of a training, with another path or name in it."""
+    manifest = Store(root).path(made(root)[1]) / MANIFEST
+    manifest.write_text(manifest.read_text().replace(f'"{old}"', orjson.dumps(new).decode()))
+    return manifest
+
+
+@pytest.mark.parametrize("path", ["files/../../../../home/exposure.txt", "/tmp/exposure.txt", "files\\..\\x", "a\0b"])
+def test_a_path_in_a_manifest_stays_in_its_folder(tmp_path: Path, private: Path, path: str) -> None:
+    manifest = forged(tmp_path / "theirs", "files/exposure.txt", path)
+    (private.parent / "exposure.txt").write_text("light")
+    with pytest.raises(UserError, match="outside"):
+        parse_manifest(manifest.read_bytes(), str(manifest))
+    copy_study(tmp_path / "theirs", tmp_path / "mine" / "copy")
+    assert not list((tmp_path / "mine").rglob("exposure.txt"))
+    damage = verify(tmp_path / "theirs").damage.to_pylist()
+    assert [row["path"] for row in damage] == [str(manifest.parent.relative_to(tmp_path / "theirs"))]
+
+
+@pytest.mark.parametrize(
+    "link",
+    ["swords/{ref}/files/exposure.txt", "swords/{ref}/files", "swords/{ref}", "swords", "pins/note.json", "pins"],
+)
+def test_a_link_is_not_followed_out_of_a_root(tmp_path: Path, private: Path, link: str) -> None:
+    """A linked file would come into the copy, readable by all; a linked folder in the target would be written to."""
+    theirs = tmp_path / "theirs"
+    name = link.format(ref=made(theirs)[1])
+    (theirs / "pins").mkdir(exist_ok=True)
+    (theirs / "pins" / "note.json").write_text("{}")
+    (theirs / name).rename(tmp_path / "home" / "moved")
+    (theirs / name).symlink_to(tmp_path / "home" / "moved")
+    with pytest.raises(UserError, match="link"):
+        copy_study(theirs, tmp_path / "copy")
+    if "{ref}" in link:
+        assert "artifact" in verify(theirs).damage["what"].to_pylist()
+
+
+def test_a_link_in_the_target_is_not_written_through(tmp_path: Path, private: Path) -> None:
+    made(tmp_path / "mine")
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "swords").symlink_to(private.parent)
+    with pytest.raises(UserError, match="link"):
+        copy_study(tmp_path / "mine", tmp_path / "theirs")
+    assert [path.name for path in private.parent.iterdir()] == ["key"]
+
+
+@pytest.mark.parametrize("name", [".locks/gc.lock", ".locks", ".scratch"])
+def test_the_folders_that_a_root_works_in_are_no_links(tmp_path: Path, private: Path, name: str) -> None:
+    """A lock is opened for writing, which empties it; what lies long in scratch is collected."""
+    theirs, target = tmp_path / "theirs", private if name.endswith(".lock") else private.parent
+    made(theirs)
+    private.rename(target / "gc.lock") if name == ".locks" else None
+    if (theirs / name).is_dir():
+        (theirs / name).rename(tmp_path / "aside")
+    (theirs / name).unlink(missing_ok=True)
+    (theirs / name).symlink_to(target)
+    os.utime(private if private.exists() else target / "gc.lock", (0, 0))
+    with pytest.raises(UserError, match="link"):
+        collect(theirs, remove=True)
+    assert [path.read_bytes() for path in private.parent.iterdir()] == [SECRET]
+
+
+def test_only_a_root_that_this_machine_made_is_a_copy_of_a_bucket(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    made(theirs)
+    (theirs / ADDRESS).write_text("s3://the-senders/bucket")
+    assert mirror_of(theirs) is None
+
+
+EVIL = "x\" as select 1; copy (select 42) to '{}'; --"
+
+
+def test_a_name_in_a_manifest_is_no_sql(tmp_path: Path) -> None:
+    written = tmp_path / "written.csv"
+    manifest = forged(tmp_path / "theirs", "ores", EVIL.format(written))
+    with pytest.raises(UserError, match="inputs"):
+        parse_manifest(manifest.read_bytes(), str(manifest))
+
+
+@pytest.mark.parametrize("statement", ["copy (select 42) to '{}'", "select * from read_text('{}')", "attach '{}' as d"])
+def test_no_connection_reads_or_writes_another_file(tmp_path: Path, private: Path, statement: str) -> None:
+    """Also where a name got into a statement: of views, of the catalog, of tables in memory."""
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "data.parquet")
+    sql, evil = statement.format(private), EVIL.format(private)
+    with views({"known": [tmp_path / "data.parquet"], evil: [tmp_path / "data.parquet"]}, {}) as asked:
+        assert asked.sql("select n from known")["n"].to_pylist() == [1]
+        for words in (sql, "set enable_external_access = true", "set allowed_directories = ['/']"):
+            with pytest.raises(UserError):
+                asked.sql(words)
+        with pytest.raises(UserError):
+            asked.sql("select $name", {"name": evil})
+    root = tmp_path / "root"
+    made(root)
+    with pytest.raises(UserError):
+        ask(root, sql)
+    assert ask(root, "select count(*) as n from swords")["n"].to_pylist() == [1]
+    with pytest.raises(Exception, match="disabled"):
+        query(sql)
+    assert private.read_bytes() == SECRET
