@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from storage.artifacts.fingerprint import file_digest
 from storage.artifacts.light import left_out, mark_light
 from storage.artifacts.manifest import Manifest
 from storage.artifacts.ref import KINDS, Ref
@@ -26,6 +27,8 @@ from storage.mirror import mirror_of
 from storage.records.garbage import collecting, readable_manifests
 from storage.records.notes import planned_refs
 from storage.records.overrides import FOLDERS as OVERRIDES
+from storage.records.overrides import newest_overrides
+from storage.records.runs import all_runs
 from storage.records.spending import PRICES
 from storage.roots import address_of, linkless
 
@@ -35,13 +38,15 @@ Order = Callable[[os.stat_result], tuple[int, ...]]
 @dataclass(frozen=True, slots=True)
 class Copied:
     """artifacts, shards: that were copied now. left_bytes: of weights that are not in the whole copy. others: artifacts
-    that the target holds in another making, which stays."""
+    that the target holds in another making, which stays. changed: what later runs in the target go by and the copy
+    replaced: prices, overrides, limits of runs."""
 
     artifacts: int = 0
     shards: int = 0
     bytes: int = 0
     left_bytes: int = 0
     others: int = 0
+    changed: tuple[str, ...] = ()
 
     def __add__(self, more: Copied) -> Copied:
         return Copied(*(getattr(self, f) + getattr(more, f) for f in self.__slots__))
@@ -61,6 +66,7 @@ def copy_study(
     if mirror_of(target) and not weights:
         raise UserError(f"{address_of(target)} is on object storage, which holds no light copies: copy it with weights")
     store, into = Store(source), Store(target)
+    before = _rules(target) if target.is_dir() else {}
     into.prepare()
     with collecting(source, alone=False, only_reads=True), collecting(target, alone=False):
         # nothing says more than is there: runs as they were before their artifacts, charges of all rollouts
@@ -72,7 +78,21 @@ def copy_study(
         records += sum(_copy_charges(source, target, run))
         if weights:
             records += sum(_copy_checkpoints(source, target))
-    return sum(parts, Copied(shards=len(shards), bytes=sum(shards) + records))
+    after = _rules(target) if before else {}
+    changed = tuple(f"{name}: {old} → {after.get(name)}" for name, old in before.items() if after.get(name) != old)
+    return sum(parts, Copied(shards=len(shards), bytes=sum(shards) + records, changed=changed))
+
+
+def _rules(root: Path) -> dict[str, str]:
+    """What later runs of a root go by, in words: its prices, the active overrides, the limits of each run."""
+    prices = root / PRICES
+    found = {
+        PRICES: file_digest(prices)[:8] if prices.is_file() else "none",
+        "overrides": Path(newest_overrides(root)[1]).name or "none",
+    }
+    for run in all_runs(root):
+        found[f"limits of {run.id}"] = ", ".join(f"{k}={v:g}" for k, v in sorted(run.budget.items())) or "none"
+    return found
 
 
 def _with_origins(known: dict[Ref, Manifest], wanted: Iterable[Ref]) -> set[Ref]:

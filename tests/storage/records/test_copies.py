@@ -17,10 +17,12 @@ from storage.errors import UserError
 from storage.ledger import Account, Ledger
 from storage.records.copies import copy_study
 from storage.records.notes import note_planned
-from storage.records.runs import now
-from storage.records.spending import Charge, Journal
+from storage.records.overrides import put_overrides
+from storage.records.runs import now, read_run, write_run
+from storage.records.spending import PRICES, Charge, Journal
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Payload, Session, session, stage, store, workdir
+from tests.storage.records.test_garbage import recorded
 
 
 class Ores(Ref, kind="ores", schema=columns("n big")):
@@ -187,3 +189,19 @@ def test_a_whole_copy_speaks_of_no_weights(tmp_path: Path) -> None:
     Store(tmp_path / "root").prepare()
     done = CliRunner().invoke(study, [str(tmp_path / "copy"), "--root", str(tmp_path / "root")])
     assert done.exit_code == 0 and "ledger copied, 0.0 MB\n" in done.output
+
+
+def test_a_copy_names_the_rules_that_it_changed(tmp_path: Path) -> None:
+    """Prices, limits and overrides of another machine steer what is paid for here."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    made(here)
+    recorded(here, "parked")
+    assert copy_study(here, there, weights=False).changed == ()
+    first = read_run(here, "demo-00000001")
+    write_run(here, first.model_copy(update={"budget": {"usd": 500.0}}))
+    (here / PRICES).write_text("[month]\nusd = 100000\n")
+    name = put_overrides(here, "").name
+    changed = copy_study(here, there, weights=False).changed
+    assert [one.partition(":")[0] for one in changed] == [PRICES, "overrides", "limits of demo-00000001"]
+    assert changed[1:] == (f"overrides: none → {name}", "limits of demo-00000001: none → usd=500")
+    assert copy_study(here, there, weights=False).changed == ()
