@@ -17,6 +17,8 @@ from storage.errors import UserError
 
 #: In a working copy: the address of what it is a copy of.
 ADDRESS = ".mirror"
+#: Folders in which this process made working copies.
+_CACHES = set[Path]()
 BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 PREFIX = re.compile(r"[A-Za-z0-9._=-]+(/[A-Za-z0-9._=-]+)*")
 
@@ -42,6 +44,7 @@ def root_folder(text: str) -> Path:
     digest = hashlib.sha256(address.encode()).hexdigest()[:12]
     folder = cache_home() / "roots" / f"{parts.netloc}-{digest}"
     folder.mkdir(parents=True, exist_ok=True)
+    _CACHES.add(folder.parent.resolve())
     aside = folder / f"{ADDRESS}.{os.getpid()}"
     aside.write_text(address)
     os.replace(aside, folder / ADDRESS)
@@ -95,7 +98,7 @@ def address_of(folder: Path) -> str | None:
 
     Only `root_folder` makes working copies, in this user's cache: an address in any other folder came with the folder.
     """
-    if folder.resolve().parent != (cache_home() / "roots").resolve():
+    if folder.resolve().parent not in {(cache_home() / "roots").resolve(), *_CACHES}:
         return None
     try:
         return (folder / ADDRESS).read_text().strip()

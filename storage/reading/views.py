@@ -29,7 +29,6 @@ OF_THE_STATEMENT = (
     duckdb.BinderException,
     duckdb.CatalogException,
     duckdb.ConversionException,
-    duckdb.InvalidInputException,
     duckdb.PermissionException,
     duckdb.InterruptException,
 )

@@ -1,13 +1,26 @@
-"""Disable telemetry, hub access, progress bars and, in logs, warnings of third-party libraries."""
+"""Disable telemetry, hub access, progress bars and, in logs, warnings of third-party libraries; keep their caches in the
+user's own folder.
+
+What vLLM and Triton compile lies in one folder for everything that shapes a graph, small enough to carry:
+
+    $VARBAND_CACHE/engines/<vLLM, torch, GPU>/{vllm,triton}
+
+Within it vLLM tells models and settings apart. A machine that is lent bare starts sooner with the folder of another one
+of its kind: `tar cJf engines.txz -C $VARBAND_CACHE engines` there, `tar xJf` here.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
+import tempfile
 import warnings
+from importlib import metadata
+from pathlib import Path
 
 from storage.errors import Notice
+from storage.roots import cache_home
 
 SILENT = {
     "DO_NOT_TRACK": "1",
@@ -40,6 +53,8 @@ def quiet_libraries(threads: int | None = None) -> None:
         os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     for name, value in SILENT.items():
         os.environ.setdefault(name, value)
+    if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(_own_folder(cache_home() / "torch"))
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"vllm\.")
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     # peft's own pattern for a mixture's experts, which it then looks for among modules
@@ -49,6 +64,29 @@ def quiet_libraries(threads: int | None = None) -> None:
         warnings.filterwarnings("ignore")
         warnings.filterwarnings("default", category=Notice)
         logging.getLogger().setLevel(logging.ERROR)
+
+
+def _own_folder(folder: Path) -> Path:
+    """Return a folder that no other account can write to: torch unpickles what lies in it, and its own choice is a
+    name under /tmp. A new one where this folder cannot be made, or belongs to somebody else."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.stat().st_uid == os.geteuid():
+            folder.chmod(0o700)
+            return folder
+    except OSError:
+        pass
+    return Path(tempfile.mkdtemp(prefix="varband-torch-"))
+
+
+def keep_compiled(gpu: str) -> Path:
+    """Point vLLM and Triton to their folder, before they are imported. What the user has set stays."""
+    parts = (f"vllm-{metadata.version('vllm')}", f"torch-{metadata.version('torch')}", gpu)
+    name = "-".join("".join(c if c.isalnum() or c in ".+-" else "_" for c in p) for p in parts)
+    folder = cache_home() / "engines" / name
+    os.environ.setdefault("VLLM_CACHE_ROOT", str(folder / "vllm"))
+    os.environ.setdefault("TRITON_CACHE_DIR", str(folder / "triton"))
+    return folder
 
 
 def settle_threads() -> None:

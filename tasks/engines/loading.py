@@ -29,12 +29,13 @@ def loaded(kind: Any, folder: Path, dtype: Any, device: Any = None, **how: Any) 
     another shape than config.json says.
     """
     refuse_second_head(folder)
-    with _in_order(device):
+    with _in_order(device), _own_code_refused(folder):
         model, about = kind.from_pretrained(
             folder,
             dtype=dtype,
             device_map=None if device is None else {"": device},
             use_safetensors=True,
+            trust_remote_code=False,
             ignore_mismatched_sizes=True,
             output_loading_info=True,
             **how,
@@ -50,6 +51,29 @@ def loaded(kind: Any, folder: Path, dtype: Any, device: Any = None, **how: Any) 
     return model
 
 
+def tokenizer_of(folder: Path) -> Any:
+    """Return the tokenizer of a model folder. Errors: UserError for one that needs code of the folder."""
+    from transformers import AutoTokenizer
+
+    with _own_code_refused(folder):
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+
+
+@contextmanager
+def _own_code_refused(folder: Path) -> Iterator[None]:
+    """Name the folder in transformers' refusal. Without `trust_remote_code=False` it would ask the person at a
+    terminal, whose `y` runs the code."""
+    try:
+        yield
+    except ValueError as error:
+        if "trust_remote_code" not in str(error):
+            raise
+        raise UserError(
+            f"model folder {folder}: it needs code of its own (auto_map in its configs), which is never run; use a"
+            " model of a type that transformers knows"
+        ) from None
+
+
 def refuse_holes(folder: Path) -> None:
     """For an engine that leaves a weight as it finds memory where no file holds it. Looked for are all, where they are
     stored under the names that transformers has for them; else those of a layer that other layers have, and experts of
@@ -63,7 +87,7 @@ def refuse_holes(folder: Path) -> None:
 
     try:
         with torch.device("meta"):
-            model: Any = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+            model: Any = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder, trust_remote_code=False))
     except ValueError:
         return  # of a kind that transformers does not know: the engine may
     stored, base = refuse_second_head(folder), f"{model.base_model_prefix}."

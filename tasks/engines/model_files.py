@@ -78,7 +78,8 @@ def refuse_strays(folder: Path) -> None:
 def model_files(folder: Path) -> list[Path]:
     """Every file that a model or a sentence encoder is made of, sorted by where it lies in the folder.
 
-    Errors: UserError for a folder that holds an adapter too: transformers would apply it without a word.
+    Errors: UserError for a folder that holds an adapter too, which transformers would apply without a word, and for
+    weights that are pickled.
     """
     if (folder / ADAPTER).is_file():
         raise UserError(
@@ -92,8 +93,11 @@ def model_files(folder: Path) -> list[Path]:
 def _files_of(folder: Path) -> Iterator[Path]:
     named = [folder / name for name in (INDEX, *CONFIG, *TOKENIZER, *ENCODER)]
     yield from (path for path in [*named, *folder.glob("additional_chat_templates/*.jinja")] if path.is_file())
-    # a sentence encoder is loaded from these where there is nothing better
-    yield from weight_files(folder) or sorted(folder.glob("pytorch_model*.bin"))
+    weights = weight_files(folder)
+    # a sentence encoder's modules are loaded from these where there is nothing better
+    if not weights and (pickled := sorted(folder.glob("pytorch_model*.bin"))):
+        raise UserError(f"model folder {folder}: {pickled[0].name} is a pickle: convert it to safetensors")
+    yield from weights
 
 
 def _modules(folder: Path) -> Iterator[Path]:

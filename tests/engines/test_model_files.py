@@ -83,18 +83,6 @@ def test_the_modules_of_an_encoder_are_part_of_it(model: Path) -> None:
     assert model_digest(model) != before
 
 
-@pytest.mark.parametrize("module", [".", "2_Dense"])
-def test_weights_in_the_old_format_count_where_there_are_no_others(model: Path, module: str) -> None:
-    """sentence-transformers loads them."""
-    (model / "modules.json").write_text(json.dumps([{"path": ""}, {"path": "2_Dense"}]))
-    (model / "2_Dense").mkdir()
-    (model / "model.safetensors").rename(model / "pytorch_model.bin")
-    (model / module / "pytorch_model.bin").write_bytes(b"0")
-    before = model_digest(model)
-    (model / module / "pytorch_model.bin").write_bytes(b"1")
-    assert model_digest(model) != before
-
-
 def test_a_remembered_digest_is_not_taken_for_a_file_that_was_written_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,14 +96,6 @@ def test_a_request_has_no_place_for_a_secret() -> None:
     assert not re.search("api_key|secret|password", shown)
 
 
-def test_no_code_from_a_model_folder_is_run_and_only_safetensors_are_loaded() -> None:
-    sources = {p: p.read_text() for folder in ("tasks", "flows", "cli") for p in (REPO / folder).rglob("*.py")}
-    trusting = [str(p) for p, text in sources.items() if re.search(r"trust_remote_code\s*=\s*True", text)]
-    assert trusting == []
-    pickled = r"torch\.load\((?![^)]*weights_only=True)|pickle\.loads?\("
-    assert [p for p, text in sources.items() if re.search(pickled, text)] == []
-
-
 def test_the_learners_processes_talk_on_this_machine_only() -> None:
     """torch's own store listens to the world, whatever host it is given."""
     here = psutil.Process()

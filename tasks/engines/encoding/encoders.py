@@ -18,6 +18,7 @@ from storage.errors import UserError
 from tasks.domain.statistics.windows import Window
 from tasks.engines.encoding.packed_mpnet import PACK_TOKENS, PackedMpnet, packable
 from tasks.engines.environment import quiet_libraries
+from tasks.engines.model_files import model_files
 
 #: Padded tokens of one forward pass: what stays in a CPU's cache, what fills a GPU with little padding.
 BATCH_TOKENS = {"cpu": 2_048, "cuda": 8_192}
@@ -32,10 +33,13 @@ class SentenceEncoder:
     def __init__(self, folder: Path, *, name: str, max_tokens: int) -> None:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
         quiet_libraries()
+        model_files(folder)
         from sentence_transformers import SentenceTransformer
 
         try:
-            self.model = SentenceTransformer(str(folder), local_files_only=True)
+            self.model = SentenceTransformer(
+                str(folder), local_files_only=True, trust_remote_code=False, model_kwargs={"use_safetensors": True}
+            )
         except (OSError, ValueError) as error:
             raise UserError(f"encoder folder {folder}: not a sentence-transformers model ({error})") from None
         limit = self.model.get_max_seq_length() or max_tokens

@@ -12,7 +12,7 @@ from storage.errors import UserError
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.memory_plan import read_config
-from tasks.engines.loading import loaded
+from tasks.engines.loading import loaded, tokenizer_of
 
 #: Padded tokens of one forward pass, texts in it, and what their width is a multiple of.
 BATCH_TOKENS = {"cpu": 4_096, "cuda": 65_536}
@@ -46,11 +46,11 @@ class RewardModel:
         check_reward_model(folder)
         quiet_libraries()
         import torch
-        from transformers import AutoModelForSequenceClassification, AutoTokenizer
+        from transformers import AutoModelForSequenceClassification
 
         self._device = "cuda" if torch.cuda.is_available() and hardware.device != "cpu" else "cpu"
         dtype = torch.float32 if self._device == "cpu" else getattr(torch, hardware.dtype)
-        self._tokenizer = AutoTokenizer.from_pretrained(folder)
+        self._tokenizer = tokenizer_of(folder)
         model: Any = loaded(AutoModelForSequenceClassification, folder, dtype)
         if model.config.num_labels > 2:
             raise UserError(

@@ -23,6 +23,7 @@ from tasks.domain.policies import ServedAdapter
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.handover import served_name
+from tasks.engines.loading import tokenizer_of
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling.answers import completion, likeliest
 from tasks.engines.sampling.endpoint import endpoint_for
@@ -41,12 +42,10 @@ class OpenAIGenerator:
 
     def __init__(self, model: Path, hardware: Hardware) -> None:
         quiet_libraries()
-        from transformers import AutoTokenizer
-
         self._endpoint = endpoint_for(hardware.endpoint)
         self._model = self._endpoint.model()
         self.version = self._endpoint.version()
-        self._tokenizer = AutoTokenizer.from_pretrained(model)
+        self._tokenizer = tokenizer_of(model)
         self._eos = self._tokenizer.eos_token_id
         self._vocabulary = vocabulary_of(self._tokenizer, model)
         self._connections = min(hardware.max_num_seqs, MOST_CONNECTIONS)

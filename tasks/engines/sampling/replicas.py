@@ -20,6 +20,7 @@ from storage.errors import Parked, UserError
 from tasks.domain.policies import KVCache, ServedAdapter
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
+from tasks.engines.loading import tokenizer_of
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.sampling.prompts import check_lengths, encode_prompt
 from tasks.engines.sampling.replica import Begin, Ended
@@ -58,9 +59,7 @@ class _Replica:
 class ReplicatedGenerator:
     def __init__(self, model: Path, hardware: Hardware, lora_rank: int, kv_cache: KVCache = "full") -> None:
         quiet_libraries()
-        from transformers import AutoTokenizer
-
-        self._tokenizer = AutoTokenizer.from_pretrained(model)
+        self._tokenizer = tokenizer_of(model)
         self._max_model_len, self._room = hardware.max_model_len, hardware.max_num_seqs
         alone = replace(hardware, replicas=1, sampler_apart=False)
         self._replicas: list[_Replica] = []

@@ -10,9 +10,9 @@ import psutil
 from storage.errors import UserError
 from tasks.domain.policies import KVCache
 from tasks.engines.adapter_files import adapter_config
+from tasks.engines.environment import keep_compiled
 from tasks.engines.hardware import Hardware, check_fp8, check_gpus
 from tasks.engines.learning.memory_plan import check_host_memory, check_sampler_memory, read_config
-from tasks.engines.sampling.compile_cache import keep_compiled
 from tasks.engines.sampling.graphs import graph_bytes, graph_sizes, step_tokens
 from tasks.engines.sampling.slots import adapter_bytes, cache_bytes
 from tasks.engines.visible_gpus import visible_gpus

@@ -15,7 +15,7 @@ from tasks.domain.policies import ServedAdapter
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.handover import served_name
-from tasks.engines.loading import loaded
+from tasks.engines.loading import loaded, tokenizer_of
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.sampling.prompts import check_lengths, encode_prompt
 
@@ -28,11 +28,11 @@ class TransformersGenerator:
     def __init__(self, model: Path, hardware: Hardware) -> None:
         quiet_libraries()
         import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers import AutoModelForCausalLM
 
         self._device = "cuda" if torch.cuda.is_available() and hardware.device != "cpu" else "cpu"
         dtype = torch.float32 if self._device == "cpu" else getattr(torch, hardware.dtype)
-        self._tokenizer = AutoTokenizer.from_pretrained(model)
+        self._tokenizer = tokenizer_of(model)
         base: Any = loaded(AutoModelForCausalLM, model, dtype)
         self._base = base.to(self._device).eval()
         self._stops = {*_as_list(self._base.generation_config.eos_token_id), self._tokenizer.eos_token_id}
