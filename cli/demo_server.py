@@ -37,6 +37,7 @@ def demo_server(root: Path | None, port: int, app_port: int, settings: tuple[str
             up = stack.enter_context(everything(home / "server", home / "root", port, app_port, click.echo))
             run = up.study("demo", settings)
             click.echo(f"server      http://127.0.0.1:{port}")
+            click.echo(f"password    {up.password}  (its UI asks for it)")
             click.echo(f"dashboards  {up.app}  (they fill as the study goes on)")
             click.echo(f"the study   {up.page(run)}")
             click.echo(f"store       {up.root}" + ("" if root else "  (dropped at the end; --root keeps it)"))

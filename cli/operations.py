@@ -67,14 +67,16 @@ def runs(root: Path, as_json: bool) -> None:
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="An address of this machine.")
 @click.option("--port", type=click.IntRange(1, 65535), default=4200, show_default=True)
-def server(host: str, port: int) -> None:
+@click.option("--open", "unprotected", is_flag=True, help="Serve without a password where none is set.")
+def server(host: str, port: int, unprotected: bool) -> None:
     """Start the team's Prefect server, on the database of PREFECT_API_DATABASE_CONNECTION_URL.
 
-    It is `prefect server start`; besides, after a time without the server what works on is not taken for lost.
+    It is `prefect server start` with a password, which the first start makes; and after a time without the server a run
+    at work is not taken for lost. Without a password any account of this machine could run code as this user.
     """
     from flows.server.start import start
 
-    start(host, port)
+    start(host, port, unprotected=unprotected)
 
 
 @click.command()

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def browser(base: str) -> Iterator[UI]:
+def browser(base: str, password: str) -> Iterator[UI]:
     with headless() as chromium:
         page = chromium.new_page(viewport={"width": 1400, "height": 1000})
         page.set_default_timeout(120_000)
+        page.add_init_script(f"localStorage.setItem('prefect-password', btoa({password!r}))")
         yield UI(page, base)
 
 

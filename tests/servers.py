@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -120,7 +121,7 @@ def lose_database(url: str) -> None:
 
 def prefect_environment(home: Path, root: Path, port: int) -> dict[str, str]:
     return {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if not name.endswith("_API_AUTH_STRING")},
         "PREFECT_HOME": str(home),
         "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
         "PREFECT_RESULTS_LOCAL_STORAGE_PATH": str(home / "results"),
@@ -152,6 +153,12 @@ class Server:
         self._children: list[subprocess.Popen[bytes]] = []
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         self.process = self.start()
+
+    @property
+    def password(self) -> str:
+        """The one that `varband server` made."""
+        profiles = tomllib.loads((self.folder / "home" / "profiles.toml").read_text())
+        return profiles["profiles"][profiles["active"]]["PREFECT_API_AUTH_STRING"]
 
     def start(self) -> subprocess.Popen[bytes]:
         words = ["-c", "from cli.main import main; main()", "server", "--port", str(self.port)]

@@ -12,10 +12,12 @@ import socket
 import subprocess
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -24,18 +26,24 @@ from storage.errors import UserError
 
 REPO = Path(__file__).resolve().parents[2]
 START_SECONDS, STOP_SECONDS, LOOK_SECONDS = 240.0, 15.0, 2.0
+#: The server's password, and that of its clients.
+AUTH = ("PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING")
 VARBAND = ("-c", "from cli.main import main; main()")
 
 
 @dataclass(slots=True)
 class Everything:
-    """folder: of the server's database and the logs. root: the store. processes: what was started, by its name."""
+    """folder: of the server's database and the logs. root: the store. processes: what was started, by its name.
+    password: of the server; one that is set is kept."""
 
     folder: Path
     root: Path
     port: int
     app_port: int
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    password: str = field(
+        default_factory=lambda: next(filter(None, map(os.environ.get, AUTH)), f"demo:{token_urlsafe(12)}")
+    )
 
     @property
     def api(self) -> str:
@@ -56,6 +64,7 @@ class Everything:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
         return {
             **kept,
+            **dict.fromkeys(AUTH, self.password),
             "PREFECT_HOME": str(self.folder / "prefect"),
             "PREFECT_API_URL": self.api,
             "PREFECT_API_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{self.folder / 'prefect.db'}",
@@ -92,8 +101,12 @@ class Everything:
 
     def ask(self, path: str, body: object = None) -> dict[str, Any]:
         data = None if body is None else json.dumps(body).encode()
+        headers = {
+            "Content-Type": "application/json",
+            "Authorization": f"Basic {b64encode(self.password.encode()).decode()}",
+        }
         try:
-            with urlopen(Request(self.api + path, data, {"Content-Type": "application/json"}), timeout=60) as answer:
+            with urlopen(Request(self.api + path, data, headers), timeout=60) as answer:
                 return json.load(answer)
         except HTTPError as error:
             raise UserError(f"demo-server: the server refused: {error.read().decode()[:500]}") from None

@@ -38,6 +38,11 @@ def _server() -> Iterator[Any]:
     except TransportError as error:
         raise UserError(f"deploy: {os.environ['PREFECT_API_URL']} does not answer ({error})") from None
     except HTTPStatusError as error:
+        if error.response.status_code == 401:
+            raise UserError(
+                f"deploy: {os.environ['PREFECT_API_URL']} refused the password: set PREFECT_API_AUTH_STRING to the"
+                " server's (docs/security.md)"
+            ) from None
         raise UserError(f"deploy: the server refused: {error.response.text[:500]}") from None
 
 

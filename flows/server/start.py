@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NoReturn
 
+from flows.server.everything import AUTH
 from flows.server.installed import check_prefect
+from storage.errors import UserError
 from tasks.engines.environment import quiet_libraries
 
 REPO = Path(__file__).resolve().parents[2]
@@ -17,15 +20,60 @@ REPO = Path(__file__).resolve().parents[2]
 GRACE = timedelta(seconds=60)
 
 
-def start(host: str, port: int) -> NoReturn:
-    """In place of this process, so that whoever stops it stops the server."""
+def start(host: str, port: int, *, unprotected: bool = False) -> NoReturn:
+    """Replace this process by the server, so that whoever stops it stops the server.
+
+    unprotected: serve without a password too. Errors: UserError where there is none and none can be kept.
+    """
     check_prefect("server")
     quiet_libraries()
+    os.umask(0o077)  # its database and settings are this user's
+    if said := protect(host, port, unprotected=unprotected):
+        print(said, flush=True)
     os.environ.setdefault("PREFECT_SERVER_EVENTS_CAUSAL_ORDERING", "flows.server.ordering")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(REPO), os.environ.get("PYTHONPATH")]))
     asyncio.run(_wait_for_beats())
     words = ["-m", "prefect", "server", "start", "--host", host, "--port", str(port)]
     os.execv(sys.executable, [sys.executable, *words])
+
+
+def protect(host: str, port: int, *, unprotected: bool = False) -> str:
+    """See that the server asks for a password and answers the pages of its own UI alone; return what to tell the user.
+
+    A password that is set holds. Else the first start makes one and keeps it in the profile of Prefect, mode 0600, where
+    workers, `varband deploy` and every other client of this user find it. Errors: UserError as for `start`.
+    """
+    from prefect.settings import get_current_settings, update_current_profile
+
+    settings = get_current_settings()
+    pages = {f"http://{host}:{port}", f"http://localhost:{port}", os.environ.get("PREFECT_UI_URL", "").rstrip("/")}
+    if settings.server.api.cors_allowed_origins == "*":
+        os.environ.setdefault("PREFECT_SERVER_CORS_ALLOWED_ORIGINS", ",".join(sorted(filter(None, pages))))
+    known, client = settings.server.api.auth_string, settings.api.auth_string
+    if known is not None and known.get_secret_value():
+        return ""
+    if unprotected:
+        os.environ.pop("PREFECT_SERVER_API_AUTH_STRING", None)
+        return "server: without a password: any account of this machine can run code as this user"
+    if known is not None:
+        raise UserError(
+            "server: PREFECT_SERVER_API_AUTH_STRING is empty, and without a password any account of this machine can run"
+            " code as this user: set user:password, unset it so that one is made, or give --open"
+        )
+    password = client.get_secret_value() if client else f"varband:{secrets.token_urlsafe(24)}"
+    names, path = AUTH, settings.profiles_path
+    assert path is not None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        path.chmod(0o600)
+        update_current_profile(dict.fromkeys(names, password))
+    except OSError as error:
+        raise UserError(
+            f"server: its password cannot be kept in {path} ({error.strerror}): set {names[0]} and {names[1]} to"
+            " user:password, or give --open to serve without one"
+        ) from None
+    return f"server: a password was made; the UI asks for the value of PREFECT_API_AUTH_STRING in {path}"
 
 
 async def _wait_for_beats() -> None:

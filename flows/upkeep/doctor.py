@@ -155,7 +155,7 @@ def _server(root: Path) -> Iterator[Check]:
     if find_spec("prefect") is None:
         yield Check("server", "fail", f"{url}: prefect is not installed", "install varband[prefect]")
         return
-    from httpx import HTTPError
+    from httpx import HTTPError, HTTPStatusError
     from prefect.client.orchestration import get_client
 
     try:
@@ -166,7 +166,10 @@ def _server(root: Path) -> Iterator[Check]:
             yield Check("server", "warn" if fix else "ok", f"{url} runs Prefect {version}", fix)
             yield from _pools(client)
     except HTTPError as error:
-        yield Check("server", "fail", url, f"it does not answer ({error}): start it or correct PREFECT_API_URL")
+        fix = f"it does not answer ({error}): start it or correct PREFECT_API_URL"
+        if isinstance(error, HTTPStatusError) and error.response.status_code == 401:
+            fix = "it refused the password: set PREFECT_API_AUTH_STRING to the server's (docs/security.md)"
+        yield Check("server", "fail", url, fix)
 
 
 def _pools(client: Any) -> Iterator[Check]:

@@ -26,7 +26,8 @@ LONG_WORK = 60
 
 
 def api(server: Server, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
-    return httpx.request(method, f"{server.url}/api{path}", json=body, timeout=60)
+    user, _, password = server.password.partition(":")
+    return httpx.request(method, f"{server.url}/api{path}", json=body, timeout=60, auth=(user, password))
 
 
 def deployment(server: Server, name: str) -> dict[str, Any]:

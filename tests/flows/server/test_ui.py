@@ -50,7 +50,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def test_a_study_is_started_parked_resumed_and_finished_in_the_ui(server: Server, tmp_path: Path) -> None:
     shots = Path(os.environ.get("VARBAND_SCREENSHOTS", tmp_path))
-    with browser(server.url) as ui:
+    with browser(server.url, server.password) as ui:
         ui.open_custom_run("experiment")
         ui.choose("Engine", "transformers")
         ui.choose("Arms", "panel")
