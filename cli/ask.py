@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from cli import options
+from storage.errors import printable
 
 #: Tokens of prompt and completion together, of a model that takes more.
 LONGEST = 4096
@@ -144,13 +145,14 @@ def tree_of(rows: list[dict[str, Any]], budget: int) -> list[str]:
         depth[row["node"]] = depth.get(first, -1) + 1
         also = f" with {', '.join(f'#{number[name]}' for name in others)}" if others else ""
         said = row["cut"] or f"{row['answer'] or shortened(row['completion'])} ({cost(row)} tokens)"
-        lines.append(f"{'  ' * depth[row['node']]}#{number[row['node']]} {row['operator']}{also}: {_printable(said)}")
+        said = printable(" ".join(said.split()))
+        lines.append(f"{'  ' * depth[row['node']]}#{number[row['node']]} {row['operator']}{also}: {said}")
         waiting += reversed(children.get(row["node"], []))
     spent = sum(map(cost, rows))
     made = sum(not row["cut"] for row in rows)
     answer = rows[-1]["chosen_answer"] if rows else None
     past = f"; the last round went past the budget of {budget}" if spent > budget else ""
-    return [*lines, f"answer: {_printable(answer or 'none')} ({made} completions, {spent} tokens{past})"]
+    return [*lines, f"answer: {printable(answer or 'none')} ({made} completions, {spent} tokens{past})"]
 
 
 def shortened(text: str) -> str:
@@ -163,7 +165,3 @@ def shortened(text: str) -> str:
 
 def cost(row: dict[str, Any]) -> int:
     return row["num_prompt_tokens"] + row["num_tokens"] + row["num_scored_tokens"]
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in text)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli import options
+from storage.errors import printable
 
 if TYPE_CHECKING:
     from tasks.domain.policies import BaseModel, ServedAdapter
@@ -146,16 +147,11 @@ def _streamed(
         said += text
         finish = ended or finish
         if not quiet:
-            click.echo(_printable(text), nl=False)
+            click.echo(printable(text, "\n\t"), nl=False)
             sys.stdout.flush()
     if not quiet:
         click.echo("")
     return said, finish
-
-
-def _printable(text: str) -> str:
-    """A model's text may hold escape sequences: a terminal must not obey them."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
 
 
 def _told(tools: Toolbox, scaffold: Scaffold, said: str, finish: str, gold: str | None) -> dict[str, Any]:
@@ -181,7 +177,7 @@ def _tell(told: dict[str, Any], said: str, as_json: bool) -> None:
         sys.stdout.buffer.write(orjson.dumps({"completion": said, **told}) + b"\n")
         sys.stdout.flush()
         return
-    answer = _printable((told["answer"] or "none").strip())
+    answer = printable((told["answer"] or "none").strip(), "\n\t")
     cut = " (cut off at --max-tokens)" if told["finish"] == "length" else ""
     click.secho(f"answer: {answer}{cut}", bold=True)
     if "verdict" in told:

@@ -119,13 +119,18 @@ def table(name: str, ref: str | None, form: str, output: Path, root: Path) -> No
 
 
 def flat(rows: pa.Table) -> pa.Table:
-    """Lists in one cell, their parts apart by semicolons."""
+    """Write lists into one cell, their parts apart by semicolons, and a quote before a text that a spreadsheet would
+    compute: a model may have written it."""
     import pyarrow as pa
 
     for place, field in enumerate(rows.schema):
+        values = rows[field.name].to_pylist()
         if pa.types.is_nested(field.type):
-            texts = [None if value is None else "; ".join(map(str, value)) for value in rows[field.name].to_pylist()]
-            rows = rows.set_column(place, field.name, pa.array(texts, pa.string()))
+            values = [None if value is None else "; ".join(map(str, value)) for value in values]
+        elif not pa.types.is_string(field.type):
+            continue
+        texts = [f"'{text}" if text and text[0] in "=+-@\t\r" else text for text in values]
+        rows = rows.set_column(place, field.name, pa.array(texts, pa.string()))
     return rows
 
 

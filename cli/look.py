@@ -105,6 +105,7 @@ def serve(port: int, browse: bool, root: Path) -> None:
     import os
     import socket
     from importlib.util import find_spec
+    from urllib.parse import urlsplit
 
     from storage.errors import UserError
 
@@ -128,6 +129,9 @@ def serve(port: int, browse: bool, root: Path) -> None:
         "theme.primaryColor": "#0072B2",
     }
     words = [f"--{name}={value}" for name, value in settings.items()]
+    # a page of another site whose name was pointed at this machine reads nothing; a proxy's name is in VARBAND_URL
+    hosts = {"127.0.0.1", "localhost", urlsplit(os.environ.get("VARBAND_URL", "")).hostname}
+    words += [f"--server.allowedHosts={host}" for host in sorted(filter(None, hosts))]
     path = os.pathsep.join(filter(None, [str(home), os.environ.get("PYTHONPATH")]))
     environment = os.environ | {"VARBAND_ROOT": str(root.resolve()), "PYTHONPATH": path}
     click.echo(f"varband: dashboards of {root} on http://127.0.0.1:{port} (Ctrl-C stops them)")

@@ -9,7 +9,7 @@ import warnings
 
 import click
 
-from storage.errors import Notice, UserError, disk_fault
+from storage.errors import Notice, UserError, disk_fault, printable
 from storage.stopping import stopped_by_signals
 
 #: command → (module:attribute, one line of help)
@@ -91,7 +91,7 @@ def main() -> None:
         with stopped_by_signals():
             varband(standalone_mode=False)
     except UserError as error:
-        click.echo(f"varband: {error}", err=True)
+        click.echo(printable(f"varband: {error}", kept="\n"), err=True)
         sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from cli import completion, options
-from storage.errors import UserError, did_you_mean
+from storage.errors import UserError, did_you_mean, printable
 
 #: Nothing is older; dates end before the longest that could be written.
 CENTURY = timedelta(days=36_500)
@@ -72,19 +72,17 @@ def show(ref: str, rows: int, root: Path, as_json: bool) -> None:
         sys.stdout.buffer.write(orjson.dumps(whole, default=str) + b"\n")
         return
     p = manifest.provenance
-    click.echo(
+    lines = [
         f"{found}\n  {manifest.rows} rows, made by {manifest.recipe.stage} v{manifest.recipe.version}"
         f" in {p.seconds:.1f} s\n  {p.created}, {p.hardware}\n  code {p.code}"
-    )
+    ]
     for note, value in p.notes.items():
-        click.echo(textwrap.fill(f"{note}: {value}", 80, initial_indent="  ", subsequent_indent="    "))
-    click.echo("\nschema")
-    for field in table.schema:
-        click.echo(f"  {field.name:<20} {field.type}{'' if field.nullable else ', required'}")
-    click.echo("\nmade from")
-    for depth, one, stage in lineage(store, found):
-        click.echo(f"  {'  ' * depth}{one}  {stage}")
-    click.echo("")
+        lines.append(textwrap.fill(f"{note}: {value}", 80, initial_indent="  ", subsequent_indent="    "))
+    lines.append("\nschema")
+    lines += [f"  {field.name:<20} {field.type}{'' if field.nullable else ', required'}" for field in table.schema]
+    lines.append("\nmade from")
+    lines += [f"  {'  ' * depth}{one}  {stage}" for depth, one, stage in lineage(store, found)]
+    click.echo(printable("\n".join([*lines, ""]), kept="\n"))
     print_table(table.slice(0, rows), as_json=False, title=f"first {min(rows, table.num_rows)} rows")
 
 

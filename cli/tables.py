@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-from storage.errors import UserError
+from storage.errors import UserError, printable
 
 MAX_ROWS = 1000
 #: A longer text is cut, but not what a command takes again: a word alone, such as a name or a path, nor the ref of an
@@ -53,7 +53,7 @@ def _block(table: pa.Table, cells: dict[str, list[str]], title: str | None) -> T
     shown = Table(title=title, show_edge=False, pad_edge=False)
     for field in table.schema:
         right = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
-        shown.add_column(field.name, justify="right" if right else "left", overflow="ellipsis", no_wrap=True)
+        shown.add_column(printable(field.name), justify="right" if right else "left", overflow="ellipsis", no_wrap=True)
     for row in zip(*(cells[name] for name in table.column_names), strict=True):
         shown.add_row(*(text.replace("[", "\\[") for text in row))
     return shown
@@ -97,7 +97,7 @@ def _cell(value: object, *, whole: bool = False) -> str:
     text = str(value)[: None if whole else LONGEST]
     if moment := MOMENT.fullmatch(text):
         return f"{moment[1]} {moment[2]}"
-    text = "".join(c if c.isprintable() else "⏎" if c == "\n" else "\ufffd" for c in text)
+    text = printable(text.replace("\n", "⏎"))
     if len(text) <= WIDEST or WORD.fullmatch(text):
         return text
     if whole:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from storage.errors import printable
+
 TAG = re.compile(r"</?(?:mutipersonaDebate|think|answer)>")
 SPEAKER = re.compile(r"(?:\A\s*|(?<=\n)|(?<=[.?!] ))((?:Expert|Persona) \d+|[A-Z][a-z]{1,15}):(?=\s)")
 #: A box needs no dollars around it.
@@ -37,7 +39,7 @@ def pieces(text: str) -> list[Piece]:
 def plain(text: str) -> str:
     """Characters that turn a line round or steer a terminal are named, so that they show and do nothing."""
     named = DIRECTION.sub(lambda m: f"⟨U+{ord(m[0]):04X}⟩", text)
-    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in named)
+    return printable(named, "\n\t")
 
 
 def _split(

@@ -52,6 +52,16 @@ class Notice(UserWarning):
     """What a person should know though nothing stops for it. The command line prints the sentence."""
 
 
+def printable(text: str, kept: str = "") -> str:
+    """Return a text without characters that a terminal obeys: they set its title and write the clipboard. kept: control
+    characters that stay.
+
+    >>> printable("a\x1b]0;b\n", kept="\n")
+    'a�]0;b\n'
+    """
+    return "".join(c if c.isprintable() or c in kept else "\ufffd" for c in text)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     >>> did_you_mean("dmeo", ["demo", "paper"]), did_you_mean("xyz", ["demo"])

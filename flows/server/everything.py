@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from secrets import token_urlsafe
+from secrets import token_urlsafe as secret
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -41,9 +41,7 @@ class Everything:
     port: int
     app_port: int
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    password: str = field(
-        default_factory=lambda: next(filter(None, map(os.environ.get, AUTH)), f"demo:{token_urlsafe(12)}")
-    )
+    password: str = field(default_factory=lambda: next(filter(None, map(os.environ.get, AUTH)), f"demo:{secret()}"))
 
     @property
     def api(self) -> str:

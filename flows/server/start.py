@@ -40,7 +40,7 @@ def start(host: str, port: int, *, unprotected: bool = False) -> NoReturn:
 def protect(host: str, port: int, *, unprotected: bool = False) -> str:
     """See that the server asks for a password and answers the pages of its own UI alone; return what to tell the user.
 
-    A password that is set holds. Else the first start makes one and keeps it in the profile of Prefect, mode 0600, where
+    A password that is set holds. Else the first start makes one and keeps it in Prefect's profile, mode 0600, where
     workers, `varband deploy` and every other client of this user find it. Errors: UserError as for `start`.
     """
     from prefect.settings import get_current_settings, update_current_profile
@@ -57,8 +57,8 @@ def protect(host: str, port: int, *, unprotected: bool = False) -> str:
         return "server: without a password: any account of this machine can run code as this user"
     if known is not None:
         raise UserError(
-            "server: PREFECT_SERVER_API_AUTH_STRING is empty, and without a password any account of this machine can run"
-            " code as this user: set user:password, unset it so that one is made, or give --open"
+            "server: PREFECT_SERVER_API_AUTH_STRING is empty, and without a password any account of this machine can"
+            " run code as this user: set user:password, unset it so that one is made, or give --open"
         )
     password = client.get_secret_value() if client else f"varband:{secrets.token_urlsafe(24)}"
     names, path = AUTH, settings.profiles_path
