@@ -32,15 +32,24 @@ $(VENV)/.ready: $(LOCK) pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv==0.13.9
 	UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python \
-	  --no-deps -r $(LOCK) \
-	  || $(BIN)/python -m pip install --quiet --no-deps -r $(LOCK)
+	  --no-deps --require-hashes -r $(LOCK) \
+	  || $(BIN)/python -m pip install --quiet --no-deps --require-hashes -r $(LOCK)
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
-# Needs uv. Leaves out what vLLM's CPU build names and must not have (requirements/README.md).
+# Needs uv. Versions of the lock stay where they still fit; `make lock UPGRADE=--upgrade` takes the newest. Leaves out what
+# vLLM's CPU build names and must not have (requirements/README.md). A line holds a package with the hash of every file that
+# the index gives; torch's has the CPU wheel's too, which this machine resolved.
+COMPILE = uv pip compile --python-version 3.11 --no-annotate --no-header --quiet --generate-hashes $(UPGRADE)
+LEFT_OUT = torchaudio torchvision torchcodec triton
+ONE_LINE = sed -z 's/ \\\n */ /g'
 lock:
-	uv pip compile pyproject.toml --all-extras --python-version 3.11 --no-annotate --no-header --quiet \
-	  | grep -viE '^(torchaudio|torchvision|torchcodec|triton)==' | sed 's/+cpu$$//' > $(LOCK)
+	UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" $(COMPILE) pyproject.toml --all-extras \
+	  $(addprefix --no-emit-package ,$(LEFT_OUT)) -o $(LOCK)
+	$(ONE_LINE) -i $(LOCK)
+	torch=$$(grep -o '^torch==[^+ ]*' $(LOCK)) && \
+	  public=$$(echo "$$torch" | UV_FIND_LINKS= $(COMPILE) - --no-deps | $(ONE_LINE)) && \
+	  sed -i "s/^torch==[^ ]*/$$public/" $(LOCK)
 
 clean:
 	rm -rf $(VENV) .varband site

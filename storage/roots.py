@@ -43,7 +43,8 @@ def root_folder(text: str) -> Path:
     address = f"s3://{parts.netloc}/{prefix}".rstrip("/")
     digest = hashlib.sha256(address.encode()).hexdigest()[:12]
     folder = cache_home() / "roots" / f"{parts.netloc}-{digest}"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(exist_ok=True)
     _CACHES.add(folder.parent.resolve())
     aside = folder / f"{ADDRESS}.{os.getpid()}"
     aside.write_text(address)

@@ -161,7 +161,7 @@ def everything(folder: Path, root: Path, port: int, app_port: int, tell: Callabl
                 probe.bind(("127.0.0.1", taken))
             except OSError:
                 raise UserError(f"port {taken} on 127.0.0.1 is taken: choose --port and --app-port") from None
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     root.mkdir(parents=True, exist_ok=True)
     all_of_it = Everything(folder, root, port, app_port)
     try:

@@ -127,6 +127,7 @@ def _copy_artifact(store: Store, into: Store, manifest: Manifest, *, weights: bo
         for name in (MANIFEST, *(entry.path for entry in manifest.files if entry.path not in left)):
             (aside / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(store.path(ref) / name, aside / name)
+            _readable_by_the_same(store.path(ref) / name, aside / name)
         mark_light(aside, left)
         sync_tree(aside)
         _put_in_place(into, aside, ref)
@@ -199,6 +200,11 @@ def _length(file: os.stat_result) -> tuple[int, ...]:
     return (file.st_size,)
 
 
+def _readable_by_the_same(source: Path, to: Path) -> None:
+    """What only its user may read stays so in the copy, which its own user may write."""
+    to.chmod(source.stat().st_mode & 0o777 | 0o600)
+
+
 def _copy_file(source: Path, target: Path, name: Path, *, changing: Order | None = None) -> int:
     """Bytes written; 0 if the target has it. changing: by what a file replaces the one that is there.
 
@@ -211,6 +217,7 @@ def _copy_file(source: Path, target: Path, name: Path, *, changing: Order | None
     to.parent.mkdir(parents=True, exist_ok=True)
     content = source.read_bytes()
     write_durably(to, content)
+    _readable_by_the_same(source, to)
     os.utime(to, ns=(at.st_atime_ns, at.st_mtime_ns))
     if mirror := mirror_of(target):
         mirror.push(to)

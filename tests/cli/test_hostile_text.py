@@ -24,7 +24,7 @@ from storage.artifacts.store import Store
 from tests.dashboards.visits import served
 
 
-class Texts(Ref, kind="texts", schema=columns("text")):
+class Texts(Ref, kind="texts", schema=columns("text str")):
     """Toy."""
 
 

@@ -205,3 +205,13 @@ def test_a_copy_names_the_rules_that_it_changed(tmp_path: Path) -> None:
     assert [one.partition(":")[0] for one in changed] == [PRICES, "overrides", "limits of demo-00000001"]
     assert changed[1:] == (f"overrides: none → {name}", "limits of demo-00000001: none → usd=500")
     assert copy_study(here, there, weights=False).changed == ()
+
+
+def test_what_only_its_user_reads_stays_so_in_the_copy(tmp_path: Path) -> None:
+    ref, *_ = made(tmp_path / "here")
+    recorded(tmp_path / "here", "parked")
+    names = (f"ores/{ref}/data.parquet", "runs/demo-00000001.json")
+    for name, mode in zip(names, (0o600, 0o440), strict=True):
+        (tmp_path / "here" / name).chmod(mode)
+    copy_study(tmp_path / "here", tmp_path / "there")
+    assert [(tmp_path / "there" / name).stat().st_mode & 0o777 for name in names] == [0o600, 0o640]
