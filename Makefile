@@ -28,11 +28,14 @@ docs: $(VENV)/.ready
 # uv installs the lock in seconds; pip does where uv cannot. Compiled at once, on all cores: every start of the engine
 # saves 15 s where Python may not write bytecode by itself. An interrupted install leaves no .ready file, so the next call
 # repairs it.
-$(VENV)/.ready: $(LOCK) pyproject.toml
+LOCKED = UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" $(BIN)/uv pip install --quiet --compile-bytecode \
+  --python $(BIN)/python --no-deps --require-hashes -r
+# uv looks for the hash of the very version that it takes, so it is asked for the CPU wheel by name, where there is one.
+CPU_TORCH = sed 's/^torch==[^ ]*/&+cpu/' $(LOCK)
+$(VENV)/.ready: $(LOCK) requirements/uv.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet uv==0.13.9
-	UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python \
-	  --no-deps --require-hashes -r $(LOCK) \
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/uv.lock
+	$(CPU_TORCH) | $(LOCKED) - || $(LOCKED) $(LOCK) \
 	  || $(BIN)/python -m pip install --quiet --no-deps --require-hashes -r $(LOCK)
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
@@ -50,6 +53,7 @@ lock:
 	torch=$$(grep -o '^torch==[^+ ]*' $(LOCK)) && \
 	  public=$$(echo "$$torch" | UV_FIND_LINKS= $(COMPILE) - --no-deps | $(ONE_LINE)) && \
 	  sed -i "s/^torch==[^ ]*/$$public/" $(LOCK)
+	uv=$$(grep -o '^uv==[^ ]*' requirements/uv.lock | $(COMPILE) - | $(ONE_LINE)) && echo "$$uv" > requirements/uv.lock
 
 clean:
 	rm -rf $(VENV) .varband site

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from pathlib import Path
 
 import pyarrow as pa
@@ -58,14 +59,18 @@ def test_the_app_refuses_a_foreign_host(tmp_path: Path) -> None:
     Store(tmp_path).prepare()
     server, url = served(tmp_path)
     try:
-        stream = f"{url.replace('http', 'ws')}/_stcore/stream"
-        port = url.rpartition(":")[2]
-        for host in (f"127.0.0.1:{port}", f"localhost:{port}"):
-            with connect(stream, additional_headers={"Host": host}, origin=f"http://{host}"):  # type: ignore[arg-type]
+        port = int(url.rpartition(":")[2])
+
+        def visit(host: str) -> None:
+            there = f"{host}:{port}"
+            wire = socket.create_connection(("127.0.0.1", port))
+            with connect(f"ws://{there}/_stcore/stream", sock=wire, origin=f"http://{there}"):  # type: ignore[arg-type]
                 pass
-        evil = f"evil.example:{port}"
+
+        visit("127.0.0.1")
+        visit("localhost")
         with pytest.raises(InvalidStatus, match="403"):
-            connect(stream, additional_headers={"Host": evil}, origin=f"http://{evil}")  # type: ignore[arg-type]
+            visit("evil.example")
     finally:
         os.killpg(server.pid, signal.SIGTERM)
         server.wait()
