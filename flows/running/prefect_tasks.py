@@ -7,8 +7,10 @@ Without a server at PREFECT_API_URL, Prefect's own temporary one keeps the histo
 from __future__ import annotations
 
 import os
+import secrets
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TypeVar
 
@@ -58,10 +60,31 @@ def orchestrated(study: Study, store: Store, listener: Callable[[Progress], None
         return under_prefect(study, store, listener, experiment)
 
     try:
-        return run_experiment()
+        with _temporary_server_protected():
+            return run_experiment()
     except TransportError as error:
         warnings.warn(Notice(f"Prefect's server does not answer any more ({error}): going on without it"), stacklevel=2)
         return execute(study, store, listener)
+
+
+@contextmanager
+def _temporary_server_protected() -> Iterator[None]:
+    """Where no server is named, let Prefect's temporary one ask for a password that this process alone has: any account
+    of the machine could name a file of its own as a task's result, which Prefect would unpickle here."""
+    from prefect.settings import get_current_settings, temporary_settings
+
+    settings, password = get_current_settings(), f"varband:{secrets.token_urlsafe(24)}"
+    if settings.api.url or settings.server.api.auth_string:
+        yield
+        return
+    names = {"server.api.auth_string": "PREFECT_SERVER_API_AUTH_STRING", "api.auth_string": "PREFECT_API_AUTH_STRING"}
+    os.environ.update(dict.fromkeys(names.values(), password))  # for Prefect's own threads: they read the environment
+    try:
+        with temporary_settings(dict.fromkeys(names, password)):
+            yield
+    finally:
+        for name in names.values():
+            del os.environ[name]
 
 
 def under_prefect(

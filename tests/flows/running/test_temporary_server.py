@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import httpx
+import psutil
 import pytest
 
 from storage.artifacts.store import Store
@@ -52,6 +54,10 @@ def test_a_run_whose_temporary_server_dies_finishes(tmp_path: Path, when: str) -
             time.sleep(0.1)
         server = temporary_server(process.pid)
         assert server is not None
+        ports = [c.laddr.port for c in psutil.Process(server).net_connections() if c.status == psutil.CONN_LISTEN]
+        for port in ports:  # another account of this machine could change what the run reads
+            assert httpx.post(f"http://127.0.0.1:{port}/api/flow_runs/filter", json={}).status_code == 401
+        assert ports
         os.kill(server, signal.SIGKILL)
         assert process.wait(400) == 0, log.read_text()[-3000:]
     finally:
