@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import httpx
 import pytest
 from click.testing import CliRunner
+from websockets.exceptions import WebSocketException
+from websockets.sync.client import connect
 
 from flows.server import start
 from flows.server.everything import AUTH, Everything
@@ -21,10 +26,6 @@ SERVER, CLIENT = AUTH
 def protected(home: Path, **environment: str) -> tuple[str, dict[str, str]]:
     """What `varband server` says, and the environment of the server that it starts. In a process of its own: Prefect
     reads its settings once."""
-    import json
-    import subprocess
-    import sys
-
     code = (
         "import json, os; from flows.server.start import protect; said = protect('127.0.0.1', 4200);"
         " print(json.dumps([said, dict(os.environ)]))"
@@ -83,10 +84,6 @@ def test_the_command_serves_without_a_password_only_when_told(monkeypatch: pytes
 @pytest.mark.slow
 def test_who_has_no_password_starts_nothing(tmp_path: Path) -> None:
     """The attack: a work pool of one's own, a deployment with a shell command as its step, a run of it."""
-    import asyncio
-
-    import websockets
-
     with prefect_server(tmp_path) as server:
         for path in ("/work_pools/filter", "/deployments/filter", "/flow_runs/filter", "/block_documents/filter"):
             for auth in (None, ("varband", "wrong")):
@@ -95,16 +92,12 @@ def test_who_has_no_password_starts_nothing(tmp_path: Path) -> None:
         answer = httpx.options(f"{server.url}/api/flows/filter", headers=page)
         assert "access-control-allow-origin" not in answer.headers
 
-        async def listen() -> None:
-            async with websockets.connect(f"{server.url.replace('http', 'ws')}/api/events/out") as socket:
-                await socket.recv()
-
-        with pytest.raises(websockets.exceptions.WebSocketException):
-            asyncio.run(listen())
+        with pytest.raises(WebSocketException), connect(f"{server.url.replace('http', 'ws')}/api/events/out") as socket:
+            socket.recv()
+        server.root.mkdir()
         assert "made" in server.varband("deploy").stdout
         server.worker("cpu", "one")
         found = server.varband("doctor", check=False).stdout
         assert "runs Prefect" in found
-        wrong = server.environment | {CLIENT: "varband:wrong"}
-        server.environment = wrong
+        server.environment |= {CLIENT: "varband:wrong"}
         assert "refused the password" in server.varband("deploy", check=False).stderr
