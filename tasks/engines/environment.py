@@ -1,5 +1,5 @@
-"""Disable telemetry, hub access, progress bars and, in logs, warnings of third-party libraries; keep their caches in the
-folder of the user.
+"""Disable telemetry, hub access, progress bars and, in logs, warnings of third-party libraries; keep their caches in
+the folder of the user.
 
 What vLLM and Triton compile lies in one folder for everything that shapes a graph, small enough to carry:
 

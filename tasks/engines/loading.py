@@ -124,7 +124,7 @@ def import_before_threads(model: Path) -> None:
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
     with suppress(OSError, ValueError, KeyError):
-        MODEL_FOR_CAUSAL_LM_MAPPING[type(AutoConfig.from_pretrained(model))]
+        MODEL_FOR_CAUSAL_LM_MAPPING[type(AutoConfig.from_pretrained(model, trust_remote_code=False))]
 
 
 @contextmanager
