@@ -115,3 +115,26 @@ def test_nothing_listens_to_the_world_by_default() -> None:
 def test_a_toolbox_names_what_is_not_here_without_a_path() -> None:
     with pytest.raises(UserError, match="is not on this machine"):
         Toolbox().place("f" * 64, "the base model")
+
+
+def test_nothing_is_installed_without_its_hash() -> None:
+    locks = [*(REPO / "requirements").glob("*.lock")]
+    lines = [line for lock in locks for line in lock.read_text().splitlines()]
+    assert len(lines) > 200 and not [
+        line for line in lines if not re.fullmatch(r"\S+==\S+( --hash=sha256:\w{64})+", line)
+    ]
+    installs = [
+        line for line in (REPO / "Makefile").read_text().splitlines() if re.search("pip install|--no-deps", line)
+    ]
+    unlocked = [
+        line for line in installs if not re.search("--require-hashes|--editable|COMPILE|--compile-bytecode", line)
+    ]
+    assert installs and unlocked == []
+
+
+def test_units_share_no_folder_with_other_accounts() -> None:
+    units = {path.name: path.read_text() for path in (REPO / "deploy").glob("*.service")}
+    assert (
+        units
+        and [name for name, text in units.items() if "PrivateTmp=yes\n" not in text or "UMask=0077\n" not in text] == []
+    )
