@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from flows.experiment import experiment
 from flows.running.plan import begin_sampler, execute, samples
@@ -78,9 +78,10 @@ def _temporary_server_protected() -> Iterator[None]:
         yield
         return
     names = {"server.api.auth_string": "PREFECT_SERVER_API_AUTH_STRING", "api.auth_string": "PREFECT_API_AUTH_STRING"}
+    secret: dict[Any, str] = dict.fromkeys(names, password)
     os.environ.update(dict.fromkeys(names.values(), password))  # for Prefect's own threads: they read the environment
     try:
-        with temporary_settings(dict.fromkeys(names, password)):
+        with temporary_settings(secret):
             yield
     finally:
         for name in names.values():
