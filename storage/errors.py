@@ -53,11 +53,11 @@ class Notice(UserWarning):
 
 
 def printable(text: str, kept: str = "") -> str:
-    """Return a text without characters that a terminal obeys: they set its title and write the clipboard. kept: control
-    characters that stay.
+    r"""Return a text without characters that a terminal obeys: they set its title and write the clipboard. kept:
+    control characters that stay.
 
-    >>> printable("a\x1b]0;b\n", kept="\n")
-    'a�]0;b\n'
+    >>> printable("title\x1b]0;\n", kept="\n") == "title\ufffd]0;\n"
+    True
     """
     return "".join(c if c.isprintable() or c in kept else "\ufffd" for c in text)
 
