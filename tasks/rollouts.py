@@ -126,7 +126,8 @@ def ensure_rollouts(
         how = f"sampled by {generator.name} {generator.version}: {generator.serving}"
         progress(0, len(requested), "rollouts", how, event="noted")
     began, counter, groups = time.perf_counter(), meter(), WholeGroups(requested, missing)
-    first = _FirstTokens(generator, (model.sha256, kv_cache, adapter and served_name(adapter)), score, stats)
+    weights = model.sha256, kv_cache, adapter and served_name(adapter)
+    first = _FirstTokens(generator, weights, adapter, score, stats)
 
     def admit(asked: Sequence[RolloutRequest], requests: Sequence[Request]) -> int:
         whole = tools.batch_size is not None
@@ -171,24 +172,32 @@ class _FirstTokens:
     """
 
     generator: Generator
-    weights: tuple[str, ...]
+    weights: tuple[object, ...]
+    adapter: ServedAdapter | None
     score: Score | None
     stats: SamplingStats
     rows: Rows = field(default_factory=list)
 
     def check(self, rows: Rows) -> None:
         """Errors: UserError where these tokens are of other weights."""
-        tools = toolbox()
-        if tools.verified == self.weights or self.score is None:
+        tools, engine = toolbox(), self.generator.name
+        if tools.verified == self.weights:
             return
         self.rows += rows
-        if sampled := few([(asked.sampling, row) for asked, row in self.rows]):
+        if (sampled := few([(asked.sampling, row) for asked, row in self.rows])) is None:
+            return
+        policy = self.rows[0][0].policy
+        who = f"{policy.arm} at step {policy.step}"
+        score = self.score or tools.scorer(policy.model.sha256, self.adapter and self.adapter.folder)
+        try:
+            learned_K = score(sampled.groups, sampled.temperature)
+        except UserError as error:
+            progress(0, 0, "rollouts", f"{who}: what {engine} samples from is not checked: {error}", event="noted")
+        else:
             limits = EXACT if tools.exact else ROUNDED
-            policy = self.rows[0][0].policy
-            who = f"{policy.arm} at step {policy.step}"
-            gap = refuse_other_weights(sampled, self.score, limits, who, self.generator.name)
-            tools.verified, self.rows = self.weights, []
+            gap = refuse_other_weights(sampled, learned_K, score, limits, who, engine)
             self.stats.gap = max(self.stats.gap, gap)
+        tools.verified, self.rows = self.weights, []
 
 
 def refuse_other_rewards(training: Training) -> None:

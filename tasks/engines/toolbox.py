@@ -5,14 +5,17 @@ Nothing here is part of a result's identity: recipes hold digests, the toolbox k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
+
 from storage.errors import UserError
 from tasks.domain.grading.overrides import ActiveGrader
+from tasks.domain.grpo.packing import PromptGroup
 from tasks.domain.policies import KVCache
 from tasks.engines.environment import quiet_libraries, settle_threads
 from tasks.engines.hardware import Hardware, check_kv_cache, device_name, engine_name, release_memory, require_gpu
@@ -24,6 +27,7 @@ T = TypeVar("T")
 if TYPE_CHECKING:
     from tasks.engines.grading.graders import Graders
     from tasks.engines.rewarding.reward_model import RewardModel
+    from tasks.engines.sampling.same_policy import Score
     from tasks.engines.sampling.transformers import TransformersGenerator
 
 
@@ -159,6 +163,17 @@ class Toolbox:
             return TransformersGenerator(self.place(model_sha256, "the base model"), self.hardware)
 
         return self._once(("reader", model_sha256), make)
+
+    def scorer(self, model_sha256: str, adapter: Path | None) -> Score:
+        """Scores tokens by a learner that is loaded for each call."""
+
+        def score(groups: Sequence[PromptGroup], temperature: float, *, base: bool = False) -> np.ndarray:
+            from tasks.engines.learning.policy import scored_once
+
+            folder = self.place(model_sha256, "the base model")
+            return scored_once(folder, None if base else adapter, self.hardware, groups, temperature)
+
+        return score
 
     def reward_model(self, sha256: str) -> RewardModel:
         def make() -> RewardModel:

@@ -27,6 +27,7 @@ from tasks.engines.learning.merging import merges_adapters
 from tasks.engines.learning.own_forward import own_forward, refuse_otherwise
 from tasks.engines.learning.training_memory import UNBOUNDED, checkpoint_bytes, plan_memory, plan_training
 from tasks.engines.loading import loaded
+from tasks.engines.model_files import weight_files
 from tasks.engines.stored_weights import loaded_bytes
 
 if TYPE_CHECKING:
@@ -181,6 +182,9 @@ def scored_once(
     """
     import torch
 
+    settle_threads()
+    if not weight_files(base) or read_config(base).get("quantization_config"):
+        raise UserError(f"{base.name} is quantised, or its weights are not on this machine")
     lora: dict[str, Any] = {"lora_rank": 1, "lora_alpha": 1, "target_modules": ("q_proj",)}
     if adapter is not None:
         found = adapter_files(adapter)
@@ -194,15 +198,18 @@ def scored_once(
     if not gpu and loaded_bytes(base, 4) > (free := free_bytes(torch.device("cpu"))) * SHARE_OF_HOST:
         raise UserError(f"{base.name} in float32 takes more than a fifth of the {free / 2**30:.0f} GiB that are free")
     device = {"device": "cuda"} if gpu else {"device": "cpu", "merged": False}
-    policy = Policy(base, config, replace(execution, **device, flat_adapters=False))
-    if adapter is not None:
-        policy.lora.load(adapter, base)
-    logprobs_K = policy.score(groups, temperature)
-    del policy
-    if gpu:
-        gc.collect()
-        torch.cuda.empty_cache()
-    return logprobs_K
+    try:
+        policy = Policy(base, config, replace(execution, **device))
+        if adapter is not None:
+            policy.lora.load(adapter, base)
+        return policy.score(groups, temperature)
+    except torch.OutOfMemoryError as error:
+        raise UserError(f"{base.name} does not fit beside the engine ({error})") from None
+    finally:
+        policy = None
+        if gpu:
+            gc.collect()
+            torch.cuda.empty_cache()
 
 
 def _device(wanted: str) -> torch.device:
