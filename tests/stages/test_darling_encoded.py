@@ -92,8 +92,8 @@ def test_a_training_by_the_encoders_classes(lab: Lab, monkeypatch: pytest.Monkey
 def test_killed_between_two_steps_and_resumed_is_the_undisturbed_run(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = iter(range(1, 99))
 
-    def dying(*given: object) -> object:
-        done = ensure_rollouts(*given)  # type: ignore[arg-type]
+    def dying(*given: object, **others: object) -> object:
+        done = ensure_rollouts(*given, **others)  # type: ignore[arg-type]
         if next(calls) == 2:
             raise KeyboardInterrupt
         return done

@@ -93,8 +93,8 @@ def test_killed_between_two_turns_and_resumed_is_the_undisturbed_run(
 ) -> None:
     calls = iter(range(1, 99))
 
-    def dying(*given: object) -> object:
-        done = ensure_rollouts(*given)  # type: ignore[arg-type]
+    def dying(*given: object, **others: object) -> object:
+        done = ensure_rollouts(*given, **others)  # type: ignore[arg-type]
         if next(calls) == turn:
             raise KeyboardInterrupt
         return done
