@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -11,11 +10,9 @@ from flows.study.hub import called
 from flows.study.models import adapter_folder, digest_of, found_model, model_folder
 from flows.study.ranks import trainings
 from flows.study.shape import Profile
-from storage.errors import UserError
 from tasks.domain.policies import BaseModel, MadeElsewhere, check_bases
-from tasks.engines.adapter_files import OF_BASE, AdapterFiles, adapter_files
-from tasks.engines.learning.checkpoints import weights_identity
-from tasks.engines.learning.memory_plan import check_positions, check_trainable, read_config
+from tasks.engines.adapter_files import AdapterFiles, adapter_files
+from tasks.engines.learning.memory_plan import check_positions, check_trainable
 
 T = TypeVar("T")
 #: Asks for one input, which the field of this path names; null where it is not on this machine.
@@ -91,13 +88,7 @@ def _adapter(profile: Profile, arm: str, name: str, base: Path | None, fetch: bo
     """base: its folder; null where it is elsewhere. Errors: UserError for one that this arm cannot start from or be."""
     found = adapter_files(adapter_folder(name, fetch))
     if base is not None:
-        found.check_base(read_config(base), base.name)
-        told = found.folder / OF_BASE
-        trained_on = json.loads(told.read_text()) if told.is_file() else None
-        if trained_on and trained_on["weights_identity"] != weights_identity(base):
-            raise UserError(
-                f"adapter {found.folder} was trained on {trained_on['name']}, and the weights in {base} are not those"
-            )
+        found.check_base(base)
     learner = profile.training
     if profile.heads([arm]) and learner.steps and profile.seeds:
         found.check_recipe(learner.lora_rank, learner.lora_alpha, learner.target_modules, learner.expert_rank)

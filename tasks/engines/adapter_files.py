@@ -1,6 +1,6 @@
 """Adapters in PEFT format that were made elsewhere: what a folder holds, and whether it can be served or trained on.
 
-Weights are not loaded: the header of their file says names and shapes.
+Every adapter is judged here, by its adapter_config.json and the header of its weights, when a study is read.
 """
 
 from __future__ import annotations
@@ -14,38 +14,47 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import UserError
-from tasks.engines.model_files import ADAPTER_FILES, remembered_digest
+from tasks.engines.model_files import ADAPTER_FILES, former_identity, remembered_digest, weights_identity
+from tasks.engines.stored_types import FLOATS
+from tasks.engines.stored_weights import stored_weights, weights_of
 
 ADAPTER, WEIGHTS = ADAPTER_FILES
 #: Beside PEFT's files: which base model the adapter belongs to. Those made elsewhere have none: taken as given.
 OF_BASE = "base_model.json"
-#: Fields of adapter_config.json that no sampler here can serve, unless they are as given.
+#: Before the name of a layer, in the files of every adapter.
+PREFIX = "base_model.model."
+#: Fields of adapter_config.json that the samplers here serve with these values only.
 PLAIN: Mapping[str, tuple[object, ...]] = {
     "use_dora": (None, False),
     "bias": (None, "none"),
+    "lora_bias": (None, False),
     "modules_to_save": (None, []),
+    "trainable_token_indices": (None, [], {}),
+    "alora_invocation_tokens": (None, []),
+    "layer_replication": (None, []),
     "alpha_pattern": (None, {}),
     "use_rslora": (None, False),
 }
-LAYER = re.compile(r"\.layers\.(\d+)\.")
+#: Ways to initialise LoRA that leave the base model as it is; with the others the adapter fits a changed base alone.
+KEEPS_BASE = (None, True, False, "gaussian", "eva", "orthogonal")
 _EXPERT = re.compile(r"\.experts\.\d+\.")
-#: Linear layers whose input is the hidden state.
-READS_HIDDEN = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterFiles:
-    """A folder's adapter. rank: of its linear layers; expert_rank: of experts, null without any. targets: the linear
-    layers that it changes. hidden: the width that they read; layers: how many there are at least; null where no matrix
-    says so."""
+    """A folder's adapter. rank: of its linear layers; expert_rank: of experts, None without any. shapes: of its
+    matrices, by PEFT's names without their prefix."""
 
     folder: Path
     rank: int
     expert_rank: int | None
     alpha: float
-    targets: frozenset[str]
-    hidden: int | None
-    layers: int
+    shapes: Mapping[str, Sequence[int]]
+
+    @property
+    def targets(self) -> frozenset[str]:
+        """The linear layers that it changes."""
+        return frozenset(name.rpartition(".")[2] for name in _layers(self.shapes))
 
     @property
     def digest(self) -> str:
@@ -53,19 +62,34 @@ class AdapterFiles:
         lines = [f"{name}:{remembered_digest(self.folder / name)}\n" for name in ADAPTER_FILES]
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
-    def check_base(self, config: Mapping[str, Any], base: str) -> None:
-        """config: of the base model. Errors: UserError for an adapter of a model of another shape."""
-        width, layers = config.get("hidden_size"), config.get("num_hidden_layers")
-        if self.hidden is not None and width is not None and self.hidden != width:
+    def check_base(self, base: Path) -> None:
+        """base: the folder of a model. Errors: UserError for an adapter that was trained on other weights, or that
+        names layers or widths which the model does not have: engines would leave those out, or fail at them."""
+        told = self.folder / OF_BASE
+        trained_on = json.loads(told.read_text()) if told.is_file() else None
+        if trained_on and trained_on["weights_identity"] not in (weights_identity(base), former_identity(base)):
             raise UserError(
-                f"adapter {self.folder} is of a model with hidden states of {self.hidden}, and {base} has {width}: name"
-                " the base model that it was trained on"
+                f"adapter {self.folder} was trained on {trained_on['name']}, and the weights in {base} are not those:"
+                " name that model's folder, or start without the adapter"
             )
-        if layers is not None and self.layers > layers:
-            raise UserError(
-                f"adapter {self.folder} is of a model with {self.layers} layers, and {base} has {layers}: name the base"
-                " model that it was trained on"
-            )
+        stored = stored_weights(base)
+        there = {name.rpartition(".")[0] for name in stored}
+        with_experts = {name.partition(".experts.")[0] for name in there if ".experts" in name}
+        for name in _layers(self.shapes):
+            # transformers adds this to the names of a model that was saved without its head
+            own = next((one for one in (name, name.removeprefix("model.")) if one in there), "")
+            if not own and not (_EXPERT.search(name) and name.partition(".experts.")[0] in with_experts):
+                raise UserError(
+                    f"adapter {self.folder} changes {name}, and {base} has no such layer: name the base model that the"
+                    " adapter was trained on, or rename the matrices as that model's file names its layers"
+                )
+            weight = stored.get(f"{own}.weight")
+            width = self.shapes[f"{name}.lora_B.weight"][0], self.shapes[f"{name}.lora_A.weight"][1]
+            if weight is not None and weight.dtype in FLOATS and weight.shape != width:
+                raise UserError(
+                    f"adapter {self.folder}: {name} is {_by(width)}, and {_by(weight.shape)} in {base}: name the base"
+                    " model that it was trained on"
+                )
 
     @property
     def largest_rank(self) -> int:
@@ -97,19 +121,21 @@ def adapter_files(folder: Path) -> AdapterFiles:
     kind, rank = config.get("peft_type"), config.get("r")
     if kind != "LORA" or not isinstance(rank, int) or rank < 1:
         raise UserError(f"adapter {folder}: it is {kind or 'of no kind'}, of rank {rank}; only LoRA is served")
+    if (way := config.get("init_lora_weights")) not in KEEPS_BASE:
+        raise UserError(
+            f"adapter {folder}: init_lora_weights is {way!r}, which changed the base model too; convert it to plain"
+            " LoRA first (peft: save_pretrained with path_initial_model_for_weight_conversion)"
+        )
     for name, plain in PLAIN.items():
         if config.get(name) not in plain:
             raise UserError(f"adapter {folder}: {name} is {config[name]!r}, which is not served; merge it into a model")
     shapes = _shapes(folder / WEIGHTS)
-    reads = {
-        name.rpartition(".lora_A.")[0].rpartition(".")[2]: shape for name, shape in shapes.items() if ".lora_A." in name
-    }
-    if not reads:
-        raise UserError(f"adapter {folder}: {WEIGHTS} holds no LoRA matrices; name a folder in PEFT format")
-    hidden = next((reads[name][-1] for name in READS_HIDDEN if name in reads), None)
-    layers = 1 + max((int(found[1]) for name in shapes if (found := LAYER.search(name))), default=-1)
     alpha = float(config.get("lora_alpha") or rank)
-    return AdapterFiles(folder, *_two_ranks(folder, config, shapes), alpha, frozenset(reads), hidden, layers)
+    return AdapterFiles(folder, *_two_ranks(folder, config, shapes), alpha, shapes)
+
+
+def _layers(shapes: Mapping[str, Sequence[int]]) -> list[str]:
+    return [name.removesuffix(".lora_A.weight") for name in shapes if name.endswith(".lora_A.weight")]
 
 
 def ranks(shapes: Mapping[str, Sequence[int]]) -> tuple[dict[str, int], dict[str, int]]:
@@ -147,12 +173,24 @@ def adapter_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _shapes(path: Path) -> dict[str, list[int]]:
-    """Shapes of a safetensors file's matrices by name."""
-    try:
-        with path.open("rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(min(size, 100 << 20)))
-        return {name: told["shape"] for name, told in header.items() if name != "__metadata__"}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path}: no safetensors file ({error})") from None
+def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Shapes of an adapter's matrices, by PEFT's names without their prefix.
+
+    Errors: UserError for a file with anything but pairs of matrices of linear layers of the decoder.
+    """
+    found = {name: weight.shape for name, weight in weights_of(path).items()}
+    if alien := next((name for name in found if not name.startswith(PREFIX)), None):
+        raise UserError(f"{path}: {alien} does not begin with {PREFIX}, so engines would leave it out; rename it")
+    shapes = {name.removeprefix(PREFIX): shape for name, shape in found.items()}
+    layers = _layers(shapes)
+    pairs = {f"{name}.lora_{matrix}.weight" for name in layers for matrix in "AB"}
+    others = sorted(pairs ^ shapes.keys()) or [name for name in layers if name.rpartition(".")[2] == "lm_head"]
+    if others:
+        raise UserError(f"{path}: {others[0]} is not one of a layer's two LoRA matrices; merge it into a model")
+    if not layers:
+        raise UserError(f"{path} holds no LoRA matrices; name a folder in PEFT format")
+    return shapes
+
+
+def _by(shape: Sequence[int]) -> str:
+    return " x ".join(map(str, shape))

@@ -120,6 +120,23 @@ def former_digest(folder: Path) -> str:
     return hashlib.sha256("".join(f"{p.name}:{remembered_digest(p)}\n" for p in paths).encode()).hexdigest()
 
 
+def weights_identity(folder: Path) -> str:
+    """sha256 over the contents of the weight files, whatever their names are."""
+    return hashlib.sha256("".join(map(remembered_digest, weight_files(folder))).encode()).hexdigest()
+
+
+def former_identity(folder: Path) -> str:
+    """As adapters and checkpoints were marked when sizes, first and last MiB of the weight files stood for all."""
+    digest = hashlib.sha256()
+    for path in weight_files(folder):
+        size, end = path.stat().st_size, 1 << 20
+        with path.open("rb") as file:
+            digest.update(f"{size}:".encode() + file.read(end))
+            file.seek(max(0, size - end))
+            digest.update(file.read())
+    return digest.hexdigest()
+
+
 def remembered_digest(path: Path) -> str:
     """A large file's sha256, kept among the user's caches so that it is read once.
 

@@ -51,8 +51,7 @@ def stored_weights(folder: Path) -> dict[str, StoredWeight]:
     or not as many or of the shape that config.json says."""
     found: dict[str, StoredWeight] = {}
     for path in weight_files(folder):
-        at = path.stat()
-        for name, weight in _header(path, at.st_size, at.st_mtime_ns).items():
+        for name, weight in weights_of(path).items():
             if name in found:
                 raise UserError(
                     f"model folder {folder}: {name} is in {found[name].file} and in {path.name}; transformers could"
@@ -71,6 +70,12 @@ def stored_weights(folder: Path) -> dict[str, StoredWeight]:
     refuse_misread(folder, types, quantised=bool(quantised))
     _check_experts(folder, found)
     return found
+
+
+def weights_of(path: Path) -> dict[str, StoredWeight]:
+    """Of one file, by name. Errors: UserError for one that is cut short or none."""
+    at = path.stat()
+    return _header(path, at.st_size, at.st_mtime_ns)
 
 
 def _index(folder: Path, found: dict[str, StoredWeight]) -> dict[str, str]:

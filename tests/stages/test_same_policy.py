@@ -78,7 +78,7 @@ def test_other_weights_end_a_training_and_an_evaluation(given: Any, monkeypatch:
     serve = TransformersGenerator._policy
     monkeypatch.setattr(TransformersGenerator, "_policy", lambda self, adapter: serve(self, None))
     for staleness in (0, 1):
-        with pytest.raises(UserError, match="panel at step .: transformers samples from other weights .* the base"):
+        with pytest.raises(UserError, match=r"panel at step .: transformers samples from other weights .* the base"):
             trained(**given, staleness=staleness, seed=1)
     after = replace(START, adapter=str(made), adapter_step=2, step=2)
     asked = {"policy": after, "training": made, "group_size": 4, "split": "heldout", "lora_rank": 4}

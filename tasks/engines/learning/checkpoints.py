@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from storage.durable import sync
 from storage.errors import UserError
 from tasks.domain.grpo.objective_state import ObjectiveState
 from tasks.domain.grpo.types import FORMER_FIELDS, LearnerConfig, PromptProblem
-from tasks.engines.model_files import weight_files
+from tasks.engines.model_files import weights_identity
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -69,7 +69,7 @@ def save(root: Path, state: State, keep: int) -> Path:
     return folder
 
 
-def latest(root: Path, recipe: str, former: str | None = None) -> State | None:
+def latest(root: Path, recipe: str, *former: str) -> State | None:
     """The newest checkpoint, or none. former: what its recipe was called before. Errors: UserError if it belongs to
     another recipe."""
     from safetensors.torch import load_file
@@ -80,7 +80,7 @@ def latest(root: Path, recipe: str, former: str | None = None) -> State | None:
     if not folders:
         return None
     position = json.loads((folders[-1] / "state.json").read_text())
-    if position["recipe"] not in (recipe, former):
+    if position["recipe"] not in (recipe, *former):
         raise UserError(
             f"{folders[-1]}: a checkpoint of another recipe (other base model, problems or learner settings);"
             " give this training a folder of its own or remove that one"
@@ -104,14 +104,16 @@ def recipe_hash(
     init: Path | None,
     temperature: float,
     former: bool = False,
+    identity: Callable[[Path], str] = weights_identity,
 ) -> str:
     """Of everything that the trained numbers depend on. former: as it was when defaults were spelt out; for a recipe by
-    a rule that was mended since, which no checkpoint of then was trained by, what it is today."""
+    a rule that was mended since, which no checkpoint of then was trained by, what it is today. identity: of the base's
+    weights."""
     shape = hashlib.sha256((base / "config.json").read_bytes()).hexdigest()
     start = None if init is None else hashlib.sha256((init / "adapter_model.safetensors").read_bytes()).hexdigest()
     then = former and not config.versions()
     told = (_of_then(config), [asdict(p) for p in problems]) if then else (canonical(config), canonical(problems))
-    parts = [weights_identity(base), shape, float(temperature), *told, start]
+    parts = [identity(base), shape, float(temperature), *told, start]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
@@ -120,15 +122,3 @@ def _of_then(config: LearnerConfig) -> dict[str, object]:
     told = recorded(config)
     assert isinstance(told, dict)
     return {name: value for name, value in told.items() if name in ("is", *FORMER_FIELDS.split())}
-
-
-def weights_identity(base: Path) -> str:
-    """Tells models of one shape apart without reading them whole: sizes, first and last MiB of the weight files."""
-    digest = hashlib.sha256()
-    for path in weight_files(base):
-        size, end = path.stat().st_size, 1 << 20
-        with path.open("rb") as file:
-            digest.update(f"{size}:".encode() + file.read(end))
-            file.seek(max(0, size - end))
-            digest.update(file.read())
-    return digest.hexdigest()

@@ -29,6 +29,7 @@ from tasks.engines.learning.step_rollouts import SampleFn, StepRollouts
 from tasks.engines.learning.training_memory import check_disk
 from tasks.engines.learning.two_agents import updater_for
 from tasks.engines.learning.update import Clock, Updater
+from tasks.engines.model_files import former_identity
 
 #: Updates that a training may lose to gradients that are not finite before it stops.
 MAX_SKIPPED = 3
@@ -120,8 +121,9 @@ def _train(
         adapter_config(init_adapter)
     schedule = prompt_schedule(problems, config)
     given = (base, problems, config, init_adapter, temperature)
-    recipe, former = checkpoints.recipe_hash(*given), checkpoints.recipe_hash(*given, former=True)
-    saved = checkpoints.latest(workdir / "checkpoints", recipe, former)
+    recipe = checkpoints.recipe_hash(*given)
+    former = [checkpoints.recipe_hash(*given, former=spelt, identity=former_identity) for spelt in (False, True)]
+    saved = checkpoints.latest(workdir / "checkpoints", recipe, *former)
     check_disk(workdir, base, config, execution)
     policy = Policy(base, config, execution, temperature)
     updater = updater_for(policy, config, execution.token_budget)

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storage.errors import UserError
+from tasks.engines.adapter_files import PREFIX
 from tasks.engines.hardware import Hardware
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-_PREFIX = "base_model.model."
 _EXPERT = re.compile(r"(.*\.experts)\.(\d+)\.(\w+)")
 #: Experts that are merged at once: float32 copies of all of a layer's would take gigabytes.
 _EXPERTS_AT_ONCE = 32
@@ -61,7 +61,7 @@ def read_products(folder: Path, device: str = "cpu") -> Products:
 
     config = json.loads((folder / "adapter_config.json").read_text())
     stored = load_file(folder / "adapter_model.safetensors", device=device)
-    tensors = {name.removeprefix(_PREFIX): tensor for name, tensor in stored.items()}
+    tensors = {name.removeprefix(PREFIX): tensor for name, tensor in stored.items()}
     names = [name.removesuffix(".lora_A.weight") for name in tensors if name.endswith(".lora_A.weight")]
     pairs = {n: (tensors[f"{n}.lora_A.weight"], tensors[f"{n}.lora_B.weight"]) for n in names}
     if 2 * len(pairs) != len(tensors):

@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storage.errors import UserError
-from tasks.engines.adapter_files import ADAPTER, OF_BASE, WEIGHTS, adapter_config, ranks
-from tasks.engines.learning.checkpoints import weights_identity
+from tasks.engines.adapter_files import ADAPTER, OF_BASE, PREFIX, WEIGHTS, adapter_files, ranks
+from tasks.engines.model_files import weights_identity
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
 Shapes = Mapping[str, tuple[int, ...]]
-_PREFIX = "base_model.model."
 _TYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 #: Values that one thread writes at a time.
 _PIECE = 1 << 24
@@ -48,7 +47,7 @@ def _write_matrices(path: Path, flat: Tensor, dtype: torch.dtype, shapes: Shapes
     for name, shape in shapes.items():
         start, end = end, end + math.prod(shape) * dtype.itemsize
         kind = _TYPES[str(dtype).removeprefix("torch.")]
-        header[_PREFIX + name] = {"dtype": kind, "shape": shape, "data_offsets": (start, end)}
+        header[PREFIX + name] = {"dtype": kind, "shape": shape, "data_offsets": (start, end)}
     told = json.dumps(header, separators=(",", ":")).encode()
     told += b" " * (-len(told) % 8)
     with path.open("wb") as file:
@@ -104,22 +103,16 @@ def read_peft(folder: Path, base: Path, shapes: Shapes, alpha: int) -> dict[str,
     """The matrices by name. Errors: UserError if they are not those of this base, of these shapes and alpha."""
     from safetensors.torch import load_file
 
-    config = adapter_config(folder)
-    of_base = folder / OF_BASE
-    trained_on = json.loads(of_base.read_text()) if of_base.is_file() else None
-    if trained_on and trained_on["weights_identity"] != weights_identity(base):
-        raise UserError(
-            f"{folder}: an adapter of another base model, {trained_on['name']}; the weights in {base.name} are not"
-            " those; name that model's folder, or start without the adapter"
-        )
-    tensors = {name.removeprefix(_PREFIX): tensor for name, tensor in load_file(folder / WEIGHTS).items()}
-    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    adapter = adapter_files(folder)
+    adapter.check_base(base)
+    found = {name: tuple(shape) for name, shape in adapter.shapes.items()}
     theirs, ours = _ranks_told(found), _ranks_told(shapes)
-    if theirs != ours or config.get("lora_alpha") != alpha:
+    if theirs != ours or adapter.alpha != alpha:
         raise UserError(
-            f"{folder}: adapter of {theirs}, alpha {config.get('lora_alpha')}; this training wants {ours}, alpha"
-            f" {alpha}: make them agree or start without it"
+            f"{folder}: adapter of {theirs}, alpha {adapter.alpha:g}; this training wants {ours}, alpha {alpha}: make"
+            " them agree or start without it"
         )
+    tensors = {name.removeprefix(PREFIX): tensor for name, tensor in load_file(folder / WEIGHTS).items()}
     if found != {name: tuple(shape) for name, shape in shapes.items()}:
         raise UserError(
             f"{folder}: an adapter of other layers than the base model's ({len(found)} matrices found, {len(shapes)}"

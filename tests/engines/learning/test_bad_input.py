@@ -97,7 +97,7 @@ def test_an_adapter_of_another_base_model_of_the_same_shape(tiny_base: Path, tmp
     torch.manual_seed(1)
     Qwen3ForCausalLM(tiny(initializer_range=0.2)).save_pretrained(twin)
     last = said(lambda: run(twin, tmp_path / "b", replace(CONFIG, steps=1), init=first.adapter_folder))
-    assert "an adapter of another base model, base; the weights in twin are not those" in last
+    assert "was trained on base, and the weights in " in last
     shutil.copytree(tiny_base, moved)
     run(moved, tmp_path / "c", replace(CONFIG, steps=1), init=first.adapter_folder)
 

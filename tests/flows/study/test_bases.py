@@ -13,10 +13,13 @@ from flows.running.foresight import stands_on
 from flows.running.plan import arms_to_make, plan
 from flows.study.asked import profile_asked
 from flows.study.forms import StudyForm
+from flows.study.models import SHIPPED
 from flows.study.questions import PROFILES
 from flows.study.request import Request
 from storage.artifacts.store import Store
 from storage.errors import UserError
+from tasks.engines.adapter_files import adapter_files
+from tasks.engines.model_files import former_identity, weights_identity
 from tests.made_elsewhere import adapter, another_model
 
 COMMIT = "0123456789" * 4
@@ -117,8 +120,9 @@ def test_an_adapter_made_elsewhere_is_started_from_or_evaluated_as_it_is(places:
             ["arms.panel.adapter={}/fits", "arms.no_panel.adapter={}/fits"],
             "no_panel is evaluated with the adapter of panel",
         ),
-        (["arms.panel.adapter={}/narrow"], "of a model with hidden states of 8, and demo has"),
+        (["arms.panel.adapter={}/narrow"], r"q_proj is 8 x 8, and \d+ x \d+ in .*demo"),
         (["arms.panel.adapter={}/dora"], "use_dora is True, which is not served"),
+        (["arms.panel.adapter={}/stray"], "changes _orig_mod.model.layers.0.* has no such layer"),
         (["arms.panel.adapter={}/other"], "no readable adapter_config.json"),
         (["arms.panel.adapter={}/nowhere"], "adapter .*nowhere is not there"),
         (["arms.panel.model={}/nowhere"], "base model .*nowhere: there is no such folder"),
@@ -143,9 +147,64 @@ def test_what_cannot_be_is_refused_in_a_sentence(
     if any("dora" in one for one in settings):
         config = json.loads((shutil.copytree(places / "fits", places / "dora") / "adapter_config.json").read_text())
         (places / "dora" / "adapter_config.json").write_text(json.dumps(config | {"use_dora": True}))
+    if any("stray" in one for one in settings):
+        renamed(places / "fits", places / "stray", "base_model.model.", "base_model.model._orig_mod.")
     with pytest.raises(UserError, match=said) as refused:
         asked(*(one.format(places) for one in settings)).study(Store(tmp_path))
     assert "\n" not in str(refused.value) and not [*tmp_path.iterdir()]
+
+
+def renamed(adapter: Path, folder: Path, old: str, new: str) -> Path:
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(adapter, folder)
+    weights = load_file(folder / "adapter_model.safetensors")
+    save_file({name.replace(old, new): w for name, w in weights.items()}, folder / "adapter_model.safetensors")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("model.layers", "language_model.layers", "has no such layer"),
+        ("base_model.model.", "", r"does not begin with base_model\.model\."),
+        ("model.layers.0.self_attn.q_proj", "lm_head", "is not one of a layer's two LoRA matrices"),
+        ("layers.0.self_attn.q_proj.lora_", "embed_tokens.lora_embedding_", "is not one of a layer's two"),
+        ("lora_A.weight", "lora_A.default.weight", "is not one of a layer's two LoRA matrices"),
+    ],
+)
+def test_an_adapter_with_names_that_an_engine_would_leave_out(
+    places: Path, tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    """transformers serves the base model in its place, without a word."""
+    with pytest.raises(UserError, match=said):
+        adapter_files(renamed(places / "fits", tmp_path / "other names", old, new)).check_base(SHIPPED["demo"])
+
+
+def test_an_adapter_knows_its_base_by_the_mark_of_today_and_by_that_of_before(places: Path, tmp_path: Path) -> None:
+    base, folder = SHIPPED["demo"], shutil.copytree(places / "fits", tmp_path / "marked")
+    for mark in (weights_identity(base), former_identity(base)):
+        (folder / "base_model.json").write_text(json.dumps({"name": "demo", "weights_identity": mark}))
+        adapter_files(folder).check_base(base)
+        with pytest.raises(UserError, match="was trained on demo, and the weights in .*other are not those"):
+            adapter_files(folder).check_base(places / "other")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *({"init_lora_weights": way} for way in ("pissa", "pissa_niter_4", "olora", "corda", "loftq", "lora_ga")),
+        {"layer_replication": [[0, 2], [1, 3]]},
+        {"lora_bias": True},
+        {"trainable_token_indices": [1, 2]},
+        {"alora_invocation_tokens": [1, 2]},
+    ],
+)
+def test_an_adapter_of_another_kind(places: Path, tmp_path: Path, changed: dict[str, object]) -> None:
+    told = json.loads((shutil.copytree(places / "fits", tmp_path / "odd") / "adapter_config.json").read_text())
+    (tmp_path / "odd" / "adapter_config.json").write_text(json.dumps(told | changed))
+    with pytest.raises(UserError, match=f"{next(iter(changed))} is .* (convert it to plain LoRA|merge it)"):
+        adapter_files(tmp_path / "odd")
 
 
 def test_the_published_design_can_be_said_and_its_controls_keep_to_one_base() -> None:
