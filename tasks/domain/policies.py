@@ -105,11 +105,11 @@ class Policy:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling(Ranged):
     """How rollouts are drawn. The number asked for is no part of it: growing G keeps what is there.
-    temperature: 0 is greedy. kv_cache: of keys and values on a GPU; in fp8 it holds twice the tokens, of a policy that
-    is a little another."""
+    temperature: 0 is greedy, and vLLM takes 2 at most. kv_cache: of keys and values on a GPU; in fp8 it holds twice the
+    tokens, of a policy that is a little another."""
 
     max_tokens: Annotated[int, Within(1)]
-    temperature: Annotated[float, Within(0, 100)] = 1.0
+    temperature: Annotated[float, Within(0, 2)] = 1.0
     top_p: Annotated[float, Within(0, 1, without="least")] = 1.0
     seed: Seed = 0
     kv_cache: KVCache = "full"

@@ -27,7 +27,7 @@ from tasks.engines.loading import tokenizer_of
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling.answers import completion, likeliest
 from tasks.engines.sampling.endpoint import endpoint_for
-from tasks.engines.sampling.prompts import check_lengths, encode_prompt, vocabulary_of
+from tasks.engines.sampling.prompts import EndTokens, check_lengths, encode_prompt, vocabulary_of
 
 #: What a server would else take from the model's generation_config.json: a cut or bent distribution whose log-probs are
 #: not those of the policy.
@@ -46,7 +46,7 @@ class OpenAIGenerator:
         self._model = self._endpoint.model()
         self.version = self._endpoint.version()
         self._tokenizer = tokenizer_of(model)
-        self._eos = self._tokenizer.eos_token_id
+        self._ends = EndTokens(self._tokenizer, model)
         self._vocabulary = vocabulary_of(self._tokenizer, model)
         self._connections = min(hardware.max_num_seqs, MOST_CONNECTIONS)
         self._max_model_len = hardware.max_model_len
@@ -149,8 +149,7 @@ class OpenAIGenerator:
 
     def _completion(self, request: Request, model: str, text: bytes) -> Completion:
         found = completion(text, request, self._endpoint.url, model, self._vocabulary)
-        ends = found.token_ids[-1] == self._eos
-        return replace(found, text=found.text.removesuffix(self._tokenizer.decode([self._eos]))) if ends else found
+        return replace(found, text=self._ends.without(found.text, found.token_ids))
 
     def _served(self, adapter: ServedAdapter | None) -> str:
         """The model's name on the server; an adapter is loaded there under its own name once."""

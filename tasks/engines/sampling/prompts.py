@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,16 @@ from storage.errors import UserError
 from tasks.engines.protocols import Generator, Request
 from tasks.engines.sampling.sampler import RolloutRequest
 
+#: The date in the prompts of chat templates that write one, the day that Llama's own template falls back to: a group
+#: that is grown on another day has the prompt that it had.
+TODAY = date(2024, 7, 26)
+#: Where the tokens that end a completion are named, as transformers and vLLM look for them.
+CONFIGS = ("generation_config.json", "config.json")
+
 
 def vocabulary_of(tokenizer: Any, model: Path) -> int:
     """One above the largest token id that a model can draw: its head may be wider than its tokenizer."""
-    try:
-        config = json.loads((model / "config.json").read_text())
-    except FileNotFoundError:
-        config = {}
+    config = _config(model / "config.json")
     widths = (part.get("vocab_size") for part in (config, config.get("text_config", {})))
     return max(len(tokenizer), *(width for width in widths if isinstance(width, int)), 0)
 
@@ -25,19 +29,57 @@ def vocabulary_of(tokenizer: Any, model: Path) -> int:
 def encode_prompt(
     tokenizer: Any, prompt: str, *, chat: bool, enable_thinking: bool, begun: str = ""
 ) -> tuple[int, ...]:
-    """Token ids of a prompt; a chat prompt becomes one user message and the template's generation prompt. begun: what
-    the completion begins with."""
-    if not chat:
-        return tuple(tokenizer(prompt + begun)["input_ids"])
+    """Return the token ids of a prompt; a chat prompt becomes one user message and the template's generation prompt.
+
+    A plain prompt has the tokenizer's BOS once, also where its text writes it, and never an EOS behind it. begun: what
+    the completion begins with.
+    """
+    text = chat_text(tokenizer, prompt, enable_thinking=enable_thinking) if chat else prompt
+    ids = tokenizer(text + begun, add_special_tokens=False)["input_ids"]
+    if chat:
+        return tuple(ids)
+    framed = tokenizer(text + begun)["input_ids"]
+    for before in (framed[:i] for i in range(len(framed) - len(ids) + 1) if framed[i : i + len(ids)] == ids):
+        return tuple(ids if ids[: len(before)] == before else [*before, *ids])
+    return tuple(framed)
+
+
+def chat_text(tokenizer: Any, prompt: str, *, enable_thinking: bool) -> str:
+    """Return what a chat template makes of one user message. A template that writes today's date writes TODAY.
+
+    Errors: UserError for a model without a chat template.
+    """
     if tokenizer.chat_template is None:
         raise UserError(f"{tokenizer.name_or_path}: this arm needs a chat template and the model folder has none")
-    text = tokenizer.apply_chat_template(
+    return tokenizer.apply_chat_template(
         [{"role": "user", "content": prompt}],
         tokenize=False,
         add_generation_prompt=True,
         enable_thinking=enable_thinking,
+        strftime_now=TODAY.strftime,
     )
-    return tuple(tokenizer(text + begun, add_special_tokens=False)["input_ids"])
+
+
+class EndTokens:
+    """The tokens that end a completion: the tokenizer's EOS and those of the model's generation_config.json."""
+
+    def __init__(self, tokenizer: Any, model: Path) -> None:
+        file = next((model / name for name in CONFIGS if (model / name).is_file()), model / CONFIGS[0])
+        told = _config(file).get("eos_token_id")
+        self._tokenizer = tokenizer
+        self.ids = {*(told if isinstance(told, list) else [told]), tokenizer.eos_token_id} - {None}
+
+    def without(self, text: str, token_ids: Sequence[int]) -> str:
+        """Return a completion's text without the token that ended it."""
+        ended = bool(token_ids) and token_ids[-1] in self.ids
+        return text.removesuffix(self._tokenizer.decode([token_ids[-1]])) if ended else text
+
+
+def _config(file: Path) -> dict[str, Any]:
+    try:
+        return json.loads(file.read_text())
+    except FileNotFoundError:
+        return {}
 
 
 def check_lengths(requests: Sequence[Request], max_model_len: int) -> None:

@@ -17,7 +17,7 @@ from tasks.engines.hardware import Hardware
 from tasks.engines.learning.handover import served_name
 from tasks.engines.loading import loaded, tokenizer_of
 from tasks.engines.protocols import Completion, Request
-from tasks.engines.sampling.prompts import check_lengths, encode_prompt
+from tasks.engines.sampling.prompts import EndTokens, check_lengths, encode_prompt
 
 
 class TransformersGenerator:
@@ -35,7 +35,7 @@ class TransformersGenerator:
         self._tokenizer = tokenizer_of(model)
         base: Any = loaded(AutoModelForCausalLM, model, dtype)
         self._base = base.to(self._device).eval()
-        self._stops = {*_as_list(self._base.generation_config.eos_token_id), self._tokenizer.eos_token_id}
+        self._ends = EndTokens(self._tokenizer, model)
         self._batch, self._max_model_len = hardware.max_num_seqs, hardware.max_model_len
         self._served: tuple[str, Any] | None = None
 
@@ -122,14 +122,18 @@ class TransformersGenerator:
             ids_BL = torch.tensor(chosen, device=self._device)[:, None]
             seen_BL = torch.cat([seen_BL, torch.ones_like(ids_BL)], dim=1)
         for request, ids, lps, end in zip(requests, tokens, logprobs, finish, strict=True):
-            kept = ids[:-1] if ids[-1] in self._stops else ids
+            kept = ids[:-1] if ids[-1] in self._ends.ids else ids
             text = self._tokenizer.decode(kept, skip_special_tokens=False)
+            # a stop may end within a token
+            text = text[: min((i + len(s) for s in request.decoding.stop if (i := text.find(s)) >= 0), default=None)]
             yield Completion(request.key, text, ids, np.asarray(lps, np.float32), "stop" if end == "stop" else "length")
 
     def _finish(self, ids: list[int], request: Request) -> str | None:
-        if ids[-1] in self._stops:
+        if ids[-1] in self._ends.ids:
             return "stop"
-        tail = self._tokenizer.decode(ids[-16:], skip_special_tokens=False)
+        # a token may hold a single byte
+        longest = max((len(stop.encode()) for stop in request.decoding.stop), default=0)
+        tail = self._tokenizer.decode(ids[-max(16, longest + 1) :], skip_special_tokens=False)
         if any(stop in tail for stop in request.decoding.stop):
             return "stop"
         return "length" if len(ids) >= request.decoding.max_tokens else None
@@ -155,7 +159,3 @@ def _draw(logits_V: Any, request: Request, generator: Any) -> tuple[int, float]:
         logprobs_V = torch.log_softmax(logprobs_V, -1)
     token = int(torch.multinomial(logprobs_V.exp(), 1, generator=generator))
     return token, float(logprobs_V[token])
-
-
-def _as_list(ids: int | list[int] | None) -> list[int]:
-    return ids if isinstance(ids, list) else [] if ids is None else [ids]

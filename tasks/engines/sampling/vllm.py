@@ -28,7 +28,7 @@ from tasks.engines.loading import refuse_holes
 from tasks.engines.model_files import refuse_strays
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling.graphs import in_words
-from tasks.engines.sampling.prompts import check_lengths, encode_prompt
+from tasks.engines.sampling.prompts import EndTokens, check_lengths, encode_prompt
 from tasks.engines.sampling.settings import check_parallel, on_cpu, on_gpu, refuse_unread_ranks, sampler_gpus
 from tasks.engines.sampling.slots import slot_rank
 from tasks.engines.sampling.worker import SamplingWorker, ending_with_this_process
@@ -115,7 +115,7 @@ class VllmGenerator:
         cached = "" if kv_cache == "full" else f", keys and values in {kv_cache}"
         self.serving = f"adapters {self.adapters}, log-probs {self.logprobs}, {in_words(self.graphs)}{cached}"
         self._tokenizer = self._llm.get_tokenizer()
-        self._eos = self._tokenizer.eos_token_id
+        self._ends = EndTokens(self._tokenizer, model)
         self._served: str | None = None
         self._lora_requests: dict[str, LoRARequest] = {}
         self._requests = 0
@@ -213,11 +213,10 @@ class VllmGenerator:
         return self._llm.collective_rpc(method, args=args)[0]
 
     def _completion(self, request: Request, output: Any, logprobs_T: np.ndarray) -> Completion:
-        token_ids, text = list(output.token_ids), output.text
+        token_ids = list(output.token_ids)
         if len(logprobs_T) != len(token_ids):
             raise RuntimeError(f"vLLM returned {len(logprobs_T)} log-probs for {len(token_ids)} tokens")
-        if token_ids and token_ids[-1] == self._eos:
-            text = text.removesuffix(self._tokenizer.decode([self._eos]))
+        text = self._ends.without(output.text, token_ids)
         finish = "stop" if output.finish_reason == "stop" else "length"
         return Completion(request.key, text, token_ids, logprobs_T, finish)
 

@@ -186,7 +186,7 @@ def test_an_adapter_knows_its_base_by_the_mark_of_today_and_by_that_of_before(pl
     for mark in (weights_identity(base), former_identity(base)):
         (folder / "base_model.json").write_text(json.dumps({"name": "demo", "weights_identity": mark}))
         adapter_files(folder).check_base(base)
-        with pytest.raises(UserError, match="was trained on demo, and the weights in .*other are not those"):
+        with pytest.raises(UserError, match=r"was trained on demo, and the weights in .*other are not those"):
             adapter_files(folder).check_base(places / "other")
 
 

@@ -1,0 +1,96 @@
+"""Prompts and completions token by token: BOS, EOS, dates, end tokens and stops, alike in every engine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tokenizers.processors import TemplateProcessing
+from transformers import AutoTokenizer
+
+from storage.errors import UserError
+from tasks.domain.policies import Sampling
+from tasks.engines.hardware import Hardware
+from tasks.engines.protocols import Completion, Decoding, Request
+from tasks.engines.sampling import transformers as engine
+from tasks.engines.sampling.prompts import EndTokens, encode_prompt
+from tasks.engines.sampling.transformers import TransformersGenerator
+
+DEMO = Path(__file__).resolve().parents[3] / "models" / "demo"
+DATED = "{{ strftime_now('%d %b %Y') }}: {{ messages[0]['content'] }}"
+
+
+@pytest.fixture
+def tokenizer() -> Any:
+    made = AutoTokenizer.from_pretrained(DEMO)
+    made.add_special_tokens({"bos_token": "<bos>"})
+    return made
+
+
+def plain(tokenizer: Any, text: str) -> list[int]:
+    return list(encode_prompt(tokenizer, text, chat=False, enable_thinking=False))
+
+
+@pytest.mark.parametrize("frame", ["<bos> $A", "<bos> $A {eos}", "$A {eos}", "$A"])
+def test_a_plain_prompt_has_one_bos_and_no_eos(tokenizer: Any, frame: str) -> None:
+    bare = tokenizer("What is 1+1?", add_special_tokens=False)["input_ids"]
+    special = [(t, tokenizer.convert_tokens_to_ids(t)) for t in ("<bos>", tokenizer.eos_token)]
+    single = frame.format(eos=tokenizer.eos_token)
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=single, special_tokens=special)
+    bos = [tokenizer.bos_token_id] if "<bos>" in frame else []
+    assert plain(tokenizer, "What is 1+1?") == [*bos, *bare]
+    assert plain(tokenizer, "<bos>What is 1+1?") == [tokenizer.bos_token_id, *bare]
+
+
+def test_a_template_with_todays_date_writes_the_same_one_every_day(tokenizer: Any) -> None:
+    tokenizer.chat_template = DATED
+    told = encode_prompt(tokenizer, "hello", chat=True, enable_thinking=False)
+    assert list(told) == tokenizer("26 Jul 2024: hello", add_special_tokens=False)["input_ids"]
+
+
+def test_every_end_token_of_the_model_is_cut(tokenizer: Any, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(DEMO, tmp_path / "model"))
+    other = tokenizer.bos_token_id
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [tokenizer.eos_token_id, other]}))
+    ends = EndTokens(tokenizer, folder)
+    for end in (tokenizer.eos_token_id, other):
+        assert ends.without("<answer>7</answer>" + tokenizer.decode([end]), [5, end]) == "<answer>7</answer>"
+    assert ends.without("7", [5]) == "7"
+    (folder / "generation_config.json").unlink()
+    assert EndTokens(tokenizer, folder).ids == {tokenizer.eos_token_id}
+
+
+def drawn(monkeypatch: pytest.MonkeyPatch, ids: list[int], stop: str) -> Completion:
+    """What the reference engine makes of these tokens, whatever the model says."""
+    left = iter(ids)
+    choose: Callable[..., Any] = lambda *_: (next(left), -1.0)  # noqa: E731
+    monkeypatch.setattr(engine, "_draw", choose)
+    generator = TransformersGenerator(DEMO, Hardware(device="cpu"))
+    request = Request(0, (5, 6, 7), 0, Decoding(max_tokens=len(ids), stop=(stop,)))
+    return next(iter(generator.generate([request], None)))
+
+
+def test_a_stop_is_cut_where_it_ends_and_seen_however_long_it_is(
+    tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by vLLM: within a token, and over more than 16 of them."""
+    torch.manual_seed(0)
+    ids = tokenizer("12 + 34 = 46 and 5 * 6 = 30 and 7 - 8 = 1, then 9.", add_special_tokens=False)["input_ids"]
+    text = tokenizer.decode(ids)
+    within = next(i for i in range(4, len(ids)) if len(tokenizer.decode([ids[i]])) > 1)
+    until = tokenizer.decode(ids[:within]) + tokenizer.decode([ids[within]])[:1]
+    assert drawn(monkeypatch, ids, until[-3:]).text.endswith(until[-3:])
+    long = text[:-2]
+    assert len(tokenizer(long, add_special_tokens=False)["input_ids"]) > 17
+    found = drawn(monkeypatch, ids, long)
+    assert (found.text, found.finish) == (long, "stop")
+
+
+def test_a_temperature_that_vllm_refuses_is_refused_when_the_study_is_read() -> None:
+    with pytest.raises(UserError, match="temperature"):
+        Sampling(max_tokens=8, temperature=2.5)
