@@ -71,6 +71,7 @@ def check(file: str, root: Path) -> None:
     """Read a file as a whole, and what it names on this machine, and say everything that is wrong with it, by line.
     Makes nothing."""
     from flows.problems import prepare
+    from flows.running.foresight import misread_traces
     from flows.running.plan import plan
     from flows.study.asked import file_of, questions_of, text_of
     from flows.study.request import Request
@@ -94,6 +95,8 @@ def check(file: str, root: Path) -> None:
     click.echo(f"{own.called}: in order; arms {', '.join(own.arms)}; {len(changed)} fields differ from {own.name}")
     if asked:
         click.echo(f"its questions: {', '.join(asked)}")
+    for said in dict.fromkeys(said for one in found for said in misread_traces(one)):
+        click.echo(said)
     if absent := {name: said for one in found for name, said in one.absent.items()}:
         click.echo("not on this machine, and a plan does without:")
         for said in absent.values():

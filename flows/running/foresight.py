@@ -12,12 +12,17 @@ from flows.study.shape import Profile
 from storage.artifacts.kinds import Splits
 from storage.artifacts.store import Store
 from storage.reading.figures import FIGURES
+from tasks.domain.grpo.losses import loss_for
 from tasks.domain.prices import Prices
 from tasks.domain.problems.sources import SOURCES
 from tasks.domain.statistics.power import Design, detectable
+from tasks.engines.sampling.prompts import opens_trace
+from tasks.engines.sampling.same_policy import TOKENS
 
 #: Standard deviation of a seed's accuracy where one has to be assumed: of the 5 to 15 pp in the literature the least.
 SEED_SD = 0.05
+#: How many times longer rollouts may be than the constant that a loss divides by before a plan says so.
+SMALL_DIVISOR = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,51 @@ def stands_on(study: Study) -> list[str]:
             f"evaluated as {'it is' if len(ceilings) == 1 else 'they are'}, never trained: {', '.join(ceilings)}"
         )
     return found
+
+
+def misread_traces(study: Study) -> list[str]:
+    """Arms whose scaffold is mistaken about who writes the opening tag of the trace: no completion is in form."""
+    found = []
+    for arm in map(study.profile.arm, study.profile.arms):
+        model, scaffold = study.models[arm.name], arm.scaffold
+        folder = study.places.get(model.sha256)
+        opens = None if folder is None else opens_trace(folder, scaffold)
+        if opens is not None and opens != scaffold.trace_opened:
+            writes, say = ("writes", "true") if opens else ("does not write", "false")
+            found.append(
+                f"arm {arm.name}: the chat template of {model.name} {writes} <{scaffold.trace_tag}> at the end of the"
+                f" prompt, so no completion will be in form: give it a scaffold with trace_opened = {say}"
+            )
+    return found
+
+
+def small_divisors(profile: Profile) -> list[str]:
+    """Trainings whose loss divides by a constant that is far below the length that their rollouts may have."""
+    drawn = [(one.training, profile.rollouts) for one in profile.objectives]
+    drawn += [(one.training, one.rollouts) for one in profile.lessons]
+    found = []
+    for learner, rollouts in [(profile.training, profile.rollouts), *drawn]:
+        times = rollouts.max_tokens / (learner.max_tokens or rollouts.max_tokens)
+        if loss_for(learner).reduction == "constant" and times > SMALL_DIVISOR:
+            found.append(
+                f"loss {learner.loss} divides by training.max_tokens={learner.max_tokens}, and rollouts may have"
+                f" {rollouts.max_tokens}: gradients are {times:.0f} times as large as with the longest completion there"
+            )
+    return list(dict.fromkeys(found))
+
+
+def weight_checks(planned: Sequence[Planned]) -> str:
+    """The cost of checking that engines sample from the weights they were given; empty where nothing is sampled."""
+    made = [one.step for one in planned if not one.reused]
+    steps = sum(one.arguments["learner"].steps for one in made if "learner" in one.arguments)
+    stages = sum("policy" in one.arguments and "sampling" in one.arguments for one in made)
+    if not steps + stages:
+        return ""
+    loaded = f"; for {stages} of them it is loaded anew" if stages else ""
+    return (
+        f"the learner scores up to {TOKENS} sampled tokens after each of {steps + stages} changes of weights, in one"
+        f" small forward pass each{loaded}"
+    )
 
 
 def without(study: Study) -> str:

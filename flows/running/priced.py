@@ -6,7 +6,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 
 from flows.running.costs import Cost, costs, total
-from flows.running.foresight import Foresight, foresight, not_measured, not_taught, stands_on, without
+from flows.running.foresight import (
+    Foresight,
+    foresight,
+    misread_traces,
+    not_measured,
+    not_taught,
+    small_divisors,
+    stands_on,
+    weight_checks,
+    without,
+)
 from flows.running.plan import Planned, plan, why_not
 from flows.running.room import told as no_room
 from flows.study.layout import told
@@ -49,6 +59,9 @@ class Priced:
             not_measured(study.profile, planned),
             f"the run would pause before training: {said}" if (said := why_not(planned, store)) else "",
             without(study),
+            *misread_traces(study),
+            *small_divisors(study.profile),
+            weight_checks(planned),
             told(study.profile.hardware, num_gpus()),
             *notes,
             no_room(study, store, planned),

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 
 from storage.artifacts.fingerprint import file_digest
@@ -38,6 +39,9 @@ ENCODER = ("modules.json", "config_sentence_transformers.json", "sentence_bert_c
 #: What peft leaves in a folder.
 ADAPTER = "adapter_config.json"
 ADAPTER_FILES = (ADAPTER, "adapter_model.safetensors")
+#: The date in the prompts of chat templates that write today's: the one that Llama's own template falls back to. So a
+#: group that is grown on another day has the prompt that it had.
+TODAY = date(2024, 7, 26)
 #: Reading a smaller file again costs less than a wrong memory of it could.
 REMEMBERED_BYTES = 64 << 20
 

@@ -123,9 +123,11 @@ def sapo(t: Tokens, config: LearnerConfig) -> Tensor:
 
 
 def k3(logprobs_T: Tensor, reference_T: Tensor) -> Tensor:
-    """e^d - d - 1 with d = reference - log-prob, bounded above: an estimate of KL(policy ‖ reference) from the policy's
-    own tokens, unbiased and never negative (Schulman 2020, "Approximating KL divergence", k3; Shao et al. 2024, arXiv
-    2402.03300, eq. 4)."""
+    """Return e^d - d - 1 with d = reference - log-prob, bounded above, which is never negative (Schulman 2020,
+    "Approximating KL divergence", k3; Shao et al. 2024, arXiv 2402.03300, eq. 4).
+
+    Its value is an unbiased estimate of KL(policy ‖ reference) from the policy's own tokens. Its gradient is not the
+    gradient of that: in expectation it is the gradient of the reverse direction, KL(reference ‖ policy)."""
     d = (reference_T - logprobs_T).clamp(max=MAX_LOG_RATIO)
     return d.exp() - d - 1
 

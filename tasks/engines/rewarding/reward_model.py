@@ -13,6 +13,7 @@ from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.memory_plan import read_config
 from tasks.engines.loading import loaded, tokenizer_of
+from tasks.engines.model_files import TODAY
 
 #: Padded tokens of one forward pass, texts in it, and what their width is a multiple of.
 BATCH_TOKENS = {"cpu": 4_096, "cuda": 65_536}
@@ -113,7 +114,7 @@ def encoded(tokenizer: Any, problem: str, written: str, ended: bool) -> list[int
     if tokenizer.chat_template is None:
         return tokenizer(f"{problem}\n\n{written}")["input_ids"]
     said = [{"role": "user", "content": problem}, {"role": "assistant", "content": written}]
-    text = tokenizer.apply_chat_template(said, tokenize=False)
+    text = tokenizer.apply_chat_template(said, tokenize=False, strftime_now=TODAY.strftime)
     if not ended:  # nothing of what a template puts after an answer
         text = text[: text.rindex(written) + len(written)]
     return tokenizer(text, add_special_tokens=False)["input_ids"]

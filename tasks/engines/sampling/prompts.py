@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 from storage.errors import UserError
+from tasks.domain.scaffolds import Scaffold
+from tasks.engines.model_files import TODAY
 from tasks.engines.protocols import Generator, Request
 from tasks.engines.sampling.sampler import RolloutRequest
 
-#: The date in the prompts of chat templates that write one, the day that Llama's own template falls back to: a group
-#: that is grown on another day has the prompt that it had.
-TODAY = date(2024, 7, 26)
 #: Where the tokens that end a completion are named, as transformers and vLLM look for them.
 CONFIGS = ("generation_config.json", "config.json")
 
@@ -58,6 +56,34 @@ def chat_text(tokenizer: Any, prompt: str, *, enable_thinking: bool) -> str:
         enable_thinking=enable_thinking,
         strftime_now=TODAY.strftime,
     )
+
+
+def opens_trace(model: Path, scaffold: Scaffold) -> bool | None:
+    """Whether the prompt of a chat scaffold ends with the opening tag of its trace, by the template of this model.
+
+    None where the scaffold has no chat or no tag, or the template cannot be read without transformers.
+    """
+    if not scaffold.chat or scaffold.trace_tag is None:
+        return None
+    file = model / "chat_template.jinja"
+    told = file.read_text() if file.is_file() else _config(model / "tokenizer_config.json").get("chat_template")
+    tag = f"<{scaffold.trace_tag}>"
+    if not isinstance(told, str) or tag not in told:
+        return False if isinstance(told, str) else None
+    from jinja2 import TemplateError
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    form = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
+    given = {"bos_token": "", "eos_token": "", "strftime_now": TODAY.strftime}
+    asked = [{"role": "user", "content": scaffold.prompt("?")}]
+    try:
+        thinks = scaffold.enable_thinking
+        text = form.from_string(told).render(
+            messages=asked, add_generation_prompt=True, enable_thinking=thinks, tools=None, **given
+        )
+    except (TemplateError, TypeError):
+        return None
+    return text.rstrip().endswith(tag)
 
 
 class EndTokens:

@@ -15,10 +15,11 @@ from transformers import AutoTokenizer
 
 from storage.errors import UserError
 from tasks.domain.policies import Sampling
+from tasks.domain.scaffolds import PANEL, THINKING
 from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling import transformers as engine
-from tasks.engines.sampling.prompts import EndTokens, encode_prompt
+from tasks.engines.sampling.prompts import EndTokens, encode_prompt, opens_trace
 from tasks.engines.sampling.transformers import TransformersGenerator
 
 DEMO = Path(__file__).resolve().parents[3] / "models" / "demo"
@@ -94,3 +95,21 @@ def test_a_stop_is_cut_where_it_ends_and_seen_however_long_it_is(
 def test_a_temperature_that_vllm_refuses_is_refused_when_the_study_is_read() -> None:
     with pytest.raises(UserError, match="temperature"):
         Sampling(max_tokens=8, temperature=2.5)
+
+
+@pytest.mark.parametrize(
+    ("end", "opened"),
+    [
+        ("<|im_start|>assistant\n<think>\n", True),
+        ("<think>\n\n</think>\n\n", False),
+        ("<|im_start|>assistant\n", False),
+    ],
+)
+def test_a_chat_template_that_opens_the_trace_is_noticed(end: str, opened: bool, tmp_path: Path) -> None:
+    """In its own file and within tokenizer_config.json, without loading a tokenizer."""
+    text = "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}" + end + "{% endif %}"
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": text}))
+    assert opens_trace(tmp_path, THINKING) is opened
+    (tmp_path / "chat_template.jinja").write_text(text)
+    assert opens_trace(tmp_path, THINKING) is opened
+    assert opens_trace(tmp_path, PANEL) is None and opens_trace(tmp_path / "nowhere", THINKING) is None
