@@ -216,3 +216,23 @@ def test_an_engine_is_begun_for_what_is_sampled_here_alone(tmp_path: Path) -> No
     assert samples(left, store, experiment) is None
     inside = replace(study, profile=replace(PLAIN, hardware=replace(PLAIN.hardware, engine_process="inside")))
     assert samples(inside, store, experiment) is None
+
+
+def test_a_plan_tells_of_misread_traces_small_divisors_and_checked_weights(tmp_path: Path) -> None:
+    profile = replace(PLAIN, arms=("panel", "thinking"))
+    study = study_of(profile, tmp_path)
+    (model := tmp_path / "model").mkdir()
+    (model / "chat_template.jinja").write_text("{{ messages[0].content }}<think>\n")
+    assert misread_traces(study) == []
+    study.places[MODEL.sha256] = model
+    assert [said.split(":")[0] for said in misread_traces(study)] == ["arm thinking"]
+    longest = profile.rollouts.max_tokens
+    for constant, times in ((longest, 0), (longest // 100, 100)):
+        learner = replace(profile.training, loss="dr_grpo", max_tokens=constant)
+        told = small_divisors(replace(profile, training=learner))
+        assert [f"gradients are {times} times" in said for said in told] == [True] * bool(times)
+    planned = plan(study, Store(tmp_path))
+    updates = 2 * profile.training.steps * len(profile.seeds)
+    evaluations = sum("policy" in one.step.arguments and "sampling" in one.step.arguments for one in planned)
+    assert evaluations > 2 and f"after each of {updates + evaluations} changes" in weight_checks(planned)
+    assert weight_checks([replace(one, reused=True) for one in planned]) == ""
