@@ -10,6 +10,7 @@ import pytest
 
 from flows.experiment import experiment
 from flows.running.costs import TEXTS_PER_SECOND, Cost, costs, total
+from flows.running.foresight import misread_traces, small_divisors, weight_checks
 from flows.running.plan import plan, samples
 from flows.study.prices import prices_of
 from flows.study.profiles import BENCHMARKS, QWEN_1_5B
