@@ -228,7 +228,7 @@ def test_a_plan_tells_of_misread_traces_small_divisors_and_checked_weights(tmp_p
     study.places[MODEL.sha256] = model
     assert [said.split(":")[0] for said in misread_traces(study)] == ["arm thinking"]
     longest = profile.rollouts.max_tokens
-    for constant, times in ((longest, 0), (longest // 100, 100)):
+    for constant, times in ((longest, 0), (longest // 64, 64)):
         learner = replace(profile.training, loss="dr_grpo", max_tokens=constant)
         told = small_divisors(replace(profile, training=learner))
         assert [f"gradients are {times} times" in said for said in told] == [True] * bool(times)
