@@ -21,6 +21,7 @@ from storage.ledger import Account, Ledger
 from storage.shards import Entries
 from tasks.active_grader import actively_graded
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter, another_base
+from tasks.engines.hardware import release_memory
 from tasks.engines.learning.handover import served_name
 from tasks.engines.protocols import Generator, Request
 from tasks.engines.sampling.live import LiveSampling, Rows
@@ -126,8 +127,8 @@ def ensure_rollouts(
         how = f"sampled by {generator.name} {generator.version}: {generator.serving}"
         progress(0, len(requested), "rollouts", how, event="noted")
     began, counter, groups = time.perf_counter(), meter(), WholeGroups(requested, missing)
-    weights = model.sha256, kv_cache, adapter and served_name(adapter)
-    first = _FirstTokens(generator, weights, adapter, score, stats)
+    first = _FirstTokens((model.sha256, kv_cache, adapter and served_name(adapter)), score, stats)
+    first.begin(missing[0].policy, generator, adapter)
 
     def admit(asked: Sequence[RolloutRequest], requests: Sequence[Request]) -> int:
         whole = tools.batch_size is not None
@@ -171,33 +172,34 @@ class _FirstTokens:
     weights: what the engine was given: model, KV cache, adapter.
     """
 
-    generator: Generator
     weights: tuple[object, ...]
-    adapter: ServedAdapter | None
     score: Score | None
     stats: SamplingStats
+    who: tuple[str, str] = ("", "")
     rows: Rows = field(default_factory=list)
+
+    def begin(self, policy: Policy, generator: Generator, adapter: ServedAdapter | None) -> None:
+        """Load a learner where none is at hand: before the engine samples, for loading changes torch's defaults."""
+        self.who, tools = (f"{policy.arm} at step {policy.step}", generator.name), toolbox()
+        if self.score is None and tools.verified != self.weights:
+            try:
+                self.score = tools.scorer(policy.model.sha256, adapter and adapter.folder)
+            except UserError as error:
+                tools.verified = self.weights
+                who, engine = self.who
+                progress(0, 0, "rollouts", f"{who}: what {engine} samples from is not checked: {error}", event="noted")
 
     def check(self, rows: Rows) -> None:
         """Errors: UserError where these tokens are of other weights."""
-        tools, engine = toolbox(), self.generator.name
-        if tools.verified == self.weights:
+        tools = toolbox()
+        if tools.verified == self.weights or self.score is None:
             return
         self.rows += rows
-        if (sampled := few([(asked.sampling, row) for asked, row in self.rows])) is None:
-            return
-        policy = self.rows[0][0].policy
-        who = f"{policy.arm} at step {policy.step}"
-        score = self.score or tools.scorer(policy.model.sha256, self.adapter and self.adapter.folder)
-        try:
-            learned_K = score(sampled.groups, sampled.temperature)
-        except UserError as error:
-            progress(0, 0, "rollouts", f"{who}: what {engine} samples from is not checked: {error}", event="noted")
-        else:
-            limits = EXACT if tools.exact else ROUNDED
-            gap = refuse_other_weights(sampled, learned_K, score, limits, who, engine)
+        if sampled := few([(asked.sampling, row) for asked, row in self.rows]):
+            gap = refuse_other_weights(sampled, self.score, EXACT if tools.exact else ROUNDED, *self.who)
             self.stats.gap = max(self.stats.gap, gap)
-        tools.verified, self.rows = self.weights, []
+            tools.verified, self.score, self.rows = self.weights, None, []
+            release_memory()
 
 
 def refuse_other_rewards(training: Training) -> None:

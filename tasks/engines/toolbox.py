@@ -5,17 +5,14 @@ Nothing here is part of a result's identity: recipes hold digests, the toolbox k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-
 from storage.errors import UserError
 from tasks.domain.grading.overrides import ActiveGrader
-from tasks.domain.grpo.packing import PromptGroup
 from tasks.domain.policies import KVCache
 from tasks.engines.environment import quiet_libraries, settle_threads
 from tasks.engines.hardware import Hardware, check_kv_cache, device_name, engine_name, release_memory, require_gpu
@@ -165,15 +162,10 @@ class Toolbox:
         return self._once(("reader", model_sha256), make)
 
     def scorer(self, model_sha256: str, adapter: Path | None) -> Score:
-        """Scores tokens by a learner that is loaded for each call."""
+        """Load a learner that is only to score. Errors: UserError where that cannot be."""
+        from tasks.engines.learning.policy import scoring_policy
 
-        def score(groups: Sequence[PromptGroup], temperature: float, *, base: bool = False) -> np.ndarray:
-            from tasks.engines.learning.policy import scored_once
-
-            folder = self.place(model_sha256, "the base model")
-            return scored_once(folder, None if base else adapter, self.hardware, groups, temperature)
-
-        return score
+        return scoring_policy(self.place(model_sha256, "the base model"), adapter, self.hardware).score
 
     def reward_model(self, sha256: str) -> RewardModel:
         def make() -> RewardModel:

@@ -125,15 +125,14 @@ def test_limits(limits: Limits, apart: float, of_base: float, refused: bool) -> 
     assert sampled is not None and len(sampled.behaviour_K) >= 512
 
     def score(groups: list[PromptGroup], temperature: float, *, base: bool = False) -> np.ndarray:
-        assert base
-        return sampled.behaviour_K + np.float32(of_base)
+        return sampled.behaviour_K + np.float32(of_base) if base else learned_K
 
     learned_K = np.full(len(sampled.behaviour_K), -1.0)
     if refused:
         with pytest.raises(UserError, match="samples from other weights"):
-            refuse_other_weights(sampled, learned_K, score, limits, "panel", "vllm")  # type: ignore[arg-type]
+            refuse_other_weights(sampled, score, limits, "panel", "vllm")  # type: ignore[arg-type]
     else:
-        found = refuse_other_weights(sampled, learned_K, score, limits, "panel", "vllm")  # type: ignore[arg-type]
+        found = refuse_other_weights(sampled, score, limits, "panel", "vllm")  # type: ignore[arg-type]
         assert found == gap(sampled, learned_K)
 
 

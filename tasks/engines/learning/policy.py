@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -172,11 +171,8 @@ class Policy:
         return token_logprobs(chosen, self.head, targets, self.chunk, heat, self.of_entropy)
 
 
-def scored_once(
-    base: Path, adapter: Path | None, hardware: Hardware, groups: Sequence[PromptGroup], temperature: float
-) -> np.ndarray:
-    """Return `Policy.score` of a learner that is loaded for this alone: onto the GPU if it has room beside the engine,
-    otherwise into host memory.
+def scoring_policy(base: Path, adapter: Path | None, hardware: Hardware) -> Policy:
+    """Load a policy that is only to score: onto the GPU if it has room beside the engine, otherwise into host memory.
 
     Errors: UserError where neither has room, or where the learner cannot load this model or adapter.
     """
@@ -191,7 +187,9 @@ def scored_once(
         lora = {"lora_rank": found.rank, "lora_alpha": int(found.alpha), "expert_rank": found.expert_rank}
         lora["target_modules"] = tuple(sorted(found.targets))
     config = LearnerConfig(steps=1, groups_per_step=1, group_size=2, learning_rate=0.0, **lora)
-    execution = replace(execution_on(hardware, read_config(base)), token_budget=SCORED_ROWS, longest=0, processes=1)
+    execution = replace(
+        execution_on(hardware, read_config(base)), token_budget=SCORED_ROWS, longest=0, processes=1, memory_share=1.0
+    )
     gpu = hardware.device != "cpu" and torch.cuda.is_available()
     if gpu and plan_training(base, config, execution, 2, gpu=True).bytes > free_bytes(torch.device("cuda")):
         gpu = False
@@ -200,16 +198,11 @@ def scored_once(
     device = {"device": "cuda"} if gpu else {"device": "cpu", "merged": False}
     try:
         policy = Policy(base, config, replace(execution, **device))
-        if adapter is not None:
-            policy.lora.load(adapter, base)
-        return policy.score(groups, temperature)
     except torch.OutOfMemoryError as error:
         raise UserError(f"{base.name} does not fit beside the engine ({error})") from None
-    finally:
-        policy = None
-        if gpu:
-            gc.collect()
-            torch.cuda.empty_cache()
+    if adapter is not None:
+        policy.lora.load(adapter, base)
+    return policy
 
 
 def _device(wanted: str) -> torch.device:

@@ -96,12 +96,9 @@ def gap(sampled: Sampled, learned_K: np.ndarray) -> float:
     return float(np.nan_to_num(np.clip(away_K, 0, 1), nan=1.0).mean())
 
 
-def refuse_other_weights(
-    sampled: Sampled, learned_K: np.ndarray, score: Score, limits: Limits, who: str, engine: str
-) -> float:
-    """Return the gap. learned_K: by `score`, which is asked for the base model where there is a doubt. who: the policy
-    in words. Errors: UserError where the engine samples from other weights."""
-    found = gap(sampled, learned_K)
+def refuse_other_weights(sampled: Sampled, score: Score, limits: Limits, who: str, engine: str) -> float:
+    """Return the gap. who: the policy in words. Errors: UserError where the engine samples from other weights."""
+    found = gap(sampled, score(sampled.groups, sampled.temperature))
     if found <= limits.doubtful:
         return found
     of_base = gap(sampled, score(sampled.groups, sampled.temperature, base=True))
