@@ -127,8 +127,8 @@ def ensure_rollouts(
         how = f"sampled by {generator.name} {generator.version}: {generator.serving}"
         progress(0, len(requested), "rollouts", how, event="noted")
     began, counter, groups = time.perf_counter(), meter(), WholeGroups(requested, missing)
-    first = _FirstTokens((model.sha256, kv_cache, adapter and served_name(adapter)), score, stats)
-    first.begin(missing[0].policy, generator, adapter)
+    weights = model.sha256, kv_cache, adapter and served_name(adapter)
+    first = _FirstTokens.of(weights, missing[0].policy, generator, adapter, score)
 
     def admit(asked: Sequence[RolloutRequest], requests: Sequence[Request]) -> int:
         whole = tools.batch_size is not None
@@ -137,7 +137,7 @@ def ensure_rollouts(
     def enter(rows: Rows) -> None:
         if counter is not None:
             counter.charge([row for _, row in rows])
-        first.check(rows)
+        stats.gap = max(stats.gap, first.check(rows))
         _enter(book, rows, accounts)
         stats.seconds = time.perf_counter() - began
         for policy, _ in accounts:
@@ -169,37 +169,54 @@ def ensure_rollouts(
 class _FirstTokens:
     """What was sampled since the last change of weights, until it is enough to tell whose tokens they are.
 
-    weights: what the engine was given: model, KV cache, adapter.
+    weights: what the engine was given: model, KV cache, adapter. score: None once that is known, or cannot be. loaded:
+    its learner was loaded for this, and leaves its memory afterwards.
     """
 
     weights: tuple[object, ...]
+    who: str
+    engine: str
     score: Score | None
-    stats: SamplingStats
-    who: tuple[str, str] = ("", "")
+    loaded: bool
     rows: Rows = field(default_factory=list)
 
-    def begin(self, policy: Policy, generator: Generator, adapter: ServedAdapter | None) -> None:
-        """Load a learner where none is at hand: before the engine samples, for loading changes torch's defaults."""
-        self.who, tools = (f"{policy.arm} at step {policy.step}", generator.name), toolbox()
-        if self.score is None and tools.verified != self.weights:
-            try:
-                self.score = tools.scorer(policy.model.sha256, adapter and adapter.folder)
-            except UserError as error:
-                tools.verified = self.weights
-                who, engine = self.who
-                progress(0, 0, "rollouts", f"{who}: what {engine} samples from is not checked: {error}", event="noted")
+    @classmethod
+    def of(
+        cls,
+        weights: tuple[object, ...],
+        policy: Policy,
+        generator: Generator,
+        adapter: ServedAdapter | None,
+        score: Score | None,
+    ) -> _FirstTokens:
+        """Those of these weights. Where no learner is at hand one is loaded, before the engine samples: loading changes
+        torch's defaults for a moment."""
+        tools, who = toolbox(), f"{policy.arm} at step {policy.step}"
+        if isinstance(tools.first, _FirstTokens) and tools.first.weights == weights:
+            return tools.first
+        tools.first, loaded = None, score is None
+        try:
+            score = score or tools.scorer(policy.model.sha256, adapter and adapter.folder)
+        except UserError as error:
+            said = f"{who}: what {generator.name} samples from is not checked: {error}"
+            progress(0, 0, "rollouts", said, event="noted")
+        tools.first = cls(weights, who, generator.name, score, loaded)
+        return tools.first
 
-    def check(self, rows: Rows) -> None:
-        """Errors: UserError where these tokens are of other weights."""
-        tools = toolbox()
-        if tools.verified == self.weights or self.score is None:
-            return
+    def check(self, rows: Rows) -> float:
+        """Return the gap where it was just measured, otherwise 0. Errors: UserError for tokens of other weights."""
+        if self.score is None:
+            return 0.0
         self.rows += rows
-        if sampled := few([(asked.sampling, row) for asked, row in self.rows]):
-            gap = refuse_other_weights(sampled, self.score, EXACT if tools.exact else ROUNDED, *self.who)
-            self.stats.gap = max(self.stats.gap, gap)
-            tools.verified, self.score, self.rows = self.weights, None, []
+        if (sampled := few([(asked.sampling, row) for asked, row in self.rows])) is None:
+            return 0.0
+        toolbox().first = None
+        limits = EXACT if toolbox().exact else ROUNDED
+        gap = refuse_other_weights(sampled, self.score, limits, self.who, self.engine)
+        toolbox().first, self.score, self.rows = self, None, []
+        if self.loaded:
             release_memory()
+        return gap
 
 
 def refuse_other_rewards(training: Training) -> None:

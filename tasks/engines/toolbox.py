@@ -34,7 +34,7 @@ class Toolbox:
     places: digest of a file or model → where it lies here. ranks: of the largest adapter that is
     served on a model, where that is known: then not what a stage asks for.
 
-    verified: the weights of which the sampling engine was last seen to sample (tasks/rollouts.py).
+    first: what was sampled first since the last change of the sampling engine's weights (tasks/rollouts.py).
     grader: judges what is read from the ledger; `graders()` are the installed ones, without overrides.
     """
 
@@ -42,7 +42,7 @@ class Toolbox:
     places: dict[str, Path] = field(default_factory=dict)
     grader: ActiveGrader = field(default_factory=ActiveGrader)
     ranks: Mapping[str, int] = field(default_factory=dict)
-    verified: tuple[object, ...] | None = None
+    first: object = None
     _open: dict[tuple[str, ...], object] = field(default_factory=dict)
     _begun: dict[tuple[str, ...], Future[Generator]] = field(default_factory=dict)
 
@@ -73,7 +73,7 @@ class Toolbox:
                 self._open[key] = begun.result()
             # after it was waited for: a stop that comes meanwhile leaves it to `close`
             del self._begun[key]
-        self.verified = None
+        self.first = None
         for key in [key for key in self._open if key[0] == "generator"]:
             _close(self._open.pop(key))
 

@@ -147,7 +147,7 @@ def test_how_the_engine_serves_is_said_once(lab: Lab, monkeypatch: pytest.Monkey
     said: list[str] = []
 
     def listen(event: Progress) -> None:
-        if event.event == "noted":
+        if event.event == "noted" and event.detail.startswith("sampled by"):
             said.append(event.detail)
 
     with session(Session(lab.store, lab.toolbox, listener=listen)):

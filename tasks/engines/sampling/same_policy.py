@@ -17,7 +17,7 @@ from tasks.domain.grpo.packing import PromptGroup, Trajectory
 from tasks.domain.policies import Sampling
 
 #: Tokens that are scored: at most so many, of at most so many a rollout, and never fewer than ENOUGH.
-TOKENS, EACH, ENOUGH = 512, 128, 64
+TOKENS, EACH, ENOUGH = 512, 64, 64
 #: Rows of the forward pass; a rollout whose prompt is longer is scored only where there is no other.
 ROWS = 8192
 
@@ -64,20 +64,22 @@ def few(rows: Sequence[tuple[Sampling, Mapping[str, Any]]]) -> Sampled | None:
     """
     how = rows[0][0]
     alike = [row for sampling, row in rows if (sampling.temperature, sampling.top_p) == (how.temperature, how.top_p)]
-    groups, behaviour, count, height = list[PromptGroup](), list[np.ndarray](), 0, 0
-    for row in sorted(alike, key=lambda row: len(row["prompt_ids"])):
-        ids = list(row["token_ids"][:EACH])
-        logprobs_T = np.asarray(row["logprobs"][:EACH], np.float32)
-        height += len(row["prompt_ids"]) + len(ids)
-        if count >= TOKENS or (groups and height > ROWS):
+    found: dict[tuple[int, ...], list[Trajectory]] = {}
+    count = height = 0
+    for place, row in enumerate(sorted(alike, key=lambda row: len(row["prompt_ids"]))):
+        prompt, logprobs_T = tuple(row["prompt_ids"]), np.asarray(row["logprobs"][:EACH], np.float32)
+        height += len(logprobs_T) + (0 if prompt in found else len(prompt))
+        if count >= TOKENS or (found and height > ROWS):
             break
         if known := int(np.isfinite(logprobs_T).sum()):
-            groups.append(PromptGroup(row["prompt_ids"], [Trajectory(len(groups), ids, logprobs_T, 0.0)]))
-            behaviour.append(logprobs_T[np.isfinite(logprobs_T)])
+            one = Trajectory(place, row["token_ids"][:EACH], logprobs_T, 0.0)
+            found.setdefault(prompt, []).append(one)
             count += known
     if count < ENOUGH:
         return None
-    return Sampled(groups, np.concatenate(behaviour), how.temperature or 1.0, how.top_p)
+    groups = [PromptGroup(prompt, trajectories) for prompt, trajectories in found.items()]
+    behaviour_K = np.concatenate([one.behaviour_T for group in groups for one in group.trajectories])
+    return Sampled(groups, behaviour_K[np.isfinite(behaviour_K)], how.temperature or 1.0, how.top_p)
 
 
 def gap(sampled: Sampled, learned_K: np.ndarray) -> float:
