@@ -63,11 +63,11 @@ def generate(generator: Generator, adapter: ServedAdapter | None) -> list[Comple
     return sorted(generator.generate(requests, adapter), key=lambda c: c.key)
 
 
-@pytest.fixture(scope="module")
-def generator() -> Iterator[Generator]:
+@pytest.fixture(scope="module", params=["merged", "unmerged"])
+def generator(request: pytest.FixtureRequest) -> Iterator[Generator]:
     from tasks.engines.sampling.vllm import VllmGenerator
 
-    made = VllmGenerator(DEMO, Hardware(kv_cache_mb=64), CONFIG.lora_rank)
+    made = VllmGenerator(DEMO, Hardware(kv_cache_mb=64, adapters=request.param), CONFIG.lora_rank)
     yield made
     made.close()
 
@@ -79,15 +79,16 @@ class TestVllm:
             learned = learned_logprobs(policy, tuple(range(5, 25 + i)), completion.token_ids)
             assert np.abs(learned - completion.logprobs_T).max() < 1e-4
 
-    def test_a_new_name_is_new_weights_with_prefix_caching_on(
+    def test_other_files_are_other_weights_whatever_their_name_with_prefix_caching_on(
         self, generator: Generator, policy: Policy, tmp_path: Path
     ) -> None:
+        """Two arms' adapters had one name, and the second arm was sampled with the first one's."""
         policy.lora.export(tmp_path / "one", DEMO, torch.float32)
         before = generate(generator, ServedAdapter("one", tmp_path / "one"))
         again = generate(generator, ServedAdapter("one", tmp_path / "one"))
         other = shifted(Policy(DEMO, CONFIG, Execution(device="cpu")), seed=2)
         other.lora.export(tmp_path / "two", DEMO, torch.float32)
-        after = generate(generator, ServedAdapter("two", tmp_path / "two"))
+        after = generate(generator, ServedAdapter("one", tmp_path / "two"))
         assert [c.token_ids for c in before] == [c.token_ids for c in again]
         for i, completion in enumerate(after):
             learned = learned_logprobs(other, tuple(range(5, 25 + i)), completion.token_ids)
@@ -95,8 +96,8 @@ class TestVllm:
         assert any(abs(a.logprobs_T[0] - b.logprobs_T[0]) > 1e-3 for a, b in zip(before, after, strict=True))
 
 
-def test_it_says_how_it_serves(generator: Generator) -> None:
-    assert generator.serving == "adapters merged, log-probs returned a token, no CUDA graphs"
+def test_it_says_how_it_serves(generator: Any) -> None:
+    assert generator.serving == f"adapters {generator.adapters}, log-probs returned a token, no CUDA graphs"
 
 
 def test_a_gpu_starts_rollouts_in_bursts(generator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
