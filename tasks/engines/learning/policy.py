@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-#: Rows of a pack that is only scored, and the share of free host memory that its model may take.
-SCORED_ROWS, SHARE_OF_HOST = 1024, 0.2
+#: Rows of a pack that is only scored, and the shares of a GPU's and of the host's free memory that its model may take.
+SCORED_ROWS, ROOM, SHARE_OF_HOST = 1024, 0.9, 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,8 +191,9 @@ def scoring_policy(base: Path, adapter: Path | None, hardware: Hardware) -> Poli
         execution_on(hardware, read_config(base)), token_budget=SCORED_ROWS, longest=0, processes=1, memory_share=1.0
     )
     gpu = hardware.device != "cpu" and torch.cuda.is_available()
-    if gpu and plan_training(base, config, execution, 2, gpu=True).bytes > free_bytes(torch.device("cuda")):
-        gpu = False
+    if gpu:
+        room = free_bytes(torch.device("cuda"))
+        gpu = plan_training(base, config, execution, 2, room, gpu=True).bytes <= ROOM * room
     if not gpu and loaded_bytes(base, 4) > (free := free_bytes(torch.device("cpu"))) * SHARE_OF_HOST:
         raise UserError(f"{base.name} in float32 takes more than a fifth of the {free / 2**30:.0f} GiB that are free")
     device = {"device": "cuda"} if gpu else {"device": "cpu", "merged": False}
