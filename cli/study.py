@@ -95,8 +95,8 @@ def check(file: str, root: Path) -> None:
     click.echo(f"{own.called}: in order; arms {', '.join(own.arms)}; {len(changed)} fields differ from {own.name}")
     if asked:
         click.echo(f"its questions: {', '.join(asked)}")
-    for said in dict.fromkeys(said for one in found for said in misread_traces(one)):
-        click.echo(said)
+    for sentence in dict.fromkeys(s for one in found for s in misread_traces(one)):
+        click.echo(sentence)
     if absent := {name: said for one in found for name, said in one.absent.items()}:
         click.echo("not on this machine, and a plan does without:")
         for said in absent.values():

@@ -198,8 +198,8 @@ class _FirstTokens:
         try:
             score = score or tools.scorer(policy.model.sha256, adapter and adapter.folder)
         except UserError as error:
-            said = f"{who}: what {generator.name} samples from is not checked: {error}"
-            progress(0, 0, "rollouts", said, event="noted")
+            why = f"{who}: what {generator.name} samples from is not checked: {error}"
+            progress(0, 0, "rollouts", why, event="noted")
         tools.first = cls(weights, who, generator.name, score, loaded)
         return tools.first
 
@@ -208,7 +208,7 @@ class _FirstTokens:
         if self.score is None:
             return 0.0
         self.rows += rows
-        if (sampled := few([(asked.sampling, row) for asked, row in self.rows])) is None:
+        if (sampled := few([(request.sampling, row) for request, row in self.rows])) is None:
             return 0.0
         toolbox().first = None
         limits = EXACT if toolbox().exact else ROUNDED

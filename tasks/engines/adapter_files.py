@@ -65,8 +65,8 @@ class AdapterFiles:
     def check_base(self, base: Path) -> None:
         """base: the folder of a model. Errors: UserError for an adapter that was trained on other weights, or that
         names layers or widths which the model does not have: engines would leave those out, or fail at them."""
-        told = self.folder / OF_BASE
-        trained_on = json.loads(told.read_text()) if told.is_file() else None
+        marked = self.folder / OF_BASE
+        trained_on = json.loads(marked.read_text()) if marked.is_file() else None
         if trained_on and trained_on["weights_identity"] not in (weights_identity(base), former_identity(base)):
             raise UserError(
                 f"adapter {self.folder} was trained on {trained_on['name']}, and the weights in {base} are not those:"

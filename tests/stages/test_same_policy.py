@@ -81,14 +81,14 @@ def test_other_weights_end_a_training_and_an_evaluation(given: Any, monkeypatch:
         with pytest.raises(UserError, match=r"panel at step .: transformers samples from other weights .* the base"):
             trained(**given, staleness=staleness, seed=1)
     after = replace(START, adapter=str(made), adapter_step=2, step=2)
-    asked = {"policy": after, "training": made, "group_size": 4, "split": "heldout", "lora_rank": 4}
+    how = {"policy": after, "training": made, "group_size": 4, "split": "heldout", "lora_rank": 4}
     deeper = replace(DRAW, seed=5)
     with pytest.raises(UserError, match="panel at step 2: transformers samples from other weights"):
-        sample_rollouts(**given, **asked, sampling=deeper)
+        sample_rollouts(**given, **how, sampling=deeper)
     assert entered(store, str(made), 2, deeper) is None
     monkeypatch.undo()
     deeper = replace(DRAW, seed=6)
-    sample_rollouts(**given, **asked, sampling=deeper)
+    sample_rollouts(**given, **how, sampling=deeper)
     assert entered(store, str(made), 2, deeper) is not None
 
 

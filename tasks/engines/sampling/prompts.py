@@ -66,20 +66,20 @@ def opens_trace(model: Path, scaffold: Scaffold) -> bool | None:
     if not scaffold.chat or scaffold.trace_tag is None:
         return None
     file = model / "chat_template.jinja"
-    told = file.read_text() if file.is_file() else _config(model / "tokenizer_config.json").get("chat_template")
+    template = file.read_text() if file.is_file() else _config(model / "tokenizer_config.json").get("chat_template")
     tag = f"<{scaffold.trace_tag}>"
-    if not isinstance(told, str) or tag not in told:
-        return False if isinstance(told, str) else None
+    if not isinstance(template, str) or tag not in template:
+        return False if isinstance(template, str) else None
     from jinja2 import TemplateError
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     form = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
     given = {"bos_token": "", "eos_token": "", "strftime_now": TODAY.strftime}
-    asked = [{"role": "user", "content": scaffold.prompt("?")}]
+    messages = [{"role": "user", "content": scaffold.prompt("?")}]
     try:
         thinks = scaffold.enable_thinking
-        text = form.from_string(told).render(
-            messages=asked, add_generation_prompt=True, enable_thinking=thinks, tools=None, **given
+        text = form.from_string(template).render(
+            messages=messages, add_generation_prompt=True, enable_thinking=thinks, tools=None, **given
         )
     except (TemplateError, TypeError):
         return None
@@ -91,9 +91,9 @@ class EndTokens:
 
     def __init__(self, tokenizer: Any, model: Path) -> None:
         file = next((model / name for name in CONFIGS if (model / name).is_file()), model / CONFIGS[0])
-        told = _config(file).get("eos_token_id")
+        ends = _config(file).get("eos_token_id")
         self._tokenizer = tokenizer
-        self.ids = {*(told if isinstance(told, list) else [told]), tokenizer.eos_token_id} - {None}
+        self.ids = {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id} - {None}
 
     def without(self, text: str, token_ids: Sequence[int]) -> str:
         """Return a completion's text without the token that ended it."""

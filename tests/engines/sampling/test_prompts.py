@@ -50,8 +50,8 @@ def test_a_plain_prompt_has_one_bos_and_no_eos(tokenizer: Any, frame: str) -> No
 
 def test_a_template_with_todays_date_writes_the_same_one_every_day(tokenizer: Any) -> None:
     tokenizer.chat_template = DATED
-    told = encode_prompt(tokenizer, "hello", chat=True, enable_thinking=False)
-    assert list(told) == tokenizer("26 Jul 2024: hello", add_special_tokens=False)["input_ids"]
+    ids = encode_prompt(tokenizer, "hello", chat=True, enable_thinking=False)
+    assert list(ids) == tokenizer("26 Jul 2024: hello", add_special_tokens=False)["input_ids"]
 
 
 def test_every_end_token_of_the_model_is_cut(tokenizer: Any, tmp_path: Path) -> None:

@@ -226,12 +226,12 @@ def test_a_plan_tells_of_misread_traces_small_divisors_and_checked_weights(tmp_p
     (model / "chat_template.jinja").write_text("{{ messages[0].content }}<think>\n")
     assert misread_traces(study) == []
     study.places[MODEL.sha256] = model
-    assert [said.split(":")[0] for said in misread_traces(study)] == ["arm thinking"]
+    assert [note.split(":")[0] for note in misread_traces(study)] == ["arm thinking"]
     longest = profile.rollouts.max_tokens
     for constant, times in ((longest, 0), (longest // 64, 64)):
         learner = replace(profile.training, loss="dr_grpo", max_tokens=constant)
-        told = small_divisors(replace(profile, training=learner))
-        assert [f"gradients are {times} times" in said for said in told] == [True] * bool(times)
+        notes = small_divisors(replace(profile, training=learner))
+        assert [f"gradients are {times} times" in note for note in notes] == [True] * bool(times)
     planned = plan(study, Store(tmp_path))
     updates = 2 * profile.training.steps * len(profile.seeds)
     evaluations = sum("policy" in one.step.arguments and "sampling" in one.step.arguments for one in planned)

@@ -164,7 +164,7 @@ def renamed(adapter: Path, folder: Path, old: str, new: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "problem"),
     [
         ("model.layers", "language_model.layers", "has no such layer"),
         ("base_model.model.", "", r"does not begin with base_model\.model\."),
@@ -174,10 +174,10 @@ def renamed(adapter: Path, folder: Path, old: str, new: str) -> Path:
     ],
 )
 def test_an_adapter_with_names_that_an_engine_would_leave_out(
-    places: Path, tmp_path: Path, old: str, new: str, said: str
+    places: Path, tmp_path: Path, old: str, new: str, problem: str
 ) -> None:
     """transformers serves the base model in its place, without a word."""
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=problem):
         adapter_files(renamed(places / "fits", tmp_path / "other names", old, new)).check_base(SHIPPED["demo"])
 
 
@@ -201,8 +201,8 @@ def test_an_adapter_knows_its_base_by_the_mark_of_today_and_by_that_of_before(pl
     ],
 )
 def test_an_adapter_of_another_kind(places: Path, tmp_path: Path, changed: dict[str, object]) -> None:
-    told = json.loads((shutil.copytree(places / "fits", tmp_path / "odd") / "adapter_config.json").read_text())
-    (tmp_path / "odd" / "adapter_config.json").write_text(json.dumps(told | changed))
+    config = json.loads((shutil.copytree(places / "fits", tmp_path / "odd") / "adapter_config.json").read_text())
+    (tmp_path / "odd" / "adapter_config.json").write_text(json.dumps(config | changed))
     with pytest.raises(UserError, match=f"{next(iter(changed))} is .* (convert it to plain LoRA|merge it)"):
         adapter_files(tmp_path / "odd")
 
