@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from flows.gate import ADVICE
 from flows.running.costs import costs, total
+from flows.running.longest_prompts import check_fit, longest_prompts, summary
 from flows.running.plan import Planned, is_costly, looked_up, to_sample
 from flows.running.room import check_room
 from flows.running.sessions import Charging, Listener
@@ -90,6 +91,11 @@ def accounted(
         check_caches(study.profile.hardware, to_sample(planned, study.profile.hardware.without))
         check_memory(study, this_machine())
         check_room(study, store, planned)
+        longest = longest_prompts(study, store, planned)
+        check_fit(longest, study.profile.hardware.max_model_len)
+        if longest:
+            words = summary(longest, study.profile.hardware.max_model_len)
+            listener(Progress("noted", "prompts", planned[-1].step.ref, detail=words))
     name, meter = charging.run, charging.meter(study, store)
     earlier = earlier_attempt(store.root, name)
     record = Record(store, _begun(earlier, name, study, planned, meter, request, flow_run), meter)

@@ -17,12 +17,14 @@ from flows.running.foresight import (
     weight_checks,
     without,
 )
+from flows.running.longest_prompts import check_fit, longest_prompts, summary
 from flows.running.plan import Planned, plan, why_not
 from flows.running.room import told as no_room
 from flows.study.layout import told
 from flows.study.prices import team_prices
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
+from storage.errors import UserError
 from storage.records.runs import Amounts, run_id
 from storage.records.spending import Journal
 from tasks.domain.budget import Budget
@@ -64,6 +66,7 @@ class Priced:
             weight_checks(planned),
             told(study.profile.hardware, num_gpus()),
             *notes,
+            *_prompts(study, store, planned),
             no_room(study, store, planned),
         ]
         return cls(
@@ -119,6 +122,16 @@ class Priced:
             "sees": None if self.sees is None else asdict(self.sees),
             "notes": list(self.notes),
         }
+
+
+def _prompts(study: Study, store: Store, planned: list[Planned]) -> Iterator[str]:
+    limit = study.profile.hardware.max_model_len
+    try:
+        longest = longest_prompts(study, store, planned)
+        yield summary(longest, limit)
+        check_fit(longest, limit)
+    except UserError as refused:
+        yield f"the run would refuse it: {refused}"
 
 
 def amounts(cost: Cost) -> list[str]:

@@ -5,13 +5,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
+from tasks.domain.problems.arithmetic import demo_problems
 from tasks.domain.problems.sources import SOURCES, SourceSpec
-from tasks.engines.problems.problem_files import load_problems, number_of_problems
+from tasks.engines.problems.problem_files import Row, load_problems, number_of_problems
 
 #: Of difficulty, in sets that have any; taken to be equally many problems each where the file is not here.
 LEVELS = 5
+
+
+def problems_before_checks(given: Mapping[str, Any], places: Mapping[str, Path]) -> Sequence[Row] | None:
+    """Return the problems of a pool that is not built yet, before golds are checked and duplicates are dropped; None
+    if one of its files is elsewhere. given: the arguments of the stage that builds it."""
+    if "per_source" in given:
+        return demo_problems(given["per_source"], given["seed"], given["levels"])
+    sources: Sequence[SourceSpec] = given["sources"]
+    if any(spec.sha256 not in places for spec in sources):
+        return None
+    return _read(tuple((places[spec.sha256], spec.name, spec.only) for spec in sources))[: given["policy"].limit]
+
+
+@lru_cache(maxsize=16)
+def _read(files: tuple[tuple[Path, str, str | None], ...]) -> Sequence[Row]:
+    return load_problems(files)
 
 
 def size_of(specs: Sequence[SourceSpec], places: Mapping[str, Path]) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from storage.errors import UserError
 from tasks.domain.scaffolds import Scaffold
+from tasks.engines.environment import quiet_libraries
 from tasks.engines.model_files import TODAY
 from tasks.engines.protocols import Generator, Request
 from tasks.engines.sampling.sampler import RolloutRequest
@@ -106,6 +107,43 @@ def _config(file: Path) -> dict[str, Any]:
         return json.loads(file.read_text())
     except FileNotFoundError:
         return {}
+
+
+def loaded_tokenizer(model: Path) -> Any:
+    """Return the tokenizer of a model folder; None if it cannot be loaded, which the engine reports.
+
+    Unlike AutoTokenizer it does not import torch, which takes seconds, where the folder has a tokenizer.json.
+    """
+    quiet_libraries()
+    import transformers
+
+    whole = (model / "tokenizer.json").is_file()
+    try:
+        return getattr(transformers, "PreTrainedTokenizerFast" if whole else "AutoTokenizer").from_pretrained(
+            model, trust_remote_code=False
+        )
+    except (OSError, ValueError):
+        return None
+
+
+#: Prompts that are tokenised as a whole to find the longest.
+_CANDIDATES = 16
+
+
+def longest_prompt(tokenizer: Any, scaffold: Scaffold, problems: Sequence[str]) -> tuple[int, int]:
+    """Return (place, tokens) of the longest prompt.
+
+    Problems are tokenised alone, and within their prompts the longest of them: a template adds about the same to each,
+    unless it is a program.
+    """
+    alone = [len(ids) for ids in tokenizer(list(problems), add_special_tokens=False, verbose=False)["input_ids"]]
+    by_length = sorted(range(len(problems)), key=lambda place: -alone[place])
+    chat, thinks = scaffold.chat, scaffold.enable_thinking
+    tokens = {
+        place: len(encode_prompt(tokenizer, scaffold.prompt(problems[place]), chat=chat, enable_thinking=thinks))
+        for place in (by_length if scaffold.code else by_length[:_CANDIDATES])
+    }
+    return max(tokens.items(), key=lambda one: one[1])
 
 
 def check_lengths(requests: Sequence[Request], max_model_len: int) -> None:
