@@ -43,7 +43,9 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
             multiple=True,
             help="Problems: a file (JSONL, Parquet), a named set, or a set on the hub, NAME@COMMIT.",
         ),
-        click.option("--limit", type=click.IntRange(min=1), help="Use the first N problems only."),
+        click.option(
+            "--limit", type=click.IntRange(min=1), help="Draw N problems of the pool at random, by pool.split_seed."
+        ),
         click.option("--data", type=path, envvar="VARBAND_DATA", help="Folder with the sources' files."),
         click.option(
             "--model", type=path, help="Base model: a folder, OWNER/NAME@COMMIT, or sha256:… of one elsewhere."

@@ -7,13 +7,13 @@ from typing import Any
 
 from flows.study import shape
 from flows.study.resolve import PoolInputs, Study
+from flows.study.sizes import problems_before_checks
 from storage.artifacts.kinds import Benchmark, Pool
 from storage.errors import UserError
 from tasks.benchmarks import ASKED
 from tasks.domain.problems.arithmetic import demo_problems
 from tasks.domain.problems.splits import of_split
 from tasks.domain.scaffolds import SCAFFOLDS
-from tasks.engines.problems.problem_files import load_problems
 from tasks.engines.sampling.shown import refuse_shown
 from tasks.stage import store
 
@@ -57,9 +57,6 @@ def _rows(study: Study, inputs: PoolInputs, pool: Pool, wanted: shape.Pool | Non
     """With problem and level; none where they are not to be had without making anything."""
     if store().fresh(pool):
         return store().read(pool, COLUMNS).to_pylist()
-    if not inputs.sources:
-        return demo_problems(wanted.synthetic, wanted.seed, wanted.levels) if wanted else []
-    places = study.places
-    if any(spec.sha256 not in places for spec in inputs.sources):
-        return []
-    return load_problems((places[s.sha256], s.name, s.only) for s in inputs.sources)[: inputs.policy.limit]
+    if inputs.sources:
+        return problems_before_checks({"sources": inputs.sources, "policy": inputs.policy}, study.places) or []
+    return demo_problems(wanted.synthetic, wanted.seed, wanted.levels) if wanted else []

@@ -144,6 +144,12 @@ EQUAL_TOKENS = pa.schema(
 EVALUATED = pa.schema(
     [("problems", pa.string()), ("n", pa.int64()), ("pool", pa.string()), ("count", pa.int64()), ("place", pa.string())]
 )
+#: By source, of a training's problems and of the groups that it sampled: how many, and how many in all.
+EXPOSED = pa.schema(
+    [("arm", pa.string()), ("source", pa.string())]
+    + [(name, pa.int64()) for name in ("problems", "all_problems", "groups", "all_groups")]
+    + [("place", pa.string())]
+)
 TABLES: dict[str, pa.Schema] = {
     "designs": Designs.schema,
     "tests": TESTS,
@@ -160,6 +166,7 @@ TABLES: dict[str, pa.Schema] = {
     "trends": TRENDS,
     "equal_tokens": EQUAL_TOKENS,
     "evaluated": EVALUATED,
+    "exposed": EXPOSED,
 }
 
 

@@ -82,12 +82,13 @@ def _graded(graders: Graders, probes: Sequence[tuple[str, str, str, str]]) -> li
 def _limited(
     rows: list[Row], graders: Graders, policy: PoolPolicy, kept_out: Sequence[str]
 ) -> tuple[list[Row], list[Row]]:
-    """A small pool of a large source checks no more golds than it takes."""
-    taken = min(policy.limit or len(rows), len(rows))
+    """A small pool of a large source checks no more golds than it takes. Problems stay in the order of the files."""
+    taken, order = min(policy.limit or len(rows), len(rows)), policy.drawn(rows)
+    place = {(row["source"], row["source_id"]): place for place, row in enumerate(rows)}
     while True:
-        pool, issues = pool_rows(rows[:taken], partial(_graded, graders), policy, kept_out)
+        pool, issues = pool_rows(order[:taken], partial(_graded, graders), policy, kept_out)
         if taken == len(rows) or len(pool) >= (policy.limit or len(rows)):
-            return pool, issues
+            return sorted(pool, key=lambda row: place[row["source"], row["source_id"]]), issues
         taken = min(2 * taken, len(rows))
 
 

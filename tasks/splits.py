@@ -12,8 +12,7 @@ from storage.artifacts.kinds import ArmSplits, Bands, Pool, Splits
 from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.problems.leaks import find_leaks, left_out
-from tasks.domain.problems.sources import SOURCES
-from tasks.domain.problems.splits import of_split
+from tasks.domain.problems.splits import of_split, reserved_sources
 from tasks.stage import Payload, stage, store
 
 TEXT = ["problem_id", "source_id", "problem"]
@@ -63,7 +62,7 @@ def draw_split(pool: pa.Table, heldout_per_source: int, seed: int) -> pa.Table:
     """
     rows = pool.select(["problem_id", "source", "cluster"]).to_pylist()
     sources = Counter(row["source"] for row in rows)
-    reserved = {s for s in sources if len(sources) > 1 and s in SOURCES and SOURCES[s].eval_only}
+    reserved = reserved_sources(sources)
     members: dict[str, Counter[str]] = defaultdict(Counter)
     for row in rows:
         members[row["cluster"]][row["source"]] += 1

@@ -6,6 +6,7 @@ Lengths and rates are this store's own where it has measured them, else assumpti
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +16,7 @@ import pyarrow as pa
 from flows.running.plan import Planned
 from flows.running.rates import Length, measured_length, measured_rates
 from flows.study.resolve import Study
-from flows.study.sizes import size_of, size_of_levels
+from flows.study.sizes import counts_by_source, size_of_levels
 from storage.artifacts.kinds import Benchmark
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
@@ -26,7 +27,7 @@ from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.types import LearnerConfig, evaluated_steps
 from tasks.domain.policies import Policy, Sampling
 from tasks.domain.prices import Prices
-from tasks.domain.problems.sources import SourceSpec
+from tasks.domain.problems.splits import heldout_of
 from tasks.domain.search.method import CERTAINTY
 from tasks.embedding import EncoderSpec
 from tasks.engines.learning.training_memory import kept_bytes
@@ -90,7 +91,7 @@ class Estimator:
         self._ledger = Ledger(store.root)
         self._promised: dict[Account, dict[str, int]] = {}
         self._lengths: dict[tuple[str, str, int], Length] = {}
-        self._sizes: dict[Ref, tuple[int, int]] = {}
+        self._sizes: dict[Ref, Counter[str]] = {}
         self._rates = measured_rates(store, study.profile.called)
 
     def cost(self, planned: Planned) -> Cost:
@@ -202,23 +203,10 @@ class Estimator:
             number = size_of_levels(specs, self.study.places, drawn["levels"], drawn["per_level"])
             return _Asked(name, within, number, frozenset())
         if pool not in self._sizes:
-            self._sizes[pool] = self._pool_size(pool)
-        sources, size = self._sizes[pool]
-        held = min(size, sources * drawn.get("heldout_per_source", 0))
+            self._sizes[pool] = counts_by_source(self.planned[pool].step.arguments, self.study.places)
+        counts = self._sizes[pool]
+        size, held = counts.total(), heldout_of(counts, drawn.get("heldout_per_source", 0)).total()
         return _Asked(name, within, {None: size, "heldout": held}.get(split, size - held), None)
-
-    def _pool_size(self, pool: Ref) -> tuple[int, int]:
-        """(sources, problems) of a pool that is not built yet: lines of its files, before deduplication."""
-        given = self.planned[pool].step.arguments
-        if "per_source" in given:
-            from tasks.domain.problems.arithmetic import demo_problems
-
-            made = demo_problems(given["per_source"], given["seed"], given["levels"])
-            return len({problem["source"] for problem in made}), len(made)
-        specs: Sequence[SourceSpec] = given["sources"]
-        lines = size_of(specs, self.study.places)
-        limit = given["policy"].limit
-        return len(specs), lines if limit is None else min(lines, limit)
 
     def _rows_of(self, rollouts: Ref) -> int:
         if self.store.has(rollouts):

@@ -121,7 +121,7 @@ class StudyForm(BaseModel):
         json_schema_extra={"uniqueItems": True},
     )
     limit: int | None = Field(
-        default=None, ge=1, le=100_000, description="Use only the first N problems, for a cheap trial."
+        default=None, ge=1, le=100_000, description="Draw only N problems of the pool, for a cheap trial."
     )
     pools: list[Text] = Field(
         default=[],

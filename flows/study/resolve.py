@@ -17,7 +17,7 @@ from flows.study.layout import side_by_side, spread
 from flows.study.models import check_positions, encoder_folder, found_model, found_reward_model
 from flows.study.questions import PROFILES
 from flows.study.ranks import served_ranks
-from flows.study.shape import Profile
+from flows.study.shape import Pool, Profile
 from flows.study.writing import differences, told, written_out
 from storage.artifacts.store import Store
 from storage.errors import NotHere, UserError
@@ -161,7 +161,7 @@ def resolve(
     kinds = profile.answer_kinds
 
     def inputs(
-        wishes: Sequence[str | Path], at: tuple[str, ...], on_issue: str, limit: int | None = None, way_out: str = ""
+        wishes: Sequence[str | Path], at: tuple[str, ...], wanted: Pool, *, whole: bool = False, way_out: str = ""
     ) -> PoolInputs:
         specs = []
         for wish in wishes:
@@ -170,7 +170,9 @@ def resolve(
             spec, path = found or (unfound(wish), None)
             specs.append(spec)
             places.update({spec.sha256: path} if path else {})
-        policy = PoolPolicy(on_issue=on_issue, limit=limit, answer_kinds=kinds)
+        limit = None if whole else wanted.limit
+        seed = None if limit is None else wanted.split_seed
+        policy = PoolPolicy(on_issue=wanted.on_issue, limit=limit, answer_kinds=kinds, draw_seed=seed)
         return PoolInputs(tuple(specs), as_first_checked(store, tuple(specs), policy))
 
     own = profile.pool
@@ -178,7 +180,7 @@ def resolve(
     if own.synthetic and own.limit and not wished:
         faults.append(
             f"{said_at(('pool', 'limit'))}{profile.called} makes its own problems, {own.synthetic} a source, of which"
-            f" no first {own.limit} are taken; write pool.synthetic=N for another number, or name problems"
+            f" no {own.limit} are drawn; write pool.synthetic=N for another number, or name problems"
         )
     models = found_bases(profile, model, places, sought, fetch=not planning)
     refuse_other_bases(profile, models, sought)
@@ -189,17 +191,14 @@ def resolve(
             f"{said_at(('pool', 'synthetic'))}made-up problems have whole numbers for answers, and {said}; name sources"
         )
     said = () if pools else ("pool", "sources")
-    studied = PoolInputs() if made_up else inputs(wished, said, own.on_issue, own.limit)
+    studied = PoolInputs() if made_up else inputs(wished, said, own)
     sought(lambda: refuse_one_name(wished), said)
     sought(lambda: refuse_undrawable(profile, studied.sources, places), ("pool", "heldout_per_source"))
     taught = [lesson for lesson in profile.lessons if set(lesson.arms) & set(profile.arms)]
-    lessons = {
-        x.name: inputs(x.pool.sources, ("lessons", x.name, "pool", "sources"), x.pool.on_issue, x.pool.limit)
-        for x in taught
-    }
+    lessons = {x.name: inputs(x.pool.sources, ("lessons", x.name, "pool", "sources"), x.pool) for x in taught}
     way_out = "; a benchmark asks it, and --set benchmarks=[] leaves benchmarks out"
     benchmarks = {
-        b.name: inputs(b.sources, ("benchmarks", b.name, "sources"), own.on_issue, way_out=way_out)
+        b.name: inputs(b.sources, ("benchmarks", b.name, "sources"), own, whole=True, way_out=way_out)
         for b in profile.benchmarks
     }
     encoder_name = profile.encoder.name

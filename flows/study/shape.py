@@ -60,7 +60,7 @@ class PassK(Ranged):
 class Pool(Ranged):
     """Which problems. `sources`: files and named sets; without any, `synthetic` ones a source, of `levels` by turns.
 
-    limit: keep the first n problems (after deduplication), for short runs on real input.
+    limit: draw so many problems at random by `split_seed` (after deduplication), for short runs on real input.
     on_issue: what happens to a problem whose gold fails its self-check: `exclude` or `keep`.
     """
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.domain.problems.arithmetic import demo_problems
+from tasks.domain.problems.problems import PoolPolicy, problem_id
 from tasks.domain.problems.sources import SOURCES, SourceSpec
 from tasks.engines.problems.problem_files import Row, load_problems, number_of_problems
 
@@ -18,19 +19,33 @@ LEVELS = 5
 
 
 def problems_before_checks(given: Mapping[str, Any], places: Mapping[str, Path]) -> Sequence[Row] | None:
-    """Return the problems of a pool that is not built yet, before golds are checked and duplicates are dropped; None
-    if one of its files is elsewhere. given: the arguments of the stage that builds it."""
+    """Return the problems of a pool that is not built yet, before golds are checked; None if one of its files is
+    elsewhere. given: the arguments of the stage that builds it."""
     if "per_source" in given:
         return demo_problems(given["per_source"], given["seed"], given["levels"])
     sources: Sequence[SourceSpec] = given["sources"]
     if any(spec.sha256 not in places for spec in sources):
         return None
-    return _read(tuple((places[spec.sha256], spec.name, spec.only) for spec in sources))[: given["policy"].limit]
+    return _drawn(tuple((places[spec.sha256], spec.name, spec.only) for spec in sources), given["policy"])
 
 
 @lru_cache(maxsize=16)
-def _read(files: tuple[tuple[Path, str, str | None], ...]) -> Sequence[Row]:
-    return load_problems(files)
+def _drawn(files: tuple[tuple[Path, str, str | None], ...], policy: PoolPolicy) -> Sequence[Row]:
+    once: dict[str, Row] = {}
+    for row in load_problems(files):
+        once.setdefault(problem_id(row["problem"]), row)
+    return policy.drawn([*once.values()])[: policy.limit]
+
+
+def counts_by_source(given: Mapping[str, Any], places: Mapping[str, Path]) -> Counter[str]:
+    """Return the number of problems of each source of a pool that is not built yet. given: as above. Sets that are not
+    here count as published, and a limit takes from each in proportion."""
+    rows = problems_before_checks(given, places)
+    if rows is not None:
+        return Counter(row["source"] for row in rows)
+    counts = Counter({spec.name: size_of([spec], places) for spec in given["sources"]})
+    share = min(1.0, (given["policy"].limit or counts.total()) / max(1, counts.total()))
+    return Counter({name: round(share * n) for name, n in counts.items()})
 
 
 def size_of(specs: Sequence[SourceSpec], places: Mapping[str, Path]) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from storage.artifacts.fingerprint import restored
 from storage.artifacts.kinds import Audit, Diversity, Pool, Rollouts, Splits, Training
@@ -16,6 +17,7 @@ from tasks.designs import from_sampling, from_training, recipe_row, rows_as
 from tasks.domain.grading.kinds import RAISED
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.domain.policies import Policy
+from tasks.measures.curves import trained_on
 from tasks.measures.form import COLUMNS as FORM_COLUMNS
 from tasks.measures.form import form_of
 from tasks.measures.lints import findings_of, leak_rows, lesson_leak_rows, mislabelled_rows
@@ -25,7 +27,7 @@ from tasks.stage import stage, store
 Row = dict[str, Any]
 
 
-@stage(Audit, version=8)
+@stage(Audit, version=9)
 def audit_designs(
     *,
     pool: Pool,
@@ -58,6 +60,7 @@ def audit_designs(
         "coverage": rows_as("coverage", _coverage([(ref, store().read(ref)) for ref in diversities], held)),
         "mislabelled": rows_as("mislabelled", _mislabelled(screenings, trainings)),
         "form": rows_as("form", [_form(r, str(pool)) for r in screenings] + [_form(r, held) for r in final]),
+        "exposed": rows_as("exposed", [row for ref in trainings for row in _exposed(ref, pool, splits)]),
         "stops": rows_as("stops", [_steps(ref) for ref in trainings]),
         "notes": rows_as(
             "notes",
@@ -149,6 +152,25 @@ def _steps(training: Ref) -> Row:
     executed = max(store().read(training, ["step"])["step"].to_pylist(), default=0)
     asked = {"run": str(training), "requested": learner.steps, "executed": executed}
     return asked | {"reason": "by its own rows", "place": str(training)}
+
+
+def _exposed(training: Ref, pool: Ref, splits: Ref) -> list[Row]:
+    """Problems and groups of a training by source; none in a copy without its files."""
+    file = store().files(training) / "exposure.parquet"
+    if not file.exists():
+        return []
+    problems = trained_on(training, store().read(pool, ["problem_id", "source"]), store().read(splits))
+    return query(
+        """
+        select arm, source, problems, sum(problems) over () as all_problems, groups, sum(groups) over () as all_groups,
+               $place as place
+        from (select arm, source, count(*) as problems from problems group by all)
+        join (select source, count(*) as groups from exposure group by all) using (source)
+        """,
+        {"place": str(training)},
+        problems=problems,
+        exposure=pq.read_table(file, columns=["source"]),
+    ).to_pylist()
 
 
 def _last_step(training: Ref, final: Sequence[Ref]) -> int | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from flows import shown
 from flows.problems import prepare
 from flows.running.plan import execute, plan
 from flows.running.sessions import unheard
@@ -129,11 +130,13 @@ def test_what_is_short_or_only_resembles_one_may_be_shown(words: str, tmp_path: 
     assert plan(*asked(tmp_path, study_text(template(words))))
 
 
-def test_a_run_is_refused_when_its_pool_is_there_and_nothing_is_sampled(tmp_path: Path) -> None:
-    """Of a file's first problems only the pool knows which are kept; then a plan knows it too, without that file."""
-    write(tmp_path, [PROBLEMS[0], *PROBLEMS])
-    pool = "sources = ['mine.jsonl']\nheldout_per_source = 2\nlimit = 5"
-    study, store = asked(tmp_path, study_text(template(PROBLEMS[4]), pool))
+def test_a_run_is_refused_when_its_pool_is_there_and_nothing_is_sampled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of files that are elsewhere a plan knows nothing until the pool is made."""
+    write(tmp_path, PROBLEMS)
+    study, store = asked(tmp_path, study_text(template(PROBLEMS[4])))
+    monkeypatch.setattr(shown, "problems_before_checks", lambda *_: None)
     assert plan(study, store)
     for verb in (
         lambda: execute(study, store, unheard),

@@ -129,6 +129,20 @@ def test_a_lesson_that_holds_a_held_out_problem_is_found_and_said_to_be_harmless
         assert matter in found["inference"] and found["place"] == "lesson"
 
 
+def test_a_source_that_is_trained_on_far_above_its_share_is_found() -> None:
+    """Two problems of one source got a quarter of the groups; one of 4.9 times its share is let pass."""
+
+    def exposed(source: str, problems: int, groups: int) -> dict[str, Any]:
+        rest = {"all_problems": 200, "all_groups": 480, "place": "training"}
+        return {"arm": "panel", "source": source, "problems": problems, "groups": groups} | rest
+
+    assert codes(exposed=[exposed("olympiad", 178, 243), exposed("amc", 20, 235)]) == []
+    rows = rows_as("exposed", [exposed("aime", 2, 120), exposed("olympiad", 198, 360)])
+    (found,) = findings_of({"exposed": rows}).to_pylist()
+    assert found["code"] == "source_share" and found["value"] == pytest.approx(25)
+    assert found["fact"] == "panel sampled 25 % of its groups from aime, which has 2 of its 200 training problems"
+
+
 def test_coverage_leaks_and_p_values() -> None:
     leak = {"source_id": "a", "other_source_id": "b", "similarity": 0.98, "kind": "near", "place": "pool"}
     seen = {"arm": "thinking", "problems": "p", "window": "whole", "coverage": 0.04, "basis": "measured", "place": "d"}

@@ -142,6 +142,27 @@ def test_math_training_keeps_math500_out(shared: Path, tmp_path: Path) -> None:
     assert store.read(ref).num_rows == 300
 
 
+def test_a_limited_pool_is_drawn_at_random_and_keeps_the_files_order(tmp_path: Path) -> None:
+    """The head of a file sorted by subject is all algebra. Another order of the file is the same draw."""
+    lines = [{"problem": f"Add {n} and {n}.", "gold": str(2 * n), "id": f"{n:03}"} for n in range(200)]
+    drawn = []
+    for name, order in (("a", lines), ("b", [*reversed(lines)])):
+        path = tmp_path / name / "s.jsonl"
+        path.parent.mkdir()
+        path.write_text("".join(json.dumps(line) + "\n" for line in order))
+        spec, _ = source_spec(path, None)
+        store, tools = Store(tmp_path / name), Toolbox(places={spec.sha256: path})
+        store.prepare()
+        with session(Session(store, tools)):
+            pools = [build_pool(sources=(spec,), policy=PoolPolicy(limit=40, draw_seed=seed)) for seed in (None, 1, 2)]
+            drawn.append([store.read(pool)["source_id"].to_pylist() for pool in pools])
+        tools.close()
+    (head, one, two), (_, again, _) = drawn
+    assert head == [f"{n:03}" for n in range(40)]
+    assert one == sorted(one) == again[::-1] and len(one) == 40 and {*one} != {*two} != {*head}
+    assert sum(name >= "100" for name in one) > 10
+
+
 def test_splits_refuse_what_they_cannot_do() -> None:
     pool = pa.table({"problem_id": ["a", "b"], "source": ["s", "s"], "cluster": ["a", "b"], "source_id": ["1", "2"]})
     with pytest.raises(UserError, match="source s has 2 problems, 3 cannot be held out"):

@@ -25,7 +25,8 @@ Row = dict[str, Any]
 class PoolPolicy:
     """What a pool keeps. on_issue: `exclude` or `keep` problems with a finding of severity `exclude`.
 
-    also_exclude: codes of findings that exclude too, whatever their severity. limit: first problems of the pool.
+    also_exclude: codes of findings that exclude too, whatever their severity. limit: the most problems that are kept.
+    draw_seed: a limited pool draws its problems at random by it; None takes the first ones.
     grader: the version that checked the golds. answer_kinds: of the arms that it is for, each of which its golds must
     be; where none is mathematics they stay as they are written.
     """
@@ -35,6 +36,14 @@ class PoolPolicy:
     limit: int | None = None
     grader: str = field(default_factory=lambda: GRADER_VERSION)  # always spelt: tomorrow it is another
     answer_kinds: tuple[str, ...] = (MATH,)
+    draw_seed: int | None = None
+
+    def drawn(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """Return the problems in the order in which the pool takes them: by a hash of seed and problem, so that the
+        draw is the same on every machine."""
+        if self.limit is None or self.draw_seed is None:
+            return rows
+        return sorted(rows, key=lambda row: _hash(f"{self.draw_seed}:{problem_id(row['problem'])}"))
 
     def excludes(self, finding: Finding) -> bool:
         return finding.code in self.also_exclude or (finding.severity == "exclude" and self.on_issue == "exclude")
@@ -49,8 +58,11 @@ def problem_id(problem: str) -> str:
     >>> problem_id("Find 2⁵.") == problem_id("Find 25.")
     False
     """
-    text = re.sub(r"\s+", " ", unicodedata.normalize("NFC", problem)).strip()
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return _hash(re.sub(r"\s+", " ", unicodedata.normalize("NFC", problem)).strip())[:16]
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def canonical_gold(gold: str) -> str:

@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
 import pyarrow as pa
+
+from tasks.domain.problems.sources import SOURCES
+
+
+def reserved_sources(counts: Mapping[str, int]) -> set[str]:
+    """Return the sources of a pool that are held out whole: those for evaluation only, beside others."""
+    return {name for name in counts if len(counts) > 1 and name in SOURCES and SOURCES[name].eval_only}
+
+
+def heldout_of(counts: Mapping[str, int], heldout_per_source: int) -> Counter[str]:
+    """Return how many problems of each source a split holds out. counts: problems by source.
+
+    >>> heldout_of({"math500": 500, "amc": 83, "aime24": 30}, 50)
+    Counter({'math500': 500, 'amc': 50, 'aime24': 30})
+    """
+    reserved = reserved_sources(counts)
+    return Counter({name: n if name in reserved else min(n, heldout_per_source) for name, n in counts.items()})
 
 
 def of_split(problems: pa.Table, splits: pa.Table, split: str | None) -> pa.Table:

@@ -9,14 +9,18 @@ import pyarrow as pa
 import pytest
 
 from flows.experiment import experiment
-from flows.running.costs import TEXTS_PER_SECOND, Cost, costs, total
+from flows.problems import prepare
+from flows.running.costs import TEXTS_PER_SECOND, Cost, Estimator, costs, total
 from flows.running.foresight import misread_traces, small_divisors, weight_checks
-from flows.running.plan import plan, samples
+from flows.running.plan import execute, plan, samples
+from flows.running.sessions import unheard
+from flows.study.asked import profile_named
 from flows.study.prices import prices_of
 from flows.study.profiles import BENCHMARKS, QWEN_1_5B
 from flows.study.questions import ALL_QUESTIONS, PROFILES
-from flows.study.resolve import PoolInputs, Study
+from flows.study.resolve import PoolInputs, Study, resolve
 from flows.study.search import Search
+from flows.study.settings import overridden
 from flows.study.shape import Lesson, Profile
 from storage.artifacts.fingerprint import canonical, restored
 from storage.artifacts.kinds import Rollouts
@@ -237,3 +241,25 @@ def test_a_plan_tells_of_misread_traces_small_divisors_and_checked_weights(tmp_p
     evaluations = sum("policy" in one.step.arguments and "sampling" in one.step.arguments for one in planned)
     assert evaluations > 2 and f"after each of {updates + evaluations} changes" in weight_checks(planned)
     assert weight_checks([replace(one, reused=True) for one in planned]) == ""
+
+
+def test_a_plan_holds_out_as_many_problems_as_the_run(tmp_path: Path) -> None:
+    """Held out is so much of each source that the rows name: two files of one competition are one source."""
+    for year in (24, 25):
+        lines = (f'{{"problem": "{year} + {i}?", "gold": "{year + i}", "source": "aime"}}\n' for i in range(20))
+        (tmp_path / f"aime{year}x.jsonl").write_text("".join(lines))
+    sources = ",".join(str(tmp_path / f"aime{year}x.jsonl") for year in (24, 25))
+    wishes = (f"pool.sources={sources}", "pool.synthetic=0", "pool.heldout_per_source=5", "benchmarks=[]")
+    store = Store(tmp_path / "store")
+    study = resolve(overridden(profile_named("demo"), wishes), store, model=None, encoder=None, data=None)
+
+    def held() -> int:
+        planned = plan(study, store)
+        estimator = Estimator(study, store, {p.step.ref: p for p in planned}, Prices())
+        given = next(p.step.arguments for p in planned if p.step.arguments.get("split") == "heldout")
+        return estimator.asked(given, "heldout").number
+
+    promised = held()
+    store.prepare()
+    execute(study, store, unheard, prepare)
+    assert promised == held() == 5
