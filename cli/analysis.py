@@ -191,6 +191,13 @@ def _show_audit(result: dict[str, Any]) -> None:
     show_default=True,
     help="Standard deviation of a seed's accuracy, as a share: 0.03 is 3 pp; of its distance for diversity.",
 )
+@click.option(
+    "--difficulty",
+    metavar="MEAN|ARM",
+    default="",
+    help="Mean accuracy as a share, or an arm whose rollouts before training are in --root. [default: as published]",
+)
+@options.root
 @click.option("-k", type=click.IntRange(1, 4096), default=1, show_default=True, help="Compare pass@k.")
 @click.option("--alpha", type=options.Number(0.0001, 0.5), default=0.05, show_default=True)
 @click.option("--trials", type=click.IntRange(100, 100_000), default=2000, show_default=True)
@@ -203,18 +210,20 @@ def power(
     alpha: float,
     trials: int,
     seed: int,
+    difficulty: str,
+    root: Path,
     as_json: bool,
     **asked: Any,
 ) -> None:
-    """How often a paired comparison of this size finds an effect, and which it would mostly find, by simulation on
-    olympiad-like difficulty."""
+    """Simulate how often a paired comparison of this size finds an effect, and which effect it would mostly find."""
     from dataclasses import asdict
 
     from storage.errors import UserError
     from tasks.domain.statistics.power import Design, simulate
 
     try:
-        designs = [Design(num_problems=n, group_size=g, **asked) for n in problems for g in group_size]
+        beta, source = _difficulty(difficulty, root)
+        designs = [Design(num_problems=n, group_size=g, difficulty=beta, **asked) for n in problems for g in group_size]
     except ValueError as error:
         raise UserError(f"power: {error}") from None
     try:
@@ -223,16 +232,45 @@ def power(
         raise UserError(f"power: {error}; give a smaller --effect") from None
     if as_json:
         rows = [asdict(p) for p in plans]
-        _dump({"effect": effect, "alpha": alpha, "trials": trials, **asked, "designs": rows})
+        _dump({"effect": effect, "alpha": alpha, "trials": trials, **asked, "difficulty": beta, "designs": rows})
         return
     what, unit = _power_of(effect, **asked)
     click.echo(f"Power to find {what}: t over problems and seeds, alpha {alpha:g}, {trials} simulated studies")
+    click.echo(f"Difficulty: {source}, mean accuracy {beta[0] / sum(beta):.2f}")
     click.echo("In brackets: what 80 % of such studies would find")
     click.echo("  problems " + "".join(f"{f'G={g}':>17}" for g in group_size))
     for n in problems:
         row = [p for p in plans if p.num_problems == n]
         told = (f"{p.power:.0%} ({'none' if p.detectable is None else unit(p.detectable)})" for p in row)
         click.echo(f"  {n:>8} " + "".join(f"{text:>17}" for text in told))
+
+
+def _difficulty(wish: str, root: Path) -> tuple[tuple[float, float], str]:
+    """Return the Beta distribution of problems' accuracy, and where it is from.
+
+    Errors: UserError for an arm without rollouts before training in the root; ValueError for one whose do not tell.
+    """
+    from storage.errors import UserError
+    from storage.reading.catalog import ask
+    from tasks.domain.statistics.power import DIFFICULTY, difficulty_of_counts, difficulty_of_mean
+
+    if not wish:
+        return DIFFICULTY, "the published panel screening"
+    try:
+        mean = float(wish)
+    except ValueError:
+        quoted = wish.replace("'", "''")
+        rows = ask(
+            options.check_there(root),
+            "select count(*) as n, count(*) filter (correct) as c from (select distinct problem_id, rollout, adapter,"
+            f" correct from rollouts where arm = '{quoted}' and step = 0) group by problem_id, adapter",
+        ).to_pylist()
+        if not rows:
+            raise UserError(f"--difficulty {wish}: {root} has no rollouts of an arm of that name") from None
+        return difficulty_of_counts([(row["n"], row["c"]) for row in rows]), f"{wish} on {len(rows)} problems of {root}"
+    if not 0 < mean < 1:
+        raise UserError(f"--difficulty {wish}: a mean accuracy lies between 0 and 1")
+    return difficulty_of_mean(mean), "as spread out as the published screening"
 
 
 def _power_of(effect: float, question: str, seeds: int, seed_sd: float, k: int) -> tuple[str, Callable[[float], str]]:

@@ -63,6 +63,37 @@ class Plan:
     detectable: float | None
 
 
+def difficulty_of_mean(mean: float) -> tuple[float, float]:
+    """Return the Beta distribution of this mean that is as spread out as the published one.
+
+    >>> [round(part, 3) for part in difficulty_of_mean(0.5)]
+    [0.8, 0.8]
+    """
+    whole = sum(DIFFICULTY)
+    return mean * whole, (1 - mean) * whole
+
+
+def difficulty_of_counts(counts: Sequence[tuple[int, int]]) -> tuple[float, float]:
+    """Return the Beta distribution with the mean and the spread between problems of measured groups, by moments.
+    counts: (rollouts, correct ones) of each problem.
+
+    Errors: ValueError if the groups do not tell: fewer than 2 rollouts each, all alike, or spread less than by chance.
+
+    >>> [round(part, 2) for part in difficulty_of_counts([(8, 0), (8, 0), (8, 2), (8, 8)])]
+    [0.1, 0.23]
+    """
+    n_P, c_P = np.array([n for n, _ in counts if n > 1], float), np.array([c for n, c in counts if n > 1], float)
+    if len(n_P) < 2 or not 0 < c_P.sum() < n_P.sum():
+        raise ValueError("its groups are too few, too small or all alike to tell a difficulty")
+    mean = c_P.sum() / n_P.sum()
+    # of two rollouts of one problem: how much more often both are correct than by the mean alone
+    both = (c_P * (c_P - 1)).sum() / (n_P * (n_P - 1)).sum()
+    alike = (both - mean**2) / (mean * (1 - mean))
+    if not 0 < alike < 1:
+        raise ValueError("its problems differ no more than chance makes them")
+    return float(mean * (1 / alike - 1)), float((1 - mean) * (1 / alike - 1))
+
+
 def simulate(effect: float, design: Design, *, alpha: float = 0.05, trials: int = 2000, seed: int = 0) -> Plan:
     """Power of the project's own test at `alpha`. Errors: ValueError if no shift has this effect.
 

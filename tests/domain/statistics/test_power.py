@@ -70,3 +70,13 @@ def test_pass_at_k_needs_more() -> None:
 
 def test_two_problems_can_show_nothing() -> None:
     assert detectable(Design(num_problems=2, group_size=4, question="gains")) is None
+
+
+def test_the_difficulty_of_an_arm_is_found_in_its_groups() -> None:
+    """And said to be unknown where chance alone would spread them as much."""
+    rng = np.random.default_rng(0)
+    for a, b in ((0.277, 1.322), (2.0, 3.0)):
+        counts = [(8, int(c)) for c in rng.binomial(8, rng.beta(a, b, 4000))]
+        assert power.difficulty_of_counts(counts) == pytest.approx((a, b), rel=0.1)
+    with pytest.raises(ValueError, match="no more than chance"):
+        power.difficulty_of_counts([(8, 4)] * 20)
