@@ -29,6 +29,7 @@ def _table(priced: Priced) -> Table:
     for name in UNITS:
         table.add_column(name, justify="right", no_wrap=True)
     for p, c in zip(priced.planned, priced.costs, strict=True):
-        table.add_row("·" if p.reused else "+", p.step.title, *amounts(c), style="dim" if p.reused else "")
+        mark = "·" if p.reused else "left" if p.left else "+"
+        table.add_row(mark, p.step.title, *amounts(c), style="" if p.made_here else "dim")
     table.add_row("", "[bold]total[/]", *amounts(priced.whole))
     return table

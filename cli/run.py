@@ -164,7 +164,7 @@ def carry_out(request: Request, root: Path, budget: str | None, *, as_json: bool
         watch.finish(store, planned[-1].step.ref)
         return planned[-1].step.ref
     hardware = study.profile.hardware
-    if hardware.engine == "openai" and is_costly(planned, ("embeddings", *hardware.without)):
+    if hardware.engine == "openai" and is_costly(planned, "embeddings"):
         endpoint_for(hardware.endpoint)  # no address, or a key for another one: told before a pool is made
     charging = Charging.of(study, store, run_id(study.profile.called, planned[-1].step.ref), limits)
     with watch, accounted(study, store, planned, charging, watch.on_progress, request.as_json()) as listeners:
@@ -209,5 +209,5 @@ def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     asked, store = Budget.parse(budget), Store(options.check_folder(root))
     study = request_of(**wishes).study(store, planning=True)
     limits = asked.over(study.profile.budget)
-    asked = to_sample(planned(study, store), study.profile.hardware.without)
+    asked = to_sample(planned(study, store))
     show_plan(Priced.of(study, store, limits, tuple(memory_told(study, this_machine(), asked))), as_json=as_json)

@@ -62,11 +62,12 @@ class Watch:
         self._live = Live(console=self.console, transient=True, get_renderable=self._at_work)
 
     def __enter__(self) -> Watch:
-        todo = sum(not p.reused for p in self.planned)
+        todo, reused, left = (sum(getattr(p, how) for p in self.planned) for how in ("made_here", "reused", "left"))
         self.console.print(
-            f"[bold]{self.profile}[/]: {len(self.planned)} stages, {todo} to make, {len(self.planned) - todo} to reuse"
+            f"[bold]{self.profile}[/]: {len(self.planned)} stages, {todo} to make, {reused} to reuse"
+            + f", {left} left for another machine" * bool(left)
         )
-        if any(p.step.ref.kind == "rollouts" and not p.reused for p in self.planned):
+        if any(p.step.ref.kind == "rollouts" and p.made_here for p in self.planned):
             self.console.print("  before the first rollout the engine loads the model")
         if self.console.is_terminal:
             self._live.start()

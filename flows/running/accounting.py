@@ -87,8 +87,8 @@ def accounted(
     Errors: Parked with how far it came, how much is missing and how to go on; UserError, before anything is noted, for
     models that do not fit onto this machine's GPUs, and trainings that its disk does not hold.
     """
-    if is_costly(planned, study.profile.hardware.without):
-        check_caches(study.profile.hardware, to_sample(planned, study.profile.hardware.without))
+    if is_costly(planned):
+        check_caches(study.profile.hardware, to_sample(planned))
         check_memory(study, this_machine())
         check_room(study, store, planned)
         longest = longest_prompts(study, store, planned)
@@ -111,7 +111,7 @@ def accounted(
         record.update(state="parked", **how)
         raise Parked(record.run.why) from None
     except ArmsFailed as error:
-        done = sum(p.reused for p in looked_up((p.step for p in planned), store))
+        done = sum(p.reused for p in looked_up((p.step for p in planned), store, study.profile.hardware))
         why = f"{error}; {done} of {len(planned)} stages are made; the same command tries the rest again"
         record.update(state="failed", why=why, stages_done=done)
         raise ArmsFailed(why) from None
@@ -174,7 +174,7 @@ def _parked(
 
     begun: the plan as it was when the attempt began.
     """
-    planned = looked_up((p.step for p in begun), store)
+    planned = looked_up((p.step for p in begun), store, study.profile.hardware)
     left = total(costs(study, store, planned, meter.prices))
     done = sum(p.reused for p in planned)
     spent, missing = meter.journal.spent(), left.amounts()

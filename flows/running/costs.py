@@ -70,7 +70,7 @@ def total(costs: Sequence[Cost]) -> Cost:
 def costs(study: Study, store: Store, planned: Sequence[Planned], prices: Prices) -> list[Cost]:
     """One cost a planned step, in order."""
     estimator = Estimator(study, store, {p.step.ref: p for p in planned}, prices)
-    return [Cost() if p.reused else estimator.cost(p) for p in planned]
+    return [estimator.cost(p) if p.made_here else Cost() for p in planned]
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ def longest_prompts(study: Study, store: Store, planned: Sequence[Planned]) -> l
     """
     steps = {p.step.ref: p.step.arguments for p in planned}
     asked: dict[tuple[Path, Policy, Pool, Splits | Benchmark, str | None], int] = defaultdict(int)
-    for policy, sampling, *problems in _to_sample(planned, study.profile.hardware.without):
+    for policy, sampling, *problems in _to_sample(planned):
         if folder := study.places.get(policy.model.sha256):
             start = Policy(arm=policy.arm, model=policy.model, scaffold=policy.scaffold)
             key = (folder, start, *problems)
@@ -83,10 +83,10 @@ def check_fit(longest: Sequence[Longest], max_model_len: int) -> None:
         )
 
 
-def _to_sample(planned: Sequence[Planned], without: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+def _to_sample(planned: Sequence[Planned]) -> Iterator[tuple[Any, ...]]:
     """(policy, sampling, pool, splits, split) of what is not there."""
-    kinds = (SAMPLED | {"searches"}) - {*without}
-    for given in (p.step.arguments for p in planned if not p.reused and p.step.ref.kind in kinds):
+    kinds = SAMPLED | {"searches"}
+    for given in (p.step.arguments for p in planned if p.made_here and p.step.ref.kind in kinds):
         if "learner" in given:
             yield given["start"], given["rollouts"], given["pool"], given["splits"], "train"
             if given["evaluation_group_size"]:

@@ -58,8 +58,7 @@ def _open(study: Study, store: Store, done: set[str], dag: Dag) -> tuple[list[Pi
     pieces: list[Piece] = []
     others = set[Ref]()
     at_work: dict[str, Ref] = {}
-    costly = COSTLY - set(study.profile.hardware.without)
-    planned = [p.step for p in plan(study, store, dag) if not p.reused and p.step.ref.kind in costly]
+    planned = [p.step for p in plan(study, store, dag) if p.made_here and p.step.ref.kind in COSTLY]
     drawn = {_drawn(step, "policy", "sampling") for step in planned if step.recipe.stage in DRAWN}
     with stages_of(study, store):
         for step in planned:

@@ -8,11 +8,12 @@ from typing import TypeVar
 
 from flows.arm import run_arm, screen_arm
 from flows.experiment import experiment
-from flows.running.sessions import stages_of
+from flows.running.sessions import left_out, stages_of
 from flows.study.resolve import Study
 from flows.study.shape import Profile
 from storage.artifacts.store import Store
 from tasks.domain.policies import BaseModel, KVCache, Policy, Sampling
+from tasks.engines.hardware import Hardware
 from tasks.engines.toolbox import Toolbox
 from tasks.metering import OCCUPYING
 from tasks.stage import Progress, Step
@@ -24,59 +25,65 @@ SAMPLED = frozenset({"rollouts", "training"})
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One step of a plan. `reused`: the store has it and nothing that it came from will be remade."""
+    """One step of a plan. reused: the store has it and nothing that it came from will be remade. left: it is not made
+    on this machine (`hardware.without`), nor what follows from it."""
 
     step: Step
     reused: bool
+    left: bool = False
+
+    @property
+    def made_here(self) -> bool:
+        return not (self.reused or self.left)
 
 
 def plan(study: Study, store: Store, dag: Callable[[Study], object] = experiment) -> list[Planned]:
     """The DAG's steps in order, each once, without making any."""
     with stages_of(study, store, planning=True) as planning:
         dag(study)
-    return looked_up({step.ref: step for step in planning.steps}.values(), store)
+    return looked_up({step.ref: step for step in planning.steps}.values(), store, study.profile.hardware)
 
 
-def looked_up(steps: Iterable[Step], store: Store) -> list[Planned]:
-    """What of a plan's steps the store has by now."""
-    remade: set[str] = set()
+def looked_up(steps: Iterable[Step], store: Store, hardware: Hardware) -> list[Planned]:
+    """Return which of a plan's steps the store has by now, and which are left for another machine."""
+    without, remade, left = left_out(hardware.without), set[str](), set[str]()
     planned = []
     for step in steps:
         inputs = {ref for refs in step.recipe.inputs.values() for ref in refs}
         reused = not (inputs & remade) and store.fresh(step.ref)
         if not reused:
             remade.add(str(step.ref))
-        planned.append(Planned(step, reused))
+            if step.ref.kind in without or inputs & left:
+                left.add(str(step.ref))
+        planned.append(Planned(step, reused, str(step.ref) in left))
     return planned
 
 
 def why_not(planned: Iterable[Planned], store: Store) -> str:
     """Why a step that is to be made may not be, by what the store has so far; empty if none is known to be refused."""
-    conditions = (p.step.condition for p in planned if not p.reused and p.step.ref.kind == "training")
+    conditions = (p.step.condition for p in planned if p.made_here and p.step.ref.kind == "training")
     condition = next((one for one in conditions if one is not None), None)
     return condition.why_not(store) if condition else ""
 
 
-def is_costly(planned: Sequence[Planned], without: Sequence[str] = ()) -> bool:
-    """Whether something is to be made here that occupies an accelerator."""
-    return any(not p.reused and p.step.ref.kind in OCCUPYING - set(without) for p in planned)
+def is_costly(planned: Sequence[Planned], *besides: str) -> bool:
+    """Whether something is to be made here that occupies an accelerator. besides: kinds that do not count."""
+    return any(p.made_here and p.step.ref.kind in OCCUPYING - set(besides) for p in planned)
 
 
 def arms_to_make(study: Study, store: Store) -> Iterator[list[str]]:
     """Arms that lack something costly, in rounds of those that can be made at once; a round is planned when it is its
     turn, for it may be evaluated with what the one before has made."""
     for arms in _rounds(study.profile):
-        without = study.profile.hardware.without
-        yield [arm for arm in arms if is_costly(plan(study, store, lambda s, arm=arm: run_arm(s, arm)), without)]
+        yield [arm for arm in arms if is_costly(plan(study, store, lambda s, arm=arm: run_arm(s, arm)))]
 
 
 def arms_to_screen(study: Study, store: Store) -> list[str]:
     """Arms whose lessons or screening lack something costly, where trainings wait for them."""
-    planned, without = plan(study, store), study.profile.hardware.without
-    if not any(p.step.condition and not p.reused for p in planned):
+    if not any(p.step.condition and p.made_here for p in plan(study, store)):
         return []
     heads = study.profile.heads(study.profile.arms)
-    return [arm for arm in heads if is_costly(plan(study, store, lambda s, arm=arm: screen_arm(s, arm)), without)]
+    return [arm for arm in heads if is_costly(plan(study, store, lambda s, arm=arm: screen_arm(s, arm)))]
 
 
 def _rounds(p: Profile) -> tuple[list[str], list[str]]:
@@ -96,18 +103,15 @@ def execute(
         return dag(study)
 
 
-def to_sample(planned: Iterable[Planned], without: Sequence[str] = ()) -> Iterator[Sampling]:
+def to_sample(planned: Iterable[Planned]) -> Iterator[Sampling]:
     """How what is not there is sampled here."""
-    for given in _sampled_here(planned, SAMPLED | {"searches"}, without):
+    for given in _sampled_here(planned, SAMPLED | {"searches"}):
         yield from (value for value in given.values() if isinstance(value, Sampling))
 
 
-def _sampled_here(
-    planned: Iterable[Planned], kinds: Set[str], without: Sequence[str]
-) -> Iterator[Mapping[str, object]]:
+def _sampled_here(planned: Iterable[Planned], kinds: Set[str]) -> Iterator[Mapping[str, object]]:
     """What the stages of these kinds are given that sample here and are not there."""
-    here = kinds - set(without)
-    return (p.step.arguments for p in planned if not p.reused and p.step.ref.kind in here)
+    return (p.step.arguments for p in planned if p.made_here and p.step.ref.kind in kinds)
 
 
 def samples(study: Study, store: Store, dag: Callable[[Study], object]) -> tuple[BaseModel, KVCache] | None:
@@ -115,7 +119,7 @@ def samples(study: Study, store: Store, dag: Callable[[Study], object]) -> tuple
     nothing."""
     if study.profile.hardware.engine_process == "inside":
         return None
-    for given in _sampled_here(plan(study, store, dag), SAMPLED, study.profile.hardware.without):
+    for given in _sampled_here(plan(study, store, dag), SAMPLED):
         policy = next((value for value in given.values() if isinstance(value, Policy)), None)
         sampling = next((value for value in given.values() if isinstance(value, Sampling)), None)
         if policy and sampling:

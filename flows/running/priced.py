@@ -85,8 +85,9 @@ class Priced:
 
     def sentences(self) -> Iterator[str]:
         """What the table says, and what it does not, in words; no number of it is lost where a table has no room."""
-        todo = sum(not p.reused for p in self.planned)
-        yield f"{self.called}: {todo} of {len(self.planned)} stages would be made"
+        todo, left = sum(p.made_here for p in self.planned), sum(p.left for p in self.planned)
+        elsewhere = f", {left} are left for another machine" if left else ""
+        yield f"{self.called}: {todo} of {len(self.planned)} stages would be made{elsewhere}"
         in_all = [f"{n.strip()} {name}" for n, name in zip(amounts(self.whole), IN_ALL, strict=True) if n != NONE]
         yield f"in all {', '.join(in_all) or 'nothing that costs'}"
         if self.whole.basis == "assumed":
@@ -105,12 +106,13 @@ class Priced:
         lines = [f"- {sentence}" for sentence in self.sentences()]
         table = [f"| | stage | {' | '.join(UNITS)} |", f"|---|---|{'---:|' * len(UNITS)}"]
         for p, cost in zip(self.planned, self.costs, strict=True):
-            table.append(f"| {'reused' if p.reused else 'make'} | {p.step.title} | {' | '.join(amounts(cost))} |")
+            how = "reused" if p.reused else "left" if p.left else "make"
+            table.append(f"| {how} | {p.step.title} | {' | '.join(amounts(cost))} |")
         return "\n".join([*lines, "", *table])
 
     def as_json(self) -> dict[str, object]:
         rows = [
-            {"title": p.step.title, "ref": str(p.step.ref), "reused": p.reused, **asdict(c)}
+            {"title": p.step.title, "ref": str(p.step.ref), "reused": p.reused, "left": p.left, **asdict(c)}
             for p, c in zip(self.planned, self.costs, strict=True)
         ]
         return {

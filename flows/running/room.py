@@ -24,9 +24,9 @@ def check_room(study: Study, store: Store, planned: Sequence[Planned]) -> None:
     hardware, kept, on_its_way, held, arms = study.profile.hardware, 0, 0, 0, set[object]()
     for one in planned:
         given = one.step.arguments
-        if one.reused or one.step.ref.kind != "training" or "learner" not in given:
+        if not one.made_here or one.step.ref.kind != "training" or "learner" not in given:
             continue
-        if "training" in hardware.without or (base := study.places.get(given["start"].model.sha256)) is None:
+        if (base := study.places.get(given["start"].model.sha256)) is None:
             continue
         learner, execution = given["learner"], execution_on(hardware, read_config(base))
         kept += (stays := kept_bytes(base, learner))

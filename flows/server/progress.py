@@ -123,7 +123,7 @@ def shown(
 ) -> Iterator[Listener]:
     """The listener to run with, so that the run's page shows what it hears."""
     each = costs(study, store, planned, charging.prices)
-    missing = {p.step.ref: cost for p, cost in zip(planned, each, strict=True) if not p.reused}
+    missing = {p.step.ref: cost for p, cost in zip(planned, each, strict=True) if p.made_here}
     board = Board(flow_run, missing, charging.budget.limits(), Journal(store.root, charging.run).spent)
     try:
         with beating(board.show, every=EVERY_SECONDS):

@@ -137,7 +137,7 @@ def test_what_this_machine_cannot_store_is_refused_before_anything_is_paid(
     monkeypatch.setattr("flows.study.memory.compute_capability", lambda: (8, 0))
     with pytest.raises(UserError, match="does not compute in fp8"):
         check_caches(on_gpu, to_sample(planned))
-    check_caches(on_gpu, to_sample(planned, ["rollouts"]))
+    check_caches(on_gpu, to_sample([replace(p, left=True) for p in planned]))
     check_caches(on_gpu, to_sample([replace(p, reused=True) for p in planned]))
     monkeypatch.setattr("flows.study.memory.engine_name", lambda wanted: "transformers")
     with pytest.raises(UserError, match="kv_cache=fp8 is how vLLM"):

@@ -13,6 +13,7 @@ from flows.problems import prepare
 from flows.running.costs import TEXTS_PER_SECOND, Cost, Estimator, costs, total
 from flows.running.foresight import misread_traces, small_divisors, weight_checks
 from flows.running.plan import execute, plan, samples
+from flows.running.priced import Priced
 from flows.running.sessions import unheard
 from flows.study.asked import profile_named
 from flows.study.prices import prices_of
@@ -27,6 +28,7 @@ from storage.artifacts.kinds import Rollouts
 from storage.artifacts.provenance import provenance
 from storage.artifacts.store import Payload, Store
 from storage.ledger import Ledger
+from tasks.domain.budget import Budget
 from tasks.domain.policies import BaseModel, Policy
 from tasks.domain.prices import Prices, TokenPrice
 from tasks.domain.problems.sources import SourceSpec
@@ -42,22 +44,20 @@ PLAIN = replace(
 
 
 def study_of(profile: Profile, folder: Path) -> Study:
-    """The profile as if its inputs were here: every source is a file of LINES lines, of a benchmark a level each of five."""
-    problems = "".join(f'{{"problem": "{i}?", "gold": "1"}}\n' for i in range(LINES))
-    (file := folder / "problems.jsonl").write_text(problems)
-    (levelled := folder / "levelled.jsonl").write_text(
-        "".join(f'{{"problem": "{i}?", "gold": "1", "level": {1 + i % 5}}}\n' for i in range(LINES))
-    )
+    """The profile as if its inputs were here: every source is a file of LINES lines, of a level each of five."""
     places: dict[str, Path] = {}
 
-    def found(names: tuple[str, ...], file: Path = file, digit: str = "e") -> PoolInputs:
+    def found(names: tuple[str, ...], digit: str = "e") -> PoolInputs:
         specs = tuple(SourceSpec(name, f"{i:x}".rjust(64, digit)) for i, name in enumerate(names))
-        places.update({spec.sha256: file for spec in specs})
+        for spec in specs:
+            lines = (f'{{"problem": "{spec.name} {i}?", "gold": "1", "level": {1 + i % 5}}}\n' for i in range(LINES))
+            (file := folder / f"{spec.name}.jsonl").write_text("".join(lines))
+            places[spec.sha256] = file
         return PoolInputs(specs)
 
     lessons: dict[str, Lesson] = {lesson.name: lesson for lesson in profile.lessons}
     pools = {"": found(profile.pool.sources)} | {name: found(x.pool.sources) for name, x in lessons.items()}
-    benchmarks = {b.name: found(b.sources, levelled, "b") for b in profile.benchmarks}
+    benchmarks = {b.name: found(b.sources, "b") for b in profile.benchmarks}
     return Study(profile, dict.fromkeys(profile.known_arms, MODEL), pools, "d" * 64, places, benchmarks)
 
 
@@ -263,3 +263,23 @@ def test_a_plan_holds_out_as_many_problems_as_the_run(tmp_path: Path) -> None:
     store.prepare()
     execute(study, store, unheard, prepare)
     assert promised == held() == 5
+
+
+def test_what_is_left_for_another_machine_is_marked_and_costs_nothing_here(tmp_path: Path) -> None:
+    store, study = Store(tmp_path), study_of(PLAIN, tmp_path)
+    whole = Priced.of(study, store, Budget())
+    hardware = replace(PLAIN.hardware, without=("embeddings",))
+    apart = Priced.of(replace(study, profile=replace(PLAIN, hardware=hardware)), store, Budget())
+    left = {p.step.ref.kind for p in apart.planned if p.left}
+    assert {"embeddings", "calibrations", "diversity", "report"} <= left and not left & {
+        "rollouts",
+        "training",
+        "bands",
+    }
+    embedding = sum(
+        c.usd + c.gpu_hours for p, c in zip(whole.planned, whole.costs, strict=True) if p.step.ref.kind == "embeddings"
+    )
+    assert embedding > 0 and apart.whole.gpu_hours < whole.whole.gpu_hours
+    assert all(c == Cost() for p, c in zip(apart.planned, apart.costs, strict=True) if p.left)
+    number = sum(p.left for p in apart.planned)
+    assert f"{number} are left for another machine" in next(apart.sentences()) and "| left |" in apart.markdown()

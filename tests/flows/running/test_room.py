@@ -80,7 +80,8 @@ def test_what_is_elsewhere_or_made_takes_no_room_here(
     check_room(replace(study, places={}), store, planned)
     check_room(study, store, [replace(one, reused=True) for one in planned])
     without = replace(study.profile, hardware=replace(study.profile.hardware, without=("training",)))
-    check_room(replace(study, profile=without), store, planned)
+    elsewhere = replace(study, profile=without)
+    check_room(elsewhere, store, plan(elsewhere, store))
 
 
 def test_the_plan_s_disk_holds_the_adapters(paper: tuple[Study, Store, list[Planned]]) -> None:
