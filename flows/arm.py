@@ -253,8 +253,10 @@ def _sampled(
 
 def _measured(study: Study, at: Prepared, start: Start, heldout: Mapping[SamplingPlan, Rollouts]) -> Measured:
     where, (final, *deeper) = f"{start.policy.arm} at step {start.policy.step}", _finally(study)
-    embeddings = embed_traces.titled(f"embed {where}")(rollouts=heldout[final], encoder=encoder_of(study))
-    diversity = measure_diversity.titled(f"diversity {where}")(embeddings=embeddings)
+    embeddings = diversity = None
+    if study.profile.embeds:
+        embeddings = embed_traces.titled(f"embed {where}")(rollouts=heldout[final], encoder=encoder_of(study))
+        diversity = measure_diversity.titled(f"diversity {where}")(embeddings=embeddings)
     deep = heldout[deeper[0]] if deeper else None
     compared = next((heldout[plan] for plan in _compared(study) if plan in heldout), None)
     searches = search(study, at, start)

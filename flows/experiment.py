@@ -9,7 +9,7 @@ from flows.encoding import calibrated
 from flows.made import ArmArtifacts, Measured, Otherwise
 from flows.problems import prepare
 from flows.study.resolve import Study
-from storage.artifacts.kinds import Partitions, PassAtK, PassAtKContrasts, Report, Rollouts
+from storage.artifacts.kinds import Calibrations, Partitions, PassAtK, PassAtKContrasts, Report, Rollouts
 from storage.artifacts.kinds.report import Evidence, Problems, Tables
 from tasks.domain.grpo.types import BASELINE
 from tasks.evidence import Available
@@ -36,18 +36,13 @@ def experiment(study: Study) -> Report:
     p, passk = study.profile, study.profile.passk
     at = prepare(study)
     arms = make_arms(study, at, p.arms)
-    calibration = at.calibration or calibrated(study)
+    calibration = at.calibration or (calibrated(study) if p.embeds else None)
     measured = tuple(m for arm in arms for m in arm.measured)
     final = tuple(m.rollouts for m in measured)
     otherwise = tuple(one for arm in arms for one in (*as_it_is(arm), *arm.objectives)) if p.objectives else ()
     starts = tuple(arm.start.compared for arm in arms if arm.start.compared is not None)
     ends = tuple(one.rollouts for one in otherwise)
-    partitions = tuple(
-        partition_rollouts(
-            rollouts=m.rollouts, embeddings=m.embeddings, calibration=calibration, grader_version=study.grader.installed
-        )
-        for m in measured
-    )
+    partitions = tuple(partitioned(study, m, calibration) for m in measured)
     slices, slice_contrasts = pass_at_k_by_benchmark(study, measured)
     evidence = Evidence(
         screenings=tuple(arm.screened.rollouts for arm in arms),
@@ -55,11 +50,11 @@ def experiment(study: Study) -> Report:
         trainings=tuple(dict.fromkeys(t.training for arm in arms for t in arm.trained)),
         evaluations=tuple(dict.fromkeys(ref for arm in arms for t in arm.trained for ref in t.curve)),
         final=final,
-        diversities=tuple(m.diversity for m in measured),
+        diversities=tuple(m.diversity for m in measured if m.diversity),
         answers=tuple(
             measure_answers(rollouts=ref, partitions=classes) for ref, classes in zip(final, partitions, strict=True)
         ),
-        calibrations=(calibration,),
+        calibrations=(calibration,) if calibration else (),
         sliced=tuple(ref for m in measured for ref in m.benchmarks),
         searches=tuple(ref for m in measured for ref in m.searches),
     )
@@ -91,7 +86,7 @@ def experiment(study: Study) -> Report:
                 splits=at.studied.splits,
                 partitions=partitions,
                 deep=tuple(m.deep for m in measured if m.deep is not None),
-                embeddings=tuple(m.embeddings for m in measured),
+                embeddings=tuple(m.embeddings for m in measured if m.embeddings),
                 arms=p.arms,
                 ks=passk.ks,
                 train_group_size=p.training.group_size,
@@ -133,6 +128,18 @@ def as_it_is(arm: ArmArtifacts) -> tuple[Otherwise, ...]:
     """The study's own trainings, which others are compared with."""
     ends = [(t, t.end.compared) for t in arm.trained]
     return tuple(Otherwise(BASELINE, t.training, end) for t, end in ends if end is not None)
+
+
+def partitioned(study: Study, measured: Measured, calibration: Calibrations | None) -> Partitions:
+    """Classes of a policy's rollouts: of their answers, and where they are embedded of their traces."""
+    if measured.embeddings is None or calibration is None:
+        return classes_of_answers(study, [measured.rollouts])[0]
+    return partition_rollouts(
+        rollouts=measured.rollouts,
+        embeddings=measured.embeddings,
+        calibration=calibration,
+        grader_version=study.grader.installed,
+    )
 
 
 def classes_of_answers(study: Study, several: Sequence[Rollouts]) -> tuple[Partitions, ...]:

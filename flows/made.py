@@ -12,11 +12,11 @@ from tasks.domain.policies import Policy
 class Measured:
     """One policy on the held-out problems. `deep`: with as many rollouts as the asymptote asks for. `benchmarks`:
     on the problems of each benchmark. `compared`: with as many as objectives are compared by.
-    `searches`: one a method."""
+    `searches`: one a method. `embeddings`, `diversity`: of a study that asks for them."""
 
     rollouts: Rollouts
-    embeddings: Embeddings
-    diversity: Diversity
+    embeddings: Embeddings | None
+    diversity: Diversity | None
     deep: Rollouts | None
     benchmarks: tuple[Rollouts, ...]
     compared: Rollouts | None = None

@@ -10,6 +10,7 @@ from flows.running.plan import Planned
 from flows.study.resolve import Study
 from flows.study.shape import Profile
 from storage.artifacts.kinds import Splits
+from storage.artifacts.kinds.report import ALWAYS
 from storage.artifacts.store import Store
 from storage.reading.figures import FIGURES
 from tasks.domain.grpo.losses import loss_for
@@ -98,7 +99,7 @@ def foresight(study: Study, store: Store, planned: Sequence[Planned], prices: Pr
 def not_measured(profile: Profile, planned: Sequence[Planned]) -> str:
     """Measures that were chosen and that this study cannot make, each with its reason; empty if that is none."""
     made = planned[-1].step.arguments["tables"].standard
-    lacking = [name for name in profile.measures if name not in made]
+    lacking = [name for name in profile.measures if name not in made and name not in ALWAYS]
     why = {figure.sources[0]: figure.empty for figure in reversed(FIGURES.values())}
     return "; ".join(f"measure {name} is chosen and not made: {why[name].rstrip('.')}" for name in lacking)
 

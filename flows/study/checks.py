@@ -8,7 +8,7 @@ from pathlib import Path
 from flows.study.hub import id_of, on_hub
 from flows.study.reading import NAME, UNNAMED, Fault, twice
 from flows.study.shape import Profile
-from storage.artifacts.kinds.report import ALWAYS, SOMETIMES
+from storage.artifacts.kinds.report import ALWAYS, FROM_EMBEDDINGS, SOMETIMES
 from storage.artifacts.ref import KINDS
 from storage.errors import UserError, did_you_mean
 from storage.reading.figures import FIGURES
@@ -83,7 +83,7 @@ def unknown_names(p: Profile, *, arms: bool = True) -> Iterator[Fault]:
 def _measures(p: Profile) -> Iterator[Fault]:
     """A measure is what a figure of a report shows that no study always has."""
     shown = {source for figure in FIGURES.values() for source in figure.sources} if p.measures else set()
-    known = shown - {*ALWAYS, *SOMETIMES}
+    known = (shown - {*ALWAYS, *SOMETIMES}) | (FROM_EMBEDDINGS & shown)
     for name in p.measures:
         if name not in known:
             said = f"unknown measure {name!r}{did_you_mean(name, known)} (known: {', '.join(sorted(known))})"

@@ -202,7 +202,8 @@ def resolve(
         for b in profile.benchmarks
     }
     encoder_name = profile.encoder.name
-    spared = planning or ("embeddings" in profile.hardware.without and not profile.trains_on_vectors)
+    embeds = profile.embeds and "embeddings" not in profile.hardware.without
+    spared = planning or not (embeds or profile.trains_on_vectors)
     find_encoder = partial(encoder_folder, fetch=not spared)
     seek_encoder = partial(found_model, encoder_name, encoder, find_encoder, places)
     encoding = sought(seek_encoder, () if encoder else ("encoder", "name"), spared=spared) or unnamed(encoder_name)

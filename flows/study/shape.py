@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from flows.study.otherwise import Objective
 from flows.study.search import Search
+from storage.artifacts.kinds.report import FROM_EMBEDDINGS
 from storage.errors import UserError, did_you_mean
 from tasks.domain.arms import ARMS, Arm
 from tasks.domain.budget import Budget
@@ -112,7 +113,8 @@ class Profile(Ranged):
     (64, 128); what the ledger holds of them is reused. 0: not asked.
     objectives: every arm is trained by each too, from the same start with the same seeds, and compared with `training`
     by `objective_group_size` rollouts of each held-out problem. measures: which of the standard ones are made,
-    beside those of what is asked for; none named: all. budget: of a run over all its attempts.
+    beside those of what is asked for; none named: all. Where some are named and none of them is made from embeddings
+    (`diversity`, `ceilings`, `chain`, `widths`), nothing is embedded. budget: of a run over all its attempts.
     own: arms that the study defines itself, and those of everybody's of which it says another model, an adapter, or
     that they are evaluated as they are. title, about: what a team calls a study of its own and says of it,
     labels; `name` and `purpose` are then those of the profile that it is based on.
@@ -171,6 +173,11 @@ class Profile(Ranged):
         """Of its own arms those that it asks."""
         used = {name for arm in self.arms for name in (arm, self.arm(arm).head)}
         return tuple(arm for arm in self.own if arm.name in used)
+
+    @property
+    def embeds(self) -> bool:
+        """Whether it asks for anything that is made from embeddings."""
+        return not self.measures or bool({*self.measures} & FROM_EMBEDDINGS)
 
     @property
     def trains_on_vectors(self) -> bool:

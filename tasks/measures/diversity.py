@@ -44,7 +44,10 @@ def measure_answers(*, rollouts: Rollouts, partitions: Partitions) -> pa.Table:
 
 @stage(DiversityComparison, version=16)
 def compare_diversity(*, diversities: tuple[Diversity, ...], draws: int = 10_000, seed: int = 0) -> pa.Table:
-    """Every two policies, paired by problem, and by seed where both are the same adapters."""
+    """Every two policies, paired by problem, and by seed where both are the same adapters. No rows where the study asks
+    for no diversity."""
+    if not diversities:
+        return DiversityComparison.schema.empty_table()
     tables = [_with_adapter(with_clusters(store().read(ref), [ref]), ref) for ref in diversities]
     return compare_columns(tables, ("diversity", "diversity_correct"), draws, seed).cast(DiversityComparison.schema)
 

@@ -22,7 +22,7 @@ def told_width(summary: Sequence[Row], compared: Sequence[Row], gaps: Sequence[R
         if row["arm"] != row["other"]:
             pairs.setdefault((row["arm"], row["other"]), []).append(row)
     if not pairs:
-        return ["Two arms' diversity could not be compared in this run."]
+        return ["This run does not compare two arms' diversity."]
     trained = any(r["gain"] is not None for r in summary)
     earliest = [
         min(found, key=lambda r: (r["basis"] != "equal_n", r["step"], r["other_step"])) for found in pairs.values()

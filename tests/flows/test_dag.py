@@ -13,10 +13,12 @@ from flows.experiment import experiment
 from flows.study.profiles import DEMO, PAPER
 from flows.study.questions import PROFILES
 from flows.study.shape import Profile
+from storage.artifacts.kinds.report import FROM_EMBEDDINGS
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.policies import BaseModel
 from tasks.engines.toolbox import Toolbox
+from tasks.measures.standard import _STANDARD, names_of_measures
 from tasks.stage import Session, Step, session
 from tests.flows.running.test_plan import study_of
 
@@ -124,3 +126,17 @@ def test_an_arm_evaluated_with_anothers_adapter_receives_its_training(tmp_path: 
     assert len(trainings) == 1
     served = {step.arguments["training"] for step in steps if step.title.startswith("evaluate no_panel at step 1")}
     assert served == {trainings[0].ref}
+
+
+@pytest.mark.parametrize("chosen", [("tokens", "votes"), ("tokens", "diversity"), ("widths",), ()])
+def test_a_study_that_asks_for_no_diversity_embeds_nothing(tmp_path: Path, chosen: tuple[str, ...]) -> None:
+    kinds = {step.ref.kind for step in planned(tmp_path, replace(PAPER, measures=chosen))}
+    asks = chosen != ("tokens", "votes")
+    assert ({"embeddings", "calibrations", "diversity"} <= kinds) == asks
+    assert asks or not {"embeddings", "calibrations", "diversity"} & kinds
+
+
+def test_measures_that_need_embeddings_are_known_by_name() -> None:
+    names_of_measures()
+    needing = {name for name, one in _STANDARD.items() if {*one.taken.values()} & {"embeddings", "diversities"}}
+    assert needing | {"diversity"} == FROM_EMBEDDINGS

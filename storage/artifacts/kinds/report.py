@@ -81,3 +81,6 @@ ALWAYS = {name: kind for name, hint in _HINTS.items() if (kind := _kind(hint))}
 SOMETIMES = {name: kind for name, hint in _HINTS.items() for part in get_args(hint) if (kind := _kind(part))}
 #: Standard measures of what a study asks for, and pays for, by a field of its own.
 ASKED_FOR = frozenset({"asymptotes", "objectives", "search_contrasts", "search_curves"})
+#: What is made from embeddings, and standard measures that need them: a study that chooses measures and none of these
+#: embeds nothing.
+FROM_EMBEDDINGS = frozenset({"diversity", "ceilings", "chain", "widths"})

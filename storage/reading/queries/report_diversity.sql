@@ -22,5 +22,5 @@ select metric, basis, arm, step, other, other_step, n, mean, other_mean, differe
 from diversity
 where "window" = 'whole'
 union all by name
-select 'diversity' as metric, 'all' as basis, *, 0 as n, 'one of the two has no trace at all' as reason from untold
+select 'diversity' as metric, 'all' as basis, *, 0 as n, 'no traces were embedded: one of the two has none, or the study asks for no diversity' as reason from untold
 order by metric, basis, arm, step, other, other_step
