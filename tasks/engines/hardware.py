@@ -104,9 +104,11 @@ class Hardware:
 
     @property
     def learner_share(self) -> float:
-        """Return the share of a GPU's memory that the sampler leaves to the learner: all of it if they have separate
-        GPUs."""
-        apart = self.sampler_apart or self.engine == "openai"
+        """Return the share of a GPU's memory that the sampler leaves to the learner.
+
+        It leaves all if they have separate GPUs, or if it is not vLLM, which takes its share whatever it needs.
+        """
+        apart = self.sampler_apart or self.engine not in ("auto", "vllm")
         return 1.0 if apart else 1.0 - self.memory_fraction
 
 
