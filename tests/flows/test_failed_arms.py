@@ -35,13 +35,15 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, error: Exc
     monkeypatch.setattr(arms, "_taught", lambda _, __, head: met("lesson", head, None))
     monkeypatch.setattr(arms, "check_bases", lambda *_: None)
     monkeypatch.setattr(arms, "_screened", lambda _, __, arm, ___: met("screening", arm, start))
+    monkeypatch.setattr(arms, "_is_screened", lambda *_: True)
+    monkeypatch.setattr(arms, "gate_of", lambda *_: None)
     monkeypatch.setattr(arms, "_live", lambda *_: None)
     monkeypatch.setattr(arms, "_start", lambda _, head, __: head)
     monkeypatch.setattr(arms, "_heldout", lambda _, __, ___, plans: dict.fromkeys(plans))
     monkeypatch.setattr(arms, "_measured", lambda *_: None)
     monkeypatch.setattr(arms, "_trained", lambda _, __, head, ___, ____: met("training", head, None))
     monkeypatch.setattr(arms, "_evaluated_after", lambda *_: None)
-    at: Any = None
+    at: Any = SimpleNamespace(studied=SimpleNamespace(splits=None))
     with session(Session(store, Toolbox())), suppress(ArmsFailed, Parked):
         arms.make_arms(study, at, ["panel", "thinking"])
     return made
