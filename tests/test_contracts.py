@@ -57,7 +57,7 @@ OPEN = {
     | {f"tasks.{name}" for name in ("domain", "evidence", "measures", "published", "report", "stage")}
     | {f"tasks.{name}" for name in ("benchmarks", "calibration", "cross_checks", "embedding", "partitions")}
     | {f"tasks.{name}" for name in ("pool", "regrading", "sampling", "searches", "splits", "synthetic_pool")}
-    | {"tasks.adapters", "tasks.training"},
+    | {"tasks.adapters", "tasks.attempts", "tasks.training"},
 }
 #: (contract, module, what it may not import), both ways round where a contract has two sides.
 PLANTED = [

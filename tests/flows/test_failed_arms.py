@@ -41,7 +41,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, error: Exc
     monkeypatch.setattr(arms, "_start", lambda _, head, __: head)
     monkeypatch.setattr(arms, "_heldout", lambda _, __, ___, plans: dict.fromkeys(plans))
     monkeypatch.setattr(arms, "_measured", lambda *_: None)
-    monkeypatch.setattr(arms, "_trained", lambda _, __, head, ___, ____: met("training", head, None))
+    monkeypatch.setattr(arms, "_trained", lambda _, __, head, *___: met("training", head, None))
     monkeypatch.setattr(arms, "_evaluated_after", lambda *_: None)
     at: Any = SimpleNamespace(studied=SimpleNamespace(splits=None))
     with session(Session(store, Toolbox())), suppress(ArmsFailed, Parked):
