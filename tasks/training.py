@@ -144,7 +144,7 @@ def train_adapter(
         progress(row["step"], learner.steps, "steps", detail)
 
     base = tools.place(start.model.sha256, f"the base model {start.model.name}")
-    tools.settle()
+    tools.wait_for_begun()
     if learner.staleness:  # a thread samples, and may be the first to need the engine
         import_before_threads(base)
     result = train(

@@ -96,7 +96,7 @@ class Toolbox:
         self._begun[key] = thread.submit(self._sampler, model_sha256, lora_rank, kv_cache)
         thread.shutdown(wait=False)
 
-    def settle(self) -> None:
+    def wait_for_begun(self) -> None:
         """Wait for an engine that is starting on the learner's GPU: vLLM takes memory that others use meanwhile for its
         own."""
         if not self.hardware.sampler_apart:

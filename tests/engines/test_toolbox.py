@@ -114,7 +114,7 @@ def test_the_learner_waits_for_an_engine_that_starts_on_its_gpu(monkeypatch: pyt
     tools, go, made = begun(monkeypatch)
     tools.begin_generator("m", 16)
     threading.Timer(0.2, go.set).start()
-    tools.settle()
+    tools.wait_for_begun()
     assert len(made) == 1
     tools.close()
 

@@ -125,5 +125,11 @@ def test_policies_without_any_trace_are_in_the_report_with_a_reason() -> None:
         diversity=DiversityComparison.schema.empty_table(),
     ).to_pylist()
     assert [(r["arm"], r["other"], r["n"], r["difference"], r["reason"]) for r in rows] == [
-        ("panel", "thinking", 0, None, "no traces were embedded: one of the two has none, or the study asks for no diversity")
+        (
+            "panel",
+            "thinking",
+            0,
+            None,
+            "no traces were embedded: one of the two has none, or the study asks for no diversity",
+        )
     ]
