@@ -167,6 +167,7 @@ def page(folder: Path) -> Path:
         f"_{about['purpose']}_. Made by `python -m benchmarks.results page` from the files beside this page.",
         "",
         *(f"{said}\n" for said in about["answer"]),
+        *(["## What can and cannot be concluded", ""] if about["caveats"] else []),
         *(f"> {warned}\n" for warned in about["caveats"]),
         "## How it was made",
         "",

@@ -44,7 +44,9 @@ def compare(one: str, other: str, root: Path, as_json: bool) -> None:
     for path, (left, right) in apart.items():
         click.echo(f"  {path}: {_told(left)} → {_told(right)}")
     click.echo("" if apart else "  no setting differs\n")
-    print_table(rows, as_json=False, title="held-out accuracy; gain: the second minus the first, over problems")
+    print_table(
+        rows, as_json=False, title="held-out accuracy; difference_pp: the second minus the first, over problems"
+    )
 
 
 def _told(value: Any) -> str:

@@ -222,8 +222,16 @@ def _heldout(
     study: Study, at: Prepared, start: Start, plans: Sequence[SamplingPlan], by: str = ""
 ) -> Mapping[SamplingPlan, Rollouts]:
     """Rollouts of one policy on the held-out problems, by plan: equal plans are one artifact."""
-    pool, splits, title = at.studied.pool, at.studied.splits, f"evaluate{by}"
-    return {plan: _sampled(study, start, title, pool, splits, "heldout", plan) for plan in dict.fromkeys(plans)}
+    pool, splits, p = at.studied.pool, at.studied.splits, study.profile
+    known = [("curve", p.evaluation), *zip(("final", "asymptote"), _finally(study), strict=False)]
+    known += [("objectives", plan) for plan in _compared(study)]
+    names = {plan: " and ".join(name for name, one in known if one == plan) for plan in plans}
+    return {
+        plan: _sampled(
+            study, start, f"evaluate{by}", pool, splits, "heldout", plan, f" ({name}, {plan.group_size} each)"
+        )
+        for plan, name in names.items()
+    }
 
 
 def _asked(study: Study, at: Prepared, start: Start) -> tuple[Rollouts, ...]:
@@ -235,10 +243,18 @@ def _asked(study: Study, at: Prepared, start: Start) -> tuple[Rollouts, ...]:
 
 
 def _sampled(
-    study: Study, start: Start, what: str, pool: Pool, splits: Splits | Benchmark, split: str, plan: SamplingPlan
+    study: Study,
+    start: Start,
+    what: str,
+    pool: Pool,
+    splits: Splits | Benchmark,
+    split: str,
+    plan: SamplingPlan,
+    how: str = "",
 ) -> Rollouts:
+    """how: of its title, which plan it is."""
     policy = start.policy
-    rollouts = sample_rollouts.titled(f"{what} {policy.arm} at step {policy.step}")(
+    rollouts = sample_rollouts.titled(f"{what} {policy.arm} at step {policy.step}{how}")(
         pool=pool,
         splits=splits,
         policy=policy,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from flows.arm import make_arms
 from flows.encoding import calibrated
@@ -63,12 +64,13 @@ def experiment(study: Study) -> Report:
         curves=training_curves(
             trainings=evidence.trainings,
             evaluations=evidence.evaluations or final,
+            final=final,
             pool=at.studied.pool,
             splits=at.studied.splits,
         ),
         diversity=compare_diversity(diversities=evidence.diversities),
         passk=estimate_pass_at_k(rollouts=final, ks=passk.ks, draws=passk.draws, seed=passk.seed),
-        gains=compare_gains(evaluations=final) if evidence.trainings and len(p.arms) > 1 else None,
+        gain_differences=compare_gains(evaluations=final) if evidence.trainings and len(p.arms) > 1 else None,
         contrasts=contrast_pass_at_k(rollouts=final, ks=passk.ks, draws=passk.draws, seed=passk.seed),
         audit=audit_designs(
             pool=at.studied.pool,
@@ -77,6 +79,7 @@ def experiment(study: Study) -> Report:
             trainings=evidence.trainings,
             final=final,
             diversities=evidence.diversities,
+            gate=replace(p.gate, anyway=False),
         ),
         slices=slices,
         slice_contrasts=slice_contrasts,
@@ -105,7 +108,7 @@ def experiment(study: Study) -> Report:
     return render_report(
         setup=Setup(
             profile=p.name,
-            purpose=p.purpose,
+            purpose=study.in_numbers,
             question=QUESTION,
             model=study.model_names,
             arms=p.arms,

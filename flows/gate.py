@@ -33,8 +33,8 @@ def why_closed(study: Study, splits: Splits, screened: Sequence[Screened], store
     arms = [
         ScreenedArm(
             arm=one.arm,
-            shares=_shares(store, one) if one.arm in there else None,
-            live=_live(store, one, splits) if one.arm in there and study.profile.train_on != "all" else None,
+            shares=form.delivered(store.read(one.rollouts, [*form.COLUMNS, "correct"])) if one.arm in there else None,
+            live=_live(store, one, splits, study.profile.train_on) if one.arm in there else None,
             taught=one.start.policy.adapter is not None,
         )
         for one in screened
@@ -48,18 +48,22 @@ def why_closed(study: Study, splits: Splits, screened: Sequence[Screened], store
     return f"training could not teach what the study asks: {'; '.join(one.words for one in found)}{shown}{ADVICE}"
 
 
-def _shares(store: Store, one: Screened) -> dict[str, object]:
-    rows = store.read(one.rollouts, [*form.COLUMNS, "correct"])
-    return form.form_of(rows) | query("select avg(correct::int) as accuracy from t", t=rows).to_pylist()[0]
-
-
-def _live(store: Store, one: Screened, splits: Splits) -> int:
-    """Problems that both are in its variance band and may be trained on."""
-    return query(
-        "select count(*) as n from b join s using (problem_id) where is_variance(band) and split = 'train'",
-        b=store.read(one.trained_on),
-        s=store.read(splits),
-    )["n"][0].as_py()
+def _live(store: Store, one: Screened, splits: Splits, train_on: str) -> int:
+    """Problems that may be trained on and give a gradient: of its variance band; where all are trained on, those whose
+    rollouts differ in verdict or tags."""
+    live = "is_variance(band)"
+    rows = store.read(one.trained_on)
+    if train_on == "all":
+        live, rows = (
+            "differ",
+            query(
+                "select problem_id, count(distinct (correct, tag_valid)) > 1 as differ from t group by problem_id",
+                t=store.read(one.rollouts, ["problem_id", "correct", "tag_valid"]),
+            ),
+        )
+    held = store.read(splits)
+    found = query(f"from rows join held using (problem_id) where {live} and split = 'train'", rows=rows, held=held)
+    return found.num_rows
 
 
 def _ends(store: Store, one: Screened) -> list[str]:

@@ -34,10 +34,12 @@ def page() -> None:
         st.info("The two runs have no held-out problem and arm in common, so nothing can be paired.")
         return
     st.subheader("Held-out accuracy, paired by problem", anchor=False)
-    st.caption(f"gain: `{other}` minus `{report.ref}`, mean over problems; 95 % over problems.")
+    st.caption(f"difference_pp: `{other}` minus `{report.ref}`, mean over problems; 95 % over problems.")
     table(rows)
-    known = [row for row in rows.to_pylist() if row["gain_low"] is not None]
-    unclear = [f"{row['arm']} {row['phase']}" for row in known if row["gain_low"] <= 0 <= row["gain_high"]]
+    known = [row for row in rows.to_pylist() if row["difference_pp_low"] is not None]
+    unclear = [
+        f"{row['arm']} {row['phase']}" for row in known if row["difference_pp_low"] <= 0 <= row["difference_pp_high"]
+    ]
     if unclear:
         st.caption(f"Intervals that contain zero: {', '.join(unclear)}.")
     first, second = rows_of(FIGURES["passk"].query), _passk_of(other)

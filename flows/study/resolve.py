@@ -76,6 +76,18 @@ class Study:
         return tuple(f"{path}: {told(a)} → {told(b)}" for path, (a, b) in found.items())
 
     @property
+    def in_numbers(self) -> str:
+        """What it does, by its own numbers; words of its profile may be of another study."""
+        p = self.profile
+        steps, seeds = p.training.steps, len(p.seeds)
+        trains = steps and seeds and p.heads(p.arms)
+        of_seeds = f"{seeds} seed{'s' if seeds > 1 else ''}"
+        return (
+            f"{', '.join(p.arms)}: {f'{steps} steps of training under {of_seeds}' if trains else 'no training'};"
+            f" {p.screening.group_size} rollouts a problem at screening, {p.final.group_size} in the final evaluation"
+        )
+
+    @property
     def settings(self) -> str:
         """A file of this study but for hardware and budget, which differ from place to place: manifests say them."""
         return written_out(self.profile, without=("hardware", "budget"))

@@ -58,8 +58,8 @@ def figures(root: Path, one: str, other: str) -> pa.Table:
                 any_value(variance) filter (study = 2) as in_band_other
             from tall group by all
         )
-        select arm, phase, one, other, gain, gain_low, gain_high, problems, in_band, in_band_other,
-            reason
+        select arm, phase, one, other, difference_pp, difference_pp_low, difference_pp_high, problems,
+            in_band, in_band_other, reason
         from wide left join paired using (arm, phase)
         where one is not null or other is not null
         order by arm, phase desc

@@ -8,7 +8,7 @@ from storage.artifacts.fingerprint import restored
 from storage.artifacts.manifest import Recipe
 
 #: Inputs of reports that have another name now.
-FORMER_INPUTS = {"hard": "solved_by"}
+FORMER_INPUTS = {"hard": "solved_by", "gains": "gain_differences"}
 
 
 @dataclass(frozen=True, slots=True)

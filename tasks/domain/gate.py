@@ -33,7 +33,7 @@ class Gate(Ranged):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScreenedArm:
     """shares: of its rollouts, by the names of SHARES, and its accuracy; None before it is screened. live: training
-    problems in its variance band; None where that is unknown or it trains on all. taught: it starts from a lesson's
+    problems whose rollouts earned different rewards; None where that is unknown. taught: it starts from a lesson's
     adapter, or from one made elsewhere."""
 
     arm: str
@@ -43,10 +43,11 @@ class ScreenedArm:
 
 
 class Reason(NamedTuple):
-    """One limit that is not kept. arms: of which the words are."""
+    """One limit that is not kept. arms: of which the words are. of_form: what they are compared by is form."""
 
     arms: tuple[str, ...]
     words: str
+    of_form: bool = False
 
 
 def reasons(arms: Sequence[ScreenedArm], gate: Gate) -> Iterator[Reason]:
@@ -57,7 +58,7 @@ def reasons(arms: Sequence[ScreenedArm], gate: Gate) -> Iterator[Reason]:
     >>> mute = ScreenedArm(arm="thinking", shares=sound | {"invalid_tags": 1.0}, live=0, taught=False)
     >>> for reason in reasons([panel, mute], Gate()): print(reason.words)
     100 % of the rollouts of thinking have no valid tags (at most 50 %)
-    no training problem is in the variance band of thinking
+    no training problem of thinking gives a gradient: its rollouts are all alike
     thinking starts without a lesson, and panel had one
     >>> list(reasons([panel], Gate(invalid_tags=0.05, truncated=0.05, least_accuracy=0.2, most_accuracy=0.6)))
     []
@@ -67,21 +68,22 @@ def reasons(arms: Sequence[ScreenedArm], gate: Gate) -> Iterator[Reason]:
         for name, words in SHARES.items():
             if shares[name] > (most := getattr(gate, name)):
                 said = f"{_percent(shares[name])} of the rollouts of {one.arm} {words} (at most {_percent(most)})"
-                yield Reason((one.arm,), said)
+                yield Reason((one.arm,), said, of_form=True)
         if not gate.least_accuracy <= shares["accuracy"] <= gate.most_accuracy:
             limits = f"{_percent(gate.least_accuracy)} to {_percent(gate.most_accuracy)}"
             said = f"the mean accuracy of {one.arm} is {_percent(shares['accuracy'])} (within {limits})"
             yield Reason((one.arm,), said)
         if one.live == 0:
-            yield Reason((one.arm,), f"no training problem is in the variance band of {one.arm}")
+            yield Reason((one.arm,), f"no training problem of {one.arm} gives a gradient: its rollouts are all alike")
     by_cut = sorted(screened, key=lambda pair: pair[1]["truncated"])
     if by_cut and by_cut[-1][1]["truncated"] - by_cut[0][1]["truncated"] > gate.truncated_apart:
         (least, few), (most, many) = by_cut[0], by_cut[-1]
-        cut = (
-            f"{_percent(few['truncated'])} of the rollouts of {least.arm} are cut off and {_percent(many['truncated'])}"
+        yield Reason(
+            (least.arm, most.arm),
+            f"{_percent(few['truncated'])} of the rollouts of {least.arm} are cut off and"
+            f" {_percent(many['truncated'])} of {most.arm} (at most {_percent(gate.truncated_apart)} apart)",
+            of_form=True,
         )
-        apart = f"of {most.arm} (at most {_percent(gate.truncated_apart)} apart)"
-        yield Reason((least.arm, most.arm), f"{cut} {apart}")
     untaught = tuple(one.arm for one in arms if not one.taught)
     if untaught and (taught := tuple(one.arm for one in arms if one.taught)):
         start = "starts" if len(untaught) == 1 else "start"

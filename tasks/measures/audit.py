@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 import pyarrow as pa
@@ -14,12 +14,13 @@ from storage.artifacts.ref import Ref
 from storage.errors import UserError
 from storage.sql import query
 from tasks.designs import from_sampling, from_training, recipe_row, rows_as
+from tasks.domain.gate import Gate, ScreenedArm, reasons
 from tasks.domain.grading.kinds import RAISED
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.domain.policies import Policy
 from tasks.measures.curves import trained_on
 from tasks.measures.form import COLUMNS as FORM_COLUMNS
-from tasks.measures.form import form_of
+from tasks.measures.form import delivered, form_of
 from tasks.measures.lints import findings_of, leak_rows, lesson_leak_rows, mislabelled_rows
 from tasks.origins import sampled_with
 from tasks.stage import stage, store
@@ -36,8 +37,9 @@ def audit_designs(
     trainings: tuple[Training, ...],
     final: tuple[Rollouts, ...],
     diversities: tuple[Diversity, ...],
+    gate: Gate = Gate(),  # noqa: B008
 ) -> pa.Table:
-    """Mismatched designs of one experiment, found before its figures are read. Schema: AUDIT."""
+    """Mismatched designs of one experiment, found before its figures are read. Schema: AUDIT. gate: the study's."""
     held = f"held-out of {splits}"
     ends = {str(ref): _last_step(ref, final) for ref in trainings}
     arms = [restored(Policy, store().manifest(ref).recipe.arguments["start"]).arm for ref in trainings]
@@ -66,7 +68,9 @@ def audit_designs(
             "notes",
             [row for ref in screenings for row in _made_elsewhere(ref)]
             + _answer_kinds(screenings)
-            + [row for ref in (*screenings, *final) for row in _raised(ref)],
+            + [row for ref in (*screenings, *final) for row in _raised(ref)]
+            + _undelivered(screenings, set(arms), gate)
+            + [row for ref in trainings for row in _without_update(ref)],
         ),
     }
     return findings_of(tables)
@@ -139,6 +143,29 @@ def _raised(rollouts: Ref) -> Iterator[Row]:
         arm = restored(Policy, _drawn(rollouts)["policy"]).arm
         said = f"{len(reasons)} of {table.num_rows} rollouts of {arm} are ungradable, the first {reasons[0]}"
         yield {"code": "grader_raised", "said": said, "place": str(rollouts)}
+
+
+def _undelivered(screenings: Sequence[Ref], trained: Set[str], gate: Gate) -> list[Row]:
+    """Why the screenings of the arms that were trained did not allow it, or do not let them be compared."""
+    arms, places = [], {}
+    for ref in screenings:
+        policy = restored(Policy, _drawn(ref)["policy"])
+        if policy.arm in trained:
+            rows = store().read(ref, [*FORM_COLUMNS, "correct"])
+            taught = policy.adapter is not None
+            arms.append(ScreenedArm(arm=policy.arm, shares=delivered(rows), live=None, taught=taught))
+            places[policy.arm] = str(ref)
+    return [
+        {"code": "gate", "said": reason.words, "place": ", ".join(places[arm] for arm in reason.arms)}
+        for reason in reasons(arms, gate)
+    ]
+
+
+def _without_update(training: Ref) -> Iterator[Row]:
+    rows = store().read(training, ["arm", "updates"])
+    if rows.num_rows and not any(rows["updates"].to_pylist()):
+        said = f"none of the {rows.num_rows} steps of {rows['arm'][0]} made an update"
+        yield {"code": "no_update", "said": said, "place": str(training)}
 
 
 def _form(ref: Ref, problems: str) -> Row:

@@ -16,10 +16,13 @@ from tasks.stage import Ref, stage, store
 Shares = dict[str, dict[str, int]]
 
 
-def curves_of(groups: pa.Table, steps: pa.Table | None, training: Shares, exposure: Shares) -> pa.Table:
-    """Columns of Curves. series: `heldout`, `gain` (with the shares of training pool and exposure), `training`."""
+def curves_of(
+    groups: pa.Table, steps: pa.Table | None, training: Shares, exposure: Shares, ends: pa.Table | None = None
+) -> pa.Table:
+    """Columns of Curves. series: `heldout`, the curve; `gain` (with the shares of training pool and exposure);
+    `training`. ends: groups of the final evaluation, which the gains are of; None: the curve's are final."""
     rows = heldout_rows(groups)
-    rows += with_shares(gain_rows(groups), training, exposure)
+    rows += with_shares(gain_rows(groups if ends is None else ends), training, exposure)
     if steps is not None and steps.num_rows:
         rows += training_rows(steps)
     return pa.Table.from_pylist(rows, schema=Curves.schema)
@@ -56,18 +59,24 @@ def counted(table: pa.Table) -> Shares:
     return found
 
 
-@stage(Curves, version=14)
+@stage(Curves, version=15)
 def training_curves(
-    *, trainings: tuple[Training, ...], evaluations: tuple[Rollouts, ...], pool: Pool, splits: Splits
+    *,
+    trainings: tuple[Training, ...],
+    evaluations: tuple[Rollouts, ...],
+    final: tuple[Rollouts, ...],
+    pool: Pool,
+    splits: Splits,
 ) -> pa.Table:
-    """Held-out by step, source and arm with intervals; gains against training-pool share and actual exposure."""
+    """Held-out by step, source and arm with intervals; gains, of the final evaluations, against training-pool share and
+    actual exposure."""
     problems, held = store().read(pool, ["problem_id", "source"]), store().read(splits)
-    groups = read_groups(list(dict.fromkeys(evaluations)))
+    groups, ends = read_groups(list(dict.fromkeys(evaluations))), read_groups(final)
     if not trainings:
-        return curves_of(groups, None, {}, {})
+        return curves_of(groups, None, {}, {}, ends)
     steps = pa.concat_tables([store().read(ref) for ref in trainings])
     pools = pa.concat_tables([trained_on(ref, problems, held) for ref in trainings])
     exposures = [store().files(ref) / "exposure.parquet" for ref in trainings]
     seen = [pq.read_table(path, columns=["arm", "source"]) for path in exposures if path.exists()]
     exposure = counted(pa.concat_tables(seen)) if seen else {}
-    return curves_of(groups, steps, counted(pools), exposure)
+    return curves_of(groups, steps, counted(pools), exposure, ends)

@@ -27,6 +27,11 @@ def form_of(rollouts: pa.Table) -> dict[str, Any]:
     ).to_pylist()[0]
 
 
+def delivered(rollouts: pa.Table) -> dict[str, Any]:
+    """The same with the mean accuracy."""
+    return form_of(rollouts) | query("select avg(correct::int) as accuracy from t", t=rollouts).to_pylist()[0]
+
+
 def in_words(form: dict[str, Any]) -> str:
     """
     >>> in_words({"rollouts": 8, "no_answer": 0.25, "invalid_tags": 0.0, "truncated": 1.0})

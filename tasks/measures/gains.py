@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from storage.artifacts.kinds import Gains, Rollouts
+from storage.artifacts.kinds import GainDifferences, Rollouts
 from storage.sql import query
 from tasks.domain.statistics.contrasts_of_k import told_of
 from tasks.domain.statistics.curves_of_k import KCurve, on_common, same_seeds
@@ -53,7 +53,7 @@ def gains_of(groups: pa.Table) -> pa.Table:
         lambda r: ("difference of gains", "holm") if r["source"] == "all" else ("difference of gains by source", "bh"),
         beside=("p_equivalent",),
     )
-    return pa.Table.from_pylist(named, schema=Gains.schema)
+    return pa.Table.from_pylist(named, schema=GainDifferences.schema)
 
 
 def _difference(one: list[KCurve], other: list[KCurve]) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def _difference(one: list[KCurve], other: list[KCurve]) -> dict[str, Any]:
     )
 
 
-@stage(Gains, version=10)
+@stage(GainDifferences, version=10)
 def compare_gains(*, evaluations: tuple[Rollouts, ...]) -> pa.Table:
     """How much more each arm gained than every other, from held-out evaluations along training."""
     return gains_of(read_groups(evaluations))

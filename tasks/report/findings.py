@@ -122,34 +122,38 @@ def _equal(row: Row) -> bool:
 
 
 def _training(summary: Sequence[Row], gains: Sequence[Row], form: Sequence[Row]) -> str:
-    climbs = []
-    for row in summary:
-        if row["gain"] is None:
-            continue
-        seed = f" (seed {row['seed']})" if len([r for r in summary if r["arm"] == row["arm"]]) > 1 else ""
-        climbs.append(
-            f"{row['arm']}{seed} from {percent(row['heldout_before'])} to {percent(row['heldout_after'])}"
-            f" ({signed(100 * row['gain'])} pp{interval(row['gain_low'], row['gain_high'], 100)})"
-        )
-    if not climbs:
+    """What training did to each arm's held-out accuracy. It "moved" only what left zero out of its interval."""
+    trained = [row for row in summary if row["gain"] is not None]
+    if not trained:
         return "Nothing was trained in this run."
-    trained = dict.fromkeys((row["arm"], row["seed"]) for row in summary if row["gain"] is not None)
-    mute = [why for arm in dict.fromkeys(arm for arm, _ in trained) if (why := of_a_mute(form, arm))]
-    moved = [words for arm, seed in trained if (words := learnt_form(form, arm, seed))]
-    said = f"Training moved held-out accuracy of {listed(climbs)}"
-    for row in gains:
+    moved, others, idle = list[str](), list[str](), list[str]()
+    for row in trained:
+        seed = f" (seed {row['seed']})" if len([r for r in summary if r["arm"] == row["arm"]]) > 1 else ""
+        if row["updates"] == 0:
+            idle.append(f"{row['arm']}{seed}")
+            continue
+        climb = f"from {percent(row['heldout_before'])} to {percent(row['heldout_after'])}"
+        points = f"({signed(100 * row['gain'])} pp{interval(row['gain_low'], row['gain_high'], 100)})"
+        (moved if _apart(row) else others).append(f"{row['arm']}{seed} {climb} {points}")
+    said = [f"training moved held-out accuracy of {listed(moved)}"] if moved else []
+    said += [f"held-out accuracy went under {listed(others)}"] if others else []
+    said += [f"nothing was learnt under {listed(idle)}: training made no update"] if idle else []
+    learnt = {row["arm"] for row in trained if row["updates"] != 0}
+    for row in (row for row in gains if row["arm"] in learnt):
         held = row["gain_low"] is not None and row["gain_low"] <= 0 <= row["gain_high"]
         if row["source"] == "all" and row["gain_low"] is not None and (held or corrected_away(row)):
             counted = "" if held else " once all gains are counted"
             if held and any(one["arm"] == row["arm"] and _apart(one) for one in summary):
                 ends = interval(row["gain_low"], row["gain_high"], 100)
-                counted = f" on the curve's rollouts ({signed(100 * row['gain'])} pp{ends})"
-            said += (
-                f"; no evidence of a change under {row['arm']}{counted}, {_equivalence(row, 'that it is unchanged')}"
-            )
-    if mute:
-        said += f"; {listed(mute)}: its gain is told with how often it answers, not with what it solves"
-    return f"{said}; part of that is form: {listed(list(dict.fromkeys(moved)))}." if moved else f"{said}."
+                counted = f" over all its seeds ({signed(100 * row['gain'])} pp{ends})"
+            unchanged = _equivalence(row, "that it is unchanged")
+            said.append(f"no evidence of a change under {row['arm']}{counted}, {unchanged}")
+    if mute := [why for arm in dict.fromkeys(row["arm"] for row in trained) if (why := of_a_mute(form, arm))]:
+        said.append(f"{listed(mute)}: a gain is then one of form, not of what is solved")
+    if moved_form := [why for row in trained if (why := learnt_form(form, row["arm"], row["seed"]))]:
+        said.append(f"part of that is form: {listed(list(dict.fromkeys(moved_form)))}")
+    text = "; ".join(said)
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _apart(row: Row) -> bool:
@@ -157,11 +161,35 @@ def _apart(row: Row) -> bool:
     return row["gain_low"] is not None and not row["gain_low"] <= 0 <= row["gain_high"]
 
 
+def _conclusions(rows: Sequence[Row], form: Sequence[Row]) -> list[str]:
+    """What the study's own question, which arm gains more, can be answered with and what not. rows: of the difference
+    of gains."""
+    can, cannot = list[str](), list[str]()
+    for row in (row for row in rows if row["source"] == "all"):
+        arm, other, low, high = row["arm"], row["other"], row["more_gain_low"], row["more_gain_high"]
+        which = f"which of {arm} and {other} gains more"
+        least = row["detectable_gain"]
+        if why := withheld(form, (arm, other), TRAINED):
+            cannot.append(f"{which} ({why})")
+        elif low is None or high is None:
+            cannot.append(f"{which} ({row['reason']})")
+        elif _equal(row):
+            can.append(f"{arm} and {other} gain the same to within {100 * MARGIN:g} pp, for {row['holds_for']}")
+        elif low <= 0 <= high or corrected_away(row):
+            size = "a difference of any size" if least is None else f"a difference below {100 * least:.1f} pp"
+            cannot.append(f"{which} (this study would miss {size})")
+        else:
+            more, less = (arm, other) if row["more_gain"] > 0 else (other, arm)
+            can.append(f"{more} gains more than {less}, for {row['holds_for']}")
+    can_be = [f"Can be concluded: {'; '.join(can)}."] if can else []
+    return can_be + ([f"Cannot be concluded: {'; '.join(cannot)}."] if cannot else [])
+
+
 def caveats(ask: Ask) -> list[str]:
-    """What the reader must know before believing these sentences."""
-    rows = ask("report_summary").to_pylist()
+    """What can and cannot be concluded, and what the reader must know before believing the answer."""
+    rows, form = ask("report_summary").to_pylist(), ask("report_form").to_pylist()
     heldout = {r["n"] for r in ask("report_passk").to_pylist() if r["n"]}
-    warned = []
+    warned = _conclusions(ask("report_difference_of_gains").to_pylist(), form)
     if heldout and max(heldout) < FEW:
         warned.append(f"Only {max(heldout)} held-out problems: read the intervals, not the estimates.")
     seeds = len({row["seed"] for row in rows} - {None})

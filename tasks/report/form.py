@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tasks.domain.gate import SHARES, Gate, Reason, ScreenedArm, reasons
 from tasks.report.svg import percent
+from tasks.report.wording import listed
 
 Row = dict[str, Any]
-#: Where an arm leaves so many of its rollouts without an answer, what is compared is whether it answers at all.
-MUTE = 0.5
 #: Shares that differ by so much can make a difference that is not one of ability.
 UNLIKE = 0.1
 SCREENING, START, TRAINED = "screening", "held-out, start", "held-out, trained"
@@ -17,22 +17,38 @@ _SHARES = (("no_answer", "gave no answer"), ("invalid_tags", "had no valid tags"
 
 
 def withheld(form: Sequence[Row], arms: Sequence[str], sampled: str) -> str | None:
-    """Why nothing is said of these arms' difference: one of them hardly answers. Null if they do."""
-    mute = [r for r in form if r["sampled"] == sampled and r["arm"] in arms and r["no_answer"] >= MUTE]
-    if not mute:
+    """Why nothing is said of these arms' difference: they do not write what their scaffolds ask for, at screening or
+    where they are compared, or one was taught and another not. None if they do."""
+    found = {
+        reason.words: reason.of_form
+        for stand in dict.fromkeys((SCREENING, sampled))
+        for reason in reasons([_delivered(form, arm, stand) for arm in arms if _at(form, arm, stand)], Gate())
+    }
+    if not found:
         return None
-    worst = max(mute, key=lambda r: r["no_answer"])
-    return (
-        f"{percent(worst['no_answer'])} of the rollouts of {worst['arm']} gave no answer and"
-        f" {percent(worst['invalid_tags'])} had no valid tags, so what differs is form and not what is solved"
-    )
+    what = "form and not what is solved" if any(found.values()) else "not their scaffolds alone"
+    return f"{'; '.join(found)}, so what differs is {what}"
 
 
 def of_a_mute(form: Sequence[Row], arm: str) -> str:
-    """What share of an arm's rollouts gave no answer before training or after, where most did; else empty."""
-    shares = [r["no_answer"] for r in form if r["arm"] == arm and r["sampled"] in (START, TRAINED)]
-    worst = max(shares, default=0.0)
-    return f"{percent(worst)} of the rollouts of {arm} gave no answer" if worst >= MUTE else ""
+    """What an arm did not write before training or after; empty if it wrote what its scaffold asks for."""
+    found = [reason.words for stand in (START, TRAINED) for reason in _of_one(form, arm, stand)]
+    return listed(list(dict.fromkeys(found))) if found else ""
+
+
+def _of_one(form: Sequence[Row], arm: str, sampled: str) -> list[Reason]:
+    return list(reasons([_delivered(form, arm, sampled)], Gate())) if _at(form, arm, sampled) else []
+
+
+def _at(form: Sequence[Row], arm: str, sampled: str) -> list[Row]:
+    return [row for row in form if (row["arm"], row["sampled"]) == (arm, sampled)]
+
+
+def _delivered(form: Sequence[Row], arm: str, sampled: str) -> ScreenedArm:
+    """An arm's shares, means over its seeds."""
+    rows = _at(form, arm, sampled)
+    shares = {name: sum(row[name] for row in rows) / len(rows) for name in (*SHARES, "accuracy")}
+    return ScreenedArm(arm=arm, shares=shares, live=None, taught=any(row["taught"] for row in rows))
 
 
 def unlike(form: Sequence[Row], arms: Sequence[str], sampled: str) -> str:

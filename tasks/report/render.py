@@ -30,7 +30,7 @@ from tasks.stage import Payload, making, stage, store, workdir
 REFS_SHOWN = 6
 
 
-@stage(Report, version=17)
+@stage(Report, version=18)
 def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, tables: Tables) -> Payload:
     """Rows: one per arm and seed (the query report_summary). Files: report.html, report.md."""
     refs = inputs_by_name(problems, evidence, tables)
@@ -51,7 +51,7 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
         "title": setup.title or setup.profile,
         "profile": setup.title or setup.profile,
         "question": setup.question,
-        "purpose": setup.about or setup.purpose,
+        "purpose": ". ".join(filter(None, (setup.about.rstrip("."), setup.purpose))),
         "model": setup.model,
         "base": setup.profile,
         "changes": setup.changes,

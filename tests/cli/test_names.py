@@ -124,8 +124,11 @@ def test_compare_says_what_was_asked_otherwise_and_what_was_found(made: tuple[Pa
     rows = {(row["arm"], row["phase"]): row for row in told["figures"]}
     expected = {row["arm"]: row["heldout_before"] for row in first["summary"]}
     assert rows["panel", "before"]["one"] == rows["panel", "before"]["other"] == pytest.approx(expected["panel"])
-    assert rows["panel", "before"]["gain"] == 0 and rows["panel", "before"]["problems"] == 16
-    assert rows["panel", "before"]["gain_low"] is None and rows["panel", "before"]["reason"] == "the same rollouts"
+    assert rows["panel", "before"]["difference_pp"] == 0 and rows["panel", "before"]["problems"] == 16
+    assert (
+        rows["panel", "before"]["difference_pp_low"] is None
+        and rows["panel", "before"]["reason"] == "the same rollouts"
+    )
     assert (
         rows["thinking", "before"]["one"] == pytest.approx(expected["thinking"])
         and rows["thinking", "before"]["other"] is None

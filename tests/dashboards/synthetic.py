@@ -239,10 +239,12 @@ def _analysis(
     answers = tuple(measure_answers(rollouts=r, partitions=c) for r, c in zip(final, partitions, strict=True))
     rows = {"diversities": diversities, "answers": answers}
     tables = {
-        "curves": training_curves(trainings=tuple(trainings), evaluations=curve, pool=pool, splits=splits),
+        "curves": training_curves(
+            trainings=tuple(trainings), evaluations=curve, final=finals, pool=pool, splits=splits
+        ),
         "diversity": compare_diversity(diversities=diversities, draws=200),
         "passk": estimate_pass_at_k(rollouts=finals, ks=ks, draws=200, seed=0),
-        "gains": compare_gains(evaluations=finals),
+        "gain_differences": compare_gains(evaluations=finals),
         "contrasts": contrast_pass_at_k(rollouts=finals, ks=ks, draws=200, seed=0),
         "audit": put(store, Audit, audit_rows()),
     }

@@ -63,12 +63,12 @@ def test_a_closed_gate_says_why_with_the_ends_of_completions(tmp_path: Path) -> 
     mute = screened(store, "thinking", groups | {"p": "wwww"}, None, "it goes\non and on")
     said = why_closed(study, splits, [sound, mute], store)
     assert "100 % of the rollouts of thinking have no valid tags (at most 50 %)" in said
-    assert "no training problem is in the variance band of thinking" in said  # one that is held out is none
+    assert "no training problem of thinking gives a gradient" in said  # one that is held out is none
     assert "thinking starts without a lesson, and panel had one" in said
     assert said.count("thinking «…it goes on and on»") == 3 and said.endswith(ADVICE)
-    assert "variance band" not in why_closed(
-        replace(study, profile=replace(DEMO, train_on="all")), splits, [sound, mute], store
-    )
+    on_all = replace(study, profile=replace(DEMO, train_on="all"))
+    assert "no training problem of thinking" in why_closed(on_all, splits, [sound, mute], store)
+    assert why_closed(on_all, splits, [sound], store) == ""
     strict = replace(study, profile=replace(DEMO, gate=Gate(least_accuracy=0.2, most_accuracy=0.4)))
     assert "the mean accuracy of panel is 50 % (within 20 % to 40 %)" in why_closed(strict, splits, [sound], store)
 

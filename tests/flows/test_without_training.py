@@ -59,7 +59,7 @@ def test_the_second_run_makes_nothing_and_training_is_all_that_a_third_would_add
     assert mini.finish(store.root, *NONE)["made"] == 0
     planned = mini.finish(store.root, verb="plan")["stages"]
     reused = {row["title"] for row in planned if row["reused"]}
-    assert {"screen panel", "screen thinking", "band panel", "evaluate panel at step 0"} <= reused
+    assert {"screen panel", "screen thinking", "band panel", "evaluate panel at step 0 (final, 4 each)"} <= reused
     assert {row["title"] for row in planned if row["title"].startswith("train ")} == {
         "train panel seed 0",
         "train thinking seed 0",

@@ -130,6 +130,26 @@ def test_summary_is_what_the_rollouts_say(study: Study) -> None:
         assert row["gain_low"] <= row["gain"] <= row["gain_high"]
 
 
+def test_a_gain_is_one_number_on_the_whole_page(study: Study) -> None:
+    """That of the final evaluation. The curve has other rollouts, and nothing on the page calls its ends a gain."""
+    asked = {name: ask(study.root, str(study.report), f"report_{name}").to_pylist() for name in ("summary", "gains")}
+    [apart] = ask(study.root, str(study.report), "report_difference_of_gains").to_pylist()[:1]
+    gains = {row["arm"]: row for row in asked["gains"] if row["source"] == "all"}
+    for row in asked["summary"]:
+        for name in ("gain", "gain_low", "gain_high"):
+            assert gains[row["arm"]][name] == pytest.approx(row[name]), name
+    assert (apart["source"], apart["gain"], apart["other_gain"]) == (
+        "all",
+        pytest.approx(gains[apart["arm"]]["gain"]),
+        pytest.approx(gains[apart["other"]]["gain"]),
+    )
+    curve = {
+        (r["arm"], r["step"]): r["heldout_rate"]
+        for r in ask(study.root, str(study.report), "report_curves").to_pylist()
+    }
+    assert curve["panel", 4] - curve["panel", 0] != pytest.approx(gains["panel"]["gain"])
+
+
 def test_each_of_several_seeds_has_its_own_interval(tmp_path: Path) -> None:
     """Against a bootstrap over the same held-out problems."""
     store = Store(tmp_path)

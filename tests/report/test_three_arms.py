@@ -13,7 +13,7 @@ from tasks.report.form import SCREENING, START
 
 Row = dict[str, Any]
 ARMS = ("panel", "thinking", "plain")
-SOUND = {"no_answer": 0.0, "invalid_tags": 0.0, "truncated": 0.0, "seed": None}
+SOUND = {"no_answer": 0.0, "invalid_tags": 0.0, "truncated": 0.0, "accuracy": 0.3, "taught": False, "seed": None}
 
 
 def said_of(**tables: list[Row]) -> str:
@@ -50,7 +50,7 @@ def test_every_pair_has_its_verdict_on_bands() -> None:
 def test_a_mute_arm_silences_its_own_pairs_alone() -> None:
     said = said_of(form=form(plain=0.9), band_tests=band_tests())
     assert "1.00 times as many for panel as for thinking" in said and "as for plain" not in said
-    assert "Of pairs with another arm it is not told: 90 % of the rollouts of plain gave no answer" in said
+    assert "Of pairs with another arm it is not told: 90 % of the rollouts of plain give no answer" in said
 
 
 def widths(p: float) -> list[Row]:

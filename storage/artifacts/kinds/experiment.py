@@ -239,7 +239,7 @@ class Report(
         "arm str, seed big, problems big, all_zero big, variance big, all_one big",
         "heldout_before real, heldout_after real, gain real, gain_low real, gain_high real",
         "diversity_before real, diversity_after real, tokens_per_correct real",
-        "no_answer real, invalid_tags real, truncated real",
+        "no_answer real, invalid_tags real, truncated real, updates big",
     ),
 ):
     """One row per arm and seed; beside them report.html and report.md."""

@@ -146,9 +146,10 @@ class Curves(
     """Held-out accuracy and training series by step."""
 
 
-class Gains(
+class GainDifferences(
     Ref,
-    kind="gains",
+    kind="gain_differences",
+    formerly="gains",
     schema=nullable(
         "metric str, arm str, step int, other str, other_step int, source str, gain real, other_gain real",
         "estimate real, low real, high real, p_value real, p_adjusted real, family str, p_equivalent real",

@@ -14,7 +14,7 @@ from storage.artifacts.kinds.measures import (
     Curves,
     Diversity,
     DiversityComparison,
-    Gains,
+    GainDifferences,
     PassAtK,
     PassAtKContrasts,
 )
@@ -63,7 +63,7 @@ class Tables(Group):
     diversity: DiversityComparison
     passk: PassAtK
     audit: Audit
-    gains: Gains | None = None
+    gain_differences: GainDifferences | None = None
     contrasts: PassAtKContrasts | None = None
     slices: tuple[PassAtK, ...] = ()
     slice_contrasts: tuple[PassAtKContrasts, ...] = ()

@@ -21,8 +21,8 @@ intervals as (
     from paired group by arm, phase having not bool_and(same)
 )
 select
-    arm, phase, count(*) as problems, avg(rate) as rate, avg(other_rate) as other_rate, avg(difference) as gain,
-    any_value(ends[1]) as gain_low, any_value(ends[2]) as gain_high,
+    arm, phase, count(*) as problems, avg(rate) as rate, avg(other_rate) as other_rate, avg(difference) as difference_pp,
+    any_value(ends[1]) as difference_pp_low, any_value(ends[2]) as difference_pp_high,
     count(*) filter (difference > 0) as better, count(*) filter (difference < 0) as worse,
     avg(tokens) as tokens, avg(other_tokens) as other_tokens,
     case when bool_and(same) then 'the same rollouts' end as reason

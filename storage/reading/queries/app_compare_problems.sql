@@ -10,7 +10,7 @@ second as (
         avg(correct::int) as rate
     from final_b group by all
 )
-select arm, phase, source, problem_id, f.rate, s.rate as other_rate, s.rate - f.rate as gain
+select arm, phase, source, problem_id, f.rate, s.rate as other_rate, s.rate - f.rate as difference_pp
 from first f join second s using (arm, phase, problem_id)
 where f.rate <> s.rate
 order by abs(s.rate - f.rate) desc, arm, phase, problem_id

@@ -1,7 +1,7 @@
 /*
 section = "training"
 place = 80
-title = "Held-out accuracy by source"
+title = "Curve: held-out accuracy by source"
 caption = "At the first and the last evaluated step."
 sources = ["curves"]
 */

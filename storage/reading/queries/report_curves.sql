@@ -1,8 +1,10 @@
 /*
 section = "training"
 place = 10
-title = "Held-out accuracy by step"
-caption = "Mean over problems; shaded: 95 % interval over problems and seeds."
+title = "Curve: held-out accuracy by step"
+caption = """
+Mean over problems; shaded: 95 % interval over problems and seeds. The curve has rollouts of its own, often fewer: a \
+gain is never read off it, but off the final evaluation."""
 sources = ["curves"]
 [chart]
 kind = "lines"

@@ -7,12 +7,12 @@ How much more the first arm gained from before training to its last adapter, pai
 training seeds; detectable: what a study of this size, and of the spread that was seen, would find in 80 % of cases \
 (two seeds hardly tell it); p_equivalent: small \
 where the two gain the same to within two points. This is the answer to the study's question."""
-sources = ["gains"]
+sources = ["gain_differences"]
 empty = "there is one arm only, or nothing was trained."
 */
 -- How much more one arm gained than another in held-out accuracy, over all sources and by each: the study's answer.
 select g.arm, g.other, g.source, g.gain, g.other_gain, g.estimate as more_gain, g.low as more_gain_low,
     g.high as more_gain_high, g.p_value, g.p_adjusted, g.p_equivalent, g.p_equivalent_corrected,
     g.detectable as detectable_gain, g.n, g.seeds, g.holds_for, g.reason
-from gains g join arms a using (arm) join arms o on o.arm = g.other
+from gain_differences g join arms a using (arm) join arms o on o.arm = g.other
 order by a.place, o.place, g.source <> 'all', g.source

@@ -4,23 +4,23 @@ place = 15
 title = "Form: rollouts without an answer, without valid tags, cut off"
 caption = """
 What no accuracy can be better than. no_answer, invalid_tags, truncated: shares of the rollouts at screening and on the \
-held-out problems, at the start and under the last adapter."""
+held-out problems, at the start and under the last adapter. taught: an adapter was served, of a lesson or of training."""
 sources = ["screenings", "final"]
 */
 -- One row per arm, what was sampled and seed of the adapter: how many of its rollouts have the form that was asked for.
 with seeds as (select distinct ref as adapter, seed from trainings),
 sampled as (
-    select arm, 'screening' as sampled, null::bigint as seed, 0 as stand, verdict, tag_valid, finish, correct
+    select arm, adapter, 'screening' as sampled, null::bigint as seed, 0 as stand, verdict, tag_valid, finish, correct
     from screenings
     union all
-    select arm, case when s.adapter is null then 'held-out, start' else 'held-out, trained' end, s.seed,
+    select arm, adapter, case when s.adapter is null then 'held-out, start' else 'held-out, trained' end, s.seed,
         case when s.adapter is null then 1 else 2 end, verdict, tag_valid, finish, correct
     from final left join seeds s using (adapter)
 )
 select
     a.arm, s.sampled, s.seed, count(*) as rollouts, avg(correct::int) as accuracy,
     avg((verdict = 'no_answer')::int) as no_answer, avg((not tag_valid)::int) as invalid_tags,
-    avg((finish = 'length')::int) as truncated
+    avg((finish = 'length')::int) as truncated, count(s.adapter) > 0 as taught
 from sampled s join arms a using (arm)
 group by a.arm, a.place, s.sampled, s.seed, s.stand
 order by a.place, s.stand, s.seed

@@ -6,7 +6,7 @@ caption = """
 Problems by band at screening; held-out accuracy at the start and under the last adapter, never the best one; \
 the gain's interval is over problems and holds for this adapter, not for the recipe; \
 diversity; of the last adapter, else of the start: tokens per correct answer, and the shares of rollouts that gave no \
-answer, had no valid tags, were cut off."""
+answer, had no valid tags, were cut off; updates: of the optimiser, 0 where nothing was learnt."""
 sources = ["bands", "final", "trainings", "diversities", "contrasts"]
 */
 -- One row per arm and seed: its bands, and the held-out problems before and after training.
@@ -24,9 +24,11 @@ spread as (
     select m.final as ref, avg(d.diversity) as diversity
     from diversities d join measured m on m.diversity = d.ref where d."window" = 'whole' group by m.final
 ),
-seeds as (select distinct ref as adapter, seed from trainings),
+seeds as (
+    select ref as adapter, any_value(seed) as seed, sum(updates)::bigint as updates from trainings group by ref
+),
 policy as (
-    select p.ref, p.arm, s.seed, s.adapter is not null as trained, avg(p.rate) as rate,
+    select p.ref, p.arm, s.seed, s.updates, s.adapter is not null as trained, avg(p.rate) as rate,
         sum(p.tokens) / nullif(sum(p.correct), 0) as tokens_per_correct, any_value(d.diversity) as diversity,
         sum(p.unanswered) / sum(p.rollouts) as no_answer, sum(p.untagged) / sum(p.rollouts) as invalid_tags,
         sum(p.cut) / sum(p.rollouts) as truncated
@@ -61,7 +63,8 @@ select
     o.diversity as diversity_before, t.diversity as diversity_after,
     coalesce(t.tokens_per_correct, o.tokens_per_correct) as tokens_per_correct,
     coalesce(t.no_answer, o.no_answer) as no_answer, coalesce(t.invalid_tags, o.invalid_tags) as invalid_tags,
-    coalesce(t.truncated, o.truncated) as truncated
+    coalesce(t.truncated, o.truncated) as truncated,
+    t.updates
 from arms a
 left join banded b using (arm)
 left join policy o on o.arm = a.arm and not o.trained

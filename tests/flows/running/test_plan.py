@@ -164,7 +164,7 @@ def test_what_the_ledger_holds_is_not_paid_for_again(tmp_path: Path) -> None:
 def test_what_an_earlier_stage_will_have_sampled_is_not_paid_for_again(tmp_path: Path) -> None:
     """50 held-out problems: 128 rollouts each at the end; the 2 each of the training curve's first point are of them."""
     question = replace(PLAIN, final=replace(PLAIN.final, group_size=128))
-    base = [cost for title, cost in priced(question, tmp_path) if title == "evaluate panel at step 0"]
+    base = [cost for title, cost in priced(question, tmp_path) if title.startswith("evaluate panel at step 0 ")]
     assert [(cost.rollouts, cost.rollouts_reused) for cost in base] == [(50 * 128, 0), (0, 50 * 2)]
 
 
@@ -173,7 +173,7 @@ def test_what_a_former_grader_judged_is_judged_again_at_no_cost(tmp_path: Path) 
     store, study = Store(tmp_path), study_of(PLAIN, tmp_path)
     store.prepare()
     steps = [p.step for p in plan(study, store)]
-    final = next(step for step in steps if step.title == "evaluate panel at step 0")
+    final = next(step for step in steps if step.title.startswith("evaluate panel at step 0 (final"))
     made = {final.ref: ROWS.cast(Rollouts.schema)}
     for step in steps[: steps.index(final) + 1]:
         if step.ref.kind in ("pool", "splits") or step is final:
@@ -204,7 +204,7 @@ def test_a_policy_is_read_back_from_a_recipe_with_its_adapter() -> None:
 
 def test_what_training_evaluates_is_the_adapter_not_the_base(tmp_path: Path) -> None:
     """50 held-out problems: training's last evaluation took 2 of each, the curve reuses them, the end asks for 8."""
-    last = [cost for title, cost in priced(PLAIN, tmp_path) if title == "evaluate panel at step 60"]
+    last = [cost for title, cost in priced(PLAIN, tmp_path) if title.startswith("evaluate panel at step 60 ")]
     assert [(cost.rollouts, cost.rollouts_reused) for cost in last] == [(0, 50 * 2), (50 * 6, 50 * 2)]
 
 

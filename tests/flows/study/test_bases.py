@@ -48,7 +48,7 @@ def asked(*settings: str, arms: tuple[str, ...] = ()) -> Request:
 def test_an_arms_model_changes_what_hangs_on_it_and_nothing_of_the_others(places: Path, tmp_path: Path) -> None:
     before, after = refs(asked(), tmp_path), refs(asked(f"arms.thinking.model={places}/other"), tmp_path)
     kept = {title for title, ref in before.items() if after[title] == ref}
-    assert {"screen panel", "train panel seed 0", "evaluate panel at step 40", "split pool"} <= kept
+    assert {"screen panel", "train panel seed 0", "evaluate panel at step 40 (final, 8 each)", "split pool"} <= kept
     assert not {"screen thinking", "train thinking seed 0", "render report"} & kept
     again = refs(asked(f"arms.thinking.model={shutil.copytree(places / 'other', tmp_path / 'same')}"), tmp_path)
     assert again["screen thinking"] == after["screen thinking"], (
@@ -72,7 +72,7 @@ def test_a_ceiling_is_screened_and_evaluated_and_never_trained(places: Path, tmp
     steps = defaultdict(list)
     for one in plan(study, Store(tmp_path)):
         steps[one.step.ref.kind].append(one.step.title)
-    assert {"screen top", "evaluate top at step 0"} <= {*steps["rollouts"]}
+    assert {"screen top", "evaluate top at step 0 (final, 8 each)"} <= {*steps["rollouts"]}
     assert steps["training"] == ["train panel seed 0", "train thinking seed 0"]
     assert stands_on(study) == [
         "panel on demo, thinking on other, top on other: arms on different bases do not compare scaffolds alone",
@@ -103,7 +103,9 @@ def test_an_adapter_made_elsewhere_is_started_from_or_evaluated_as_it_is(places:
     imported = steps["adapter of panel"].ref
     assert steps["train panel seed 0"].recipe.inputs["init"] == [str(imported)]
     assert steps["screen panel"].arguments["policy"].adapter == str(imported)
-    assert steps["evaluate thinking at step 0"].arguments["training"] == steps["adapter of thinking"].ref
+    assert (
+        steps["evaluate thinking at step 0 (final, 8 each)"].arguments["training"] == steps["adapter of thinking"].ref
+    )
     assert set(study.ranks.values()) == {32}
     moved = shutil.copytree(places / "fits", tmp_path / "moved")
     assert refs(asked(f"arms.panel.adapter={moved}"), tmp_path)["adapter of panel"] == str(imported)
