@@ -31,7 +31,8 @@ class Hardware:
     """How this process may use its machine.
 
     engine: `vllm`, `transformers`, `auto` (vLLM where it is installed), or `openai`: a server at `endpoint`, else at
-    VARBAND_OPENAI_BASE_URL, with the key in VARBAND_OPENAI_API_KEY.
+    VARBAND_OPENAI_BASE_URL, with the key in VARBAND_OPENAI_API_KEY. served_model: the name under which that server has
+    the study's model, where it is not the name of its folder.
     batch_size: rollouts sampled and made durable together. On the CPU a batch starts from an empty prefix cache, so its
     results do not depend on what ran before; null streams, for throughput.
     dtype: of the sampler's weights on a GPU; the learner's is bfloat16 there. On a CPU both are float32.
@@ -60,6 +61,7 @@ class Hardware:
 
     engine: str = "auto"
     endpoint: str = ""
+    served_model: str = ""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     memory_fraction: Annotated[float, Within(0, 1, without="least")] = 0.45
     kv_cache_mb: AtLeastOne = 256

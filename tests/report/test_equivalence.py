@@ -101,7 +101,9 @@ def test_what_its_family_corrects_away_is_no_evidence(corrected: float, said: bo
     assert ("no evidence that one gains more once every pair of arms is counted" in found) is said
     assert ("no evidence of a change under panel once all gains are counted" in found) is said
     concluded = caveats(lambda name: ask(name) if name in tables else pa.table({"code": []}))[0]
-    told = "Cannot be concluded: which of panel and thinking gains more (this study would miss a difference below 6.0 pp)."
+    told = (
+        "Cannot be concluded: which of panel and thinking gains more (this study would miss a difference below 6.0 pp)."
+    )
     found = "Can be concluded: panel gains more than thinking, for these adapters, not the recipe."
     assert concluded == (told if said else found)
 

@@ -6,6 +6,7 @@ a rollout, and asked again the server may answer.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, cast
 
 import numpy as np
@@ -35,25 +36,48 @@ def parsed(text: bytes) -> dict[str, Any]:
     return found
 
 
-def model_of(text: bytes, url: str) -> str:
-    """The base model that a server lists; its adapters name it as their parent, its other names its folder.
+def model_of(text: bytes, url: str, names: Collection[str] | None, served: str = "") -> str:
+    """Return the name under which a server lists the base model; its adapters name it as their parent, its other names
+    its folder. names: of the study's model, any of which may stand in the list; None takes any model. served: the one name that is the
+    model.
 
-    Errors: UserError for several, and for what is no such list, as any web page is.
+    Errors: UserError for another model or several, and for what is no such list, as any web page is.
     """
     try:
         listed = parsed(text).get("data")
         if isinstance(listed, list) and not listed:
             raise UserError(f"{url}: the server has no model; start it with the folder of the profile's base model")
         bases = [one for one in listed if not one.get("parent")]  # type: ignore[union-attr]
-        if len({str(one.get("root") or one["id"]) for one in bases}) > 1:
-            names = ", ".join(str(one["id"]) for one in bases[:4])
-            raise UserError(f"{url}: the server has {len(bases)} models ({names}); give one with the profile's alone")
-        if not (name := str(bases[0]["id"])).isprintable():
+        roots = {str(one["id"]): str(one.get("root") or one["id"]) for one in bases}
+        if not roots or not all(map(str.isprintable, roots)):
             raise TypeError
-        return name
     except (Garbled, AttributeError, IndexError, TypeError, KeyError) as error:
         words = str(error) if isinstance(error, Garbled) else f"'{_start(text)}'"
         raise UserError(f"{url}: what it answers is no list of models, {words}; check the address") from None
+    listed = ", ".join([*roots][:4])
+    if served:
+        if served in roots:
+            return served
+        raise UserError(f"{url}: hardware.served_model is '{served}', and the server has {listed}")
+    if len(set(roots.values())) > 1:
+        said = f"{url}: the server has {len(roots)} models ({listed}); "
+        raise UserError(f"{said}give one with the profile's alone, or say which is it: hardware.served_model=NAME")
+    for name, root in roots.items():
+        if names is None or {_model_name(name), _model_name(root)} & {*map(_model_name, names)}:
+            return name
+    raise UserError(
+        f"{url}: the server has {listed}, and the study's model is {' or '.join(names or ())}; serve that one, or, where this"
+        f" name is that model, set hardware.served_model={next(iter(roots))}"
+    )
+
+
+def _model_name(text: str) -> str:
+    """Return the last part of a folder or an id on the hub, without a commit.
+
+    >>> _model_name("Qwen/Qwen2.5-1.5B@0a1b"), _model_name("/models/qwen2.5-1.5b/")
+    ('qwen2.5-1.5b', 'qwen2.5-1.5b')
+    """
+    return text.rstrip("/").rpartition("/")[2].partition("@")[0].lower()
 
 
 def completion(text: bytes, request: Request, url: str, model: str, vocabulary: int) -> Completion:

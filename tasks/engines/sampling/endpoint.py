@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
@@ -100,10 +101,11 @@ class Endpoint:
         finally:
             held.close()
 
-    def model(self) -> str:
-        """Name of the model that is served."""
+    def model(self, names: Collection[str] | None = None, served: str = "") -> str:
+        """Return the name under which the study's model is served. names, served, errors: as model_of."""
         with self.connection() as connection:
-            return connection.ask("GET", "/models", None, threading.Event(), lambda text: model_of(text, self.url))
+            read = partial(model_of, url=self.url, names=names, served=served)
+            return connection.ask("GET", "/models", None, threading.Event(), read)
 
     def version(self) -> str:
         """vLLM's version where the server tells it."""

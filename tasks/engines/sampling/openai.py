@@ -43,7 +43,8 @@ class OpenAIGenerator:
     def __init__(self, model: Path, hardware: Hardware) -> None:
         quiet_libraries()
         self._endpoint = endpoint_for(hardware.endpoint)
-        self._model = self._endpoint.model()
+        self._model = self._endpoint.model(names_of(model), hardware.served_model)
+        self.serving = f"by its server as {self._model}"
         self.version = self._endpoint.version()
         self._tokenizer = tokenizer_of(model)
         self._ends = EndTokens(self._tokenizer, model)
@@ -162,3 +163,15 @@ class OpenAIGenerator:
 
     def close(self) -> None:
         self._loaded.clear()
+
+
+def names_of(folder: Path) -> list[str]:
+    """Return what a server may call the model in this folder; that of a snapshot from the hub names its repository.
+
+    >>> names_of(Path("/models/Qwen2.5-1.5B"))
+    ['Qwen2.5-1.5B']
+    >>> names_of(Path("/hub/models--Qwen--Qwen2.5-1.5B/snapshots/0a1b"))
+    ['0a1b', 'Qwen2.5-1.5B']
+    """
+    on_hub = (part.split("--")[-1] for part in folder.parts if part.startswith("models--"))
+    return list(dict.fromkeys([folder.name, folder.resolve().name, *on_hub]))

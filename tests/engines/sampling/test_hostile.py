@@ -43,7 +43,7 @@ def test_an_answer_must_be_whole_in_time_whatever_of_it_trickles(monkeypatch: py
 
     def ask(url: str) -> None:
         with pytest.raises(Parked, match="VARBAND_OPENAI_TIMEOUT"):
-            Endpoint(url, None).model()
+            Endpoint(url, None).model(["m"])
         ended.set()
 
     with raw(answer) as url:
@@ -62,7 +62,7 @@ def test_a_flood_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
             line.sendall(b"10000\r\n" + b"x" * 65536 + b"\r\n")
 
     with raw(answer) as url, pytest.raises(Parked, match=f"more than {connection.MOST_BYTES} bytes"):
-        Endpoint(url, None).model()
+        Endpoint(url, None).model(["m"])
     assert connection.most_bytes({"max_tokens": 12_288}) == 2**22 + 12_288 * 2**10
 
 
@@ -84,17 +84,17 @@ def test_a_key_that_the_server_repeats_is_not_said(monkeypatch: pytest.MonkeyPat
     """Sentences stand in records, logs and notifications."""
     monkeypatch.setenv("VARBAND_OPENAI_PATIENCE", "0.1")
     with raw(answered(status, body)) as url, pytest.raises(UserError) as refused:
-        Endpoint(url, "sk-operators-own").model()
+        Endpoint(url, "sk-operators-own").model(["m"])
     assert "sk-operators" not in str(refused.value) and "…" in str(refused.value)
 
 
 def test_a_servers_words_move_no_terminal() -> None:
     body = b'{"error": {"message": "\\u001b[2J\\u001b]0;x\\u0007 no"}}'
     with raw(answered(400, body)) as url, pytest.raises(UserError, match="no") as refused:
-        Endpoint(url, None).model()
+        Endpoint(url, None).model(["m"])
     assert str(refused.value).isprintable()
     with pytest.raises(UserError, match="no list of models"):
-        model_of(b'{"data": [{"id": "\\u001b[2J"}]}', "u")
+        model_of(b'{"data": [{"id": "\\u001b[2J"}]}', "u", ["m"])
 
 
 def test_the_key_follows_no_redirection() -> None:
@@ -102,7 +102,7 @@ def test_the_key_follows_no_redirection() -> None:
     with raw(lambda line: asked.append(b"asked")) as elsewhere:
         moved = answered(302, b"", f"Location: {elsewhere}\r\n")
         with raw(moved) as url, pytest.raises(UserError, match=r"sends elsewhere \(302\)"):
-            Endpoint(url, "sk-operators-own").model()
+            Endpoint(url, "sk-operators-own").model(["m"])
     assert not asked
 
 
@@ -149,8 +149,23 @@ def test_what_is_said_of_model_and_prompt_may_be_what_was_asked() -> None:
 def test_of_several_models_none_is_taken_for_the_studys() -> None:
     base, adapter = {"id": "m", "root": "models/m"}, {"id": "step-3", "root": "adapters/step-3", "parent": "m"}
     alias, other = {"id": "also-m", "root": "models/m"}, {"id": "x", "root": "models/x"}
-    assert model_of(orjson.dumps({"data": [adapter, base, alias]}), "u") == "m"
+    assert model_of(orjson.dumps({"data": [adapter, base, alias]}), "u", ["M"]) == "m"
     with pytest.raises(UserError, match=r"2 models \(m, x\)"):
-        model_of(orjson.dumps({"data": [base, other]}), "u")
+        model_of(orjson.dumps({"data": [base, other]}), "u", ["m"])
+    assert model_of(orjson.dumps({"data": [base, other]}), "u", ["y"], served="x") == "x"
     with pytest.raises(UserError, match="no list of models"):
-        model_of(orjson.dumps({"data": [adapter]}), "u")
+        model_of(orjson.dumps({"data": [adapter]}), "u", ["m"])
+
+
+def test_another_model_is_not_taken_for_the_studys() -> None:
+    """Its rollouts would stand in the ledger as those of the study's policy."""
+    listed = orjson.dumps({"data": [{"id": "coder", "root": "/models/Other-7B"}]})
+    names = ["Qwen2.5-Coder-1.5B-Instruct"]
+    told = "the server has coder, and the study's model is Qwen.*set hardware.served_model=coder"
+    with pytest.raises(UserError, match=told):
+        model_of(listed, "u", names)
+    with pytest.raises(UserError, match=r"hardware\.served_model is 'else', and the server has coder"):
+        model_of(listed, "u", names, served="else")
+    assert model_of(listed, "u", names, served="coder") == "coder"
+    by_root = {"id": "coder", "root": "Qwen/qwen2.5-coder-1.5b-instruct"}
+    assert model_of(orjson.dumps({"data": [by_root]}), "u", names) == "coder"

@@ -83,7 +83,7 @@ def requests(n: int, max_tokens: int = 8) -> list[Request]:
 
 
 def engine(tiny: Path, url: str) -> OpenAIGenerator:
-    return OpenAIGenerator(tiny, Hardware(engine="openai", endpoint=url, max_num_seqs=8))
+    return OpenAIGenerator(tiny, Hardware(engine="openai", endpoint=url, max_num_seqs=8, served_model="m"))
 
 
 def test_every_request_is_answered_once_though_connections_drop_and_servers_stumble(
