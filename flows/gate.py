@@ -29,7 +29,7 @@ def gate_of(study: Study, splits: Splits, screened: Sequence[Screened]) -> Condi
 def why_closed(study: Study, splits: Splits, screened: Sequence[Screened], store: Store) -> str:
     """Why nothing should be trained, by the screenings that the store has, with the ends of three completions; empty
     where the gate is open."""
-    there = {one.arm: one for one in screened if store.fresh(one.rollouts)}
+    there = {one.arm: one for one in screened if all(map(store.fresh, (one.rollouts, one.trained_on)))}
     arms = [
         ScreenedArm(
             arm=one.arm,
@@ -51,16 +51,10 @@ def why_closed(study: Study, splits: Splits, screened: Sequence[Screened], store
 def _live(store: Store, one: Screened, splits: Splits, train_on: str) -> int:
     """Problems that may be trained on and give a gradient: of its variance band; where all are trained on, those whose
     rollouts differ in verdict or tags."""
-    live = "is_variance(band)"
-    rows = store.read(one.trained_on)
+    live, rows = "is_variance(band)", store.read(one.trained_on)
     if train_on == "all":
-        live, rows = (
-            "differ",
-            query(
-                "select problem_id, count(distinct (correct, tag_valid)) > 1 as differ from t group by problem_id",
-                t=store.read(one.rollouts, ["problem_id", "correct", "tag_valid"]),
-            ),
-        )
+        several = "select problem_id, count(distinct (correct, tag_valid)) > 1 as differ from t group by problem_id"
+        live, rows = "differ", query(several, t=store.read(one.rollouts, ["problem_id", "correct", "tag_valid"]))
     held = store.read(splits)
     found = query(f"from rows join held using (problem_id) where {live} and split = 'train'", rows=rows, held=held)
     return found.num_rows

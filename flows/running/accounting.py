@@ -186,7 +186,7 @@ def _parked(
     about = ", ".join(f"{_rounded(getattr(missing, n))} {n.replace('_', ' ')}" for n in limits or ("tokens",))
     command = f"varband resume {run.id}{root_option(store.root)}"
     if str(wall).endswith(ADVICE):  # the gate's: more budget opens nothing
-        why = f"parked: {wall}, or `{command} --anyway` trains all the same; {how_far}"
+        why = f"parked: {wall}; `{command} --anyway` trains all the same; {how_far}"
         return {"why": why, "missing": missing, "stages_done": done}
     command += f" --budget {asked}"
     onward = f"; `{command}` or the same command with that budget goes on"

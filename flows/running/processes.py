@@ -66,8 +66,8 @@ def make_arms_at_once(study: Study, store: Store, charging: Charging, listener: 
         jobs = [ArmJob(study, store.root, arm, charging, screen_arm) for arm in to_screen]
         _WorkerPool(jobs, places, listener, attempts).run(prepares)
         prepares = None
-        if said := why_not(plan(study, store), store):
-            raise Parked(said)
+    if said := why_not(plan(study, store), store):
+        raise Parked(said)
     for arms in arms_to_make(study, store):
         rounds = rounds_of(study, arms, len(places))
         if sum(map(len, rounds)) < 2 and not attempts.failed:

@@ -38,8 +38,8 @@ def parsed(text: bytes) -> dict[str, Any]:
 
 def model_of(text: bytes, url: str, names: Collection[str] | None, served: str = "") -> str:
     """Return the name under which a server lists the base model; its adapters name it as their parent, its other names
-    its folder. names: of the study's model, any of which may stand in the list; None takes any model. served: the one name that is the
-    model.
+    its folder. names: of the study's model, any of which may stand in the list; None takes any model. served: the one
+    name that is the model.
 
     Errors: UserError for another model or several, and for what is no such list, as any web page is.
     """
@@ -66,8 +66,8 @@ def model_of(text: bytes, url: str, names: Collection[str] | None, served: str =
         if names is None or {_model_name(name), _model_name(root)} & {*map(_model_name, names)}:
             return name
     raise UserError(
-        f"{url}: the server has {listed}, and the study's model is {' or '.join(names or ())}; serve that one, or, where this"
-        f" name is that model, set hardware.served_model={next(iter(roots))}"
+        f"{url}: the server has {listed}, and the study's model is {' or '.join(names or ())}; serve that one, or, if"
+        f" this name is that model, set hardware.served_model={next(iter(roots))}"
     )
 
 
