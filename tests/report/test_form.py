@@ -18,7 +18,7 @@ from tasks.measures.bands import bands_of, classify_bands, crosstab_of
 from tasks.measures.form import form_of, in_words
 from tasks.measures.lints import findings_of
 from tasks.report.findings import answer
-from tasks.report.form import START, TRAINED
+from tasks.report.form import SCREENING, START, TRAINED
 from tasks.stage import Progress, Session, session
 from tests.dashboards.synthetic import put
 from tests.measures.conftest import rows_of
@@ -184,3 +184,35 @@ def test_screening_tells_its_form_while_it_is_banded(tmp_path: Path) -> None:
         classify_bands(rollouts=put(store, Rollouts, rows_of({"a": "cwww"})))
     told = [event.detail for event in heard if event.event == "noted"]
     assert told == ["4 rollouts: 0.0 % without an answer, 0.0 % without valid tags, 0.0 % cut off"]
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (
+            {"taught": False},
+            "thinking starts without a lesson, and panel had one, so what differs is not their scaffolds",
+        ),
+        ({"truncated": 0.4}, "40 % of thinking (at most 25 % apart), so what differs is form and not what is solved"),
+        (
+            {"invalid_tags": 1.0},
+            "100 % of the rollouts of thinking have no valid tags (at most 50 %), so what differs is",
+        ),
+    ],
+)
+def test_scaffolds_that_were_not_delivered_alike_are_not_compared(other: dict[str, object], why: str) -> None:
+    """Seen at screening: neither bands nor gains nor width are told, each with the reason."""
+    sound = {"sampled": SCREENING, "seed": None, "no_answer": 0.0, "invalid_tags": 0.0, "truncated": 0.0}
+    sound |= {"accuracy": 0.3, "taught": True}
+    form = [sound | {"arm": "panel"}, sound | {"arm": "thinking"} | other]
+    trained = [row | {"sampled": TRAINED, "taught": True, "invalid_tags": 0.0, "truncated": 0.0} for row in form]
+    gained = {"arm": "panel", "other": "thinking", "source": "all", "more_gain": 0.1, "more_gain_low": 0.05, "n": 100}
+    gained |= {"more_gain_high": 0.15, "p_adjusted": 0.001, "reason": None, "holds_for": "the recipe, by 6 seeds"}
+    gained |= {"detectable_gain": 0.03, "p_equivalent_corrected": 0.9}
+    tables = {"report_form": form + trained, "report_difference_of_gains": [gained]}
+    tables["report_summary"] = [
+        {"arm": arm, "problems": 100, "variance": 30, "gain": None, "seed": None} for arm in ("panel", "thinking")
+    ]
+    said = answer(lambda name: pa.Table.from_pylist(tables.get(name, [])))
+    assert said[0].startswith("Whether panel gained more than thinking is not told") and why in said[0]
+    assert "Whether one gives more to learn from is not told" in said[1] and why in said[1]
