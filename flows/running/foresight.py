@@ -62,23 +62,6 @@ def _points(share: float | None) -> str:
     return "no size" if share is None else f"{100 * share:.1f} pp"
 
 
-def not_taught(profile: Profile) -> str:
-    """Which arms start from the base model while lessons teach others; empty if that is none.
-
-    >>> from flows.study.profiles import QWEN_1_5B
-    >>> not_taught(QWEN_1_5B)
-    'no lesson names thinking, which starts from the base model (lessons: gsm8k for panel)'
-    """
-    trained = profile.heads(profile.arms)
-    lessons = {x.name: [arm for arm in trained if arm in x.arms] for x in profile.lessons}
-    untaught = [arm for arm in trained if not any(arm in arms for arms in lessons.values())]
-    taught = ", ".join(f"{name} for {' and '.join(arms)}" for name, arms in lessons.items() if arms)
-    if not taught or not untaught:
-        return ""
-    start = "starts" if len(untaught) == 1 else "start"
-    return f"no lesson names {' or '.join(untaught)}, which {start} from the base model (lessons: {taught})"
-
-
 def foresight(study: Study, store: Store, planned: Sequence[Planned], prices: Prices) -> Foresight | None:
     """Of olympiad-like difficulty, in four of five such studies. Null where nothing is trained or held out."""
     p, estimator = study.profile, Estimator(study, store, {one.step.ref: one for one in planned}, prices)

@@ -11,7 +11,6 @@ from flows.running.foresight import (
     foresight,
     misread_traces,
     not_measured,
-    not_taught,
     small_divisors,
     stands_on,
     weight_checks,
@@ -57,7 +56,6 @@ class Priced:
         prices = team_prices(store.root).of(study.profile.name, study.profile.hardware)
         own = [
             *stands_on(study),
-            not_taught(study.profile),
             not_measured(study.profile, planned),
             f"the run would pause before training: {said}" if (said := why_not(planned, store)) else "",
             without(study),

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from cli.pool import pool
-from flows.running.foresight import not_taught
-from flows.study.profiles import DEMO, PAPER, QWEN_1_5B
 from flows.study.request import Request
 from storage.artifacts.store import Store
 from tasks.domain.problems.sources import SOURCES, Source
@@ -46,10 +43,3 @@ def test_a_new_set_is_compared_with_every_other_that_is_there(tmp_path: Path, mo
     assert checked("amc").endswith("no duplicates in pebbles")
     write(tmp_path, "aime24.jsonl", range(40, 41))
     assert "duplicates in other sets" in checked("amc") and "aime24" in checked("amc")
-
-
-def test_a_plan_names_the_arms_that_no_lesson_teaches() -> None:
-    assert not_taught(PAPER) == (
-        "no lesson names thinking, which starts from the base model (lessons: gsm8k for panel, math for panel)"
-    )
-    assert not_taught(replace(QWEN_1_5B, arms=("panel", "no_panel"))) == not_taught(DEMO) == ""
