@@ -30,21 +30,33 @@ def answer(ask: Ask) -> list[str]:
     """
     summary, form = ask("report_summary").to_pylist(), ask("report_form").to_pylist()
     return [
-        *_difference_of_gains(ask("report_difference_of_gains").to_pylist(), form),
+        *_difference_of_gains(ask("report_difference_of_gains").to_pylist(), form, _audited(ask)),
         _bands(summary, ask("report_band_tests").to_pylist(), form),
         _training(summary, ask("report_gains").to_pylist(), form),
         *told_width(summary, ask("report_diversity").to_pylist(), ask("report_gaps").to_pylist(), form),
     ]
 
 
-def _difference_of_gains(rows: Sequence[Row], form: Sequence[Row]) -> list[str]:
+def _audited(ask: Ask) -> list[str]:
+    """What the audit found that the study's own gate forbids."""
+    return [row["fact"] for row in ask("report_audit").to_pylist() if row["code"] == "gate"]
+
+
+def _untold(form: Sequence[Row], gate: Sequence[str], arms: tuple[str, str]) -> str | None:
+    """Why the difference of two arms' gains is not told; None if it is. gate: facts about arms, by name."""
+    own = [fact for fact in gate if {*arms} & {word.strip(",") for word in fact.split()}]
+    kept = f"the study's own gate was not kept: {'; '.join(own)}" if own else None
+    return withheld(form, arms, TRAINED) or kept
+
+
+def _difference_of_gains(rows: Sequence[Row], form: Sequence[Row], gate: Sequence[str]) -> list[str]:
     """A sentence for every two arms: the study's own question comes first. None where nothing was trained."""
     said, trained = list[str](), any(one["sampled"] == TRAINED for one in form)
     for row in rows:
         if row["source"] != "all" or (row["more_gain"] is None and not trained):
             continue
         arms = (row["arm"], row["other"])
-        if why := withheld(form, arms, TRAINED):
+        if why := _untold(form, gate, arms):
             said.append(f"Whether {row['arm']} gained more than {row['other']} is not told: {why}.")
             continue
         more, low, high, p = (row[name] for name in ("more_gain", "more_gain_low", "more_gain_high", "p_adjusted"))
@@ -161,7 +173,7 @@ def _apart(row: Row) -> bool:
     return row["gain_low"] is not None and not row["gain_low"] <= 0 <= row["gain_high"]
 
 
-def _conclusions(rows: Sequence[Row], form: Sequence[Row]) -> list[str]:
+def _conclusions(rows: Sequence[Row], form: Sequence[Row], gate: Sequence[str]) -> list[str]:
     """What the study's own question, which arm gains more, can be answered with and what not. rows: of the difference
     of gains."""
     can, cannot = list[str](), list[str]()
@@ -169,7 +181,7 @@ def _conclusions(rows: Sequence[Row], form: Sequence[Row]) -> list[str]:
         arm, other, low, high = row["arm"], row["other"], row["more_gain_low"], row["more_gain_high"]
         which = f"which of {arm} and {other} gains more"
         least = row["detectable_gain"]
-        if why := withheld(form, (arm, other), TRAINED):
+        if why := _untold(form, gate, (arm, other)):
             cannot.append(f"{which} ({why})")
         elif low is None or high is None:
             cannot.append(f"{which} ({row['reason']})")
@@ -189,7 +201,7 @@ def caveats(ask: Ask) -> list[str]:
     """What can and cannot be concluded, and what the reader must know before believing the answer."""
     rows, form = ask("report_summary").to_pylist(), ask("report_form").to_pylist()
     heldout = {r["n"] for r in ask("report_passk").to_pylist() if r["n"]}
-    warned = _conclusions(ask("report_difference_of_gains").to_pylist(), form)
+    warned = _conclusions(ask("report_difference_of_gains").to_pylist(), form, _audited(ask))
     if heldout and max(heldout) < FEW:
         warned.append(f"Only {max(heldout)} held-out problems: read the intervals, not the estimates.")
     seeds = len({row["seed"] for row in rows} - {None})

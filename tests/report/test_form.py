@@ -214,5 +214,8 @@ def test_scaffolds_that_were_not_delivered_alike_are_not_compared(other: dict[st
         {"arm": arm, "problems": 100, "variance": 30, "gain": None, "seed": None} for arm in ("panel", "thinking")
     ]
     said = answer(lambda name: pa.Table.from_pylist(tables.get(name, [])))
+    strict = tables | {"report_form": [], "report_audit": [{"code": "gate", "fact": "6 % of the rollouts of thinking"}]}
+    own = answer(lambda name: pa.Table.from_pylist(strict.get(name, [])))[0]
+    assert own.endswith("is not told: the study's own gate was not kept: 6 % of the rollouts of thinking.")
     assert said[0].startswith("Whether panel gained more than thinking is not told") and why in said[0]
     assert "Whether one gives more to learn from is not told" in said[1] and why in said[1]
