@@ -48,6 +48,10 @@ class ArmsFailed(UserError):
     """Some arms of a study failed, after the others were finished."""
 
 
+class Unreachable(Parked):
+    """Object storage did not answer for as long as the command waits."""
+
+
 class Notice(UserWarning):
     """What a person should know though nothing stops for it. The command line prints the sentence."""
 

@@ -124,7 +124,7 @@ class Mirror(WorkingCopy):
         attempt = f"{ref.kind}/{ref}/{manifest['token']}"
         paths = [e["path"] for e in manifest["files"]]
         with ThreadPoolExecutor(CONNECTIONS) as pool:
-            list(pool.map(lambda p: self.put(f"{attempt}/{p}", (folder / p).read_bytes()), paths))
+            list(pool.map(lambda p: self.put(f"{attempt}/{p}", folder / p), paths))
         etag = self.put(name, raw, IfNoneMatch="*")
         if not etag and over is not None and (remote := self.get(name)) is not None:
             old = orjson.loads(remote[0])["token"]
@@ -143,15 +143,28 @@ class Mirror(WorkingCopy):
         return None if remote is None else orjson.loads(remote[0])["token"]
 
     def _discard(self, ref: Ref, token: str) -> None:
-        for name in self.list(f"{ref.kind}/{ref}/{token}"):
-            self.delete(name)
+        self.delete(*self.list(f"{ref.kind}/{ref}/{token}"))
 
     def remove(self, ref: Ref) -> None:
         """Manifest first, so that nobody sees half of it."""
         self.delete(f"{ref.kind}/{ref}/{MANIFEST}")
-        for name in self.list(f"{ref.kind}/{ref}"):
-            self.delete(name)
+        self.delete(*self.list(f"{ref.kind}/{ref}"))
         self._heard.pop(str(ref), None)
+
+    # what is not finished
+
+    def bring_work(self, ref: Ref) -> None:
+        """Bring what another machine kept of an artifact that it did not finish; nothing that is here is replaced."""
+        names = [name for name in self.list(f".work/{ref}") if not (self.root / inside(name)).exists()]
+        for part in (False, True):  # a checkpoint is whole once its JSON is there
+            self._download([(n, self.root / n) for n in names if n.endswith(".json") == part])
+
+    def keep_work(self, ref: Ref, paths: Iterable[Path]) -> None:
+        """Keep these files of an artifact that is not finished, JSON last, and none that was kept before."""
+        wanted, there = {p.relative_to(self.root).as_posix(): p for p in paths}, self.list(f".work/{ref}")
+        for name in sorted(wanted.keys() - there.keys(), key=lambda name: name.endswith(".json")):
+            self.push(wanted[name])
+        self.delete(*(there.keys() - wanted.keys()))
 
     def refresh_names(self) -> None:
         """Manifests of all artifacts, and records: no rows, and no files that stages left beside them."""

@@ -1,18 +1,53 @@
-"""Objects of a bucket below a prefix: read, put on a condition, listed."""
+"""Objects of a bucket below a prefix, by `obstore`: read, put on a condition, listed, streamed from and to files."""
 
 from __future__ import annotations
 
 import functools
+import os
+import re
+import threading
+import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from hashlib import md5
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from storage.errors import UserError
+from storage.errors import Unreachable, UserError
+from storage.roots import seconds_set
 
+T = TypeVar("T")
 CONNECTIONS = 8
+#: Files above this go up in parts; S3 takes 10,000 parts. No more of a file is in memory, times PARTS_AT_ONCE.
+PART_BYTES, PARTS_AT_ONCE, MOST_PARTS = 8 << 20, 2, 9_000
+#: Seconds that a server may answer nobody before a command gives up; a run has more (`patient`).
+COMMAND_PATIENCE = 10.0
+_patience = [COMMAND_PATIENCE]
+_thread = threading.local()
+
+
+@contextmanager
+def patient() -> Iterator[None]:
+    """In the block this process waits for a server that does not answer for as long as for a provider."""
+    _patience.append(seconds_set("VARBAND_STORAGE_PATIENCE", 300.0))
+    try:
+        yield
+    finally:
+        _patience.pop()
+
+
+@contextmanager
+def impatient() -> Iterator[None]:
+    """In the block this thread does not wait for a server that does not answer: it has something else to do."""
+    before, _thread.impatient = getattr(_thread, "impatient", False), True
+    try:
+        yield
+    finally:
+        _thread.impatient = before
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,53 +63,141 @@ class Listed:
 
 
 class Objects:
-    """One `s3://bucket/prefix`. root: the working copy, named in errors as what is kept."""
+    """One `s3://bucket/prefix`. root: the working copy, named in errors as what is kept.
+
+    Errors of every method: UserError for a request that the server refuses, Unreachable if it does not answer.
+    """
 
     def __init__(self, root: Path, address: str) -> None:
         self.root, self.address = root, address
         self.bucket, _, self.prefix = address.removeprefix("s3://").partition("/")
+        self._silent_since: float | None = None
 
     @functools.cached_property
-    def _fs(self) -> Any:
+    def _store(self) -> Any:
         try:
-            import s3fs
+            from obstore.store import S3Store
         except ImportError:
-            raise UserError(f"root {self.address}: object storage needs s3fs: install varband[s3]") from None
-        retries = {"mode": "standard", "max_attempts": 6}
-        return s3fs.S3FileSystem(use_listings_cache=False, config_kwargs={"retries": retries})
+            raise UserError(f"root {self.address}: object storage needs obstore: install varband[s3]") from None
+        client: Any = {"allow_http": True, "connect_timeout": "5s", "read_timeout": "60s", "timeout": "12h"}
+        # a few tries that no signal interrupts; the patience is that of `_call`
+        retry: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=5)}
+        credentials: Any = None
+        if not os.environ.keys() & {"AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"} and find_spec("boto3"):
+            from obstore.auth.boto3 import Boto3CredentialProvider
 
-    def _key(self, name: str) -> str:
-        return f"{self.prefix}/{name}" if self.prefix else name
+            try:  # profiles and single sign-on, as the AWS command line has them
+                credentials = Boto3CredentialProvider()
+            except Exception as error:
+                raise self._no_credentials(error) from None
+        return S3Store(
+            self.bucket,
+            prefix=self.prefix or None,
+            client_options=client,
+            retry_config=retry,
+            credential_provider=credentials,
+        )
 
-    def _call(self, method: str, name: str, **arguments: Any) -> Any:
-        try:
-            return self._fs.call_s3(method, Bucket=self.bucket, Key=self._key(name), **arguments)
-        except (FileNotFoundError, FileExistsError):
-            raise
-        except (OSError, RuntimeError) as error:
-            if "PreconditionFailed" in str(error) or "412" in str(error):
-                raise FileExistsError(name) from None
-            raise UserError(
-                f"root {self.address}: {method} of {name} failed ({error}); what was made is kept in {self.root}"
-            ) from None
+    def _no_credentials(self, error: object) -> UserError:
+        return UserError(
+            f"root {self.address}: no credentials ({error}); set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or"
+            " AWS_PROFILE"
+        )
+
+    def _call(self, does: str, request: Callable[[Any, Any], T]) -> T:
+        """What the request returns, tried again while the server does not answer.
+
+        request: given obstore and the store. Errors: FileNotFoundError for no object, FileExistsError for a condition
+        that does not hold; those of the class.
+        """
+        store = self._store
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+
+        failing: float | None = None
+        while True:
+            try:
+                found = request(obstore, store)
+            except (AlreadyExistsError, PreconditionError):
+                self._silent_since = None
+                raise FileExistsError(does) from None
+            except (BaseError, FileNotFoundError, PermissionError) as error:
+                said = str(error).partition("\n")[0]
+                self._refuse(does, error, said)
+                moment = time.monotonic()
+                failing = failing or moment
+                self._silent_since = self._silent_since or failing
+                patience = 0.0 if getattr(_thread, "impatient", False) else _patience[-1]
+                if moment - min(failing, self._silent_since) >= patience:
+                    raise Unreachable(
+                        f"root {self.address}: storage did not answer for {moment - self._silent_since:.0f} s"
+                        f" ({said[-160:]}); what was made is kept in {self.root}, and the same command goes on"
+                    ) from None
+                time.sleep(min(1.0, patience / 10))
+            else:
+                self._silent_since = None
+                return found
+
+    def _refuse(self, does: str, error: Exception, said: str) -> None:
+        """Errors: FileNotFoundError; UserError for an answer that no patience changes."""
+        if "NoSuchBucket" in str(error):
+            raise UserError(f"root {self.address}: there is no bucket '{self.bucket}' at this server") from None
+        if isinstance(error, FileNotFoundError):
+            self._silent_since = None
+            raise FileNotFoundError(does) from None
+        if "169.254." in said or "credential" in said.lower():
+            raise self._no_credentials(said) from None
+        status = re.search(r"status code: (\d{3})", said)
+        if status and status[1][0] in "34" and status[1] not in ("408", "429"):
+            hint = {"3": "set AWS_REGION, or AWS_ENDPOINT_URL_S3 to the final URL"}.get(
+                status[1][0], "check credentials, bucket and region"
+            )
+            raise UserError(f"root {self.address}: {does} was refused ({said[-300:]}); {hint}") from None
 
     def get(self, name: str) -> tuple[bytes, str] | None:
-        """(content, etag) of an object; null if there is none."""
+        """(content, etag) of an object; None if there is none."""
+
+        def request(obstore: Any, store: Any) -> tuple[bytes, str]:
+            found = obstore.get(store, name)
+            return bytes(found.bytes()), found.meta["e_tag"]
+
         try:
-            answer = self._call("get_object", name)
+            return self._call(f"reading {name}", request)
         except FileNotFoundError:
             return None
-        return _body(self._fs, answer), answer["ETag"]
 
-    def put(self, name: str, content: bytes, **condition: str) -> str | None:
-        """The new ETag; null if the condition does not hold. condition: IfNoneMatch="*" or IfMatch=etag."""
+    def fetch(self, name: str, target: Path) -> None:
+        """Stream an object into a file. Errors: FileNotFoundError."""
+
+        def request(obstore: Any, store: Any) -> None:
+            with target.open("wb") as file:
+                for block in obstore.get(store, name).stream(min_chunk_size=PART_BYTES):
+                    file.write(block)
+
+        self._call(f"reading {name}", request)
+
+    def put(self, name: str, content: bytes | Path, **condition: str) -> str | None:
+        """The new ETag; None if the condition does not hold. condition: IfNoneMatch="*" or IfMatch=etag.
+
+        content: a file is streamed, in parts if it is large.
+        """
+        how: dict[str, Any] = {"mode": {"e_tag": condition["IfMatch"]} if "IfMatch" in condition else "create"}
+        if not condition:
+            size = content.stat().st_size if isinstance(content, Path) else len(content)
+            how = {"chunk_size": max(PART_BYTES, size // MOST_PARTS), "max_concurrency": PARTS_AT_ONCE}
         try:
-            return self._call("put_object", name, Body=content, **condition)["ETag"]
-        except FileExistsError:
+            return self._call(f"writing {name}", lambda obstore, store: obstore.put(store, name, content, **how))[
+                "e_tag"
+            ]
+        except FileNotFoundError:  # what was to be replaced
             return None
+        except FileExistsError:  # perhaps by this very request, whose answer was lost
+            found = self.get(name)
+            return found[1] if found and found[0] == content else None
 
-    def delete(self, name: str) -> None:
-        self._call("delete_object", name)
+    def delete(self, *names: str) -> None:
+        if names:
+            self._call(f"deleting {names[0]}", lambda obstore, store: obstore.delete(store, list(names)))
 
     def check(self) -> None:
         """Errors: UserError if the root cannot be written, or the server ignores the condition of a put."""
@@ -85,29 +208,18 @@ class Objects:
 
     def list(self, folder: str, *, but: Sequence[str] = ()) -> dict[str, Listed]:
         """What lies below a folder, by its name relative to the root. but: folders that are passed over."""
-        found, after, cut = {}, "", len(self._key(""))
-        try:
-            while True:
-                answer = self._fs.call_s3(
-                    "list_objects_v2",
-                    Bucket=self.bucket,
-                    Prefix=self._key(f"{folder}/" if folder else ""),
-                    **({"StartAfter": self._key(after)} if after else {}),
-                )
-                for entry in answer.get("Contents", ()):
-                    found[after := entry["Key"][cut:]] = Listed(entry["Size"], entry["ETag"])
-                if not answer["IsTruncated"]:
-                    return {name: one for name, one in found.items() if name.partition("/")[0] not in but}
-                if (room := after.partition("/")[0]) in but:
-                    after = f"{room}0"  # what follows a slash
-        except FileNotFoundError:
-            return {}
-        except (OSError, RuntimeError) as error:
-            raise UserError(f"root {self.address}: not readable ({error}); check credentials and endpoint") from None
+        found: dict[str, Listed] = {}
 
+        def request(obstore: Any, store: Any, after: str | None) -> str | None:
+            """Where to go on; None at the end."""
+            for page in obstore.list(store, folder or None, offset=after, chunk_size=1000):
+                for one in page:
+                    if (room := one["path"].partition("/")[0]) in but:
+                        return f"{room}0"  # what follows a slash
+                    found[one["path"]] = Listed(one["size"], one["e_tag"])
+            return None
 
-def _body(fs: Any, answer: Any) -> bytes:
-    from fsspec.asyn import sync
-
-    body: Any = sync(fs.loop, answer["Body"].read)
-    return body
+        after: str | None = ""
+        while after is not None:
+            after = self._call(f"listing {folder}", functools.partial(request, after=after or None))
+        return found

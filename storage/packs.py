@@ -26,7 +26,7 @@ FOLDER = ".packs"
 LOOSE, MOST = 6, 4
 PACK = pa.schema([("name", pa.string()), ("etag", pa.string()), ("content", pa.binary())])
 #: Folders of a root whose many objects are none of those that are packed.
-BULKY = ("ledger", "spending")
+BULKY = (".leases", ".work", "ledger", "spending")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,7 @@ def pack(objects: Objects, entries: Iterable[Small]) -> None:
         if len(there) > MOST:
             now = {name: one.etag for name, one in objects.list("", but=BULKY).items()}
             kept = _put(objects, packed(objects, there, now).values())
-            for name in {*there} - {kept}:
-                objects.delete(name)
+            objects.delete(*({*there} - {kept}))
 
 
 def _put(objects: Objects, entries: Iterable[Small]) -> str:

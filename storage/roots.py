@@ -7,6 +7,7 @@ and `storage.mirror` keeps the two together.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import shlex
@@ -67,6 +68,18 @@ def root_option(folder: Path) -> str:
 def cache_home() -> Path:
     """What may be deleted at any time: working copies of object storage, what engines compiled."""
     return Path(os.environ.get("VARBAND_CACHE", Path.home() / ".cache" / "varband"))
+
+
+def seconds_set(name: str, default: float) -> float:
+    """A duration from the environment. Errors: UserError for what is no number of seconds above zero."""
+    text = os.environ.get(name, str(default))
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise UserError(f"{name}={text}: a number of seconds above zero is wanted, e.g. {default:g}")
+    return value
 
 
 def _plain(prefix: str) -> bool:

@@ -29,7 +29,7 @@ class WorkingCopy(Objects):
 
     def push(self, path: Path) -> None:
         """Upload one file of the working copy under its own name."""
-        self.put(path.relative_to(self.root).as_posix(), path.read_bytes())
+        self.put(path.relative_to(self.root).as_posix(), path)
 
     def record(self, path: Path, content: bytes, *, lasting: bool) -> None:
         """Put a record that may change. lasting: it will not soon."""
@@ -38,8 +38,9 @@ class WorkingCopy(Objects):
             self.pack_later(Small(name, etag, content))
 
     def forget(self, path: Path) -> None:
-        """Delete one file of the working copy under its own name."""
-        self.delete(path.relative_to(self.root).as_posix())
+        """Delete one file of the working copy, or all below a folder, under its own name."""
+        name = path.relative_to(self.root).as_posix()
+        self.delete(name, *self.list(name))
 
     def sync(self, folder: str) -> None:
         """Bring files that never change, or only grow, from the root to the copy, and the other way round."""
@@ -86,13 +87,13 @@ class WorkingCopy(Objects):
     def _download(self, pairs: Iterable[tuple[str, Path]]) -> None:
         def one(pair: tuple[str, Path]) -> None:
             name, target = pair
-            found = self.get(name)
-            if found is None:
-                raise FileNotFoundError(name)
             target.parent.mkdir(parents=True, exist_ok=True)
             aside = target.with_name(f"{target.name}.{uuid.uuid4().hex}")
-            aside.write_bytes(found[0])
-            os.replace(aside, target)
+            try:
+                self.fetch(name, aside)
+                os.replace(aside, target)
+            finally:
+                aside.unlink(missing_ok=True)
 
         with ThreadPoolExecutor(CONNECTIONS) as pool:
             list(pool.map(one, pairs))

@@ -5,7 +5,7 @@ Used by the stages that need rollouts (sampling, training); each promise about p
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -17,6 +17,7 @@ from storage.artifacts.kinds import Training
 from storage.artifacts.kinds.experiment import LEDGER
 from storage.artifacts.ref import Ref
 from storage.errors import UserError
+from storage.leases import leases_of
 from storage.ledger import Account, Ledger
 from storage.shards import Entries
 from tasks.active_grader import actively_graded
@@ -100,26 +101,71 @@ def ensure_rollouts(
 ) -> SamplingStats:
     """Sample what the ledger does not have, all with one kv_cache. Returns what that took.
 
+    Problems that another process is sampling are left to it: whoever needs them waits until they are in the ledger, or
+    until that process is gone, and pays for none of them twice.
+
     adapter: the weights behind the policy; null for a policy whose rollouts are all in the ledger already.
     more: told of what was entered, and returns what of the same accounts is wanted besides and is not there.
     ahead, total: for who asks in parts: how many were asked for before, and are in the end.
     score: of the policy; None for a learner that is loaded for it. The first tokens after a change of weights are
         scored before anything is entered. Errors: UserError where the engine samples from other weights.
     """
-    book, tools = ledger(), toolbox()
     accounts = {key: account_of(*key) for key in _accounts(requested)}
-    wanted = _accounts(requested).items()
-    lacking = [book.entries(accounts[key]).lacking(as_asked(requested, nth)) for key, nth in wanted]
-    missing = [requested[i] for i in sorted(chain.from_iterable(lacking))]
+    missing = _lacking(requested, accounts)
     for key, account in accounts.items():
-        book.restore_words(account, partial(about, *key))
+        ledger().restore_words(account, partial(about, *key))
     stats = SamplingStats()
     for (policy, _), nth in _accounts(missing).items():
         refuse_shown(policy.scaffold, (missing[i].problem for i in nth))
-    if not missing:
-        return stats
-    if adapter is not None and not adapter.folder.is_dir():
+    if missing and adapter is not None and not adapter.folder.is_dir():
         raise weights_left(adapter.name, f"{len(missing)} of its rollouts are not in the ledger")
+
+    def sample_now(now: Sequence[RolloutRequest], left: int = 0) -> None:
+        before = ahead + len(requested) - len(now) - left
+        stats.add(_sampled(requested, now, accounts, adapter, model, lora_rank, more, before, total, score))
+
+    while missing:
+        shared = {key: nth for key, nth in _accounts(missing).items() if key[0].adapter != str(making())}
+        if not shared:  # of this training's own adapter: its lease is held
+            sample_now(missing)
+            break
+        lease = {key: f"rollouts-{accounts[key].policy}-{accounts[key].sampling}" for key in shared}
+        wanted = {lease[key]: sorted({missing[i].problem_id for i in nth}) for key, nth in shared.items()}
+        tell = partial(progress, 0, len(requested), "rollouts", event="noted")
+        with leases_of(store().root).claimed(wanted, lambda who: tell(who), whole=more is not None) as mine:  # noqa: B023
+            free = [one for one in missing if one.problem_id in mine.get(lease.get((one.policy, one.sampling), ""), ())]
+            now = _lacking(free, accounts)
+            if more and (came := [one for one in free if one not in now]):
+                now += more(list(zip(came, entered(came).to_pylist(), strict=True)))
+            if now:
+                sample_now(now, len(missing) - len(free))
+        missing = _lacking([one for one in missing if one not in free], accounts)
+    return stats
+
+
+def _lacking(
+    requested: Sequence[RolloutRequest], accounts: Mapping[tuple[Policy, Sampling], Account]
+) -> list[RolloutRequest]:
+    """What of it the ledger does not have, in its order."""
+    wanted = _accounts(requested).items()
+    lacking = [ledger().entries(accounts[key]).lacking(as_asked(requested, nth)) for key, nth in wanted]
+    return [requested[i] for i in sorted(chain.from_iterable(lacking))]
+
+
+def _sampled(
+    requested: Sequence[RolloutRequest],
+    missing: Sequence[RolloutRequest],
+    accounts: dict[tuple[Policy, Sampling], Account],
+    adapter: ServedAdapter | None,
+    model: BaseModel,
+    lora_rank: int,
+    more: Callable[[Rows], Sequence[RolloutRequest]] | None,
+    before: int,
+    total: int | None,
+    score: Score | None,
+) -> SamplingStats:
+    """Sample these and enter them. before: how many of what was asked for are there."""
+    book, tools, stats, leases = ledger(), toolbox(), SamplingStats(), leases_of(store().root)
     kv_cache = missing[0].sampling.kv_cache
     sampled_before = tools.samples(model.sha256, kv_cache)
     generator, graders = tools.generator(model.sha256, lora_rank, kv_cache), tools.graders()
@@ -139,13 +185,14 @@ def ensure_rollouts(
             counter.charge([row for _, row in rows])
         stats.gap = max(stats.gap, first.check(rows))
         _enter(book, rows, accounts)
+        leases.check()
         stats.seconds = time.perf_counter() - began
         for policy, _ in accounts:
             graders.refuse_broken(policy.scaffold.answer_kind)
 
     def keep(rows: Rows) -> None:
         enter(rows)
-        done = ahead + len(requested) - len(missing) + stats.rollouts
+        done = before + stats.rollouts
         rate, bands = f"{stats.tokens / stats.seconds:,.0f} tok/s", groups.tell(rows) if total else ()
         progress(done, total or len(requested), "rollouts", rate, bands=bands)
         if counter is not None:

@@ -110,7 +110,9 @@ class Session:
             self.before(step)
         if step.condition is not None and (why_not := step.condition.why_not(self.store)):
             raise Parked(why_not)
-        with self.store.making(step.ref):
+        with self.store.making(
+            step.ref, lambda who: self.listener(Progress("noted", step.title, step.ref, detail=who))
+        ):
             if self.store.fresh(step.ref):
                 self.listener(Progress("reused", step.title, step.ref))
                 return True
@@ -143,6 +145,7 @@ class Session:
                 f"{step.title}: {where}: {error.strerror}; what was made before is kept: {way_out(error.errno)} and run"
                 " the same command again"
             ) from None
+        self.store.finish_work(step.ref)
         self.made.append(step.ref)
         seconds = time.perf_counter() - began
         self.listener(Progress("made", step.title, step.ref, done=rows, total=rows, seconds=seconds))

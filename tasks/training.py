@@ -22,7 +22,7 @@ from storage.artifacts.kinds.experiment import DIAGNOSTICS, EXPOSURE, LEDGER
 from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.grpo.behaviour import check_kept_whole, check_overlong, check_sampling
-from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout
+from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout, evaluated_steps
 from tasks.domain.policies import AS_CRITIC, Policy, Sampling
 from tasks.domain.problems.splits import of_split
 from tasks.domain.scaffolds import Scaffold
@@ -132,6 +132,7 @@ def train_adapter(
         return turns.drawn(requested, serve, apart=at > 0)
 
     tools, folder = toolbox(), workdir()
+    store().bring_work(making())
     if not (folder / "checkpoints").is_dir():
         refuse_other_rewards(Training.parse(str(making())))
 
@@ -147,17 +148,19 @@ def train_adapter(
     tools.wait_for_begun()
     if learner.staleness:  # a thread samples, and may be the first to need the engine
         import_before_threads(base)
-    result = train(
-        base=base,
-        problems=[PromptProblem(r["problem_id"], r["source"], r["subject"]) for r in by_id.values()],
-        config=learner,
-        execution=execution_on(tools.hardware, read_config(base)),
-        workdir=folder,
-        sample=sample_step,
-        on_step=tell,
-        init_adapter=None if init is None else last_adapter(store().files(init)),
-        temperature=rollouts.temperature,
-    )
+    with store().keeping(making()) as keep:
+        result = train(
+            base=base,
+            problems=[PromptProblem(r["problem_id"], r["source"], r["subject"]) for r in by_id.values()],
+            config=learner,
+            execution=execution_on(tools.hardware, read_config(base)),
+            workdir=folder,
+            sample=sample_step,
+            on_step=tell,
+            on_checkpoint=lambda checkpoint: keep(kept_with(checkpoint, learner)),
+            init_adapter=None if init is None else last_adapter(store().files(init)),
+            temperature=rollouts.temperature,
+        )
     files = folder / "files"
     shutil.rmtree(files, ignore_errors=True)
     files.mkdir()
@@ -170,6 +173,14 @@ def train_adapter(
     if sampled.rollouts:
         notes |= named(tools.generator(start.model.sha256, learner.lora_rank))
     return Payload(_rows(result.steps, Training.schema, start.arm), files, notes)
+
+
+def kept_with(checkpoint: Path, learner: LearnerConfig) -> list[Path]:
+    """What another machine needs to go on from a checkpoint: it, and the adapters that were evaluated before it."""
+    step, served = int(checkpoint.name.removeprefix("step-")), checkpoint.parents[1] / "served"
+    before = [at for at in evaluated_steps(learner.steps, learner.eval_every) if at < step]
+    adapters = [path for at in before for path in (served / f"step-{at:04d}").rglob("adapter_*")]
+    return [*checkpoint.iterdir(), *adapters]
 
 
 def _linked(source: str, target: str) -> None:

@@ -1,4 +1,4 @@
-"""Real servers for tests, on 127.0.0.1 and free ports: Postgres, a Prefect server on it, process workers; S3."""
+"""Real servers for tests, on 127.0.0.1 and free ports: Postgres, a Prefect server on it, process workers."""
 
 from __future__ import annotations
 
@@ -34,38 +34,6 @@ def end(process: subprocess.Popen[bytes], how: int = signal.SIGKILL) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, how)
     process.wait(30)
-
-
-def credentials(url: str) -> dict[str, str]:
-    """What a process finds in its environment that reaches this S3 server."""
-    secret = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
-    return {"AWS_ENDPOINT_URL_S3": url} | secret
-
-
-@contextmanager
-def object_storage(log: Path | None = None, page: int = 1000) -> Iterator[str]:
-    """An S3 server's address. log: a line for each request goes there. page: objects in one answer to a listing."""
-    from s3fs import S3FileSystem
-
-    url = f"http://127.0.0.1:{(port := free_port())}"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        env={**os.environ, "MOTO_S3_DEFAULT_MAX_KEYS": str(page)},
-        stderr=subprocess.DEVNULL if log is None else log.open("w"),
-    )
-    try:
-        for _ in range(240):
-            try:
-                with urlopen(f"{url}/moto-api/", timeout=1):
-                    break
-            except OSError:
-                time.sleep(0.25)
-        yield url
-    finally:
-        process.kill()
-        process.wait()
-        S3FileSystem.clear_instance_cache()  # they would ask this server for another's objects
 
 
 def _postgres_bin() -> Path | None:

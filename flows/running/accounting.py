@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from flows.gate import ADVICE
@@ -22,9 +22,10 @@ from flows.study.memory import check_caches, check_memory, this_machine
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.errors import ArmsFailed, Parked, UserError, disk_fault
+from storage.errors import ArmsFailed, Parked, Unreachable, UserError, disk_fault
+from storage.leases import beating
+from storage.objects import impatient, patient
 from storage.records.garbage import collecting
-from storage.records.heartbeat import beating
 from storage.records.notes import note_planned
 from storage.records.runs import Amounts, Run, earlier_attempt, now, write_run
 from storage.roots import root_option
@@ -53,8 +54,9 @@ class Record:
     def update(self, **changes: object) -> None:
         """What was spent is read from the journal: other workers of the run have charged to it too."""
         with self._lock:
-            spent = self.meter.journal.spent()
-            self.run = self.run.model_copy(update={"heartbeat": now(), "spent": spent, **changes})
+            with suppress(Unreachable):
+                changes = {"spent": self.meter.journal.spent(), **changes}
+            self.run = self.run.model_copy(update={"heartbeat": now(), **changes})
             write_run(self.store.root, self.run)
 
     def on_progress(self, event: Progress) -> None:
@@ -103,12 +105,17 @@ def accounted(
         note_planned(store.root, name, (p.step.ref for p in planned))
         record.update()
     try:
-        with beating(record.update), metered(meter, listener) as charged:
+        with patient(), beating(record.update), metered(meter, listener) as charged:
             yield Listeners(record.before(charged), record.before(listener))
         _check_left(study, store, planned)
+    except Unreachable as away:
+        with impatient(), suppress(Unreachable):  # the record of this machine, until storage is back
+            record.update(state="parked", why=f"parked: {away}")
+        raise
     except Parked as wall:
-        how = _parked(study, store, planned, meter, record.run, wall)
-        record.update(state="parked", **how)
+        with impatient():
+            how = _parked(study, store, planned, meter, record.run, wall)
+            record.update(state="parked", **how)
         raise Parked(record.run.why) from None
     except ArmsFailed as error:
         done = sum(p.reused for p in looked_up((p.step for p in planned), store, study.profile.hardware))

@@ -17,7 +17,7 @@ from flows.running.sessions import Charging, Listener
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.records.heartbeat import beating
+from storage.leases import beating
 from storage.records.runs import Amounts
 from storage.records.spending import Journal
 from tasks.domain.prices import plainly

@@ -7,12 +7,12 @@ race harmlessly (the first rename wins). The store decides what is reused; nobod
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,8 +26,9 @@ from storage.artifacts.ref import KINDS, NAME, Ref
 from storage.artifacts.rows import PART_ROWS, Payload, read_parts, whole_groups, write_rows
 from storage.durable import sync, sync_tree
 from storage.errors import NO_ROOM, UserError, way_out
+from storage.leases import leases_of
 from storage.mirror import Mirror, mirror_of
-from storage.roots import linkless, lock_file
+from storage.roots import linkless
 
 K = TypeVar("K", bound=Ref)
 DATA, MANIFEST, FILES = "data.parquet", "manifest.json", "files"
@@ -234,14 +235,53 @@ class Store:
         os.rename(self.path(ref), grave)
         shutil.rmtree(grave)
 
-    @contextmanager
-    def making(self, ref: Ref) -> Iterator[None]:
-        """Held while one process makes `ref`, so that a second one waits and then reuses it.
+    def bring_work(self, ref: Ref) -> None:
+        """On object storage: bring here what another machine kept of an artifact that it did not finish."""
+        if self._mirror:
+            self._mirror.bring_work(ref)
 
-        An optimisation only: the kernel drops the lock with its holder, and without it the writers race harmlessly.
+    @contextmanager
+    def keeping(self, ref: Ref) -> Iterator[Callable[[Sequence[Path]], None]]:
+        """Yield what keeps files of an unfinished artifact where another machine finds them, in place of those before.
+
+        They go to object storage beside the work; of several that wait the newest one alone. The block ends when they
+        are there. On a disk they are there already.
         """
-        with lock_file(self.root, str(ref)).open("w") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        if (mirror := self._mirror) is None:
+            yield lambda paths: None
+            return
+        waiting: list[Sequence[Path]] = []
+
+        def upload() -> None:
+            while waiting:
+                newest = waiting[-1]
+                del waiting[: waiting.index(newest) + 1]
+                with suppress(FileNotFoundError):  # given up for a newer one meanwhile
+                    mirror.keep_work(ref, newest)
+
+        with ThreadPoolExecutor(1, thread_name_prefix="keeping") as thread:
+            uploads: list[Future[None]] = []
+
+            def keep(paths: Sequence[Path]) -> None:
+                for done in [one for one in uploads if one.done()]:
+                    uploads.remove(done)
+                    done.result()
+                waiting.append(paths)
+                uploads.append(thread.submit(upload))
+
+            yield keep
+        for one in uploads:
+            one.result()
+
+    def finish_work(self, ref: Ref) -> None:
+        """On object storage: drop what was kept of an artifact that is finished."""
+        if self._mirror:
+            self._mirror.forget(self.root / ".work" / str(ref))
+
+    @contextmanager
+    def making(self, ref: Ref, tell: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+        """Held while one process makes `ref`, so that a second one waits and then reuses it, on any machine."""
+        with leases_of(self.root).claimed({str(ref): ["whole"]}, tell):
             yield
 
 

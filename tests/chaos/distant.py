@@ -6,19 +6,19 @@ import os
 import shutil
 import signal
 import socket
-import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from multiprocessing.sharedctypes import Synchronized
-from urllib.parse import urlsplit
 
+from tests.chaos import driver
 from tests.chaos.driver import CONTEXT, begin
 from tests.chaos.remote import serve
 from tests.chaos.trial import Trial, ended
-from tests.servers import credentials, free_port
+from tests.s3_server import ObjectStorage
+from tests.servers import free_port
 
 
 class Engine:
@@ -96,93 +96,87 @@ def engine_garbles(trial: Trial) -> float:
         return trial.again()
 
 
-class Wire:
-    """A connection between a port of this machine and a server, which may be cut."""
-
-    def __init__(self, url: str) -> None:
-        self.to, self.cut = (urlsplit(url).hostname, urlsplit(url).port), threading.Event()
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self._open: set[socket.socket] = set()
-        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                here, _ = self._listening.accept()
-                if self.cut.is_set():
-                    here.close()
-                    continue
-                there = socket.create_connection(self.to)  # type: ignore[arg-type]
-                self._open |= {here, there}
-                for a, b in ((here, there), (there, here)):
-                    threading.Thread(target=self._carry, args=(a, b), daemon=True).start()
-
-    def _carry(self, a: socket.socket, b: socket.socket) -> None:
-        with suppress(OSError):
-            while data := a.recv(1 << 16):
-                b.sendall(data)
-        for one in (a, b):
-            with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            self._open.discard(one)
-
-    def interrupt(self) -> None:
-        """Every connection drops, and no new one comes about until it is mended."""
-        self.cut.set()
-        for one in list(self._open):
-            with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-
-    def mend(self) -> None:
-        self.cut.clear()
-
-    def close(self) -> None:
-        self.interrupt()
-        self._listening.close()
+#: Seconds after which a machine that is not heard of is taken for dead.
+SILENCE = "2"
 
 
 class Bucket:
     """Roots on one S3 server. Its credentials are this process's from now on."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
-        os.environ |= credentials(url)
-        import s3fs
+    def __init__(self, server: ObjectStorage) -> None:
+        self.server = server
+        os.environ |= server.environment
+        server.make_bucket("varband-chaos")
 
-        s3fs.S3FileSystem().mkdir("varband-chaos")
-
-    @contextmanager
-    def wired(self, trial: Trial) -> Iterator[Wire]:
+    def of(self, trial: Trial) -> ObjectStorage:
         trial.address = f"s3://varband-chaos/{uuid.uuid4().hex}"
         os.environ["VARBAND_CACHE"] = str(trial.folder / "cache")
-        with closing(Wire(self.url)) as wire:
-            trial.words = {"AWS_ENDPOINT_URL_S3": wire.url, "VARBAND_CACHE": str(trial.folder / "cache")}
-            yield wire
+        trial.words = {"VARBAND_CACHE": str(trial.folder / "cache")}
+        return self.server
 
     def undisturbed(self, trial: Trial) -> float:
-        with self.wired(trial):
-            return trial.to_the_end()
+        self.of(trial)
+        return trial.to_the_end()
 
     def away(self, trial: Trial) -> float:
-        """For up to four seconds: ridden out, or a sentence and exit code 2; then the same command goes on."""
-        with self.wired(trial) as wire:
-            process = trial.begun()
-            wire.interrupt()
-            time.sleep(trial.rng.random() * 4)
-            wire.mend()
-            ended(process, 0, 2)
-            return trial.again()
+        """For up to four seconds: ridden out."""
+        server = self.of(trial)
+        process = trial.begun()
+        server.kill()
+        time.sleep(trial.rng.random() * 4)
+        server.start()
+        ended(process, 0)
+        return trial.compared()
+
+    def away_for_long(self, trial: Trial) -> float:
+        """Longer than the run waits: it parks (75). It comes back: the same command goes on."""
+        server = self.of(trial)
+        trial.words |= {"VARBAND_STORAGE_PATIENCE": "1"}
+        process = trial.begun()
+        server.kill()
+        ended(process, 75)
+        server.start()
+        return trial.again()
 
     def machine_lost(self, trial: Trial) -> float:
         """The process is killed while its storage is away, and the next machine has no working copy."""
-        with self.wired(trial) as wire:
-            process = trial.begun()
-            wire.interrupt()
-            trial.signal(process, signal.SIGKILL, 2)
-            wire.mend()
-            shutil.rmtree(trial.folder / "cache")
-            return trial.again()
+        server = self.of(trial)
+        process = trial.begun()
+        server.kill()
+        trial.signal(process, signal.SIGKILL, 2)
+        server.start()
+        shutil.rmtree(trial.folder / "cache")
+        return trial.again()
+
+    def several_killed(self, trial: Trial, machines: int = 3, apart: float = 1.0, answer: float = 0.03) -> float:
+        """Machines with working copies of their own start the same study one after the other. Then one after the other
+        is killed and begun again without its copy, and all are left to finish.
+
+        apart: seconds between their starts. answer: seconds that a rollout takes.
+        """
+        self.of(trial)
+        at_work: list[BaseProcess] = []
+
+        def begin(nth: int) -> BaseProcess:
+            words = {"VARBAND_CACHE": str(trial.folder / f"cache-{nth}"), "CHAOS_MACHINE": f"machine-{nth}"}
+            words |= {"CHAOS_SILENCE": SILENCE, "CHAOS_ANSWER_SECONDS": str(answer)}
+            return driver.start(trial.address, trial.folder / f"trace-{nth}", **words)
+
+        trial.since = trial.began = time.monotonic()
+        for nth in range(machines):
+            at_work.append(begin(nth))
+            time.sleep(apart)
+        for nth in trial.rng.sample(range(machines), machines):
+            if at_work[nth].exitcode is None:
+                at_work[nth].kill()
+                at_work[nth].join()
+                trial.batches += 1
+                shutil.rmtree(trial.folder / f"cache-{nth}", ignore_errors=True)
+                at_work[nth] = begin(nth)
+            time.sleep(trial.rng.random() * 2 * apart)
+        for process in at_work:
+            ended(process, 0)
+        return trial.compared()
 
 
 #: What is done → how.
@@ -193,5 +187,7 @@ ENGINE_FAULTS = {
 }
 STORAGE_FAULTS = {
     "object storage away for up to 4 s": Bucket.away,
+    "object storage away for longer than patience": Bucket.away_for_long,
+    "three machines on one bucket, each killed": Bucket.several_killed,
     "machine lost while its object storage is away": Bucket.machine_lost,
 }

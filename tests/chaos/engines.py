@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 
@@ -15,7 +16,7 @@ from tasks.engines.protocols import Completion, Request
 
 
 class SeededGenerator:
-    """Takes 4 ms an answer."""
+    """Takes 4 ms an answer, or CHAOS_ANSWER_SECONDS."""
 
     name, version, serving = "seeded", "1", "none"
 
@@ -24,7 +25,7 @@ class SeededGenerator:
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
         for request in requests:
-            time.sleep(0.004)
+            time.sleep(float(os.environ.get("CHAOS_ANSWER_SECONDS", "0.004")))
             yield answered(request)
 
     def close(self) -> None: ...

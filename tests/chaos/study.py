@@ -20,6 +20,7 @@ from flows.study.resolve import PoolInputs, Study
 from storage.artifacts.kinds import Bands, PassAtK, Report, Rollouts
 from storage.artifacts.schemas import columns
 from storage.artifacts.store import Store
+from storage.durable import write_durably
 from tasks.domain.grading.overrides import ActiveGrader
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.engines.hardware import Hardware
@@ -66,23 +67,26 @@ def sample_chaos(*, group_size: int, training: ToyTraining | None = None) -> pa.
 @stage(ToyTraining, version=1)
 def train_chaos(*, bands: Bands, rollouts: Rollouts, steps: int) -> Payload:
     """Each step samples a group of its own policy, depends on all steps before it, and is checkpointed."""
-    checkpoint, state = workdir() / "state", (0, len(store().read(bands)))
-    if checkpoint.exists():
-        step, total = checkpoint.read_text().split()
+    state = (0, len(store().read(bands)))
+    store().bring_work(making())
+    if there := sorted((workdir() / "checkpoints").glob("*.json")):
+        step, total = there[-1].read_text().split()
         state = (int(step), int(total))
+        progress(state[0], steps, "steps", f"from step {state[0]}", event="noted")
     first = sum(sum(text.encode()) for text in store().read(rollouts)["completion"].to_pylist())
     (served := workdir() / "adapter").mkdir(exist_ok=True)
-    for step in range(state[0], steps):
-        policy = replace(POLICY, adapter=str(making()), adapter_step=step, step=step) if step else POLICY
-        requested = requests_for(PROBLEMS.slice(step, 1), policy, replace(SAMPLING, seed=100 + step), range(GROUP))
-        ensure_rollouts(requested, ServedAdapter(f"{making()}-{step}", served), MODEL, 0)
-        time.sleep(0.03)
-        texts = "".join(entered(requested)["completion"].to_pylist())
-        state = (step + 1, (state[1] * 31 + first + sum(texts.encode())) % (2**31))
-        aside = checkpoint.with_suffix(".new")
-        aside.write_text(f"{state[0]} {state[1]}")
-        aside.replace(checkpoint)
-        progress(step + 1, steps, "steps")
+    with store().keeping(making()) as keep:
+        for step in range(state[0], steps):
+            policy = replace(POLICY, adapter=str(making()), adapter_step=step, step=step) if step else POLICY
+            requested = requests_for(PROBLEMS.slice(step, 1), policy, replace(SAMPLING, seed=100 + step), range(GROUP))
+            ensure_rollouts(requested, ServedAdapter(f"{making()}-{step}", served), MODEL, 0)
+            time.sleep(0.03)
+            texts = "".join(entered(requested)["completion"].to_pylist())
+            state = (step + 1, (state[1] * 31 + first + sum(texts.encode())) % (2**31))
+            checkpoint = workdir() / "checkpoints" / f"{state[0]}.json"
+            write_durably(checkpoint, f"{state[0]} {state[1]}".encode())
+            keep([checkpoint])
+            progress(step + 1, steps, "steps")
     files = workdir() / "files"
     files.mkdir(exist_ok=True)
     (files / "adapter.bin").write_bytes(str(state[1]).encode() * 1000)

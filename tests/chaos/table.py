@@ -26,7 +26,8 @@ from tests.chaos import distant, driver, faults, server_faults
 from tests.chaos.results import RECOVERED, REPO, RESULTS, Calm, Tried, append, report, tried
 from tests.chaos.trial import CannotTry, TooLate, Trial, ended
 from tests.chaos.whole import Left, left
-from tests.servers import object_storage, postgres, prefect_server
+from tests.s3_server import object_storage
+from tests.servers import postgres, prefect_server
 
 #: An undisturbed run is timed again after so many faults: the machine has other work too.
 EVERY = 10

@@ -22,7 +22,7 @@ from storage.mirror import Mirror
 from storage.records.runs import Run, all_runs, now, write_run
 from storage.records.spending import Charge, Journal, charges
 from storage.roots import root_folder
-from tests.servers import credentials, object_storage
+from tests.s3_server import ObjectStorage, object_storage
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -43,20 +43,18 @@ PROVENANCE = Provenance(
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with object_storage() as url:
-        yield url
+def server() -> Iterator[ObjectStorage]:
+    with object_storage() as running:
+        yield running
 
 
 @pytest.fixture
-def bucket(server: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+def bucket(server: ObjectStorage, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
     """A fresh bucket; credentials and endpoint come from the environment, as in production."""
-    for name, value in credentials(server).items():
+    for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
-    import s3fs
-
     name = f"varband-{abs(hash(request.node.name)) % 10**9}-{os.getpid()}"
-    s3fs.S3FileSystem().mkdir(name)
+    server.make_bucket(name)
     return f"s3://{name}/team/root"
 
 
@@ -150,7 +148,6 @@ sys.path.insert(0, sys.argv[1])
 from storage.ledger import Account, Ledger
 from storage.mirror import Mirror
 from storage.roots import root_folder
-from tests.servers import credentials, object_storage
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import columns
 from storage.artifacts.store import Payload, Store
@@ -215,8 +212,8 @@ def test_a_charge_uploads_itself_and_not_the_journal(
     uploaded: list[int] = []
     put = Mirror.put
 
-    def counted(self: Mirror, name: str, content: bytes, **condition: str) -> str | None:
-        uploaded.append(len(content))
+    def counted(self: Mirror, name: str, content: bytes | Path, **condition: str) -> str | None:
+        uploaded.append(content.stat().st_size if isinstance(content, Path) else len(content))
         return put(self, name, content, **condition)
 
     monkeypatch.setattr(Mirror, "put", counted)

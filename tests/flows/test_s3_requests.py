@@ -23,7 +23,7 @@ from storage.objects import Objects
 from storage.records.notes import note_planned, studies_of
 from storage.records.runs import Run, all_runs, now, write_run
 from storage.roots import root_folder
-from tests.servers import credentials, object_storage
+from tests.s3_server import ObjectStorage, object_storage
 
 #: Objects in one answer of this server to a listing; of the real one 1,000.
 PAGE = 100
@@ -33,23 +33,16 @@ PROVENANCE = Provenance(
 
 
 @pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("s3") / "requests"
-
-
-@pytest.fixture(scope="module")
-def environment(log: Path) -> Iterator[dict[str, str]]:
-    with object_storage(log, page=PAGE) as url:
-        yield credentials(url)
+def server() -> Iterator[ObjectStorage]:
+    with object_storage(page=PAGE) as running:
+        yield running
 
 
 @pytest.fixture
-def s3(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    for name, value in environment.items():
+def s3(server: ObjectStorage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
+    for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
-    import s3fs
-
-    s3fs.S3FileSystem().mkdir(f"bucket-{tmp_path.name.replace('_', '-').lower()}"[:60])
+    server.make_bucket(f"bucket-{tmp_path.name.replace('_', '-').lower()}"[:60])
     return monkeypatch
 
 
@@ -76,12 +69,6 @@ def run_of(number: int, state: str = "finished") -> Run:
     return Run.model_validate({"id": f"demo-{number:08x}", "state": state, **values})
 
 
-def asked(log: Path, since: int) -> list[str]:
-    """Requests, such as `GET /bucket/key`, after those that were counted before."""
-    lines = [line for line in log.read_text().splitlines() if '" 20' in line or '" 30' in line or '" 40' in line]
-    return [line.split('"')[1].removesuffix(" HTTP/1.1") for line in lines][since:]
-
-
 def ls(*words: str, cache: Path, root: str) -> list[dict[str, object]]:
     command = [sys.executable, "-m", "cli.main", *words, "--root", root, "--json"]
     done = subprocess.run(
@@ -92,7 +79,7 @@ def ls(*words: str, cache: Path, root: str) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize(("artifacts", "runs"), [(36, 6), pytest.param(200, 30, marks=pytest.mark.slow)])
 def test_a_new_laptop_sees_a_root_with_few_requests(
-    artifacts: int, runs: int, log: Path, s3: pytest.MonkeyPatch, tmp_path: Path
+    artifacts: int, runs: int, server: ObjectStorage, s3: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Two machines made it in turns, one of which was killed now and then; the ledger fills more than one answer to a
     listing."""
@@ -109,19 +96,19 @@ def test_a_new_laptop_sees_a_root_with_few_requests(
     raw = Objects(tmp_path, address(tmp_path))
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: raw.put(f"ledger/a/b/shard-{n:020d}.parquet", b"x"), range(PAGE + 50)))
-    before = len(asked(log, 0))
+    before = len(server.requests())
     shown = ls("ls", cache=tmp_path / "new", root=address(tmp_path))
-    requests = asked(log, before)
+    requests = server.requests()[before:]
     assert len(shown) == artifacts and all(row["study"] == "demo" for row in shown)
     assert len(requests) <= 20, requests
-    assert not [r for r in requests if r.startswith("GET") and r.endswith("data.parquet")]
+    assert not [r for r in requests if r.startswith("GET") and "data.parquet " in r]
     before += len(requests)
     assert len(ls("runs", cache=tmp_path / "other", root=address(tmp_path))) == runs
-    requests = asked(log, before)
-    assert len(requests) <= 20 and not [r for r in requests if "data.parquet" in r], requests
+    requests = server.requests()[before:]
+    assert len(requests) <= 20 and not [r for r in requests if "data.parquet " in r], requests
     before += len(requests)
     assert len(ls("ls", cache=tmp_path / "new", root=address(tmp_path))) == artifacts
-    assert len(asked(log, before)) <= 6, "the second time only the listing is asked for"
+    assert len(server.requests()[before:]) <= 6, "the second time only the listing is asked for"
 
 
 def test_rows_come_when_they_are_asked_for(s3: pytest.MonkeyPatch, tmp_path: Path) -> None:

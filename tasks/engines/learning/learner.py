@@ -70,6 +70,7 @@ def train(
     workdir: Path,
     sample: SampleFn,
     on_step: Callable[[StepMetrics], None] = lambda _: None,
+    on_checkpoint: Callable[[Path], None] = lambda _: None,
     init_adapter: Path | None = None,
     stop_requested: Callable[[], bool] = lambda: False,
     temperature: float = 1.0,
@@ -79,6 +80,7 @@ def train(
 
     temperature: that rollouts are sampled at.
     workdir: holds checkpoints, served adapters and, at the end, the adapter; outlives a crash.
+    on_checkpoint: told of the folder of each one that is whole, by the thread that wrote it.
     Errors: UserError for an unusable base, adapter, checkpoint or configuration, before anything is sampled, and after
     MAX_SKIPPED gradients that are not finite; Interrupted once `stop_requested` says so.
     """
@@ -95,7 +97,9 @@ def train(
     }
     try:
         with parallel.team(execution.processes, job, workdir / "processes"):
-            return _train(**job, sample=sample, on_step=on_step, stop_requested=stop_requested)
+            return _train(
+                **job, sample=sample, on_step=on_step, on_checkpoint=on_checkpoint, stop_requested=stop_requested
+            )
     except BaseException as error:
         clear_frames(error.__traceback__)  # whoever keeps the error would keep the model on its device
         raise
@@ -112,6 +116,7 @@ def _train(
     workdir: Path,
     sample: SampleFn,
     on_step: Callable[[StepMetrics], None],
+    on_checkpoint: Callable[[Path], None],
     init_adapter: Path | None,
     temperature: float,
     stop_requested: Callable[[], bool],
@@ -130,7 +135,7 @@ def _train(
     writes = parallel.rank_and_world()[0] == 0
     adapters = Adapters(policy, config, workdir, recipe[:12], writes, execution.flat_adapters)
     rollouts = StepRollouts(problems, schedule, config, adapters, sample)
-    loop = _Loop(config, execution, workdir, rollouts, updater, adapters, recipe, stop_requested)
+    loop = _Loop(config, execution, workdir, rollouts, updater, adapters, recipe, stop_requested, on_checkpoint)
     if init_adapter is not None:
         policy.lora.load(init_adapter, base)
     updater.start_here()
@@ -167,11 +172,12 @@ class _Loop:
     adapters: Adapters
     recipe: str
     stop_requested: Callable[[], bool]
+    on_checkpoint: Callable[[Path], None]
     steps: list[dict[str, Any]] = field(default_factory=list)
     exposure: list[dict[str, Any]] = field(default_factory=list)
     diagnostics: list[dict[str, Any]] = field(default_factory=list)
     writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
-    writing: Future[Path] | None = None
+    writing: Future[None] | None = None
 
     @property
     def spent(self) -> bool:
@@ -217,10 +223,14 @@ class _Loop:
         rows = (list(self.steps), list(self.exposure), list(self.diagnostics))
         state = checkpoints.State(step, self.recipe, self.updater.tensors(), *rows, self.updater.remembered)
         root, keep = self.workdir / "checkpoints", self.execution.keep_checkpoints
+
+        def write() -> None:
+            self.on_checkpoint(checkpoints.save(root, state, keep))
+
         if self.execution.async_checkpoints:
-            self.writing = self.writer.submit(checkpoints.save, root, state, keep)
+            self.writing = self.writer.submit(write)
         else:
-            checkpoints.save(root, state, keep)
+            write()
 
     def written(self) -> None:
         """Wait for the checkpoint being written, and raise what went wrong with it."""

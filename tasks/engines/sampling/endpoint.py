@@ -5,7 +5,6 @@ The key is the operator's, like the addresses that it may go to: what a study's 
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 from collections.abc import Collection, Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 from storage.errors import Parked, UserError
+from storage.roots import seconds_set
 from tasks.engines.sampling.answers import Garbled, model_of, parsed
 from tasks.engines.sampling.connection import Connection, Server
 
@@ -23,23 +23,12 @@ LONGEST_VERSION = 60
 
 def patience_seconds() -> float:
     """How long a server may answer nobody before the run parks."""
-    return _seconds("VARBAND_OPENAI_PATIENCE", 300.0)
+    return seconds_set("VARBAND_OPENAI_PATIENCE", 300.0)
 
 
 def reply_seconds() -> float:
     """How long one answer may take: a rollout of many thousand tokens on a busy server."""
-    return _seconds("VARBAND_OPENAI_TIMEOUT", 1800.0)
-
-
-def _seconds(name: str, default: float) -> float:
-    text = os.environ.get(name, str(default))
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise UserError(f"{name}={text}: a number of seconds above zero is wanted, e.g. {default:g}")
-    return value
+    return seconds_set("VARBAND_OPENAI_TIMEOUT", 1800.0)
 
 
 def asked_address(asked: str = "") -> str:

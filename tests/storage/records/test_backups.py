@@ -18,6 +18,7 @@ from storage.artifacts.schemas import columns
 from storage.artifacts.store import Payload, Store
 from storage.errors import UserError
 from storage.ledger import Account, Ledger
+from storage.objects import Objects
 from storage.records import copies, notes
 from storage.records.copies import copy_study
 from storage.records.drift import DriftNote, close_drift, drift_notes, note_drift
@@ -26,7 +27,7 @@ from storage.records.pins import pin, pins, unpin
 from storage.records.runs import Run, now, read_run, write_run
 from storage.records.spending import Charge, Journal, charges
 from storage.roots import root_folder
-from tests.servers import credentials, object_storage
+from tests.s3_server import object_storage
 
 RUN = "demo-00000000"
 NOTE = DriftNote(
@@ -134,8 +135,6 @@ def test_object_storage_is_copied_whole_and_comes_back_from_the_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each step on a machine that has seen neither root."""
-    import s3fs
-
     account = Account.of("p", {"seed": 1})
 
     def on_machine(name: str, address: str = "s3://varband-backups/team") -> Path:
@@ -149,10 +148,10 @@ def test_object_storage_is_copied_whole_and_comes_back_from_the_copy(
         assert [one.why for one in pins(root)] == ["figure 3"] and drift_notes(root).num_rows == 1
         assert team_prices(root).month.usd == 500
 
-    with object_storage() as url:
-        for name, value in credentials(url).items():
+    with object_storage() as server:
+        for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
-        s3fs.S3FileSystem().mkdir("varband-backups")
+        server.make_bucket("varband-backups")
         here = on_machine("a")
         made(here)
         Ledger(here).append(account, pa.table({"problem_id": ["a"], "rollout": [0]}), {"adapter": None})
@@ -162,7 +161,7 @@ def test_object_storage_is_copied_whole_and_comes_back_from_the_copy(
         pin(here, REF, "figure 3")
         put_overrides(here, "{}\n")
         note_drift(here, NOTE)
-        s3fs.S3FileSystem().pipe_file("varband-backups/team/prices.toml", b"[month]\nusd = 500\n")
+        Objects(here, "s3://varband-backups/team").put("prices.toml", b"[month]\nusd = 500\n")
         copy_study(on_machine("b"), tmp_path / "kept")
         check(tmp_path / "kept")
         copied = copy_study(tmp_path / "kept", on_machine("c", "s3://varband-backups/again"))

@@ -1,0 +1,275 @@
+"""Leases: who makes a piece of work now, so that no two processes or machines pay for the same.
+
+A lease is a small document by name with a list of [holder, keys]: on a disk a file, in a bucket an object. It is
+replaced only while it is still what was read (`If-Match`). A holder shows that it lives in a document of its own, which
+its heartbeat replaces. It is passed over once it was silent for SILENCE_SECONDS, or if its process on this machine is
+gone. No clocks of two machines are compared: who waits counts the seconds since a heartbeat last differed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import orjson
+import psutil
+
+from storage.errors import Parked, UserError
+from storage.mirror import mirror_of
+from storage.objects import impatient
+from storage.roots import lock_file
+
+BEAT_SECONDS, SILENCE_SECONDS = 10.0, 60.0
+#: How often who waits looks again, on a disk and in a bucket.
+POLL_SECONDS = {True: 0.1, False: 2.0}
+FOLDER = ".leases/"
+Claims = list[tuple[str, list[str]]]
+
+
+@contextmanager
+def beating(beat: Callable[[], None], every: float = BEAT_SECONDS) -> Iterator[None]:
+    """Call `beat` every few seconds from a thread while the block runs."""
+    over = threading.Event()
+
+    def loop() -> None:
+        while not over.wait(every):
+            with suppress(UserError), impatient():  # a missed one shows in the run's own writing
+                beat()
+
+    thread = threading.Thread(target=loop, name="heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+class Documents(Protocol):
+    """Where leases lie: documents with an ETag, put on a condition. A bucket is one (`storage.objects`)."""
+
+    def get(self, name: str) -> tuple[bytes, str] | None: ...
+
+    def put(self, name: str, content: bytes, **condition: str) -> str | None: ...
+
+    def delete(self, *names: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """Documents of a folder, on a local disk or a share."""
+
+    root: Path
+
+    def _path(self, name: str) -> Path:
+        return lock_file(self.root, name.removeprefix(FOLDER)).with_suffix(".json")
+
+    def get(self, name: str) -> tuple[bytes, str] | None:
+        try:
+            content = self._path(name).read_bytes()
+        except FileNotFoundError:
+            return None
+        return content, hashlib.sha256(content).hexdigest()
+
+    def put(self, name: str, content: bytes, **condition: str) -> str | None:
+        path = self._path(name)
+        with lock_file(self.root, "documents").open("w") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            found = self.get(name)
+            if condition and (found[1] if found else None) != condition.get("IfMatch"):
+                return None
+            aside = path.with_suffix(f".{uuid.uuid4().hex}")
+            aside.write_bytes(content)
+            os.replace(aside, path)
+        return hashlib.sha256(content).hexdigest()
+
+    def delete(self, *names: str) -> None:
+        for name in names:
+            self._path(name).unlink(missing_ok=True)
+
+
+@functools.cache
+def machine() -> str:
+    """Of this host and boot, and of the namespace that its process numbers are of."""
+    spaces = [Path("/proc/self/ns/pid"), Path("/proc/sys/kernel/random/boot_id")]
+    told = [os.readlink(path) if path.is_symlink() else path.read_text().strip() for path in spaces if path.exists()]
+    return " ".join([socket.gethostname(), *told])
+
+
+@functools.lru_cache(maxsize=64)
+def _leases(root: Path, pid: int) -> Leases:
+    mirror = mirror_of(root)
+    return Leases(mirror or Folder(root), POLL_SECONDS[mirror is None])
+
+
+def leases_of(root: Path) -> Leases:
+    """Those of a root, for this process."""
+    return _leases(root.resolve(), os.getpid())
+
+
+@dataclass
+class Leases:
+    """What this process holds in one root. Safe to share between threads, each of which is a holder of its own."""
+
+    documents: Documents
+    poll: float
+    holder: str = ""
+    held: list[tuple[str, list[str]]] = field(default_factory=list)
+    _inside: int = 0
+    _renewed: float = 0.0
+    _heart: ExitStack = field(default_factory=ExitStack)
+    _heard: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @contextmanager
+    def claimed(
+        self, wanted: Mapping[str, Sequence[str]], tell: Callable[[str], None] = lambda _: None, *, whole: bool = True
+    ) -> Iterator[dict[str, set[str]]]:
+        """Hold keys of leases, by lease: all that are wanted, or without `whole` those that are free once any is.
+
+        Nothing is held while it waits, so that two which want each other's never wait forever. tell: whom it waits for.
+        """
+        with self._present():
+            told, mine = "", self._claim(wanted, whole)
+            while not mine:
+                if (who := self._others(wanted)) and who != told:
+                    tell(told := who)
+                time.sleep(self.poll)
+                mine = self._claim(wanted, whole)
+            try:
+                yield {name: set(keys) for name, keys in mine.items()}
+            except BaseException:
+                with impatient():
+                    self._release(mine)
+                raise
+            self._release(mine)
+
+    def check(self) -> None:
+        """Errors: Parked if another took over what this process holds, because it was not heard for too long."""
+        if not self.held or time.monotonic() - self._renewed < SILENCE_SECONDS / 2:
+            return
+        self._beat()
+        for name, keys in list(self.held):
+            mine = (self.holder, keys)
+            # put anew, another one each time, so that who is about to take it over reads it again
+            if not self._change(name, lambda c, mine=mine: [*_without(c, mine), mine] if mine in c else None):
+                raise Parked(
+                    f"{name}: another machine took over what this one made, which was not heard for"
+                    f" {SILENCE_SECONDS:.0f} s; what was made is kept, and the same command goes on"
+                )
+
+    def _claim(self, wanted: Mapping[str, Sequence[str]], whole: bool) -> dict[str, list[str]]:
+        mine: dict[str, list[str]] = {}
+        for name, keys in wanted.items():
+            if free := self._free(name, keys, whole):
+                mine[name] = free
+                self.held.append((name, free))
+            elif whole:
+                self._release(mine)
+                return {}
+        return mine
+
+    def _free(self, name: str, keys: Sequence[str], whole: bool) -> list[str]:
+        free: list[str] = []
+
+        def change(claims: Claims) -> Claims | None:
+            alive = [claim for claim in claims if self._lives(claim[0])]
+            taken = {key for _, theirs in alive for key in theirs}
+            free[:] = [key for key in keys if key not in taken]
+            return [*alive, (self.holder, free)] if free and not (whole and len(free) < len(keys)) else None
+
+        return free if self._change(name, change) else []
+
+    def _release(self, mine: Mapping[str, list[str]]) -> None:
+        for name, keys in mine.items():
+            self.held.remove((name, keys))
+            with suppress(UserError):  # else others find this process silent
+                self._change(name, lambda claims, keys=keys: _without(claims, (self.holder, keys)))
+
+    def _change(self, name: str, change: Callable[[Claims], Claims | None]) -> bool:
+        """Replace a lease's claims; False if the change is None."""
+        while True:
+            found = self.documents.get(document := f"{FOLDER}{name}")
+            after = change(_claims(found))
+            if after is None:
+                return False
+            condition = {"IfMatch": found[1]} if found else {"IfNoneMatch": "*"}
+            if self.documents.put(document, orjson.dumps([after, uuid.uuid4().hex]), **condition):
+                return True
+
+    def _others(self, wanted: Mapping[str, Sequence[str]]) -> str:
+        """Who holds the first of these that is not free, in words."""
+        for name in wanted:
+            for holder, _ in _claims(self.documents.get(f"{FOLDER}{name}")):
+                if holder != self.holder and self._lives(holder) and (who := self.documents.get(_of(holder))):
+                    return "process {pid} on {host} is at work on it: waiting".format(**orjson.loads(who[0]))
+        return ""
+
+    def _lives(self, holder: str) -> bool:
+        if holder == self.holder:
+            return True
+        if (found := self.documents.get(_of(holder))) is None:
+            return False
+        shown = orjson.loads(found[0])
+        if shown["machine"] == machine():
+            return _runs(shown["pid"], shown["started"])
+        etag, since = self._heard.get(holder, ("", 0.0))
+        if etag != found[1]:
+            self._heard[holder] = found[1], time.monotonic()
+            return True
+        return time.monotonic() - since < SILENCE_SECONDS
+
+    @contextmanager
+    def _present(self) -> Iterator[None]:
+        """In the block this process has a heartbeat, which the first block begins and the last one ends."""
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self.holder = uuid.uuid4().hex
+                self._beat()
+                self._heart.enter_context(beating(self._beat, BEAT_SECONDS))
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                if self._inside == 0:
+                    self._heart.close()
+                    with suppress(UserError), impatient():
+                        self.documents.delete(_of(self.holder))
+
+    def _beat(self) -> None:
+        began, me = time.monotonic(), psutil.Process()
+        shown = {"machine": machine(), "host": socket.gethostname(), "pid": me.pid, "started": me.create_time()}
+        self.documents.put(_of(self.holder), orjson.dumps(shown | {"beat": began}))
+        self._renewed = began
+
+
+def _of(holder: str) -> str:
+    return f"{FOLDER}holder-{holder}"
+
+
+def _claims(found: tuple[bytes, str] | None) -> Claims:
+    return [(holder, keys) for holder, keys in orjson.loads(found[0])[0]] if found else []
+
+
+def _without(claims: Claims, one: tuple[str, list[str]]) -> Claims:
+    return [claim for claim in claims if claim != one]
+
+
+def _runs(pid: int, started: float) -> bool:
+    try:
+        return abs(psutil.Process(pid).create_time() - started) < 1.0
+    except psutil.Error:
+        return False
