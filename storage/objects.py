@@ -24,8 +24,8 @@ T = TypeVar("T")
 CONNECTIONS = 8
 #: Files above this go up in parts; S3 takes 10,000 parts. No more of a file is in memory, times PARTS_AT_ONCE.
 PART_BYTES, PARTS_AT_ONCE, MOST_PARTS = 8 << 20, 2, 9_000
-#: Seconds that a server may answer nobody before a command gives up; a run has more (`patient`).
-COMMAND_PATIENCE = 10.0
+#: Seconds that a server may answer nobody before a command gives up, and a run (`patient`), as with a provider.
+COMMAND_PATIENCE, RUN_PATIENCE = 10.0, 300.0
 _patience = [COMMAND_PATIENCE]
 _thread = threading.local()
 
@@ -33,7 +33,7 @@ _thread = threading.local()
 @contextmanager
 def patient() -> Iterator[None]:
     """In the block this process waits for a server that does not answer for as long as for a provider."""
-    _patience.append(seconds_set("VARBAND_STORAGE_PATIENCE", 300.0))
+    _patience.append(RUN_PATIENCE)
     try:
         yield
     finally:
@@ -121,17 +121,19 @@ class Objects:
             except (AlreadyExistsError, PreconditionError):
                 self._silent_since = None
                 raise FileExistsError(does) from None
-            except (BaseError, FileNotFoundError, PermissionError) as error:
+            except (BaseError, FileNotFoundError) as error:
                 said = str(error).partition("\n")[0]
                 self._refuse(does, error, said)
                 moment = time.monotonic()
                 failing = failing or moment
                 self._silent_since = self._silent_since or failing
-                patience = 0.0 if getattr(_thread, "impatient", False) else _patience[-1]
+                patience = 0.0
+                if not getattr(_thread, "impatient", False):
+                    patience = seconds_set("VARBAND_STORAGE_PATIENCE", _patience[-1])
                 if moment - min(failing, self._silent_since) >= patience:
                     raise Unreachable(
                         f"root {self.address}: storage did not answer for {moment - self._silent_since:.0f} s"
-                        f" ({said[-160:]}); what was made is kept in {self.root}, and the same command goes on"
+                        f" ({_cause(said)}); what was made is kept in {self.root}, and the same command goes on"
                     ) from None
                 time.sleep(min(1.0, patience / 10))
             else:
@@ -189,8 +191,10 @@ class Objects:
             return self._call(f"writing {name}", lambda obstore, store: obstore.put(store, name, content, **how))[
                 "e_tag"
             ]
-        except FileNotFoundError:  # what was to be replaced
-            return None
+        except FileNotFoundError:
+            if "IfMatch" in condition:  # what was to be replaced is gone
+                return None
+            raise
         except FileExistsError:  # perhaps by this very request, whose answer was lost
             found = self.get(name)
             return found[1] if found and found[0] == content else None
@@ -223,3 +227,12 @@ class Objects:
         while after is not None:
             after = self._call(f"listing {folder}", functools.partial(request, after=after or None))
         return found
+
+
+def _cause(said: str) -> str:
+    """
+    >>> _cause("Error performing GET http://127.0.0.1:9/b?x=1 in 9ms, after 3 retries  - HTTP error: request failed")
+    'http://127.0.0.1:9: HTTP error: request failed'
+    """
+    host = re.search(r"https?://[^/?\s]+", said)
+    return f"{host[0] if host else 'no address'}: {said.rpartition(' - ')[2]}"

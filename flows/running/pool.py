@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.client.schemas.objects import FlowRun
 
+#: Name of the state of a piece whose storage did not answer.
+AWAY = "Storage away"
 #: A lost machine's work is started again this often before somebody must look.
 TRIES = 3
 POLL_SECONDS = 3.0

@@ -27,6 +27,7 @@ from flows.running.sessions import Charging, Listener, stages_of
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError, disk_fault
+from storage.objects import patient
 from storage.stopping import stopped_by_signals
 from tasks.attempts import Attempts
 from tasks.engines.hardware import Hardware, release_memory
@@ -188,7 +189,7 @@ def _work(job: ArmJob, line: Connection, prepared: Event) -> None:
 
     store = Store(job.root)
     try:
-        with stopped_by_signals(), metered(job.charging.meter(job.study, store), tell) as charged:
+        with stopped_by_signals(), patient(), metered(job.charging.meter(job.study, store), tell) as charged:
             sampled = samples(job.study, store, lambda study: job.make(study, job.arm))
             with stages_of(job.study, store, charged) as current:
                 begin_sampler(job.study, sampled, current.toolbox)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Set
 from typing import Any
 
 from prefect import flow, get_run_logger  # noqa: TID253
 from prefect.artifacts import create_link_artifact, create_markdown_artifact  # noqa: TID253
+from prefect.client.orchestration import get_client  # noqa: TID253
 from prefect.client.schemas.objects import FlowRun  # noqa: TID253
 from prefect.events import emit_event  # noqa: TID253
 from prefect.flow_runs import suspend_flow_run  # noqa: TID253
 from prefect.input import RunInput, read_flow_run_input  # noqa: TID253
-from prefect.states import Cancelled  # noqa: TID253
+from prefect.states import Cancelled, Running  # noqa: TID253
 from pydantic import Field
 
 from flows.experiment import experiment as whole
@@ -21,7 +23,7 @@ from flows.running.accounting import accounted
 from flows.running.likeness import Workplace, check_alike
 from flows.running.pieces import make_piece, next_pieces
 from flows.running.plan import Planned, is_costly, plan
-from flows.running.pool import Work, cancel_children, dispatch
+from flows.running.pool import AWAY, Work, cancel_children, dispatch
 from flows.running.prefect_tasks import PARKED, under_prefect
 from flows.running.priced import Priced
 from flows.running.sessions import Charging, Listener
@@ -32,13 +34,16 @@ from flows.study.forms import BudgetForm, PinnedForm, SearchForm, SettingForm, S
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.errors import Parked, UserError
+from storage.errors import Parked, Unreachable, UserError
+from storage.objects import patient
 from storage.records.runs import run_id
 from tasks.domain.budget import MOST
 from tasks.metering import OCCUPYING, metered
 from tasks.stage import Step
 
 PIECES = "make/make"
+#: A run whose storage does not answer looks again this much later.
+AWAY_SECONDS = 60.0
 PLAN = "before anything was paid"
 
 
@@ -92,6 +97,24 @@ def search(
 
 
 def _whole(study: StudyForm, budget: BudgetForm, *, gpu_pool: bool) -> str:
+    """As often as object storage went away and came back: a run is not lost for want of a network."""
+    while True:
+        try:
+            return _made(study, budget, gpu_pool=gpu_pool)
+        except Unreachable as away:
+            _wait_for_storage(str(away))
+
+
+def _wait_for_storage(why: str) -> None:
+    """Show the run as parked for a while. Its process stays: it is not counted as lost, and nobody must answer."""
+    create_markdown_artifact(f"**Parked.** {why}", key="parked", description=why[:200])
+    with get_client(sync_client=True) as client:
+        client.set_flow_run_state(this_run().id, Running(name=PARKED, message=why), force=True)
+        time.sleep(AWAY_SECONDS)
+        client.set_flow_run_state(this_run().id, Running(), force=True)
+
+
+def _made(study: StudyForm, budget: BudgetForm, *, gpu_pool: bool) -> str:
     chosen, store = opened(study)
     study, budget, wall = _granted(study, budget.over(chosen.profile.budget))
     create_markdown_artifact(Priced.of(chosen, store, budget.budget()).markdown(), key="plan", description=PLAN)
@@ -101,6 +124,8 @@ def _whole(study: StudyForm, budget: BudgetForm, *, gpu_pool: bool) -> str:
         try:
             _run(chosen, store, study, budget, planned, gpu_pool=gpu_pool)
             break
+        except Unreachable:
+            raise
         except Parked as parked:
             study, budget = _topped_up(str(parked), wall).over(study, budget)
             wall += 1
@@ -180,20 +205,21 @@ def make(
         budget: The most that the whole run may spend.
         asker: Where the run is at work; a worker that differs refuses before anything is paid.
     """
-    if asker is not None:
-        check_alike(asker, run, opened_store().root)
-    chosen, store = opened(study)
-    chosen = study.pinned(chosen)
-    charging = Charging.of(chosen, store, run, budget.budget())
-    planned = [p for p in plan(chosen, store) if str(p.step.ref) == ref]
     try:
+        if asker is not None:
+            check_alike(asker, run, opened_store().root)
+        chosen, store = opened(study)
+        chosen = study.pinned(chosen)
+        charging = Charging.of(chosen, store, run, budget.budget())
+        planned = [p for p in plan(chosen, store) if str(p.step.ref) == ref]
         with (
+            patient(),
             shown(chosen, store, planned, charging, str(this_run().id), telling()) as listener,
             metered(charging.meter(chosen, store), listener) as charged,
         ):
             make_piece(chosen, store, charged, Ref.parse(ref), shard)
     except Parked as wall:
-        return Cancelled(name=PARKED, message=str(wall))
+        return Cancelled(name=AWAY if isinstance(wall, Unreachable) else PARKED, message=str(wall))
     return f"{ref} is made" if shard is None else f"shard {shard} of {ref} is sampled"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -12,17 +13,22 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
+from cli.main import varband
+from storage.artifacts.fingerprint import file_digest
 from storage.artifacts.manifest import Provenance, Recipe
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import columns
 from storage.artifacts.store import Payload, Store
+from storage.errors import UserError
 from storage.ledger import Account, Ledger
 from storage.mirror import Mirror
 from storage.records.runs import Run, all_runs, now, write_run
 from storage.records.spending import Charge, Journal, charges
 from storage.roots import root_folder
 from tests.s3_server import ObjectStorage, object_storage
+from tests.servers import free_port
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -176,6 +182,24 @@ print("done", ref, store.read(ref)["value"].to_pylist(), flush=True)
 """
 
 
+#: Of a file that no PUT of the server takes. VARBAND_LARGE_MIB: for a figure with a larger one.
+MEBIBYTES = int(os.environ.get("VARBAND_LARGE_MIB", "160"))
+CARRIER = """
+import resource, sys
+from pathlib import Path
+import pyarrow as pa
+from storage.artifacts.fingerprint import file_digest
+from storage.roots import root_folder
+from tests.flows.test_s3 import REF, Store, write
+store = Store(root_folder("s3://large/root"))
+store.prepare()
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
+write(store, 1, Path(sys.argv[2])) if sys.argv[1] == "put" else store.check(REF)
+print(before, peak(), file_digest(store.files(REF) / "adapter.bin"))
+"""
+
+
 def start_worker(bucket: str, cache: Path) -> subprocess.Popen[str]:
     environment = {**os.environ, "VARBAND_CACHE": str(cache)}
     return subprocess.Popen(
@@ -225,3 +249,53 @@ def test_a_charge_uploads_itself_and_not_the_journal(
     assert len(list(journal.folder.iterdir())) > 3
     b = machine(bucket, tmp_path, "b", monkeypatch)
     assert Journal(b.root, "long-1").spent().tokens == 60 * 7
+
+
+def test_what_a_larger_put_than_the_server_takes_goes_up_in_parts_and_comes_back_streamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In processes of their own, whose peak shows that no file was held whole."""
+    (made := tmp_path / "made").mkdir()
+    with (made / "adapter.bin").open("wb") as file:
+        for i in range(MEBIBYTES):
+            file.write(bytes([i % 251]) * 1024 * 1024)
+    with object_storage(most=16 << 20) as small:
+        for name, value in small.environment.items():
+            monkeypatch.setenv(name, value)
+        small.make_bucket("large")
+        peaks = {}
+        for name, does in (("a", "put"), ("b", "get")):
+            environment = {**os.environ, "VARBAND_CACHE": str(tmp_path / name)}
+            done = subprocess.run(
+                [sys.executable, "-c", CARRIER, does, str(made)],
+                env=environment,
+                cwd=REPO,
+                capture_output=True,
+                text=True,
+                timeout=300,
+            )
+            assert done.returncode == 0, done.stderr
+            before, peak, digest = done.stdout.split()
+            peaks[does] = (int(peak) - int(before)) / 1024
+        sizes = [int(line.split()[-1]) for line in small.requests() if line.startswith("PUT")]
+    print(f"{MEBIBYTES} MiB: MiB of memory at the peak more than before: {peaks}")
+    assert digest == file_digest(made / "adapter.bin") and max(sizes) <= 16 << 20
+    assert max(peaks.values()) < 100, peaks
+
+
+@pytest.mark.parametrize("command", ["ls", "runs", "plan demo", "sql 'select 1'"])
+@pytest.mark.parametrize("fault", ["away", "no bucket", "no credentials"])
+def test_storage_that_does_not_serve_is_one_sentence(
+    command: str, fault: str, server: ObjectStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = {"AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{free_port()}"} if fault == "away" else {}
+    settings = {**server.environment, **away, "VARBAND_CACHE": str(tmp_path), "VARBAND_STORAGE_PATIENCE": "0.1"}
+    for name, value in (settings | {"AWS_EC2_METADATA_DISABLED": "true", "HOME": str(tmp_path)}).items():
+        monkeypatch.setenv(name, value)
+    if fault == "no credentials":
+        monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+        monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    done = CliRunner().invoke(varband, [*shlex.split(command), "--root", "s3://misspelt/team"])
+    said = {"away": "did not answer for", "no bucket": "there is no bucket 'misspelt'"}.get(fault, "no credentials")
+    assert isinstance(done.exception, UserError) and said in str(done.exception), done.output
+    assert done.exception.exit_code == (75 if fault == "away" else 2) and not done.stdout
