@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import varband
+from storage import leases
 from storage.artifacts.fingerprint import file_digest
 from storage.artifacts.manifest import Provenance, Recipe
 from storage.artifacts.ref import Ref
@@ -27,6 +29,8 @@ from storage.mirror import Mirror
 from storage.records.runs import Run, all_runs, now, write_run
 from storage.records.spending import Charge, Journal, charges
 from storage.roots import root_folder
+from tasks.stage import Session, session
+from tests.chaos import study as small
 from tests.s3_server import ObjectStorage, object_storage
 from tests.servers import free_port
 
@@ -299,3 +303,22 @@ def test_storage_that_does_not_serve_is_one_sentence(
     said = {"away": "did not answer for", "no bucket": "there is no bucket 'misspelt'"}.get(fault, "no credentials")
     assert isinstance(done.exception, UserError) and said in str(done.exception), done.output
     assert done.exception.exit_code == (75 if fault == "away" else 2) and not done.stdout
+
+
+def test_two_machines_that_want_rollouts_of_one_policy_share_them(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As artifacts of their own: two studies of a sweep whose trainings are evaluated before their first step."""
+    monkeypatch.setitem(leases.POLL_SECONDS, False, 0.05)
+    roots = [machine(bucket, tmp_path, name, monkeypatch).root for name in "ab"]
+
+    def sampled(root: Path, group_size: int) -> int:
+        tools = small.tools_of(small.study_of(root, None), None)
+        with session(Session(Store(root), tools)):
+            return len(Store(root).read(small.sample_chaos(group_size=group_size)))
+
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(sampled, roots, (6, 4))) == [72, 48]
+    book = Ledger(roots[1])
+    ((account, _),) = book.accounts()
+    assert len(book.keys(account)) == 72 and book.duplicates(account) == 0
