@@ -234,11 +234,11 @@ class Leases:
     def _present(self) -> Iterator[None]:
         """In the block this process has a heartbeat, which the first block begins and the last one ends."""
         with self._lock:
-            self._inside += 1
-            if self._inside == 1:
+            if self._inside == 0:
                 self.holder = uuid.uuid4().hex
                 self._beat()
                 self._heart.enter_context(beating(self._beat, BEAT_SECONDS))
+            self._inside += 1
         try:
             yield
         finally:

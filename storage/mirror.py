@@ -153,9 +153,12 @@ class Mirror(WorkingCopy):
 
     # what is not finished
 
-    def bring_work(self, ref: Ref) -> None:
-        """Bring what another machine kept of an artifact that it did not finish; nothing that is here is replaced."""
-        names = [name for name in self.list(f".work/{ref}") if not (self.root / inside(name)).exists()]
+    def bring_work(self, ref: Ref | None = None) -> None:
+        """Bring what another machine kept of an artifact that it did not finish, or of all; nothing that is here is
+        replaced."""
+        names = [
+            name for name in self.list(f".work/{ref}" if ref else ".work") if not (self.root / inside(name)).exists()
+        ]
         for part in (False, True):  # a checkpoint is whole once its JSON is there
             self._download([(n, self.root / n) for n in names if n.endswith(".json") == part])
 

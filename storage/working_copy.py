@@ -38,9 +38,8 @@ class WorkingCopy(Objects):
             self.pack_later(Small(name, etag, content))
 
     def forget(self, path: Path) -> None:
-        """Delete one file of the working copy, or all below a folder, under its own name."""
-        name = path.relative_to(self.root).as_posix()
-        self.delete(name, *self.list(name))
+        """Delete one file of the working copy under its own name."""
+        self.delete(path.relative_to(self.root).as_posix())
 
     def sync(self, folder: str) -> None:
         """Bring files that never change, or only grow, from the root to the copy, and the other way round."""

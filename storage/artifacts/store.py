@@ -276,7 +276,7 @@ class Store:
     def finish_work(self, ref: Ref) -> None:
         """On object storage: drop what was kept of an artifact that is finished."""
         if self._mirror:
-            self._mirror.forget(self.root / ".work" / str(ref))
+            self._mirror.keep_work(ref, ())
 
     @contextmanager
     def making(self, ref: Ref, tell: Callable[[str], None] = lambda _: None) -> Iterator[None]:

@@ -185,9 +185,13 @@ def _copy_charges(source: Path, target: Path, run: str | None) -> Iterator[int]:
 
 
 def _copy_checkpoints(source: Path, target: Path) -> Iterator[int]:
-    """What unfinished trainings need to go on; it lies on the machine that trains, never on object storage."""
-    for path in sorted((source / ".work").glob("*/checkpoints/**/*")):
-        if path.is_file() and not mirror_of(target):
+    """What unfinished trainings need to go on; a checkpoint is whole once its JSON is there, so that comes last."""
+    if mirror := mirror_of(source):
+        mirror.bring_work()
+    work = source / ".work"
+    found = [*work.glob("*/checkpoints/**/*"), *work.glob("*/served/**/adapter_*")]
+    for path in sorted(found, key=lambda path: (path.suffix == ".json", path)):
+        if path.is_file():
             yield _copy_file(source, target, path.relative_to(source))
 
 
