@@ -2,9 +2,8 @@
 
 An artifact's files go up under a prefix that only this attempt uses; its manifest goes up last, by a conditional put
 (`If-None-Match: *`; a stale one is replaced by `If-Match: <etag>`), so it exists whole or not at all and of two racing
-writers the first wins. Ledger shards, charges and run records are objects with names of their own. Manifests and
-records are packed besides (`storage.packs`): who looks at a large root the first time asks a few times.
-Works with any server that honours conditional puts: S3 itself, MinIO, Ceph, R2, moto.
+writers the first wins. Ledger shards, charges and run records are objects with names of their own.
+Works with any server that honours conditional puts: S3 itself, MinIO, Ceph, R2.
 """
 
 from __future__ import annotations
@@ -24,11 +23,12 @@ import orjson
 from storage.artifacts.ref import Ref
 from storage.errors import UserError
 from storage.objects import CONNECTIONS
-from storage.packs import BULKY, FOLDER, Small
 from storage.roots import ADDRESS, address_of, inside
 from storage.working_copy import WorkingCopy
 
 MANIFEST = "manifest.json"
+#: Folders of many objects that no listing of artifacts and records needs.
+BULKY = (".leases", ".work", "ledger", "spending")
 #: Where records of runs lie.
 RECORDS = "runs/"
 #: Within this time a process believes what it last heard of an artifact.
@@ -133,8 +133,6 @@ class Mirror(WorkingCopy):
         if not etag:
             self._discard(ref, manifest["token"])
         self._heard.pop(str(ref), None)
-        if etag:
-            self.pack_later(Small(name, etag, raw))
         return etag is not None
 
     def token(self, ref: Ref) -> str | None:
@@ -175,20 +173,20 @@ class Mirror(WorkingCopy):
             return
         began, listed = time.time(), self.list("", but=BULKY)
         small = {name: one for name, one in listed.items() if _is_manifest(name) or name.startswith(RECORDS)}
-        self._bring(small, [name for name in listed if name.startswith(f"{FOLDER}/")])
+        self._bring(small)
         for path in self.root.glob(f"[a-z]*/*/{MANIFEST}"):
             gone = path.relative_to(self.root).as_posix() not in listed
             if gone and path.parent.stat().st_ctime < began and path.parts[-3] not in BULKY:
                 _remove(self.root, path.parent)
         self._remember("", self.root / ADDRESS)
 
-    def _place(self, one: Small) -> None:
+    def _place(self, name: str, content: bytes) -> None:
         """A manifest of another making than what is here comes alone."""
-        folder = self.root / one.name.rpartition("/")[0]
-        if not _is_manifest(one.name) or _token(folder) == (manifest := orjson.loads(one.content))["token"]:
-            return super()._place(one)
+        folder = self.root / name.rpartition("/")[0]
+        if not _is_manifest(name) or _token(folder) == (manifest := orjson.loads(content))["token"]:
+            return super()._place(name, content)
         _remove(self.root, folder)
-        self._fetch(Ref.parse(folder.name), manifest, one.content, ())
+        self._fetch(Ref.parse(folder.name), manifest, content, ())
 
 
 def _is_manifest(name: str) -> bool:

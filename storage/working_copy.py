@@ -1,9 +1,8 @@
-"""Files of a bucket and their copies in a folder: brought and uploaded, packed where there are many small ones."""
+"""Files of a bucket and their copies in a folder: brought and uploaded."""
 
 from __future__ import annotations
 
 import os
-import threading
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -12,30 +11,20 @@ from pathlib import Path
 
 from storage.durable import write_durably
 from storage.objects import CONNECTIONS, Listed, Objects
-from storage.packs import FOLDER, LOOSE, Small, pack, packed
 from storage.roots import inside
 
 #: A file of the copy that is younger may be about to be uploaded.
 UNDERWAY_SECONDS = 60.0
+#: Records and manifests that are read at once.
+SMALL_AT_ONCE = 32
 
 
 class WorkingCopy(Objects):
     """Safe to share between threads. Errors of the server: UserError, after the client's own retries."""
 
-    def __init__(self, root: Path, address: str) -> None:
-        super().__init__(root, address)
-        self._loose: dict[str, Small] = {}
-        self._turn = threading.Lock()
-
     def push(self, path: Path) -> None:
         """Upload one file of the working copy under its own name."""
         self.put(path.relative_to(self.root).as_posix(), path)
-
-    def record(self, path: Path, content: bytes, *, lasting: bool) -> None:
-        """Put a record that may change. lasting: it will not soon."""
-        etag = self.put(name := path.relative_to(self.root).as_posix(), content)
-        if lasting and etag:
-            self.pack_later(Small(name, etag, content))
 
     def forget(self, path: Path) -> None:
         """Delete one file of the working copy under its own name."""
@@ -63,25 +52,16 @@ class WorkingCopy(Objects):
             if path.relative_to(self.root).as_posix() not in listed and path.stat().st_ctime < before:
                 path.unlink(missing_ok=True)
 
-    def _bring(self, small: Mapping[str, Listed], packs: Iterable[str] | None = None) -> None:
-        """Make the working copy of these objects what the listing says, out of packs where many are behind."""
-        behind = {name: one.etag for name, one in small.items() if not one.holds(_content(self.root / inside(name)))}
-        found = {}
-        if len(behind) > LOOSE:
-            found = packed(self, self.list(FOLDER) if packs is None else packs, behind)
-        with ThreadPoolExecutor(CONNECTIONS) as pool:
-            loose = [one for one in pool.map(self._small, behind.keys() - found.keys()) if one]
-        for one in (*found.values(), *loose):
-            self._place(one)
-        if len(loose) > LOOSE:
-            pack(self, loose)
+    def _bring(self, small: Mapping[str, Listed]) -> None:
+        """Make the working copy of these objects what the listing says."""
+        behind = [name for name, one in small.items() if not one.holds(_content(self.root / inside(name)))]
+        with ThreadPoolExecutor(SMALL_AT_ONCE) as pool:
+            for name, found in zip(behind, pool.map(self.get, behind), strict=True):
+                if found:
+                    self._place(name, found[0])
 
-    def _small(self, name: str) -> Small | None:
-        found = self.get(name)
-        return None if found is None else Small(name, found[1], found[0])
-
-    def _place(self, one: Small) -> None:
-        write_durably(self.root / one.name, one.content)
+    def _place(self, name: str, content: bytes) -> None:
+        write_durably(self.root / name, content)
 
     def _download(self, pairs: Iterable[tuple[str, Path]]) -> None:
         def one(pair: tuple[str, Path]) -> None:
@@ -96,20 +76,6 @@ class WorkingCopy(Objects):
 
         with ThreadPoolExecutor(CONNECTIONS) as pool:
             list(pool.map(one, pairs))
-
-    def pack_later(self, one: Small) -> None:
-        """With others, or when `pack_now` is called."""
-        with self._turn:
-            self._loose[one.name] = one
-        if len(self._loose) >= LOOSE:
-            self.pack_now()
-
-    def pack_now(self) -> None:
-        """What this process put and has not packed: it may be about to end."""
-        with self._turn:
-            mine, self._loose = list(self._loose.values()), {}
-        if mine:
-            pack(self, mine)
 
 
 def _content(path: Path) -> bytes:

@@ -30,7 +30,7 @@ def note_planned(root: Path, run: str, refs: Iterable[Ref]) -> None:
     content = b"".join(orjson.dumps(line) + b"\n" for line in (str(_seal(run, lines)), *lines))
     write_durably(path, content)
     if mirror := mirror_of(root):
-        mirror.record(path, content, lasting=True)
+        mirror.push(path)
 
 
 def notes_path(root: Path, run: str) -> Path:

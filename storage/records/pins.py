@@ -76,5 +76,5 @@ def _write(root: Path, one: Pin) -> Pin:
     content = one.model_dump_json(indent=1).encode()
     write_durably(path, content)
     if mirror := mirror_of(root):
-        mirror.record(path, content, lasting=True)
+        mirror.push(path)
     return one

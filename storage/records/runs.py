@@ -175,9 +175,7 @@ def write_run(root: Path, run: Run) -> None:
             raise UserError(said) from None
         raise
     if mirror := mirror_of(root):
-        mirror.record(path, content, lasting=run.state != "running")
-        if run.state != "running":
-            mirror.pack_now()
+        mirror.push(path)
 
 
 def record_paths(root: Path) -> list[Path]:
