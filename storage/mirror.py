@@ -13,7 +13,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,10 @@ from typing import Any
 import orjson
 
 from storage.artifacts.ref import Ref
+from storage.durable import write_durably
 from storage.errors import UserError
-from storage.objects import CONNECTIONS
+from storage.objects import CONNECTIONS, Listed, Objects
 from storage.roots import ADDRESS, address_of, inside
-from storage.working_copy import WorkingCopy
 
 MANIFEST = "manifest.json"
 #: Folders of many objects that no listing of artifacts and records needs.
@@ -33,6 +33,10 @@ BULKY = (".leases", ".work", "ledger", "spending")
 RECORDS = "runs/"
 #: Within this time a process believes what it last heard of an artifact.
 BELIEVED_SECONDS = 20.0
+#: A file of the copy that is younger may be about to be uploaded.
+UNDERWAY_SECONDS = 60.0
+#: Records and manifests that are read at once.
+SMALL_AT_ONCE = 32
 
 
 @functools.lru_cache(maxsize=64)
@@ -46,12 +50,66 @@ def mirror_of(root: Path) -> Mirror | None:
     return None if address is None else _mirror(root.resolve(), address)
 
 
-class Mirror(WorkingCopy):
+class Mirror(Objects):
     """Safe to share between threads. Errors of the server: UserError, after the client's own retries."""
 
     def __init__(self, root: Path, address: str) -> None:
         super().__init__(root, address)
         self._heard: dict[str, tuple[float, int]] = {}
+
+    # files
+
+    def push(self, path: Path) -> None:
+        """Upload one file of the working copy under its own name."""
+        self.put(path.relative_to(self.root).as_posix(), path)
+
+    def forget(self, path: Path) -> None:
+        """Delete one file of the working copy under its own name."""
+        self.delete(path.relative_to(self.root).as_posix())
+
+    def sync(self, folder: str) -> None:
+        """Bring files that never change, or only grow, from the root to the copy, and the other way round."""
+        remote = self.list(folder)
+        here = {
+            p.relative_to(self.root).as_posix(): p.stat().st_size
+            for p in (self.root / folder).rglob("*")
+            if p.is_file() and p.suffix in (".parquet", ".json", ".jsonl")
+        }
+        behind = [name for name, one in remote.items() if here.get(name, -1) < one.size]
+        self._download([(name, self.root / inside(name)) for name in behind])
+        for name, size in here.items():
+            if name not in remote or remote[name].size < size:
+                self.push(self.root / name)
+
+    def follow(self, folder: str) -> None:
+        """Make the copy's records below a folder those of the root: what another machine removed goes here too."""
+        before, listed = time.time() - UNDERWAY_SECONDS, self.list(folder)
+        self._bring(listed)
+        for path in (self.root / folder).glob("*.json*"):
+            if path.relative_to(self.root).as_posix() not in listed and path.stat().st_ctime < before:
+                path.unlink(missing_ok=True)
+
+    def _bring(self, small: Mapping[str, Listed]) -> None:
+        """Make the working copy of these objects what the listing says."""
+        behind = [name for name, one in small.items() if not one.holds(_content(self.root / inside(name)))]
+        with ThreadPoolExecutor(SMALL_AT_ONCE) as pool:
+            for name, found in zip(behind, pool.map(self.get, behind), strict=True):
+                if found:
+                    self._place(name, found[0])
+
+    def _download(self, pairs: Iterable[tuple[str, Path]]) -> None:
+        def one(pair: tuple[str, Path]) -> None:
+            name, target = pair
+            target.parent.mkdir(parents=True, exist_ok=True)
+            aside = target.with_name(f"{target.name}.{uuid.uuid4().hex}")
+            try:
+                self.fetch(name, aside)
+                os.replace(aside, target)
+            finally:
+                aside.unlink(missing_ok=True)
+
+        with ThreadPoolExecutor(CONNECTIONS) as pool:
+            list(pool.map(one, pairs))
 
     # artifacts
 
@@ -184,7 +242,7 @@ class Mirror(WorkingCopy):
         """A manifest of another making than what is here comes alone."""
         folder = self.root / name.rpartition("/")[0]
         if not _is_manifest(name) or _token(folder) == (manifest := orjson.loads(content))["token"]:
-            return super()._place(name, content)
+            return write_durably(self.root / name, content)
         _remove(self.root, folder)
         self._fetch(Ref.parse(folder.name), manifest, content, ())
 
@@ -216,3 +274,10 @@ def _remove(root: Path, folder: Path) -> None:
         except FileNotFoundError:
             return
         shutil.rmtree(grave, ignore_errors=True)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return b""

@@ -26,18 +26,19 @@ CONNECTIONS = 8
 PART_BYTES, PARTS_AT_ONCE, MOST_PARTS = 8 << 20, 2, 9_000
 #: Seconds that a server may answer nobody before a command gives up, and a run (`patient`), as with a provider.
 COMMAND_PATIENCE, RUN_PATIENCE = 10.0, 300.0
-_patience = [COMMAND_PATIENCE]
+NO_CREDENTIALS = "no credentials ({}); set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+_in_runs = [COMMAND_PATIENCE]
 _thread = threading.local()
 
 
 @contextmanager
 def patient() -> Iterator[None]:
     """In the block this process waits for a server that does not answer for as long as for a provider."""
-    _patience.append(RUN_PATIENCE)
+    _in_runs.append(RUN_PATIENCE)
     try:
         yield
     finally:
-        _patience.pop()
+        _in_runs.pop()
 
 
 @contextmanager
@@ -48,6 +49,10 @@ def impatient() -> Iterator[None]:
         yield
     finally:
         _thread.impatient = before
+
+
+def _patience() -> float:
+    return 0.0 if getattr(_thread, "impatient", False) else seconds_set("VARBAND_STORAGE_PATIENCE", _in_runs[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +76,14 @@ class Objects:
     def __init__(self, root: Path, address: str) -> None:
         self.root, self.address = root, address
         self.bucket, _, self.prefix = address.removeprefix("s3://").partition("/")
-        self._silent_since: float | None = None
+        self._silent_since = 0.0
 
     @functools.cached_property
     def _store(self) -> Any:
         try:
             from obstore.store import S3Store
         except ImportError:
-            raise UserError(f"root {self.address}: object storage needs obstore: install varband[s3]") from None
-        client: Any = {"allow_http": True, "connect_timeout": "5s", "read_timeout": "60s", "timeout": "12h"}
-        # a few tries that no signal interrupts; the patience is that of `_call`
-        retry: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=5)}
+            raise self._error("object storage needs obstore: install varband[s3]") from None
         credentials: Any = None
         if not os.environ.keys() & {"AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"} and find_spec("boto3"):
             from obstore.auth.boto3 import Boto3CredentialProvider
@@ -89,20 +91,17 @@ class Objects:
             try:  # profiles and single sign-on, as the AWS command line has them
                 credentials = Boto3CredentialProvider()
             except Exception as error:
-                raise self._no_credentials(error) from None
-        return S3Store(
-            self.bucket,
-            prefix=self.prefix or None,
-            client_options=client,
-            retry_config=retry,
-            credential_provider=credentials,
-        )
+                raise self._error(NO_CREDENTIALS.format(error)) from None
+        how: Any = {
+            "client_options": {"allow_http": True, "connect_timeout": "5s", "read_timeout": "60s", "timeout": "12h"},
+            # a few tries that no signal interrupts; the patience is that of `_call`
+            "retry_config": {"max_retries": 3, "retry_timeout": timedelta(seconds=5)},
+            "credential_provider": credentials,
+        }
+        return S3Store(self.bucket, prefix=self.prefix or None, **how)
 
-    def _no_credentials(self, error: object) -> UserError:
-        return UserError(
-            f"root {self.address}: no credentials ({error}); set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or"
-            " AWS_PROFILE"
-        )
+    def _error(self, said: str) -> UserError:
+        return UserError(f"root {self.address}: {said}")
 
     def _call(self, does: str, request: Callable[[Any, Any], T]) -> T:
         """What the request returns, tried again while the server does not answer.
@@ -110,51 +109,41 @@ class Objects:
         request: given obstore and the store. Errors: FileNotFoundError for no object, FileExistsError for a condition
         that does not hold; those of the class.
         """
-        store = self._store
+        store, failing = self._store, 0.0
         import obstore
         from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
-        failing: float | None = None
         while True:
             try:
                 found = request(obstore, store)
+                self._silent_since = 0.0
+                return found
             except (AlreadyExistsError, PreconditionError):
-                self._silent_since = None
                 raise FileExistsError(does) from None
             except (BaseError, FileNotFoundError) as error:
-                said = str(error).partition("\n")[0]
-                self._refuse(does, error, said)
-                moment = time.monotonic()
+                said, moment = str(error).partition("\n")[0], time.monotonic()
+                if refusal := self._refusal(does, error, said):
+                    raise refusal from None
                 failing = failing or moment
-                self._silent_since = self._silent_since or failing
-                patience = 0.0
-                if not getattr(_thread, "impatient", False):
-                    patience = seconds_set("VARBAND_STORAGE_PATIENCE", _patience[-1])
-                if moment - min(failing, self._silent_since) >= patience:
+                self._silent_since = since = min(failing, self._silent_since or failing)
+                if moment - since >= (patience := _patience()):
                     raise Unreachable(
-                        f"root {self.address}: storage did not answer for {moment - self._silent_since:.0f} s"
-                        f" ({_cause(said)}); what was made is kept in {self.root}, and the same command goes on"
+                        f"root {self.address}: storage did not answer for {moment - since:.0f} s ({_cause(said)});"
+                        f" what was made is kept in {self.root}, and the same command goes on"
                     ) from None
                 time.sleep(min(1.0, patience / 10))
-            else:
-                self._silent_since = None
-                return found
 
-    def _refuse(self, does: str, error: Exception, said: str) -> None:
-        """Errors: FileNotFoundError; UserError for an answer that no patience changes."""
+    def _refusal(self, does: str, error: Exception, said: str) -> Exception | None:
+        """An answer that no patience changes."""
         if "NoSuchBucket" in str(error):
-            raise UserError(f"root {self.address}: there is no bucket '{self.bucket}' at this server") from None
+            return self._error(f"there is no bucket '{self.bucket}' at this server")
         if isinstance(error, FileNotFoundError):
-            self._silent_since = None
-            raise FileNotFoundError(does) from None
+            return FileNotFoundError(does)
         if "169.254." in said or "credential" in said.lower():
-            raise self._no_credentials(said) from None
-        status = re.search(r"status code: (\d{3})", said)
-        if status and status[1][0] in "34" and status[1] not in ("408", "429"):
-            hint = {"3": "set AWS_REGION, or AWS_ENDPOINT_URL_S3 to the final URL"}.get(
-                status[1][0], "check credentials, bucket and region"
-            )
-            raise UserError(f"root {self.address}: {does} was refused ({said[-300:]}); {hint}") from None
+            return self._error(NO_CREDENTIALS.format(said))
+        if re.search(r"status code: (?!408|429)[34]", said):
+            return self._error(f"{does} was refused ({said[-300:]}); check credentials, bucket, region and endpoint")
+        return None
 
     def get(self, name: str) -> tuple[bytes, str] | None:
         """(content, etag) of an object; None if there is none."""
@@ -207,7 +196,7 @@ class Objects:
         """Errors: UserError if the root cannot be written, or the server ignores the condition of a put."""
         name = f".scratch/probe-{uuid.uuid4().hex}"
         if not self.put(name, b"varband", IfNoneMatch="*") or self.put(name, b"again", IfNoneMatch="*"):
-            raise UserError(f"root {self.address}: the server ignores `If-None-Match`, so racing writers could collide")
+            raise self._error("the server ignores `If-None-Match`, so racing writers could collide")
         self.delete(name)
 
     def list(self, folder: str, *, but: Sequence[str] = ()) -> dict[str, Listed]:

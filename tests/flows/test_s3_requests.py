@@ -119,7 +119,7 @@ def test_what_one_machine_removed_comes_back_on_none(s3: pytest.MonkeyPatch, tmp
     a, b = (machine(tmp_path, name, s3) for name in "ab")
     write_run(a.root, run_of(1))
     assert [run.id for run in all_runs(b.root)] == ["demo-00000001"]
-    s3.setattr("storage.working_copy.UNDERWAY_SECONDS", -60.0)
+    s3.setattr("storage.mirror.UNDERWAY_SECONDS", -60.0)
     assert a._mirror is not None
     a._mirror.forget(a.root / "runs" / "demo-00000001.json")
     assert all_runs(b.root) == [] and all_runs(a.root) == []
