@@ -35,6 +35,8 @@ BEAT_SECONDS, SILENCE_SECONDS = 10.0, 60.0
 POLL_SECONDS = {True: 0.1, False: 2.0}
 FOLDER = ".leases/"
 Claims = list[tuple[str, list[str]]]
+#: Holders that this process was, whose leases it could perhaps not release.
+_ended: set[str] = set()
 
 
 @contextmanager
@@ -126,6 +128,7 @@ class Leases:
     poll: float
     holder: str = ""
     held: list[tuple[str, list[str]]] = field(default_factory=list)
+    _tried: list[tuple[str, list[str]]] = field(default_factory=list)
     _inside: int = 0
     _renewed: float = 0.0
     _heart: ExitStack = field(default_factory=ExitStack)
@@ -174,22 +177,35 @@ class Leases:
         for name, keys in wanted.items():
             if free := self._free(name, keys, whole):
                 mine[name] = free
-                self.held.append((name, free))
             elif whole:
                 self._release(mine)
                 return {}
         return mine
 
     def _free(self, name: str, keys: Sequence[str], whole: bool) -> list[str]:
+        """Take those that nobody holds. Claims of this process that could not be released are not held."""
         free: list[str] = []
+        self._tried.append((name, free))
+
+        def is_held(holder: str, theirs: list[str]) -> bool:
+            if holder == self.holder:
+                return (name, theirs) in [*self.held, *self._tried]
+            return self._lives(holder)
 
         def change(claims: Claims) -> Claims | None:
-            alive = [claim for claim in claims if self._lives(claim[0])]
+            free.clear()
+            alive = [claim for claim in claims if is_held(*claim)]
             taken = {key for _, theirs in alive for key in theirs}
-            free[:] = [key for key in keys if key not in taken]
+            free.extend(key for key in keys if key not in taken)
             return [*alive, (self.holder, free)] if free and not (whole and len(free) < len(keys)) else None
 
-        return free if self._change(name, change) else []
+        try:
+            if not self._change(name, change):
+                return []
+            self.held.append((name, free))
+            return free
+        finally:
+            self._tried.remove((name, free))
 
     def _release(self, mine: Mapping[str, list[str]]) -> None:
         for name, keys in mine.items():
@@ -217,13 +233,11 @@ class Leases:
         return ""
 
     def _lives(self, holder: str) -> bool:
-        if holder == self.holder:
-            return True
-        if (found := self.documents.get(_of(holder))) is None:
+        if holder in _ended or (found := self.documents.get(_of(holder))) is None:
             return False
         shown = orjson.loads(found[0])
-        if shown["machine"] == machine():
-            return _runs(shown["pid"], shown["started"])
+        if shown["machine"] == machine() and not _runs(shown["pid"], shown["started"]):
+            return False
         etag, since = self._heard.get(holder, ("", 0.0))
         if etag != found[1]:
             self._heard[holder] = found[1], time.monotonic()
@@ -246,6 +260,7 @@ class Leases:
                 self._inside -= 1
                 if self._inside == 0:
                     self._heart.close()
+                    _ended.add(self.holder)
                     with suppress(UserError), impatient():
                         self.documents.delete(_of(self.holder))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from storage import leases
-from storage.errors import Parked
+from storage.errors import Parked, Unreachable
 from storage.leases import Documents, Folder, Leases
 from storage.objects import Objects
 from tests.s3_server import object_storage
@@ -85,6 +85,25 @@ def test_another_machine_takes_over_from_one_that_is_silent_and_that_one_stops(
         monkeypatch.setattr(threading.current_thread(), "name", "elsewhere")
         with b.claimed({"one": ["whole"]}), pytest.raises(Parked, match="another machine took over"):
             a.check()
+
+
+def test_a_lease_that_could_not_be_released_does_not_keep_its_own_process_waiting(
+    documents: Documents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Storage was away when the block ended."""
+    a = Leases(documents, 0.02)
+    for outer in ({}, {"other": ["p"]}):  # as another holder, and as the same one
+        with ExitStack() as stack:
+            if outer:
+                stack.enter_context(a.claimed(outer))
+            with monkeypatch.context() as away, a.claimed({"one": ["whole"]}):
+                away.setattr(Leases, "_change", lambda *_: unreachable())
+            with a.claimed({"one": ["whole"]}, pytest.fail):
+                pass
+
+
+def unreachable() -> bool:
+    raise Unreachable("away")
 
 
 def test_the_lease_of_a_process_that_was_killed_here_is_free_at_once(tmp_path: Path) -> None:
