@@ -6,8 +6,13 @@ import atexit
 import fcntl
 import gc
 import os
+import re
+import shutil
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import date
 from pathlib import Path
 
 import hypothesis
@@ -25,12 +30,54 @@ hypothesis.settings.load_profile("varband")
 REPO = Path(__file__).resolve().parent.parent
 
 
+#: A file whose tests are all slow. It is not even imported where slow tests are not wanted: Prefect's server alone takes 8 s.
+ALL_SLOW = re.compile(r"^pytestmark = .*mark\.(slow|chaos)", re.MULTILINE)
+NO_TIME = "no time left"
+STARTED = pytest.StashKey[float]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--minutes", type=float, help="start no test after so many minutes; begin with other files each day")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    config.stash[STARTED] = time.monotonic()
     atexit.register(gc.unfreeze)
     if "PYTEST_XDIST_WORKER" not in os.environ:
         started = ExitStack()
         started.enter_context(warm.servers())
         config.add_cleanup(started.close)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    wanted = str(config.getoption("markexpr"))
+    named = str(collection_path) in {str(Path(word.split("::")[0]).resolve()) for word in config.args}
+    if "not slow" in wanted and collection_path.suffix == ".py" and not named:
+        return bool(ALL_SLOW.search(collection_path.read_text(encoding="utf-8"))) or None
+    return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --minutes: begin with another file each day, so that in a few days all files have had their turn."""
+    if config.getoption("minutes") is not None:
+        files = sorted({str(item.path) for item in items})
+        first = date.today().toordinal() * 7 % max(1, len(files))
+        turn = {name: (place - first) % len(files) for place, name in enumerate(files)}
+        items.sort(key=lambda item: turn[str(item.path)])
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    minutes = item.config.getoption("minutes")
+    if minutes is not None and time.monotonic() - item.config.stash[STARTED] > 60 * minutes:
+        pytest.skip(NO_TIME)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    left = [r.nodeid.split("::")[0] for r in terminalreporter.stats.get("skipped", []) if NO_TIME in str(r.longrepr)]
+    if left:
+        terminalreporter.section("left out, for want of time")
+        for name, tests in Counter(left).items():
+            terminalreporter.line(f"{name}: {tests} tests")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -71,9 +118,15 @@ def replayed(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.fixture(scope="session")
 def demo_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The store of a finished mini demo, made once by the real engine; tests only look at it."""
-    root = made_once(tmp_path_factory, "demo", lambda root: mini.finish(root, *mini.SIDE_BY_SIDE))
+    root = made_once(tmp_path_factory, "demo", mini.finish)
     with unchanged(root):
         yield root
+
+
+@pytest.fixture(scope="module")
+def own_demo_store(demo_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the finished mini demo for one file of tests, which may change it."""
+    return shutil.copytree(demo_store, tmp_path_factory.mktemp("own") / "store")
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:

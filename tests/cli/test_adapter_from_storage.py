@@ -15,6 +15,8 @@ from tasks.engines.adapter_files import adapter_files
 from tests.flows.test_s3 import bucket, machine, server
 from tests.made_elsewhere import adapter
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["bucket", "server"]  # fixtures
 
 

@@ -15,6 +15,8 @@ from storage.artifacts.store import Store
 from tests import warm
 from tests.hub_server import COMMIT, hub
 
+pytestmark = pytest.mark.slow
+
 RIDDLES = [{"question": f"How much is {i} and {i + 1}?", "answer": str(2 * i + 1)} for i in range(12)]
 STUDY = f"""
 base = "demo"

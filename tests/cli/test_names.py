@@ -19,6 +19,8 @@ from storage.records.pins import pin
 from storage.records.runs import all_runs, run_path, write_run
 from tests import mini, warm
 
+pytestmark = pytest.mark.slow
+
 Row = dict[str, Any]
 
 

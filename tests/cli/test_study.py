@@ -20,6 +20,7 @@ def varband(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return warm.run([warm.VARBAND, *words], cwd=folder)
 
 
+@pytest.mark.slow
 def test_the_page_runs_as_it_is_written(tmp_path: Path) -> None:
     """Commands in their order, in one folder; a file that the page shows is written where its first line says. What
     runs a whole study or needs a server is not run: both are planned or refused in a sentence."""

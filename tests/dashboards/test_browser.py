@@ -12,6 +12,8 @@ import pytest
 from tests.dashboards.conftest import Study
 from tests.dashboards.visits import PAGES, served, serving, sound, visit
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def url(study: Study, browser) -> Iterator[str]:

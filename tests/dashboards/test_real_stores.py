@@ -16,6 +16,8 @@ from storage.records.runs import all_runs, write_run
 from tests.dashboards.made_up_rows import run_under_way
 from tests.dashboards.visits import PAGES, came_to_rest, serving, sound, visit
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def demo(demo_store: Path, browser) -> Iterator[str]:

@@ -15,6 +15,8 @@ from storage.reading.query_cache import ask
 from tests import mini
 from tests.made_elsewhere import adapter, another_model
 
+pytestmark = pytest.mark.slow
+
 Row = dict[str, Any]
 
 

@@ -22,6 +22,8 @@ from tasks.splits import draw_split
 from tests import warm
 from tests.mini import SETTINGS, environment
 
+pytestmark = pytest.mark.slow
+
 Row = dict[str, Any]
 
 

@@ -15,20 +15,17 @@ from flows.study.request import Request
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from storage.reading.catalog import artifacts, lineage
-from tests.mini import SETTINGS, finish, hashes, report_text, start
+from tests.mini import SETTINGS, SIDE_BY_SIDE, finish, hashes, report_text, start
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One cold run that the tests look at; those that change the store say so."""
-    root = tmp_path_factory.mktemp("demo") / "store"
-    result = from_a_shell(root)
-    assert result["made"] == result["stages"]
-    return root
+def root(own_demo_store: Path) -> Path:
+    """The finished demo that the tests look at; those that change the store say so."""
+    return own_demo_store
 
 
-def from_a_shell(root: Path) -> dict[str, Any]:
-    process = start(root)
+def from_a_shell(root: Path, *more: str) -> dict[str, Any]:
+    process = start(root, *more)
     told, said = process.communicate()
     assert process.returncode == 0, said[-3000:]
     return json.loads(told)
@@ -79,8 +76,11 @@ def test_ledger_holds_each_rollout_once(root: Path) -> None:
     assert sum(book.duplicates(account) for account, _ in book.accounts()) == 0
 
 
-def test_two_cold_runs_agree_to_the_byte(root: Path, demo_store: Path) -> None:
+@pytest.mark.slow
+def test_two_cold_runs_agree_to_the_byte(tmp_path: Path, demo_store: Path) -> None:
     """One made its arms side by side, the other one after the other, with another seed of hashes."""
+    result = from_a_shell(root := tmp_path / "store", *SIDE_BY_SIDE)
+    assert result["made"] == result["stages"]
     assert hashes(demo_store) == hashes(root)
     assert report_text(demo_store) == report_text(root)
 

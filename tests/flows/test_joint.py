@@ -15,6 +15,7 @@ from storage.errors import UserError
 from tests import mini
 
 
+@pytest.mark.slow
 def test_both_arms_train_on_the_same_problems(tmp_path: Path) -> None:
     result = mini.finish(tmp_path / "store", "--set", "train_on=joint")
     store = Store(tmp_path / "store")

@@ -12,6 +12,8 @@ from storage.ledger import Ledger
 from storage.records.spending import charges
 from tests import mini, warm
 
+pytestmark = pytest.mark.slow
+
 #: Tokens of prompt and completion by (weights and scaffold, sampling, problem, rollout).
 Paid = dict[tuple[str, str, int], int]
 

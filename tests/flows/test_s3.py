@@ -34,6 +34,8 @@ from tests.chaos import study as small
 from tests.s3_server import ObjectStorage, object_storage
 from tests.servers import free_port
 
+pytestmark = pytest.mark.slow
+
 REPO = Path(__file__).resolve().parents[2]
 
 

@@ -22,6 +22,8 @@ from storage.records.runs import Run, all_runs, now, write_run
 from storage.roots import root_folder
 from tests.s3_server import ObjectStorage, object_storage
 
+pytestmark = pytest.mark.slow
+
 #: Objects in one answer of this server to a listing; of the real one 1,000.
 PAGE = 100
 PROVENANCE = Provenance(

@@ -17,6 +17,8 @@ from tests import warm
 from tests.mini import environment
 from tests.needs import lacks
 
+pytestmark = pytest.mark.slow
+
 TOKENS = 40
 SETTINGS = (
     "pool.heldout_per_source=3",

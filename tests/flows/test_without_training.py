@@ -13,6 +13,8 @@ from storage.artifacts.store import Store
 from storage.reading.query_cache import ask
 from tests import mini
 
+pytestmark = pytest.mark.slow
+
 Row = dict[str, Any]
 NONE = ("--seeds", "")
 

@@ -15,6 +15,8 @@ import pytest
 from tasks.engines.learning.learner import Execution
 from tests.engines.learning.test_learner import run, same
 
+pytestmark = pytest.mark.slow
+
 REPO = Path(__file__).resolve().parents[3]
 #: Seconds, as `storage.stopping.stopped_by_signals` states it.
 GRACE = 30

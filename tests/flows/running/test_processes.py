@@ -43,6 +43,7 @@ def _is_arm_at_work(process: psutil.Process) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_they_end_with_their_starter(tmp_path: Path, how: signal.Signals) -> None:
     run = mini.start(tmp_path / "store", *mini.SIDE_BY_SIDE)
@@ -55,6 +56,7 @@ def test_they_end_with_their_starter(tmp_path: Path, how: signal.Signals) -> Non
     assert "Traceback" not in said
 
 
+@pytest.mark.slow
 def test_one_that_dies_parks_the_run_once_the_others_are_made(tmp_path: Path) -> None:
     run = mini.start(tmp_path / "store", *mini.SIDE_BY_SIDE, "--engine", "transformers", "--seeds", "")
     first, _ = arms_of(psutil.Process(run.pid), 2)
@@ -66,6 +68,7 @@ def test_one_that_dies_parks_the_run_once_the_others_are_made(tmp_path: Path) ->
     assert len(Store(tmp_path / "store").refs("bands")) == 1
 
 
+@pytest.mark.slow
 def test_the_budget_holds_for_all_of_them(tmp_path: Path) -> None:
     """Both sample at once, in batches of 32 rollouts that take at most 32 × (60 + 128) tokens: the wall is crossed by the
     batch that the other had begun, and by no more."""
@@ -81,6 +84,7 @@ def test_the_budget_holds_for_all_of_them(tmp_path: Path) -> None:
     assert {c["arm"] for c in charges(tmp_path / "store", parked.id).to_pylist()} >= {"panel", "thinking"}
 
 
+@pytest.mark.slow
 def test_seeds_go_side_by_side_where_there_is_room_for_more_than_the_arms(tmp_path: Path) -> None:
     profile = replace(profile_named("demo"), seeds=(0, 1, 2, 3, 4))
     study = resolve(profile, Store(tmp_path), model=None, encoder=None, data=None)

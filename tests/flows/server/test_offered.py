@@ -57,6 +57,7 @@ def test_every_field_says_its_purpose() -> None:
     assert "prices.toml" in str(BudgetForm.model_json_schema()["properties"]["usd"])
 
 
+@pytest.mark.slow
 def test_a_collection_lists_what_it_would_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not how much alone: who ticks `remove` after it wants to know what."""
     from prefect.client.orchestration import get_client

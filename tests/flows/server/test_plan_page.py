@@ -16,6 +16,8 @@ from flows.study.request import Request
 from storage.artifacts.store import Store
 from tasks.domain.budget import Budget
 
+pytestmark = pytest.mark.slow
+
 MINE = 'base = "demo"\nname = "mine"\narms = ["panel"]\nmodel = "nowhere/weights@' + "0" * 40 + '"\n'
 
 

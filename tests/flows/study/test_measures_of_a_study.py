@@ -39,6 +39,7 @@ def test_an_unknown_one_is_refused_with_its_line() -> None:
         profile_asked("mine.toml", 'base = "demo"\nmeasures = ["widhts"]\n')
 
 
+@pytest.mark.slow
 def test_the_report_is_of_those(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text(SMALL)
     root = tmp_path / "root"
