@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.jobs import Job
-from benchmarks.simulated import KS, TRAIN_G, Cell, G, groups_of, rollouts_of, shift_by, truths
 from benchmarks.tally import tally
 from storage.bands import Band
 from storage.sql import query
@@ -28,6 +27,7 @@ from tasks.measures.slicing import counts_of
 from tasks.measures.token_costs import cost_rows
 from tasks.measures.trajectories import gain_rows, heldout_rows
 from tasks.measures.votes import votes_of
+from tests.measures.simulated import KS, TRAIN_G, Cell, G, groups_of, rollouts_of, shift_by, truths
 
 DRAWS = 2_000
 CLOSING = 0.6  # logits by which one arm is better than the other

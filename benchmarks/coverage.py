@@ -18,18 +18,10 @@ from benchmarks.cells import of_cells
 from benchmarks.coverage_table import table_of
 from benchmarks.further_figures import further_figures
 from benchmarks.jobs import PIECE, Job, kept_in, make, pieces
-from benchmarks.whole_studies import whole_studies
-from benchmarks.width_coverage import of_widths
 
-PARTS: dict[str, Callable[[], Iterator[Job]]] = {
-    "cells": of_cells,
-    "studies": whole_studies,
-    "further": further_figures,
-    "widths": of_widths,
-}
+PARTS: dict[str, Callable[[], Iterator[Job]]] = {"cells": of_cells, "further": further_figures}
 TRIALS = f"""simulated studies of every job, made in pieces of {PIECE}, each with a seed of its own. All parts follow it: of
-bands and votes, which take a fit or a vote each, every fourth study is looked at; of power twelve times as many; of
-widths of words a fifth"""
+bands and votes, which take a fit or a vote each, every fourth study is looked at"""
 
 
 def main() -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.simulated import EDGES, Cell
 from benchmarks.tally import FEW, missed, monte_carlo, near_edge, of_pieces
-from benchmarks.whole_studies import written
+from tests.measures.simulated import EDGES, Cell
 
 Row = dict[str, Any]
 
@@ -18,11 +17,7 @@ def table_of(kept: list[Row], jobs: Sequence[str]) -> str:
     whole = sorted(of_pieces(kept), key=lambda row: place.get(row["job"], len(place)))
     rows = [row | {"cell": Cell(**row["cell"])} for row in whole if "cell" in row]
     return "\n".join(
-        (
-            written([row for row in whole if "study" in row]),
-            markdown(sorted(rows, key=lambda r: r["figure"])),
-            further_table([row for row in whole if "design" in row]),
-        )
+        (markdown(sorted(rows, key=lambda r: r["figure"])), further_table([row for row in whole if "design" in row]))
     )
 
 

@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.further_studies import (
+from benchmarks.jobs import Job
+from benchmarks.tally import tally
+from storage.sql import query
+from tasks.domain.statistics.over_seeds import interquartile_mean
+from tasks.measures.chain import LINKS, chain_of
+from tasks.measures.crossings import crossings_of
+from tasks.measures.over_seeds import over_seeds_of
+from tasks.measures.rescreening import HALVES, SECOND, rescreening_of
+from tasks.measures.token_costs import bucket_rows
+from tests.measures.further_studies import (
     CROSSING,
     SIZE,
     SOURCES,
@@ -21,16 +30,7 @@ from benchmarks.further_studies import (
     screenings,
     seeded_study,
 )
-from benchmarks.jobs import Job
-from benchmarks.simulated import POPULATIONS, G, logits_of, seed_scale, sigmoid
-from benchmarks.tally import tally
-from storage.sql import query
-from tasks.domain.statistics.over_seeds import interquartile_mean
-from tasks.measures.chain import LINKS, chain_of
-from tasks.measures.crossings import crossings_of
-from tasks.measures.over_seeds import over_seeds_of
-from tasks.measures.rescreening import HALVES, SECOND, rescreening_of
-from tasks.measures.token_costs import bucket_rows
+from tests.measures.simulated import POPULATIONS, G, logits_of, seed_scale, sigmoid
 
 Row = dict[str, Any]
 DOSES = ("least diverse", "middle", "most diverse")

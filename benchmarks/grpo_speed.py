@@ -1,9 +1,8 @@
-"""Seconds per GRPO step by phase, against what bytes and operations allow.
+"""Seconds per GRPO step by phase.
 
     python -m benchmarks.grpo_speed --model DIR --problems FILE.jsonl --steps 12 --out speed.json
 
-FILE.jsonl has `problem` and `gold` a line. The first `--warmup` steps are left out of the medians. --lengths FOLDER: every
-rollout ends at a length of the published training, whatever it says, and every second one is right: for random weights.
+FILE.jsonl has `problem` and `gold` a line. The first `--warmup` steps are left out of the medians.
 """
 
 from __future__ import annotations
@@ -13,15 +12,12 @@ import json
 import shutil
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 
-from benchmarks.floors import floors
-from benchmarks.published_lengths import step_lengths
 from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout
 from tasks.domain.scaffolds import SCAFFOLDS
 from tasks.engines.grading.graders import GradeItem, Graders
@@ -125,7 +121,6 @@ class Run:
         began = time.perf_counter()
         decoding = Decoding(max_tokens=self.args.max_tokens, stop=self.scaffold.stop)
         requests, owners = [], []
-        lengths = self.args.lengths and step_lengths(self.args.lengths, plan, self.config.steps, self.args.max_tokens)
         for problem_id in plan.problem_ids:
             prompt = self.generator.encode(
                 self.scaffold.prompt(self.problems[problem_id]["problem"]),
@@ -133,8 +128,6 @@ class Run:
                 enable_thinking=self.scaffold.enable_thinking,
             )
             for rollout in range(plan.group_size):
-                if lengths:
-                    decoding = replace(decoding, max_tokens=lengths[len(requests)], stop=())
                 requests.append(Request(len(requests), prompt, plan.step * 10_000 + len(requests), decoding))
                 owners.append((problem_id, rollout))
 
@@ -153,14 +146,18 @@ class Run:
                 requests[c.key].prompt_ids,
                 c.token_ids,
                 c.logprobs_T,
-                c.key % 2 == 0 if lengths else v.correct,
+                v.correct,
                 self.scaffold.parse(c.text).tag_valid,
                 len(c.token_ids) == self.args.max_tokens,
             )
             for c, v in zip(done, verdicts, strict=True)
         ]
-        took = {"generate": sampled - began, "grade": time.perf_counter() - sampled}
-        self.sampled[plan.step] = took | floors(rollouts, self.config, self.args, self.execution.token_budget)
+        tokens = sum(len(c.token_ids) for c in done)
+        self.sampled[plan.step] = {
+            "generate": sampled - began,
+            "grade": time.perf_counter() - sampled,
+            "tokens": float(tokens),
+        }
         if torch.cuda.is_available():
             torch.cuda.reset_peak_memory_stats()
         return rollouts
@@ -197,13 +194,7 @@ class Run:
         print(f"\nmedian of {len(kept)} steps, {self.args.groups}x{self.args.group_size} rollouts")
         for name in ("wall", "generate", "grade", "train", "optimise", "sync", "checkpoint", "other"):
             print(f"  {name:11s} {middle.get(name, 0.0):7.3f} s")
-        print(
-            f"  sampled     {middle['tokens'] / middle['generate']:7.0f} tokens/s; floor {middle['floor_decode']:.2f} s"
-        )
-        print(
-            f"  trained     {middle['rows'] / middle['train']:7.0f} rows/s,"
-            f" {middle['train_flops'] / middle['train'] / 1e12:.0f} TFLOP/s; floor {middle['floor_train']:.2f} s"
-        )
+        print(f"  sampled     {middle['tokens'] / middle['generate']:7.0f} tokens/s")
         print(f"  trainer     {max(s['trainer_gib'] or 0 for s in kept):7.1f} GiB at most")
         print(f"  KL a token  {max(s['kl'] or 0 for s in self.steps):.1e} at most, of behaviour and policy")
         print(f"  mean wall   {sum(s['wall'] for s in kept) / len(kept):7.3f} s/step")
@@ -240,7 +231,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--max-num-seqs", type=int, help="else the rollouts of a step")
     parser.add_argument("--processes", type=int, default=1, help="of the learner, one a GPU")
     parser.add_argument("--checkpoint-every", type=int, default=1)
-    parser.add_argument("--lengths", type=Path, help="folder of the published study")
     parser.add_argument("--workdir", type=Path, help="kept, and gone on from")
     parser.add_argument("--out", type=Path)
     return parser.parse_args()

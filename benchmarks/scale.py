@@ -11,12 +11,12 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from benchmarks.dashboards import first_page
-from benchmarks.operations import Figure, timed
 from benchmarks.scale_data import GROUP, fill_ledger
 from benchmarks.scale_stages import STAGES, alone
 from storage.artifacts.kinds import Bands
@@ -29,6 +29,22 @@ from tests.dashboards.synthetic import made_up_study
 MOST_MB = 500.0
 #: Until a person sees something.
 MOST_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    name: str
+    value: float
+    unit: str
+    target: float
+
+    @property
+    def met(self) -> bool:
+        return self.value <= self.target
+
+    def line(self) -> str:
+        verdict = "met" if self.met else "MISSED"
+        return f"{self.name:<62} {self.value:>12,.2f} {self.unit:<4} ≤ {self.target:>5,.0f}  {verdict}"
 
 
 def figures(root: Path, problems: int) -> Iterator[Figure]:
@@ -70,9 +86,12 @@ def waits(root: Path) -> Iterator[Figure]:
     """What people wait for, with the start of the process."""
     for words in (("ls",), ("runs",), ("plan", "demo"), ("sql", "select count(*) from artifacts")):
         command = [str(Path(sys.executable).parent / "varband"), *words, "--root", str(root)]
-        seconds = timed(lambda c=command: subprocess.run(c, check=True, capture_output=True))
-        yield Figure(f"varband {' '.join(words)}", seconds, "s", MOST_SECONDS)
-    yield Figure("first page of the app", first_page(root), "s", MOST_SECONDS)
+        seconds = []
+        for _ in range(3):
+            began = time.perf_counter()
+            subprocess.run(command, check=True, capture_output=True)
+            seconds.append(time.perf_counter() - began)
+        yield Figure(f"varband {' '.join(words)}", min(seconds), "s", MOST_SECONDS)
 
 
 def main(words: Sequence[str] | None = None) -> None:

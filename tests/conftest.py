@@ -37,7 +37,9 @@ STARTED = pytest.StashKey[float]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--minutes", type=float, help="start no test after so many minutes; begin with other files each day")
+    parser.addoption(
+        "--minutes", type=float, help="start no test after so many minutes; begin with other files each day"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tarfile
 from collections import defaultdict
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -27,7 +29,7 @@ RUN = "demo-f25f2fe6"
 
 
 @pytest.fixture(scope="module")
-def plans() -> dict[str, dict[str, str]]:
+def plans() -> Iterator[dict[str, dict[str, str]]]:
     known = json.loads(PLANS.read_text()) if PLANS.exists() else {}
     yield known
     if os.environ.get("VARBAND_BLESS"):
@@ -74,5 +76,10 @@ def test_a_store_of_an_earlier_commit_opens_resumes_and_reports(tmp_path: Path) 
     assert Path(result["html"]).exists()
     assert paid and all(keys <= set(book.keys(account)) for account, keys in paid.items())
     assert sum(book.duplicates(account) for account, _ in book.accounts()) == 0
-    words = [word for setting in result.get("settings", ()) for word in ("--set", setting)]
-    assert words is not None
+
+
+def test_a_copy_of_a_finished_store_lacks_nothing(demo_store: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(demo_store, tmp_path / "copy")
+    stages = mini.finish(root, verb="plan")["stages"]
+    assert stages and all(stage["reused"] for stage in stages)
+    assert sum(stage["rollouts"] for stage in stages) == 0

@@ -11,7 +11,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from benchmarks.random_mixture import write_mixture
 from flows.study.models import base_model
 from storage.errors import UserError
 from tasks.engines.hardware import Hardware
@@ -20,6 +19,7 @@ from tasks.engines.sampling.transformers import TransformersGenerator
 from tasks.engines.sampling.vllm import VllmGenerator
 from tasks.engines.stored_weights import loaded_bytes, stored_weights
 from tests.engines.learning.test_shards import SMALL
+from tests.random_mixture import write_mixture
 
 INDEX = "model.safetensors.index.json"
 SHARD = "model-00006-of-00016.safetensors"

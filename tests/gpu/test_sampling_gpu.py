@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.serving import random_adapter
 from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.domain.policies import ServedAdapter
@@ -21,6 +20,7 @@ from tasks.engines.hardware import Hardware
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling import vllm as sampling
+from tests.made_elsewhere import adapter
 from tests.needs import lacks
 from tests.tiny_model import write_tiny_mixture
 
@@ -86,7 +86,7 @@ def test_kept_logprobs_are_those_that_vllm_returns(generator: Any, monkeypatch: 
 def test_other_weights_are_served_at_once_and_the_base_comes_back_to_the_bit(generator: Any, tmp_path: Path) -> None:
     """Prompts are in the prefix cache, decoding is by CUDA graph: both must see what was merged."""
     before = sorted(generator.generate(asked(32), None), key=lambda c: c.key)
-    folder = random_adapter(DEMO, 16, tmp_path)
+    folder = adapter(tmp_path / "adapter", rank=16)
     scale_up(folder)
     other = sorted(generator.generate(asked(32), ServedAdapter("a", folder)), key=lambda c: c.key)
     again = sorted(generator.generate(asked(32), None), key=lambda c: c.key)

@@ -10,12 +10,12 @@ import pytest
 from scipy.stats import t
 from statsmodels.regression.mixed_linear_model import MixedLM
 
-from benchmarks.further_studies import names, sigmoid
-from benchmarks.further_studies import rows as study_rows
 from storage.artifacts.kinds import Bands, Diversity
 from storage.bands import band
 from tasks.domain.statistics.mixed import MIXED, Slope, between_groups, slope
 from tasks.measures.chain import FEWEST, LINKS, chain_of
+from tests.measures.further_studies import names, sigmoid
+from tests.measures.further_studies import rows as study_rows
 
 G = 16
 

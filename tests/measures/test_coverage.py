@@ -9,8 +9,7 @@ import pytest
 
 from benchmarks.cells import measured
 from benchmarks.further_figures import crossings, lengths, over_seeds, rescreened
-from benchmarks.simulated import EDGES, Cell
-from benchmarks.whole_studies import family_wise, promised
+from tests.measures.simulated import EDGES, Cell
 
 TRIALS = 40
 
@@ -52,17 +51,3 @@ def test_a_second_look_covers(make: Callable[[], list[dict[str, Any]]]) -> None:
         assert row["covers"] is None or row["covers"] >= 0.8, row
         if row["figure"].endswith("alike"):
             assert row["below_05"] <= 0.17, row
-
-
-def test_of_studies_of_like_arms_few_say_otherwise() -> None:
-    """Every declared family at its 5 % (three standard errors above); of the single p-values one in two studies has
-    one below."""
-    families = family_wise(60, 1, 0.0, 30)["families"]
-    assert len(families) == 10
-    assert all(share <= 0.17 for name, share in families.items() if name != "uncorrected"), families
-    assert families["uncorrected"] > 0.17
-
-
-def test_power_is_what_was_promised() -> None:
-    found = promised(100, 1, 0.0, 0.05, 200)
-    assert found["found"] == pytest.approx(found["promised"], abs=0.1)

@@ -10,14 +10,13 @@ from benchmarks.cells import made
 from benchmarks.coverage import PARTS
 from benchmarks.further_figures import further_figures
 from benchmarks.jobs import Job, Piece, kept_in, make
-from benchmarks.simulated import Cell
 from benchmarks.tally import of_pieces
-from benchmarks.width_coverage import of_widths
+from tests.measures.simulated import Cell
 
 
 def test_rows_are_the_same_whoever_makes_them_and_are_not_made_twice(tmp_path: Path) -> None:
     """Seeds belong to the piece: one process and two give the same rows, and more trials add to what is there."""
-    jobs = [job for job in [*further_figures(), *of_widths()] if job.name in ("crossings, 20", "rank correlation, cut")]
+    jobs = [job for job in further_figures() if job.name in ("crossings, 20", "token lengths, 20")]
     wanted = [Piece(job, number, 6) for job in jobs for number in (0, 1)]
     assert len(jobs) == 2
     kept = []
@@ -42,7 +41,7 @@ def test_every_job_has_a_name_of_its_own_and_can_be_sent_to_a_worker() -> None:
 
 def test_a_piece_that_fails_is_told_and_costs_no_other(tmp_path: Path) -> None:
     bad = Job("no such population", partial(made, Cell("nowhere", 10)), 1.0)
-    good = next(job for job in of_widths() if job.name == "rank correlation, cut")
+    good = next(job for job in further_figures() if job.name == "crossings, 20")
     failed = make([Piece(bad, 0, 2), Piece(good, 0, 2)], tmp_path / "kept.jsonl", 1)
     assert len(failed) == 1 and "no such population, piece 0: KeyError" in failed[0]
     assert {row["job"] for row in kept_in(tmp_path / "kept.jsonl")} == {good.name}

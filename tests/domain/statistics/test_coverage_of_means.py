@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.simulated import Cell, G, logits_of, sigmoid, truths
 from tasks.domain.statistics.contrasts_of_k import told_of
 from tasks.domain.statistics.curves_of_k import levels
 from tasks.domain.statistics.means import SILENT, combined, folded
 from tasks.domain.statistics.shares import proportions
+from tests.measures.simulated import Cell, G, logits_of, sigmoid, truths
 
 STUDIES = 4_000  # half a point of Monte Carlo error
 Ends = tuple[np.ndarray, np.ndarray]

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.random_mixture import CONFIG
 from storage.errors import UserError
 from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
 from tasks.domain.grpo.types import ALL_LINEAR, ATTENTION, LearnerConfig, PromptProblem
@@ -31,6 +30,7 @@ from tasks.engines.learning.training_memory import (
 )
 from tasks.engines.stored_weights import loaded_bytes
 from tests.hollow import hollow_weights
+from tests.random_mixture import CONFIG
 
 LEARNER = LearnerConfig(steps=1, groups_per_step=1, group_size=2, learning_rate=1e-3, lora_rank=2, lora_alpha=2)
 DENSE: dict[str, Any] = {

@@ -10,12 +10,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from benchmarks.random_mixture import CONFIG, named_shapes, write_mixture
 from storage.errors import UserError
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.engines.learning.memory_plan import read_config
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.stored_weights import loaded_bytes
+from tests.random_mixture import CONFIG, named_shapes, write_mixture
 
 SMALL: dict[str, Any] = CONFIG | {
     "head_dim": 16,

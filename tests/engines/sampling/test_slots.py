@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.random_mixture import CONFIG
 from tasks.engines.hardware import Hardware
 from tasks.engines.sampling.slots import adapter_bytes, slot_parameters
+from tests.random_mixture import CONFIG
 
 DENSE: dict[str, Any] = {
     "hidden_size": 64,

@@ -8,7 +8,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from benchmarks.workers import DRAW, MODEL, sleeps, study_of_sleeps
 from flows.running.pieces import Piece, make_piece, next_pieces
 from flows.running.sessions import unheard
 from flows.study.resolve import Study
@@ -22,6 +21,7 @@ from tasks.splits import split_pool
 from tasks.stage import Ref, stage
 from tasks.synthetic_pool import make_synthetic_pool
 from tests.chaos.engines import PlainGraders, SeededGenerator
+from tests.flows.running.toy_study import DRAW, MODEL, toy_experiment, toy_study
 
 
 def deeper(study: Study) -> Ref:
@@ -62,12 +62,12 @@ def screened(study: Study) -> Ref:
 def pieces_of(root: Path, dag: object) -> list[str]:
     store = Store(root)
     store.prepare()
-    return [piece.name for piece in next_pieces(study_of_sleeps(), store, unheard, set(), dag)]  # type: ignore[arg-type]
+    return [piece.name for piece in next_pieces(toy_study(), store, unheard, set(), dag)]  # type: ignore[arg-type]
 
 
 def test_what_is_screened_is_shared_out_in_shards_and_training_waits(tmp_path: Path) -> None:
-    arms = study_of_sleeps().profile.arms
-    pieces = pieces_of(tmp_path, sleeps)
+    arms = toy_study().profile.arms
+    pieces = pieces_of(tmp_path, toy_experiment)
     assert [p for p in pieces if p.startswith("screen")] == [
         f"screen {arm}, shard {i}" for arm in arms for i in range(4)
     ]
@@ -90,7 +90,7 @@ def test_a_run_that_starts_again_asks_for_no_shard_that_is_decided(
     """Screened adaptively, a shard is sampled until it is decided: how far that is, the ledger says."""
     monkeypatch.setattr(Toolbox, "generator", lambda *_: SeededGenerator())
     monkeypatch.setattr(Toolbox, "graders", lambda _: PlainGraders())
-    store, study = Store(tmp_path), study_of_sleeps()
+    store, study = Store(tmp_path), toy_study()
     store.prepare()
 
     def asked(done: set[str]) -> list[Piece]:

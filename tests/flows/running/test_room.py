@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.random_mixture import CONFIG
 from flows.running.costs import BYTES, costs
 from flows.running.plan import Planned, plan
 from flows.running.room import check_room, told
@@ -21,6 +20,7 @@ from storage.errors import UserError
 from tasks.domain.prices import Prices
 from tests.flows.running.test_plan import MODEL, study_of
 from tests.hollow import hollow_weights
+from tests.random_mixture import CONFIG
 
 GIB = 1 << 30
 #: Of Qwen3-30B-A3B by rank 32, in float32: what an adapter takes; a checkpoint is three of it.

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.random_mixture import CONFIG
 from flows.study.asked import profile_named
 from flows.study.engine_gpus import enough_gpus, sampler_bytes
 from flows.study.layout import side_by_side, spread
@@ -19,6 +18,7 @@ from storage.artifacts.store import Store
 from tasks.engines.learning.memory_plan import GIB, read_config
 from tasks.engines.sampling.slots import cache_bytes
 from tests.hollow import hollow_weights
+from tests.random_mixture import CONFIG
 from tests.tiny_model import write_tiny_mixture
 
 PAPER = profile_named("paper")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.random_mixture import CONFIG
 from flows.study import layout
 from flows.study.engine_gpus import sampler_bytes
 from flows.study.layout import spread
@@ -21,6 +20,7 @@ from tasks.domain.grpo.types import ATTENTION
 from tasks.domain.policies import BaseModel
 from tasks.engines.hardware import Hardware
 from tests.hollow import hollow_weights
+from tests.random_mixture import CONFIG
 
 GIB = 1 << 30
 H200 = Machine(gpus=2, gpu=140 * GIB, host=250 * GIB)

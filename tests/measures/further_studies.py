@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.simulated import POPULATIONS, G, logits_of, seed_scale, sigmoid
 from storage.artifacts.kinds import Bands
 from storage.bands import band
+from tests.measures.simulated import POPULATIONS, G, logits_of, seed_scale, sigmoid
 
 SolveRates = Callable[[np.random.Generator, int], np.ndarray]
 #: Two policies whose pass@k crosses: one solves every third problem nearly always, the other most of them now and then.

@@ -1,6 +1,6 @@
 """A model folder of random weights in the names and shapes of Qwen3-30B-A3B, sharded as the hub's: for questions of speed and memory.
 
-    python -m benchmarks.random_mixture --out DIR [--layers 48] [--shards 16] [--tokenizer FOLDER]
+    python -m tests.random_mixture --out DIR [--layers 48] [--shards 16] [--tokenizer FOLDER]
 
 61 GB with 48 layers. Shards are written side by side, as many as there are cores.
 """
