@@ -89,6 +89,7 @@ def test_a_training_by_the_encoders_classes(lab: Lab, monkeypatch: pytest.Monkey
     assert sum(row["updates"] for row in lab.store.read(made).to_pylist()) > 0
 
 
+@pytest.mark.slow
 def test_killed_between_two_steps_and_resumed_is_the_undisturbed_run(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = iter(range(1, 99))
 

@@ -33,6 +33,7 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KB_EACH)
 def test_memory_does_not_grow_with_the_ledger(roots: dict[int, Path], name: str) -> None:
     few, many = (alone(root, problems, name)["mb"] for problems, root in roots.items())

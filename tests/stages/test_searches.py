@@ -174,6 +174,7 @@ def test_later_rounds_are_filed_by_what_they_are_made_of(lab: Lab) -> None:
     assert not again & {row["node"] for row in rows}  # other parents' words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [name for name in SERVED if name not in LIKE_MAJORITY and ("by=" not in name or "process" in name)]
 )
@@ -198,6 +199,7 @@ def test_a_killed_search_goes_on_and_the_same_trees_come_out(tmp_path: Path, gra
         assert paid == list(dict.fromkeys(map(tuple, batches)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [EVOLVED, STEPPED])
 def test_a_search_that_is_killed_for_good_leaves_the_same_trees(
     tmp_path: Path, graders: Graders, lab: Lab, name: str

@@ -46,6 +46,7 @@ def test_what_is_no_limit_is_refused_with_its_line(line: str, said: str) -> None
     assert "mine.toml, line 3" in str(refused.value)
 
 
+@pytest.mark.slow
 def test_the_run_parks_at_it_and_goes_on_with_more(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(
         'base = "demo"\narms = ["panel"]\nseeds = []\n[pool]\nsynthetic = 6\nheldout_per_source = 2\n'
