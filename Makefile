@@ -4,13 +4,35 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 LOCK := requirements/linux-x86_64.lock
 
-.PHONY: demo test check docs lock clean
+.PHONY: demo test test-all test-slow gates check docs lock clean
 
 demo: $(VENV)/.ready
 	$(BIN)/varband run demo
 
+# Bytecode is kept even where the environment says not to: dozens of processes import the same modules.
+PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --durations=20
+
+# Every room in six minutes on two cores.
 test: $(VENV)/.ready
-	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
+	$(PYTEST)
+
+# Everything, slow tests and faults too: two hours on two cores. For a nightly run.
+test-all: $(VENV)/.ready
+	$(PYTEST) -m ""
+
+# What `make test` leaves out, for MINUTES; what there was no time for is listed. Begins with other files each day.
+MINUTES ?= 30
+test-slow: $(VENV)/.ready
+	$(PYTEST) -m "slow or chaos" --minutes $(MINUTES) $(FIRST)
+
+# What a rewrite must leave alone, in at most five minutes: planned names, stores of an earlier commit, goldens, the
+# published figures, golds and verdicts, the learner beside float64, kill -9 without a trace, gc beside a parked run.
+GATES = tests/test_gates.py tests/test_stage_versions.py tests/test_declared_defaults.py tests/published/test_replay.py \
+  tests/published/test_regraded.py tests/stages/test_pool.py tests/engines/grading/test_peers.py \
+  tests/engines/learning/test_updates.py tests/storage/records/test_garbage.py \
+  "tests/chaos/test_faults.py::test_the_same_command_finishes_as_if_nothing_had_happened[kill -9 of the process]"
+gates: $(VENV)/.ready
+	$(PYTEST) -m "" $(GATES)
 
 check: $(VENV)/.ready
 	$(BIN)/ruff check .
