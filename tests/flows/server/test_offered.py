@@ -15,6 +15,8 @@ from flows.study.forms import BudgetForm
 from flows.upkeep.doctor import DEPLOYED
 from tests.servers import REPO
 
+pytestmark = pytest.mark.slow
+
 FORMS = {one.name: one.of_code()["parameter_openapi_schema"] for one in DEPLOYMENTS}
 
 

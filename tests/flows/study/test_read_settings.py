@@ -95,7 +95,7 @@ def refused(study: Profile, setting: str) -> str:
     return ""
 
 
-@pytest.mark.parametrize("word", ["demo", "paper", "demo/objectives", "own.toml"])
+@pytest.mark.parametrize("word", ["demo", "paper", pytest.param("demo/objectives", marks=pytest.mark.slow), "own.toml"])
 def test_what_a_shell_completes_is_what_set_takes(word: str) -> None:
     """Given what no field may be, the value is refused and never the field; and no field that a study writes of itself
     is left out."""
