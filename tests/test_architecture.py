@@ -59,11 +59,6 @@ def test_every_doctest_is_collected() -> None:
     assert [f for f in with_one if not any(f.is_relative_to(REPO / path) for path in asked["testpaths"])] == []
 
 
-def test_the_formatter_is_not_told_to_look_away() -> None:
-    skipped = [p for p in SOURCE if re.search(r"#\s*fmt:\s*(skip|off)", p.read_text())]
-    assert not skipped
-
-
 def test_stages_do_not_import_each_other() -> None:
     """Wherever in a file the import stands, and however it is written."""
     modules = {

@@ -133,6 +133,7 @@ def test_studies_that_pages_and_examples_show_are_in_order(folder: Path) -> None
         assert done.returncode == 0 and "make synthetic pool" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     """Strict: a link or an anchor that leads nowhere, a page that is missing, a docstring that cannot be read."""
     words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
