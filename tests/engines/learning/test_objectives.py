@@ -92,6 +92,7 @@ def test_a_checkpoint_of_before_objectives_had_a_state_goes_on(tmp_path: Path) -
     assert found is not None and found.objective == ObjectiveState() and found.diagnostics == []
 
 
+@pytest.mark.slow
 def test_two_processes_explore_as_one(tiny_base: Path, tmp_path: Path) -> None:
     config = replace(EXPLORING, steps=3, entropy_weight=0.01, entropy_target=3.0)
     alone = Execution(device="cpu", token_budget=40)

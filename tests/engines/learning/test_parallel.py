@@ -54,6 +54,7 @@ def test_a_process_that_cannot_start_parks_the_training(
     assert parallel.rank_and_world() == (0, 1)
 
 
+@pytest.mark.slow
 def test_two_processes_go_on_from_what_two_left(tiny_base: Path, tmp_path: Path) -> None:
     """Stopped by hand half way: the others are gone at once, and the end is that of an undisturbed run."""
     whole = run(tiny_base, tmp_path / "whole", execution=TWO)
@@ -67,6 +68,7 @@ def test_two_processes_go_on_from_what_two_left(tiny_base: Path, tmp_path: Path)
         assert torch.equal(weights(resumed.adapter_folder)[name], matrix)
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_parks_the_training(tiny_base: Path, tmp_path: Path) -> None:
     def kill(metrics: StepMetrics) -> None:
         if metrics.row["step"] == 2:
