@@ -60,7 +60,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --minutes: begin with another file each day, so that in a few days all files have had their turn."""
+    """Mark tests that need a browser as slow. With --minutes, begin with another file each day."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("slow")
     if config.getoption("minutes") is not None:
         files = sorted({str(item.path) for item in items})
         first = date.today().toordinal() * 7 % max(1, len(files))

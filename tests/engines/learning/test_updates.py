@@ -193,6 +193,7 @@ def test_stopped_and_resumed_is_the_undisturbed_run(tiny_base: Path, tmp_path: P
         assert whole.steps == resumed.steps
 
 
+@pytest.mark.slow
 def test_two_processes_hold_kl_and_reuse_as_one(tiny_base: Path, tmp_path: Path) -> None:
     config = replace(LOOP, steps=2, loss="gspo", kl_weight=0.1, epochs=2)
     alone = Execution(device="cpu", token_budget=40)
