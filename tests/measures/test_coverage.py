@@ -16,7 +16,12 @@ TRIALS = 40
 
 @pytest.mark.parametrize(
     "cell",
-    [Cell("ordinary", 100, 3, 6.0), Cell("near 1", 20), Cell("near 0", 25, shift=1.0), Cell("ordinary", 100)],
+    [
+        Cell("ordinary", 100, 3, 6.0),
+        Cell("near 1", 20),
+        Cell("near 0", 25, shift=1.0),
+        pytest.param(Cell("ordinary", 100), marks=pytest.mark.slow),
+    ],
     ids=str,
 )
 def test_what_is_printed_covers(cell: Cell) -> None:

@@ -17,6 +17,7 @@ from tests.tiny_model import write_tiny_mixture
 pytestmark = pytest.mark.usefixtures("no_gpu")
 
 
+@pytest.mark.slow
 def test_vllm_samples_a_mixture_on_a_cpu(tmp_path: Path) -> None:
     """Its newer model runner, which a GPU is asked for, has no kernels there and was a traceback."""
     from transformers import AutoModelForCausalLM
