@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import pytest
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from benchmarks.further_figures import further_figures
 from benchmarks.jobs import Job, Piece, kept_in, make
 from benchmarks.tally import of_pieces
 from tests.measures.simulated import Cell
+
+pytestmark = pytest.mark.slow
 
 
 def test_rows_are_the_same_whoever_makes_them_and_are_not_made_twice(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ def _grade(graders: Graders, answer: str, gold: str) -> Verdict:
     return graders.grade([GradeItem("no_panel", f"<answer>{answer}</answer>", gold)])[0]
 
 
+@pytest.mark.slow
 def test_adversarial_suite(graders: Graders) -> None:
     outcomes = run_selftest(graders)
     # a pathological answer may be found wrong before its time is up
