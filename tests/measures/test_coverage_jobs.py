@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pickle
-import pytest
 from functools import partial
 from pathlib import Path
+
+import pytest
 
 from benchmarks.cells import made
 from benchmarks.coverage import PARTS
