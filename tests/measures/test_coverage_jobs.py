@@ -33,7 +33,7 @@ def test_rows_are_the_same_whoever_makes_them_and_are_not_made_twice(tmp_path: P
     by_name = [sorted(rows, key=lambda r: (r["job"], r["piece"], r["figure"], r["design"])) for rows in kept]
     assert by_name[0] == by_name[1]
     whole = of_pieces(by_name[0])
-    assert len(whole) == 2 + 6
+    assert len(whole) == 2 + 4
     assert {row["trials"] for row in whole} == {12}
 
 
