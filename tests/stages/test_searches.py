@@ -71,6 +71,7 @@ def test_no_method_sees_the_gold(lab: Lab, name: str) -> None:
     assert [row["chosen_correct"] for row in rows] != [row["chosen_correct"] for row in others]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SERVED)
 def test_a_search_is_the_same_whatever_was_paid_before(tmp_path: Path, graders: Graders, lab: Lab, name: str) -> None:
     """Drawn in other batches, or after others had drawn what it needs, its trees are the same."""
