@@ -131,6 +131,7 @@ def test_a_run_that_finishes_meanwhile_is_not_finished_in_a_copy_without_its_rep
     assert Store(there).refs() == [REF] and read_run(there, RUN).state == "running"
 
 
+@pytest.mark.slow
 def test_object_storage_is_copied_whole_and_comes_back_from_the_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
