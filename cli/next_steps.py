@@ -20,7 +20,7 @@ def next_steps(root: Path) -> Iterator[str]:
         yield "  varband study new NAME    a study of your own, one file (docs/studies.md)"
         yield "  varband plan paper        what the published study would take; needs no weights and no data"
         yield "  varband doctor            once there is a root: is everything here that a run needs?"
-    stopped = [run for run in runs if run.shown_state in ("parked", "crashed", "failed")]
+    stopped = [run for run in runs if run.shown_state in ("parked", "interrupted", "crashed", "failed")]
     for run in [run for run in runs if run.shown_state == "running"][:SHOWN]:
         yield f"{run.id} is at work: {run.at or 'beginning'}, {run.stages_done} of {run.stages} stages; watch it with"
         yield "  varband serve"

@@ -1,4 +1,4 @@
-"""SIGTERM, which a pre-empted machine says: a wall that a run parks at, wherever the program is. And Ctrl-C there."""
+"""Signals that stop a run: SIGTERM becomes `Parked` (exit code 75), Ctrl-C becomes KeyboardInterrupt (exit code 130)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from storage.errors import Parked, UserError
 
 #: A signal that came where an exception would be lost is answered this much later.
 RETRY_SECONDS = 0.05
-#: For so long an import is waited for: it may take longer than a pre-empted machine has.
-PATIENCE_SECONDS = 10.0
+#: An import is waited for this long: it may take longer than a pre-empted machine has.
+PATIENCE_SECONDS = 4.0
 #: `timeout`, Slurm and others tell a process and its group: who is told twice within this time is told once.
 TWICE_SECONDS = 0.5
 STOPPED = "stopped by SIGTERM: all finished rollouts and steps are kept; the same command goes on"
 #: Where weak references are cleared.
 CALLBACKS = (weakref.__file__, _weakrefset.__file__)
-#: Signals that asked this process to stop.
-_received: list[int] = []
+#: The signals that this process was sent: it ends with the last of them.
+_received: list[signal.Signals] = []
 
 
 def was_stopped() -> bool:
@@ -30,54 +30,77 @@ def was_stopped() -> bool:
     return bool(_received)
 
 
+def end_if_stopped() -> None:
+    """Raise again what a library swallowed after a signal. A stage calls this before each step and batch."""
+    if _received:
+        raise _ending()
+
+
+def _ending() -> BaseException:
+    return KeyboardInterrupt() if _received[-1] == signal.SIGINT else Parked(STOPPED)
+
+
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """A pre-empted machine says SIGTERM: stop within 30 s, which loses the batch or step in flight and nothing else.
-    A pack, an engine's step or a checkpoint that has begun is finished first; that is what takes time. Ctrl-C stays
-    KeyboardInterrupt."""
-    _received.clear()
-    told: list[float] = []
+    """Turn SIGTERM and SIGINT into exceptions that arrive, wherever the program is.
+
+    A pre-empted machine sends SIGTERM and waits 30 s. The batch or step in flight is lost, and nothing else: a pack, an
+    engine's step or a checkpoint that has begun is finished first. Whatever error follows a signal is taken for its
+    consequence. A shell that starts a job with Ctrl-C ignored is obeyed.
+    """
+    times: list[float] = []
     raised: list[float] = []
-    pressed: list[int] = []
+    _received.clear()
 
     def stop(number: int, frame: FrameType | None) -> None:
-        _received.append(number)
-        if raised and time.monotonic() - raised[-1] < TWICE_SECONDS:
+        moment = time.monotonic()
+        if raised and moment - raised[-1] < TWICE_SECONDS:
             return
-        told.append(time.monotonic())
-        if _swallows(frame) or (_imports(frame) and told[-1] - told[0] < PATIENCE_SECONDS):
+        times.append(moment)
+        if number != signal.SIGALRM:
+            _received.append(signal.Signals(number))
+        if _swallows(frame) or (_imports(frame) and moment - times[0] < PATIENCE_SECONDS):
             signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
             return
-        raised.append(time.monotonic())
-        raise Parked(STOPPED)
+        raised.append(moment)
+        raise _ending()
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        pressed.append(number)
-        _received.append(number)
-        signal.default_int_handler(number, frame)
-
-    was = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGALRM)}
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        was[signal.SIGINT] = signal.signal(signal.SIGINT, interrupt)
+    deaf = signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    obeyed = (signal.SIGTERM, signal.SIGALRM) if deaf else (signal.SIGTERM, signal.SIGALRM, signal.SIGINT)
+    was = {number: signal.signal(number, stop) for number in obeyed}
     try:
         yield
     except Exception as error:
-        if told and not isinstance(error, UserError):  # C++ that calls Python may make an error of its own of it
-            parked = _of(error, Parked, "SIGTERM")
-            raise Parked(STOPPED if parked else f"{STOPPED}; it ended with {_said(error)}") from error
-        if pressed and _of(error, KeyboardInterrupt, "KeyboardInterrupt", "interrupted"):
+        if not _received:
+            raise
+        if _received[-1] == signal.SIGINT:
             raise KeyboardInterrupt from error
-        raise
+        if isinstance(error, UserError):
+            raise
+        # C++ that calls Python may raise an error of its own for one of Python's
+        raise Parked(STOPPED if _is_of_stop(error) else f"{STOPPED}; it ended with {_said(error)}") from error
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        _received.clear()
         for number, handler in was.items():
             signal.signal(number, handler)
 
 
-def _of(error: BaseException | None, raised: type[BaseException], *words: str) -> bool:
-    """Whether it is what became of the handler's exception; else something was wrong beside it, which is said."""
+@contextmanager
+def deaf_children() -> Iterator[None]:
+    """Processes that are started in the block never see Ctrl-C, from their first instruction on: whoever starts them
+    ends them."""
+    was = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, was)
+
+
+def _is_of_stop(error: BaseException | None) -> bool:
+    """Whether the error is what became of the handler's exception; else something was wrong beside it."""
     while error is not None:
-        if isinstance(error, raised) or any(word in str(error) for word in words):
+        if isinstance(error, Parked) or "SIGTERM" in str(error):
             return True
         error = error.__cause__ or error.__context__
     return False

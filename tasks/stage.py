@@ -27,6 +27,7 @@ from storage.artifacts.rows import PART_ROWS, Payload, beside
 from storage.artifacts.store import Store
 from storage.errors import NO_ROOM, Parked, UserError, way_out
 from storage.ledger import Ledger
+from storage.stopping import end_if_stopped
 from tasks.engines.toolbox import Toolbox
 from tasks.former_names import former_refs
 from tasks.steps import Condition, Progress, Step
@@ -85,6 +86,7 @@ class Session:
     made: list[Ref] = field(default_factory=list)
 
     def run(self, step: Step) -> None:
+        end_if_stopped()
         again = any(step.ref == earlier.ref for earlier in self.steps)
         self.steps.append(step)
         if self.planning or again or self._is_left(step):
@@ -224,6 +226,7 @@ def progress(
     done: int, total: int, unit: str = "rows", detail: str = "", event: str = "advanced", bands: tuple[int, ...] = ()
 ) -> None:
     """Tell whoever watches how far the step being made is, or (`noted`, `seen`) what is worth a line about it."""
+    end_if_stopped()
     step = _step.get()
     _session.get().listener(Progress(event, step.title, step.ref, done, total, unit, detail=detail, bands=bands))
 

@@ -125,6 +125,9 @@ def accounted(
     except UserError as error:
         record.update(state="failed", why=str(error))
         raise
+    except KeyboardInterrupt:
+        record.update(state="interrupted", why="Ctrl-C was pressed")
+        raise
     except BaseException as error:
         fault = disk_fault(error)
         record.update(state="failed", why=fault or f"{type(error).__name__}: {error}"[:300])

@@ -1,18 +1,22 @@
 """The same DAG under Prefect: flows `experiment` and `arm`, one task a stage, states that show reuse.
 
 The store decides, Prefect orchestrates: tasks run with NO_CACHE and end in a state named `Cached` on a store hit.
-Without a server at PREFECT_API_URL, Prefect's own temporary one keeps the history for the next `prefect server start`.
+Without a server at PREFECT_API_URL, each run starts a private one.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
+import socket
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
-from typing import Any, TypeVar
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 from flows.experiment import experiment
 from flows.running.plan import begin_sampler, execute, samples
@@ -29,17 +33,60 @@ T = TypeVar("T")
 PARKED = "Parked"
 
 
+#: The private server. It ends when its standard input is closed, however the process that started it ended.
+SERVE = """
+import os, sys, threading, uvicorn
+threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+uvicorn.run("prefect.server.api.server:create_app", factory=True, fd=int(sys.argv[1]), log_level="error")
+"""
+
+
 def prefect_settings(store: Store) -> dict[str, str]:
-    """What Prefect must know before it is imported. Several runs that start at once share two cores, so a temporary
-    server may take minutes to come up; results stay beside the store, because 3.7.7 ignores PREFECT_HOME for them."""
+    """Return what Prefect must know before it is imported. Results stay beside the store, because Prefect 3.7.7 ignores
+    PREFECT_HOME for them."""
     return {
-        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "300",
         "PREFECT_RESULTS_LOCAL_STORAGE_PATH": str((store.root / ".prefect").resolve()),
         "PREFECT_LOGGING_LEVEL": "CRITICAL",
         "PREFECT_SERVER_LOGGING_LEVEL": "ERROR",
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
         "PREFECT_CLIENT_MAX_RETRIES": "3",
     }
+
+
+@contextmanager
+def private_server() -> Iterator[None]:
+    """Send the block's flow runs to a Prefect server with a database and a session of its own.
+
+    Parallel runs would lock each other's SQLite, and Ctrl-C would end a server in the terminal's process group before
+    the run that talks to it. Errors: httpx.TransportError if it does not come up.
+    """
+    import httpx
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    with TemporaryDirectory(prefix="varband-prefect-", ignore_cleanup_errors=True) as folder:
+        # Clients may connect, and wait, before the server answers. Only the server holds the socket afterwards.
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            api = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
+            server = subprocess.Popen(
+                [sys.executable, "-c", SERVE, str(listening.fileno())],
+                pass_fds=[listening.fileno()],
+                env=os.environ
+                | {
+                    "PREFECT_API_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{Path(folder, 'prefect.db')}",
+                    "PREFECT__SERVER_EPHEMERAL": "1",
+                },
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        try:
+            httpx.get(f"{api}/health", timeout=300).raise_for_status()
+            with temporary_settings({PREFECT_API_URL: api}):
+                yield
+        finally:
+            server.kill()
+            server.communicate()
 
 
 def orchestrated(study: Study, store: Store, listener: Callable[[Progress], None]) -> Ref:
@@ -60,32 +107,11 @@ def orchestrated(study: Study, store: Store, listener: Callable[[Progress], None
         return under_prefect(study, store, listener, experiment)
 
     try:
-        with _temporary_server_protected():
+        with nullcontext() if os.environ.get("PREFECT_API_URL") else private_server():
             return run_experiment()
     except TransportError as error:
         warnings.warn(Notice(f"Prefect's server does not answer any more ({error}): going on without it"), stacklevel=2)
         return execute(study, store, listener)
-
-
-@contextmanager
-def _temporary_server_protected() -> Iterator[None]:
-    """Where no server is named, let Prefect's temporary one ask for a password that this process alone has: any account
-    of the machine could name a file of its own as a task's result, which Prefect would unpickle here."""
-    from prefect.settings import get_current_settings, temporary_settings
-
-    settings, password = get_current_settings(), f"varband:{secrets.token_urlsafe(24)}"
-    if settings.api.url or settings.server.api.auth_string:
-        yield
-        return
-    names = {"server.api.auth_string": "PREFECT_SERVER_API_AUTH_STRING", "api.auth_string": "PREFECT_API_AUTH_STRING"}
-    secret: dict[Any, str] = dict.fromkeys(names, password)
-    os.environ.update(dict.fromkeys(names.values(), password))  # for Prefect's own threads: they read the environment
-    try:
-        with temporary_settings(secret):
-            yield
-    finally:
-        for name in names.values():
-            del os.environ[name]
 
 
 def under_prefect(

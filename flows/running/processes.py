@@ -8,7 +8,6 @@ however that one ends; what they made and sampled is kept.
 from __future__ import annotations
 
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -28,15 +27,15 @@ from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError, disk_fault
 from storage.objects import patient
-from storage.stopping import stopped_by_signals
+from storage.stopping import deaf_children, stopped_by_signals
 from tasks.attempts import Attempts
 from tasks.engines.hardware import Hardware, release_memory
 from tasks.engines.visible_gpus import children_see, visible_gpus
 from tasks.metering import metered
 from tasks.stage import Progress
 
-#: A process that was told to stop finishes its batch, pack or checkpoint.
-GRACE_SECONDS = 30
+#: A process that was told to stop finishes its batch, pack or checkpoint; after Ctrl-C somebody waits for it.
+GRACE_SECONDS, GRACE_AFTER_CTRL_C = 30, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +118,7 @@ class _WorkerPool:
     def run(self, prepares: Callable[[], object] | None = None) -> None:
         """prepares: makes what all jobs need, while the first of them start their engines."""
         release_memory()
+        grace = GRACE_SECONDS
         try:
             self._fill()
             if prepares is not None:
@@ -129,11 +129,14 @@ class _WorkerPool:
                 for line in wait(list(self.running)):
                     assert isinstance(line, Connection)
                     self._receive(line)
+        except KeyboardInterrupt:
+            grace = GRACE_AFTER_CTRL_C
+            raise
         finally:
             left = [process for *_, process in self.running.values() if process.pid]
             for process in left:
                 process.terminate()
-            until = time.monotonic() + GRACE_SECONDS
+            until = time.monotonic() + grace
             for process in left:
                 process.join(max(0.0, until - time.monotonic()))
                 process.kill()
@@ -149,7 +152,7 @@ class _WorkerPool:
         process = context.Process(target=_work, args=(job, theirs, self.prepared), name=job.arm)
         # known before it starts: a run that is stopped in between must end it too
         self.running[ours] = (job, gpus, process)
-        with children_see(gpus):
+        with children_see(gpus), deaf_children():  # Ctrl-C reaches this process, which then sends them SIGTERM
             process.start()
         theirs.close()
 
@@ -176,7 +179,6 @@ class _WorkerPool:
 
 def _work(job: ArmJob, line: Connection, prepared: Event) -> None:
     """In the arm's own process. Sends every Progress, or what stopped it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the starter too, which then says SIGTERM
     threading.Thread(target=_end_with_the_starter, daemon=True).start()
     one_at_a_time = threading.Lock()
 

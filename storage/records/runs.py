@@ -29,7 +29,7 @@ from storage.roots import read_whole
 #: A run whose process has not been heard of for this long is shown as crashed.
 SILENCE_SECONDS = 90.0
 ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
-State = Literal["running", "parked", "finished", "failed", "crashed"]
+State = Literal["running", "parked", "interrupted", "finished", "failed", "crashed"]
 
 
 def _moment(text: str) -> str:
