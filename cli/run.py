@@ -132,7 +132,7 @@ def _text(path: Path | None) -> str | None:
 @click.command()
 @study_options
 @options.engine
-@click.option("--plain", is_flag=True, help="Run in this process, without Prefect.")
+@click.option("--plain", is_flag=True, help="Do not show the run on the Prefect server at PREFECT_API_URL.")
 @options.budget
 @options.as_json
 def run(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
@@ -168,11 +168,13 @@ def carry_out(request: Request, root: Path, budget: str | None, *, as_json: bool
         endpoint_for(hardware.endpoint)  # no address, or a key for another one: told before a pool is made
     charging = Charging.of(study, store, run_id(study.profile.called, planned[-1].step.ref), limits)
     with watch, accounted(study, store, planned, charging, watch.on_progress, request.as_json()) as listeners:
-        from flows.running.prefect_tasks import orchestrated
+        if os.environ.get("PREFECT_API_URL") and not request.plain:  # a server is to see every stage being made
+            from flows.running.prefect_tasks import orchestrated
 
-        if request.plain or not os.environ.get("PREFECT_API_URL"):  # a server is to see every stage being made
+            report = orchestrated(study, store, listeners.own)
+        else:
             make_arms_at_once(study, store, charging, listeners.relayed)
-        report = (execute if request.plain else orchestrated)(study, store, listeners.own)
+            report = execute(study, store, listeners.own)
     watch.finish(store, report)
     return report
 

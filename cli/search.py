@@ -34,7 +34,7 @@ def tokens_of(budget: str) -> int:
     "--spending", metavar="LIMITS", help="The most that the whole run may spend, e.g. tokens=2e6; as run's --budget."
 )
 @options.engine
-@click.option("--plain", is_flag=True, help="Run in this process, without Prefect.")
+@click.option("--plain", is_flag=True, help="Do not show the run on the Prefect server at PREFECT_API_URL.")
 @options.as_json
 def search(
     root: Path,

@@ -1,4 +1,4 @@
-"""Signals that stop a run: SIGTERM becomes `Parked` (exit code 75), Ctrl-C becomes KeyboardInterrupt (exit code 130)."""
+"""Signals that stop a run: SIGTERM becomes `Parked` (exit code 75), Ctrl-C KeyboardInterrupt (exit code 130)."""
 
 from __future__ import annotations
 

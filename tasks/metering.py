@@ -1,9 +1,11 @@
 """The meter of a run: what is made is charged as it is made, and nothing more is started that the budget cannot hold.
 
-Only the miss path meets it: reused artifacts and rollouts of the ledger cost nothing. Sampling asks before every batch
-with the most that the batch can take, so one worker's tokens never exceed the budget; time is looked at after every
-batch. Several workers of a run know of each other what was charged, not what is being sampled: together they may exceed
-it by the batches that the others have begun, or where sampling streams by what they sample in REREAD_SECONDS.
+Only the miss path meets it: reused artifacts and rollouts of the ledger cost nothing. A batch is begun if what is
+spent and what the batch will take fit the limit. A batch takes what the run's rollouts of that arm have taken on
+average, plus MARGIN standard deviations of such a sum; until some are measured, the most that it can take. Time is
+looked at after every batch. Several workers of a run know of each other what was charged, not what is being sampled:
+together they may exceed the limit by the batches that the others have begun, or where sampling streams by what they
+sample in REREAD_SECONDS.
 """
 
 from __future__ import annotations
@@ -31,6 +33,9 @@ OCCUPYING = frozenset({"rollouts", "training", "embeddings", "searches"})
 SAMPLED = frozenset({"rollouts", "searches"})
 #: A chunk of fewer rollouts than this is not worth its stragglers; the run parks instead.
 SMALLEST_CHUNK = 8
+#: Standard deviations of a batch's tokens that are held free beside their mean. That of one completion is taken to be
+#: as large as its mean, as of an exponential distribution; sampled lengths scatter less.
+MARGIN = 3.0
 #: What other workers of the run spent is read again before every batch, and while one is sampled this often.
 REREAD_SECONDS = 15.0
 
@@ -56,10 +61,34 @@ def of_team(wall: Parked) -> bool:
 
 
 @dataclass(slots=True)
+class _Begun:
+    """Requests of one arm in flight together: how many, their prompts' tokens, the most that their completions take."""
+
+    number: int = 0
+    prompt: int = 0
+    most: int = 0
+
+    def add(self, request: Request) -> None:
+        self.number += 1
+        self.prompt += len(request.prompt_ids)
+        self.most += request.decoding.max_tokens
+
+    def likely(self, mean: float | None) -> float:
+        """Tokens of their completions. mean: null if none was measured.
+
+        >>> _Begun(number=9, most=9000).likely(100.0), _Begun(number=9, most=900).likely(100.0)
+        (1800.0, 900)
+        """
+        if mean is None:
+            return self.most
+        return min(self.most, mean * (self.number + MARGIN * math.sqrt(self.number)))
+
+
+@dataclass(slots=True)
 class Meter:
     """Charges to one run's journal and stops it at its budget. hardware: whose hours are charged; where another host
     samples, that is paid by the token. month: of all runs of the root together. here: seconds since the last charge in
-    which this host worked beside a remote engine."""
+    which this host worked beside a remote engine. lengths: mean tokens of each arm's completions so far."""
 
     journal: Journal
     budget: Budget = field(default_factory=Budget)
@@ -68,6 +97,7 @@ class Meter:
     month: Budget = field(default_factory=Budget)
     spent: Amounts = field(default_factory=Amounts)
     spent_in_month: Amounts = field(default_factory=Amounts)
+    lengths: dict[str, float] = field(default_factory=dict)
     here: float = 0.0
     _step: Progress | None = None
     _last: float = 0.0
@@ -79,6 +109,7 @@ class Meter:
     def _reread(self) -> None:
         """What all workers of the run were charged, and where a month has a limit all runs."""
         self.spent, self._read = self.journal.spent(), time.monotonic()
+        self.lengths = self.journal.lengths()
         if self.month.limits():
             self.spent_in_month = spent_in_month(self.journal.root, now()[:7])
 
@@ -103,7 +134,7 @@ class Meter:
         return on_progress
 
     def admit(self, requests: Sequence[Request], arms: Sequence[str], *, whole: bool) -> int:
-        """How many of the requests, from the first, may be sampled now: all that fit even if each runs to its limit.
+        """Return how many of the requests, from the first, may be sampled now.
 
         whole: all or none. Errors: BudgetExceeded if none fit.
         """
@@ -112,11 +143,13 @@ class Meter:
             self._reread()
             walls = self._walls()
         self.check()
-        tokens, usd, over = 0.0, 0.0, ""
+        begun: dict[str, _Begun] = defaultdict(_Begun)
+        over = ""
         for request, arm in zip(requests, arms, strict=True):
-            prompt, completion = len(request.prompt_ids), request.decoding.max_tokens
-            tokens += prompt + completion
-            usd += self.prices.of_tokens(arm, prompt, completion)
+            begun[arm].add(request)
+            likely = {arm: part.likely(self.lengths.get(arm)) for arm, part in begun.items()}
+            tokens = math.fsum(part.prompt + likely[arm] for arm, part in begun.items())
+            usd = math.fsum(self.prices.of_tokens(arm, part.prompt, likely[arm]) for arm, part in begun.items())
             passed = [
                 whose
                 for whose, limits, spent in walls

@@ -1,6 +1,7 @@
 """What a planned study will cost: rollouts that the ledger lacks × tokens × seconds × prices. Nothing is run.
 
-Lengths and rates are this store's own where it has measured them, else assumptions that are said to be ones.
+Lengths and rates are this store's own where it has measured them, else assumptions, and a plan says which. A plan also
+says a range: a study takes fewer tokens where most of its problems are easy ones.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from flows.running.plan import Planned
-from flows.running.rates import Length, measured_length, measured_rates
+from flows.running.rates import Length, likely_length, measured_rates
 from flows.study.resolve import Study
 from flows.study.sizes import counts_by_source, size_of_levels
 from storage.artifacts.kinds import Benchmark
@@ -34,13 +35,19 @@ from tasks.engines.learning.training_memory import kept_bytes
 from tasks.metering import SAMPLED
 from tasks.rollouts import account_of
 
-#: Assumed until measured: share of max_tokens that a completion takes, prompt tokens, stored bytes a token, texts/s.
-FILL, PROMPT, BYTES, TEXTS_PER_SECOND = 0.6, 250.0, 16.0, 40.0
+#: Assumed until measured: shares of max_tokens that completions take (at least, probably, at most), characters a token,
+#: characters of a problem, stored bytes a token, texts/s.
+FILL, CHARACTERS, PROBLEM, BYTES, TEXTS_PER_SECOND = (0.05, 0.3, 1.0), 4.0, 240.0, 16.0, 40.0
+#: Bases of a length, from the best to the worst.
+BASES = ("", "measured", "guessed", "assumed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What one stage will take. basis: `measured` or `assumed` lengths; empty where nothing is sampled."""
+    """What one stage will take. least, most: tokens, if completions are shorter or longer than on average.
+
+    basis: of the lengths, as `Length` says; empty where nothing is sampled.
+    """
 
     rollouts: int = 0
     rollouts_reused: int = 0
@@ -49,13 +56,14 @@ class Cost:
     usd: float = 0.0
     bytes: float = 0.0
     basis: str = ""
+    least: float = 0.0
+    most: float = 0.0
 
     def amounts(self) -> Amounts:
         return Amounts(tokens=self.tokens, gpu_hours=self.gpu_hours, usd=self.usd)
 
 
 def total(costs: Sequence[Cost]) -> Cost:
-    bases = {c.basis for c in costs if c.basis}
     return Cost(
         rollouts=sum(c.rollouts for c in costs),
         rollouts_reused=sum(c.rollouts_reused for c in costs),
@@ -63,7 +71,9 @@ def total(costs: Sequence[Cost]) -> Cost:
         gpu_hours=sum(c.gpu_hours for c in costs),
         usd=sum(c.usd for c in costs),
         bytes=sum(c.bytes for c in costs),
-        basis="assumed" if "assumed" in bases else "".join(bases),
+        basis=max((c.basis for c in costs), key=BASES.index, default=""),
+        least=sum(c.least for c in costs),
+        most=sum(c.most for c in costs),
     )
 
 
@@ -130,6 +140,8 @@ class Estimator:
             usd=usd,
             bytes=tokens * BYTES,
             basis=length.basis if missing else "",
+            least=missing * (length.prompt + length.low),
+            most=missing * (length.prompt + length.high),
         )
 
     def _searched(self, given: Mapping[str, Any]) -> Cost:
@@ -148,7 +160,8 @@ class Estimator:
         rollouts = round(share * later) * asked.number
         tokens = rollouts * (longer + length.completion)
         usd = self.prices.of_tokens(policy.arm, rollouts * longer, rollouts * length.completion)
-        later_cost = Cost(rollouts=rollouts, tokens=tokens, usd=usd, bytes=tokens * BYTES, basis=length.basis)
+        shared = {"bytes": tokens * BYTES, "basis": length.basis, "least": tokens, "most": tokens}  # a budget bounds it
+        later_cost = Cost(rollouts=rollouts, tokens=tokens, usd=usd, **shared)
         read = whole * (own.rollouts + own.rollouts_reused + rollouts) if reward else 0.0
         return self._timed("searches", total([own, later_cost]), read=read)
 
@@ -168,7 +181,8 @@ class Estimator:
         usd = self.prices.of_tokens(base.arm, trained * length.prompt, trained * length.completion)
         folder = self.study.places.get(base.model.sha256)
         kept = tokens * BYTES + (kept_bytes(folder, learner) if folder else 0)
-        parts = [Cost(rollouts=trained, tokens=tokens, usd=usd, bytes=kept, basis=length.basis)]
+        within = {"least": trained * (length.prompt + length.low), "most": trained * (length.prompt + length.high)}
+        parts = [Cost(rollouts=trained, tokens=tokens, usd=usd, bytes=kept, basis=length.basis, **within)]
         heldout, evaluated_group = self.asked(given, "heldout"), given["evaluation_group_size"]
         for step in evaluated_steps(steps, learner.eval_every)[1:] if evaluated_group else ():
             policy = replace(base, adapter=str(ref), adapter_step=step, step=step)
@@ -228,8 +242,10 @@ class Estimator:
         return found["n"][0].as_py()
 
     def _length(self, policy: Policy, sampling: Sampling) -> Length:
-        """Mean tokens of this arm's rollouts on this model under this max_tokens, whatever the step."""
+        """Return the mean tokens of this arm's rollouts on this model under this max_tokens, whatever the step."""
         key = (policy.arm, policy.model.name, sampling.max_tokens)
         if key not in self._lengths:
-            self._lengths[key] = measured_length(self._ledger, *key) or Length(PROMPT, FILL * key[-1], "assumed")
+            low, mean, high = (share * key[-1] for share in FILL)
+            prompt = (len(policy.scaffold.prompt("")) + PROBLEM) / CHARACTERS
+            self._lengths[key] = likely_length(self._ledger, *key) or Length(prompt, mean, "assumed", low, high)
         return self._lengths[key]

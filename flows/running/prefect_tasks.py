@@ -1,21 +1,15 @@
 """The same DAG under Prefect: flows `experiment` and `arm`, one task a stage, states that show reuse.
 
 The store decides, Prefect orchestrates: tasks run with NO_CACHE and end in a state named `Cached` on a store hit.
-Without a server at PREFECT_API_URL, each run starts a private one.
+Without a server at PREFECT_API_URL a run needs no Prefect (docs/decisions/0012-no-private-server.md).
 """
 
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
-import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from importlib.util import find_spec
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from flows.experiment import experiment
@@ -33,72 +27,27 @@ T = TypeVar("T")
 PARKED = "Parked"
 
 
-#: The private server. It ends when its standard input is closed, however the process that started it ended.
-SERVE = """
-import os, sys, threading, uvicorn
-threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
-uvicorn.run("prefect.server.api.server:create_app", factory=True, fd=int(sys.argv[1]), log_level="error")
-"""
-
-
-def prefect_settings(store: Store) -> dict[str, str]:
-    """Return what Prefect must know before it is imported. Results stay beside the store, because Prefect 3.7.7 ignores
-    PREFECT_HOME for them."""
-    return {
-        "PREFECT_RESULTS_LOCAL_STORAGE_PATH": str((store.root / ".prefect").resolve()),
-        "PREFECT_LOGGING_LEVEL": "CRITICAL",
-        "PREFECT_SERVER_LOGGING_LEVEL": "ERROR",
-        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
-        "PREFECT_CLIENT_MAX_RETRIES": "3",
-    }
-
-
-@contextmanager
-def private_server() -> Iterator[None]:
-    """Send the block's flow runs to a Prefect server with a database and a session of its own.
-
-    Parallel runs would lock each other's SQLite, and Ctrl-C would end a server in the terminal's process group before
-    the run that talks to it. Errors: httpx.TransportError if it does not come up.
-    """
-    import httpx
-    from prefect.settings import PREFECT_API_URL, temporary_settings
-
-    with TemporaryDirectory(prefix="varband-prefect-", ignore_cleanup_errors=True) as folder:
-        # Clients may connect, and wait, before the server answers. Only the server holds the socket afterwards.
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            api = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
-            server = subprocess.Popen(
-                [sys.executable, "-c", SERVE, str(listening.fileno())],
-                pass_fds=[listening.fileno()],
-                env=os.environ
-                | {
-                    "PREFECT_API_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{Path(folder, 'prefect.db')}",
-                    "PREFECT__SERVER_EPHEMERAL": "1",
-                },
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        try:
-            httpx.get(f"{api}/health", timeout=300).raise_for_status()
-            with temporary_settings({PREFECT_API_URL: api}):
-                yield
-        finally:
-            server.kill()
-            server.communicate()
+#: What Prefect must know before it is imported.
+SETTINGS = {
+    "PREFECT_LOGGING_LEVEL": "CRITICAL",
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+    "PREFECT_CLIENT_MAX_RETRIES": "3",
+}
 
 
 def orchestrated(study: Study, store: Store, listener: Callable[[Progress], None]) -> Ref:
-    """Run the experiment as a Prefect flow in this process; plainly where Prefect is not installed, or not any more.
+    """Run the experiment in this process as a flow of the server at PREFECT_API_URL.
 
-    The server only watches: when it dies, what is made is in the store, and the rest is made without it.
+    Without Prefect it runs plainly. The server only watches: when it dies, what is made is in the store, and the rest
+    is made without it.
     """
     if find_spec("prefect") is None:
         return execute(study, store, listener)
     quiet_libraries()
-    for name, value in prefect_settings(store).items():
+    for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
+    # Prefect 3.7.7 ignores PREFECT_HOME for results
+    os.environ.setdefault("PREFECT_RESULTS_LOCAL_STORAGE_PATH", str((store.root / ".prefect").resolve()))
     from httpx import TransportError
     from prefect import flow
 
@@ -107,8 +56,7 @@ def orchestrated(study: Study, store: Store, listener: Callable[[Progress], None
         return under_prefect(study, store, listener, experiment)
 
     try:
-        with nullcontext() if os.environ.get("PREFECT_API_URL") else private_server():
-            return run_experiment()
+        return run_experiment()
     except TransportError as error:
         warnings.warn(Notice(f"Prefect's server does not answer any more ({error}): going on without it"), stacklevel=2)
         return execute(study, store, listener)

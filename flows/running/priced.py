@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 
-from flows.running.costs import Cost, costs, total
+from flows.running.costs import FILL, Cost, costs, total
 from flows.running.foresight import (
     Foresight,
     foresight,
@@ -33,6 +33,11 @@ from tasks.engines.visible_gpus import num_gpus
 #: What a stage's amounts are of, for a table; its last is told in bytes.
 UNITS = ("rollouts", "kept", "tokens", "GPU-h", "US$", "disk")
 NONE = "–"
+LENGTHS = {
+    "measured": "measured by this store",
+    "guessed": "this store has measured another arm, model or max_tokens",
+    "assumed": f"this store has measured none of an arm's ({100 * FILL[1]:.0f} % of max_tokens assumed)",
+}
 IN_ALL = ("rollouts", "rollouts kept", "tokens", "GPU-hours", "US$", "of disk")
 
 
@@ -88,14 +93,22 @@ class Priced:
         yield f"{self.called}: {todo} of {len(self.planned)} stages would be made{elsewhere}"
         in_all = [f"{n.strip()} {name}" for n, name in zip(amounts(self.whole), IN_ALL, strict=True) if n != NONE]
         yield f"in all {', '.join(in_all) or 'nothing that costs'}"
-        if self.whole.basis == "assumed":
-            yield "lengths are assumed (60 % of max_tokens) where this store has not measured an arm yet"
+        if self.whole.basis and self.whole.least < self.whole.most:
+            range_of = f"{short(self.whole.least).strip()} to {short(self.whole.most).strip()} tokens"
+            yield f"{range_of}, as long as completions turn out to be: {LENGTHS[self.whole.basis]}"
         if self.sees is not None:
             yield self.sees.sentence()
         yield from self.notes
         for name, limit in self.limits.items():
             need, spent = getattr(self.whole, name), getattr(self.spent, name)
-            verdict = "holds" if need <= max(limit - spent, 0) else "does not hold: the run would park"
+            left, most = max(limit - spent, 0), need * (self.whole.most / self.whole.tokens if self.whole.tokens else 1)
+            verdict = (
+                "holds"
+                if most <= left
+                else "holds if completions are not longer than on average"
+                if need <= left
+                else "does not hold: the run would pause"
+            )
             before = f" beside {plainly(spent, 3)} that its run has spent" if spent else ""
             yield f"budget {name}={limit:.12g} {verdict} (about {plainly(need, 3)}{before})"
 

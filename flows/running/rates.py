@@ -15,33 +15,48 @@ from tasks.domain.search.method import PREFIX
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """Mean tokens of a rollout; basis: `measured` or `assumed`."""
+    """Mean tokens of a rollout. low, high: completions of nine problems in ten are between, by a problem's mean.
+
+    basis: `measured`; `guessed` from another max_tokens, arm or model; `assumed` if this store holds no rollouts that
+    are alike.
+    """
 
     prompt: float
     completion: float
     basis: str
+    low: float
+    high: float
 
 
-def measured_length(ledger: Ledger, arm: str, model: str, max_tokens: int) -> Length | None:
-    """Of an arm's rollouts on this model under this max_tokens, whatever the step; later rounds of searches, whose
-    prompts hold earlier completions, are left out. Null where none was sampled."""
-    parts = [
-        rows
-        for account, about in ledger.accounts()
-        if about.get("arm") == arm
-        and about.get("model", model) == model
-        and about.get("max_tokens") == max_tokens
-        and (rows := ledger.rows(account, ["problem_id", "num_prompt_tokens", "num_tokens"])) is not None
-    ]
-    if not parts:
-        return None
-    mean = query(
-        "select avg(num_prompt_tokens) p, avg(num_tokens) c from rows where not starts_with(problem_id, $later)",
-        {"later": PREFIX},
-        rows=pa.concat_tables(parts),
-    )
-    prompt, completion = mean["p"][0].as_py(), mean["c"][0].as_py()
-    return None if prompt is None else Length(prompt, completion, "measured")
+def likely_length(ledger: Ledger, arm: str, model: str, max_tokens: int) -> Length | None:
+    """Return the length of an arm's rollouts on a model under max_tokens, whatever the step; None if nothing is known.
+
+    It is that of the rollouts of this store that are most alike: of this arm on this model, of another arm on this
+    model, of this arm on another model. Later rounds of searches, whose prompts hold earlier completions, are left out.
+    """
+    measured = [(a, told) for a, told in ledger.accounts() if isinstance(told.get("max_tokens"), int)]
+    own = [(a, told) for a, told in measured if told.get("arm") == arm and told.get("model", model) == model]
+    for basis, alike in (
+        ("measured", [a for a, told in own if told["max_tokens"] == max_tokens]),
+        ("guessed", [a for a, _ in own]),
+        ("guessed", [a for a, told in measured if told.get("model") == model]),
+        ("guessed", [a for a, told in measured if told.get("arm") == arm]),
+    ):
+        columns = ["problem_id", "num_prompt_tokens", "num_tokens"]
+        parts = [rows for a in alike if (rows := ledger.rows(a, columns)) is not None]
+        if not parts:
+            continue
+        (found,) = query(
+            "with problems as (select avg(num_prompt_tokens) p, avg(least(num_tokens, $max)) c, count(*) n from rows"
+            " where not starts_with(problem_id, $later) group by problem_id)"
+            " select sum(p * n) / sum(n) p, sum(c * n) / sum(n) c, quantile_cont(c, 0.05) low,"
+            " quantile_cont(c, 0.95) high from problems",
+            {"later": PREFIX, "max": max_tokens},
+            rows=pa.concat_tables(parts),
+        ).to_pylist()
+        if found["p"] is not None:
+            return Length(found["p"], found["c"], basis, found["low"], found["high"])
+    return None
 
 
 def measured_rates(store: Store, profile: str) -> dict[str, float]:

@@ -115,6 +115,15 @@ class Journal:
         ).to_pylist()[0]
         return Amounts(tokens=total["t"], gpu_hours=total["g"], usd=total["u"])
 
+    def lengths(self) -> dict[str, float]:
+        """Return the mean tokens of a completion of each arm that the run ever paid for."""
+        means = query(
+            "select arm, sum(tokens - prompt_tokens) / sum(rollouts) as mean from charges where arm is not null"
+            " group by arm having sum(rollouts) > 0",
+            charges=charges(self.root, self.run),
+        )
+        return {row["arm"]: row["mean"] for row in means.to_pylist()}
+
 
 def plus(spent: Amounts, charges: Iterable[Charge]) -> Amounts:
     parts = (spent, *charges)

@@ -44,7 +44,7 @@ def test_without_a_root_it_says_how_to_begin_and_makes_none(tmp_path: Path) -> N
     assert "varband run demo" in told and "varband study new" in told and not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize("state", ["parked", "failed", "crashed"])
+@pytest.mark.parametrize("state", ["parked", "interrupted", "failed", "crashed"])
 def test_what_stopped_comes_first_with_why_and_how_to_go_on(state: str, tmp_path: Path) -> None:
     run_of(tmp_path, "done")
     stopped = run_of(tmp_path, "mine", state=state, why="the money is spent", report=None)

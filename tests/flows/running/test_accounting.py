@@ -100,6 +100,15 @@ def test_the_wall_is_not_crossed_and_what_was_done_is_kept(tmp_path: Path) -> No
     assert len(Ledger(tmp_path).keys(account_of(POLICY, SAMPLING))) == 24
 
 
+def test_a_batch_is_begun_by_what_such_rollouts_take_and_not_by_the_most_that_they_may_take(tmp_path: Path) -> None:
+    """A batch of 36 takes 36 × 30 = 1,080 tokens and may take 1,800. Once one is measured the next is expected to take
+    36 × 10 + 20 × (36 + 3 × 6) = 1,440, which a limit of 2,600 holds beside the first; after two it holds no third."""
+    generator = CountingGenerator()
+    with pytest.raises(BudgetExceeded, match="the next 36 rollouts may take more"):
+        attempt(tmp_path, "tokens=2600", generator, batch_size=36, group_size=48)
+    assert len(generator.sampled) == 72 and Journal(tmp_path, "toy-1234").spent().tokens == 2160
+
+
 @pytest.mark.parametrize("batch_size", [6, None])
 def test_raising_the_budget_goes_on_with_nothing_sampled_twice(tmp_path: Path, batch_size: int | None) -> None:
     generator = CountingGenerator()

@@ -10,10 +10,11 @@ import pytest
 
 from flows.experiment import experiment
 from flows.problems import prepare
-from flows.running.costs import TEXTS_PER_SECOND, Cost, Estimator, costs, total
+from flows.running.costs import CHARACTERS, FILL, PROBLEM, TEXTS_PER_SECOND, Cost, Estimator, costs, total
 from flows.running.foresight import misread_traces, small_divisors, weight_checks
 from flows.running.plan import execute, plan, samples
 from flows.running.priced import Priced
+from flows.running.rates import likely_length
 from flows.running.sessions import unheard
 from flows.study.asked import profile_named
 from flows.study.prices import prices_of
@@ -25,18 +26,22 @@ from flows.study.settings import overridden
 from flows.study.shape import Lesson, Profile
 from storage.artifacts.fingerprint import canonical, restored
 from storage.artifacts.kinds import Rollouts
+from storage.artifacts.kinds.experiment import LEDGER
 from storage.artifacts.provenance import provenance
 from storage.artifacts.store import Payload, Store
 from storage.ledger import Ledger
 from tasks.domain.budget import Budget
-from tasks.domain.policies import BaseModel, Policy
+from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.domain.prices import Prices, TokenPrice
 from tasks.domain.problems.sources import SourceSpec
+from tasks.domain.scaffolds import PANEL
 from tasks.domain.search.registry import METHODS
 from tasks.rollouts import account_of
 from tests.stages.test_regrading import ROWS
 
 MODEL = BaseModel(name="a model", sha256="c" * 64)
+#: Tokens of a prompt and of a completion of at most 1024, until lengths are measured.
+PROMPT, COMPLETION = (len(PANEL.prompt("")) + PROBLEM) / CHARACTERS, FILL[1] * 1024
 LINES = 40
 PLAIN = replace(
     QWEN_1_5B, lessons=(), benchmarks=(), arms=("panel",), pool=replace(QWEN_1_5B.pool, sources=("aime24", "aime25"))
@@ -78,13 +83,42 @@ def test_every_open_question_is_priced(name: str, tmp_path: Path) -> None:
 
 
 def test_a_stage_costs_its_rollouts_times_their_length(tmp_path: Path) -> None:
-    """80 problems × 8 rollouts = 640, each of 250 prompt tokens and 0.6 × 1024 others, until lengths are measured."""
+    """80 problems × 8 rollouts = 640, each of PROMPT and COMPLETION tokens, until lengths are measured."""
     prices = Prices(tokens=(TokenPrice(prompt=1.0, completion=10.0),), sampled_per_second=1000)
     screen = dict(priced(PLAIN, tmp_path, prices))["screen panel"]
     assert (screen.rollouts, screen.rollouts_reused) == (640, 0)
-    assert screen.tokens == pytest.approx(640 * (250 + 614.4))
-    assert screen.usd == pytest.approx(640 * (250 * 1 + 614.4 * 10) / 1e6)
-    assert screen.gpu_hours == pytest.approx(640 * (250 + 614.4) / 1000 / 3600)
+    assert screen.tokens == pytest.approx(640 * (PROMPT + COMPLETION))
+    assert screen.usd == pytest.approx(640 * (PROMPT * 1 + COMPLETION * 10) / 1e6)
+    assert screen.gpu_hours == pytest.approx(640 * (PROMPT + COMPLETION) / 1000 / 3600)
+
+
+@pytest.mark.parametrize(
+    ("arm", "model", "max_tokens", "basis"),
+    [
+        ("panel", MODEL.name, 1024, "measured"),
+        ("panel", MODEL.name, 64, "guessed"),
+        ("thinking", MODEL.name, 1024, "guessed"),
+        ("panel", "another", 1024, "guessed"),
+        ("thinking", "another", 1024, None),
+    ],
+)
+def test_lengths_are_those_of_what_is_most_alike(
+    arm: str, model: str, max_tokens: int, basis: str | None, tmp_path: Path
+) -> None:
+    """Of completions of 20 and of 100 tokens under max_tokens 1024: a limit of 64 cuts the longer ones."""
+    policy, sampling = Policy(arm="panel", model=MODEL), Sampling(max_tokens=1024, seed=1)
+    rows = [
+        {**ROWS.to_pylist()[0], "problem_id": f"p{n}", "gold": "1", "num_prompt_tokens": 9, "num_tokens": n}
+        for n in (20, 100)
+    ]
+    told = {"arm": "panel", "model": MODEL.name, "max_tokens": 1024}
+    Ledger(tmp_path).append(account_of(policy, sampling), pa.Table.from_pylist(rows, schema=LEDGER), told)
+    found = likely_length(Ledger(tmp_path), arm, model, max_tokens)
+    assert (found and found.basis) == basis
+    if found:
+        longest = min(max_tokens, 100)
+        assert (found.prompt, found.completion) == (9, (20 + longest) / 2)
+        assert 20 <= found.low < found.completion < found.high <= longest
 
 
 def test_more_engines_shorten_a_screening_and_hardly_a_training(tmp_path: Path) -> None:
@@ -107,14 +141,14 @@ def test_a_search_is_priced_by_what_its_methods_ask_for(tmp_path: Path) -> None:
     problems = own.rollouts_reused // 8
     assert problems > 0 and own.rollouts == 0, "`final` asks for as many"
     assert steps.rollouts == 24 * problems
-    assert steps.tokens == pytest.approx(steps.rollouts * (250 + 3 * 614.4))
+    assert steps.tokens == pytest.approx(steps.rollouts * (PROMPT + 3 * COMPLETION))
     poor = replace(wide, search=replace(wide.search, tokens=5000))
     stopped = {title.partition(":")[0]: cost for title, cost in priced(poor, tmp_path) if "panel at step 0" in title}
     assert stopped["beam"].tokens < steps.tokens and stopped["beam"].tokens >= 5000 * problems
 
 
 def test_what_a_reward_model_reads_is_priced_in_hours_and_counts_within_the_budget(tmp_path: Path) -> None:
-    """16 rollouts of 250 + 614.4 tokens each, which `final` promises, and every one is read once."""
+    """16 rollouts of PROMPT + COMPLETION tokens each, which `final` promises, and every one is read once."""
     prices = Prices(sampled_per_second=1000)
     asked = replace(PLAIN, search=Search(methods=("majority", "rewarded"), tokens=10**9, reward="FOLDER"))
     found = {
@@ -123,7 +157,7 @@ def test_what_a_reward_model_reads_is_priced_in_hours_and_counts_within_the_budg
     plain, read = found["majority"], found["rewarded"]
     problems = plain.rollouts_reused // 16
     assert plain.gpu_hours == read.tokens == 0 < problems
-    assert read.gpu_hours == pytest.approx(problems * 16 * (250 + 614.4) / 1000 / 3600)
+    assert read.gpu_hours == pytest.approx(problems * 16 * (PROMPT + COMPLETION) / 1000 / 3600)
     step = "beam:beams=2:expand=2:depth=9:by="
     by = replace(asked, search=replace(asked.search, methods=(f"{step}likelihood", f"{step}process"), tokens=20_000))
     told, scored = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -168,6 +169,28 @@ def test_what_a_library_makes_of_ctrl_c_is_ctrl_c(became: str) -> None:
         read()
     with pytest.raises(RuntimeError, match="interrupted"), stopped_by_signals():
         raise RuntimeError("the connection was interrupted")  # and nobody pressed a key
+
+
+def test_what_swallows_a_signal_is_asked_again() -> None:
+    """A library that takes Ctrl-C for an error of its own, and goes on, let a study run to its end."""
+
+    def swallow_and_go_on() -> None:
+        with stopped_by_signals():
+            with suppress(BaseException):
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(5)
+            stopping.end_if_stopped()
+
+    with pytest.raises(KeyboardInterrupt):
+        swallow_and_go_on()
+    stopping.end_if_stopped()  # and afterwards nobody is stopped any more
+
+
+def test_a_child_does_not_hear_ctrl_c_from_its_first_instruction_on() -> None:
+    with stopping.deaf_children():
+        child = subprocess.Popen([sys.executable, "-c", "print('whole')"], stdout=subprocess.PIPE)
+    child.send_signal(signal.SIGINT)
+    assert child.communicate(timeout=60)[0] == b"whole\n"
 
 
 def test_a_signal_that_comes_while_a_statement_is_begun_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
