@@ -86,14 +86,15 @@ def rows_of(root: Path, report: str, query: str) -> pa.Table:
 
 
 def _known_query(name: str) -> str:
-    from storage.errors import UserError
+    from storage.errors import UserError, did_you_mean
     from storage.sql import QUERIES
 
     known = sorted(path.stem for path in QUERIES.glob("report_*.sql"))
     for full in (name, f"report_{name}"):
         if full in known:
             return full
-    raise UserError(f"no query '{name}' (known: {', '.join(known)})")
+    short = [one.removeprefix("report_") for one in known]
+    raise UserError(f"no query '{name}'{did_you_mean(name, [*short, *known])} (known: {', '.join(known)})")
 
 
 @click.command()

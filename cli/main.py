@@ -9,7 +9,7 @@ import warnings
 
 import click
 
-from storage.errors import Notice, UserError, disk_fault, printable
+from storage.errors import Notice, UserError, did_you_mean, disk_fault, printable
 from storage.stopping import stopped_by_signals
 
 #: command → (module:attribute, one line of help)
@@ -59,7 +59,7 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return None
+            ctx.fail(f"no command '{cmd_name}'{did_you_mean(cmd_name, COMMANDS)} (see: varband --help)")
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         return getattr(importlib.import_module(module), attribute)
 

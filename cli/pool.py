@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,7 +83,7 @@ def build(root: Path, as_json: bool, **wishes: Any) -> None:
     say(f"{ref}: {problems.num_rows} problems, {dropped} excluded by findings")
     for column, table in counts.items():
         say(f"  by {column}: " + ", ".join(f"{r['n']} {r['name']}" for r in table.to_pylist()))
-    say(f"  at {store.path(ref)}; findings: varband pool check")
+    say(f"  at {store.path(ref)}; findings: varband pool check {shlex.join(wishes['sources'])}".rstrip())
 
 
 @pool.command()

@@ -88,7 +88,9 @@ def show(ref: str, rows: int, root: Path, as_json: bool) -> None:
 
 @click.command()
 @click.argument("statement")
-@click.option("--study", metavar="REF", help="Of one study: its report, a run's id or a study's name.  [default: all]")
+@click.option(
+    "--study", metavar="REF", help="Ask of one study: its report, a run's id or a study's name.  [default: all]"
+)
 @options.root_there
 @options.as_json
 def sql(statement: str, study: str | None, root: Path, as_json: bool) -> None:
@@ -97,10 +99,10 @@ def sql(statement: str, study: str | None, root: Path, as_json: bool) -> None:
     Without --study it is answered over everything in the root, whatever study it was made for.
     """
     from storage.artifacts.store import Store
-    from storage.reading.catalog import ask, find
+    from storage.reading.catalog import ask, of_study
     from storage.records.notes import studies_with_rows
 
-    _print(ask(root, statement, find(root, study) if study is not None else None), as_json)
+    _print(ask(root, statement, of_study(root, study) if study is not None else None), as_json)
     if study is None and len(several := studies_with_rows(root, Store(root).refs())) > 1:
         said = f"this is over all {len(several)} studies of {root}, finished or not: {_listed(several)}"
         click.echo(f"varband: {said}; --study NAME asks of one", err=True)

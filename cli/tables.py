@@ -1,7 +1,8 @@
-"""Arrow tables on a terminal: as wide as it is, 80 columns when piped, no colours when piped."""
+"""Arrow tables on a terminal, as wide as it is. In a pipe: whole texts, a line a row, no colours."""
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from textwrap import wrap
@@ -38,8 +39,11 @@ def print_table(table: pa.Table, *, as_json: bool, title: str | None = None, who
         sys.stdout.buffer.write(orjson.dumps(rows, default=str) + b"\n")
         return
     console = Console(highlight=False)
-    cells = {name: [_cell(row[name], whole=whole) for row in rows] for name in table.column_names}
+    piped = not console.is_terminal and "COLUMNS" not in os.environ
+    cells = {name: [_cell(row[name], whole=whole, cut=not piped) for row in rows] for name in table.column_names}
     widths = {name: _width(name, column) for name, column in cells.items()}
+    if piped:
+        console.width = sum(width + RULE for width in widths.values())
     for kept in blocks(widths, console.width):
         # two columns that have no room beside each other are wider than the terminal, which breaks the line
         console.width = max(console.width, sum(widths[name] + RULE for name in kept) - RULE)
@@ -81,8 +85,9 @@ def _width(name: str, cells: list[str]) -> int:
     return max(cell_len(line) for text in [name, *cells] for line in text.split("\n"))
 
 
-def _cell(value: object, *, whole: bool = False) -> str:
-    """
+def _cell(value: object, *, whole: bool = False, cut: bool = True) -> str:
+    """Return a value as text. whole: a longer text goes on in the lines below it. cut: it ends with an ellipsis.
+
     >>> _cell("of a study of ours, and of nothing else at all", whole=True)
     'of a study of ours, and of nothing else\\nat all'
     >>> _cell("of a-study-of-ours-0123abcd alone and of nothing else")
@@ -94,11 +99,11 @@ def _cell(value: object, *, whole: bool = False) -> str:
         return "–"
     if isinstance(value, float):
         return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
-    text = str(value)[: None if whole else LONGEST]
+    text = str(value)[: LONGEST if cut and not whole else None]
     if moment := MOMENT.fullmatch(text):
         return f"{moment[1]} {moment[2]}"
     text = printable(text.replace("\n", "⏎"))
-    if len(text) <= WIDEST or WORD.fullmatch(text):
+    if len(text) <= WIDEST or not cut or WORD.fullmatch(text):
         return text
     if whole:
         return "\n".join(wrap(text, WIDEST, break_long_words=False, break_on_hyphens=False))

@@ -33,7 +33,11 @@ def build_pool(*, sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> Payloa
     rows = load_problems((_place(s), s.name, s.only) for s in sources)
     pool, issues = _limited(rows, toolbox().graders(), policy, _kept_out(sources))
     if not pool:
-        raise UserError(f"pool: none of {len(rows)} problems is left after the checks (policy: {policy.on_issue})")
+        why = "; ".join(f"{one['source_id']}: {one['code']} ({one['detail']})" for one in issues[:2])
+        raise UserError(
+            f"pool: none of {len(rows)} problems is left after the checks, for example {why};"
+            " `varband pool check FILE --on-issue keep` shows the rest"
+        )
     folder = workdir()
     pq.write_table(pa.Table.from_pylist(issues, schema=PoolIssues.schema), folder / ISSUES_FILE)
     notes = {"read": str(len(rows)), "kept": str(len(pool)), "issues": str(len(issues))}

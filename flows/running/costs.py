@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -246,6 +247,15 @@ class Estimator:
         key = (policy.arm, policy.model.name, sampling.max_tokens)
         if key not in self._lengths:
             low, mean, high = (share * key[-1] for share in FILL)
-            prompt = (len(policy.scaffold.prompt("")) + PROBLEM) / CHARACTERS
+            prompt = PROBLEM / CHARACTERS + self._tokens(policy.model.sha256, policy.scaffold.prompt(""))
             self._lengths[key] = likely_length(self._ledger, *key) or Length(prompt, mean, "assumed", low, high)
         return self._lengths[key]
+
+    def _tokens(self, model: str, text: str) -> float:
+        """Return how many tokens a text is, by the model's own tokenizer where that is here."""
+        file = self.study.places.get(model, Path()) / "tokenizer.json"
+        if not file.is_file():
+            return len(text) / CHARACTERS
+        from tokenizers import Tokenizer
+
+        return len(Tokenizer.from_file(str(file)).encode(text))

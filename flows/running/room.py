@@ -9,9 +9,9 @@ from flows.running.plan import Planned
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from tasks.engines.learning.memory_plan import GIB, read_config
+from tasks.engines.learning.memory_plan import read_config
 from tasks.engines.learning.policy import execution_on
-from tasks.engines.learning.training_memory import disk_bytes, kept_bytes
+from tasks.engines.learning.training_memory import disk_bytes, kept_bytes, readable
 from tasks.engines.visible_gpus import num_gpus
 
 
@@ -42,8 +42,8 @@ def check_room(study: Study, store: Store, planned: Sequence[Planned]) -> None:
         several = f"{at_once} at once" if at_once > 1 else "one"
         fewer = "fewer arms at once (hardware.arms_at_once), " if at_once > 1 else ""
         raise UserError(
-            f"{there}: trainings keep {kept / GIB:.1f} GiB of adapters there, beside {at_once * on_its_way / GIB:.1f}"
-            f" of {several} on the way, and there is room for {room / GIB:.1f};"
+            f"{there}: trainings keep {readable(kept)} of adapters there, beside {readable(at_once * on_its_way)}"
+            f" of {several} on the way, and there is room for {readable(room)};"
             f" make room, or take {fewer}fewer adapters (training.eval_every) or a smaller lora_rank"
         )
 

@@ -153,9 +153,27 @@ def twice(values: Sequence[Any]) -> list[Any]:
     return [one for nth, one in enumerate(values) if values.index(one) == nth and values.count(one) > 1]
 
 
+#: Fields by the names that TRL and verl give them.
+ELSEWHERE = {
+    "lr": "learning_rate",
+    "beta": "kl_weight",
+    "kl_coef": "kl_weight",
+    "kl_loss_coef": "kl_weight",
+    "num_generations": "group_size",
+    "max_completion_length": "max_tokens",
+    "max_response_length": "max_tokens",
+    "max_steps": "steps",
+    "eval_steps": "eval_every",
+    "lora_r": "lora_rank",
+    "per_device_train_batch_size": "groups_per_step",
+    "train_batch_size": "groups_per_step",
+}
+
+
 def _elsewhere(kind: type, name: str) -> str:
     """A hint to the tables below that have the field."""
-    found = list(_paths(kind, name))
+    name = ELSEWHERE.get(name, name)
+    found = [name] if name in declared(kind) else list(_paths(kind, name))
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 

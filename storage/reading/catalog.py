@@ -19,6 +19,7 @@ from storage.ledger import Ledger
 from storage.reading.accounts import shards_of
 from storage.reading.views import OF_THE_STATEMENT, WORD
 from storage.records.names import run_to_read
+from storage.records.notes import planned_refs
 from storage.records.runs import Run
 from storage.roots import root_option
 from storage.shards import examine_shard
@@ -71,15 +72,19 @@ def artifacts_of(store: Store, refs: Iterable[Ref]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=ARTIFACTS)
 
 
-def ask(root: Path, statement: str, study: Ref | None = None) -> pa.Table:
-    """One statement over a view per kind, `artifacts` and `ledger`. study: a report; only what it was made from, and
-    itself, and of the ledger its policies' rollouts of its problems. A file that cannot be read is left out, with a
-    notice that names it. Errors: UserError with DuckDB's own words."""
+def ask(root: Path, statement: str, study: Sequence[Ref] | None = None) -> pa.Table:
+    """Return the answer to one statement over a view per kind, `artifacts` and `ledger`.
+
+    study: artifacts of one; the views hold only them and what they were made from, and of the ledger their policies'
+    rollouts of their problems. A file that cannot be read is left out, with a notice that names it. Errors: UserError
+    with DuckDB's own words.
+    """
     if not statement.isascii() and statement.encode(errors="replace").decode() != statement:
         raise UserError("sql: the statement is no text in UTF-8")
     table, store = artifacts(root), Store(root)
     if study is not None:
-        within = {str(ref) for _, ref, _ in lineage(store, study)}
+        seen = set[Ref]()
+        within = {str(ref) for one in study for _, ref, _ in lineage(store, one, seen=seen)}
         table = table.filter(pa.array([ref in within for ref in table["ref"].to_pylist()], pa.bool_()))
     bad = set[Path]()
     while True:
@@ -170,6 +175,12 @@ def _view(connection: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path
 
 def _listed(paths: Sequence[Path]) -> str:
     return ", ".join("'" + str(p).replace("'", "''") + "'" for p in paths)
+
+
+def of_study(root: Path, text: str) -> list[Ref]:
+    """Return the report of a study; of one that is not finished, what its run plans to make. Errors: as `find`."""
+    run = run_to_read(root, text)
+    return [find(root, text)] if run is None or run.report else planned_refs(root, run.id)
 
 
 def find(root: Path, text: str) -> Ref:

@@ -190,14 +190,16 @@ def _read(path: Path, inode: int, mtime_ns: int) -> Run:
 
 
 def all_runs(root: Path) -> list[Run]:
-    """Newest first. A record that cannot be read is left out."""
+    """Return the runs of a root, newest first. A record that cannot be read is left out, and a notice names it."""
     found = []
     for path in record_paths(root):
         try:
             at = path.stat()
             found.append(_read(path, at.st_ino, at.st_mtime_ns))
-        except (UserError, OSError):
+        except FileNotFoundError:  # removed meanwhile
             continue
+        except (UserError, OSError) as error:
+            warnings.warn(Notice(f"left out: {error}"), stacklevel=2)
     return sorted(found, key=lambda r: r.started, reverse=True)
 
 

@@ -25,6 +25,8 @@ WORDS = {
     "unknown profile": (("run", "demmo"), "'demmo'"),
     "unknown arm": (("run", "demo", "--arms", "panel,choir"), "'choir'"),
     "unknown field": (("run", "demo", "--set", "training.stps=3"), "did you mean 'steps'"),
+    "a name of TRL's": (("run", "demo", "--set", "training.num_generations=4"), "did you mean group_size?"),
+    "a name of verl's, higher up": (("run", "demo", "--set", "lr=1e-3"), "did you mean training.learning_rate?"),
     "not a number": (("run", "demo", "--set", "training.steps=many"), "'many'"),
     "longer than the model": (("run", "demo", "--set", "hardware.max_model_len=5000"), "the model has 1024 positions"),
     "impossible number": (("run", "demo", "--set", "training.steps=-3"), "-3"),

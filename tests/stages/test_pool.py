@@ -66,6 +66,16 @@ def test_what_the_checks_find(real: tuple[Store, Pool]) -> None:
     assert not [row for row in issues if row["severity"] == "exclude"]
 
 
+def test_a_pool_of_which_nothing_is_left_says_why(real: tuple[Store, Pool], tmp_path: Path) -> None:
+    (file := tmp_path / "mine.jsonl").write_text("".join(f'{{"problem": "{i}?", "gold": "<b>"}}\n' for i in range(3)))
+    spec, path = source_spec(file, None)
+    tools = Toolbox(places={spec.sha256: path})
+    (store := Store(tmp_path / "store")).prepare()
+    with session(Session(store, tools)), pytest.raises(UserError, match=r"none of 3 .* mine__0: \w+ \(.*; mine__1: "):
+        build_pool(sources=(spec,), policy=PoolPolicy())
+    tools.close()
+
+
 def test_near_duplicates_share_a_cluster(real: tuple[Store, Pool]) -> None:
     store, ref = real
     of = {row["source_id"]: row["cluster"] for row in store.read(ref).to_pylist()}

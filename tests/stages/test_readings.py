@@ -173,7 +173,9 @@ def test_a_studys_part_of_the_ledger_is_of_its_policies_on_its_problems(lab: Lab
         sample_rollouts(pool=others, splits=splits, policy=policy, sampling=EVALUATION, group_size=4)
 
     def counted(study: Ref | None) -> int:
-        return ask(lab.store.root, "select count(*) as n from ledger", study)["n"][0].as_py()
+        return ask(lab.store.root, "select count(*) as n from ledger", None if study is None else [study])["n"][
+            0
+        ].as_py()
 
     assert counted(ref) == mine.num_rows < counted(None)
 

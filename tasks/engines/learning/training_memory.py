@@ -135,6 +135,15 @@ def kept_bytes(base: Path, learner: LearnerConfig) -> int:
     return 4 * (len(evaluated_steps(learner.steps, learner.eval_every)) - 1) * _trained(base, learner)
 
 
+def readable(number: float) -> str:
+    """
+    >>> readable(3.2 * GIB), readable(70_000), readable(5)
+    ('3.2 GiB', '68.4 KiB', '0.0 KiB')
+    """
+    unit, name = next((u for u in ((GIB, "GiB"), (1 << 20, "MiB")) if number >= u[0]), (1 << 10, "KiB"))
+    return f"{number / unit:.1f} {name}"
+
+
 def check_disk(workdir: Path, base: Path, learner: LearnerConfig, execution: Execution) -> None:
     """workdir: of the training; what it holds is written over. Errors: UserError where it cannot grow to its size."""
     workdir.mkdir(parents=True, exist_ok=True)
@@ -142,8 +151,8 @@ def check_disk(workdir: Path, base: Path, learner: LearnerConfig, execution: Exe
     needed, room = disk_bytes(base, learner, execution), held + shutil.disk_usage(workdir).free
     if needed > room:
         raise UserError(
-            f"{workdir}: a training of {base.name} keeps up to {needed / GIB:.1f} GiB of checkpoints and adapters on"
-            f" its way, and there is room for {room / GIB:.1f}; make room, or keep fewer adapters (training.eval_every)"
+            f"{workdir}: a training of {base.name} keeps up to {readable(needed)} of checkpoints and adapters on"
+            f" its way, and there is room for {readable(room)}; make room, or keep fewer adapters (training.eval_every)"
         )
 
 

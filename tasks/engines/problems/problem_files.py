@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 Row = dict[str, Any]
+#: What stands before the answer in GSM8K's own files: the solution.
+GSM8K = re.compile(r"\A.*^#### *(?=\S)", re.DOTALL | re.MULTILINE)
 MAX_YEAR = 9999
 
 
@@ -66,6 +68,7 @@ def row_of(record: dict[str, Any], where: str, name: str, position: int) -> Row:
     problem, gold, source = (_text(record, field, where) for field in ("problem", "gold", "source"))
     if problem is None:
         raise UserError(f"{where}: field 'problem' must be text and not empty, found {record['problem']!r:.60}")
+    gold = GSM8K.sub("", gold) if gold else gold
     if gold is None or not re.search(r"\w|\\\{ ?\\\}", normalise(gold[:MAX_ANSWER_CHARS])):
         raise UserError(f"{where}: field 'gold' must be text and not empty, found {record['gold']!r:.60}")
     if len(gold) > MAX_ANSWER_CHARS:

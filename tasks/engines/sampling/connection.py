@@ -6,7 +6,7 @@
 | 200 with garbage: cut short, a page, no choice, other lengths than asked for | the same |
 | 429 | the same, honouring Retry-After |
 | any of these for `patience`, while no other request was answered | Parked: the server stays away |
-| 402, 429 with a code of QUOTA_CODES | Parked: the provider's own wall |
+| 402, 429 with a code of QUOTA_CODES or that asks for money | Parked: the provider's own wall |
 | 401, 403 | the key is wrong: UserError |
 | any other 4xx | the request is wrong: UserError with the server's words |
 """
@@ -17,6 +17,7 @@ import http.client
 import json
 import math
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -42,6 +43,8 @@ QUOTA_CODES = frozenset(
         "payment_required",
     }
 )
+#: Words of a 429 that no pause mends: "Add credits to continue".
+MONEY = re.compile(r"\b(add|buy|purchase|top up|out of|no|insufficient)\b[^.]{0,20}\b(credits?|funds?|balance)\b", re.I)
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 20.0
 CONNECT_SECONDS = 30.0
 #: More than an answer is, without its tokens and for each of those that it may have. Many arrive at once.
@@ -116,8 +119,9 @@ class Connection:
             moment = time.monotonic()
             failing = min(failing, moment)
             if stop.is_set() or moment - max(failing, at.answered) > at.patience:
+                silent = f"answered nothing but {status}" if status >= 300 else "did not answer"
                 raise Parked(
-                    f"{at.url} did not answer for {at.patience:g} s ({self._plain(last)}); finished rollouts are kept:"
+                    f"{at.url} {silent} for {at.patience:g} s ({self._plain(last)}); finished rollouts are kept:"
                     " see that it is up and give the same command again"
                 )
             pause = min(pause * 2, LONGEST_PAUSE)
@@ -149,7 +153,7 @@ class Connection:
 
     def _refuse(self, status: int, words: str, codes: frozenset[str]) -> None:
         """Raise for an answer that another try would not change."""
-        if status == 402 or (status == 429 and codes & QUOTA_CODES):
+        if status == 402 or (status == 429 and (codes & QUOTA_CODES or MONEY.search(words))):
             raise Parked(
                 f"{self._server.url} refuses to go on ({words}); finished rollouts are kept: top up there and give"
                 " the same command again"

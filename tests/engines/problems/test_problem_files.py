@@ -75,6 +75,12 @@ def test_a_question_and_its_answer_are_a_problem_and_its_gold(tmp_path: Path) ->
     assert [(r["problem"], r["gold"]) for r in read_problems(path, "mine")] == [("One?", "1"), ("Two?", "2")]
 
 
+def test_an_answer_of_gsm8k_is_what_stands_behind_its_solution(tmp_path: Path) -> None:
+    path = tmp_path / "pool.jsonl"
+    path.write_text(r'{"question": "Eggs?", "answer": "16 - 7 = <<16-7=9>>9.\n9 * 2 = $18.\n#### 18"}')
+    assert [r["gold"] for r in read_problems(path, "mine")] == ["18"]
+
+
 def test_mixed_encodings(tmp_path: Path) -> None:
     file = tmp_path / "mine.jsonl"
     file.write_bytes(GOOD.encode() + b"\n" + '{"uid": "b", "problem": "né?", "gold": "2"}'.encode("latin-1"))

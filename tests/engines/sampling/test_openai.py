@@ -110,6 +110,7 @@ def test_every_request_is_answered_once_though_connections_drop_and_servers_stum
     [
         (402, {"message": "payment required"}),
         (429, {"message": "You exceeded your current quota", "code": "insufficient_quota"}),
+        (429, {"message": "Add credits to your account to go on", "code": 429}),
         (429, {"message": "You exceeded your current quota", "type": "insufficient_quota", "code": None}),
     ],
 )

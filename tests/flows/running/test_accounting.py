@@ -11,9 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flows.running.accounting import accounted
+from flows.running.plan import plan
+from flows.running.sessions import Charging, unheard
+from flows.study.asked import profile_named
+from flows.study.resolve import resolve
 from storage.artifacts.kinds import Rollouts
 from storage.artifacts.store import Store
-from storage.errors import UserError
+from storage.errors import Notice, UserError
 from storage.ledger import Ledger
 from storage.records.runs import Amounts, Run, all_runs, now, read_run, run_path, runs_table, write_run
 from storage.records.spending import Charge, Journal, charges, spending_by_arm
@@ -237,6 +242,22 @@ def _run(**changes: object) -> Run:
         "pid": 1,
     }
     return Run.model_validate(fields | changes)
+
+
+def test_a_record_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    write_run(tmp_path, _run())
+    (tmp_path / "runs" / "demo-2.json").write_text("{")
+    with pytest.warns(Notice, match=r"left out: .*demo-2.json: no run record"):
+        assert [run.id for run in all_runs(tmp_path)] == ["demo-1"]
+
+
+def test_a_run_that_was_interrupted_is_called_so(tmp_path: Path) -> None:
+    store, study = Store(tmp_path), resolve(profile_named("demo"), Store(tmp_path), model=None, encoder=None, data=None)
+    planned, charging = plan(study, store), Charging(run="demo-1")
+    store.prepare()
+    with pytest.raises(KeyboardInterrupt), accounted(study, store, planned, charging, unheard, {}):
+        raise KeyboardInterrupt
+    assert read_run(tmp_path, "demo-1").state == "interrupted"
 
 
 def test_a_run_that_fell_silent_is_shown_as_crashed(tmp_path: Path) -> None:

@@ -107,10 +107,9 @@ def test_lengths_are_those_of_what_is_most_alike(
 ) -> None:
     """Of completions of 20 and of 100 tokens under max_tokens 1024: a limit of 64 cuts the longer ones."""
     policy, sampling = Policy(arm="panel", model=MODEL), Sampling(max_tokens=1024, seed=1)
-    rows = [
-        {**ROWS.to_pylist()[0], "problem_id": f"p{n}", "gold": "1", "num_prompt_tokens": 9, "num_tokens": n}
-        for n in (20, 100)
-    ]
+    lacking = {"gold": "1", "request_seed": 0, "prompt_ids": [], "token_ids": [], "logprobs": [], "engine": "none"}
+    row = ROWS.to_pylist()[0] | lacking | {"num_prompt_tokens": 9}
+    rows = [row | {"problem_id": f"p{n}", "num_tokens": n} for n in (20, 100)]
     told = {"arm": "panel", "model": MODEL.name, "max_tokens": 1024}
     Ledger(tmp_path).append(account_of(policy, sampling), pa.Table.from_pylist(rows, schema=LEDGER), told)
     found = likely_length(Ledger(tmp_path), arm, model, max_tokens)
