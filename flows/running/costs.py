@@ -161,8 +161,15 @@ class Estimator:
         rollouts = round(share * later) * asked.number
         tokens = rollouts * (longer + length.completion)
         usd = self.prices.of_tokens(policy.arm, rollouts * longer, rollouts * length.completion)
-        shared = {"bytes": tokens * BYTES, "basis": length.basis, "least": tokens, "most": tokens}  # a budget bounds it
-        later_cost = Cost(rollouts=rollouts, tokens=tokens, usd=usd, **shared)
+        later_cost = Cost(
+            rollouts=rollouts,
+            tokens=tokens,
+            usd=usd,
+            bytes=tokens * BYTES,
+            basis=length.basis,
+            least=tokens,  # its budget bounds a search from both sides
+            most=tokens,
+        )
         read = whole * (own.rollouts + own.rollouts_reused + rollouts) if reward else 0.0
         return self._timed("searches", total([own, later_cost]), read=read)
 
@@ -182,8 +189,8 @@ class Estimator:
         usd = self.prices.of_tokens(base.arm, trained * length.prompt, trained * length.completion)
         folder = self.study.places.get(base.model.sha256)
         kept = tokens * BYTES + (kept_bytes(folder, learner) if folder else 0)
-        within = {"least": trained * (length.prompt + length.low), "most": trained * (length.prompt + length.high)}
-        parts = [Cost(rollouts=trained, tokens=tokens, usd=usd, bytes=kept, basis=length.basis, **within)]
+        least, most = trained * (length.prompt + length.low), trained * (length.prompt + length.high)
+        parts = [Cost(rollouts=trained, tokens=tokens, usd=usd, bytes=kept, basis=length.basis, least=least, most=most)]
         heldout, evaluated_group = self.asked(given, "heldout"), given["evaluation_group_size"]
         for step in evaluated_steps(steps, learner.eval_every)[1:] if evaluated_group else ():
             policy = replace(base, adapter=str(ref), adapter_step=step, step=step)
