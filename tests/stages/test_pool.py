@@ -67,12 +67,14 @@ def test_what_the_checks_find(real: tuple[Store, Pool]) -> None:
 
 
 def test_a_pool_of_which_nothing_is_left_says_why(real: tuple[Store, Pool], tmp_path: Path) -> None:
-    (file := tmp_path / "mine.jsonl").write_text("".join(f'{{"problem": "{i}?", "gold": "<b>"}}\n' for i in range(3)))
+    (file := tmp_path / "mine.jsonl").write_text(
+        "".join(f'{{"problem": "{i}?", "gold": "the cat sat"}}\n' for i in range(3))
+    )
     spec, path = source_spec(file, None)
     tools = Toolbox(places={spec.sha256: path})
     (store := Store(tmp_path / "store")).prepare()
     with session(Session(store, tools)), pytest.raises(UserError, match=r"none of 3 .* mine__0: \w+ \(.*; mine__1: "):
-        build_pool(sources=(spec,), policy=PoolPolicy())
+        build_pool(sources=(spec,), policy=PoolPolicy(also_exclude=("gold_only_text",)))
     tools.close()
 
 
