@@ -57,7 +57,7 @@ def pool(source: Path, dest: Path) -> None:
 @main.command()
 def page() -> None:
     """Write the page of what is there so far: the gate."""
-    file = {"file": str(FILES / "screening-1.parquet")}
+    file: dict[str, object] = {"file": str(FILES / "screening-1.parquet")}
     form, bands = query(FORM, file).to_pylist(), query(BANDS, file).to_pylist()
     reasons = [
         f"{row[name]:.1%} of the rollouts of {row['arm']} {words} (at most {limit:.0%})"

@@ -8,11 +8,13 @@ import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
 from typing import Any
 
 from tasks.engines.protocols import Decoding, Request
 from tasks.engines.sampling.endpoint import Endpoint
 from tasks.engines.sampling.openai import OpenAIGenerator
+from tasks.engines.sampling.prompts import EndTokens
 from tests.chaos.engines import SeededGenerator, answered
 
 #: What comes instead of an answer, all with status 200.
@@ -29,7 +31,8 @@ def remote_generator(url: str) -> OpenAIGenerator:
     """The engine without a model folder: prompts are bytes, as the other engine of the study has them."""
     made = OpenAIGenerator.__new__(OpenAIGenerator)
     made._endpoint, made._model, made.version = Endpoint(url, None), "chaos", "1"
-    made._tokenizer, made._eos, made._connections = _Tokenizer(), -1, 4
+    made._tokenizer, made._connections = _Tokenizer(), 4
+    made._ends = EndTokens(made._tokenizer, Path())
     made._max_model_len, made._loaded, made._scaled, made._vocabulary = 512, set(), True, 1 << 20
     made.encode = SeededGenerator().encode  # type: ignore[method-assign]
     made._endpoint.load_adapter = lambda *_: None  # type: ignore[method-assign]
