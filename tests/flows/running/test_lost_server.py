@@ -20,7 +20,7 @@ def test_a_run_whose_server_dies_finishes(tmp_path: Path, when: str) -> None:
     wishes = [word for field, value in SHRUNK.items() for word in ("--set", f"{field}={value}")]
     words = ["run", "demo", "--arms", "panel", "--engine", "transformers", *wishes]
     with prefect_server(tmp_path) as server:
-        run = server.spawn(["-c", "from cli.main import main; main()", *words], "log")
+        run = server.spawn(["-c", "from cli.main import main; main()", *words], "log", PREFECT_LOGGING_LEVEL="CRITICAL")
         log, until = tmp_path / "log", time.monotonic() + 400
         while not any(found.at == when for found in all_runs(server.root)):
             assert run.poll() is None and time.monotonic() < until, log.read_text()[-3000:]
