@@ -84,6 +84,7 @@ def varband(context: click.Context) -> None:
 def main() -> None:
     """The entry point: a user's mistake is one sentence on standard error and an exit code, never a traceback."""
     shown = warnings.showwarning
+    warnings.filterwarnings("default", category=Notice)  # also where the environment silences libraries
     warnings.showwarning = lambda message, *rest, **more: (
         click.echo(f"varband: {message}", err=True) if isinstance(message, Notice) else shown(message, *rest, **more)
     )

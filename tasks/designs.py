@@ -11,8 +11,12 @@ import pyarrow as pa
 from storage.artifacts.fingerprint import restored
 from storage.artifacts.kinds import Designs
 from storage.artifacts.manifest import Recipe
+from storage.artifacts.ref import Ref
+from storage.bands import Band
+from storage.sql import query
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.domain.policies import Policy, Sampling
+from tasks.stage import store
 
 Row = dict[str, Any]
 #: The version of `train_adapter` from which the learner divides its logits by the sampler's temperature.
@@ -251,3 +255,23 @@ def filled(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
 
 def rows_as(name: str, rows: Sequence[Row]) -> pa.Table:
     return pa.Table.from_pylist(list(rows), schema=TABLES[name])
+
+
+def trained_on(training: Ref, pool: pa.Table, splits: pa.Table) -> pa.Table:
+    """(arm, source, problem_id) of what a training drew from: its bands' variance band outside held-out."""
+    recipe = store().manifest(training).recipe
+    arm = store().read(training, ["arm"])["arm"][0].as_py()
+    bands = recipe.inputs.get("bands")
+    if bands:
+        live = store().read(Ref.parse(bands[0]), ["problem_id", "source", "band"])
+    else:
+        live = query("select problem_id, source, $band as band from pool", {"band": Band.VARIANCE}, pool=pool)
+    return query(
+        """
+        select $arm as arm, source, problem_id from live semi join (from splits where split = 'train')
+        using (problem_id) where is_variance(band)
+        """,
+        {"arm": arm},
+        live=live,
+        splits=splits,
+    )

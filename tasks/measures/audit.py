@@ -13,12 +13,11 @@ from storage.artifacts.kinds import Audit, Diversity, Pool, Rollouts, Splits, Tr
 from storage.artifacts.ref import Ref
 from storage.errors import UserError
 from storage.sql import query
-from tasks.designs import from_sampling, from_training, recipe_row, rows_as
+from tasks.designs import from_sampling, from_training, recipe_row, rows_as, trained_on
 from tasks.domain.gate import Gate, ScreenedArm, reasons
 from tasks.domain.grading.kinds import RAISED
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.domain.policies import Policy
-from tasks.measures.curves import trained_on
 from tasks.measures.form import COLUMNS as FORM_COLUMNS
 from tasks.measures.form import delivered, form_of
 from tasks.measures.lints import findings_of, leak_rows, lesson_leak_rows, mislabelled_rows

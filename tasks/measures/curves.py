@@ -6,12 +6,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage.artifacts.kinds import Curves, Pool, Rollouts, Splits, Training
-from storage.bands import Band
 from storage.sql import query
+from tasks.designs import trained_on
 from tasks.domain.arms import ARMS
 from tasks.measures.grouping import read_groups
 from tasks.measures.trajectories import gain_rows, heldout_rows, training_rows, with_shares
-from tasks.stage import Ref, stage, store
+from tasks.stage import stage, store
 
 Shares = dict[str, dict[str, int]]
 
@@ -26,26 +26,6 @@ def curves_of(
     if steps is not None and steps.num_rows:
         rows += training_rows(steps)
     return pa.Table.from_pylist(rows, schema=Curves.schema)
-
-
-def trained_on(training: Ref, pool: pa.Table, splits: pa.Table) -> pa.Table:
-    """(arm, source, problem_id) of what a training drew from: its bands' variance band outside held-out."""
-    recipe = store().manifest(training).recipe
-    arm = store().read(training, ["arm"])["arm"][0].as_py()
-    bands = recipe.inputs.get("bands")
-    if bands:
-        live = store().read(Ref.parse(bands[0]), ["problem_id", "source", "band"])
-    else:
-        live = query("select problem_id, source, $band as band from pool", {"band": Band.VARIANCE}, pool=pool)
-    return query(
-        """
-        select $arm as arm, source, problem_id from live semi join (from splits where split = 'train')
-        using (problem_id) where is_variance(band)
-        """,
-        {"arm": arm},
-        live=live,
-        splits=splits,
-    )
 
 
 def counted(table: pa.Table) -> Shares:

@@ -84,6 +84,7 @@ def test_a_signal_is_a_sentence_whatever_the_command(tmp_path: Path, how: signal
         text=True,
         cwd=tmp_path,
         env=mini.environment(),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background shell ignores it
     )
     try:
         while not any("duckdb" in mapped.path for mapped in psutil.Process(command.pid).memory_maps()):

@@ -56,9 +56,7 @@ def test_no_gpu_where_the_profile_needs_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     last = typed(monkeypatch, capsys, tmp_path, "--set", "hardware.device=cuda")
-    assert last.startswith(
-        "varband: the profile runs on an NVIDIA GPU (hardware.device=cuda) and this machine has none"
-    )
+    assert "the profile runs on an NVIDIA GPU (hardware.device=cuda) and this machine has none" in last
     assert not list(tmp_path.glob("rollouts/*"))
 
 
@@ -66,7 +64,7 @@ def test_a_rank_that_the_engine_does_not_serve(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     last = typed(monkeypatch, capsys, tmp_path, "--set", "training.lora_rank=600", "--set", "training.lora_alpha=600")
-    assert last == "varband: LoRA rank 600: vLLM serves at most 512"
+    assert "LoRA rank 600: vLLM serves at most 512" in last
     assert not list(tmp_path.glob("rollouts/*"))
 
 

@@ -96,7 +96,9 @@ def test_a_training_without_room_on_the_disk_is_refused_before_it_samples(
     assert needed == (3 * 12 + 6 * 4) * lora
     free = 0
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
-    with pytest.raises(UserError, match=r"checkpoints and adapters on its way, and there is room for 0\.0; make room"):
+    with pytest.raises(
+        UserError, match=r"checkpoints and adapters on its way, and there is room for 0\.0 KiB; make room"
+    ):
         train(
             base=tiny_base,
             problems=[PromptProblem("p", "s")],

@@ -54,7 +54,9 @@ def test_a_disk_that_fills_in_the_middle_is_refused_at_the_start(
     check_room(*paper)
     assert told(*paper) == ""
     free -= 1
-    said = r"trainings keep 289\.2 GiB of adapters there, beside 163\.5 of 2 at once on the way, and there is room for"
+    said = (
+        r"trainings keep 289\.2 GiB of adapters there, beside 163\.5 GiB of 2 at once on the way, and there is room for"
+    )
     with pytest.raises(UserError, match=said):
         check_room(*paper)
     assert told(*paper).startswith("this machine would refuse it: ")

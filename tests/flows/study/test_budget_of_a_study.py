@@ -75,10 +75,10 @@ def test_a_plan_counts_what_the_run_has_spent(tmp_path: Path) -> None:
     need = Priced.of(study, store, Budget()).whole.tokens
     run = run_id(study.profile.called, plan(study, store)[-1].step.ref)
     Journal(tmp_path, run).enter([Charge(time="2026-11-01T00:00:00+00:00", ref="", kind="", title="", tokens=100)])
-    for limit, verdict in ((need + 99, "does not hold: the run would park"), (need + 100, "holds")):
+    for limit, verdict in ((need + 99, "does not hold: the run would pause"), (need + 100, "holds")):
         priced = Priced.of(study, store, Budget(tokens=limit))
         said = [*priced.sentences()][-1]
-        assert f"{verdict} (about" in said and "beside 100 that its run has spent" in said
+        assert verdict in said and "(about" in said and "beside 100 that its run has spent" in said
         assert priced.as_json()["spent"] == Amounts(tokens=100).model_dump()
 
 
