@@ -1,7 +1,7 @@
 """The same DAG under Prefect: flows `experiment` and `arm`, one task a stage, states that show reuse.
 
 The store decides, Prefect orchestrates: tasks run with NO_CACHE and end in a state named `Cached` on a store hit.
-Without a server at PREFECT_API_URL a run needs no Prefect (docs/decisions/0012-no-private-server.md).
+Without a server at PREFECT_API_URL a run needs no Prefect (docs/decisions/0014-no-private-server.md).
 """
 
 from __future__ import annotations
