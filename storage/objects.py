@@ -86,11 +86,12 @@ class Objects:
             raise self._error("object storage needs obstore: install varband[s3]") from None
         credentials: Any = None
         if not os.environ.keys() & {"AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"} and find_spec("boto3"):
+            from botocore.exceptions import BotoCoreError
             from obstore.auth.boto3 import Boto3CredentialProvider
 
             try:  # profiles and single sign-on, as the AWS command line has them
                 credentials = Boto3CredentialProvider()
-            except Exception as error:
+            except (BotoCoreError, ValueError) as error:
                 raise self._error(NO_CREDENTIALS.format(error)) from None
         how: Any = {
             "client_options": {"allow_http": True, "connect_timeout": "5s", "read_timeout": "60s", "timeout": "12h"},

@@ -19,7 +19,7 @@ T = TypeVar("T")
 class Attempts:
     """Arms that failed, and why. An arm that fails is reported at once, and the others go on.
 
-    A budget limit, a stop and the loss of Prefect's server concern all arms: they end the run where they occur.
+    A budget limit and a stop concern all arms: they end the run where they occur.
     catching: whether there are other arms to go on with.
     """
 
@@ -37,8 +37,7 @@ class Attempts:
             try:
                 made[arm] = make(arm)
             except Exception as error:
-                library = type(error).__module__.partition(".")[0]
-                if not self.catching or isinstance(error, Parked) or was_stopped() or library in ("httpx", "prefect"):
+                if not self.catching or isinstance(error, Parked) or was_stopped():
                     raise
                 self.note(arm, error)
         return made

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TypeVar
 
@@ -57,9 +58,23 @@ def orchestrated(study: Study, store: Store, listener: Callable[[Progress], None
 
     try:
         return run_experiment()
-    except TransportError as error:
+    except (TransportError, _ServerAway) as error:
         warnings.warn(Notice(f"Prefect's server does not answer any more ({error}): going on without it"), stacklevel=2)
         return execute(study, store, listener)
+
+
+class _ServerAway(BaseException):
+    """Prefect's server does not answer. No Exception, so that it is not taken for a fault of the arm being made."""
+
+
+@contextmanager
+def _server_needed() -> Iterator[None]:
+    from httpx import TransportError
+
+    try:
+        yield
+    except TransportError as error:
+        raise _ServerAway(str(error)) from error
 
 
 def under_prefect(
@@ -106,7 +121,8 @@ def _as_task(step: Step, ensure: Callable[[], bool], profile: str) -> None:
             return Cancelled(name=PARKED, message=str(wall))
         return str(step.ref)
 
-    state = make(return_state=True)
+    with _server_needed():
+        state = make(return_state=True)
     if walls:
         raise walls[0]
     state.result()
@@ -128,7 +144,8 @@ def _as_flow(title: str, body: Callable[[], T], profile: str) -> T:
             return Cancelled(name=PARKED, message=str(wall))
         return title
 
-    state = run_arm(return_state=True)
+    with _server_needed():
+        state = run_arm(return_state=True)
     if walls:
         raise walls[0]
     if not made:  # else the body's own word holds: of a request that was sent twice the state has lost its result

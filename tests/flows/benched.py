@@ -10,7 +10,7 @@ from flows.study.questions import PROFILES
 from flows.study.shape import Benchmark
 
 FILE = (os.environ.get("VARBAND_BENCHED", "benchmark.jsonl"),)
-PROFILES["benched"] = replace(
+BENCHED = replace(
     DEMO,
     name="benched",
     benchmarks=(
@@ -20,6 +20,7 @@ PROFILES["benched"] = replace(
 )
 
 if __name__ == "__main__":
+    PROFILES[BENCHED.name] = BENCHED
     from cli.main import main
 
     main()
