@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from cli import options
 
@@ -83,7 +84,7 @@ def build(root: Path, as_json: bool, **wishes: Any) -> None:
     say(f"{ref}: {problems.num_rows} problems, {dropped} excluded by findings")
     for column, table in counts.items():
         say(f"  by {column}: " + ", ".join(f"{r['n']} {r['name']}" for r in table.to_pylist()))
-    say(f"  at {store.path(ref)}; findings: varband pool check {shlex.join(wishes['sources'])}".rstrip())
+    say(f"  at {store.path(ref)}; findings: varband pool check {_as_typed(click.get_current_context())}".rstrip())
 
 
 @pool.command()
@@ -145,6 +146,18 @@ def check(
         say("no duplicates in " + ", ".join(compared))
     elif data:
         say(f"compared with no other set: {data} has no file of one")
+
+
+def _as_typed(context: click.Context) -> str:
+    """The arguments and options of a command as they were typed, for another command that takes the same."""
+    words: list[str] = []
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "")
+        if context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE:
+            for one in value if isinstance(value, tuple) else [value]:
+                name = [] if isinstance(parameter, click.Argument) else [parameter.opts[0]]
+                words += name if one is True else [*name, str(one)]
+    return shlex.join(words)
 
 
 def _meaning(code: str) -> str:

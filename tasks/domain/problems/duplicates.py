@@ -12,6 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 WORDS = 5
 CONTAINED = 0.5
@@ -63,39 +64,47 @@ def _look(text: str) -> str:
 
 
 def near_duplicates(texts: Sequence[str], others: Sequence[str] | None = None) -> list[Pair]:
-    """Pairs within `texts`, or across `texts` (first) and `others` (second). Sorted by position. A copy, however
-    it is spaced, is found however common its words are, and texts without any word are near nothing but
-    their copies."""
-    sets = [shingles(text) for text in [*texts, *(others or ())]]
-    border = len(texts) if others is not None else None
-    holders: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for i, found in enumerate(sets):
-        for shingle in filter(None, found):
-            holders[shingle].append(i)
+    """Pairs within `texts`, or across `texts` (first) and `others` (second). Sorted by position.
+
+    Copies, however they are spaced, are folded before anything is compared: each is linked to the first of them, and
+    the first alone to what is near. Across two sets every text that is, or nearly is, in the other has a pair.
+    Texts without any word are near nothing but their copies.
+    """
+    everything = [*texts, *(others or ())]
+    border = None if others is None else len(texts)
     alike: dict[str, list[int]] = defaultdict(list)
-    for i, text in enumerate([*texts, *(others or ())]):
+    for i, text in enumerate(everything):
         alike[_look(text)].append(i)
-    same = {pair for places in alike.values() if len(places) > 1 for pair in _pairs(places, border)}
+    copies = {places[0]: places for places in alike.values()}
+    sets = {first: shingles(everything[first]) for first in copies}
+    holders: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for first, found in sets.items():
+        for shingle in filter(None, found):
+            holders[shingle].append(first)
     shared: Counter[tuple[int, int]] = Counter()
     for places in holders.values():
         if 1 < len(places) <= COMMON:
-            shared.update(_pairs(places, border))
-    pairs = [Pair(a, b - (border or 0), 1.0) for a, b in same]
+            shared.update(combinations(places, 2))
+    pairs = {pair: 1.0 for places in copies.values() for pair in _links(places, places, border)}
     for (a, b), count in shared.items():
-        if (a, b) in same:
-            continue
         similarity = count / min(len(sets[a]), len(sets[b]))
         stem = count >= STEM_SHINGLES and similarity >= STEM_CONTAINED
         if stem or (similarity >= CONTAINED and count >= min(MIN_SHARED, len(sets[a]), len(sets[b]))):
-            pairs.append(Pair(a, b - (border or 0), round(similarity, 4)))
-    return sorted(pairs, key=lambda p: (p.first, p.second))
+            for pair in _links(copies[a], copies[b], border):
+                pairs.setdefault(pair, round(similarity, 4))
+    return [Pair(a, b - (border or 0), similarity) for (a, b), similarity in sorted(pairs.items())]
 
 
-def _pairs(places: list[int], border: int | None) -> Iterable[tuple[int, int]]:
+def _links(one: Sequence[int], other: Sequence[int], border: int | None) -> Iterable[tuple[int, int]]:
+    """Pairs that link two groups of copies, in number linear in the copies."""
     if border is None:
-        return ((a, b) for i, a in enumerate(places) for b in places[i + 1 :])
-    left, right = [p for p in places if p < border], [p for p in places if p >= border]
-    return ((a, b) for a in left for b in right)
+        return ((one[0], b) for b in other if b > one[0]) if one is other else ((one[0], other[0]),)
+    found: set[tuple[int, int]] = set()
+    for lefts, rights in ((one, other), (other, one)):
+        left, right = [p for p in lefts if p < border], [p for p in rights if p >= border]
+        if left and right:
+            found |= {(p, right[0]) for p in left} | {(left[0], p) for p in right}
+    return found
 
 
 def clusters(names: Sequence[str], pairs: Iterable[Pair]) -> list[str]:

@@ -2,6 +2,8 @@ r"""What a checker can see in a gold and in a problem's text. Findings are repor
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ MARKUP_KEPT = re.compile(r"\[asy\]|\\begin\{(?:tikzpicture|asy|tabular|array)|\|
 CODES = {
     "gold_fails": "the gold is not graded as correct against itself",
     "perturbed_gold_passes": "a wrong answer made from the gold is graded as correct",
+    "gold_no_answer": "the gold is no answer: a missing value, JSON, a proof, or LaTeX that lost its backslash",
     "gold_only_text": "a part of the gold cannot be parsed: only the same spelling will match",
     "gold_unbalanced": "brackets or braces of the gold do not match",
     "gold_markup": "the gold carries stray markup (dollar signs, full stop, spacing commands)",
@@ -27,7 +30,7 @@ CODES = {
     "gold_order": "a list without brackets, and the text asks for an order",
     "gold_unit": "the gold carries a unit or a percent sign",
     "gold_decimal": "the gold is a decimal that may be rounded",
-    "gold_separator": "a comma in the gold may separate thousands or values",
+    "gold_separator": "a comma in the gold may separate thousands, decimals or values",
     "gold_named": "the gold is an equation: its name is part of it",
     "missing_figure": "the text refers to a figure that it does not contain",
     "dangling_reference": "the text refers to something outside it",
@@ -187,8 +190,42 @@ def _algebraic_terms(found: Shape) -> list[str]:
     return [term for item in items for term in _algebraic_terms(item)]
 
 
+_MISSING = re.compile(
+    r"(?:nan|none|null|n/?a|undefined value|missing|not ?found|unknown|no ?answer|not (?:given|available|applicable)"
+    r"|-+|\?+|(?:see |the )?(?:proof|solution|explanation|above|below)(?: (?:above|below|omitted))?|prove(?:d|n)?"
+    r"|q\.?e\.?d\.?|tbd|todo)",
+    re.I,
+)
+#: What JSON makes of `\\f`, `\\t`, `\\b`, `\\r`, `\\n` and `\\v` of LaTeX.
+_LOST_BACKSLASH = re.compile(
+    "\f(?=rac|orall|box)|\t(?=ext|imes|heta|an|au|o |frac|riangle)|\b(?=inom|eta|ar|oxed|egin|ig|f|ullet)"
+    "|\r(?=ight|ho|angle|ceil|floor|m)|\n(?=eq|e |u |abla|ot)|\v(?=ec|arphi|ert|ee)"
+)
+
+
+def why_no_answer(gold: str) -> str:
+    r"""Why a gold as published is no answer; empty if it may be one.
+
+    >>> why_no_answer("nan"), why_no_answer('["2", "9"]'), why_no_answer("\frac12"), why_no_answer("[2, 9]")
+    ('stands for a missing value', 'is JSON and no answer', 'a backslash was lost before rac12', '')
+    """
+    if _MISSING.fullmatch(gold.strip(" .$\n")):
+        return "stands for a missing value"
+    if lost := _LOST_BACKSLASH.search(gold):
+        return f"a backslash was lost before {gold[lost.end() : lost.end() + 6].strip()}"
+    with contextlib.suppress(ValueError, RecursionError):
+        held = json.loads(gold)
+        if isinstance(held, dict | str) or (
+            isinstance(held, list) and any(not isinstance(h, int | float) for h in held)
+        ):
+            return "is JSON and no answer"
+    return ""
+
+
 def _static(gold: str, raw: str, problem: str) -> list[Finding]:
     found, value, form = [], number(gold), shape(gold)
+    if reason := why_no_answer(raw):
+        found.append(Finding("gold_no_answer", "exclude", f"{raw!r:.60}: {reason}"))
     terms = [number(i.text) for i in form.items] if form.items else [value]
     if repaired(gold) != gold:
         found.append(Finding("gold_unbalanced", "warn", raw[:80]))
@@ -206,7 +243,7 @@ def _static(gold: str, raw: str, problem: str) -> list[Finding]:
         found.append(Finding("gold_unit", "warn", raw[:80]))
     if any(n is not None and n.decimal and n.value.denominator != 1 for n in terms):
         found.append(Finding("gold_decimal", "warn", raw[:80]))
-    if re.fullmatch(r"\s*\d{1,3}(,\d{3})+\s*", raw):
+    if re.fullmatch(r"[\s$]*-?\d+(?:(?:,|\{,\})\d+)+[\s$]*", raw):
         found.append(Finding("gold_separator", "warn", raw[:80]))
     if form.kind == "relation" or any(i.kind == "relation" for i in form.items):
         found.append(Finding("gold_named", "warn", raw[:80]))

@@ -110,7 +110,7 @@ MATH_SUBJECTS = (
 OLYMPIAD = ("hmmt_feb_2024", "hmmt_feb_2025", "aime24", "aime25", "olympiadbench", "amc")
 DATA_VARIABLE = "VARBAND_DATA"
 #: Of files of problems, by their ending.
-FORMATS = (".jsonl", ".json", ".ndjson", ".parquet")
+FORMATS = (".jsonl", ".json", ".ndjson", ".csv", ".parquet")
 
 
 @dataclass(frozen=True, slots=True)

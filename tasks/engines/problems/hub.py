@@ -127,7 +127,7 @@ def _configurations(source: Source, loader: str | None) -> tuple[str | None, ...
 
 
 def _from_hub(source: Source, record: Row, where: str, config: str | None, number: int) -> Row:
-    from tasks.domain.grading.answer_extraction import boxed
+    from tasks.domain.grading.regions import boxed
 
     fields: Row = {}
     for ours, theirs in source.columns or columns_of(record):

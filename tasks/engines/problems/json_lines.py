@@ -21,21 +21,38 @@ _OTHERS = {
 
 
 def json_lines(raw: bytes, name: str, fields: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(place, object) of every line that is not blank. fields: what an object should hold, in words.
+    """(place, object) of every line that is not blank, or of every entry of one JSON array.
+
+    fields: what an object should hold, in words.
 
     Errors: UserError for what is no UTF-8, no JSON, no object, or holds a field twice.
     """
     for start, what in _OTHERS.items():
         if raw.startswith(start):
             raise UserError(f"{name}: is {what}")
+    if raw.removeprefix(_UTF8).lstrip()[:1] == b"[":
+        entries = _decoded(raw.removeprefix(_UTF8), name)
+        for number, entry in enumerate(entries if isinstance(entries, list) else [], start=1):
+            yield f"entry {number}", _checked(entry, f"{name}, entry {number}", fields)
+        return
     for number, line in enumerate(raw.removeprefix(_UTF8).split(b"\n"), start=1):
         if line.strip():
             yield f"line {number}", _object(line, f"{name}, line {number}", fields)
 
 
 def _object(line: bytes, where: str, fields: str) -> dict[str, Any]:
+    return _checked(_decoded(line, where), where, fields)
+
+
+def _checked(found: Any, where: str, fields: str) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise UserError(f"{where}: expected an object with {fields}, found {type(found).__name__}")
+    return found
+
+
+def _decoded(line: bytes, where: str) -> Any:
     try:
-        found = json.loads(line.decode("utf-8"), object_pairs_hook=_once)
+        return json.loads(line.decode("utf-8"), object_pairs_hook=_once)
     except UnicodeDecodeError as error:
         raise UserError(f"{where}: byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
     except json.JSONDecodeError as error:
@@ -46,9 +63,6 @@ def _object(line: bytes, where: str, fields: str) -> dict[str, Any]:
         raise UserError(f"{where}: field '{error}' stands twice") from None
     except ValueError:
         raise UserError(f"{where}: a number has too many digits; write it as text") from None
-    if not isinstance(found, dict):
-        raise UserError(f"{where}: expected an object with {fields}, found {type(found).__name__}")
-    return found
 
 
 class _Twice(Exception):

@@ -5,6 +5,7 @@ Everything wrong with a file is one sentence that names file, line and field, be
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -40,8 +41,8 @@ ID_FIELDS = ("source_id", "uid", "id")
 
 
 def read_problems(path: Path, name: str, only: str | None = None) -> list[Row]:
-    """Rows of a JSONL or Parquet file: COLUMNS; optional: one of ID_FIELDS, source, year, level, subject."""
-    records = _parquet(path) if path.suffix.lower() == ".parquet" else _jsonl(path)
+    """Rows of a JSONL, JSON, CSV or Parquet file: COLUMNS; optional: one of ID_FIELDS, source, year, level, subject."""
+    records = _READERS.get(path.suffix.lower(), _jsonl)(path)
     rows: list[Row] = []
     seen: dict[str, str] = {}
     for place, record in records:
@@ -60,25 +61,36 @@ def read_problems(path: Path, name: str, only: str | None = None) -> list[Row]:
 
 def row_of(record: dict[str, Any], where: str, name: str, position: int) -> Row:
     """A problem in the common form. where: file and place, for the sentence. Errors: UserError naming the field."""
-    record = record | {ours: record[theirs] for ours, theirs in columns_of(record) if theirs in record}
+    theirs = dict(columns_of(record))
     for field, names in COLUMNS:
-        if field not in record:
+        if theirs[field] not in record:
             wanted = " or ".join(f"'{name}'" for name in names)
             raise UserError(f"{where}: no field {wanted} (found: {', '.join(map(str, record)) or 'nothing'})")
-    problem, gold, source = (_text(record, field, where) for field in ("problem", "gold", "source"))
+        if len({str(record[name]).strip() for name in names if name in record}) > 1:
+            both = " and ".join(f"'{name}'" for name in names)
+            raise UserError(f"{where}: fields {both} differ; keep the one that is meant and remove or rename the other")
+    problem, gold = (_text(record, theirs[field], where) for field in ("problem", "gold"))
+    source = _text(record, "source", where)
     if problem is None:
-        raise UserError(f"{where}: field 'problem' must be text and not empty, found {record['problem']!r:.60}")
+        name = theirs["problem"]
+        raise UserError(f"{where}: field '{name}' must be text and not empty, found {record[name]!r:.60}")
     gold = GSM8K.sub("", gold) if gold else gold
     if gold is None or not re.search(r"\w|\\\{ ?\\\}", normalise(gold[:MAX_ANSWER_CHARS])):
-        raise UserError(f"{where}: field 'gold' must be text and not empty, found {record['gold']!r:.60}")
+        name = theirs["gold"]
+        raise UserError(f"{where}: field '{name}' must be text and not empty, found {record[name]!r:.60}")
     if len(gold) > MAX_ANSWER_CHARS:
         raise UserError(
-            f"{where}: field 'gold' has {len(gold):,} characters, at most {MAX_ANSWER_CHARS:,} can be graded"
+            f"{where}: field '{theirs['gold']}' has {len(gold):,} characters,"
+            f" at most {MAX_ANSWER_CHARS:,} can be graded"
         )
     source_id = next((record[field] for field in ID_FIELDS if field in record), None)
     if source_id is not None and (isinstance(source_id, bool) or not isinstance(source_id, str | int)):
         raise UserError(f"{where}: field 'source_id' must be text, found {source_id!r:.60}")
     year = record.get("year")
+    if isinstance(year, float):  # of pandas, whose whole numbers with a gap are floats
+        year = None if math.isnan(year) else int(year) if year.is_integer() else year
+    if isinstance(year, str) and re.fullmatch(r"\d{1,4}(?:\.0)?", year):  # of CSV
+        year = int(float(year))
     if year is not None and (isinstance(year, bool) or not isinstance(year, int) or abs(year) > MAX_YEAR):
         raise UserError(f"{where}: field 'year' must be a whole number, found {year!r:.60}")
     return {
@@ -101,14 +113,14 @@ def _text(record: dict[str, Any], field: str, where: str) -> str | None:
     """A field's text, a number's where the field may be one; null if there is nothing. Errors: UserError."""
     value = record.get(field)
     text = value
-    if field in ("gold", "level") and isinstance(value, int | float) and not isinstance(value, bool):
+    if field in ("gold", "answer", "level") and isinstance(value, int | float) and not isinstance(value, bool):
         if not math.isfinite(value):
             raise UserError(f"{where}: field '{field}' must be text or a finite number, found {value!r}")
         text = str(value)
     if text is None:
         return None
     if not isinstance(text, str):
-        empty = " and not empty" if field in ("problem", "gold") else ""
+        empty = " and not empty" if field in {name for _, names in COLUMNS for name in names} else ""
         raise UserError(f"{where}: field '{field}' must be text{empty}, found {value!r:.60}")
     if lone := re.search(r"[\ud800-\udfff]", text):
         raise UserError(f"{where}: field '{field}' holds half of a character ({ascii(lone[0])[1:-1]})")
@@ -127,8 +139,7 @@ def number_of_problems(path: Path) -> int:
     """Rows that a file has; none of them is read. Errors: UserError for a Parquet file that is none."""
     if path.suffix.lower() == ".parquet":
         return _opened(path).metadata.num_rows
-    with path.open("rb") as handle:
-        return sum(1 for line in handle if line.strip())
+    return sum(1 for _ in _READERS.get(path.suffix.lower(), _jsonl)(path))
 
 
 def _opened(path: Path) -> pq.ParquetFile:
@@ -148,3 +159,19 @@ def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
         raise UserError(f"{path}: no column '{missing[0]}' (found: {', '.join(table.column_names)})")
     for number, record in enumerate(table.to_pylist(), start=1):
         yield f"row {number}", record
+
+
+def _csv(path: Path) -> Iterator[tuple[str, Any]]:
+    """Rows with the names of the first line; an empty cell is no value."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as handle:
+            for number, row in enumerate(csv.DictReader(handle), start=1):
+                if None in row or None in row.values():
+                    raise UserError(f"{path}, row {number}: has another number of cells than the first line has names")
+                yield f"row {number}", {name: cell for name, cell in row.items() if cell.strip() or name in _NAMED}
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path}: is not readable CSV in UTF-8 ({error})") from None
+
+
+_NAMED = {name for _, names in COLUMNS for name in names}
+_READERS = {".parquet": _parquet, ".csv": _csv}

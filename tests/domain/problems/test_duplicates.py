@@ -83,6 +83,18 @@ def test_so_is_a_copy_that_is_spelt_otherwise(copy: str) -> None:
     assert [p.second for p in near_duplicates(["What is 12 + 17?"], [*many, copy])] == [len(many)]
 
 
+def test_copies_cost_no_more_than_one_comparison_each() -> None:
+    """Folded before they are compared: pairs link every copy to the first one and are linear in the copies."""
+    texts = [STEM + f"Question {word} about houses and streets of the city?" for word in ("one", "two", "three")] * 200
+    pairs = near_duplicates(texts)
+    assert len(pairs) == 597 + 3
+    assert set(clusters([f"{i:03}" for i in range(600)], pairs)) == {"000"}
+    across = near_duplicates(texts, texts[:300])
+    assert len(across) < 9 * len(texts)
+    assert {p.first for p in across} == {*range(600)}
+    assert {p.second for p in across} == {*range(300)}
+
+
 def test_other_scripts_are_compared_by_their_letters() -> None:
     held = "求所有满足条件的正整数的个数并说明理由"
     others = ["证明对于任意三角形其内角和等于一百八十度", "求所有满足条件的正整数的个数并给出证明", held]

@@ -22,7 +22,7 @@ from tasks.domain.problems.sources import SOURCES, source_spec
 from tasks.engines.grading.grading_files import read_grade_items
 from tasks.engines.problems import hub
 from tasks.engines.problems.hub import fetch_source, load_hub
-from tasks.engines.problems.problem_files import read_problems
+from tasks.engines.problems.problem_files import number_of_problems, read_problems
 from tasks.engines.toolbox import Toolbox
 from tasks.pool import PoolPolicy, build_pool
 from tasks.stage import Session, session
@@ -69,10 +69,27 @@ def test_bad_lines(tmp_path: Path, second: str, words: str) -> None:
 
 
 def test_a_question_and_its_answer_are_a_problem_and_its_gold(tmp_path: Path) -> None:
-    """As on the hub. Ours where both are there."""
+    """As on the hub. Where both are there they must be the same, and an error names the field that the file has."""
     path = tmp_path / "pool.jsonl"
-    path.write_text('{"question": "One?", "answer": "1"}\n{"problem": "Two?", "answer": "no", "gold": 2}\n')
+    path.write_text('{"question": "One?", "answer": "1"}\n{"problem": "Two?", "answer": "2", "gold": 2}\n')
     assert [(r["problem"], r["gold"]) for r in read_problems(path, "mine")] == [("One?", "1"), ("Two?", "2")]
+    path.write_text('{"problem": "Two?", "answer": "3", "gold": 2}\n')
+    with pytest.raises(UserError, match="fields 'gold' and 'answer' differ"):
+        read_problems(path, "mine")
+    path.write_text('{"question": "One?", "answer": ["1"]}\n')
+    with pytest.raises(UserError, match="field 'answer' must be text"):
+        read_problems(path, "mine")
+
+
+def test_what_pandas_writes_is_read(tmp_path: Path) -> None:
+    """CSV, an indented array of objects, and years that a gap in their column has made decimal."""
+    wanted = [("One?", "1", 2024), ("Two, or three?", "0.5", None)]
+    (tmp_path / "a.csv").write_text('problem,gold,year\nOne?,1,2024.0\n"Two, or three?",0.5,\n')
+    rows = [{"problem": "One?", "gold": "1", "year": 2024.0}, {"problem": "Two, or three?", "gold": 0.5, "year": None}]
+    (tmp_path / "b.json").write_text(json.dumps(rows, indent=2))
+    for path in (tmp_path / "a.csv", tmp_path / "b.json"):
+        assert [(r["problem"], r["gold"], r["year"]) for r in read_problems(path, "mine")] == wanted
+        assert number_of_problems(path) == 2
 
 
 def test_an_answer_of_gsm8k_is_what_stands_behind_its_solution(tmp_path: Path) -> None:
@@ -94,7 +111,7 @@ def test_mixed_encodings(tmp_path: Path) -> None:
         (gzip.compress(GOOD.encode(), mtime=0), "is compressed with gzip: unpack it"),
         (GOOD.encode("utf-16"), "is UTF-16: save it as UTF-8"),
         (b"PAR1....", "is Parquet: call it .parquet"),
-        (f"[{GOOD}]".encode(), "line 1: expected an object with problem and gold, found list"),
+        (b"[1]", "entry 1: expected an object with problem and gold, found int"),
         (json.dumps(json.loads(GOOD), indent=1).encode(), "line 1: is not JSON"),
         (b"problem,gold\nOne?,1\n", "line 1: is not JSON"),
     ],

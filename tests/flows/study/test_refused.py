@@ -204,7 +204,7 @@ def test_a_set_that_is_for_evaluation_is_held_out_whole_beside_another() -> None
 def test_a_file_that_holds_no_problems_is_none_by_its_ending(tmp_path: Path) -> None:
     (tmp_path / "passwd").write_text("root:x:0:0\n")
     asked = Request(profile="demo", settings=(f"pool.sources={tmp_path / 'passwd'}",))
-    with pytest.raises(UserError, match=r"passwd is none of \.jsonl, \.json, \.ndjson, \.parquet"):
+    with pytest.raises(UserError, match=r"passwd is none of \.jsonl, \.json, \.ndjson, \.csv, \.parquet"):
         asked.study(Store(tmp_path / "root"))
 
 
