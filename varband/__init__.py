@@ -9,6 +9,10 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tasks.domain.grading.terms import Verdict
 
 _HERE = Path(__file__).resolve().parent
 ROOMS = _HERE / "rooms" if (_HERE / "rooms").is_dir() else _HERE.parent
@@ -21,6 +25,13 @@ if sys.platform == "linux":
     # 50 MB and several arenas 20 (docs/operations.md)
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "narenas:1,dirty_decay_ms:0,muzzy_decay_ms:0")
+
+
+def grade(answer: str, gold: str) -> Verdict:
+    """Grade the text of one answer against a gold (docs/grader.md)."""
+    from tasks.engines.grading.graders import grade
+
+    return grade(answer, gold)
 
 
 def main() -> None:

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from storage.artifacts.fingerprint import Ruled, fingerprint
-from tasks.domain.grading.answer_tags import answer_blocks
-from tasks.domain.grading.boxes import before_boxes, boxed
-from tasks.domain.grading.visible import says_something, visible
+from tasks.domain.grading.regions import answer_blocks, before_boxes, boxed, says_something, visible
 from tasks.domain.parsed import Parsed
 from tasks.domain.scaffold_code import brought
 

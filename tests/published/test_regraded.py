@@ -54,7 +54,7 @@ def test_case_studies_under_the_grader_of_today(published: Path) -> None:
         (name, arm): (v.verdict, v.answer) for (name, arm, _), v in zip(asked, verdicts, strict=True) if not v.correct
     }
     assert refused == {
-        ("f", "panel"): ("wrong", "30 minutes"),
+        ("f", "panel"): ("wrong", r"30 \text{ minutes}"),
         ("k", "panel"): ("wrong", "20"),
         ("d", "thinking"): ("no_answer", None),
     }

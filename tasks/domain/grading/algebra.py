@@ -7,13 +7,127 @@ rational values are compared exactly. May take for ever: workers only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import math
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
-from tasks.domain.grading.precision import GUARD_DIGITS, MAX_DIGITS, digits_lost
-from tasks.domain.grading.sample_points import points
 from tasks.domain.grading.terms import Undecided, terminates
+
+GUARD_DIGITS = 60
+#: An expression whose numbers have more digits than this is compared as a rational or not at all.
+MAX_DIGITS = 20_000
+
+
+def digits_lost(value: Any, at: dict[Any, Any]) -> int:
+    """An estimate from above of how many decimal digits a value at a point may lose to cancellation.
+
+    The numbers of an expression with their powers multiplied out, and how far the terms of each sum lie apart; a
+    function of a tiny number leaves as much as its square (`1-\\cos x` is x²/2), a hyperbolic one its exponential.
+    """
+    from sympy import Add, Function, Pow, Rational, exp, preorder_traversal
+    from sympy.functions.elementary.hyperbolic import HyperbolicFunction
+
+    total = 0.0
+    for node in preorder_traversal(value):
+        if isinstance(node, Rational):
+            total += (int(node.p).bit_length() + int(node.q).bit_length()) * math.log10(2)
+        elif isinstance(node, Add) and node.free_symbols:
+            sizes = [_magnitude(term.xreplace(at)) for term in node.args]
+            total += max(sizes) - min(sizes)
+        elif isinstance(node, Pow | exp):
+            base, power = node.as_base_exp()
+            if base.is_number and power.is_number:
+                total += min(10 ** min(_magnitude(power), 300) * (1 + abs(_magnitude(base))), 2.0 * MAX_DIGITS)
+        elif isinstance(node, Function) and len(node.args) == 1:
+            size = _magnitude(node.args[0].xreplace(at))
+            total += min(10 ** min(size, 300) if isinstance(node, HyperbolicFunction) else 0, MAX_DIGITS) + 2 * abs(
+                size
+            )
+    return int(total)
+
+
+def _magnitude(value: Any) -> float:
+    """The decimal logarithm of a constant, between limits; 0 for what is none."""
+    if not value.is_number:
+        return 0
+    size = abs(value.evalf(5))
+    if not size.is_Float or not size:
+        return 0
+    _, mantissa, exponent, _ = size._mpf_
+    return max(min((math.log2(mantissa) + exponent) * math.log10(2), 2.0 * MAX_DIGITS), -2.0 * MAX_DIGITS)
+
+
+#: Sign (0: either) and magnitude of the variables at each point: below 1 and above, alike and mixed.
+POINTS = ((1, 0), (1, 1), (-1, 0), (-1, 1), (0, 0), (0, 1), (0, 0), (0, 1))
+#: Where formulas have steps or corners: whole numbers from 1, then numbers about so large, of both signs.
+WHOLE_POINTS = 24
+LARGE = (30, 1_000, 10**6)
+
+
+def points(names: list[Any], formulas: tuple[Any, ...]) -> Iterator[dict[Any, Any]]:
+    """Values of the variables, point by point; one empty point if there are none. They depend on the names alone.
+
+    Steps and corners (floor, absolute value, maximum, remainder, a root of a sum) show at whole and at large
+    points; what is real for whole numbers only (`(-1)^n`) has a value there.
+    """
+    if not names:
+        yield {}
+        return
+    for place in range(len(POINTS)):
+        yield {name: _coordinate(str(name), place) for name in names}
+    if not any(_has_steps(formula) for formula in formulas):
+        return
+    for place in range(1, WHOLE_POINTS + 1):
+        yield {name: _whole(str(name), place, first=name == names[0]) for name in names}
+    for size in (*LARGE, 10 * _largest(formulas)):
+        for place, sign in enumerate((1, -1, 0, 0)):
+            yield {name: size * _coordinate(f"{name}:{size}", place, sign) for name in names}
+
+
+def _has_steps(formula: Any) -> bool:
+    from sympy import Abs, Max, Min, Mod, Piecewise, Pow, ceiling, floor, frac, preorder_traversal, sign
+
+    kinds = (Abs, Max, Min, Mod, Piecewise, ceiling, floor, frac, sign)
+    return any(
+        isinstance(node, kinds)
+        or (isinstance(node, Pow) and (_root_of_sum(node) or (node.base.is_negative and node.exp.free_symbols)))
+        for node in preorder_traversal(formula)
+    )
+
+
+def _root_of_sum(power: Any) -> bool:
+    """A square root that may be real, or turn its sign, far from zero only: `\\sqrt{x-10}`, `\\sqrt{(x-5)^2}`."""
+    from sympy import Add
+
+    return bool(power.exp.is_Rational and power.exp.q == 2 and power.base.free_symbols and power.base.has(Add))
+
+
+def _largest(formulas: tuple[Any, ...]) -> int:
+    from sympy import Rational
+
+    sizes = [abs(int(number)) for formula in formulas for number in formula.atoms(Rational)]
+    return min(max(sizes, default=1), 10**12)
+
+
+def _coordinate(name: str, number: int, sign: int | None = None) -> Any:
+    """A rational that depends on the name and the point alone; without a sign, that of the point."""
+    from sympy import Rational
+
+    of_point, large = POINTS[number]
+    sign = of_point if sign is None else sign
+    digest = hashlib.sha256(f"{name}:{number}".encode()).digest()
+    size = Rational(int.from_bytes(digest[:2]) % 997 + 2, 1009)
+    return (sign or (1 if digest[2] % 2 else -1)) * (1 + 3 * size if large else size)
+
+
+def _whole(name: str, number: int, first: bool) -> Any:
+    """The first variable counts up; the others take whole numbers of their own."""
+    from sympy import Integer
+
+    return Integer(number if first else hashlib.sha256(f"{name}:{number}".encode()).digest()[0] % WHOLE_POINTS + 1)
+
 
 #: (value of the prediction at a point, of the gold, digits they have; 0 if rational).
 Values = tuple[Any, Any, int]

@@ -7,11 +7,203 @@ either shows as a dispute. It cannot hang: numbers that overflow, long texts and
 
 from __future__ import annotations
 
+import cmath
+import hashlib
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
-from tasks.domain.grading.numeric_evaluation import Reader, Unclear
+MAX_DEPTH = 40
+_TOKEN = re.compile(
+    r"\d{1,3}(?:,\d{3})+(?:\.\d+)?(?![\d,])|\d+\.\d+|\.\d+|\d+|\\[A-Za-z]+|\\[{}|%]|[A-Za-z]|\*\*|[-+*/^_(){}\[\]"
+    r"|!,=%]"
+)
+_FUNCTIONS: dict[str, Callable[[complex], complex]] = {
+    r"\sin": cmath.sin,
+    r"\cos": cmath.cos,
+    r"\tan": cmath.tan,
+    r"\ln": cmath.log,
+    r"\exp": cmath.exp,
+    r"\arctan": cmath.atan,
+    r"\arcsin": cmath.asin,
+    r"\arccos": cmath.acos,
+    r"\cot": lambda z: 1 / cmath.tan(z),
+    r"\sec": lambda z: 1 / cmath.cos(z),
+    r"\csc": lambda z: 1 / cmath.sin(z),
+}
+
+
+class Unclear(Exception):
+    """The text is outside what this reader understands."""
+
+
+class Reader:
+    """Recursive descent over one expression, evaluating as it reads, at one assignment of the variables."""
+
+    def __init__(self, text: str, point: int) -> None:
+        self._tokens = _TOKEN.findall(text)
+        if "".join(self._tokens).replace(" ", "") != text.replace(" ", "") or not self._tokens:
+            raise Unclear
+        self._at, self._point, self._depth = 0, point, 0
+
+    def value(self) -> complex:
+        result = self._sum()
+        if self._peek() is not None or cmath.isnan(result) or cmath.isinf(result):
+            raise Unclear
+        return result
+
+    def _peek(self) -> str | None:
+        return self._tokens[self._at] if self._at < len(self._tokens) else None
+
+    def _take(self, *wanted: str) -> bool:
+        if self._peek() in wanted:
+            self._at += 1
+            return True
+        return False
+
+    def _need(self, token: str) -> None:
+        if not self._take(token):
+            raise Unclear
+
+    def _sum(self) -> complex:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise Unclear
+        total = self._product()
+        while (sign := self._peek()) in ("+", "-"):
+            self._at += 1
+            total += self._product() if sign == "+" else -self._product()
+        self._depth -= 1
+        return total
+
+    def _product(self) -> complex:
+        result, divided = self._signed(), False
+        while (token := self._peek()) is not None:
+            if self._take("*", r"\cdot", r"\times"):
+                result *= self._signed()
+            elif self._take("/"):
+                result, divided = result / self._signed(), True
+            elif re.match(r"[\d.A-Za-z(]|\\(?:frac|dfrac|tfrac|sqrt|pi|binom|sin|cos|tan|ln|log|lfloor|lceil)$", token):
+                if divided or (token[0].isdigit() and self._tokens[self._at - 1][0].isdigit()):
+                    raise Unclear  # 1/2n and "3 4" mean different things to different people
+                mixed = self._is_mixed(token)
+                factor = self._power()
+                result = result + math.copysign(1, result.real) * factor if mixed else result * factor
+            else:
+                break
+        return result
+
+    def _is_mixed(self, token: str) -> bool:
+        before = self._tokens[self._at - 1]
+        rest = "".join(self._tokens[self._at : self._at + 7])
+        return (
+            token in (r"\frac", r"\dfrac", r"\tfrac")
+            and before.isdigit()
+            and bool(re.match(r"\\[dt]?frac(?:\{\d+\}\{\d+\}|\d\d)", rest))
+        )
+
+    def _signed(self) -> complex:
+        if self._take("-"):
+            return -self._signed()
+        self._take("+")
+        return self._power()
+
+    def _power(self) -> complex:
+        base = self._postfix(self._atom())
+        if self._take("^", "**"):
+            if self._take(r"\circ"):
+                return base
+            if self._peek() == "{" and self._tokens[self._at + 1 : self._at + 2] == [r"\circ"]:
+                self._at += 3
+                return base
+            exponent = self._signed() if self._peek() != "{" else self._group()
+            if abs(exponent) > 1e4:
+                raise Unclear
+            return self._postfix(base**exponent)
+        return base
+
+    def _postfix(self, value: complex) -> complex:
+        while True:
+            if self._take("!"):
+                if value.imag or value.real != int(value.real) or not 0 <= value.real <= 150:
+                    raise Unclear
+                value = complex(math.factorial(int(value.real)))
+            elif self._take("%", r"\%"):
+                value /= 100
+            else:
+                return value
+
+    def _group(self) -> complex:
+        if not self._take("{"):
+            token = self._peek() or ""
+            if re.fullmatch(r"\d{2,}", token):  # \frac12 reads digit by digit
+                self._tokens[self._at : self._at + 1] = list(token)
+            return self._atom()
+        value = self._sum()
+        self._need("}")
+        return value
+
+    def _between(self, closing: str) -> complex:
+        value = self._sum()
+        self._need(closing)
+        return value
+
+    def _atom(self) -> complex:
+        token = self._peek()
+        if token is None:
+            raise Unclear
+        self._at += 1
+        if token[0].isdigit() or token[0] == ".":
+            return complex(float(token.replace(",", "")))
+        if token in (r"\frac", r"\dfrac", r"\tfrac"):
+            top = self._group()
+            return top / self._group()
+        if token == r"\binom":
+            top, bottom = self._group(), self._group()
+            return complex(
+                math.exp(
+                    math.lgamma(top.real + 1) - math.lgamma(bottom.real + 1) - math.lgamma(top.real - bottom.real + 1)
+                )
+            )
+        if token == r"\sqrt":
+            index = self._between("]") if self._take("[") else 2
+            return self._group() ** (1 / index)
+        if token in ("(", "[", "{"):
+            return self._between({"(": ")", "[": "]", "{": "}"}[token])
+        if token == "|":
+            return complex(abs(self._between("|")))
+        if token in (r"\lfloor", r"\lceil"):
+            value = self._between(r"\rfloor" if token == r"\lfloor" else r"\rceil")
+            return complex(math.floor(value.real) if token == r"\lfloor" else math.ceil(value.real))
+        if token == r"\log":
+            base = self._group() if self._take("_") else 10
+            return cmath.log(self._power()) / cmath.log(base)
+        if token in _FUNCTIONS:
+            if self._peek() == "^":
+                raise Unclear
+            degrees = "".join(self._tokens[self._at :]).count(r"\circ") > 0
+            return _FUNCTIONS[token](self._power() * (math.pi / 180 if degrees else 1))
+        constants = {r"\pi": math.pi, "e": math.e, "i": 1j}
+        if token in constants:
+            return complex(constants[token])
+        return self._variable(token)
+
+    def _variable(self, token: str) -> complex:
+        """A value that depends on the name alone: real, above 1, so that roots and logarithms are defined."""
+        if not re.fullmatch(r"[A-Za-z]|\\(?:alpha|beta|gamma|theta|lambda|phi|omega)", token):
+            raise Unclear
+        name = token
+        if self._take("_"):
+            opened = self._take("{")
+            while (part := self._peek()) is not None and part != "}" and (opened or len(name) == len(token)):
+                name += part
+                self._at += 1
+            if opened:
+                self._need("}")
+        digest = hashlib.sha256(f"{name}:{self._point}".encode()).digest()
+        return complex(1.1 + int.from_bytes(digest[:4]) / 2**32 * 3)
+
 
 Agreement = Literal["same", "different", "unknown"]
 MAX_CHARS, POINTS = 400, 3

@@ -14,19 +14,25 @@ import hashlib
 import re
 from importlib.metadata import version
 
-from tasks.domain.grading.answer_extraction import MAX_ANSWERS, Extraction, answer_texts, extract_answers
 from tasks.domain.grading.comparison import agree, compare
 from tasks.domain.grading.kinds import grade_as
 from tasks.domain.grading.latex_normalisation import normalise, repaired
-from tasks.domain.grading.parameters import with_parameter_of
-from tasks.domain.grading.shapes import Shape, shape
-from tasks.domain.grading.terms import EQUAL, LEAST_DIGITS, MACHINE_TOLERANCE, Matcher, Undecided, symbolic_same
-from tasks.domain.grading.verdict import Verdict
-from tasks.domain.grading.visible import visible, without_struck
+from tasks.domain.grading.reading import MAX_ANSWERS, Extraction, answer_texts, extract_answers, read
+from tasks.domain.grading.regions import visible, without_struck
+from tasks.domain.grading.shapes import Shape, shape, with_parameter_of
+from tasks.domain.grading.terms import (
+    EQUAL,
+    LEAST_DIGITS,
+    MACHINE_TOLERANCE,
+    Matcher,
+    Undecided,
+    Verdict,
+    symbolic_same,
+)
 from tasks.domain.grading.words import denies_existence, same_denial, yes_or_no
 from tasks.domain.scaffolds import MATH, AnswerForm, Scaffold
 
-BEHAVIOUR = 7
+BEHAVIOUR = 8
 MAX_ANSWER_CHARS = 1_500
 #: An answer in words is no longer.
 MAX_WORDED_CHARS = 200
@@ -83,7 +89,7 @@ def _grade(region: str | None, gold: str, form: AnswerForm, finish: str, same: M
         return Verdict("no_answer", "truncated before an answer" if finish == "length" else "no answer tag", None, None)
     found = extract_answers(region, form, truncated=finish == "length")
     texts = {worded(text) or text.strip() for text in answer_texts(region, form)[: MAX_ANSWERS + 1]}
-    if finish == "stop" and texts & {gold.strip(), worded(gold)} - {""} and len(texts) == 1:
+    if finish == "stop" and texts & {gold.strip(), worded(gold)} - {"", "nan", "null"} and len(texts) == 1:
         return Verdict("correct", "identical text", gold, gold if len(gold) <= MAX_ANSWER_CHARS else None)
     if finish == "stop" and texts and denies_existence(gold) and all(map(denies_existence, texts)):
         if all(same_denial(text, gold) for text in texts):
@@ -94,7 +100,7 @@ def _grade(region: str | None, gold: str, form: AnswerForm, finish: str, same: M
         return Verdict("correct" if said == {asked} else "wrong", "says yes or no", min(texts), None)
     if found.status == "no_answer":
         return Verdict("no_answer", found.reason, None, None)
-    if found.status == "negated":
+    if found.status == "unread":
         return Verdict("wrong", found.reason, found.answers[0], None)
     if found.status == "ambiguous":
         return Verdict("ambiguous", found.reason, found.answers[0], None)
@@ -143,6 +149,9 @@ def _judge(found: Extraction, gold: str, matcher: Matcher) -> Verdict:
         roundings.extend([match] if match not in ("", EQUAL) else [])
         return bool(match)
 
+    stated = read(gold)
+    if stated.status == "ok" and len(stated.answers) == 1:
+        gold = stated.answers[0]
     want, got = shape(gold), [shape(answer) for answer in whole if answer is not None]
     if len(got) > 1:
         if all(agree(got[0], other, same) and agree(other, got[0], same) for other in got[1:]):

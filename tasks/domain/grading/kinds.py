@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from storage.errors import UserError, did_you_mean
 from tasks.domain import plugins
-from tasks.domain.grading.answer_extraction import CUT_OFF, NO_BOX, answer_texts, read
-from tasks.domain.grading.boxes import boxed
 from tasks.domain.grading.latex_normalisation import normalise
 from tasks.domain.grading.quantities import number
-from tasks.domain.grading.verdict import Verdict
+from tasks.domain.grading.reading import CUT_OFF, NO_BOX, answer_texts, read
+from tasks.domain.grading.regions import boxed
+from tasks.domain.grading.terms import Verdict
 from tasks.domain.grading.words import unwrap_text
 from tasks.domain.scaffolds import MATH, AnswerForm
 

@@ -5,9 +5,120 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
+from math import prod
 
-from tasks.domain.grading.latex_variants import RENAMED, SYMBOLS
-from tasks.domain.grading.layouts import one_line
+_WRITTEN = (
+    ("-", "−–—‐‑﹣"),
+    (r"\times ", "×"),
+    (r"\cdot ", "⋅·∙"),
+    ("*", "∗"),
+    ("/", "÷∕⁄"),
+    (r"\infty ", "∞"),
+    (r"\le ", "≤⩽"),
+    (r"\ge ", "≥⩾"),
+    (r"\ne ", "≠"),
+    (r"\approx ", "≈"),
+    (r"\cup ", "∪"),
+    (r"\cap ", "∩"),
+    (r"\in ", "∈"),
+    (r"\emptyset ", "∅"),
+    (r"^{\circ}", "°º"),
+    (r"\pm ", "±"),
+    (r"\mp ", "∓"),
+    (r"\mathbb{R}", "ℝ"),
+    (r"\mathbb{Z}", "ℤ"),
+    (r"\mathbb{N}", "ℕ"),
+    (r"\lfloor ", "⌊"),
+    (r"\rfloor ", "⌋"),
+    (r"\lceil ", "⌈"),
+    (r"\rceil ", "⌉"),
+    (r"\Rightarrow ", "⇒"),
+    (r"\therefore ", "∴"),
+    (r"\to ", "→"),
+    ('"', "“”"),
+    ("'", "’‘′"),
+    (r"\ldots ", "…"),
+    ("(", "⟨"),
+    (")", "⟩"),
+    (r"\%", "％"),
+    ("''", "″"),
+    (".", "。"),
+)
+SYMBOLS = {char: plain for plain, chars in _WRITTEN for char in chars}
+RENAMED = (
+    (r"</?(?:b|i|em|strong|p|span|sub|sup|br|div|u) ?/?>", " "),
+    (r"\\(?:color|textcolor|colorbox) ?\{\w+\}|\\bbox ?(?:\[[^\[\]]*\])?(?=\{)", ""),
+    (r"\\(?:tiny|small|normalsize|[lL]arge|LARGE|[hH]uge)(?![A-Za-z])", " "),
+    (r"\\underline ?\{ ?(\\underline ?\{[^{}]*\}) ?\}", r"\1"),
+    (r"(?<![\^_{])(?<![\^_] )\\underline ?(?=\{)", ""),
+    (r"\\(?:textnormal|textit|textsf|texttt|emph)(?= ?\{)", r"\\text"),
+    (r"\\(?:mathrm|operatorname|text) ?\{ ?((?:arc)?(?:sin|cos|tan)h?|cot|sec|csc|ln|log|exp) ?\}", r"\\\1 "),
+    (r"\\(?:mathrm|rm|operatorname) ?\{([eid])\}|\\text ?\{(e)\}", lambda m: f" {m[1] or m[2]} "),
+    (r"\\mathrm ([eid])", r" \1"),
+    (r"(?<=\d)(?:st|nd|rd|th)(?![A-Za-z])", ""),
+    (r"(?<=\d) ?\^ ?\{? ?(?:\\(?:text|mathrm) ?\{)? ?(?:st|nd|rd|th) ?\}{0,2}(?![A-Za-z])", ""),
+    (r"\{ ?([^{}]+?) ?\\choose ?([^{}]+?) ?\}", r"\\binom{\1}{\2}"),
+    (r"(?<!\w)(\w+) choose (\w+)(?!\w)", r"\\binom{\1}{\2}"),
+    (r"(?<![A-Za-z\\])n?C ?\( ?(\w{1,9}) ?, ?(\w{1,9}) ?\)", r"\\binom{\1}{\2}"),
+    (
+        r"(?:^|(?<=[-+*/=( ,]))(?:\{ ?\})? ?\^ ?(?:\{([^{}]+)\}|(\w)) ?C ?_ ?(?:\{([^{}]+)\}|(\w))",
+        r"\\binom{\1\2}{\3\4}",
+    ),
+    (r"(?<![\d.!])(\d{1,3})!!(?!!)", lambda m: str(prod(range(int(m[1]), 0, -2)))),
+    (r"(?<![\\^_])\{ ?([-+]) ?\}", r"\1"),
+    (r"^ ?#+ (?=\S)", " "),
+    (r"\\(?:text|mathrm) ?\{[ .,;]*\}", " "),
+    (r"\\mathbb ([A-Z])(?![A-Za-z])", r"\\mathbb{\1}"),
+    (r"\(mod ([^()]+)\)|\\p?mod ?(\d{1,9})(?![\d.])", r"\\pmod{\1\2}"),
+    (r"\.{3,}|\\(?:dots[cb]?|cdots)(?![A-Za-z])", r"\\ldots "),
+    (r"(?<![A-Za-z\\])(?:infinity|infty|inf)(?![A-Za-z])", r"\\infty "),
+    (
+        r"(?<![A-Za-z\\])(pi|theta|alpha|beta|gamma|lambda|delta|epsilon|omega|sigma|phi|rho|tau|mu)(?![A-Za-z])",
+        r"\\\1 ",
+    ),
+    (
+        r"(?<![A-Za-z\\])(sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|log|ln|exp|gcd|lcm|max|min)(?= ?[({\d]"
+        r"| [a-z]\b)",
+        r"\\\1 ",
+    ),
+    (r"(?<![A-Za-z\\])sqrt ?\(([^()]*)\)", r"\\sqrt{\1}"),
+    (r"(?<![A-Za-z\\])sqrt(?=[ \d{])", r"\\sqrt"),
+    (r"(?<![A-Za-z\\])floor ?\(([^()]*)\)", r"\\lfloor \1\\rfloor "),
+    (r"(?<=[\])]) ?U ?(?=[\[({])", r"\\cup "),
+    (r"\\(?:dfrac|tfrac|cfrac|nicefrac|sfrac)(?![A-Za-z])", r"\\frac"),
+    (r"\\log ?_ ?(?:e(?![A-Za-z])|\{ ?(?:\\mathrm ?\{)?e\}? ?\})", r"\\ln "),
+    (r"\\(?:\\ ?\[ ?-?[\d.]+ ?(?:pt|e[mx]|[cm]m|in) ?\]|cr(?![A-Za-z]))", r"\\\\"),
+    (r"(?<=\d) ?\^ ?(?:o(?![A-Za-z])|\{ ?o ?\})", r"^{\\circ}"),
+    (r"(?<![\d'])(\d{1,3})((?:'\d{3})+)(?![\d'])", lambda m: m[0].replace("'", "")),
+    (r"\\(?:text|mathrm) ?\{([0-9A-F]+)\}(?= ?_)", r"\1"),
+    (r"\\(?:leqslant|leqq|leq)(?![A-Za-z])", r"\\le "),
+    (r"\\(?:geqslant|geqq|geq)(?![A-Za-z])", r"\\ge "),
+    (r"\\neq(?![A-Za-z])", r"\\ne "),
+    (r"\\lt(?![A-Za-z])", "<"),
+    (r"\\gt(?![A-Za-z])", ">"),
+    (r"\\(?:left|right|middle|bigl|bigr|Bigl|Bigr|big|Big|bigg|Bigg|biggl|biggr)(?![A-Za-z])\s*\.?", ""),
+    (
+        r"\\(?:displaystyle|textstyle|limits|nolimits|mathstrut|strut|quad|qquad|hfill|hspace\{[^}]*\}"
+        r"|newline)(?![A-Za-z])",
+        " ",
+    ),
+    (r"(?<!\\)\\(?:,|;|:|!|\s|>)", " "),
+    (r"(\\(?:max|min|gcd|sup|inf)) ?\\\{([^{}]*)\\\}", r"\1(\2)"),
+    (r"^( ?\\\{[^|:]+?) ?(?:\\mid(?![A-Za-z])|[|:])(?=.*\\\} ?$)", r"\1 :"),
+    (r"\\langle(?![A-Za-z])", "("),
+    (r"\\rangle(?![A-Za-z])", ")"),
+    (r"~", " "),
+    (r"\\(?:text|mathrm) ?\{ ?([A-Za-z]+) ?\} ?/ ?\\(?:text|mathrm) ?\{ ?([A-Za-z]+) ?\}", r"\\text{ \1/\2}"),
+    (
+        r"\\frac ?\{ ?\\(?:text|mathrm) ?\{ ?([A-Za-z]+) ?\} ?\} ?\{ ?\\(?:text|mathrm) ?\{ ?([A-Za-z]+) ?\} ?\}",
+        r"\\text{ \1/\2}",
+    ),
+    (r"\\(?:varnothing|empty)(?![A-Za-z])", r"\\emptyset "),
+    (r"\^\s*\\circ(?![A-Za-z])", r"^{\\circ}"),
+    (r"\\(?:mathbf|boldsymbol|bm) ?\{(\w)\}( ?\\times ?)\\(?:mathbf|boldsymbol|bm) ?\{(\w)\}", r"\\vec{\1}\2\\vec{\3}"),
+    (r"\\(?:mathbf|mathit|boldsymbol|bm|mathsf)\s*\{([A-Za-z0-9]+)\}", r"\1"),
+)
+
 
 MAX_DEPTH = 60
 #: Under a root sign of Unicode.
@@ -98,6 +209,9 @@ def strip_punctuation(text: str) -> str:
     return text
 
 
+_GREEK_NAME = re.compile(r"GREEK (SMALL|CAPITAL) LETTER ([A-Z]+)(?: SYMBOL)?")
+
+
 def _ascii(text: str) -> str:
     out, i = [], 0
     while i < len(text):
@@ -106,6 +220,9 @@ def _ascii(text: str) -> str:
             out.append(char)
         elif char in SYMBOLS:
             out.append(SYMBOLS[char])
+        elif greek := _GREEK_NAME.fullmatch(unicodedata.name(char, "").replace("MICRO SIGN", "GREEK SMALL LETTER MU")):
+            name = greek[2].lower().replace("lamda", "lambda")
+            out.append(f"\\{name if greek[1] == 'SMALL' else name.title()} ")
         elif (form := unicodedata.decomposition(char)).startswith(("<super>", "<sub>")):
             mark, j = ("^" if form.startswith("<super>") else "_"), i
             kind = form.split(">")[0]
@@ -188,3 +305,128 @@ def repaired(text: str) -> str | None:
     if (rounds and not swapped) or deepest > MAX_DEPTH or any(text.count(a) != text.count(b) for a, b in _TWINS):
         return None
     return None if _EMPTY_ARGUMENT.search(text) else text
+
+
+_LINES = r"(?:align|aligned|alignat|equation|gather|gathered|split|multline)\*?"
+_ALIGNED = re.compile(rf"\\begin ?\{{{_LINES}\}}(?P<inner>(?:(?!\\begin).)*?)\\end ?\{{{_LINES}\}}", re.S)
+_CASES = re.compile(r"\\begin ?\{cases\}(?P<inner>(?:(?!\\begin)[^&])*?)\\end ?\{cases\}", re.S)
+_GOES_ON = re.compile(r"[-+=<>]|\\(?:le|ge|approx|cdot|times|equiv)(?![A-Za-z])")
+_MATRIX = re.compile(
+    r"\\begin ?\{(?P<name>[pbB]?(?:small)?matrix|array)\}(?P<columns> ?\{[lcr| ]*\})?"
+    r"(?P<inner>(?:(?!\\begin|\\end).)*)\\end ?\{(?P=name)\}",
+    re.S,
+)
+_TRANSPOSED = re.compile(r"(?P<rest>.*[)\]}]) ?\^ ?\{? ?(?:T|t|\\top|\\intercal) ?\}?", re.S)
+_ROW = re.compile(r"[(\[]([^()\[\]]*,[^()\[\]]*)[)\]]")
+
+
+def one_line(text: str) -> str:
+    r"""A formula over several lines as one: a line that goes on with the one before is joined, others are a list.
+
+    >>> one_line(r"\begin{align*} x &= 3+4 \\ &= 7 \end{align*}"), one_line(r"\begin{cases}x=1\\y=2\end{cases}")
+    ('x = 3+4 = 7', 'x=1, y=2')
+    """
+    found = _ALIGNED.fullmatch(text.strip()) or _CASES.fullmatch(text.strip())
+    if found is None:
+        return text
+    lines = [
+        line for part in re.split(r"\\\\", found["inner"]) if (line := re.sub(r"\s*(?<!\\)&\s*", " ", part).strip(" ,"))
+    ]
+    joined = ""
+    for line in lines:
+        joined += (" " if not joined or _GOES_ON.match(line) else ", ") + line
+    return joined.strip()
+
+
+def matrix_rows(text: str) -> list[list[str]] | None:
+    r"""Entries of a vector or matrix, row by row; null for anything else. A determinant is a number, not a matrix.
+
+    >>> matrix_rows(r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"), matrix_rows("(1,2)^T")
+    ([['1', '2'], ['3', '4']], [['1'], ['2']])
+    """
+    if turned := _TRANSPOSED.fullmatch(text):
+        row = _ROW.fullmatch(turned["rest"])
+        rows = [[entry.strip() for entry in row[1].split(",")]] if row else matrix_rows(turned["rest"])
+        return None if rows is None else [list(column) for column in zip(*rows, strict=True)]
+    bare = text[1:-1].strip() if text[:1] + text[-1:] in ("()", "[]") else text
+    found = _MATRIX.fullmatch(bare)
+    if found is None:
+        return None
+    rows = [row for row in re.split(r"\\\\", found["inner"]) if row.strip()]
+    cells = [[cell.strip() for cell in re.split(r"(?<!\\)&", row)] for row in rows]
+    whole = cells and all(len(row) == len(cells[0]) and all(row) for row in cells)
+    return cells if whole else None
+
+
+_AND = re.compile(
+    r"\\(?:text|mathrm|textrm|quad) ?\{ ?,? ?(and|or) ?\}|(?<![A-Za-z\\])(and|or|OR|AND)(?![A-Za-z])|\\(vee|lor"
+    r"|wedge|land)(?![A-Za-z])"
+)
+_SIGNS = {"vee": "lor", "lor": "lor", "wedge": "land", "land": "land"}
+
+
+def split_top(text: str, separators: str) -> list[str]:
+    """Split at characters that stand outside every bracket.
+
+    >>> split_top("1,(2,3),4", ",")
+    ['1', '(2,3)', '4']
+    """
+    parts, depth, start = [], 0, 0
+    for i, char in enumerate(text):
+        escaped = i > 0 and text[i - 1] == "\\"
+        if char in "([{":
+            depth += 1
+        elif char in ")]}":
+            depth -= 1
+        elif depth == 0 and char in separators and not (escaped and char in ",;"):
+            parts.append(text[start:i])
+            start = i + 1
+    return [part.strip() for part in [*parts, text[start:]]]
+
+
+def split_words(text: str) -> list[str]:
+    return split_joined(text)[0]
+
+
+def split_joined(text: str) -> tuple[list[str], tuple[str, ...]]:
+    r"""Parts between words or signs that join, and what joins them.
+
+    >>> split_joined("1 or 2"), split_joined(r"p \land q")
+    ((['1', '2'], ('or',)), (['p', 'q'], ('land',)))
+    """
+    parts, depth, start, joins = [], 0, 0, []
+    i = 0
+    while i < len(text):
+        if depth == 0 and (match := _AND.match(text, i)):
+            parts.append(text[start:i])
+            joins.append((match[1] or match[2] or _SIGNS[match[3]]).lower())
+            i = start = match.end()
+            continue
+        depth += (text[i] in "([{") - (text[i] in ")]}")
+        i += 1
+    parts = [p.strip(" ,;") for p in [*parts, text[start:]]]
+    return [p for p in parts if p], tuple(joins)
+
+
+def split_command(text: str, command: str) -> list[str]:
+    parts, depth, start, i = [], 0, 0, 0
+    while i < len(text):
+        if depth == 0 and text.startswith(command, i) and not text[i + len(command) : i + len(command) + 1].isalpha():
+            parts.append(text[start:i])
+            i = start = i + len(command)
+            continue
+        depth += (text[i] in "([{") - (text[i] in ")]}")
+        if depth < 0:
+            depth = 0
+        i += 1
+    return [p.strip() for p in [*parts, text[start:]]]
+
+
+def one_bracket(text: str) -> bool:
+    """Does the bracket at the start close at the very end? `(1,2]` counts; `(1,2)(3,4)` does not."""
+    depth = 0
+    for i, char in enumerate(text[1:-1], start=1):
+        depth += (char in "([{") - (char in ")]}")
+        if depth < 0 and i < len(text) - 1:
+            return False
+    return depth == 0

@@ -10,8 +10,7 @@ from typing import get_args
 
 from storage.errors import UserError
 from tasks.domain.grading.grading import GRADER_VERSION
-from tasks.domain.grading.terms import squeeze
-from tasks.domain.grading.verdict import Verdict, VerdictName
+from tasks.domain.grading.terms import Verdict, VerdictName, squeeze
 
 #: (answer, gold, verdict, reason)
 OverrideRows = tuple[tuple[str, str, VerdictName, str], ...]

@@ -7,7 +7,253 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from tasks.domain.grading.latex_normalisation import matching
-from tasks.domain.grading.units import MAX_UNIT_CHARS, split_unit
+
+_SMALL_NUMBERS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
+    " eighteen nineteen"
+)
+_UNITS = {word: value for value, word in enumerate(_SMALL_NUMBERS.split())}
+_TENS = {"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90}
+SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12}
+_PART = dict(
+    zip(
+        ["half", "third", "quarter", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"],
+        (2, 3, 4, *range(4, 11)),
+        strict=True,
+    )
+)
+PARTS = {**_PART, **{f"{word}s": value for word, value in _PART.items()}, "halves": 2}
+
+
+def number_in_words(text: str) -> Fraction | None:
+    """The number that English words spell, or null.
+
+    >>> number_in_words("minus two thirds"), number_in_words("3 dozen"), number_in_words("one and a half")
+    (Fraction(-2, 3), Fraction(36, 1), Fraction(3, 2))
+    """
+    words = re.sub(r"[-,]", " ", text.lower()).split()
+    if not words or len(words) > 20:
+        return None
+    sign = -1 if words[0] in ("minus", "negative") else 1
+    words = [w for w in (words[1:] if sign < 0 else words) if w != "and"]
+    if words and words[0] == "a" and words[1:2] and words[1] in SCALES:
+        words = words[1:]
+    if len(words) > 2 and words[-2] == "a" and words[-1] in _PART and (whole := _cardinal(words[:-2])) is not None:
+        return sign * (whole + Fraction(1, _PART[words[-1]]))
+    if words and words[-1] in PARTS:
+        top = _cardinal(words[:-1]) if words[:-1] not in ([], ["a"]) else 1
+        return None if top is None else sign * Fraction(top, PARTS[words[-1]])
+    whole = _cardinal(words)
+    return None if whole is None else sign * Fraction(whole)
+
+
+def _cardinal(words: list[str]) -> Fraction | None:
+    total, current, seen = Fraction(0), Fraction(0), False
+    last = 10**15
+    for word in words:
+        if word in _UNITS or word in _TENS:
+            value = Fraction(_UNITS.get(word, _TENS.get(word, 0)))
+            if seen and not (last in (100, 1000, 10**6, 10**9, 10**12) or (last == 10 and 0 < value < 10)):
+                return None
+            current += value
+            last = 10 if word in _TENS else 1
+        elif word in SCALES:
+            scale = SCALES[word]
+            if not seen:
+                current = Fraction(1)
+            if scale in (100, 12):
+                current *= scale
+            else:
+                total, current = total + current * scale, Fraction(0)
+            last = scale
+        elif re.fullmatch(r"\d+(\.\d+)?", word) and not seen:
+            current, last = Fraction(word), 1
+        else:
+            return None
+        seen = True
+    return total + current if seen and not all(re.fullmatch(r"[\d.]+", w) for w in words) else None
+
+
+#: Longer texts hold no number with a unit; patterns that look for one are kept away from them.
+MAX_UNIT_CHARS = 200
+_PREFIXES = {"": "", "milli": "m", "centi": "c", "deci": "d", "kilo": "k", "micro": "u", "nano": "n", "mega": "M"}
+_PREFIXED = {"meter": "m", "metre": "m", "gram": "g", "second": "s", "liter": "L", "litre": "L", "watt": "W"}
+#: Other names of units, singular, by their sign.
+_NAMES = {
+    "°": "degree deg",
+    "%": "percent percentage pct",
+    "$": "dollar usd",
+    "euro": "euro eur",
+    "yuan": "yuan rmb",
+    "celsius": "celsius",
+    "fahrenheit": "fahrenheit",
+    "cent": "cent",
+    "in": "inch inches in",
+    "ft": "foot feet ft",
+    "yd": "yard yd",
+    "mi": "mile mi",
+    "h": "hour hr h",
+    "min": "minute min",
+    "s": "sec",
+    "day": "day",
+    "week": "week",
+    "month": "month",
+    "year": "year yr",
+    "lb": "pound lb",
+    "oz": "ounce oz",
+    "rad": "radian rad",
+    "L": "l",
+    "": "unit square cubic sq",
+}
+_METRIC = "m cm dm mm km nm g kg mg s ms L mL kW kWh Hz kHz MHz KB MB GB TB"
+_FOREIGN = (
+    "个 元 只 人 种 本 张 次 天 年 月 小时 分钟 秒 米 厘米 毫米 千米 公里 平方厘米 平方米 立方厘米 立方米"
+    " 千克 克 吨 度 岁 支 块 рублей рубля рубль руб часов часа час минут минуты минута штук шт дней дня день лет"
+    " года год человек человека способов способа см км м мм кг г градусов чисел"
+)
+_SIGNS_OF_UNITS = {
+    **{name: name for name in _FOREIGN.split()},
+    **{f"{prefix}{name}": f"{sign}{unit}" for prefix, sign in _PREFIXES.items() for name, unit in _PREFIXED.items()},
+    **{sign: sign for sign in _METRIC.split()},
+    "ml": "mL",
+    "mph": "mi/h",
+    "kph": "km/h",
+    **{name: sign for sign, names in _NAMES.items() for name in names.split()},
+}
+_CURRENCIES = {r"\$": "$", "$": "$", "€": "euro", "£": "lb", "¥": "yen", "₹": "rupee"}
+_TEXT_UNIT = re.compile(
+    r"^(?P<number>.+?) ?\\(?:text|mathrm|textrm|textbf|mbox|operatorname"
+    r"|hbox) ?\{(?P<word>[^{}]*)\}(?P<power> ?\^ ?\{?[23]\}?)?$",
+    re.S,
+)
+_WORD_UNIT = re.compile(
+    r"^(?P<number>.*?[\d})])(?: ?(?P<glued>cm|mm|km|kg|ft|lbs?|mph|[^\W\d_a-zA-Z]+)"
+    r"| (?P<word>[A-Za-z][A-Za-z. ]*[A-Za-z]))(?P<power> ?\^ ?\{?[23]\}?)?$",
+    re.S,
+)
+_TEMPERATURE = re.compile(r"(.*[\d})]) ?\^\{\\circ\} ?(?:\\(?:text|mathrm) ?\{ ?)?([CF])(?: ?\})?")
+#: Plural nouns count things, and are units of their own; a noun behind an adjective that is not read is none.
+_PLURAL = re.compile(
+    r"(?!.*(?:ss|us|is|wards|times|less)$)[a-z]{2,}s|people|men|women|children|sheep|fish|mice|teeth|yen|dice"
+)
+_NO_NOUN = re.compile(
+    r"(?:fail|work|exceed|miss|suffice|overshoot|minu|plu|alway|perhap|beside|sometime|afterward|i|wa|ha|doe|thi|it|other"
+    r"|square|cube|double|triple|inverse|reciprocal|negative|opposite|radical|pair|lakh|crore|score|gro|los"
+    r"|los[st]e|ten|hundredth|thousandth|millionth|tau|pi|hundred|thousand|million|billion|trillion|dozen"
+    rf"|{'|'.join(part.rstrip('s') for part in PARTS)})s"
+)
+#: Of one thing, and of the trade.
+SINGULAR = ("solution", "value", "integer", "number", "way", "point", "root", "digit", "term", "element", "possibility")
+_WRONG = re.compile(r"\b(?:not|no|none|wrong|them|these|those|which|a|an|the|zero)\b|\d")
+_ADJECTIVE = re.compile(
+    r"such|ordered|unordered|distinct|different|positive|negative|real|complex|integer|integral|possible|total|whole|prime"
+    r"|even|odd|valid|red|blue|green|black|white|yellow|new|small|large|big|full|equal|more|of|these|those|the|two-digit"
+    r"|three-digit|non-?negative|non-?zero|nontrivial|rational|unique|different|solution|lattice|natural|extra"
+)
+_POWERS = ((re.compile(r"\b(?:square|sq|squared)\b", re.I), "2"), (re.compile(r"\b(?:cubic|cubed)\b", re.I), "3"))
+
+
+def split_unit(text: str) -> tuple[str, str | None]:
+    r"""(what is left, unit or null). A bare single letter is a variable, never a unit: `6m` is 6·m.
+
+    A noun in the plural is a unit of its own (`7 apples`). Words that are not read get a question mark: they answer
+    only a gold with the same words.
+
+    >>> split_unit(r"6\text{ m}"), split_unit("6m"), split_unit("45^{\\circ}"), split_unit(r"\$5")
+    (('6', 'm'), ('6m', None), ('45', '°'), ('5', '$'))
+    >>> split_unit("7 red apples"), split_unit("20 miles per hour"), split_unit("7 dozens")
+    (('7', 'red apple'), ('20', 'mi/h'), ('7', '?dozen'))
+    """
+    text = text.strip()
+    if len(text) > MAX_UNIT_CHARS:
+        return text, None
+    for sign, unit in _CURRENCIES.items():
+        if text.startswith(sign):
+            return text[len(sign) :].lstrip("\\$ "), unit
+    if speed := re.match(r"(.*[\d})]) ?((?:m|km|mi|ft|cm)/(?:s|h|hr|min|sec))(?: ?\^ ?\{?(2)\}?)?$", text):
+        return speed[1], re.sub("hr|sec", lambda name: name[0][0], speed[2]) + (speed[3] or "")
+    if warm := _TEMPERATURE.fullmatch(text):
+        return warm[1], f"°{warm[2]}"
+    for suffix, unit in ((r"\%", "%"), ("%", "%"), (r"^{\circ}", "°"), *_CURRENCIES.items()):
+        if text.endswith(suffix):
+            return text[: -len(suffix)].rstrip(), unit
+    match = _TEXT_UNIT.match(text) or _WORD_UNIT.match(text)
+    if match is None:
+        return text, None
+    groups = match.groupdict()
+    word = re.sub(r"\bper cent\b", "percent", (groups.get("word") or groups.get("glued") or "").strip())
+    unit = _unit(word)
+    if unit is None:
+        return text, None
+    power = (groups.get("power") or "").strip(" ^{}") or next((p for w, p in _POWERS if w.search(word)), "")
+    return match["number"].strip(), (unit + power) or "unit"
+
+
+def _unit(word: str) -> str | None:
+    """The sign of a unit, or the words themselves in the singular; null for factors.
+
+    Words that are not read get a question mark: an answer with them is only the same as a gold with them.
+    """
+    words = re.sub(r"[. ]+", " ", word).strip()
+    if _known(words) is not None:
+        return _known(words)
+    if not re.fullmatch(r"[^\W\d_](?:[^\W\d_]|[/ '-])+", words) or all(len(part) == 1 for part in words.split()):
+        return None
+    above, per, below = re.sub(r" ?/ ?", " per ", words).partition(" per ")
+    sign = f"{_product(above)}/{_product(below)}" if per else _product(above)
+    return sign if is_unit(re.sub(r" ?/ ?", " per ", words)) else f"?{sign}"
+
+
+def measures(words: str) -> bool:
+    """Is it a known unit, and no noun that is counted?"""
+    return all(_known(part) is not None for part in words.split())
+
+
+def is_unit(words: str) -> bool:
+    """Is it a known unit, or a noun in the plural that may be counted?
+
+    >>> [is_unit(w) for w in ("cm", "square feet", "red apples", "miles per hour", "never", "dozens", "or larger")]
+    [True, True, True, True, False, False, False]
+    """
+    above, per, below = f" {words}".partition(" per ")
+    if per:
+        return (not above.strip() or is_unit(above.strip())) and bool(re.fullmatch(r"[a-z]+(?: [a-z]+)?", below))
+    counted, of, what = words.partition(" of ")
+    if of and is_unit(counted):
+        return bool(re.fullmatch(r"(?:[a-z]+ ){0,2}[a-z]{3,}", what)) and not _WRONG.search(what)
+    if words.split()[1:] and words.split()[-1] in ("old", "deep", "long", "wide", "tall", "high", "away"):
+        return is_unit(" ".join(words.split()[:-1]))
+    *adjectives, noun = words.split() or [""]
+    if adjectives and noun.lower() in ("squared", "cubed"):
+        return _known(" ".join(adjectives)) is not None
+    if all(_known(part) is not None for part in (*adjectives, noun)):
+        return True
+    noun = "points" if (adjectives and noun.lower() == "pairs") or noun.lower() in SINGULAR else noun
+    plural = _PLURAL.fullmatch(noun.lower()) and not _NO_NOUN.fullmatch(noun.lower())
+    return bool(plural) and all(_ADJECTIVE.fullmatch(part.lower()) for part in adjectives)
+
+
+def _product(words: str) -> str:
+    """`square feet` as `ft`; words of which one is no unit as they are, in the singular."""
+    known = [_known(word) for word in words.split() if word.lower() not in ("squared", "cubed")]
+    if None in known:
+        return " ".join(_singular(word.lower()) for word in words.split())
+    return "".join(sign for sign in known if sign)
+
+
+def _known(word: str) -> str | None:
+    """The sign of a unit with this name; case counts for signs alone."""
+    if word in _SIGNS_OF_UNITS:
+        return _SIGNS_OF_UNITS[word]
+    low = word.lower()
+    return next(
+        (_SIGNS_OF_UNITS[name] for name in (low, _singular(low)) if name in _SIGNS_OF_UNITS and len(low) > 1), None
+    )
+
+
+def _singular(word: str) -> str:
+    return word.removesuffix("s") if len(word) > 2 and not word.endswith("ss") else word
+
 
 MAX_NUMBER_DIGITS = 2_000
 
@@ -96,3 +342,103 @@ def _scaled(digits: str, exponent: int) -> tuple[Fraction, Fraction | None]:
     """Digits, with or without a point, times a power of ten."""
     scale, decimals = Fraction(10) ** exponent, digits.partition(".")[2]
     return Fraction(digits) * scale, (scale / 10 ** len(decimals) if decimals else None)
+
+
+_INDEXED = re.compile(r"\(?(\d+)\)? ?_ ?(?:\{ ?\(?(\d{1,2})\)? ?\}|(\d))(?!\d)")
+_IN_WORDS = re.compile(r"(\d+) ?[(,]? ?(?:in )?base[- ]?(\d{1,2}|[a-z]+) ?\)?\.?", re.I)
+_NAMED_INDEX = re.compile(r"(\d\)?) ?_ ?\{? ?\\(?:text|mathrm|mbox) ?\{ ?([a-z]+) ?\} ?\}?")
+
+
+def says_base(text: str) -> bool:
+    """Is it a number with its base in words?
+
+    >>> says_base("137 (base eight)"), says_base("137 in base 8"), says_base("7 at the base")
+    (True, True, False)
+    """
+    found = _IN_WORDS.fullmatch(text.strip(" $"))
+    return found is not None and _base(found[2]) is not None
+
+
+def same_in_base(prediction: str, gold: str) -> bool | None:
+    r"""`101_2` is 5, and what the gold `101_2` asks for may leave the base out; null if no base is written.
+
+    A base in words says that the number is not the one it looks like: it is no way to write a gold without a base.
+
+    >>> same_in_base("101_2", "5"), same_in_base("101", "101_2"), same_in_base("101 (base two)", "101_2")
+    (True, True, True)
+    >>> same_in_base("7 (base eight)", "7"), same_in_base("7", "7")
+    (False, None)
+    """
+    prediction, gold = _numeric(prediction), _numeric(gold)
+    worded, got, want = (_IN_WORDS.fullmatch(prediction), _INDEXED.fullmatch(prediction), _INDEXED.fullmatch(gold))
+    if worded is not None and says_base(prediction):
+        return want is not None and (worded[1], _base(worded[2])) == (want[1], int(want[2] or want[3]))
+    if want is not None and got is None:
+        return True if prediction == want[1] else None
+    if got is None:
+        return None
+    value = _value(got)
+    if want is not None:
+        return got.groups() == want.groups() or (value is not None and value == _value(want))
+    plain = number(gold)
+    return None if plain is None else plain.value == value
+
+
+def _numeric(text: str) -> str:
+    r"""With its base in figures: `7_{\text{eight}}` as `7_{8}`."""
+    return _NAMED_INDEX.sub(lambda m: f"{m[1]}_{{{_base(m[2]) or m[2]}}}", text.strip())
+
+
+def _base(text: str) -> int | None:
+    value = int(text) if text.isdigit() else number_in_words(text)
+    return int(value) if value is not None and value.denominator == 1 and 2 <= value <= 36 else None
+
+
+def _value(match: re.Match[str]) -> int | None:
+    base = int(match[2] or match[3])
+    return int(match[1], base) if 2 <= base <= 36 and all(int(d) < base for d in match[1]) else None
+
+
+#: Units that are counted together, each with what it is worth in the smallest of its row.
+_ROWS: tuple[dict[str, int], ...] = (
+    {"week": 604_800, "day": 86_400, "h": 3_600, "min": 60, "s": 1},
+    {"year": 12, "month": 1},
+    {"km": 1_000_000, "m": 1_000, "cm": 10, "mm": 1},
+    {"mi": 63_360, "yd": 36, "ft": 12, "in": 1},
+    {"kg": 1_000, "g": 1},
+    {"lb": 16, "oz": 1},
+    {"$": 100, "cent": 1},
+)
+_WRAPPER = re.compile(r"\\(?:text|mathrm|textrm|mbox) ?\{([^{}]*)\}")
+_COUNTED_PART = r"(\d+(?:\.\d+)?) ?([A-Za-z]+)\.?"
+_COMPOUND = re.compile(rf"{_COUNTED_PART}(?:(?: ?, ?| ?,? and | ){_COUNTED_PART})+\.?", re.I)
+_PARTS = re.compile(_COUNTED_PART)
+#: Feet and inches.
+_FEET = re.compile(r"^(\d+) ?' ?(\d+) ?(?:''|\\?\")$")
+MAX_CHARS = 120
+
+
+def compound_quantity(text: str) -> tuple[Fraction, str] | None:
+    r"""(value, unit) in the smallest unit of its kind; null for a single unit and for anything else.
+
+    >>> compound_quantity(r"3 \text{ hours and } 20 \text{ minutes}"), compound_quantity("2 feet 3 inches")
+    ((Fraction(12000, 1), 's'), (Fraction(27, 1), 'in'))
+    >>> compound_quantity("3 hours 20 feet"), compound_quantity("20 minutes"), compound_quantity("5 m 3 m")
+    (None, None, None)
+    """
+    if len(text) > MAX_CHARS or not text[:2].strip("$")[:1].isdigit():
+        return None
+    plain = _plain(text)
+    if not _COMPOUND.fullmatch(plain):
+        return None
+    parts = [(Fraction(count), split_unit(rf"1\text{{{word}}}")[1] or "") for count, word in _PARTS.findall(plain)]
+    for row in _ROWS:
+        places = [list(row).index(unit) for _, unit in parts if unit in row]
+        if len(places) == len(parts) and places == sorted(set(places)):
+            return sum((count * row[unit] for count, unit in parts), Fraction(0)), list(row)[-1]
+    return None
+
+
+def _plain(text: str) -> str:
+    text = _FEET.sub(r"\1 ft \2 in", text)
+    return re.sub(r"\s+", " ", re.sub(r"(?<!\\)\$", "", _WRAPPER.sub(r" \1 ", text))).strip(" .")

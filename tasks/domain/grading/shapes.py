@@ -6,18 +6,86 @@ side of an equation is true) is never handed to it.
 
 from __future__ import annotations
 
+import itertools
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
-from tasks.domain.grading.compound_quantities import compound_quantity
-from tasks.domain.grading.latex_normalisation import matching, normalise
-from tasks.domain.grading.layouts import matrix_rows
-from tasks.domain.grading.number_words import number_in_words
-from tasks.domain.grading.permutations import permuted
-from tasks.domain.grading.quantities import number
-from tasks.domain.grading.splitting import one_bracket, split_command, split_top, split_words
+from tasks.domain.grading.latex_normalisation import (
+    matching,
+    matrix_rows,
+    normalise,
+    one_bracket,
+    split_command,
+    split_joined,
+    split_top,
+    split_words,
+)
+from tasks.domain.grading.quantities import compound_quantity, number, number_in_words
+from tasks.domain.grading.terms import squeeze
+
+#: Tuples of more are not written out.
+MAX_ENTRIES, MAX_TUPLES, MAX_CHARS = 5, 12, 400
+_GAP = r"[\s,;$]*+"
+#: Possessive throughout: a list of tuples is read once, whatever follows it.
+_PERMUTED = re.compile(
+    rf"(?P<tuples>\([^()]*+\)(?:{_GAP}(?:(?:and|or){_GAP})?+\([^()]*+\))*+){_GAP}(?:\\text ?\{{)?+{_GAP}"
+    rf"(?:(?:and|or|with|together with|plus|along with) )?+(?:(?:all|any|every|its|their|the|of) )*+"
+    r"(?P<cyclic>cyclic )?+(?:permutations?|rearrangements?)"
+    r"(?: (?:of (?:it|them|these|this|those|the above|the coordinates|coordinates)|thereof))?+[\s.}$]*+"
+)
+_ENTRIES = re.compile(r"\(([^()]*)\)")
+
+
+def permuted(text: str) -> str | None:
+    r"""All tuples that are meant, one after the other; null for any other answer.
+
+    >>> permuted("(1,2) and its permutations"), permuted("(1, 2, 3) and cyclic permutations")
+    ('(1,2), (2,1)', '(1,2,3), (2,3,1), (3,1,2)')
+    >>> permuted("(1,2), (2,1)")
+    """
+    if (
+        len(text) > MAX_CHARS
+        or not re.search("permut|rearr", text)
+        or (found := _PERMUTED.fullmatch(text.strip(" $.*"))) is None
+    ):
+        return None
+    written = [tuple(part.strip() for part in inner.split(",")) for inner in _ENTRIES.findall(found["tuples"])]
+    if len(written) > MAX_TUPLES or max(map(len, written)) > MAX_ENTRIES:
+        return None
+    every = (turn for entries in written for turn in (_turns(entries) if found["cyclic"] else _orders(entries)))
+    return ", ".join(f"({','.join(entries)})" for entries in dict.fromkeys(every))
+
+
+def _orders(entries: tuple[str, ...]) -> list[tuple[str, ...]]:
+    return list(itertools.permutations(entries))
+
+
+def _turns(entries: tuple[str, ...]) -> list[tuple[str, ...]]:
+    return [entries[i:] + entries[:i] for i in range(len(entries))]
+
+
+#: No factor, power or factorial may follow, and it stands in no exponent by itself: `\pi n^2` counts no periods.
+_ENDS = r"(?! ?(?:(?!i(?![A-Za-z]))[A-Za-z]|[\^!_(]))"
+_COUNTS_PERIODS = re.compile(rf"\\pi ?([k-n]){_ENDS}|(?<![A-Za-z\\^_])([k-n]) ?\\pi(?![A-Za-z]){_ENDS}")
+
+
+def with_parameter_of(text: str, gold: str) -> str:
+    r"""The text with the gold's letter for the integer that counts periods, if each has one and it is free.
+
+    >>> with_parameter_of(r"\frac{\pi}{6}+n\pi", r"\frac{\pi}{6}+k\pi"), with_parameter_of("2^n", r"2^k")
+    ('\\frac{\\pi}{6}+k\\pi', '2^n')
+    """
+    mine, wanted = ({one or other for one, other in _COUNTS_PERIODS.findall(t)} for t in (text, gold))
+    if len(mine) != 1 or len(wanted) != 1:
+        return text
+    (old,), (new,) = mine, wanted
+    if new in re.sub(r"\\[A-Za-z]+", "", text) or old in re.sub(r"\\[A-Za-z]+", "", gold):
+        return text
+    return re.sub(rf"\\[A-Za-z]+|{old}", lambda found: new if found[0] == old else found[0], text)
+
 
 Kind = Literal["scalar", "list", "choice", "set", "tuple", "interval", "union", "relation", "matrix"]
 _RELATION = re.compile(r"\\(?:ne|le|ge|approx|in|equiv|sim|simeq)(?![A-Za-z])|<=|>=|!=|==|=|<|>")
@@ -37,12 +105,14 @@ _BUILDER = re.compile(r"\\\{ ?[A-Za-z](?: ?\\in ?\\mathbb ?\{?R\}?)? ?(?::|\||\\
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """text: normalised source. items: parts, in order; rows of a matrix. marks: brackets or signs."""
+    """text: normalised source. items: parts, in order; rows of a matrix. marks: brackets, signs or what joins a choice.
+    condition: for which values of its letters it holds, if that is written behind it."""
 
     kind: Kind
     text: str
     items: tuple[Shape, ...] = ()
     marks: tuple[str, ...] = ()
+    condition: str = ""
 
 
 def shape(text: str) -> Shape:
@@ -51,7 +121,32 @@ def shape(text: str) -> Shape:
     >>> shape(r"\{1, 2\}").kind, shape("(1,2)").kind, shape("[1,2)").kind, shape("2 or 3").kind, shape("x=3").kind
     ('set', 'tuple', 'interval', 'choice', 'relation')
     """
-    return _shape(normalise(permuted(text) or text))
+    text = normalise(permuted(text) or text)
+    for at in reversed([i for i, char in enumerate(text) if char in ",; ("][-12:]):
+        found = _CONDITION.match(text, at)
+        main = re.sub(r"\\forall$", "", text[:at].strip(" ,;")).strip(" ,;")
+        if found and main and _restricts_nothing(found, main):
+            domain = found["set"] or (f"{found['sign']}{found['low']}" if found["name"] else "")
+            return replace(_shape(main), condition=squeeze(domain))
+    return _shape(text)
+
+
+_LETTER = r"(?:[A-Za-z]|\\(?:alpha|beta|theta|lambda|mu))(?:_\{?\w\}?)?"
+#: `, k \in \mathbb{Z}`, `\forall x`, `(n \ge 1)` behind a formula.
+_CONDITION = re.compile(
+    rf"(?:[,; ] ?|\()(?:\\forall ?(?P<all>{_LETTER})|(?:\\forall ?)?(?P<name>{_LETTER})(?:, ?{_LETTER})* ?"
+    r"(?:\\in ?(?P<set>\\mathbb ?\{?[RZNQC]\}?(?: ?[\^_] ?\{? ?(?:[+*0]|\\ast|\\ge ?0) ?\}?)?)|(?P<sign>\\ge|>)"
+    r" ?(?P<low>[0-3])))\)?$"
+)
+
+
+def _restricts_nothing(found: re.Match[str], main: str) -> bool:
+    """Is a condition about a letter of the formula before it, which is itself no inequality?"""
+    bare = re.sub(r"\\[A-Za-z]+", " ", main) if "\\" not in (found["name"] or found["all"]) else main
+    whole = found["sign"] is None or (re.match("[i-n]", found["name"]))
+    if (found["name"] or found["all"]) not in bare or not whole:
+        return False
+    return not re.search(r"[<>]|\\(?:le|ge|ne|in)(?![A-Za-z])", main)
 
 
 def _shape(text: str) -> Shape:
@@ -77,10 +172,10 @@ def _shape(text: str) -> Shape:
         return _shape(builder[1])
     if text.startswith("=") and not text.startswith("=="):
         return _shape(text[1:])
-    chosen = split_words(text)
+    chosen, joins = split_joined(text)
     if len(chosen) > 1:
         items = tuple(_shape(t) for t in chosen)
-        return Shape("choice", text, _as_tuples(items) if _same_names(items) else _flatten(items))
+        return Shape("choice", text, _as_tuples(items) if _same_names(items) else _flatten(items), joins)
     for separators in (";", ","):
         parts = [p for p in split_top(text, separators) if p]
         if len(parts) > 1:
@@ -199,3 +294,66 @@ def _signed(text: str, signs: list[re.Match[str]], choice: tuple[int, ...]) -> s
         out += [text[end : match.start()], "+" if sign * (-1 if match.group() == r"\mp" else 1) > 0 else "-"]
         end = match.end()
     return re.sub(r"(^|[=<>({,\[])\s*\+\s*", r"\1", "".join([*out, text[end:]])).strip()
+
+
+def alike(prediction: Shape, gold: Shape) -> tuple[Shape, Shape]:
+    """(prediction, gold) as tuples where one of them is a vector or matrix and the other can be read as one.
+
+    A vector is a tuple however it is written, unless both sides say whether it is a row or a column. Square brackets
+    around numbers are a vector where the gold is one.
+    """
+    if gold.kind == "matrix":
+        if prediction.kind == "relation" and prediction.marks[-1] == "=":
+            prediction = prediction.items[-1]
+        if prediction.kind == "scalar":
+            return prediction, gold
+        if prediction.kind == "matrix":
+            return _tuple(prediction, prediction.items), _tuple(gold, gold.items)
+        entries = _vector(gold)
+        return _as_tuple(prediction), _tuple(gold, gold.items if entries is None else entries)
+    if gold.kind == "tuple" and prediction.kind == "matrix" and (entries := _vector(prediction)) is not None:
+        return _tuple(prediction, entries), gold
+    return prediction, gold
+
+
+def _vector(matrix: Shape) -> tuple[Shape, ...] | None:
+    """Entries of a single row or column."""
+    if len(matrix.items) == 1:
+        return matrix.items[0].items
+    return tuple(row.items[0] for row in matrix.items) if all(len(row.items) == 1 for row in matrix.items) else None
+
+
+def _as_tuple(found: Shape) -> Shape:
+    r"""`[1,2]` and `[[1,2],[3,4]]` as tuples."""
+    if found.kind == "tuple" or (found.kind == "interval" and found.marks == ("[", "]")):
+        return _tuple(found, tuple(_as_tuple(item) for item in found.items))
+    return found
+
+
+def _tuple(found: Shape, items: tuple[Shape, ...]) -> Shape:
+    return Shape("tuple", found.text, items)
+
+
+#: Is one part the other?
+Agree = Callable[[Shape, Shape], bool]
+
+
+def in_order(got: Sequence[Shape], want: Sequence[Shape], agree: Agree) -> bool:
+    return len(got) == len(want) and all(agree(g, w) for g, w in zip(got, want, strict=True))
+
+
+def one_to_one(got: Sequence[Shape], want: Sequence[Shape], agree: Agree) -> bool:
+    """In any order, each as often. Greedy is exact because agreement is (all but) an equivalence."""
+    if len(got) != len(want):
+        return False
+    left = list(want)
+    for item in got:
+        hit = next((w for w in left if item.text == w.text), None) or next((w for w in left if agree(item, w)), None)
+        if hit is None:
+            return False
+        left.remove(hit)
+    return True
+
+
+def as_sets(got: Sequence[Shape], want: Sequence[Shape], agree: Agree) -> bool:
+    return all(any(agree(g, w) for w in want) for g in got) and all(any(agree(g, w) for g in got) for w in want)

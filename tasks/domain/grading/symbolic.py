@@ -10,19 +10,24 @@ from functools import lru_cache
 from typing import Any
 
 from tasks.domain.grading.algebra import close_values, same_values
-from tasks.domain.grading.quantities import number
-from tasks.domain.grading.terms import EQUAL, Match, NeedsSymbolic, Undecided, decimal_tolerance, exact_same, within
-from tasks.domain.grading.units import split_unit
+from tasks.domain.grading.quantities import number, split_unit
+from tasks.domain.grading.terms import (
+    EQUAL,
+    GREEK,
+    Match,
+    NeedsSymbolic,
+    Undecided,
+    decimal_tolerance,
+    exact_same,
+    within,
+)
 from tasks.domain.grading.words import prose_words
 
 _COMMAND = re.compile(r"\\[A-Za-z]+")
 _TEXTUAL = re.compile(r"\\(?:text|mathrm|textrm|textbf|mbox|operatorname|mathbf) ?\{([^{}]*)\}")
 
 
-_GREEK = re.compile(
-    r"\\(?:[A-Z][a-z]+|alpha|beta|gamma|delta|epsilon|zeta|eta|theta|kappa|lambda|mu|nu|xi|rho|sigma|tau|phi|chi"
-    r"|psi|omega)\b"
-)
+_GREEK = re.compile(GREEK)
 
 
 def letters(text: str) -> frozenset[str]:
@@ -67,7 +72,7 @@ def equivalent(prediction: str, gold: str) -> Match:
     if one is not None and one == other:
         return EQUAL
     (a, unit_a), (b, unit_b) = _unit(prediction), _unit(gold)
-    if unit_a and unit_b and unit_a != unit_b:
+    if unit_a != unit_b and ((unit_a and unit_b) or "?" in f"{unit_a}{unit_b}"):
         return ""
     if (unit_a == "°") != (unit_b == "°"):
         turned = (rf"({a})\cdot\frac{{\pi}}{{180}}", b) if unit_a == "°" else (a, rf"({b})\cdot\frac{{\pi}}{{180}}")
@@ -91,6 +96,14 @@ def _equal(prediction: str, gold: str) -> Match:
         return exact_same(prediction, gold)
     if any(bool(mark.search(prediction)) != bool(mark.search(gold)) for mark in _LOST):
         return ""
+    if prose_words(prediction):
+        return ""
+    if prose_words(gold):
+        if plain_words(gold) is None:
+            raise Undecided(f"the gold is not understood: {gold}"[:200])
+        return ""
+    if any(map(_ORDERED.search, (prediction, gold))):
+        return EQUAL if _unbraced(prediction) == _unbraced(gold) else ""
     if ":" in prediction + gold:
         parts, others = prediction.split(":"), gold.split(":")
         return EQUAL if len(parts) == len(others) and all(map(_equal, parts, others)) else ""
@@ -104,7 +117,7 @@ def _equal(prediction: str, gold: str) -> Match:
     try:
         if same_values(got, wanted):
             return EQUAL
-    except NotImplementedError as error:
+    except (NotImplementedError, ValueError, TypeError, AttributeError) as error:  # of the algebra system
         raise Undecided(" ".join(str(error).split())[:200]) from None
     tolerance = _tolerance(prediction, gold)
     return within(tolerance) if tolerance and close_values(got, wanted, tolerance) else ""
@@ -117,9 +130,29 @@ def _tolerance(prediction: str, gold: str) -> Fraction | None:
     return decimal_tolerance(written[0]) if len(written) == 1 else None
 
 
+#: Products in which order counts: of vectors, of what capitals name, `AB` beside `BA`.
+_ORDERED = re.compile(
+    r"\\(?:vec|overrightarrow|hat|bar).*\\times|(?<![A-Za-z\\])[A-Z] ?\\times ?[A-Z](?![A-Za-z])|([A-Z])([A-Z]).*\2\1"
+)
+
+
+def _unbraced(text: str) -> str:
+    return re.sub(r"[{} ]", "", text)
+
+
 #: What the parser would drop without a word: minutes of arc, primes on brackets, an index on a number, three dots.
-_LOST = (re.compile(r"[\d)\]}|] ?'"), re.compile(r"(?<![_\d])\d+ ?_"), re.compile(r"\\[lc]?dots"))
+_LOST = (
+    re.compile(r"[\d)\]}|] ?'"),
+    re.compile(r"(?<![_\d])\d+ ?_"),
+    re.compile(r"\\[lc]?dots"),
+    re.compile(r"^\[(?![A-Z\d.]*\]$).*\]$"),
+    re.compile(r"\\lim.*(?<![A-Za-z\\])[fgh] ?\("),
+    re.compile(r"\\(?:log|ln|exp) ?\^ ?\{ ?-"),
+)
 _DECIMAL = re.compile(r"(?<![\w.])\d*\.\d+(?![\d.])")
+#: The inverse of a function, and a derivative by its number: no powers.
+_INVERSE = re.compile(r"((?<![A-Za-z\\])[fghFGH]|\\(?:var)?(?:phi|psi)(?=[^(]*\())(?:_\{?\w\}?)? ?\^ ?\{ ?- ?1 ?\}")
+_DERIVED = re.compile(r"(?<![A-Za-z\\])([A-Za-z]) ?\^ ?\{ ?\( ?(\d+|[nkm]) ?\) ?\}")
 _PRIMED = re.compile(r"([A-Za-z])('+)")
 _TIMES = re.compile(r"(?<![\w^_.{])(\d+) ?(?=\(\d+\))")
 #: Every second factor alone: the parser takes the factorial of a factorial.
@@ -137,6 +170,7 @@ def _readable(text: str) -> str:
     >>> _readable("f'(x) + n!^2"), _readable("2^{0.5}"), _readable("1000(26)"), _readable(r"\sqrt[3]{-2}")
     ('f_{77}(x) + (n!)^2', '2^{(\\frac{5}{10})}', '1000\\cdot (26)', '(-\\sqrt[3]{2})')
     """
+    text = _INVERSE.sub(r"\1_{991}", _DERIVED.sub(_derived, text))
     text = _PRIMED.sub(lambda m: f"{m[1]}_{{7{'7' * len(m[2])}}}", text)
     text = _ODD_ROOT.sub(r"(-\1{\2})", _FRACTIONAL.sub(r"\\text{fractional}(\1)", text))
     text = _DOUBLE_FACTORIAL.sub(r"\\text{semifactorial}(\1)", _GCD.sub(_unevaluated, text))
@@ -178,6 +212,16 @@ def _one_case(text: str) -> str:
         return f"{found.lower()}_{{99}}" if capital and not text[match.end() :].lstrip().startswith("_") else found
 
     return _CAPITAL.sub(mark, text)
+
+
+def _derived(match: re.Match[str]) -> str:
+    """`f^{(3)}` as what `f'''` becomes."""
+    count = match[2]
+    return (
+        f"{match[1]}_{{7{'7' * int(count)}}}"
+        if count.isdigit() and int(count) < 30
+        else f"{match[1]}_{{992{int(count, 36)}}}"
+    )
 
 
 @lru_cache(maxsize=4096)

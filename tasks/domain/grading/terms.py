@@ -9,11 +9,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
-from tasks.domain.grading.bases import same_in_base
-from tasks.domain.grading.compound_quantities import compound_quantity
-from tasks.domain.grading.quantities import Number, number
+from tasks.domain.grading.quantities import Number, compound_quantity, number, same_in_base
+
+VerdictName = Literal["correct", "wrong", "no_answer", "ambiguous", "timeout", "ungradable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """answer: as extracted from the region; canonical: the normal form that was compared; null if there is none."""
+
+    verdict: VerdictName
+    reason: str
+    answer: str | None
+    canonical: str | None
+
+    @property
+    def correct(self) -> bool:
+        return self.verdict == "correct"
+
 
 LEAST_DIGITS = 6
 #: What computing in double precision leaves uncertain, relative: digits beyond are noise, not a claim.
@@ -23,6 +40,12 @@ EQUAL = "equal"
 Match = str
 Same = Callable[[str, str], bool]
 Matcher = Callable[[str, str], Match]
+
+
+GREEK = (
+    r"\\(?:[A-Z][a-z]+|alpha|beta|gamma|delta|(?:var)?epsilon|zeta|eta|(?:var)?theta|kappa|lambda|mu|nu|xi|rho|sigma|tau"
+    r"|(?:var)?phi|chi|psi|omega|ell)(?![A-Za-z])"
+)
 
 
 class NeedsSymbolic(Exception):
@@ -47,7 +70,7 @@ def exact_same(prediction: str, gold: str) -> Match:
     """Equality of two terms by text and exact arithmetic. Errors: NeedsSymbolic if that cannot decide."""
     if squeeze(prediction) == squeeze(gold):
         return EQUAL
-    if (option := _option(gold)) is not None and option == _option(prediction):
+    if (option := _option(_CHOICE.sub(r"\1", gold))) is not None and option == _option(prediction):
         return EQUAL
     if (name := _name(gold)) is not None and (other := _name(prediction)) is not None:
         return EQUAL if name == other else ""
@@ -59,6 +82,10 @@ def exact_same(prediction: str, gold: str) -> Match:
     if a is None or b is None:
         raise NeedsSymbolic
     return same_numbers(a, b)
+
+
+#: An option as a gold may write it: its letter answers it.
+_CHOICE = re.compile(r"^(\([A-H]\)) [A-Z][A-Za-z ]*$")
 
 
 def _option(text: str) -> str | None:
@@ -107,8 +134,9 @@ def same_numbers(prediction: Number, gold: Number) -> Match:
         scaled = (a / 100 == b) if prediction.unit == "%" else (a == b / 100)
         meant = abs(b) > 1 and (gold.unit == "%" or abs(b) <= 100)
         return EQUAL if scaled or (a == b and meant) else ""
-    if len(units) == 2 and None not in units:
-        return ""
+    if len(units) == 2 and (None not in units or "?" in "".join(filter(None, units))):
+        words = {unit.lstrip("?") for unit in units if unit}
+        return EQUAL if len(words) == 1 and None not in units and a == b else ""
     if a == b:
         return EQUAL
     written, exact = (prediction, b) if prediction.decimal else (gold, a)

@@ -1,13 +1,13 @@
-"""English around mathematics: telling prose from formulas, comparatives, negations, hedges, explanations."""
+r"""English around mathematics: telling prose from formulas, denials, yes and no."""
 
 from __future__ import annotations
 
 import re
 
-from tasks.domain.grading.number_words import number_in_words
+from tasks.domain.grading.quantities import number_in_words
 
 #: Runs of letters that are mathematics although they look like words.
-_FUNCTION = re.compile(
+FUNCTION = re.compile(
     "sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|sinh|cosh|tanh|log|ln|lg|exp|max|min|gcd|lcm|mod|pi|sqrt|inf|sup|deg"
     "|det|dim|or|and|frac|dfrac|binom|circ|infty|cup|cap|in|le|ge|ne|pm|mp|theta|alpha|beta|gamma|cdot|times|phi|lambda"
     "|cm|mm|km|kg|ft|lbs?|mph|dx|dy|rad|floor|ceil|infinity|union"
@@ -16,9 +16,9 @@ _FUNCTION = re.compile(
 _SHORT = re.compile(
     "is|it|of|to|so|we|by|no|if|at|an|as|be|my|he|on|up|do|go|us|me|the|for|are|was|has|had|not|but|you|all|any|can|its"
     "|our|one|two|six|ten|get|let|set|sum|yes|day|odd|new|per|way|how|who|why|out|use|box|red|top|bit|own|now|off|end"
-    "|few|may|ans"
+    "|few|may|ans|nan"
 )
-_TEXT_COMMAND = re.compile(r"\\(?:text|textrm|textbf|textit|mbox|hbox|mathrm|operatorname) ?\{([^{}]*)\}")
+TEXT_COMMANDS = re.compile(r"\\(?:text|textrm|textbf|textit|mbox|hbox|mathrm|operatorname) ?\{([^{}]*)\}")
 _COMMAND = re.compile(r"\\(?:begin|end) ?\{[a-z]+\*?\}|\\[A-Za-z]+")
 
 
@@ -28,13 +28,13 @@ def prose_words(text: str) -> list[str]:
     >>> prose_words(r"2xy + 10x + ABCD + \sin x"), prose_words("the answer is 7")
     ([], ['the', 'answer', 'is'])
     """
-    bare = _COMMAND.sub(" ", _TEXT_COMMAND.sub(" ", text))
-    return [w for w in re.findall(r"[A-Za-z]{2,}", bare) if _is_word(w)]
+    bare = _COMMAND.sub(" ", TEXT_COMMANDS.sub(" ", text))
+    return [w for w in re.findall(r"[A-Za-z]{2,}", bare) if is_word(w)]
 
 
-def _is_word(run: str) -> bool:
+def is_word(run: str) -> bool:
     low = run.lower()
-    if _FUNCTION.fullmatch(low):
+    if FUNCTION.fullmatch(low):
         return False
     if len(run) <= 3:
         return bool(_SHORT.fullmatch(low))
@@ -48,7 +48,7 @@ def unwrap_text(text: str) -> str:
         is_number = number_in_words(match[1]) is not None
         return f" {match[1]} " if is_number or (prose_words(match[1]) and _sentence(match[1])) else match[0]
 
-    return _TEXT_COMMAND.sub(unwrap, text)
+    return TEXT_COMMANDS.sub(unwrap, text)
 
 
 def _sentence(text: str) -> bool:
@@ -59,48 +59,6 @@ def _sentence(text: str) -> bool:
             re.I,
         )
     )
-
-
-_COMPARATIVES = (
-    (
-        r"\b(?:is )?(?:at least|no less than|not less than|no fewer than|greater than or equal to|a minimum of)\b",
-        r" \\ge ",
-    ),
-    (
-        r"\b(?:is )?(?:at most|no more than|not more than|not greater than|less than or equal to|up to"
-        r"|a maximum of)\b",
-        r" \\le ",
-    ),
-    (r"\b(?:is )?(?:strictly )?(?:less|fewer|smaller) than\b|\bbelow\b|\bunder\b", " < "),
-    (r"\b(?:is )?(?:strictly )?(?:greater|more|larger|bigger) than\b|\babove\b|\bexceeds\b", " > "),
-    (r"([^\s,]+) (?:or|and) (?:more|greater|above|higher|larger)\b", r" \\ge \1"),
-    (r"([^\s,]+) (?:or|and) (?:less|fewer|below|lower|smaller)\b", r" \\le \1"),
-    (
-        r"\b(?:is |are )?not equal to\b|\bdoes not equal\b|\bother than\b|\bexcept(?: for)?\b|\bdifferent from\b"
-        r"|\bexcluding\b",
-        r" \\ne ",
-    ),
-)
-_NEGATION = re.compile(
-    r"[(,;]?\s*\b(?:and (?:is )?not|but not|not|rather than|instead of|isn't|is not|aren't|can ?not be|can't be"
-    r"|never|anything but"
-    r"|won't be|n't)\b\s*(?:equal to )?(?!divisible|coprime|congruent|relatively)"
-    r"(?P<what>\$[^$]*\$|\\\(.*?\\\)|[(\[][^()\[\]]*[)\]]|[^\s,();]+)\)?",
-    re.I,
-)
-_HEDGE = re.compile(
-    r"\b(?:probably|perhaps|maybe|possibly|likely|i think(?: that)?|i believe(?: that)?|i guess|approximately"
-    r"|about|roughly|exactly"
-    r"|precisely|only|just|simply|either|clearly|indeed|i'm sure|certainly)\b,?",
-    re.I,
-)
-_EXPLANATION = re.compile(
-    r"[(\[]\s*(?:since|because|as|where|which|i\.?e\.?|e\.?g\.?|note|by|from|using|check|see|after|when)\b[^)\]]*[)\]]"
-    r"|,?\s*\b(?:because|since|due to|which (?:is|can|equals|means)|by the|for (?:all|every|each|any)\b|where \b"
-    r"|as (?:required|desired|claimed|shown|there|we)\b"
-    r"|as a result|so that).*",
-    re.I | re.S,
-)
 
 
 _NO_SUCH = re.compile(
@@ -114,7 +72,8 @@ _YES = re.compile(r"\b(?:no (?:more|less|fewer|other)|except|but|unless|none of)
 
 
 _NARROWER = re.compile(
-    r"\b(?:unique|non-?negative|negative|positive|integer|integral|real|rational|irrational|complex|even|odd|prime|finite"
+    r"\b(?:unique|non-?negative|negative|positive|integer|integral|real|rational|irrational|complex|even|odd"
+    r"|prime|finite"
     r"|infinite|non-?zero|non-?trivial|trivial|natural|whole|closed|simple|obvious|common|distinct|equal|known|easy"
     r"|general|small|large|nice|exact)"
 )
@@ -146,7 +105,7 @@ def denies_existence(text: str) -> bool:
 
 def _bare_words(text: str) -> str:
     """Words in small letters, without `\\text`, the dollars of formulas and what leads up to an answer."""
-    words = re.sub(r"\s+", " ", _TEXT_COMMAND.sub(r"\1", _without_delimiters(text))).strip(" .!*").lower()
+    words = re.sub(r"\s+", " ", TEXT_COMMANDS.sub(r"\1", _without_delimiters(text))).strip(" .!*").lower()
     return re.sub(r"^(?:the answer is|answer:|so|therefore|thus|hence),? ", "", words)
 
 
@@ -154,8 +113,11 @@ def _without_delimiters(text: str) -> str:
     return re.sub(r"\$|\\[()]", "", text)
 
 
+_AFFIRMS = {"yes": "yes", "true": "yes", "correct": "yes", "no": "no", "false": "no", "incorrect": "no"}
 _YES_OR_NO = re.compile(
-    r"(?P<said>yes|no)(?:(?: ?[,.;:!-]+ ?| (?=(?:it|he|she|they|we|you|i|this|that|there)\b))(?P<rest>[a-z' ,.-]*))?"
+    r"(?:(?:it|this|that|(?:the )?(?:statement|claim|assertion)) is (?=true|false))?(?P<said>yes|no|true|false"
+    r"|correct|incorrect)(?:(?: ?[,.;:!-]+ ?| (?=(?:it|he|she|they|we|you|i|this|that"
+    r"|there)\b))(?P<rest>[a-z' ,.-]*))?"
 )
 _CONDITION = re.compile(
     r"\b(?:if|unless|but|except|only|when|or|maybe|sometimes|depend\w*|however|al?though|perhaps|possibly|probably"
@@ -182,33 +144,8 @@ def yes_or_no(text: str, gold: bool = False) -> str:
     if len(text) > 120 or not (found := _YES_OR_NO.fullmatch(_bare_words(text))):
         return ""
     rest = (found["rest"] or "").replace("can't", "cannot").replace("n't", " not")
-    against = bool(_DENIES.search(rest)) == (found["said"] == "yes") and rest.strip()
+    said = _AFFIRMS[found["said"]]
+    against = bool(_DENIES.search(rest)) == (said == "yes") and rest.strip()
     if against or _CONDITION.search(rest) or (gold and not _REPEATS.fullmatch(rest)):
         return ""
-    return found["said"]
-
-
-def read_comparatives(text: str) -> str:
-    r"""`at least 7` as `\ge 7`, so that it is an inequality and not the number 7."""
-    for pattern, sign in _COMPARATIVES:
-        text = re.sub(pattern, sign, text, flags=re.I)
-    return text
-
-
-def without_negations(text: str) -> str:
-    """Text without what it says the answer is not."""
-    return (
-        re.sub(r"^\s*(?:(?:it is|it's|but|the answer is)\b|[,;])+\s*", "", _NEGATION.sub(" ", text), flags=re.I)
-        if (_NEGATION.search(text))
-        else text
-    )
-
-
-def without_hedges(text: str) -> str:
-    return _HEDGE.sub(" ", text)
-
-
-def without_explanation(text: str) -> str:
-    """Text before the clause that explains it; unchanged if nothing came before."""
-    short = _EXPLANATION.sub("", text)
-    return short if re.search(r"[\w\\]", short) else text
+    return said

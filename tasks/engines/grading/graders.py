@@ -7,7 +7,9 @@ is a script, a thread, an event loop or a Prefect task.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import json
 import os
 import selectors
@@ -155,6 +157,25 @@ def _key(item: GradeItem) -> Key:
     scaffold = SCAFFOLDS[item.scaffold] if isinstance(item.scaffold, str) else item.scaffold
     region = region_of(scaffold, item.completion, item.finish)
     return region, item.gold, scaffold.answer_form, item.finish, scaffold.answer_kind
+
+
+@functools.cache
+def _shared() -> Graders:
+    graders = Graders(workers=1)
+    atexit.register(graders.close)
+    return graders
+
+
+def grade(answer: str, gold: str) -> Verdict:
+    r"""Verdict on the text of one answer: what stands in a box or in an answer tag, or a sentence with the answer.
+
+    Exact answers are judged here, symbolic ones in one process that is started on first use and has time and memory
+    limits. To grade many at once, use `Graders`.
+
+    >>> grade("The answer is $0.5$.", r"\frac{1}{2}").correct, grade(r"8 \text{ or larger}", "8").correct
+    (True, False)
+    """
+    return _shared().grade([GradeItem("no_panel", SCAFFOLDS["no_panel"].answer_in_form(answer), gold)])[0]
 
 
 class _Worker:

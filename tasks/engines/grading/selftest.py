@@ -16,7 +16,7 @@ from tasks.domain.grading.grading import Verdict
 from tasks.domain.scaffolds import PANEL, THINKING
 from tasks.engines.grading.graders import GradeItem, Graders
 
-FILES = ("answers", "contest_forms", "contest_formulas", "answers_by_gold", "completions", "reported")
+FILES = ("answers", "contest_forms", "contest_formulas", "answers_by_gold", "completions", "reported", "understood")
 NOT_CORRECT = "not correct"
 #: Families that are about the tag itself; every other family is judged in a box as well.
 TAG_ONLY = (

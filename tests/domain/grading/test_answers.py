@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.domain.grading.answer_extraction import extract_answers
 from tasks.domain.grading.latex_normalisation import normalise, repaired
-from tasks.domain.grading.number_words import number_in_words
-from tasks.domain.grading.quantities import number
+from tasks.domain.grading.quantities import number, number_in_words
+from tasks.domain.grading.reading import extract_answers
 from tasks.domain.grading.shapes import shape
 from tasks.domain.grading.terms import exact_same
 from tasks.domain.problems.problems import answer_type, canonical_gold, problem_id

@@ -7,10 +7,9 @@ from contextlib import suppress
 
 import pytest
 
-from tasks.domain.grading.answer_extraction import MAX_ANSWERS, extract_answers
-from tasks.domain.grading.answer_tags import answer_blocks
-from tasks.domain.grading.boxes import boxed
 from tasks.domain.grading.grading import grade_region, region_of
+from tasks.domain.grading.reading import MAX_ANSWERS, extract_answers
+from tasks.domain.grading.regions import answer_blocks, boxed
 from tasks.domain.grading.terms import NeedsSymbolic, exact_same
 from tasks.domain.scaffolds import NO_PANEL, PANEL, SCAFFOLDS, THINKING
 

@@ -59,6 +59,13 @@ def test_pathological_answers_cost_little_and_never_pass(answer: str) -> None:
         assert pool.grade(SYMBOLIC[1:2])[0].correct
 
 
+def test_one_function_grades_for_other_projects() -> None:
+    from varband import grade
+
+    assert grade(r"\boxed{2\sqrt{2}}", r"\sqrt{8}").correct
+    assert not grade("a fifth of $20$", "20").correct
+
+
 def test_a_batch_survives_what_kills_its_neighbours(graders: Graders) -> None:
     items = [SYMBOLIC[0], GradeItem("no_panel", "<answer>8^{8^{8^8}}</answer>", "7"), SYMBOLIC[1]]
     assert [v.verdict for v in graders.grade(items)] == ["correct", "timeout", "correct"]

@@ -1,0 +1,221 @@
+r"""What a reader of a completion sees: no comments, phantoms, white text, hidden elements or invisible characters.
+
+What is not seen is neither form nor answer: it earns no reward for tags, and no verdict. What is struck out is seen,
+and is no answer.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+
+#: Format and control characters, fillers, variation selectors, tags: no ink, no space.
+_INK_FREE = (
+    "\x00-\x08\x0e-\x1f\x7f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff"
+)
+_CHARACTERS = re.compile(f"[{_INK_FREE}]+")
+#: Those of ASCII, for str.translate.
+_CONTROLS = {number: None for number in range(128) if _CHARACTERS.match(chr(number))}
+_HIDDEN = re.compile(
+    r"<!--.*?(?:-->|\Z)|\\iffalse(?![A-Za-z]).*?(?:\\fi(?![A-Za-z])|\Z)|(?m:^[ \t]*%[^\n]*)"
+    r"|<(?P<tag>[a-z]{1,9})\b[^<>]{0,200}?(?:\bhidden\b|display: ?none)[^<>]{0,200}>.*?(?:</(?P=tag)>|\Z)",
+    re.S,
+)
+#: A text without any of these hides nothing: to look for them is a tenth of the work.
+_HIDING = ("<!--", r"\iffalse", "%", "hidden", "none")
+_WHITE = r"\s*\{\s*white\s*\}"
+_UNSEEN = re.compile(rf"\\(?:(?:[hv]?phantom|label|textcolor{_WHITE})\s*(?P<argument>\{{)|color{_WHITE})")
+_STRUCK = re.compile(
+    r"(?<![\w$}~])~~(?=[^\s~])[^~\n]{1,200}(?<=[^\s~])~~(?![\w$\\{~])|<(s|del|strike)>[^<]{0,500}</\1>"
+    r"|\\(?:sout|xout|st|[bx]?cancel) ?\{[^{}]*\}"
+)
+#: Elements; macros with lengths and colours; fonts, boxes, delimiters and spaces.
+_DRESSING = re.compile(
+    r"</?[A-Za-z]{1,9}\b[^<>]{0,200}>"
+    r"|\\(?:[hv]space\*?|(?:text)?color|rule\s*\{[^{}]*\})\s*\{[^{}]*\}"
+    r"|\\(?:(?:text|math)[a-z]*|[mhf]box|boxed|emph|(?:under|over)line|operatorname|left|right|strut|displaystyle)\b"
+    r"|\\(?:q?quad|(?:thin|en)space|[lc]?dots)\b|\\[ ,;:!]"
+)
+_BEFORE_DRESSING = re.compile(r"[^<\\]*")
+_BRACE = re.compile(r"\\.|[{}]", re.S)
+
+
+def visible(text: str) -> str:
+    r"""The text without what a reader cannot see. An unclosed comment hides everything after it.
+
+    >>> visible("7<!-- or 8 -->"), visible(r"\boxed{\phantom{7}}"), visible("1\u200b7"), visible("% 7\n8")
+    ('7', '\\boxed{}', '17', '\n8')
+    >>> visible(r"\boxed{\color{white}7}8"), visible("50% of 8"), visible("<b hidden>7</b>8")
+    ('\\boxed{}8', '50% of 8', '8')
+    """
+    text = text.translate(_CONTROLS) if text.isascii() else _CHARACTERS.sub("", text)
+    if any(mark in text for mark in _HIDING):
+        text = _HIDDEN.sub("", text)
+    out, end = [], 0
+    while match := _UNSEEN.search(text, end):
+        out.append(text[end : match.start()])
+        closing = _closing(text, match.end())
+        end = closing + 1 if match["argument"] else closing
+    return "".join(out) + text[end:]
+
+
+def without_struck(region: str) -> str:
+    r"""A final-answer region without what its writer has struck out.
+
+    >>> without_struck("~~8~~ 7"), without_struck(r"\boxed{\sout{7}}"), without_struck("x=1~~y=2~~z=3")
+    (' 7', '\\boxed{}', 'x=1~~y=2~~z=3')
+    """
+    return _STRUCK.sub("", region)
+
+
+def says_something(text: str) -> bool:
+    r"""Whether a letter, a digit or a mathematical sign is left when spaces and what only dresses them are taken away.
+
+    >>> says_something("7"), says_something(r"\pi"), says_something(r"\{\}"), says_something("∅")
+    (True, True, True, True)
+    >>> says_something(r"\text{}"), says_something(r"\boxed{\ }"), says_something("..."), says_something("&nbsp;")
+    (False, False, False, False)
+    """
+    text = html.unescape(text)
+    bare = _BEFORE_DRESSING.match(text, 0, 200)
+    return _inked(bare[0] if bare else "") or _inked(plain := _DRESSING.sub("", text)) or r"\{" in plain
+
+
+def _inked(text: str) -> bool:
+    return any(c.isalnum() or (not c.isascii() and unicodedata.category(c) == "Sm") for c in text)
+
+
+def _closing(text: str, start: int) -> int:
+    """Where the group closes that is open at a place; the end of the text if it never does."""
+    depth = 0
+    for match in _BRACE.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(match.group(), 0)
+        if depth < 0:
+            return match.start()
+    return len(text)
+
+
+def answer_blocks(text: str, unclosed: bool = True) -> list[str]:
+    """What stands inside `<answer>` tags, block by block, in one pass. unclosed: also what is never closed.
+
+    >>> answer_blocks("<answer>7</answer> or <answer>8")
+    ['7', '8']
+    """
+    blocks, end = [], 0
+    while (start := text.find("<answer>", end)) >= 0:
+        start += len("<answer>")
+        stop = text.find("</answer>", start)
+        if stop < 0:
+            return [*blocks, text[start:]] if unclosed else blocks
+        blocks.append(text[start:stop])
+        end = stop + len("</answer>")
+    return blocks
+
+
+_BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
+_BOX_BRACE = re.compile(r"\\.|[{}]", re.S)
+_BARE = re.compile(r"[^\s$]+?(?=,?\\boxed|[\s$]|$)")
+_PERCENT = re.compile(r"\s*\\?%")
+_DENIAL = re.compile(r"(?:\bnot|n't|\bnever|\brather than|\binstead of|\bexcept)(?: equal to)?[\s$(:]*$", re.I)
+_SPACE = r"(?:[\s$,;]|\\[,;:! ()\[\]]|\\q?quad(?![A-Za-z]))*"
+_SEPARATOR = re.compile(
+    rf"{_SPACE}(?:and|or|\\(?:text|mbox|textrm|mathrm) ?\{{[ ,;]*(?:and|or) ?\}})?{_SPACE}(?:[A-Za-z](?:_\d)? ?= ?)?"
+)
+#: A longer text between two boxes separates nothing.
+MAX_SEPARATOR = 40
+
+
+def boxed(text: str) -> tuple[list[str], bool, bool]:
+    r"""(different contents of every `\boxed`, do they stand in one list, was the last one left open).
+
+    >>> boxed(r"\boxed{\frac{1}{2}} and \boxed{3}")
+    (['\\frac{1}{2}', '3'], True, False)
+    >>> boxed(r"It is not \boxed{\boxed{7}}.")
+    (['not 7'], False, False)
+    """
+    if not _BOX.search(text):
+        return [], False, False
+    closing = _closing_braces(text)
+    found: list[str] = []
+    gaps: list[str] = []
+    end, cut = 0, False
+    for match in _BOX.finditer(text):
+        start = match.end()
+        if match.start() < end:
+            continue
+        gap = text[max(end, match.start() - MAX_SEPARATOR) : match.start()]
+        gaps.append(gap if match.start() - end <= MAX_SEPARATOR else "…")
+        if text[start : start + 1] != "{":
+            bare = _BARE.match(text, start)
+            inner = bare.group().rstrip(".,") if bare else ""
+            inner = inner.rstrip(")") if inner.count(")") > inner.count("(") else inner
+            found.append(inner)
+            end = start + len(inner)
+            continue
+        stop = closing.get(start)
+        cut = stop is None
+        inner = _unboxed(text, start + 1, stop if stop is not None else _line_end(text, start), closing)
+        end = len(text) if stop is None else stop + 1
+        percent = stop is not None and _PERCENT.match(text, end)
+        found.append(("not " if _DENIAL.search(gap) else "") + inner + (r"\%" if percent else ""))
+    if (
+        len(found) > 1
+        and all(gap.strip() == "," for gap in gaps[1:])
+        and gaps[0].endswith("(")
+        and text[end:][:1] == ")"
+    ):
+        return [f"({','.join(found)})"], False, cut
+    joined = len(found) > 1 and all(_SEPARATOR.fullmatch(gap) for gap in gaps[1:])
+    return list(dict.fromkeys(found)), joined, cut
+
+
+def before_boxes(text: str) -> str:
+    r"""Nothing where there is none.
+
+    >>> before_boxes(r"3 + 4 = 7, so \boxed{7} and not \boxed{8}"), before_boxes("7")
+    ('3 + 4 = 7, so ', '')
+    """
+    first = _BOX.search(text)
+    return text[: first.start()] if first else ""
+
+
+def _unboxed(text: str, start: int, end: int, closing: dict[int, int]) -> str:
+    """What stands between two places, out of the boxes around it if there is one box in each."""
+    while match := _BOX.match(text, _skip_space(text, start), end):
+        inner = match.end()
+        if text[inner : inner + 1] != "{":
+            break
+        stop = closing.get(inner, end)
+        if _BOX.search(text, stop, end):
+            break
+        start, end = inner + 1, stop
+    return text[start:end]
+
+
+def _skip_space(text: str, start: int) -> int:
+    while text[start : start + 1].isspace():
+        start += 1
+    return start
+
+
+def _line_end(text: str, start: int) -> int:
+    """Where a box that is never closed ends: with its line, without what ends a sentence."""
+    end = text.find("\n", start)
+    end = len(text) if end < 0 else end
+    while end > start + 1 and text[end - 1] in "$. ":
+        end -= 1
+    return end
+
+
+def _closing_braces(text: str) -> dict[int, int]:
+    r"""Place of every opening brace that is closed → place of the brace that closes it. `\{` is no brace, `\\{` is."""
+    open_at: list[int] = []
+    closing = {}
+    for match in _BOX_BRACE.finditer(text):
+        if match.group() == "{":
+            open_at.append(match.start())
+        elif match.group() == "}" and open_at:
+            closing[open_at.pop()] = match.start()
+    return closing
