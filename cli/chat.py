@@ -140,7 +140,7 @@ def _streamed(
     *,
     quiet: bool,
 ) -> tuple[str, str]:
-    from tasks.engines.sampling.streaming import stream
+    from tasks.engines.sampling.sampler import stream
 
     said, finish = "", "length"
     for text, ended in stream(generator, ids, decoding, seed, adapter):

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from storage.bands import Band, band
-from tasks.engines.sampling.live import Rows
-from tasks.engines.sampling.sampler import RolloutRequest
+from tasks.engines.sampling.sampler import RolloutRequest, Rows
 from tasks.stage import progress
 
 #: Characters of a trace that is shown.

@@ -23,11 +23,10 @@ from storage.shards import Entries
 from tasks.active_grader import actively_graded
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter, another_base
 from tasks.engines.hardware import release_memory
-from tasks.engines.learning.handover import served_name
+from tasks.engines.learning.adapter_formats import served_name
 from tasks.engines.protocols import Generator, Request
-from tasks.engines.sampling.live import LiveSampling, Rows
 from tasks.engines.sampling.same_policy import EXACT, ROUNDED, Score, few, refuse_other_weights
-from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats, sample
+from tasks.engines.sampling.sampler import LiveSampling, RolloutRequest, Rows, SamplingStats, sample
 from tasks.engines.sampling.shown import refuse_shown
 from tasks.former_names import SCAFFOLDS
 from tasks.glimpses import WholeGroups

@@ -38,7 +38,6 @@ EXECUTION = {
     "tasks.engines.toolbox",
     "tasks.engines.hardware",
     "tasks.engines.environment",
-    "tasks.engines.learning.memory",
 }
 
 

@@ -28,7 +28,7 @@ from storage.records.runs import Amounts, run_id
 from storage.records.spending import Journal
 from tasks.domain.budget import Budget
 from tasks.domain.prices import plainly
-from tasks.engines.visible_gpus import num_gpus
+from tasks.engines.hardware import num_gpus
 
 #: What a stage's amounts are of, for a table; its last is told in bytes.
 UNITS = ("rollouts", "kept", "tokens", "GPU-h", "US$", "disk")

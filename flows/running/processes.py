@@ -29,8 +29,7 @@ from storage.errors import Parked, UserError, disk_fault
 from storage.objects import patient
 from storage.stopping import deaf_children, stopped_by_signals
 from tasks.attempts import Attempts
-from tasks.engines.hardware import Hardware, release_memory
-from tasks.engines.visible_gpus import children_see, visible_gpus
+from tasks.engines.hardware import Hardware, children_see, release_memory, visible_gpus
 from tasks.metering import metered
 from tasks.stage import Progress
 

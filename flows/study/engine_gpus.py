@@ -10,9 +10,7 @@ from storage.errors import UserError
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.memory_plan import GIB, read_config
 from tasks.engines.learning.merging import merges_adapters
-from tasks.engines.sampling.graphs import graph_bytes
-from tasks.engines.sampling.settings import check_parallel
-from tasks.engines.sampling.slots import adapter_bytes, cache_bytes
+from tasks.engines.sampling.settings import adapter_bytes, cache_bytes, check_parallel, graph_bytes
 from tasks.engines.stored_weights import loaded_bytes
 
 

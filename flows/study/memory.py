@@ -14,7 +14,16 @@ from flows.study.resolve import Study
 from storage.errors import UserError
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.domain.policies import Sampling
-from tasks.engines.hardware import Hardware, check_fp8, check_gpus, check_kv_cache, engine_name
+from tasks.engines.hardware import (
+    Hardware,
+    check_fp8,
+    check_gpus,
+    check_kv_cache,
+    compute_capability,
+    engine_name,
+    gpu_bytes,
+    num_gpus,
+)
 from tasks.engines.learning.memory_plan import GIB, check_host_memory, check_sampler_memory, num_experts, read_config
 from tasks.engines.learning.merging import merges_adapters
 from tasks.engines.learning.policy import execution_on
@@ -25,10 +34,8 @@ from tasks.engines.learning.training_memory import (
     plan_memory,
     plan_training,
 )
-from tasks.engines.sampling.graphs import graph_bytes
-from tasks.engines.sampling.slots import adapter_bytes, cache_bytes
+from tasks.engines.sampling.settings import adapter_bytes, cache_bytes, graph_bytes
 from tasks.engines.stored_weights import loaded_bytes
-from tasks.engines.visible_gpus import compute_capability, gpu_bytes, num_gpus
 
 #: Of what a GPU has the driver and the libraries keep some for themselves.
 _USABLE = 0.98

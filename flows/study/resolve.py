@@ -29,7 +29,7 @@ from tasks.domain.problems.problems import PoolPolicy
 from tasks.domain.problems.sources import SourceSpec
 from tasks.domain.scaffolds import MATH, Scaffold
 from tasks.engines.encoding.labelled import labelled_sha256
-from tasks.engines.visible_gpus import gpu_bytes, num_gpus
+from tasks.engines.hardware import gpu_bytes, num_gpus
 from tasks.pool import as_first_checked
 
 T = TypeVar("T")

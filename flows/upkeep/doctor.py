@@ -138,7 +138,7 @@ def _gpus(root: Path) -> Iterator[Check]:
 def _graphs(root: Path) -> Iterator[Check]:
     """Of each profile for a GPU, which steps run by a CUDA graph; without one a token takes four times as long."""
     from flows.study.profiles import PAPER, QWEN_1_5B
-    from tasks.engines.sampling.graphs import graph_sizes, in_words
+    from tasks.engines.sampling.settings import graph_sizes, in_words
 
     for profile in (QWEN_1_5B, PAPER):
         sizes, batch = graph_sizes(profile.hardware), profile.hardware.max_num_seqs

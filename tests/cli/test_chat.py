@@ -15,7 +15,7 @@ from storage.records.copies import copy_study
 from tasks.domain.arms import ARMS
 from tasks.engines.hardware import Hardware
 from tasks.engines.protocols import Decoding, Generator, Request
-from tasks.engines.sampling.streaming import PIECE_TOKENS, stream
+from tasks.engines.sampling.sampler import PIECE_TOKENS, stream
 from tasks.engines.toolbox import Toolbox
 from tests.warm import REPO
 

@@ -10,7 +10,7 @@ import torch
 
 from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack
 from tasks.domain.grpo.types import ALL_LINEAR, LearnerConfig
-from tasks.engines.learning.host_copies import Snapshot
+from tasks.engines.learning.merging import Snapshot
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.update import Clock, Updater
 from tests.engines.conftest import random_rollouts, tiny
@@ -105,8 +105,8 @@ def test_gradient_of_a_mixture_points_where_float32_on_the_cpu_does(mixture: Pat
 
 def test_a_gated_activation_s_gradients_are_those_of_plain_torch() -> None:
     """In float32 to rounding; in bfloat16 to a unit in the last place."""
-    from tasks.engines.learning.gated_kernel import gated_backward
-    from tasks.engines.learning.routed import _gated_backward
+    from tasks.engines.kernels import gated_backward
+    from tasks.engines.learning.experts import _gated_backward
 
     draw = torch.Generator("cuda").manual_seed(0)
     for rows, width, dtype, near in ((33, 768, torch.float32, 1e-5), (70_001, 768, torch.bfloat16, 2**-6)):

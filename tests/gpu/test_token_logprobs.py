@@ -18,7 +18,7 @@ def gpu() -> None:
 @pytest.mark.parametrize("vocabulary", [31, 8192, 8193, 151_936])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_rows_shared_out_give_what_float64_gives(rows: int, vocabulary: int, dtype: torch.dtype) -> None:
-    from tasks.engines.sampling.token_logprobs import token_logprobs
+    from tasks.engines.kernels import token_logprobs
 
     draw = torch.Generator("cuda").manual_seed(rows + vocabulary)
     logits = (torch.randn(rows, vocabulary + 5, generator=draw, device="cuda") * 6 - 200).to(dtype)[:, :vocabulary]
@@ -36,7 +36,7 @@ def test_rows_shared_out_give_what_float64_gives(rows: int, vocabulary: int, dty
 def test_they_are_vllms_own() -> None:
     from vllm.v1.worker.gpu.sample.logprob import compute_token_logprobs
 
-    from tasks.engines.sampling.token_logprobs import token_logprobs
+    from tasks.engines.kernels import token_logprobs
 
     draw = torch.Generator("cuda").manual_seed(0)
     logits = torch.randn(512, 151_936, generator=draw, device="cuda") * 4

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tasks import glimpses
 from tasks.domain.policies import BaseModel, Policy, Sampling
-from tasks.engines.sampling.live import Rows
-from tasks.engines.sampling.sampler import RolloutRequest
+from tasks.engines.sampling.sampler import RolloutRequest, Rows
 
 POLICY = Policy(arm="panel", model=BaseModel(sha256="m"))
 

@@ -18,7 +18,7 @@ from tasks.domain.grpo.packing import PromptGroup
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.engines.hardware import Hardware
-from tasks.engines.learning.handover import served_name
+from tasks.engines.learning.adapter_formats import served_name
 from tasks.engines.sampling.same_policy import EXACT, ROUNDED, Limits, few, gap, refuse_other_weights
 from tasks.engines.sampling.transformers import TransformersGenerator
 from tasks.engines.toolbox import Toolbox

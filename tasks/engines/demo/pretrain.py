@@ -17,7 +17,7 @@ from tasks.domain.problems.arithmetic import pretraining_problem
 from tasks.domain.problems.teacher import MIX, teacher_completion
 from tasks.domain.scaffolds import SCAFFOLDS
 from tasks.engines.demo.tokenizer import EOS, PAD, make_tokenizer
-from tasks.engines.learning.memory import keep_freed_memory
+from tasks.engines.hardware import keep_freed_memory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM, Qwen3MoeForCausalLM

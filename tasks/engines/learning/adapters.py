@@ -17,7 +17,7 @@ from tasks.domain.grpo.model_card import model_card
 from tasks.domain.grpo.packing import PromptGroup
 from tasks.domain.grpo.types import LearnerConfig, PromptProblem, evaluated_steps
 from tasks.domain.policies import AS_CRITIC, ServedAdapter
-from tasks.engines.learning.handover import drop_block, has_block
+from tasks.engines.learning.adapter_formats import drop_block, has_block
 from tasks.engines.learning.memory_plan import licence_of
 from tasks.engines.learning.policy import Policy
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from storage.errors import UserError
 from tasks.domain.grpo.packing import Pack
-from tasks.engines.learning.memory import on_device
+from tasks.engines.hardware import on_device
 
 if TYPE_CHECKING:
     import torch

@@ -3,21 +3,262 @@
 transformers keeps a layer's experts in two 3-D weights; the rows routed to one expert are brought together, so that
 each product is one grouped matrix product. In an adapter file the experts have names of their own
 (`experts.3.gate_proj`), which is what vLLM reads and what peft fuses again when it loads the file.
+
+Letters: T tokens, K experts a token, R = T·K rows sorted by expert, E experts, D hidden, I inner, r rank, H projections
+of gate and up that have LoRA. A layer keeps its input, gate and up for the backward pass; rows and the products of down
+are made again, or not needed: with G = W2ᵀ dy a row's gradient is w·G inside and its weight's is G · inner. `routed`
+multiplies by A and B beside the base; `routed_merged` has weights that hold LoRA, made from a base in host memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from storage.errors import UserError
 from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
-from tasks.engines.learning.merging import Products, merge_into
-from tasks.engines.learning.routed import Frozen, routed, routes
-from tasks.engines.learning.routed_merged import routed_merged
+from tasks.engines.learning.merging import Products, fetched, host_copies, merge_into
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor, nn
+
+
+#: (A: E x r x columns, B: E x rows x r) of a projection.
+Pair = tuple["Tensor", "Tensor"]
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """gate_up: E x 2I x D, down: E x D x I; scale: alpha / rank."""
+
+    gate_up: Tensor
+    down: Tensor
+    scale: float
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """order_R: places in T x K by expert; back_TK: the row of each place; ends_E: int32, where an expert's end."""
+
+    order_R: Tensor
+    back_TK: Tensor
+    token_R: Tensor
+    ends_E: Tensor
+
+
+def routes(experts_TK: Tensor, experts: int) -> Routes:
+    import torch
+
+    expert_R, order_R = experts_TK.flatten().sort(stable=True)
+    back = torch.empty_like(order_R)
+    back[order_R] = torch.arange(len(order_R), device=order_R.device)
+    ends_E = torch.searchsorted(expert_R, torch.arange(experts, device=order_R.device), right=True).int()
+    return Routes(order_R, back.view(experts_TK.shape), order_R // experts_TK.shape[1], ends_E)
+
+
+def grouped(x_RI: Tensor, weights_EOI: Tensor, ends_E: Tensor) -> Tensor:
+    """x · Wᵀ, each row with its expert's weight."""
+    from torch.nn.functional import grouped_mm
+
+    return grouped_mm(x_RI, weights_EOI.transpose(-2, -1), offs=ends_E)
+
+
+def through(x_RO: Tensor, weights_EOI: Tensor, ends_E: Tensor) -> Tensor:
+    """x · W, as `grouped` backwards."""
+    from torch.nn.functional import grouped_mm
+
+    return grouped_mm(x_RO, weights_EOI, offs=ends_E)
+
+
+def outer(left_RM: Tensor, right_RN: Tensor, ends_E: Tensor) -> Tensor:
+    """leftᵀ · right over the rows of each expert: E x M x N."""
+    from torch.nn.functional import grouped_mm
+
+    return grouped_mm(left_RM.T, right_RN, offs=ends_E)
+
+
+def _gated(gate_up: Tensor) -> Tensor:
+    import torch
+
+    gate, up = gate_up.chunk(2, dim=-1)
+    return torch.nn.functional.silu(gate) * up
+
+
+def _gated_backward(grad_RI: Tensor, gate_up: Tensor, weight_R: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(inner, gradient of gate and up, that of the row's weight); grad: of inner, without the weight."""
+    import torch
+
+    wide = torch.promote_types(gate_up.dtype, torch.float32)
+    gate, up = (half.to(wide) for half in gate_up.chunk(2, dim=-1))
+    sigmoid = torch.sigmoid(gate)
+    silu, grad = gate * sigmoid, grad_RI.to(wide)
+    inner, weighed = silu * up, grad * weight_R[:, None].to(wide)
+    slope = sigmoid * (1 + gate * (1 - sigmoid))
+    both = torch.cat([weighed * up * slope, weighed * silu], dim=-1).to(gate_up.dtype)
+    return inner.to(gate_up.dtype), both, (grad * inner).sum(-1)
+
+
+def _summed(rows_RD: Tensor, back_TK: Tensor, weights_TK: Tensor | None) -> Tensor:
+    """Back in the order of tokens, then a sum of fixed order: an index_add would not repeat its bits on a GPU. Written
+    out over K: compiled as a reduction over so few it takes seven times what its bytes do."""
+    import torch
+
+    wide = torch.promote_types(rows_RD.dtype, torch.float32)
+    total = None
+    for k in range(back_TK.shape[1]):
+        place = rows_RD[back_TK[:, k]].to(wide)
+        place = place if weights_TK is None else place * weights_TK[:, k, None]
+        total = place if total is None else total + place
+    assert total is not None
+    return total.to(rows_RD.dtype)
+
+
+@cache
+def kernels(*, gpu: bool) -> tuple[Any, Any, Any]:
+    """(gated product, its backward pass, sum over a token's experts)."""
+    import torch
+
+    if not gpu:
+        return _gated, _gated_backward, _summed
+    from tasks.engines.kernels import gated_backward
+
+    return torch.compile(_gated, dynamic=True), gated_backward, torch.compile(_summed, dynamic=True)
+
+
+def _plus(out: Tensor, inner_Rr: Tensor | None, b: Tensor, ends_E: Tensor, scale: float) -> Tensor:
+    return out if inner_Rr is None else out.add_(grouped(inner_Rr, b, ends_E), alpha=scale)
+
+
+@cache
+def routed() -> Any:
+    import torch
+
+    class Routed(torch.autograd.Function):
+        """y_TD of x_TD; `names` of the projections that have LoRA, their A and B follow one by one."""
+
+        @staticmethod
+        def forward(
+            ctx: Any, x: Tensor, weights_TK: Tensor, at: Routes, base: Frozen, names: tuple[str, ...], *matrices: Tensor
+        ) -> Tensor:
+            pairs = pairs_of(names, matrices)
+            gated, _, summed = kernels(gpu=x.is_cuda)
+            ends, scale = at.ends_E, base.scale
+            rows = x[at.token_R]
+            low = {name: grouped(rows, pairs[name][0], ends) for name in names if name != "down_proj"}
+            gate_up = grouped(rows, base.gate_up, ends)
+            for name, half in zip(("gate_proj", "up_proj"), gate_up.chunk(2, dim=-1), strict=True):
+                if name in pairs:
+                    _plus(half, low[name], pairs[name][1], ends, scale)
+            inner = gated(gate_up)
+            out = grouped(inner, base.down, ends)
+            if "down_proj" in pairs:
+                low["down_proj"] = grouped(inner, pairs["down_proj"][0], ends)
+                _plus(out, low["down_proj"], pairs["down_proj"][1], ends, scale)
+            ctx.save_for_backward(x, weights_TK, gate_up, *(low[name] for name in names), *matrices)
+            ctx.at, ctx.base, ctx.names = at, base, names
+            return summed(out, at.back_TK, weights_TK)
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor) -> Any:
+            at, base, names = ctx.at, ctx.base, ctx.names
+            x, weights_TK, gate_up, *rest = ctx.saved_tensors
+            low, pairs = dict(zip(names, rest, strict=False)), pairs_of(names, rest[len(names) :])
+            _, gated_backward, summed = kernels(gpu=x.is_cuda)
+            ends, scale = at.ends_E, base.scale
+            weight_R = weights_TK.flatten()[at.order_R]
+            found: dict[str, Pair] = {}
+            grad_out = grads[0][at.token_R]
+            grad_inner, grad_low = through(grad_out, base.down, ends), None
+            if "down_proj" in pairs:
+                a, b = pairs["down_proj"]
+                grad_low = through(grad_out, b, ends)
+                grad_inner.add_(through(grad_low, a, ends), alpha=scale)
+            inner, grad_gate_up, grad_weight = gated_backward(grad_inner, gate_up, weight_R)
+            if grad_low is not None:
+                by_weight = (weight_R * scale)[:, None].to(x.dtype)
+                found["down_proj"] = (
+                    outer(grad_low * by_weight, inner, ends),
+                    outer(grad_out, low["down_proj"] * by_weight, ends),
+                )
+            rows = x[at.token_R]
+            grad_rows = through(grad_gate_up, base.gate_up, ends)
+            for name, grad in zip(("gate_proj", "up_proj"), grad_gate_up.chunk(2, dim=-1), strict=True):
+                if name in pairs:
+                    a, b = pairs[name]
+                    grad_low = through(grad, b, ends).mul_(scale)
+                    grad_rows.add_(through(grad_low, a, ends))
+                    found[name] = (outer(grad_low, rows, ends), outer(grad, low[name] * scale, ends))
+            grad_x = summed(grad_rows, at.back_TK, None)
+            grad_weights = grad_weight[at.back_TK].to(weights_TK.dtype)
+            return grad_x, grad_weights, None, None, None, *(m for name in names for m in found[name])
+
+    return Routed
+
+
+def pairs_of(names: tuple[str, ...], matrices: Any) -> Mapping[str, Pair]:
+    return {name: (matrices[2 * i], matrices[2 * i + 1]) for i, name in enumerate(names)}
+
+
+@cache
+def routed_merged() -> Any:
+    import torch
+
+    class RoutedMerged(torch.autograd.Function):
+        """As `routed`; `weights` hold the adapter."""
+
+        @staticmethod
+        def forward(
+            ctx: Any,
+            x: Tensor,
+            weights_TK: Tensor,
+            at: Routes,
+            weights: Frozen,
+            names: tuple[str, ...],
+            *matrices: Tensor,
+        ) -> Tensor:
+            gated, _, summed = kernels(gpu=x.is_cuda)
+            gate_up = grouped(x[at.token_R], weights.gate_up, at.ends_E)
+            out = grouped(gated(gate_up), weights.down, at.ends_E)
+            ctx.save_for_backward(x, weights_TK, gate_up, *matrices)
+            ctx.at, ctx.weights, ctx.names = at, weights, names
+            return summed(out, at.back_TK, weights_TK)
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor) -> Any:
+            at, weights, names = ctx.at, ctx.weights, ctx.names
+            x, weights_TK, gate_up, *matrices = ctx.saved_tensors
+            pairs, ends, scale = pairs_of(names, matrices), at.ends_E, weights.scale
+            _, gated_backward, summed = kernels(gpu=x.is_cuda)
+            weight_R = weights_TK.flatten()[at.order_R]
+            found: dict[str, Pair] = {}
+            grad_out = grads[0][at.token_R]
+            inner, grad_gate_up, grad_weight = gated_backward(through(grad_out, weights.down, ends), gate_up, weight_R)
+            if "down_proj" in pairs:
+                a, b = pairs["down_proj"]
+                by_weight = (weight_R * scale)[:, None].to(x.dtype)
+                found["down_proj"] = (
+                    outer(through(grad_out, b, ends).mul_(by_weight), inner, ends),
+                    outer(grad_out, grouped(inner, a, ends).mul_(by_weight), ends),
+                )
+            grad_x = summed(through(grad_gate_up, weights.gate_up, ends), at.back_TK, None)
+            halves = dict(zip(("gate_proj", "up_proj"), grad_gate_up.chunk(2, dim=-1), strict=True))
+            halves = {name: half for name, half in halves.items() if name in pairs}
+            if halves:
+                rows, rank = x[at.token_R], pairs[next(iter(halves))][0].shape[1]
+                low_RHr = grouped(rows, torch.cat([pairs[name][0] for name in halves], dim=1), ends).mul_(scale)
+                backs = [through(half, pairs[name][1], ends) for name, half in halves.items()]
+                grads_a = outer(torch.cat(backs, dim=-1).mul_(scale), rows, ends)
+                each = zip(halves.items(), grads_a.split(rank, dim=1), low_RHr.split(rank, dim=-1), strict=True)
+                for (name, half), grad_a, low in each:
+                    found[name] = (grad_a, outer(half, low, ends))
+            grad_weights = grad_weight[at.back_TK].to(weights_TK.dtype)
+            return grad_x, grad_weights, None, None, None, *(m for name in names for m in found[name])
+
+    return RoutedMerged
 
 
 def expert_layers(model: nn.Module, targets: Sequence[str]) -> dict[str, Any]:
@@ -96,3 +337,42 @@ def expert_module(
                 merge_into(out, block, products, part)
 
     return LoraExperts()
+
+
+WEIGHTS = ("gate_up_proj", "down_proj")
+
+
+class MergedExperts:
+    """modules: `expert_module`s by their names, on one device; none where nothing is merged."""
+
+    def __init__(self, modules: Mapping[str, Any], device: torch.device) -> None:
+        self._places = {f"{name}.{weight}": (module, weight) for name, module in modules.items() for weight in WEIGHTS}
+        self._base = host_copies({name: getattr(module, w).data for name, (module, w) in self._places.items()})
+        self._device, self._aside = device, ThreadPoolExecutor(1, thread_name_prefix="merging")
+        self._under_way: Future[None] | None = None
+        self._behind = False
+
+    def changed(self) -> None:
+        """A or B are others now. Nothing may be under way."""
+        self._behind = True
+
+    def begin(self) -> None:
+        """In a thread, unless there is nothing to do."""
+        if self._behind and self._places and self._under_way is None:
+            self._behind, self._under_way = False, self._aside.submit(self._overwrite)
+
+    def finish(self) -> None:
+        """From here on the weights are of A and B as they are."""
+        self.begin()
+        self.finish_begun()
+
+    def finish_begun(self) -> None:
+        """Wait for what was begun: until then A and B must stay as they are."""
+        if self._under_way is not None:
+            under_way, self._under_way = self._under_way, None
+            under_way.result()
+
+    def _overwrite(self) -> None:
+        for name, base in fetched(self._base, self._device):
+            module, weight = self._places[name]
+            module.overwrite(weight, base)

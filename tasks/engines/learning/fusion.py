@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from tasks.engines.learning.lora_layers import merged_mlp
+from tasks.engines.learning.lora import merged_mlp
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -6,6 +6,7 @@ so a run that is killed at any moment repeats at most the update in flight and s
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -27,8 +28,7 @@ from tasks.engines.learning.memory_plan import read_config
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.step_rollouts import SampleFn, StepRollouts
 from tasks.engines.learning.training_memory import check_disk
-from tasks.engines.learning.two_agents import updater_for
-from tasks.engines.learning.update import Clock, Updater
+from tasks.engines.learning.update import Clock, Updater, updater_for
 from tasks.engines.model_files import former_identity
 
 #: Updates that a training may lose to gradients that are not finite before it stops.
@@ -266,3 +266,7 @@ class _Loop:
         if self.stop_requested():
             self.written()
             raise Interrupted(f"training was asked to stop: step {step} is {phase}; the same command goes on")
+
+
+if __name__ == "__main__":  # one of the learner's other processes: the first one's job, with its rollouts
+    train(**parallel.join_team(*map(int, sys.argv[1:])), sample=lambda _: [])

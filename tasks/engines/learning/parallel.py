@@ -114,7 +114,7 @@ def _start(rank: int, team: _Team, log: Path) -> None:
     words = map(str, (rank, team.world, team.store.port, theirs.fileno()))
     with log.open("wb") as out, theirs:
         other = subprocess.Popen(
-            [sys.executable, "-m", "tasks.engines.learning.parallel", *words],
+            [sys.executable, "-m", "tasks.engines.learning.learner", *words],
             stdout=out,
             stderr=out,
             cwd=Path(__file__).resolve().parents[3],
@@ -182,14 +182,10 @@ def from_first(value: T | None) -> T:
     return value  # type: ignore[return-value]
 
 
-def main(rank: int, world: int, port: int, pipe: int) -> None:
-    """One of the others: the first one's job, with its rollouts."""
-    from tasks.engines.learning import learner, parallel
-
-    parallel._team = _Team(rank, world, _store(port), pipes=[Connection(pipe)])
-    job: dict[str, Any] = parallel.from_first(None)
-    learner.train(**job, sample=lambda _: [])
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+def join_team(rank: int, world: int, port: int, pipe: int) -> dict[str, Any]:
+    """Become one of the others; return the first one's job."""
+    global _team
+    _team = _Team(rank, world, _store(port), pipes=[Connection(pipe)])
+    job: dict[str, Any] | None = from_first(None)
+    assert job is not None
+    return job

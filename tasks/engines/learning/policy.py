@@ -15,12 +15,11 @@ from tasks.domain.grpo.packing import Pack, PromptGroup, build_pack
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.engines.adapter_files import adapter_files
 from tasks.engines.environment import quiet_libraries, settle_threads
-from tasks.engines.hardware import Hardware, engine_name, free_bytes
+from tasks.engines.hardware import Hardware, engine_name, free_bytes, keep_freed_memory, on_device
 from tasks.engines.learning import attention, parallel
 from tasks.engines.learning.fusion import fuse
 from tasks.engines.learning.logprobs import token_logprobs
 from tasks.engines.learning.lora import Lora
-from tasks.engines.learning.memory import keep_freed_memory, on_device
 from tasks.engines.learning.memory_plan import check_host_memory, num_experts, read_config
 from tasks.engines.learning.merging import merges_adapters
 from tasks.engines.learning.own_forward import own_forward, refuse_otherwise

@@ -1,26 +1,32 @@
-"""The optimiser updates of one step's rollouts: advantages, packs, forward and backward, Adam, measurements."""
+"""The optimiser updates of one step's rollouts: advantages, packs, forward and backward, Adam, measurements.
+
+`TwoAgents` trains a generator and a critic: two adapters on one frozen base, each with an optimiser and an objective's
+memory of its own. The critic's takes the generator's place for its update alone.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tasks.domain.grpo.credit import Credit, Groups, credited, seen_by_objective
+from storage.bands import Band, band
+from tasks.domain.grpo.advantages.group import is_live
+from tasks.domain.grpo.advantages.registry import ADVANTAGES
+from tasks.domain.grpo.credit import Credit, Groups, credited, group_rewards, seen_by_objective
 from tasks.domain.grpo.losses import MAX_LOG_RATIO, Tokens, divisor, k3, log_ratio, loss_for, summed
 from tasks.domain.grpo.objective_state import ObjectiveState
 from tasks.domain.grpo.packing import Pack, build_pack, plan_shares
 from tasks.domain.grpo.schedules import learning_rate, update_groups
 from tasks.domain.grpo.trained_groups import is_masked, trained_groups, weighed_tokens
 from tasks.domain.grpo.types import LearnerConfig
+from tasks.engines.hardware import on_device
 from tasks.engines.learning import parallel
-from tasks.engines.learning.host_copies import Snapshot
-from tasks.engines.learning.measurements import Sums, rollouts_row, updates_row
-from tasks.engines.learning.memory import on_device
+from tasks.engines.learning.merging import Snapshot
 from tasks.engines.learning.policy import Policy
 
 if TYPE_CHECKING:
@@ -199,3 +205,128 @@ class Updater:
         if state:
             self.optimiser.state[self.weights] = state
         self.policy.lora.refresh()
+
+
+@dataclass(slots=True)
+class Sums:
+    """Of one gradient: sums over its tokens, so that packs and processes add up. norm: of the gradient.
+
+    made: whether an optimiser update came of it; not of a gradient that is not finite.
+    """
+
+    tokens: int = 0
+    masked: int = 0
+    bounded: int = 0
+    loss: float = 0.0
+    entropy: float = 0.0
+    ratio: float = 0.0
+    ratio_max: float = 0.0
+    kl: float = 0.0
+    kl_start: float = 0.0
+    norm: float = 0.0
+    made: bool = False
+
+
+def rollouts_row(groups: Groups, config: LearnerConfig) -> dict[str, Any]:
+    """What the rollouts alone say of a step."""
+    rollouts = [r for group in groups.values() for r in group]
+    bands = [band(sum(r.correct for r in g), len(g)) for g in groups.values()]
+    rewards = [group_rewards(g, config) for g in groups.values()]
+    lengths = [np.array([len(r.token_ids) for r in g], dtype=np.float64) for g in groups.values()]
+    return {
+        "reward_mean": float(np.mean([x for g in rewards for x in g])),
+        "correct_mean": float(np.mean([r.correct for r in rollouts])),
+        "tag_valid_mean": float(np.mean([r.tag_valid for r in rollouts])),
+        "live_groups": float(np.mean([is_live(g) for g in rewards])),
+        **{name.value: bands.count(name) for name in Band},
+        "length_mean": float(np.mean(np.concatenate(lengths))),
+        "length_cv_within": float(np.mean([x.std() / x.mean() for x in lengths if x.mean()])),
+        "truncated": float(np.mean([r.truncated for r in rollouts])),
+        "num_tokens": int(sum(x.sum() for x in lengths)) + sum(r.other_tokens for r in rollouts),
+    }
+
+
+def updates_row(gradients: Sequence[Sums], config: LearnerConfig, learning_rate: float) -> dict[str, Any]:
+    """What a step's updates did: means over the tokens that they trained on, each as often as it was trained on; loss
+    and gradient norm are means over updates. Null where there was none."""
+    made = [s for s in gradients if s.made]
+    n = sum(s.tokens for s in made)
+
+    def mean(values: Sequence[float], of: int) -> float | None:
+        return sum(values) / of if n else None
+
+    return {
+        "entropy": mean([s.entropy for s in made], n),
+        "ratio_mean": mean([s.ratio for s in made], n),
+        "ratio_max": max((s.ratio_max for s in made), default=None),
+        "kl_behaviour": mean([s.kl for s in made], n),
+        "kl_start": mean([s.kl_start for s in made], n) if config.kl_weight else None,
+        "masked_tokens": sum(s.masked for s in gradients),
+        "bounded_tokens": sum(s.bounded for s in gradients),
+        "loss": mean([s.loss for s in made], len(made)),
+        "grad_norm": mean([s.norm for s in made], len(made)),
+        "learning_rate": learning_rate,
+        "trained_tokens": n,
+        "updates": len(made),
+        "skipped_updates": sum(s.tokens > 0 and not s.made for s in gradients),
+    }
+
+
+#: Of what a checkpoint and the diagnostics say of the critic.
+OF_CRITIC = "critic_"
+#: Columns of a step's row that are said of the critic beside it.
+TOLD = ("updates", "trained_tokens", "grad_norm", "entropy", "length_mean", "kl_behaviour", "ratio_max")
+
+
+def updater_for(policy: Policy, config: LearnerConfig, token_budget: int) -> Updater:
+    two = "agents" in ADVANTAGES[config.advantage].needs
+    return (TwoAgents if two else Updater)(policy, config, token_budget)
+
+
+class TwoAgents(Updater):
+    """The generator's, and `critic`."""
+
+    def __init__(self, policy: Policy, config: LearnerConfig, token_budget: int) -> None:
+        super().__init__(policy, config, token_budget)
+        self.critic = Updater(policy, config, token_budget)
+
+    def start_here(self) -> None:
+        """Both start from the same weights."""
+        super().start_here()
+        self.critic.start_here()
+        self.policy.lora.begin_second()
+
+    def update(self, groups: Groups, clock: Clock, step: int = 1) -> dict[str, Any]:
+        """The generator's row. What is said of the critic are diagnostics, but for an update that was skipped: that
+        counts whose ever it was."""
+        row = super().update(groups, clock, step)
+        if critiques := criticised(groups):
+            with self.policy.lora.swapped():
+                other = self.critic.update(critiques, clock, step)
+            row["skipped_updates"] += other["skipped_updates"]
+            told = {**self.critic.diagnostics, **{name: other[name] for name in TOLD if other[name] is not None}}
+            self.diagnostics = {**self.diagnostics, **{OF_CRITIC + name: float(value) for name, value in told.items()}}
+        return row
+
+    def kept(self) -> dict[str, Tensor]:
+        second = self.policy.lora.second
+        assert second is not None
+        others = {**self.critic.kept(), "weights": second.detach()}
+        return super().kept() | {OF_CRITIC + name: tensor for name, tensor in others.items()}
+
+    @property
+    def remembered(self) -> ObjectiveState:
+        return replace(self.state, critic=self.critic.state)
+
+    def restore(self, tensors: Mapping[str, Tensor], remembered: ObjectiveState) -> None:
+        own = {name: tensor for name, tensor in tensors.items() if not name.startswith(OF_CRITIC)}
+        others = {name.removeprefix(OF_CRITIC): tensor for name, tensor in tensors.items() if name not in own}
+        super().restore(own, replace(remembered, critic=None))
+        with self.policy.lora.swapped():
+            self.critic.restore(others, remembered.critic or ObjectiveState())
+
+
+def criticised(groups: Groups) -> Groups:
+    """The critiques of each problem's drafts; a draft may have none, and a problem."""
+    found = {problem: [r.critique for r in group if r.critique is not None] for problem, group in groups.items()}
+    return {problem: group for problem, group in found.items() if group}

@@ -1,7 +1,13 @@
-"""What vLLM is started with, on a CPU and on a GPU; refused in a sentence before it loads anything."""
+"""What vLLM is started with, on a CPU and on a GPU; refused in a sentence before it loads anything.
+
+vLLM pads a step to the next captured CUDA graph; above the largest it runs without, and 1,024 rollouts at once then
+decode four times slower a token. A step's size is its tokens: one a decoding rollout, and those of the prompts that
+are computed beside. So steps are kept small, and the graphs reach to the largest.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +17,17 @@ from storage.errors import UserError
 from tasks.domain.policies import KVCache
 from tasks.engines.adapter_files import adapter_config
 from tasks.engines.environment import keep_compiled
-from tasks.engines.hardware import Hardware, check_fp8, check_gpus
-from tasks.engines.learning.memory_plan import check_host_memory, check_sampler_memory, read_config
-from tasks.engines.sampling.graphs import graph_bytes, graph_sizes, step_tokens
-from tasks.engines.sampling.slots import adapter_bytes, cache_bytes
-from tasks.engines.visible_gpus import visible_gpus
+from tasks.engines.hardware import Hardware, check_fp8, check_gpus, visible_gpus
+from tasks.engines.learning.memory_plan import (
+    check_host_memory,
+    check_sampler_memory,
+    head_sizes,
+    inner_size,
+    merging_bytes,
+    num_experts,
+    read_config,
+    size,
+)
 
 
 def sampler_gpus(hardware: Hardware) -> list[str]:
@@ -100,3 +112,80 @@ def refuse_unread_ranks(adapter: Path, version: str) -> None:
             f"adapter {adapter}: its experts have a rank of their own, which vLLM {version} does not read beside the"
             " weights; set hardware.adapters=merged, or install a newer vLLM"
         )
+
+
+#: (largest batch, step between sizes): little padding, and not a size more than that, for each takes time to capture.
+_STEPS = ((64, 8), (256, 16), (512, 32), (1 << 30, 64))
+#: Device memory of one captured size, measured with 1.5B parameters on an H200: 0.61 GiB for 39.
+GRAPH_BYTES = 16 << 20
+
+
+def step_tokens(hardware: Hardware) -> int:
+    """Tokens of a step at most: where every rollout decodes, as many again of prompts."""
+    return max(512, 2 * hardware.max_num_seqs)
+
+
+def graph_sizes(hardware: Hardware) -> list[int]:
+    """Tokens of the steps that are captured, ascending, up to what the hardware asks for, that one always."""
+    largest = min(step_tokens(hardware), hardware.graphs_up_to or step_tokens(hardware))
+    sizes, size = {1, 2, 4, hardware.max_num_seqs, largest}, 0
+    while (size := size + next(step for end, step in _STEPS if size < end)) < largest:
+        sizes.add(size)
+    return sorted(s for s in sizes if 0 < s <= largest)
+
+
+def in_words(sizes: Sequence[int]) -> str:
+    """Ascending sizes, as the log and `varband doctor` have them.
+
+    >>> in_words([1, 2, 4, 8]), in_words([])
+    ('steps of 1 to 8 tokens by CUDA graph, 4 sizes', 'no CUDA graphs')
+    """
+    return f"steps of 1 to {sizes[-1]} tokens by CUDA graph, {len(sizes)} sizes" if sizes else "no CUDA graphs"
+
+
+def graph_bytes(hardware: Hardware) -> int:
+    return GRAPH_BYTES * len(graph_sizes(hardware))
+
+
+#: What it can allocate slots for.
+_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+
+
+def slot_rank(lora_rank: int) -> int:
+    """Of the smallest slot that holds an adapter. Errors: UserError for a rank that none does."""
+    if lora_rank > _RANKS[-1]:
+        raise UserError(f"LoRA rank {lora_rank}: vLLM serves at most {_RANKS[-1]}")
+    return next(rank for rank in _RANKS if rank >= lora_rank)
+
+
+def slot_parameters(config: dict[str, Any], rank: int, gpus: int) -> int:
+    """Values of a slot on each of `gpus`, which has room for whatever vLLM could adapt.
+
+    Of layers whose outputs are dealt out to the GPUs (queries, keys, values, gate and up) each holds a part of B and A
+    whole; of those whose inputs are (output and down) it is the other way round; router, embedding and head lie whole
+    on each, and a head of keys and values is held by several where there are fewer of them than GPUs.
+    """
+    hidden, inter, experts = size(config, "hidden_size"), inner_size(config), num_experts(config)
+    heads, head, kv_heads = head_sizes(config)
+    q, kv = heads * head // gpus, max(1, kv_heads // gpus) * head
+    attention = 3 * hidden + q + 2 * kv + q + hidden
+    mlp = 3 * (hidden + inter // gpus)
+    layer = attention + (experts * mlp + hidden + experts if experts else mlp)
+    return rank * (size(config, "num_hidden_layers") * layer + 2 * (size(config, "vocab_size") + hidden))
+
+
+def adapter_bytes(config: dict[str, Any], hardware: Hardware, lora_rank: int, *, merges: bool) -> tuple[int, int]:
+    """(what merging adapters takes of each GPU, what the slot beside the weights does). config: of the base model.
+    lora_rank: of the adapters that are served; 0: none."""
+    if not lora_rank:
+        return 0, 0
+    if merges:
+        return merging_bytes(config, hardware.bytes_per_value), 0
+    return 0, slot_parameters(config, slot_rank(lora_rank), hardware.tensor_parallel) * hardware.bytes_per_value
+
+
+def cache_bytes(config: dict[str, Any], hardware: Hardware) -> int:
+    """Keys and values of one rollout of `max_model_len` tokens on each GPU; without room for it vLLM does not start."""
+    _, head, kv_heads = head_sizes(config)
+    layer = 2 * max(1, kv_heads // hardware.tensor_parallel) * head * hardware.bytes_per_value
+    return hardware.max_model_len * size(config, "num_hidden_layers") * layer

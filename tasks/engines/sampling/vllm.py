@@ -20,19 +20,24 @@ import numpy as np
 from storage.errors import UserError
 from tasks.domain.policies import KVCache, ServedAdapter
 from tasks.engines.environment import quiet_libraries
-from tasks.engines.hardware import Hardware
-from tasks.engines.learning.handover import served_name, whole
+from tasks.engines.hardware import Hardware, children_see
+from tasks.engines.learning.adapter_formats import served_name, whole
 from tasks.engines.learning.memory_plan import num_experts, read_config
 from tasks.engines.learning.merging import merges_adapters
 from tasks.engines.loading import refuse_holes
 from tasks.engines.model_files import refuse_strays
 from tasks.engines.protocols import Completion, Decoding, Request
-from tasks.engines.sampling.graphs import in_words
 from tasks.engines.sampling.prompts import EndTokens, check_lengths, encode_prompt
-from tasks.engines.sampling.settings import check_parallel, on_cpu, on_gpu, refuse_unread_ranks, sampler_gpus
-from tasks.engines.sampling.slots import slot_rank
+from tasks.engines.sampling.settings import (
+    check_parallel,
+    in_words,
+    on_cpu,
+    on_gpu,
+    refuse_unread_ranks,
+    sampler_gpus,
+    slot_rank,
+)
 from tasks.engines.sampling.worker import SamplingWorker, ending_with_this_process
-from tasks.engines.visible_gpus import children_see
 
 if TYPE_CHECKING:
     from vllm import SamplingParams

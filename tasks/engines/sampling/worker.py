@@ -2,6 +2,10 @@
 
 vLLM mixes the class into its worker (`worker_extension_cls`) and calls its methods by name (`collective_rpc`), in
 whichever process the model runs. `abilities` says what of it this engine can do: the others are called only then.
+
+An engine holds its running requests in slots. A slot is used again; a request that is pre-empted comes back in another
+one, computes its prompt and what it had written again, and goes on from there. So a request's log-probs are segments:
+each begins at the first token that was sampled in its slot and is cut where the next one begins.
 """
 
 from __future__ import annotations
@@ -11,17 +15,18 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from multiprocessing import parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from tasks.engines.sampling.kept_logprobs import KeptLogprobs, Slot
 from tasks.engines.sampling.served_weights import base_weights, serve, unmergeable
 
 if TYPE_CHECKING:
     from torch import Tensor
+
 
 #: The arguments of the sampler's `sample` that log-probs are kept by, and what its runner must have besides.
 _SAMPLER_ARGUMENTS = {"logits", "expanded_idx_mapping", "pos"}
@@ -104,7 +109,7 @@ def _install(runner: Any) -> KeptLogprobs:
     """Log-probs are written as tokens are sampled, and kept when a slot is freed."""
     import torch
 
-    from tasks.engines.sampling.token_logprobs import token_logprobs
+    from tasks.engines.kernels import token_logprobs
 
     sampler, states = runner.sampler, runner.req_states
     shape = (states.max_num_reqs + 1, states.max_model_len)
@@ -131,3 +136,65 @@ def _install(runner: Any) -> KeptLogprobs:
 # vLLM imports this module in the model's process before it loads any weights: an engine that is still starting ends too
 if (_user := int(os.environ.get(_USER, 0))) not in (0, os.getpid()):
     threading.Thread(target=_end_after, args=(_user,), daemon=True).start()
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where a request runs. prompt, prefill: tokens of its prompt, and of what it computes before it samples: the
+    same, or more after a pre-emption. end: tokens of the longest sequence that it may become."""
+
+    index: int
+    prompt: int
+    prefill: int
+    end: int
+
+
+@dataclass(slots=True)
+class KeptLogprobs:
+    """table_SL: float32; [slot, position of the token before]. One row more than there are slots takes what vLLM masks.
+
+    A row is written at positions before `prefill` too, while a prompt is computed in chunks: those are never read.
+    """
+
+    table_SL: Tensor
+    segments: dict[str, list[tuple[int, Tensor]]] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
+
+    def write(self, slots_B: Tensor, positions_B: Tensor, logprobs_B: Tensor) -> None:
+        self.table_SL[slots_B.long(), positions_B.long()] = logprobs_B
+
+    def release(self, request: str, slot: Slot) -> None:
+        """Keep what a request sampled in a slot that is about to be used again."""
+        if request in self.taken:
+            self.taken.discard(request)
+            return
+        row = self.table_SL[slot.index, slot.prefill - 1 : slot.end - 1]
+        self.segments.setdefault(request, []).append((slot.prefill - slot.prompt, row.clone()))
+
+    def take(self, lengths: dict[str, int], running: dict[str, Slot]) -> Tensor:
+        """Log-probs of whole rollouts, end to end in the order of `lengths` (tokens of each); they are forgotten here.
+
+        running: slots of requests that ended but were not released yet. Errors: KeyError for a request that never ran.
+        """
+        import torch
+
+        pieces: list[Tensor] = []
+        for request, length in lengths.items():
+            found = self.segments.pop(request, [])
+            if slot := running.get(request):
+                self.taken.add(request)
+                row = self.table_SL[slot.index, slot.prefill - 1 : slot.end - 1]
+                found = [*found, (slot.prefill - slot.prompt, row)]
+            if not found:
+                raise KeyError(f"no log-probs were kept of request {request}")
+            starts = [start for start, _ in found[1:]] + [length]
+            kept = [piece[: max(0, end - start)] for (start, piece), end in zip(found, starts, strict=True)]
+            if sum(len(piece) for piece in kept) != length:
+                raise RuntimeError(f"{length} tokens of request {request} and other log-probs were kept")
+            pieces += kept
+        return torch.cat(pieces) if pieces else self.table_SL.new_empty(0)
+
+    def forget(self) -> None:
+        """Drop what nobody will ask for: rollouts that were given up."""
+        self.segments.clear()
+        self.taken.clear()

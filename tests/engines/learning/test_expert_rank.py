@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 from storage.errors import UserError
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.engines.adapter_files import adapter_files
+from tasks.engines.learning.adapter_formats import read_served
 from tasks.engines.learning.experts import check_rank
-from tasks.engines.learning.handover import read_served
 from tasks.engines.learning.memory_plan import check_trainable
 from tasks.engines.learning.merging import merge_into
 from tasks.engines.learning.policy import Execution, Policy

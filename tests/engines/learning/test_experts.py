@@ -9,9 +9,7 @@ import torch
 
 from storage.errors import UserError
 from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
-from tasks.engines.learning.experts import expert_module, expert_shapes
-from tasks.engines.learning.merged_experts import WEIGHTS
-from tasks.engines.learning.routed import outer, routes
+from tasks.engines.learning.experts import WEIGHTS, expert_module, expert_shapes, outer, routes
 
 EXPERTS, HIDDEN, INNER, RANK, SCALE = 5, 16, 8, 8, 0.5
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tasks.engines.learning.fusion import Kernels, gated, gated_backward
-from tasks.engines.learning.lora_layers import lora_module, merged_mlp
+from tasks.engines.learning.lora import lora_module, merged_mlp
 
 KERNELS = Kernels(gated, gated_backward)
 

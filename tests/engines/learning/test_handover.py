@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 
 from storage.errors import UserError
 from tasks.domain.grpo.types import ALL_LINEAR, LearnerConfig, PromptProblem, StepPlan, TrainRollout
-from tasks.engines.learning import peft_files
-from tasks.engines.learning.handover import read_served, whole, write_flat
+from tasks.engines.learning import adapter_formats
+from tasks.engines.learning.adapter_formats import read_served, whole, write_flat
 from tasks.engines.learning.learner import train
 from tasks.engines.learning.merging import merge_into, merged
 from tasks.engines.learning.policy import Execution, Policy
@@ -84,8 +84,8 @@ def test_every_step_is_served_what_peft_s_file_would_say(
 ) -> None:
     """Whole trainings, one that hands blocks over and one that exports: what the sampler finds is the same, and what
     is kept, though it is written slowly while the next step samples."""
-    write = peft_files._write_at
-    monkeypatch.setattr(peft_files, "_write_at", lambda *given: (time.sleep(0.3), write(*given)))
+    write = adapter_formats._write_at
+    monkeypatch.setattr(adapter_formats, "_write_at", lambda *given: (time.sleep(0.3), write(*given)))
     config = replace(CONFIG, steps=5, groups_per_step=2, group_size=4, eval_every=3, staleness=staleness)
     groups = grouped(random_rollouts(("a", "b"), 4, seed=2))
     found: dict[bool, dict[int, dict[str, torch.Tensor]]] = {True: {}, False: {}}
@@ -142,10 +142,10 @@ def test_a_kept_adapter_that_a_kill_cut_off_is_written_again(
         ).kept_adapters[0]
 
     with monkeypatch.context() as cut:
-        write, calls = peft_files._write_at, []
+        write, calls = adapter_formats._write_at, []
         # the first adapter to be kept is the start's, of one piece as all are
-        cut.setattr(peft_files, "_write_at", lambda *given: calls.append(1) or (len(calls) < 2 and write(*given)))
-        cut.setattr(peft_files, "_config", lambda *given: {} if len(calls) < 2 else 1 / 0)
+        cut.setattr(adapter_formats, "_write_at", lambda *given: calls.append(1) or (len(calls) < 2 and write(*given)))
+        cut.setattr(adapter_formats, "_config", lambda *given: {} if len(calls) < 2 else 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run(tmp_path / "cut")
     checkpoints = sorted(f.name for f in (tmp_path / "cut" / "checkpoints").iterdir())

@@ -22,7 +22,7 @@ TWO = replace(ALONE, processes=2)
 
 
 def others() -> list[psutil.Process]:
-    return [p for p in psutil.Process().children() if "tasks.engines.learning.parallel" in p.cmdline()]
+    return [p for p in psutil.Process().children() if p.cmdline()[1:3] == ["-m", "tasks.engines.learning.learner"]]
 
 
 def test_two_processes_are_one(tiny_base: Path, tmp_path: Path) -> None:

@@ -10,10 +10,9 @@ import pytest
 import torch
 
 from tasks.domain.grpo.types import LearnerConfig, StepPlan, TrainRollout
-from tasks.engines.learning.handover import read_served
+from tasks.engines.learning.adapter_formats import read_served
 from tasks.engines.learning.learner import Execution, Interrupted
-from tasks.engines.learning.two_agents import TwoAgents, criticised, updater_for
-from tasks.engines.learning.update import Clock, Updater
+from tasks.engines.learning.update import Clock, TwoAgents, Updater, criticised, updater_for
 from tests.engines.conftest import random_rollouts
 from tests.engines.learning.test_learner import CONFIG as LOOP
 from tests.engines.learning.test_learner import run, same, weights

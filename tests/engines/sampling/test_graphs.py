@@ -11,8 +11,7 @@ import pytest
 from storage.errors import UserError
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.memory_plan import GIB, check_sampler_memory, linear_parameters
-from tasks.engines.sampling.graphs import graph_bytes, graph_sizes, step_tokens
-from tasks.engines.sampling.settings import check_parallel, on_cpu, on_gpu
+from tasks.engines.sampling.settings import check_parallel, graph_bytes, graph_sizes, on_cpu, on_gpu, step_tokens
 from tests.hollow import hollow_weights
 
 

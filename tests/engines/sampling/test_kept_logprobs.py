@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.engines.sampling.kept_logprobs import KeptLogprobs, Slot
+from tasks.engines.sampling.worker import KeptLogprobs, Slot
 
 SLOTS, POSITIONS = 3, 24
 

@@ -12,8 +12,7 @@ import pytest
 
 from storage.errors import Parked
 from tasks.engines.protocols import Completion, Decoding, Request
-from tasks.engines.sampling.replica import Begin, Ended
-from tasks.engines.sampling.replicas import ReplicatedGenerator, _Replica
+from tasks.engines.sampling.replicas import Begin, Ended, ReplicatedGenerator, _Replica
 
 
 def answers(pipe: Connection) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tasks.engines.hardware import Hardware
-from tasks.engines.sampling.slots import adapter_bytes, slot_parameters
+from tasks.engines.sampling.settings import adapter_bytes, slot_parameters
 from tests.random_mixture import CONFIG
 
 DENSE: dict[str, Any] = {

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from storage.errors import UserError
-from tasks.engines.hardware import Hardware
+from tasks.engines.hardware import Hardware, children_see, gpu_bytes, num_gpus, visible_gpus
 from tasks.engines.sampling.settings import sampler_gpus
-from tasks.engines.visible_gpus import children_see, gpu_bytes, num_gpus, visible_gpus
 
 APART = Hardware(device="cuda", engine_process="core", sampler_apart=True)
 
@@ -78,7 +77,7 @@ def test_memory_is_that_of_the_gpus_that_are_seen(
     (tool := tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\ncat <<'END'\n{said}\nEND\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr("tasks.engines.visible_gpus.Path.glob", lambda *_: [Path("nvidia0"), Path("nvidia1")])
+    monkeypatch.setattr("tasks.engines.hardware.Path.glob", lambda *_: [Path("nvidia0"), Path("nvidia1")])
     for name, value in (("CUDA_VISIBLE_DEVICES", seen), ("CUDA_DEVICE_ORDER", order)):
         monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
     assert gpu_bytes() == mebibytes << 20

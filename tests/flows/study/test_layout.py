@@ -16,7 +16,7 @@ from flows.study.request import Request
 from flows.study.resolve import resolve
 from storage.artifacts.store import Store
 from tasks.engines.learning.memory_plan import GIB, read_config
-from tasks.engines.sampling.slots import cache_bytes
+from tasks.engines.sampling.settings import cache_bytes
 from tests.hollow import hollow_weights
 from tests.random_mixture import CONFIG
 from tests.tiny_model import write_tiny_mixture
