@@ -58,32 +58,32 @@ def sampled_elsewhere(trial: Trial, patience: float) -> Iterator[Engine]:
         engine.kill()
 
 
-def undisturbed_elsewhere(trial: Trial) -> float:
+def undisturbed_elsewhere(trial: Trial) -> None:
     with sampled_elsewhere(trial, 60):
-        return trial.to_the_end()
+        trial.to_the_end()
 
 
-def engine_away(trial: Trial) -> float:
+def engine_away(trial: Trial) -> None:
     """Killed, and longer away than the run waits: it parks (75). It comes back: the same command goes on."""
     with sampled_elsewhere(trial, 0.5) as engine:
         process = trial.begun()
         engine.kill()
         ended(process, 0, 75)
         engine.start()
-        return trial.again()
+        trial.to_the_end()
 
 
-def engine_restarted(trial: Trial) -> float:
+def engine_restarted(trial: Trial) -> None:
     """Killed and back at once, as a supervisor has it: the run goes on by itself."""
     with sampled_elsewhere(trial, 60) as engine:
         process = trial.begun()
         engine.kill()
         engine.start()
         ended(process, 0)
-        return trial.compared()
+        trial.compared()
 
 
-def engine_garbles(trial: Trial) -> float:
+def engine_garbles(trial: Trial) -> None:
     """Up to ten answers are garbage with status 200, and the process is killed a moment later or not."""
     with sampled_elsewhere(trial, 60) as engine:
         process = trial.begun()
@@ -93,7 +93,7 @@ def engine_garbles(trial: Trial) -> float:
             trial.signal(process, signal.SIGKILL)
         else:
             ended(process, 0)
-        return trial.again()
+        trial.to_the_end()
 
 
 #: Seconds after which a machine that is not heard of is taken for dead.
@@ -101,24 +101,23 @@ SILENCE = "2"
 
 
 class Bucket:
-    """Roots on one S3 server. Its credentials are this process's from now on."""
+    """Roots on one S3 server, whose credentials this process has."""
 
     def __init__(self, server: ObjectStorage) -> None:
         self.server = server
-        os.environ |= server.environment
         server.make_bucket("varband-chaos")
 
     def of(self, trial: Trial) -> ObjectStorage:
         trial.address = f"s3://varband-chaos/{uuid.uuid4().hex}"
         os.environ["VARBAND_CACHE"] = str(trial.folder / "cache")
-        trial.words = {"VARBAND_CACHE": str(trial.folder / "cache")}
+        trial.words = {**self.server.environment, "VARBAND_CACHE": str(trial.folder / "cache")}
         return self.server
 
-    def undisturbed(self, trial: Trial) -> float:
+    def undisturbed(self, trial: Trial) -> None:
         self.of(trial)
-        return trial.to_the_end()
+        trial.to_the_end()
 
-    def away(self, trial: Trial) -> float:
+    def away(self, trial: Trial) -> None:
         """For up to four seconds: ridden out."""
         server = self.of(trial)
         process = trial.begun()
@@ -126,9 +125,9 @@ class Bucket:
         time.sleep(trial.rng.random() * 4)
         server.start()
         ended(process, 0)
-        return trial.compared()
+        trial.compared()
 
-    def away_for_long(self, trial: Trial) -> float:
+    def away_for_long(self, trial: Trial) -> None:
         """Longer than the run waits: it parks (75). It comes back: the same command goes on."""
         server = self.of(trial)
         trial.words |= {"VARBAND_STORAGE_PATIENCE": "1"}
@@ -136,9 +135,9 @@ class Bucket:
         server.kill()
         ended(process, 75)
         server.start()
-        return trial.again()
+        trial.to_the_end()
 
-    def machine_lost(self, trial: Trial) -> float:
+    def machine_lost(self, trial: Trial) -> None:
         """The process is killed while its storage is away, and the next machine has no working copy."""
         server = self.of(trial)
         process = trial.begun()
@@ -146,9 +145,9 @@ class Bucket:
         trial.signal(process, signal.SIGKILL, 2)
         server.start()
         shutil.rmtree(trial.folder / "cache")
-        return trial.again()
+        trial.to_the_end()
 
-    def several_killed(self, trial: Trial, machines: int = 3, apart: float = 1.0, answer: float = 0.03) -> float:
+    def several_killed(self, trial: Trial, machines: int = 3, apart: float = 1.0, answer: float = 0.03) -> None:
         """Machines with working copies of their own start the same study one after the other. Then one after the other
         is killed and begun again without its copy, and all are left to finish.
 
@@ -158,11 +157,14 @@ class Bucket:
         at_work: list[BaseProcess] = []
 
         def begin(nth: int) -> BaseProcess:
-            words = {"VARBAND_CACHE": str(trial.folder / f"cache-{nth}"), "CHAOS_MACHINE": f"machine-{nth}"}
+            words = trial.words | {
+                "VARBAND_CACHE": str(trial.folder / f"cache-{nth}"),
+                "CHAOS_MACHINE": f"machine-{nth}",
+            }
             words |= {"CHAOS_SILENCE": SILENCE, "CHAOS_ANSWER_SECONDS": str(answer)}
             return driver.start(trial.address, trial.folder / f"trace-{nth}", **words)
 
-        trial.since = trial.began = time.monotonic()
+        trial.began = time.monotonic()
         for nth in range(machines):
             at_work.append(begin(nth))
             time.sleep(apart)
@@ -176,7 +178,7 @@ class Bucket:
             time.sleep(trial.rng.random() * 2 * apart)
         for process in at_work:
             ended(process, 0)
-        return trial.compared()
+        trial.compared()
 
 
 #: What is done → how.

@@ -85,17 +85,5 @@ def stage_at(trace: Path) -> str:
     events = told(trace)
     if not events:
         return START
-    return _place(*events[-1][1:])
-
-
-def _place(event: str, stage: str) -> str:
+    _, event, stage = events[-1]
     return END if stage == "report" and event in ("made", "reused") else stage
-
-
-def shares(trace: Path, began: float, ended: float) -> dict[str, float]:
-    """Stage → its share of the time of an undisturbed run."""
-    events = [(began, START), *((moment, _place(event, stage)) for moment, event, stage in told(trace))]
-    found: dict[str, float] = {}
-    for (moment, stage), (after, _) in zip(events, [*events[1:], (ended, "")], strict=True):
-        found[stage] = found.get(stage, 0.0) + (after - moment) / (ended - began)
-    return found

@@ -23,19 +23,19 @@ from tests.chaos.study import BATCH
 from tests.chaos.trial import CannotTry, TooLate, Trial, ended
 from tests.chaos.whole import Broken
 
-Fault = Callable[[Trial], float]
+Fault = Callable[[Trial], None]
 
 
 def _signalled(how: int, *codes: int) -> Fault:
-    def fault(trial: Trial) -> float:
+    def fault(trial: Trial) -> None:
         process = trial.begun()
         trial.signal(process, how, *codes)
-        return trial.again()
+        trial.to_the_end()
 
     return fault
 
 
-def killed_over_and_over(trial: Trial) -> float:
+def killed_over_and_over(trial: Trial) -> None:
     """Every attempt is broken until one is too quick for it."""
     for attempt in range(4):
         process = trial.start()
@@ -43,11 +43,11 @@ def killed_over_and_over(trial: Trial) -> float:
         process.join(trial.seconds * moment)
         if process.exitcode is not None:
             break
-        trial.now()
+        trial.batches += 1
         trial.signal(process, trial.rng.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT]), 75, 130)
-    if not trial.at:
+    if not trial.batches:
         raise TooLate(time.monotonic() - trial.began)
-    return trial.again()
+    trial.to_the_end()
 
 
 @contextmanager
@@ -78,16 +78,16 @@ def filled(root: Path) -> Iterator[None]:
         filler.unlink()
 
 
-def full_disk(trial: Trial) -> float:
+def full_disk(trial: Trial) -> None:
     """A sentence and exit code 2, whatever meets it; room is made, and the same command goes on."""
     with small_disk(trial.root):
         process = trial.begun()
         with filled(trial.root):
             ended(process, 0, 2)
-        return trial.again()
+        trial.to_the_end()
 
 
-def full_disk_then_killed(trial: Trial) -> float:
+def full_disk_then_killed(trial: Trial) -> None:
     with small_disk(trial.root):
         process = trial.begun()
         with filled(trial.root):
@@ -95,13 +95,13 @@ def full_disk_then_killed(trial: Trial) -> float:
         process = trial.start()
         process.join(trial.seconds * trial.rng.random() * 0.5)
         if process.exitcode is None:
-            trial.now()
+            trial.batches += 1
         with filled(trial.root):
             ended(process, 0, 2)
-        return trial.again()
+        trial.to_the_end()
 
 
-def two_at_once(trial: Trial) -> float:
+def two_at_once(trial: Trial) -> None:
     """Two runs of the same study, one of them killed."""
     both = [trial.start()]
     time.sleep(trial.rng.random() * 0.3 * trial.seconds)
@@ -110,10 +110,10 @@ def two_at_once(trial: Trial) -> float:
     killed, other = trial.rng.sample(both, 2)
     trial.signal(killed, signal.SIGKILL)
     ended(other, 0)
-    return trial.again()
+    trial.to_the_end()
 
 
-def bit_flipped(trial: Trial) -> float:
+def bit_flipped(trial: Trial) -> None:
     """A bit of a shard, an artifact, a line of charges or the run's record, after a kill. What is in a shard is set aside first, as its
     sentence says, and what it held is sampled again; the others need nobody."""
     process = trial.begun()
@@ -129,17 +129,17 @@ def bit_flipped(trial: Trial) -> float:
             trial.uncharged = BATCH
         victim.write_bytes(raw)
         verify(trial.root, repair=True)
-    return trial.again()
+    trial.to_the_end()
 
 
-def artifact_deleted(trial: Trial) -> float:
+def artifact_deleted(trial: Trial) -> None:
     """Under the feet of a run that is then killed."""
     process = trial.begun()
     there = sorted(trial.root.glob("[a-z]*/*-*/manifest.json"))
     if there:
         os.rename(trial.rng.choice(there).parent, trial.folder / "taken")
     trial.signal(process, signal.SIGKILL)
-    return trial.again()
+    trial.to_the_end()
 
 
 @contextmanager
@@ -167,12 +167,12 @@ def collecting(root: Path) -> Iterator[None]:
         raise Broken(f"ended: gc says {said[0]}")
 
 
-def collected(trial: Trial) -> float:
+def collected(trial: Trial) -> None:
     with collecting(trial.root):
-        return _signalled(signal.SIGKILL)(trial)
+        _signalled(signal.SIGKILL)(trial)
 
 
-#: What is done → how; seconds to the end of the study.
+#: What is done → how.
 FAULTS: dict[str, Fault] = {
     "kill -9 of the process": _signalled(signal.SIGKILL),
     "SIGTERM (pre-emption)": _signalled(signal.SIGTERM, 75),

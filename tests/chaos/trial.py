@@ -13,7 +13,7 @@ from pathlib import Path
 from storage.roots import root_folder
 from tests.chaos import driver
 from tests.chaos.study import BATCH
-from tests.chaos.whole import Broken, Left, check, paid
+from tests.chaos.whole import Broken, Left, check
 
 WAIT = 300.0
 
@@ -35,8 +35,7 @@ class Trial:
     """One attempt at breaking a study. folder: empty, its own. seconds: of an undisturbed run. moment: of the fault, as
     a share of it. words: what the study is started with.
 
-    at: where the fault met it. since: when that was. batches: that may be paid for and not kept. taken: rows of damaged
-    shards. uncharged: rollouts of damaged charges.
+    batches: that may be paid for and not kept. taken: rows of damaged shards. uncharged: rollouts of damaged charges.
     """
 
     folder: Path
@@ -47,13 +46,9 @@ class Trial:
     address: str = ""
     words: dict[str, str] = field(default_factory=dict)
     began: float = 0.0
-    at: str = ""
-    since: float = 0.0
-    kept: int = 0
     batches: int = 0
     taken: int = 0
     uncharged: int = 0
-    overcharged: int = 0
 
     def __post_init__(self) -> None:
         self.moment = self.rng.random() if self.moment < 0 else self.moment
@@ -82,10 +77,6 @@ class Trial:
         process.join(self.seconds * self.moment)
         if process.exitcode is not None:
             raise TooLate(time.monotonic() - self.began)
-        self.now()
-
-    def now(self) -> None:
-        self.at, self.since = self.at or driver.stage_at(self.trace), time.monotonic()
         self.batches += 1
 
     def signal(self, process: BaseProcess, how: int, *codes: int) -> None:
@@ -94,20 +85,14 @@ class Trial:
         os.kill(process.pid or 0, how)
         ended(process, 0, *codes, *((-how, 1) if outside else ()))
 
-    def again(self) -> float:
-        """The same command; seconds from the fault to the finished study. Errors: Broken."""
-        self.kept = paid(self.root)
-        return self.to_the_end()
-
-    def to_the_end(self) -> float:
-        """A run that nothing happens to. Errors: Broken."""
+    def to_the_end(self) -> None:
+        """The same command, and nothing happens to it. Errors: Broken."""
         ended(self.start(), 0)
-        return self.compared()
+        self.compared()
 
-    def compared(self) -> float:
-        seconds = time.monotonic() - self.since
-        self.overcharged = check(self.root, self.undisturbed, self.batches * BATCH, self.taken, self.uncharged)
-        return seconds
+    def compared(self) -> None:
+        """Errors: Broken."""
+        check(self.root, self.undisturbed, self.batches * BATCH, self.taken, self.uncharged)
 
 
 def ended(process: BaseProcess, *codes: int) -> int:

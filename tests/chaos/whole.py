@@ -35,12 +35,6 @@ class Left:
         return sum(rows.num_rows for rows in self.rows.values())
 
 
-def paid(root: Path) -> int:
-    """Rollouts in the ledger, each once."""
-    book = Ledger(root)
-    return sum(len(book.keys(account)) for account, _ in book.accounts())
-
-
 def left(root: Path) -> Left:
     """Errors: Broken for an artifact that is damaged, or does not follow from the inputs that are there."""
     at, book = Store(root), Ledger(root)

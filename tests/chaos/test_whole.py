@@ -1,4 +1,4 @@
-"""The table sees a loss, a doubling and a difference when there is one, and counts on from where it was."""
+"""A loss, a doubling and a difference are found when there is one."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from storage.ledger import Ledger
 from storage.records.spending import Charge, Journal
 from tasks.rollouts import account_of
 from tests.chaos import study
-from tests.chaos.results import RECOVERED, Calm, Tried, append, report, tried
-from tests.chaos.table import _all, turns
 from tests.chaos.trial import Trial
 from tests.chaos.whole import Broken, Left, check, left
 
@@ -105,40 +103,6 @@ def test_a_batch_in_flight_and_a_shard_taken_away_are_allowed_for_and_no_more(co
     with pytest.raises(Broken, match="lost: 24"):
         check(*copy, in_flight=25, taken=23)
     assert check(*copy, in_flight=1, taken=24) == 25
-
-
-def test_what_failed_is_in_the_file_in_the_report_and_in_the_exit(tmp_path: Path) -> None:
-    path = tmp_path / "results.jsonl"
-
-    def attempt(kind: str, seed: int) -> Tried:
-        outcome = "lost: 3 rollouts of x/y" if seed == 1 else RECOVERED
-        return Tried(kind, seed, outcome, 2.0 + seed, moment=0.25 + seed / 10, at="train")
-
-    append(path, Calm("plain", 4.0, {"start": 0.25, "train": 0.75}))
-    assert _all(turns(path, {"kill": 1}, 3, 1e18), attempt, path) == 1
-    said = report(path, ["kill", "other"])
-    assert "| kill | 3 | 2 | 3.0 (4.0) |" in said and "| other | 0 | 0 | – |" in said
-    assert (
-        "3 faults, 2 recovered; lost 1, doubled 0" in said and "kill, seed 1, in train at ?: lost: 3 rollouts" in said
-    )
-    assert "| train | 75 % | 3 (100 %) |" in said and "0, 0, 1, 1, 1, 0, 0, 0, 0, 0." in said
-
-
-def test_what_was_mended_shows_how_it_went_since(tmp_path: Path) -> None:
-    path = tmp_path / "results.jsonl"
-    for seed, (outcome, commit) in enumerate(((RECOVERED, "a"), ("lost: 1", "a"), (RECOVERED, "a"), (RECOVERED, "b"))):
-        append(path, Tried("kill", seed, outcome, 1.0, at="train", commit=commit))
-    assert "- kill, seed 1, in train at a: lost: 1; of 1 tried at later commits 1 recovered" in report(path, ["kill"])
-
-
-def test_a_later_run_goes_on_with_what_was_tried_least(tmp_path: Path) -> None:
-    path = tmp_path / "results.jsonl"
-    for seed in range(4):
-        append(path, Tried("often", seed, RECOVERED, 1.0))
-    kinds = {"often": 1, "dear": 2, "new": 1}
-    assert list(turns(path, kinds, 4, 1e18))[:5] == [("dear", 0), ("new", 0), ("new", 1), ("dear", 1), ("new", 2)]
-    assert len(tried(path)) == 4
-    assert list(turns(path, kinds, 4, 0.0)) == []
 
 
 def test_moments_are_drawn_over_the_whole_run() -> None:
