@@ -17,15 +17,13 @@ from benchmarks.jobs import Job
 from benchmarks.tally import tally
 from storage.bands import Band
 from storage.sql import query
-from tasks.domain.statistics.contrasts_of_k import contrast_curves
+from tasks.domain.statistics.curves_of_k import contrast_curves
 from tasks.domain.statistics.means import MARGIN
 from tasks.measures.bands import crosstab_of
-from tasks.measures.g_pass import g_pass_of
-from tasks.measures.gains import gains_of
-from tasks.measures.pass_at_k import contrasts_of, passk_of
-from tasks.measures.slicing import counts_of
-from tasks.measures.token_costs import cost_rows
-from tasks.measures.trajectories import gain_rows, heldout_rows
+from tasks.measures.curves import gain_rows, gains_of, heldout_rows
+from tasks.measures.groups import counts_of
+from tasks.measures.pass_at_k import contrasts_of, g_pass_of, passk_of
+from tasks.measures.tokens import cost_rows
 from tasks.measures.votes import votes_of
 from tests.measures.simulated import KS, TRAIN_G, Cell, G, groups_of, rollouts_of, shift_by, truths
 

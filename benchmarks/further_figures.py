@@ -13,12 +13,11 @@ import pyarrow as pa
 from benchmarks.jobs import Job
 from benchmarks.tally import tally
 from storage.sql import query
-from tasks.domain.statistics.over_seeds import interquartile_mean
 from tasks.measures.chain import LINKS, chain_of
 from tasks.measures.crossings import crossings_of
-from tasks.measures.over_seeds import over_seeds_of
+from tasks.measures.over_seeds import interquartile_mean, over_seeds_of
 from tasks.measures.rescreening import HALVES, SECOND, rescreening_of
-from tasks.measures.token_costs import bucket_rows
+from tasks.measures.tokens import bucket_rows
 from tests.measures.further_studies import (
     CROSSING,
     SIZE,

@@ -16,9 +16,8 @@ from tasks.domain.grpo.types import BASELINE
 from tasks.evidence import Available
 from tasks.measures.audit import audit_designs
 from tasks.measures.bands import cross_bands
-from tasks.measures.curves import training_curves
+from tasks.measures.curves import compare_gains, training_curves
 from tasks.measures.diversity import compare_diversity, measure_answers
-from tasks.measures.gains import compare_gains
 from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k
 from tasks.measures.standard import names_of_measures, standard_measures
 from tasks.partitions import partition_answers, partition_rollouts

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tasks.domain.grading.kinds import OWN
-from tasks.domain.partitions.by_answer import Equal, Pair
+from tasks.domain.partitions.classes import Equal, Pair
 from tasks.domain.scaffolds import BARE, MATH
 from tasks.engines.grading.graders import GradeItem, Graders
 

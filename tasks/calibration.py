@@ -11,8 +11,8 @@ import pyarrow as pa
 from storage.artifacts.kinds import Calibrations
 from storage.errors import UserError
 from tasks.domain.partitions.by_strategy import jaccard, profile
-from tasks.domain.partitions.by_trace import similarities
 from tasks.domain.partitions.calibration import Counts, LabelledGroup, left_out, threshold_of
+from tasks.domain.partitions.classes import similarities
 from tasks.domain.statistics.means import ratio
 from tasks.engines.encoding.labelled import labelled_problems, labelled_sha256
 from tasks.stage import Payload, stage, toolbox

@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 
 from storage.artifacts.kinds import Embeddings, Rollouts
 from storage.errors import UserError
-from tasks.domain.statistics.rewording import REWORDED, reworded
-from tasks.domain.statistics.windows import window_named
+from tasks.domain.statistics.windows import REWORDED, reworded, window_named
 from tasks.stage import Payload, progress, stage, store, toolbox, workdir
 
 if TYPE_CHECKING:

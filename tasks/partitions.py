@@ -13,9 +13,8 @@ from storage.artifacts.kinds import Calibrations, Embeddings, Partitions, Rollou
 from storage.errors import UserError
 from storage.sql import query
 from tasks.answer_classes import by_grader
-from tasks.domain.partitions.by_answer import INTEGER, Equal, same_answers
 from tasks.domain.partitions.by_strategy import by_strategy
-from tasks.domain.partitions.by_trace import by_trace
+from tasks.domain.partitions.classes import INTEGER, Equal, by_trace, same_answers
 from tasks.domain.scaffolds import MATH
 from tasks.embedded import with_vectors
 from tasks.engines.grading.graders import Graders

@@ -27,8 +27,7 @@ from storage.records.drift import DriftNote, close_drift, note_drift
 from storage.records.runs import now, read_record, record_paths
 from storage.sql import query
 from tasks.domain.policies import Policy, Sampling
-from tasks.domain.statistics.intervals import Interval
-from tasks.domain.statistics.shares import proportions
+from tasks.domain.statistics.shares import Interval, proportions
 from tasks.engines.hardware import engine_now
 from tasks.regrading import regrade
 from tasks.rollouts import account_of

@@ -14,15 +14,11 @@ from storage.artifacts.kinds import BandCrosstab, Bands, JointBands, Rollouts
 from storage.bands import Band
 from storage.errors import UserError
 from storage.sql import query
-from tasks.domain.statistics.betabinomial import adaptive_saving, expectations
-from tasks.domain.statistics.contingency import LIVE, band_tests
-from tasks.domain.statistics.families import in_families
-from tasks.domain.statistics.intervals import wilson
+from tasks.domain.statistics.difficulty import adaptive_saving, expectations
 from tasks.domain.statistics.means import ONE_PROBLEM, folded, ratio, repeated
-from tasks.domain.statistics.shares import proportions
-from tasks.measures import form
-from tasks.measures.grouping import with_clusters
-from tasks.measures.groups import COLUMNS, count_groups
+from tasks.domain.statistics.paired_tests import LIVE, band_tests, in_families
+from tasks.domain.statistics.shares import proportions, wilson
+from tasks.measures.groups import COLUMNS, FORM_COLUMNS, count_groups, form_of, in_words, with_clusters
 from tasks.stage import progress, stage, store
 
 
@@ -197,9 +193,9 @@ def _ratio(live_P: np.ndarray, other_P: np.ndarray, cluster_P: np.ndarray) -> di
 @stage(Bands, version=1)
 def classify_bands(*, rollouts: Rollouts) -> pa.Table:
     """The bands of one arm's screening. Schema: Bands. Tells what share of it has no answer or no valid tags."""
-    rows = store().read(rollouts, [*dict.fromkeys([*COLUMNS, *form.COLUMNS])])
+    rows = store().read(rollouts, [*dict.fromkeys([*COLUMNS, *FORM_COLUMNS])])
     if rows.num_rows:
-        progress(rows.num_rows, rows.num_rows, detail=form.in_words(form.form_of(rows)), event="noted")
+        progress(rows.num_rows, rows.num_rows, detail=in_words(form_of(rows)), event="noted")
     return bands_of(rows)
 
 

@@ -13,10 +13,10 @@ from storage.artifacts.kinds import Bands, Diversity, Rollouts
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import nullable
 from storage.sql import query
-from tasks.domain.statistics.families import in_families
 from tasks.domain.statistics.means import ONE_PROBLEM, combined, folded, holds_for
-from tasks.domain.statistics.mixed import Slope, slope
-from tasks.measures.grouping import read_groups
+from tasks.domain.statistics.paired_tests import in_families
+from tasks.domain.statistics.regression import Slope, slope
+from tasks.measures.groups import read_groups
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 

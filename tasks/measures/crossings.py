@@ -14,8 +14,7 @@ from storage.artifacts.schemas import nullable
 from tasks.domain.statistics.crossings import crossing
 from tasks.domain.statistics.curves_of_k import on_common, same_seeds
 from tasks.domain.statistics.means import combined
-from tasks.measures.grouping import read_groups
-from tasks.measures.slicing import Counts, counts_of
+from tasks.measures.groups import Counts, counts_of, read_groups
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage
 

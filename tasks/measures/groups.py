@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from storage.artifacts.kinds import Partitions, Rollouts
 from storage.errors import UserError
 from storage.sql import query
+from tasks.domain.statistics.curves_of_k import KCurve, k_curve
+from tasks.stage import Ref, beside, store
 
 #: What a group needs of its rollouts; completions stay on disk.
 COLUMNS = ["problem_id", "source", "arm", "adapter", "step", "seed", "rollout", "correct", "finish", "num_tokens"]
@@ -65,3 +71,152 @@ def count_groups(rollouts: pa.Table) -> pa.Table:
             " was given more than once"
         )
     return groups.drop(["repeated"])
+
+
+# Groups from what stages are given: rollouts are counted, imported counts are taken as they are.
+
+
+def read_groups(refs: Sequence[Ref]) -> pa.Table:
+    """One row per (policy, problem), with its cluster of near-duplicates. `groups` artifacts hold counts whose rollouts
+    were never published."""
+    counted = [store().read(ref) for ref in refs if ref.kind == "groups"]
+    sampled = [ref for ref in refs if ref.kind != "groups"]
+    if sampled:
+        groups = count_groups(together([store().read(ref, COLUMNS) for ref in sampled]))
+        counted.append(with_clusters(groups, sampled))
+    return pa.concat_tables(counted, promote_options="permissive")
+
+
+def with_clusters(rows: pa.Table, refs: Sequence[Ref]) -> pa.Table:
+    """rows by problem_id with their cluster, as the pools know it from which these artifacts were sampled; a problem
+    that no pool knows is its own."""
+    pools = [store().read(pool, ["problem_id", "cluster"]) for pool in dict.fromkeys(map(pool_of, refs)) if pool]
+    if not pools:
+        return rows.append_column("cluster", rows["problem_id"])
+    return query(
+        """
+        select r.*, coalesce(c.cluster, r.problem_id) as cluster
+        from rows r left join (select problem_id, min(cluster) as cluster from pools group by problem_id) c
+        using (problem_id)
+        """,
+        rows=rows,
+        pools=pa.concat_tables(pools),
+    )
+
+
+def clusters_of(refs: Sequence[Ref]) -> pa.Table:
+    """problem_id and cluster of every problem of these."""
+    of_each = [store().keys(ref, ["problem_id"])["problem_id"].unique().cast(pa.string()) for ref in refs]
+    asked = together([pa.table({"problem_id": ids}) for ids in of_each])
+    return with_clusters(asked.group_by("problem_id").aggregate([]), refs)
+
+
+def in_classes(rollouts: Rollouts, partitions: Partitions, columns: list[str]) -> Iterator[pa.Table]:
+    """Rollouts of whole problems, part after part, with their classes. Errors: UserError if one has no row there."""
+    at = ["problem_id"]
+    known = set(store().keys(partitions, at)["problem_id"].unique().to_pylist())
+    pairs = beside(store().groups(rollouts, at, columns), store().groups(partitions, at), known, Partitions.schema)
+    yield from (classed(rows, [classes]) for rows, classes in pairs)
+
+
+def pool_of(ref: Ref) -> Ref | None:
+    """The pool that rollouts, or what was made of rollouts, were sampled from; null for what was imported."""
+    recipe = store().manifest(ref).recipe
+    while "pool" not in recipe.inputs:
+        onward = recipe.inputs.get("rollouts") or recipe.inputs.get("embeddings")
+        if not onward:
+            return None
+        recipe = store().manifest(Ref.parse(onward[0])).recipe
+    return Ref.parse(recipe.inputs["pool"][0])
+
+
+# Groups as arrays of numbers, and the curve of every slice of them: one query, whatever the number of slices.
+
+Slice = tuple[str, int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Columns of groups, sorted, and where each (arm, step, source) lies; source `all` is every row of (arm, step)."""
+
+    columns: dict[str, np.ndarray]
+    places: dict[Slice, slice]
+
+    def curve(self, arm: str, step: int, source: str, ks: Sequence[int]) -> KCurve:
+        """Empty where there is no such slice."""
+        mine = self.places.get((arm, step, source), slice(0, 0))
+        names = ("problem", "cluster", "adapter", "policy", "group_size", "num_correct", "num_tokens")
+        problem, cluster, adapter, policy, size, correct, tokens = (self.columns[name][mine] for name in names)
+        return k_curve(problem, cluster, adapter, policy, size, correct, tokens, ks)
+
+
+def counts_of(groups: pa.Table) -> Counts:
+    """problem, cluster, adapter and policy are numbers that mean the same in every slice; adapter 0 is none. Groups
+    without a column `cluster` have a cluster a problem."""
+    cluster = "coalesce(cluster, problem_id)" if "cluster" in groups.column_names else "problem_id"
+    ordered = query(
+        f"""
+        select arm, step, source, dense_rank() over (order by problem_id) as problem,
+               dense_rank() over (order by {cluster}) as cluster, group_size, num_correct,
+               num_tokens, case when adapter = '' then 0 else dense_rank() over (order by adapter) end as adapter,
+               dense_rank() over (order by adapter, seed) as policy
+        from groups order by arm, step, source
+        """,
+        groups=groups,
+    )
+    columns = {name: ordered[name].to_numpy() for name in ordered.column_names[3:]}
+    slices = query(
+        "select arm, step, source, count(*) as n from groups group by all order by arm, step, source", groups=groups
+    ).to_pylist()
+    places: dict[Slice, slice] = {}
+    start = 0
+    for row in slices:
+        policy, stop = (row["arm"], row["step"]), start + row["n"]
+        whole = places.get((*policy, "all"), slice(start, stop))
+        places[(*policy, "all")] = slice(whole.start, stop)
+        places[(*policy, row["source"])] = slice(start, stop)
+        start = stop
+    return Counts(columns, places)
+
+
+# Form: how many rollouts gave no answer, had no valid tags, were cut off. It stands beside every accuracy.
+
+FORM_COLUMNS = ["verdict", "tag_valid", "finish"]
+
+
+def form_of(rollouts: pa.Table) -> dict[str, Any]:
+    """rollouts: their number; no_answer, invalid_tags, truncated: shares of them, null for none.
+
+    >>> form_of(pa.table({"verdict": ["no_answer", "wrong"], "tag_valid": [False, True], "finish": ["length", "stop"]}))
+    {'rollouts': 2, 'no_answer': 0.5, 'invalid_tags': 0.5, 'truncated': 0.5}
+    """
+    return query(
+        """
+        select count(*) as rollouts, avg((verdict = 'no_answer')::int) as no_answer,
+               avg((not tag_valid)::int) as invalid_tags, avg((finish = 'length')::int) as truncated
+        from rollouts
+        """,
+        rollouts=rollouts,
+    ).to_pylist()[0]
+
+
+def delivered(rollouts: pa.Table) -> dict[str, Any]:
+    """The same with the mean accuracy."""
+    return form_of(rollouts) | query("select avg(correct::int) as accuracy from t", t=rollouts).to_pylist()[0]
+
+
+def in_words(form: dict[str, Any]) -> str:
+    """
+    >>> in_words({"rollouts": 8, "no_answer": 0.25, "invalid_tags": 0.0, "truncated": 1.0})
+    '8 rollouts: 25.0 % without an answer, 0.0 % without valid tags, 100.0 % cut off'
+    """
+    shares = (
+        f"{100 * form[name]:.1f} % {said}"
+        for name, said in (
+            ("no_answer", "without an answer"),
+            ("invalid_tags", "without valid tags"),
+            ("truncated", "cut off"),
+        )
+        if form[name] is not None
+    )
+    return f"{form['rollouts']:,} rollouts: {', '.join(shares)}"

@@ -15,10 +15,9 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import nullable
 from storage.pass_at_k import pass_at_k
 from tasks.domain.grpo.classes import trace_classes
-from tasks.domain.statistics.families import in_families
 from tasks.domain.statistics.means import combined, folded
-from tasks.measures.grouping import with_clusters
-from tasks.measures.groups import classed
+from tasks.domain.statistics.paired_tests import in_families
+from tasks.measures.groups import classed, with_clusters
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage, store
 

@@ -2,19 +2,185 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import combinations
+from types import MappingProxyType
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from storage.artifacts.kinds import Rollouts, Tokens
 from storage.sql import query
-from tasks.domain.statistics.families import in_families
-from tasks.measures.grouping import with_clusters
-from tasks.measures.groups import COLUMNS, count_groups, together
+from tasks.domain.statistics.means import ADAPTERS, Seeded, by_seed, combined, folded, holds_for, ratio, seeds_of
+from tasks.domain.statistics.paired_tests import in_families, wilcoxon
+from tasks.measures.groups import COLUMNS, count_groups, together, with_clusters
 from tasks.measures.standard import standard_measure
-from tasks.measures.token_costs import bucket_rows, cost_rows
 from tasks.stage import stage, store
+
+# Token costs: what a correct answer costs under each policy, and how two policies' lengths compare pair by pair.
+
+
+def cost_rows(groups: pa.Table) -> list[dict[str, Any]]:
+    """`tokens_per_correct` of each (arm, step) and source: a ratio of sums, with its interval over problems and seeds,
+    of the problems that every seed was asked (of all, without an interval, where there is none). Null where nothing is
+    correct. `truncated` stands beside it."""
+    cluster = "coalesce(cluster, problem_id)" if "cluster" in groups.column_names else "problem_id"
+    ordered = query(
+        f"""
+        with tall as (select *, source as part from groups union all select *, 'all' from groups)
+        select arm, step, part as source, dense_rank() over (order by problem_id) as problem,
+               dense_rank() over (order by {cluster}) as cluster,
+               case when adapter = '' then 0 else dense_rank() over (order by adapter) end as adapter,
+               num_tokens, num_correct, group_size, truncated
+        from tall order by arm, step, part <> 'all', part
+        """,
+        groups=groups,
+    )
+    columns = [ordered[c].to_numpy() for c in ordered.column_names[3:]]
+    rows = []
+    for key, start, stop in _stretches(ordered.select(["arm", "step", "source"])):
+        asked_NC = np.column_stack([column[start:stop] for column in columns])
+        found = by_seed(asked_NC[:, 0], asked_NC[:, 2], asked_NC[:, [3, 4, 1]])
+        if len(found.problem_P):
+            asked_NC = asked_NC[np.isin(asked_NC[:, 0], found.problem_P)]
+        problem_N, _, _, tokens_N, correct_N, size_N, truncated_N = asked_NC.T
+        rollouts, tokens, correct = int(size_N.sum()), int(tokens_N.sum()), int(correct_N.sum())
+        row: dict[str, Any] = key | {
+            "metric": "tokens_per_correct",
+            "n": len(np.unique(problem_N)),
+            "num_correct": correct,
+            "num_tokens": tokens,
+            "mean": tokens / rollouts,
+            "truncated": float(truncated_N.sum() / rollouts),
+        }
+        if correct == 0:
+            rows.append(row | {"reason": "no rollout is correct"})
+            continue
+        rows.append(row | {"estimate": tokens / correct} | _bounds(found))
+    return rows
+
+
+def _bounds(found: Seeded) -> dict[str, Any]:
+    """The ratio's interval, how it was made, and what it holds for; or why there is none."""
+    row: dict[str, Any] = {"seeds": len(found.values_SPV)}
+    if not found.values_SPV[:, :, 1].any():
+        return row | {"reason": "no interval: no problem that every seed was asked has a correct rollout"}
+    values_SCV = folded(found.values_SPV, found.values_SPV[0, :, 2])
+    tokens_SP, correct_SP = values_SCV[:, :, 0], values_SCV[:, :, 1]
+    _, low, high = ratio(tokens_SP, correct_SP, found.trained)
+    if not np.isfinite(low):
+        return row | {
+            "reason": "no interval: one problem, few near-duplicates that most are, or all alike, have no spread"
+        }
+    seeds = seeds_of([(1.0, tokens_SP)], [found.trained])
+    return row | {"low": low, "high": high, "method": "t of the logarithm", "holds_for": holds_for(seeds)}
+
+
+def _stretches(keys: pa.Table) -> list[tuple[dict[str, Any], int, int]]:
+    """(key, start, stop) of every stretch of equal rows in a sorted table."""
+    new_N = np.zeros(len(keys), bool)
+    new_N[:1] = True
+    for column in keys.columns:
+        codes_N = column.combine_chunks().dictionary_encode().indices.to_numpy()
+        new_N[1:] |= codes_N[1:] != codes_N[:-1]
+    starts = [int(i) for i in np.flatnonzero(new_N)]
+    return [(keys.slice(i, 1).to_pylist()[0], i, j) for i, j in zip(starts, [*starts[1:], len(keys)], strict=True)]
+
+
+def numbered(arm: str, step: str) -> str:
+    """SQL of the rollouts of one (arm, step), given by parameters of these names, with their replicate: the
+    how-manieth of its trainings."""
+    mine = f"from rollouts where arm = ${arm} and step = ${step}"
+    return f"""
+        select source, problem_id, rollout, correct, num_tokens, finish, replicate
+        from (select * {mine}) r join (
+            select adapter, seed, row_number() over (order by coalesce(adapter, ''), seed) as replicate
+            from (select distinct adapter, seed {mine})) p
+        on r.seed = p.seed and r.adapter is not distinct from p.adapter
+    """
+
+
+def bucket_rows(
+    rollouts: pa.Table,
+    first: tuple[str, int],
+    second: tuple[str, int],
+    cluster_of: Mapping[str, str] = MappingProxyType({}),
+) -> list[dict[str, Any]]:
+    """Two policies, `rollout` by rollout as published and `problem` by problem as it should be (mean tokens of the
+    problem's rollouts in the bucket), by who is correct. Ratios are other over arm; longer_in counts pairs in which
+    the other is longer. p_wilcoxon is given for problems only: rollouts of one problem are no independent pairs.
+    cluster_of: the cluster of a problem that has near-duplicates.
+    """
+    names = {"arm": first[0], "step": first[1], "other": second[0], "other_step": second[1]}
+    pairs = query(
+        f"""
+        with a as ({numbered("arm", "step")}), b as ({numbered("other", "other_step")})
+        select a.source, a.problem_id, a.num_tokens as x, b.num_tokens as y,
+               a.finish = 'length' as cut, b.finish = 'length' as other_cut,
+               case when a.correct and b.correct then 'both_correct' when a.correct then 'arm_only'
+                    when b.correct then 'other_only' else 'neither' end as bucket
+        from a join b using (problem_id, rollout, replicate)
+        """,
+        names,
+        rollouts=rollouts,
+    )
+    if pairs.num_rows == 0:
+        return [names | {"metric": "bucket", "n": 0, "reason": "no problem in common"}]
+    alone = query(
+        """
+        select distinct source from rollouts
+        where (arm = $arm and step = $step or arm = $other and step = $other_step)
+              and source not in (select source from pairs) order by source
+        """,
+        names,
+        rollouts=rollouts,
+        pairs=pairs,
+    )
+    rows: list[dict[str, Any]] = [
+        names | {"metric": "bucket", "source": source, "n": 0, "reason": "no problem in common"}
+        for source in alone["source"].to_pylist()
+    ]
+    for pairing, unit, lists in (("rollout", "from tall", ""), ("problem", PER_PROBLEM, LISTS)):
+        for row in query(SUMMARY.format(unit=unit, lists=lists), pairs=pairs).to_pylist():
+            x, y, problems = (row.pop(name, None) for name in ("xs", "ys", "problem_ids"))
+            if pairing == "rollout":
+                row["reason"] = "rollouts of one problem are no independent pairs: no interval"
+            else:
+                clusters = np.unique([cluster_of.get(p, p) for p in problems], return_inverse=True)[1]
+                row |= _compared(np.array(x, np.float64), np.array(y, np.float64), clusters)
+                row["holds_for"] = ADAPTERS if first[1] or second[1] else None  # seeds are averaged
+            rows.append(names | row | {"metric": "bucket", "pairing": pairing})
+    return rows
+
+
+def _compared(x_P: np.ndarray, y_P: np.ndarray, cluster_P: np.ndarray) -> dict[str, Any]:
+    """The interval of the geometric mean of the problems' ratios, other over arm, and the signed ranks' p."""
+    found = combined([(1.0, folded(np.log(y_P / x_P)[None, :, None], cluster_P))], [False])
+    row: dict[str, Any] = {"p_wilcoxon": wilcoxon(y_P - x_P, cluster_P)}
+    if found.known_V[0]:
+        ends = zip(("low", "high"), found.interval(), strict=True)
+        return row | {f"ratio_{end}": float(np.exp(v[0])) for end, v in ends}
+    return row | {"reason": found.unknown(0, "every problem has the same ratio: no interval")}
+
+
+PER_PROBLEM = """
+    from (select source, bucket, problem_id, avg(x) as x, avg(y) as y, avg(cut::int) as cut,
+                 avg(other_cut::int) as other_cut from tall group by source, bucket, problem_id)
+"""
+LISTS = "".join(f", list({c} order by problem_id) as {c}s" for c in ("x", "y", "problem_id"))
+SUMMARY = """
+    with grouped as (select source, bucket, problem_id, x, y, cut, other_cut from pairs
+                     union all select source, 'all_paired', problem_id, x, y, cut, other_cut from pairs),
+         tall as (select * from grouped union all select 'all' as source, * exclude (source) from grouped)
+    select source, bucket, count(*) as n, avg(x) as mean, avg(y) as other_mean, median(x) as median,
+           median(y) as other_median, avg(y / x) as ratio_mean, median(y / x) as ratio_median,
+           exp(avg(ln(y / x))) as ratio_geomean, min(y / x) as ratio_min, max(y / x) as ratio_max,
+           sum(y) / sum(x) as global_ratio, count(*) filter (where y > x) as longer_in,
+           avg(cut::double) as truncated, avg(other_cut::double) as other_truncated {lists}
+    {unit} where x > 0 and y > 0
+    group by source, bucket order by source <> 'all', source, bucket
+"""
 
 
 def tokens_of(rollouts: pa.Table, clusters: Callable[[pa.Table], pa.Table] = lambda groups: groups) -> pa.Table:

@@ -13,11 +13,9 @@ import pyarrow as pa
 from storage.artifacts.kinds import Partitions, Rollouts, Votes
 from storage.sql import query
 from tasks.domain.statistics.curves_of_k import INCOMPLETE, levels
-from tasks.domain.statistics.means import folded
-from tasks.domain.statistics.seeded import by_seed
-from tasks.domain.statistics.subsets import subsets
-from tasks.domain.statistics.voting import best_chance, majority_chance
-from tasks.measures.grouping import clusters_of, in_classes
+from tasks.domain.statistics.estimators import best_chance, majority_chance, subsets
+from tasks.domain.statistics.means import by_seed, folded
+from tasks.measures.groups import clusters_of, in_classes
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage
 

@@ -3,8 +3,11 @@ with length and with accuracy, so that nobody mistakes one for the other."""
 
 from __future__ import annotations
 
+import re
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
+from dataclasses import dataclass, replace
+from itertools import combinations, islice
 from statistics import fmean
 from typing import Any
 
@@ -15,16 +18,223 @@ import pyarrow.compute as pc
 from storage.artifacts.kinds import Embeddings, Partitions, Rollouts
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import nullable
+from storage.sql import query
 from tasks.domain.statistics.curves_of_k import INCOMPLETE, levels
-from tasks.domain.statistics.means import ADAPTERS, folded
-from tasks.domain.statistics.rank_correlation import rank_correlations
-from tasks.domain.statistics.seeded import by_seed
+from tasks.domain.statistics.means import ADAPTERS, by_seed, folded
+from tasks.domain.statistics.regression import rank_correlations
 from tasks.embedded import with_vectors
-from tasks.measures.grouping import clusters_of, in_classes
+from tasks.measures.diversity import matrix
+from tasks.measures.groups import clusters_of, in_classes
 from tasks.measures.standard import standard_measure
-from tasks.measures.width.looked_at import LookedAt
-from tasks.measures.width.values import Series, problems_of, series_of, vocabulary_of
+from tasks.measures.width import MEASURES, Group, Measure, Windows, windows_of
 from tasks.stage import stage, store
+
+# Every measure of width on every problem: from rows of rollouts to one number each, or why there is none.
+
+PARTITIONS = ("answer", "trace", "strategy")
+BASES = ("all", "correct")
+#: Words of a window. A trace that is shorter than one is not looked at in it, so all that is compared is equally long.
+WINDOWS = (16, 64, 256)
+_WORD = re.compile(r"[A-Za-z]+|\d+|[^\sA-Za-z\d]")
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """What rows of the table are about, before policy and k. partition: null for measures of none."""
+
+    measure: Measure
+    partition: str | None
+    basis: str
+    window: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One problem under one policy, with its views: by partition, and by window."""
+
+    arm: str
+    step: int
+    adapter: str
+    problem_id: str
+    cluster: str
+    group: Group
+    classes: Mapping[str, np.ndarray]
+    windows: Mapping[int, Windows]
+
+
+def words_of(trace: str | None) -> list[str]:
+    """The first words, numbers and signs of a trace, of the longest window.
+
+    >>> words_of("So x=12."), words_of(None)
+    (['so', 'x', '=', '12', '.'], [])
+    """
+    found = () if trace is None else islice(_WORD.finditer(trace), max(WINDOWS))
+    return [match[0].lower() for match in found]
+
+
+def window_of(words: Sequence[str], window: int) -> Sequence[str] | None:
+    """
+    >>> window_of(["so", "x"], 2), window_of(["so", "x"], 3)
+    (['so', 'x'], None)
+    """
+    return words[:window] if len(words) >= window else None
+
+
+def vocabulary_of(traces: Iterable[str | None]) -> dict[int, int]:
+    """Window → different words in it: of windows that some trace is as long as, else of the shortest."""
+    held: dict[int, set[str]] = {window: set() for window in WINDOWS}
+    for trace in traces:
+        words = words_of(trace)
+        for window, known in held.items():
+            known.update(window_of(words, window) or ())
+    return {window: len(known) for window, known in held.items() if known} or {WINDOWS[0]: 0}
+
+
+def problems_of(rollouts: pa.Table, vectors: pa.Table, windows: Iterable[int]) -> list[Problem]:
+    """Every problem under every policy. rollouts: with their classes and `cluster`. vectors: of whole traces, by
+    policy, problem, rollout."""
+    keys = ["arm", "step", "seed", "problem_id", "rollout"]
+    # keys alone are joined and sorted: of a million traces a database would copy each
+    numbered = query(
+        f"select r.own, e.place from rollouts r left join (select *, row_number() over () - 1 as place from v) e"
+        f" using ({', '.join(keys)}) order by r.arm, r.step, coalesce(r.adapter, ''), r.seed, r.problem_id, r.rollout",
+        rollouts=rollouts.select([*keys, "adapter"]).append_column("own", pa.array(range(rollouts.num_rows))),
+        v=vectors.select(keys),
+    )
+    vectors_ND = matrix(vectors["embedding"]) if vectors.num_rows else np.zeros((0, 1))
+    with_none_ND = np.vstack([vectors_ND, np.full((1, vectors_ND.shape[1]), np.nan)])
+    rows = rollouts.take(numbered["own"]).to_pydict() | {"place": numbered["place"].to_pylist()}
+    together = list(zip(*(rows[k] for k in ("arm", "step", "adapter", "seed", "problem_id")), strict=True))
+    starts = [i for i, one in enumerate(together) if i == 0 or one != together[i - 1]]
+    read = [words_of(trace) for trace in rows["trace"]]
+    found = []
+    for start, stop in zip(starts, [*starts[1:], len(together)], strict=True):
+        some = slice(start, stop)
+        place = [len(vectors_ND) if p is None else p for p in rows["place"][some]]
+        classes = {
+            name: np.array([-1 if c is None else c for c in rows[f"{name}_class"][some]], np.int64)
+            for name in PARTITIONS
+        }
+        group = Group(
+            class_N=classes["answer"],
+            correct_N=np.array(rows["correct"][some], bool),
+            logprob_N=np.array([np.nan if x is None else x for x in rows["logprob_sum"][some]], np.float64),
+            num_tokens_N=np.array(rows["num_tokens"][some], np.float64),
+            vectors_ND=with_none_ND[place],
+        )
+        arm, step, adapter, _, problem = together[start]
+        cluster, told = rows["cluster"][start], windows_of(read[some], windows)
+        found.append(Problem(arm, step, adapter or "", problem, cluster, group, classes, told))
+    return found
+
+
+def series_of(windows: Sequence[int]) -> Iterator[Series]:
+    for measure in MEASURES:
+        for partition in PARTITIONS if measure.of == "partition" else (None,):
+            for window in windows if measure.of == "words" else (None,):
+                for basis in BASES:
+                    yield Series(measure, partition, basis, window)
+
+
+def view(problem: Problem, series: Series, vocabulary: Mapping[int, int]) -> Group:
+    """What of a problem a measure looks at."""
+    group = problem.group
+    if series.partition is not None:
+        group = replace(group, class_N=problem.classes[series.partition])
+    if series.window is not None:
+        group = replace(group, windows=problem.windows[series.window], vocabulary=vocabulary[series.window])
+    kept_N = np.ones(len(group), bool)
+    if series.basis == "correct":
+        kept_N &= group.correct_N
+    if series.measure.of == "vectors":
+        kept_N &= np.isfinite(group.vectors_ND).all(axis=1)
+    if series.measure.of == "words":
+        kept_N &= group.words.there_N
+    if series.measure.of == "partition" and not series.measure.unclassed:
+        kept_N &= group.class_N >= 0
+    return group if kept_N.all() else group.only(kept_N)
+
+
+# The problems of one policy after they were looked at: numbers alone, so that no two parts' texts are held.
+
+NONE = {
+    "partition": "no problem has {k} {which}rollouts with a class",
+    "vectors": "no problem has {k} {which}rollouts with a vector",
+    "words": "no problem has {k} {which}traces of {window} words",
+}
+
+
+class LookedAt:
+    """What every series shows with every k of the problems that were added, and what they are besides.
+
+    smallest: rollouts of the smallest group.
+    """
+
+    def __init__(self, several: Sequence[Series], ks: Sequence[int], vocabulary: Mapping[int, int]) -> None:
+        self._several, self._ks, self._vocabulary = several, ks, vocabulary
+        self._problems: list[str] = []
+        self._adapters: list[str] = []
+        self._clusters: dict[str, str] = {}
+        self._length_N, self._accuracy_N = array("d"), array("d")
+        self._value_N = {(series, k): array("d") for series in several for k in ks}
+        self._most = dict.fromkeys(self._value_N, 0.0)
+        self._why: dict[tuple[Series, int], str] = {}
+        self.smallest = 0
+
+    def add(self, problem: Problem) -> None:
+        size = len(problem.group)
+        self.smallest = min(size, self.smallest) if self._problems else size
+        self._problems.append(problem.problem_id)
+        self._adapters.append(problem.adapter)
+        self._clusters[problem.problem_id] = problem.cluster
+        self._length_N.append(float(problem.group.num_tokens_N.mean()))
+        self._accuracy_N.append(float(problem.group.correct_N.mean()))
+        for series in self._several:
+            group = view(problem, series, self._vocabulary)
+            for k in self._ks:
+                found = series.measure.value(group, k) if len(group) >= k and (series, k) not in self._why else None
+                if isinstance(found, str):
+                    self._why[series, k] = found
+                elif found is not None:
+                    self._most[series, k] = max(self._most[series, k], series.measure.most(group, k))
+                self._value_N[series, k].append(found if isinstance(found, float | int) else np.nan)
+
+    def values(self, series: Series, k: int) -> tuple[np.ndarray, float, str | None]:
+        """(value_PS, what it could be at most, why none is defined)."""
+        most, why = self._most[series, k], self._why.get((series, k))
+        value_PS = self._laid_out(self._value_N[series, k])
+        if why is None and np.isnan(value_PS).all():
+            which = "correct " if series.basis == "correct" else ""
+            why = NONE[series.measure.of].format(k=k, which=which, window=series.window)
+        return value_PS, most, why
+
+    @property
+    def length_PS(self) -> np.ndarray:
+        return self._laid_out(self._length_N)
+
+    @property
+    def accuracy_PS(self) -> np.ndarray:
+        return self._laid_out(self._accuracy_N)
+
+    @property
+    def adapters(self) -> list[str]:
+        return sorted(set(self._adapters))
+
+    @property
+    def cluster_P(self) -> np.ndarray:
+        """Codes, in the order of the clusters' names."""
+        return np.unique([self._clusters[problem] for problem in sorted(self._clusters)], return_inverse=True)[1]
+
+    def _laid_out(self, value_N: Sequence[float]) -> np.ndarray:
+        """(P, S) by problem and adapter, both sorted; NaN where there is none."""
+        problem = {name: place for place, name in enumerate(sorted(self._clusters))}
+        adapter = {name: place for place, name in enumerate(self.adapters)}
+        value_PS = np.full((len(problem), len(adapter)), np.nan)
+        for name, of, value in zip(self._problems, self._adapters, value_N, strict=True):
+            if not np.isnan(value):
+                value_PS[problem[name], adapter[of]] = value
+        return value_PS
+
 
 COLUMNS = ["problem_id", "arm", "adapter", "step", "seed", "rollout", "correct", "num_tokens", "logprob_sum", "trace"]
 Part = tuple[pa.Table, pa.Table]

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from storage.sql import query
-from tasks.domain.statistics.intervals import bootstrap_mean
+from tasks.domain.statistics.shares import bootstrap_mean
 from tasks.published.files import whole
 
 Row = dict[str, Any]

@@ -26,7 +26,7 @@ from storage.artifacts.kinds import (
 )
 from storage.sql import query
 from tasks.designs import rows_as
-from tasks.measures.lints import findings_of, leak_rows, mislabelled_rows
+from tasks.measures.audit import findings_of, leak_rows, mislabelled_rows
 from tasks.published import checks, log_checks
 from tasks.published import designs as published_designs
 from tasks.published import files as published

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tasks.domain.statistics.contingency import mcnemar_exact
-from tasks.domain.statistics.families import family_of_gain, in_families
-from tasks.domain.statistics.intervals import wilson
+from tasks.domain.statistics.paired_tests import family_of_gain, in_families, mcnemar_exact
+from tasks.domain.statistics.shares import wilson
 
 Row = dict[str, Any]
 
@@ -42,7 +41,7 @@ def paired_p_range(x: int, y: int, n: int) -> tuple[float | None, float | None]:
 
 
 def trajectory_rows(rows: Sequence[Row], arm: str, sizes: Mapping[str, int], trained: Mapping[str, int]) -> list[Row]:
-    """Rows of tasks.measures.trajectories.CURVES. One rollout a problem: Wilson. `gain`: last step minus first,
+    """Rows of tasks.measures.curves.CURVES. One rollout a problem: Wilson. `gain`: last step minus first,
     whatever step was best; p_value is the largest that any pairing allows."""
     found: list[Row] = []
     total = sum(sizes.values())

@@ -16,8 +16,7 @@ from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.classes import trace_classes
 from tasks.domain.grpo.second_scaffold import solutions
 from tasks.domain.grpo.types import LearnerConfig, TrainRollout
-from tasks.domain.partitions.by_trace import by_trace
-from tasks.domain.partitions.classes import Classes
+from tasks.domain.partitions.classes import Classes, by_trace
 from tasks.domain.policies import Policy
 from tasks.domain.scaffolds import Scaffold
 from tasks.engines.grading.graders import GradeItem

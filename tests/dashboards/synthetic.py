@@ -228,9 +228,8 @@ def _analysis(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """(tables, rows) of the report."""
 
-    from tasks.measures.curves import training_curves
+    from tasks.measures.curves import compare_gains, training_curves
     from tasks.measures.diversity import compare_diversity, measure_answers, measure_diversity
-    from tasks.measures.gains import compare_gains
     from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k
 
     finals, ks = tuple(final), KS

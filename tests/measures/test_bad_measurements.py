@@ -14,13 +14,10 @@ from storage.artifacts.kinds import DiversityComparison
 from storage.sql import named, query
 from tasks.embedding import embedded
 from tasks.measures.bands import bands_of, crosstab_of
-from tasks.measures.ceilings import ceilings_of
-from tasks.measures.comparisons import compare_columns
 from tasks.measures.curves import curves_of
-from tasks.measures.diversity_measures import answers_of, diversity_of
+from tasks.measures.diversity import answers_of, ceilings_of, compare_columns, diversity_of
 from tasks.measures.groups import count_groups
-from tasks.measures.pass_at_k import asymptotes_of, contrasts_of, passk_of
-from tasks.measures.solved_by import solved_by_of
+from tasks.measures.pass_at_k import asymptotes_of, contrasts_of, passk_of, solved_by_of
 from tasks.measures.tokens import tokens_of
 from tasks.measures.votes import votes_of
 from tests.measures.conftest import classed_by_letter, rows_of

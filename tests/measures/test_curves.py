@@ -7,9 +7,8 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from tasks.measures.curves import curves_of
+from tasks.measures.curves import curves_of, with_shares
 from tasks.measures.groups import count_groups
-from tasks.measures.trajectories import with_shares
 
 Make = Callable[..., pa.Table]
 

@@ -11,9 +11,7 @@ import pytest
 from storage.artifacts.kinds import Embeddings
 from storage.errors import UserError
 from tasks.embedding import embedded, in_other_words
-from tasks.measures.ceilings import ceilings_of
-from tasks.measures.comparisons import compare_columns
-from tasks.measures.diversity_measures import answers_of, diversity_of
+from tasks.measures.diversity import answers_of, ceilings_of, compare_columns, diversity_of
 from tests.measures.conftest import classed_by_letter
 
 Make = Callable[..., pa.Table]

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tasks.domain.statistics.means import SILENT
-from tasks.measures.gains import gains_of
+from tasks.measures.curves import gains_of
 from tasks.measures.groups import count_groups
 
 Make = Callable[..., pa.Table]

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 from tasks.domain.statistics.means import SILENT
-from tasks.domain.statistics.over_seeds import (
+from tasks.measures.over_seeds import (
     improvement,
     improvement_of_pairs,
     interquartile_mean,
     over_seeds_and_sources,
+    over_seeds_of,
 )
-from tasks.measures.over_seeds import over_seeds_of
 
 
 def trained(arm: str, chances: list[float], seed: int, problems: int = 20) -> list[dict[str, Any]]:

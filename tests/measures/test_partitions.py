@@ -13,10 +13,9 @@ from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.answer_classes import by_grader
 from tasks.domain.grading.grading import GRADER_VERSION
-from tasks.domain.partitions.by_answer import Pair
+from tasks.domain.partitions.classes import Pair
 from tasks.engines.grading.graders import Graders
-from tasks.measures.diversity import measure_answers
-from tasks.measures.diversity_measures import answers_of
+from tasks.measures.diversity import answers_of, measure_answers
 from tasks.measures.groups import classed
 from tasks.measures.votes import measure_votes, votes_of
 from tasks.partitions import partition_rollouts, partitions_of

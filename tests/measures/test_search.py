@@ -10,9 +10,7 @@ import pytest
 
 from storage.artifacts.kinds import Searches
 from tasks.domain.statistics.means import ONE_PROBLEM
-from tasks.measures.search_contrasts import contrasts_of
-from tasks.measures.search_curves import curves_of
-from tasks.measures.search_values import COLUMNS, ORACLE, PASS_AT_1, within_budgets
+from tasks.measures.search import COLUMNS, ORACLE, PASS_AT_1, contrasts_of, curves_of, within_budgets
 
 BUDGETS = (10, 20, 40)
 

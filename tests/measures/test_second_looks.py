@@ -12,7 +12,7 @@ from storage.artifacts.kinds import Bands
 from tasks.domain.policies import Sampling
 from tasks.domain.statistics.means import SILENT
 from tasks.measures.crossings import crossings_of
-from tasks.measures.g_pass import g_pass_of
+from tasks.measures.pass_at_k import g_pass_of
 from tasks.measures.rescreening import HALVES, SECOND, rescreening_of
 
 G = 16

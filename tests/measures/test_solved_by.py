@@ -9,7 +9,7 @@ import pytest
 
 from storage.sql import named, query
 from tasks.measures.groups import count_groups
-from tasks.measures.solved_by import solved_by_of
+from tasks.measures.pass_at_k import solved_by_of
 
 Make = Callable[..., pa.Table]
 

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import pytest
 
 from storage.errors import UserError
-from tasks.domain.statistics.betabinomial import adaptive_saving, rollouts_until_decided
+from tasks.domain.statistics.difficulty import adaptive_saving, rollouts_until_decided
 from tasks.embedding import EncoderSpec, embedded, in_other_words
-from tasks.measures.ceilings import ceilings_of
+from tasks.measures.diversity import ceilings_of
 from tasks.measures.votes import votes_of
 from tests.measures.conftest import classed_by_letter
 

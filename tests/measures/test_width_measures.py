@@ -13,15 +13,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.measures.width import expectation_adjusted_distinct as ead
-from tasks.measures.width import semantic_entropy
-from tasks.measures.width.distinct import distinct
-from tasks.measures.width.group import Group
-from tasks.measures.width.registry import MEASURES, Measure
-from tasks.measures.width.self_bleu import self_bleu
-from tasks.measures.width.utility import PATIENCE, utility
-from tasks.measures.width.vendi import vendi
-from tasks.measures.width.windows import windows_of
+from tasks.measures.width import (
+    MEASURES,
+    PATIENCE,
+    Group,
+    Measure,
+    distinct,
+    entropy_by_counts,
+    entropy_by_likelihood,
+    entropy_by_sequence_likelihood,
+    expectation_adjusted_distinct,
+    most_of_ead,
+    self_bleu,
+    utility,
+    vendi,
+    windows_of,
+)
 
 Rollout = tuple[int, bool, float]  # class, correct, log-probability
 rollouts = st.lists(st.tuples(st.integers(-1, 3), st.booleans(), st.floats(-9.0, -0.1)), min_size=2, max_size=6)
@@ -95,17 +102,17 @@ def test_counts_and_likelihoods_go_through_every_subset(found: list[Rollout]) ->
                 }
                 told.append(entropy(list(mass.values())))
         assert distinct(group, k) == pytest.approx(float(np.mean(distincts)))
-        assert semantic_entropy.by_counts(group, k) == pytest.approx(float(np.mean(counted)))
-        assert semantic_entropy.by_likelihood(group, k) == pytest.approx(float(np.mean(weighed)))
-        assert semantic_entropy.by_sequence_likelihood(group, k) == pytest.approx(float(np.mean(whole)))
+        assert entropy_by_counts(group, k) == pytest.approx(float(np.mean(counted)))
+        assert entropy_by_likelihood(group, k) == pytest.approx(float(np.mean(weighed)))
+        assert entropy_by_sequence_likelihood(group, k) == pytest.approx(float(np.mean(whole)))
 
 
 def test_semantic_entropy_by_hand() -> None:
-    assert semantic_entropy.by_counts(by_class(0, 0, 1, 1), 4) == pytest.approx(log(2))
+    assert entropy_by_counts(by_class(0, 0, 1, 1), 4) == pytest.approx(log(2))
     three_to_one = group_of([(0, True, log(0.6)), (1, True, log(0.2))])
-    assert semantic_entropy.by_sequence_likelihood(three_to_one, 2) == pytest.approx(entropy([3, 1]))
+    assert entropy_by_sequence_likelihood(three_to_one, 2) == pytest.approx(entropy([3, 1]))
     unknown = group_of([(0, True, float("nan")), (1, True, -1.0)])
-    assert semantic_entropy.by_likelihood(unknown, 2) == "a rollout has no log-probability"
+    assert entropy_by_likelihood(unknown, 2) == "a rollout has no log-probability"
 
 
 def test_vendi_by_hand() -> None:
@@ -149,16 +156,16 @@ def test_self_bleu_of_subsets_looked_at_one_by_one(monkeypatch: pytest.MonkeyPat
     letters = np.random.default_rng(0).choice(list("abc"), (9, 6))
     group = group_of([(0, True, -1.0)] * 9, ["".join(text) for text in letters])
     together = self_bleu(group, 4)
-    monkeypatch.setattr("tasks.measures.width.self_bleu.HELD", 1)
+    monkeypatch.setattr("tasks.measures.width.HELD", 1)
     assert self_bleu(group, 4) == together
 
 
 def test_ead_by_hand() -> None:
     # 7 different letters in 12, of a vocabulary of 7
     two = group_of([(0, True, -1.0)] * 2, ["abcdef", "abcdeg"])
-    assert ead.expectation_adjusted_distinct(two, 2) == pytest.approx(7 / (7 * (1 - (6 / 7) ** 12)))
+    assert expectation_adjusted_distinct(two, 2) == pytest.approx(7 / (7 * (1 - (6 / 7) ** 12)))
     many = replace(two, vocabulary=10**6)  # chance repeats nothing: distinct-1
-    assert ead.expectation_adjusted_distinct(many, 2) == pytest.approx(7 / 12, abs=1e-4)
+    assert expectation_adjusted_distinct(many, 2) == pytest.approx(7 / 12, abs=1e-4)
 
 
 measures = st.sampled_from(MEASURES)
@@ -199,9 +206,9 @@ def test_one_class_is_1_and_all_different_are_n(n: int) -> None:
     same, apart = by_class(*[0] * n), by_class(*range(n))
     assert (distinct(same, n), distinct(apart, n)) == (1, n)
     assert vendi(same, n) == pytest.approx(1) and vendi(apart, n) == pytest.approx(n)
-    for value in (semantic_entropy.by_counts, semantic_entropy.by_likelihood, semantic_entropy.by_sequence_likelihood):
+    for value in (entropy_by_counts, entropy_by_likelihood, entropy_by_sequence_likelihood):
         assert value(same, n) == pytest.approx(0) and value(apart, n) == pytest.approx(log(n))
     assert utility(apart, n) == pytest.approx(1)
     assert self_bleu(same, n) == pytest.approx(1)
     letters = group_of([(0, True, -1.0)] * n, ["abcdefghijklmnopqrstuvwxyzABCD"[6 * i : 6 * i + 6] for i in range(n)])
-    assert ead.expectation_adjusted_distinct(letters, n) == pytest.approx(ead.most(letters, n))
+    assert expectation_adjusted_distinct(letters, n) == pytest.approx(most_of_ead(letters, n))

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.domain.statistics.rank_correlation import rank_correlation
+from tasks.domain.statistics.regression import rank_correlation
 
 REPO = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import numpy as np
-from tasks.measures.width.expectation_adjusted_distinct import expectation_adjusted_distinct
-from tasks.measures.width.group import Group
-from tasks.measures.width.windows import windows_of
+from tasks.measures.width import expectation_adjusted_distinct
+from tasks.measures.width import Group
+from tasks.measures.width import windows_of
 draw = np.random.default_rng(0)
 words = [[f"w{x}" for x in draw.geometric(0.05, 64)] for _ in range(8)]
 nothing = np.zeros(8)

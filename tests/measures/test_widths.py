@@ -10,11 +10,10 @@ import pytest
 
 from storage.artifacts.store import Store
 from storage.sql import query
-from tasks.domain.statistics.rank_correlation import rank_correlation
+from tasks.domain.statistics.regression import rank_correlation
 from tasks.embedded import VECTORS
-from tasks.measures.width.registry import MEASURES
-from tasks.measures.width.values import vocabulary_of, window_of, words_of
-from tasks.measures.widths import widths_of
+from tasks.measures.width import MEASURES
+from tasks.measures.widths import vocabulary_of, widths_of, window_of, words_of
 from tests.measures.conftest import rows_of
 
 Row = dict[str, Any]

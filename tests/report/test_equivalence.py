@@ -10,8 +10,7 @@ import pytest
 from storage.artifacts.kinds import Curves
 from storage.sql import named, query
 from tasks.domain.statistics.means import SILENT
-from tasks.measures.gains import gains_of
-from tasks.measures.trajectories import gain_rows
+from tasks.measures.curves import gain_rows, gains_of
 from tasks.report.findings import answer, caveats
 from tasks.report.form import START, TRAINED
 

@@ -14,9 +14,9 @@ from storage.artifacts.store import Store
 from storage.sql import named, query
 from tasks.designs import FORM
 from tasks.engines.toolbox import Toolbox
+from tasks.measures.audit import findings_of
 from tasks.measures.bands import bands_of, classify_bands, crosstab_of
-from tasks.measures.form import form_of, in_words
-from tasks.measures.lints import findings_of
+from tasks.measures.groups import form_of, in_words
 from tasks.report.findings import answer
 from tasks.report.form import SCREENING, START, TRAINED
 from tasks.stage import Progress, Session, session

@@ -12,11 +12,10 @@ from storage.artifacts.kinds import Calibrations, Embeddings, Rollouts
 from storage.artifacts.rows import beside
 from storage.artifacts.store import Store
 from tasks.domain.grading.grading import GRADER_VERSION
-from tasks.domain.statistics.rewording import REWORDED
+from tasks.domain.statistics.windows import REWORDED
 from tasks.embedding import embedded
 from tasks.engines.toolbox import Toolbox
-from tasks.measures.ceilings import ceilings_of
-from tasks.measures.diversity import measure_ceilings
+from tasks.measures.diversity import ceilings_of, measure_ceilings
 from tasks.partitions import partition_answers, partition_rollouts
 from tasks.stage import Session, session
 from tests.dashboards.made_up_rows import calibration_rows

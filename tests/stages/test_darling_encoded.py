@@ -10,7 +10,7 @@ import pytest
 from storage.artifacts.kinds import Calibrations, Training
 from storage.ledger import Ledger
 from tasks.calibration import calibrate_partitions
-from tasks.domain.partitions.by_trace import by_trace
+from tasks.domain.partitions.classes import by_trace
 from tasks.domain.policies import Sampling
 from tasks.engines.encoding.encoders import SentenceEncoder
 from tasks.engines.encoding.labelled import labelled_sha256

@@ -17,7 +17,7 @@ from storage.reading.catalog import ask
 from storage.reading.recipes import report_inputs
 from storage.records.overrides import FOLDERS, newest_overrides, put_overrides
 from tasks.engines.toolbox import Toolbox
-from tasks.measures.solved_by import compare_solved
+from tasks.measures.pass_at_k import compare_solved
 from tasks.stage import Session, session
 
 ROLLOUTS = (Rollouts.of("a" * 16),)

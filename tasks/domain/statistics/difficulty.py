@@ -12,8 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import comb
+from typing import Any
 
 import numpy as np
+
+from storage.bands import Band, band
 
 Pairs = Sequence[tuple[int, int]]
 CHANCE_J = np.concatenate([[0.0], 1 / (1 + np.exp(-np.linspace(-6.5, 6.5, 41))), [1.0]])
@@ -132,3 +136,225 @@ def _stacked(figures: Sequence[Figure]) -> tuple[np.ndarray, np.ndarray, np.ndar
 def _parts(q_F2VJ: np.ndarray, part_FIJ: np.ndarray, whole_FIJ: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     part, whole = (q_F2VJ @ one.transpose(0, 2, 1)[:, None] for one in (part_FIJ, whole_FIJ))
     return part, np.maximum(whole, 1e-300)
+
+
+# How a pool's difficulty is spread, from counts: a beta-binomial with a share of problems that nothing solves.
+#
+# A group of G rollouts that are all wrong may still be a problem that a larger group would learn from. The fit says how
+# many of those there are, and how many live groups to expect at another group size: eight rollouts hardly tell a hard
+# problem from an impossible one. Intervals of the three parameters are their profile likelihood's (`plausible`); those
+# of what is expected hold whatever the shape of the difficulty (`difficulty.ranges`).
+
+#: Grid of the logit of the mean, log(a + b) and the share that nothing solves, and how often it is narrowed.
+GRID, SIDES, LOOKS = 25, ((-6.0, 6.0), (-3.0, 6.0), (0.0, 0.98)), 5
+UNLIKELY = 1.92  # log likelihood below the best: half of χ²'s 95 % quantile with one degree of freedom
+
+
+@dataclass(frozen=True, slots=True)
+class BetaBinomial:
+    """Nothing solves a share `zero` of the problems; of the others each has a chance of a correct rollout drawn from
+    Beta(a, b). Floats, or arrays of equal shape: one model each."""
+
+    a: Any
+    b: Any
+    zero: Any = 0.0
+
+    def live_share(self, group_size: int) -> Any:
+        """Expected share of groups with both outcomes at this size: (1 − zero) · (1 − E[(1−p)^G] − E[p^G]).
+
+        >>> round(float(BetaBinomial(1.0, 1.0).live_share(2)), 6)
+        0.333333
+        """
+        return (1.0 - self.zero) * (1.0 - self.chance(group_size, 0) - self.chance(group_size, group_size))
+
+    def chance(self, n: int, c: int) -> Any:
+        """Of one order of c correct and n − c wrong rollouts, for a problem that can be solved."""
+        from scipy.special import betaln
+
+        return np.exp(betaln(self.a + c, self.b + n - c) - betaln(self.a, self.b))
+
+    def live_given(self, n: int, c: int, group_size: int) -> Any:
+        """The same for a problem of which c of n rollouts were correct.
+
+        >>> round(float(BetaBinomial(1.0, 1.0).live_given(8, 0, 2)), 6)
+        0.163636
+        >>> round(float(BetaBinomial(1.0, 1.0, zero=0.5).live_given(8, 0, 2)), 6)  # one in ten of these can be solved
+        0.016364
+        """
+        return self.bands_given(n, c, group_size)[1]
+
+    def bands_given(self, n: int, c: int, group_size: int) -> tuple[Any, Any, Any]:
+        """Chances of all_zero, variance and all_one at this size for a problem of which c of n rollouts were correct.
+
+        >>> [round(float(p), 4) for p in BetaBinomial(1.0, 1.0).bands_given(1, 0, 2)]
+        [0.5, 0.3333, 0.1667]
+        """
+        solvable = 1.0
+        if c == 0:
+            able = (1.0 - self.zero) * self.chance(n, 0)
+            solvable = able / (able + self.zero)
+        now = BetaBinomial(self.a + c, self.b + n - c)
+        live = solvable * now.live_share(group_size)
+        ones = solvable * now.chance(group_size, group_size)
+        return 1.0 - live - ones, live, ones
+
+
+def rollouts_until_decided(n: int, c: int) -> float:
+    """Expected rollouts until both a correct and a wrong one were seen, of n of which c are correct, drawn in any
+    order; n where they never are. Stopping there gives the same band as drawing all n.
+
+    >>> rollouts_until_decided(8, 0), rollouts_until_decided(2, 1), round(rollouts_until_decided(8, 4), 4)
+    (8.0, 2.0, 2.6)
+    """
+    undecided = [1.0] + [(comb(c, t) + comb(n - c, t)) / comb(n, t) for t in range(1, n)]
+    return float(sum(undecided))
+
+
+def adaptive_saving(counts: Pairs) -> dict[str, Any]:
+    """`adaptive_saving`: rollouts that stopping at a decided band would not have sampled (count, share). Where the
+    screening did stop, what it did not sample of the largest group.
+
+    >>> adaptive_saving([(8, 0), (2, 1)])["count"], adaptive_saving([(2, 1), (2, 1)])["count"]
+    (6, 0)
+    """
+    row: dict[str, Any] = {"metric": "adaptive_saving", "n": len(counts)}
+    sampled, whole = sum(n for n, _ in counts), len(counts) * max((n for n, _ in counts), default=0)
+    if not sampled:
+        return row | {"reason": "no problem of this source"}
+    if sampled < whole:
+        return row | {"count": whole - sampled, "estimate": 1 - sampled / whole, "reason": "measured: screened so"}
+    used = sum(rollouts_until_decided(*pair) for pair in counts)
+    return row | {"count": round(sampled - used), "estimate": 1 - used / sampled}
+
+
+def fit(counts: Pairs) -> BetaBinomial | None:
+    """Maximum likelihood over (n, c) pairs; null where the likelihood has no maximum inside (all alike, or n = 1)."""
+    from scipy.optimize import minimize
+
+    if len(counts) < 5 or all(n < 2 for n, _ in counts) or sum(c for _, c in counts) in (0, sum(n for n, _ in counts)):
+        return None
+    likelihood = _likelihood(counts)
+
+    def loss(at: np.ndarray) -> float:
+        return -float(likelihood(BetaBinomial(np.exp(at[0]), np.exp(at[1]), at[2])))
+
+    starts = [[*np.log(ab), zero] for ab, zero in (((0.3, 1.0), 0.0), ((1.0, 1.0), 0.3), ((3.0, 3.0), 0.1))]
+    bounds = [(-7, 7), (-7, 7), (0.0, 0.99)]
+    best = min((minimize(loss, s, method="L-BFGS-B", bounds=bounds) for s in starts), key=lambda r: r.fun)
+    a, b = np.exp(best.x[:2])
+    return BetaBinomial(float(a), float(b), float(best.x[2]))
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The most likely model, and those whose likelihood is not told from its own."""
+
+    model: BetaBinomial
+    models: BetaBinomial
+    mask_JJ: np.ndarray
+
+    def told(self, value: Callable[[BetaBinomial], Any]) -> dict[str, float]:
+        """estimate, low and high of what a model says: its profile-likelihood interval."""
+        near = np.broadcast_to(value(self.models), self.mask_JJ.shape)[self.mask_JJ]
+        return self.within(value, (float(near.min()), float(near.max())))
+
+    def within(self, value: Callable[[BetaBinomial], Any], ends: tuple[float, float]) -> dict[str, float]:
+        """estimate of the most likely model, and ends that hold it."""
+        at = float(value(self.model))
+        return {"estimate": at, "low": min(ends[0], at), "high": max(ends[1], at)}
+
+
+def fitted(counts: Pairs, alike: float = 1.0) -> Fitted | None:
+    """Null where nothing can be fitted."""
+    model = fit(counts)
+    return None if model is None else Fitted(model, *plausible(counts, alike))
+
+
+def plausible(counts: Pairs, alike: float = 1.0) -> tuple[BetaBinomial, np.ndarray]:
+    """(models, mask_JJ): a grid of models, and those whose likelihood is not told from the best one's (a profile
+    likelihood interval is the range of a figure over them). a, b: (J, 1); zero: (1, J)."""
+    likelihood, axes = _likelihood(counts), [np.linspace(low, high, GRID) for low, high in SIDES]
+    models, mask_JJ = _near(likelihood, axes, UNLIKELY * alike)
+    for _ in range(LOOKS - 1):
+        places = _places(mask_JJ)
+        axes = [np.linspace(*_around(axis, at), GRID) for axis, at in zip(axes, places, strict=True)]
+        models, mask_JJ = _near(likelihood, axes, UNLIKELY * alike)
+    return models, mask_JJ
+
+
+def _near(
+    likelihood: Callable[[BetaBinomial], Any], axes: Sequence[np.ndarray], below: float
+) -> tuple[BetaBinomial, np.ndarray]:
+    mean, size, zero = axes
+    share, total = 1 / (1 + np.exp(-np.repeat(mean, GRID)))[:, None], np.exp(np.tile(size, GRID))[:, None]
+    models = BetaBinomial(share * total, (1 - share) * total, zero[None, :])
+    found_JJ = likelihood(models)
+    return models, found_JJ > found_JJ.max() - below
+
+
+def _places(mask_JJ: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where on each axis of the grid a model is plausible."""
+    mean, size, zero = np.nonzero(mask_JJ.reshape(GRID, GRID, -1))
+    return mean, size, zero
+
+
+def _around(axis: np.ndarray, at: np.ndarray) -> tuple[float, float]:
+    """The part of an axis that the next look is at: one step further than what is plausible."""
+    return float(axis[max(at.min() - 1, 0)]), float(axis[min(at.max() + 1, len(axis) - 1)])
+
+
+def _likelihood(counts: Pairs) -> Callable[[BetaBinomial], Any]:
+    pairs, times = np.unique(np.array(counts), axis=0, return_counts=True)
+
+    def log_likelihood(model: BetaBinomial) -> Any:
+        total = 0.0
+        for (n, c), often in zip(pairs.tolist(), times.tolist(), strict=True):
+            seen = (1.0 - model.zero) * model.chance(n, c) + (model.zero if c == 0 else 0.0)
+            total = total + often * np.log(np.maximum(seen, 1e-300))
+        return total
+
+    return log_likelihood
+
+
+def expectations(counts: Pairs, group_size: int, alike: float = 1.0) -> list[dict[str, Any]]:
+    """Rows of the cross-tab: what a group size of `group_size` would make of these problems.
+
+    beta_a, beta_b, beta_zero: the fit; expected_live: share of groups with both outcomes; live_in_band, mislabelled:
+    the same among problems whose own group had both outcomes, or had not, with bounds in the reason. alike:
+    `means.repeated` of their clusters.
+    """
+    found, n = fitted(counts, alike), len(counts)
+    shared = {"n": n}
+    if found is None:
+        why = "too few problems, groups of one rollout, or all rollouts alike: no beta-binomial can be fitted"
+        names = ("expected_live", "live_in_band", "mislabelled")
+        return [shared | {"metric": q, "estimate": None, "reason": why} for q in names]
+
+    banded = [pair for pair in counts if band(pair[1], pair[0]) is Band.VARIANCE]
+    dead = [pair for pair in counts if band(pair[1], pair[0]) is not Band.VARIANCE]
+    by_band = {name: [p for p in dead if band(p[1], p[0]) is name] for name in (Band.ALL_ZERO, Band.ALL_ONE)}
+    parts = {("live_in_band", Band.VARIANCE): banded, ("mislabelled", None): dead}
+    parts |= {("mislabelled", name): mine for name, mine in by_band.items()}
+    figures = {str(key): mean_given(mine, lambda _: live(group_size)) for key, mine in parts.items() if mine}
+    ends = ranges(counts, {"live": mean_of(live(group_size))} | figures, alike)
+
+    def among(key: tuple[str, Band | None], mine: Pairs) -> dict[str, Any]:
+        """count: problems expected to be live at the training group size; estimate: their share."""
+        row: dict[str, Any] = {"metric": key[0], "band": key[1], "n": len(mine)}
+        if not mine:
+            return row | {"reason": "no problem in this band"}
+        often = {pair: mine.count(pair) / len(mine) for pair in set(mine)}
+        share = found.within(
+            lambda m: sum(w * m.live_given(*pair, group_size) for pair, w in sorted(often.items())), ends[str(key)]
+        )
+        at = share["estimate"]
+        return row | {"count": round(len(mine) * at), "estimate": at, "reason": bounds(share, len(mine))}
+
+    return [
+        *(
+            shared | {"metric": f"beta_{name}"} | found.told(lambda m, name=name: getattr(m, name))
+            for name in ("a", "b", "zero")
+        ),
+        shared | {"metric": "expected_live"} | found.within(lambda m: m.live_share(group_size), ends["live"]),
+        *(among(key, mine) for key, mine in parts.items()),
+    ]

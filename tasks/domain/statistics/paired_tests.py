@@ -6,16 +6,91 @@ correction. t means the t-distribution. Where scipy or statsmodels have it, they
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from storage.bands import Band
 from storage.resampling import LEVEL
-from tasks.domain.statistics.intervals import percentile, resample_means
-from tasks.domain.statistics.mixed import robust
-from tasks.domain.statistics.sign_flips import sign_flip, wilcoxon
+from tasks.domain.statistics.means import ONE_PROBLEM, folded, ratio
+from tasks.domain.statistics.regression import robust
+from tasks.domain.statistics.shares import clopper_pearson, percentile, resample_means
+
+# Tests that flip signs: of like policies either sign of a problem's difference is as likely, or of the sum over a
+# cluster of near-duplicates. Axes: P problems or clusters, V columns.
+
+FLIPS = 10_000
+EXACT_FLIPS = 20  # all 2^n sign patterns up to here
+EXACT_RANKS = 13  # as in scipy, which takes half a second for each test with ties
+ROUNDING = 1e-9  # of the largest difference: nearer than this two are equal
+
+
+def sign_flip(d_P: np.ndarray, *, draws: int, seed: int) -> float:
+    """Two-sided p of the mean under random signs: exact over all 2^n patterns of n ≤ 20 nonzero ones, else `draws` of
+    them with the observed one counted in, so that it is never 0. d_PV: of the length of the mean vector.
+
+    >>> sign_flip(np.array([1.0, 1.0, 1.0]), draws=10, seed=0)
+    0.25
+    """
+    d_PV = np.asarray(d_P, np.float64).reshape(len(d_P), -1)
+    d_PV = d_PV[d_PV.any(axis=1)]  # a zero is its own mirror, so that many of them leave the exact test in reach
+    observed, n = _length(d_PV.sum(axis=0)), len(d_PV)
+    slack = 1e-12 * np.abs(d_PV).sum()
+    if n <= EXACT_FLIPS:
+        sums = np.zeros((1, d_PV.shape[1]))
+        for value in d_PV[1:]:  # the first sign may be fixed: the other half mirrors it
+            sums = np.concatenate([sums + value, sums - value])
+        return float((_length(sums + d_PV[0]) >= observed - slack).mean()) if n else 1.0
+    rng, extreme = np.random.default_rng(seed), 0
+    chunk = max(1, (1 << 22) // n)
+    for start in range(0, draws, chunk):
+        signs = rng.integers(0, 2, size=(min(chunk, draws - start), n), dtype=np.int8) * 2.0 - 1.0
+        extreme += int((_length(signs @ d_PV) >= observed - slack).sum())
+    return (extreme + 1) / (draws + 1)
+
+
+def _length(sums: np.ndarray) -> np.ndarray:
+    return np.abs(np.hypot.reduce(sums, axis=-1))
+
+
+def wilcoxon(d_P: np.ndarray, cluster_P: np.ndarray | None = None) -> float | None:
+    """Two-sided signed-rank p, zeros dropped; null if nothing is left. What is equal up to rounding ties, also with 0.
+
+    Few problems: the sign-flip test of the signed ranks, which is the exact test, ties or not, at once. With
+    near-duplicates (problems of one cluster): sign flips of the sums over clusters.
+
+    >>> wilcoxon(np.array([1.0, 2, 3])), wilcoxon(np.array([0.0])) is None
+    (0.25, True)
+    """
+    from scipy import stats
+
+    level_P = np.sign(d_P) * _levels(np.abs(d_P))
+    nonzero = level_P[level_P != 0]
+    if len(nonzero) == 0:
+        return None
+    if cluster_P is not None and len(np.unique(cluster_P)) < len(cluster_P):
+        at_P = np.unique(cluster_P[level_P != 0], return_inverse=True)[1]
+        sums_C = np.bincount(at_P, weights=np.sign(nonzero) * stats.rankdata(np.abs(nonzero)))
+        return sign_flip(sums_C, draws=FLIPS, seed=0)
+    if len(nonzero) <= EXACT_RANKS:
+        return sign_flip(np.sign(nonzero) * stats.rankdata(np.abs(nonzero)), draws=0, seed=0)
+    result: Any = stats.wilcoxon(nonzero, method="auto")
+    return float(result.pvalue)
+
+
+def _levels(size_P: np.ndarray) -> np.ndarray:
+    """Which of the distinct sizes each is, 0 for those that are 0.
+
+    >>> _levels(np.array([0.1, 0.3 - 0.2, 0.5, 0.1 + 0.2 - 0.3])).tolist()
+    [1, 1, 2, 0]
+    """
+    order_P = np.argsort(size_P, kind="stable")
+    steps_P = np.diff(size_P[order_P], prepend=0.0) > ROUNDING * size_P.max(initial=0.0)
+    level_P = np.empty(len(size_P), np.int64)
+    level_P[order_P] = np.cumsum(steps_P)
+    return level_P
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,3 +269,159 @@ def unblurred(left: Left, d_P: np.ndarray, longer_P: np.ndarray, better_P: np.nd
     moved = at - slope * shift
     p_moved = float(2 * stats.t.sf(abs(moved) / half * t, freedom)) if at * moved > 0 else 1.0
     return at, min(low, moved - half), max(high, moved + half), max(p, p_moved)
+
+
+# Families of tests: which p-values are corrected together, and how. Declared where a table is made.
+#
+# Two families are confirmatory (Holm): the differences of gains over all sources and, where a study compares
+# objectives, what each has over the baseline. Of studies in which nothing differs one in twenty says otherwise. All
+# others are exploratory (Benjamini-Hochberg): of each by itself one in twenty does, where nothing differs; of several
+# together more, and where some differ it is the share of false findings that is bounded.
+
+Family = tuple[str, Literal["holm", "bh"]]
+
+
+def family_of_gain(row: dict[str, Any]) -> Family:
+    """Of gains that were measured and of those that were published."""
+    return "gains" if row["source"] == "all" else "gains by source", "bh"
+
+
+def in_families(
+    rows: Sequence[dict[str, Any]],
+    family_of: Callable[[dict[str, Any]], Family],
+    p: str = "p_value",
+    *,
+    beside: Sequence[str] = (),
+) -> list[dict[str, Any]]:
+    """Rows with p_adjusted and family, `name, method of number`. Rows without a p-value stay as they are. beside: other
+    p-values of the rows, each corrected by itself over the rows of a family that have it, as `<name>_corrected`.
+
+    >>> found = in_families([{"p_value": 0.01}, {"p_value": 0.04}, {}], lambda row: ("gains", "holm"))
+    >>> [(r.get("p_adjusted"), r.get("family")) for r in found]
+    [(0.02, 'gains: Holm of 2'), (0.04, 'gains: Holm of 2'), (None, None)]
+    """
+    out = [dict(row) for row in rows]
+    families: dict[Family, list[dict[str, Any]]] = {}
+    for row in out:
+        families.setdefault(family_of(row), []).append(row)
+    for (name, method), members in families.items():
+        for raw, corrected in ((p, "p_adjusted"), *((other, f"{other}_corrected") for other in beside)):
+            mine = [row for row in members if row.get(raw) is not None]
+            for row, fixed in zip(mine, adjust([row[raw] for row in mine], method), strict=True):
+                row[corrected] = fixed
+                if raw == p:
+                    row["family"] = f"{name}: {'Holm' if method == 'holm' else 'Benjamini-Hochberg'} of {len(mine)}"
+    return out
+
+
+# Tests of paired categories: do two arms put the same problems into the same bands?
+
+Row = dict[str, Any]
+LIVE = list(Band).index(Band.VARIANCE)
+NO_ODDS = "no problem is in the second's variance band alone: no odds"
+BOTH_WAYS = "what moved, moved both ways within every cluster of near-duplicates"
+
+
+def mcnemar_exact(only_first: int, only_second: int) -> float | None:
+    """Two-sided exact McNemar: a binomial test of the discordant problems. Null if there is none.
+
+    >>> mcnemar_exact(3, 3), round(mcnemar_exact(5, 0), 4), mcnemar_exact(0, 0) is None
+    (1.0, 0.0625, True)
+    """
+    from scipy.stats import binomtest
+
+    discordant = only_first + only_second
+    return None if discordant == 0 else float(binomtest(only_first, discordant, 0.5).pvalue)
+
+
+def weighted_kappa(table: list[list[int]]) -> float | None:
+    """Cohen's kappa with linear weights over ordered bands; null where chance alone would agree perfectly.
+
+    >>> weighted_kappa([[2, 0], [0, 2]])
+    1.0
+    """
+    t = np.asarray(table, np.float64)
+    size = len(t)
+    away = np.abs(np.subtract.outer(np.arange(size), np.arange(size)))
+    expected = np.outer(t.sum(axis=1), t.sum(axis=0)) / t.sum()
+    by_chance = float((away * expected).sum())
+    return None if by_chance == 0 else 1.0 - float((away * t).sum()) / by_chance
+
+
+def band_tests(first_P: np.ndarray, second_P: np.ndarray, cluster_P: np.ndarray) -> list[Row]:
+    """McNemar (variance band or not), Stuart-Maxwell (same margins), Bowker (symmetry), weighted kappa of two arms'
+    bands, by their place in Band. estimate: the statistic; for McNemar the odds of the discordant problems with their
+    interval, null if one side has none.
+
+    Near-duplicate problems are one: what they add to a difference is summed by cluster_P, also in its covariance, and p
+    is the chance of a statistic as large if the arms changed places in any cluster (sign flips). Where no problem has a
+    near-duplicate, the covariance is the tests' own, and p is exact (McNemar) or that of chi square.
+    """
+    size = len(Band)
+    table = np.zeros((size, size), int)
+    np.add.at(table, (first_P, second_P), 1)
+    alone = len(np.unique(cluster_P)) == len(cluster_P)
+    one_PK, other_PK = (np.eye(size)[places] for places in (first_P, second_P))
+    cells_PKK = one_PK[:, :, None] * other_PK[:, None, :]
+    upper = np.triu_indices(size, 1)
+    moved = {"stuart_maxwell": one_PK - other_PK, "bowker": (cells_PKK - cells_PKK.transpose(0, 2, 1))[:, *upper]}
+    rows = [_mcnemar(first_P == LIVE, second_P == LIVE, cluster_P, alone)]
+    for name, moved_PV in moved.items():
+        if np.array_equal(first_P, second_P):
+            rows.append({"metric": name, "reason": "the two arms band every problem alike"})
+            continue
+        rows.append({"metric": name} | _tested(_by_cluster(moved_PV, cluster_P), alone))
+    kappa = weighted_kappa(table.tolist())
+    why = None if kappa is not None else "all problems are in one band"
+    return [*rows, {"metric": "weighted_kappa", "estimate": kappa, "reason": why}]
+
+
+def _mcnemar(live_P: np.ndarray, other_P: np.ndarray, cluster_P: np.ndarray, alone: bool) -> Row:
+    only_P2 = np.column_stack([live_P & ~other_P, other_P & ~live_P]) * 1.0
+    first, second = (int(v) for v in only_P2.sum(axis=0))
+    row: Row = {"metric": "mcnemar", "band": Band.VARIANCE, "count": first + second}
+    if not first + second:
+        return row | {"reason": "no problem is in one variance band alone"}
+    row |= {"estimate": first / second} if second else {"reason": NO_ODDS}
+    if alone:
+        return row | {"p_value": mcnemar_exact(first, second)} | _odds(first, second)
+    tested = _tested(_by_cluster(only_P2 @ np.array([[1.0], [-1.0]]), cluster_P), alone)
+    row |= {name: said for name, said in tested.items() if name != "estimate"}
+    if not first:
+        row |= {"reason": "no problem is in the first's variance band alone: no interval"}
+    if first and second:
+        only_C2 = folded(only_P2[None], cluster_P)[0]
+        _, low, high = ratio(only_C2[None, :, 0], only_C2[None, :, 1], trained=False)
+        row |= {"low": low, "high": high} if np.isfinite(low) else {"reason": row.get("reason", ONE_PROBLEM)}
+    return row
+
+
+def _odds(only_first: int, only_second: int) -> dict[str, float]:
+    """low and high of the odds of two counts, from Clopper-Pearson's of the share; no high where it has none."""
+    share = clopper_pearson(only_first, only_first + only_second)
+    if share is None or not only_second:
+        return {}
+    return {"low": share.low / (1 - share.low)} | ({"high": share.high / (1 - share.high)} if share.high < 1 else {})
+
+
+def _by_cluster(moved_PV: np.ndarray, cluster_P: np.ndarray) -> np.ndarray:
+    found, at_P = np.unique(cluster_P, return_inverse=True)
+    moved_CV = np.zeros((len(found), moved_PV.shape[1]))
+    np.add.at(moved_CV, at_P, moved_PV)
+    return moved_CV[moved_CV.any(axis=1)]
+
+
+def _tested(moved_CV: np.ndarray, alone: bool) -> Row:
+    """The statistic and p of the sum of what moved, measured by its covariance where the arms are alike, Σ_c d_c d_cᵀ:
+    flips of sign leave that as it is. A direction in which nothing moved is left out; the reason if that is each."""
+    from scipy.stats import chi2
+
+    if not len(moved_CV):
+        return {"reason": BOTH_WAYS}
+    weight_V, axes_VV = np.linalg.eigh(moved_CV.T @ moved_CV)
+    kept = weight_V > 1e-9 * max(weight_V.max(initial=0.0), 1.0)
+    scaled_CV = moved_CV @ axes_VV[:, kept] / np.sqrt(weight_V[kept])
+    statistic = float((scaled_CV.sum(axis=0) ** 2).sum())
+    if alone:
+        return {"estimate": statistic, "p_value": float(chi2.sf(statistic, int(kept.sum())))}
+    return {"estimate": statistic, "p_value": sign_flip(scaled_CV, draws=FLIPS, seed=0)}

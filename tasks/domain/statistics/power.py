@@ -101,7 +101,7 @@ def simulate(effect: float, design: Design, *, alpha: float = 0.05, trials: int 
     >>> 0.75 < plan.power < 0.95
     True
     """
-    from tasks.domain.statistics.intervals import wilson
+    from tasks.domain.statistics.shares import wilson
 
     above_T, below_T = _beyond_zero(effect, design, alpha, trials, seed)
     found_T = above_T if effect > 0 else below_T if effect < 0 else np.maximum(above_T, below_T)

@@ -8,10 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.domain.partitions.by_answer import by_answer
 from tasks.domain.partitions.by_strategy import by_strategy, profile
-from tasks.domain.partitions.by_trace import by_trace
-from tasks.domain.partitions.classes import alike, joined, sizes
+from tasks.domain.partitions.classes import alike, by_answer, by_trace, joined, sizes
 
 angles = st.lists(st.sampled_from([0.0, 0.3, 0.7, 1.2, 2.0, 3.0]), min_size=1, max_size=9)
 thresholds = st.floats(-0.9, 0.999)

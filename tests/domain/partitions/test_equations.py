@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.domain.partitions.by_strategy import by_strategy
-from tasks.domain.partitions.equations import _pairs, _plain, _runs, equations
+from tasks.domain.partitions.by_strategy import _pairs, _plain, _runs, by_strategy, equations
 
 WORDS = ["x", "ab", "so", "sin", "sinus", "hence", "Ann", "mod", "xthe", "the3"]
 SIGNS = ["=", "<=", ">", "+", "-", "(", ")", " ", "\n", ".", ":", "×", r"\cdot", r"\frac{1}{2}"]

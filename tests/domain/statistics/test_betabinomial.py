@@ -8,8 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tasks.domain.statistics.betabinomial import BetaBinomial, expectations, fit
-from tasks.domain.statistics.difficulty import live, mean_given, ranges
+from tasks.domain.statistics.difficulty import BetaBinomial, expectations, fit, live, mean_given, ranges
 
 G = 16
 Pool = Callable[[np.random.Generator, int], np.ndarray]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.domain.statistics.contingency import band_tests, mcnemar_exact
+from tasks.domain.statistics.paired_tests import band_tests, mcnemar_exact
 
 Row = dict[str, Any]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tasks.domain.statistics.contrasts_of_k import told_of
-from tasks.domain.statistics.curves_of_k import levels
+from tasks.domain.statistics.curves_of_k import levels, told_of
 from tasks.domain.statistics.means import SILENT, combined, folded
 from tasks.domain.statistics.shares import proportions
 from tests.measures.simulated import Cell, G, logits_of, sigmoid, truths

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from storage.differences import tail_freedom
-from tasks.domain.statistics.contrasts_of_k import at_fraction, told_of
+from tasks.domain.statistics.curves_of_k import at_fraction, told_of
 from tasks.domain.statistics.means import combined, folded, holds_for, ratio, ratio_of_policies, together
-from tasks.domain.statistics.paired_tests import explained_difference, unblurred, unsupported
+from tasks.domain.statistics.paired_tests import explained_difference, sign_flip, unblurred, unsupported
 from tasks.domain.statistics.shares import proportions
-from tasks.domain.statistics.sign_flips import sign_flip
 
 
 def test_many_problems_without_seeds_are_the_paired_t() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tasks.domain.statistics.narrowing import GRID_J, Counted, beyond_shift, shifted, spread_of_difficulty
+from tasks.domain.statistics.curves_of_k import GRID_J, Counted, beyond_shift, shifted, spread_of_difficulty
 
 N, K = 16, 8
 

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from tasks.domain.statistics import power
+from tasks.domain.statistics.means import Spread
 from tasks.domain.statistics.power import Design, Question, detectable, simulate
-from tasks.domain.statistics.spread import Spread
 
 
 def least(design: Design) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.domain.statistics.rank_correlation import rank_correlation, rank_correlations
+from tasks.domain.statistics.regression import rank_correlation, rank_correlations
 
 
 @given(seed=st.integers(0, 10_000), problems=st.sampled_from([3, 10, 40, 130, 260]), clustered=st.booleans())

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from storage.resampling import resample_classes, resample_means
-from tasks.domain.statistics import intervals as iv
 from tasks.domain.statistics import paired_tests as s
-from tasks.domain.statistics import sign_flips
-from tasks.domain.statistics.betabinomial import BetaBinomial, expectations, fit
-from tasks.domain.statistics.contingency import mcnemar_exact
+from tasks.domain.statistics import shares as iv
+from tasks.domain.statistics.difficulty import BetaBinomial, expectations, fit
+from tasks.domain.statistics.paired_tests import mcnemar_exact
 from tasks.domain.statistics.power import Design, simulate
 from tasks.published.unpaired import newcombe, paired_p_range
 
@@ -168,6 +167,6 @@ def test_differences_that_are_equal_up_to_rounding_tie(n: int) -> None:
     rounded = np.array(
         [0.3 - 0.2, 0.1 - 0.2, 0.2 - 0.1, 0.1 + 0.2 - 0.3, 0.3 - 0.1, 0.1 - 0.3, 0.1, 0.4 - 0.3, 0.1] * 5
     )[:n]
-    assert sign_flips.wilcoxon(rounded) == sign_flips.wilcoxon(exact.astype(float))
+    assert s.wilcoxon(rounded) == s.wilcoxon(exact.astype(float))
     cluster_P = np.arange(n) // 2
-    assert sign_flips.wilcoxon(rounded, cluster_P) == sign_flips.wilcoxon(exact.astype(float), cluster_P)
+    assert s.wilcoxon(rounded, cluster_P) == s.wilcoxon(exact.astype(float), cluster_P)

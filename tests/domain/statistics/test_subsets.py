@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.domain.statistics.estimators import vendi_of_k
-from tasks.domain.statistics.subsets import subsets
+from tasks.domain.statistics.estimators import subsets, vendi_of_k
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 300))
