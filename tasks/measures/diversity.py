@@ -21,7 +21,6 @@ from storage.artifacts.kinds import (
     Rollouts,
 )
 from storage.artifacts.ref import Ref
-from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.statistics import estimators
 from tasks.domain.statistics.curves_of_k import told_of
@@ -44,6 +43,7 @@ from tasks.domain.statistics.paired_tests import (
     unsupported,
 )
 from tasks.domain.statistics.windows import REWORDED, of_tokens
+from tasks.embedded import matrix
 from tasks.measures.groups import in_classes, with_clusters
 from tasks.measures.standard import standard_measure
 from tasks.origins import sampled_with
@@ -106,18 +106,6 @@ def _group(vectors_ND: np.ndarray, correct_N: np.ndarray, numbers: dict[str, np.
         "per_1000_chars": None if found is None or not chars else 1000 * found / chars,
         "reason": None if n > 1 else "one trace has no pair",
     }
-
-
-def matrix(vectors: pa.ChunkedArray) -> np.ndarray:
-    """(N, D) of a list column. Errors: UserError for vectors of unequal length or numbers that are not finite."""
-    whole = vectors.combine_chunks()
-    lengths = np.unique(np.diff(whole.offsets.to_numpy()))
-    if len(lengths) != 1:
-        raise UserError(f"embeddings have vectors of {len(lengths)} lengths: they are of more than one encoder")
-    flat = whole.flatten().to_numpy(zero_copy_only=False)
-    if not np.isfinite(flat).all():
-        raise UserError("embeddings hold numbers that are not finite: embed the traces again")
-    return flat.reshape(len(whole), -1)
 
 
 def _runs(keys: Sequence[Sequence[object]]) -> list[tuple[int, int]]:

@@ -25,8 +25,7 @@ from storage.artifacts.kinds import (
     TrainingSeries,
 )
 from storage.sql import query
-from tasks.designs import rows_as
-from tasks.measures.audit import findings_of, leak_rows, mislabelled_rows
+from tasks.designs import findings_of, leak_rows, mislabelled_rows, rows_as
 from tasks.published import checks, log_checks
 from tasks.published import designs as published_designs
 from tasks.published import files as published

@@ -10,10 +10,9 @@ import pytest
 
 from storage.artifacts.fingerprint import canonical
 from storage.artifacts.manifest import Recipe
-from tasks.designs import TABLES, from_training, recipe_row, rows_as
+from tasks.designs import TABLES, findings_of, from_training, lesson_leak_rows, lints, recipe_row, rows_as
 from tasks.domain.grpo.types import LearnerConfig
 from tasks.domain.policies import BaseModel, Policy
-from tasks.measures.audit import findings_of, lesson_leak_rows, lints
 
 START = Policy(arm="panel", model=BaseModel(sha256="m"))
 LEARNER = LearnerConfig(steps=40, groups_per_step=1, group_size=8, learning_rate=0.001, lora_rank=16, lora_alpha=16)

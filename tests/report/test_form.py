@@ -12,9 +12,8 @@ import pytest
 from storage.artifacts.kinds import Rollouts
 from storage.artifacts.store import Store
 from storage.sql import named, query
-from tasks.designs import FORM
+from tasks.designs import FORM, findings_of
 from tasks.engines.toolbox import Toolbox
-from tasks.measures.audit import findings_of
 from tasks.measures.bands import bands_of, classify_bands, crosstab_of
 from tasks.measures.groups import form_of, in_words
 from tasks.report.findings import answer
