@@ -1,8 +1,8 @@
 """The matched study on a real model: draw its pools and write its page.
 
 `python -m benchmarks.matched pool math_train.jsonl DIR` draws 1,600 problems of MATH's training half of levels 3 to 5 for
-the study and 800 of levels 1 and 2 for its second lesson. They are drawn by hash, so that every subject has its share: the
-file's first problems are all algebra. `python -m benchmarks.matched page` writes docs/results/matched-1.5b.md from the
+the study and 800 others of the same levels for its second lesson. They are drawn by hash, so that every subject has its
+share: the file's first problems are all algebra. `python -m benchmarks.matched page` writes docs/results/matched-1.5b.md from the
 files beside it.
 """
 
@@ -18,8 +18,9 @@ import click
 from storage.sql import query
 
 SEED = 20261126
-#: File, levels and number of problems of each pool.
-POOLS = (("math_l345.jsonl", ("3", "4", "5"), 1600), ("math_l12.jsonl", ("1", "2"), 800))
+LEVELS = ("3", "4", "5")
+#: The rows of each pool, in the order drawn: the study's problems, then the second lesson's.
+POOLS = {"math_l345.jsonl": slice(1600), "math_l345_lesson.jsonl": slice(1600, 2400)}
 FILES = Path("docs/results/matched-1.5b")
 #: Limits of the gate, as study.toml has them.
 LIMITS = {"invalid_tags": 0.05, "no_answer": 0.05, "truncated": 0.05}
@@ -46,9 +47,10 @@ def main() -> None:
 @click.argument("dest", type=click.Path(file_okay=False, path_type=Path))
 def pool(source: Path, dest: Path) -> None:
     """Draw the pools from SOURCE (math_train.jsonl) into the folder DEST and print their SHA-256."""
-    rows = sorted(map(json.loads, source.read_text().splitlines()), key=lambda row: _rank(row["uid"]))
-    for name, levels, size in POOLS:
-        chosen = [row for row in rows if row["level"] in levels][:size]
+    rows = [row for row in map(json.loads, source.read_text().splitlines()) if row["level"] in LEVELS]
+    rows.sort(key=lambda row: _rank(row["uid"]))
+    for name, part in POOLS.items():
+        chosen = rows[part]
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in chosen)
         (dest / name).write_text(text)
         print(f"{name}: {len(chosen)} problems, sha256 {hashlib.sha256(text.encode()).hexdigest()}")
@@ -115,8 +117,8 @@ start took 2.
 
 ## Next attempt
 
-A lesson at the study's own difficulty and length (MATH level 3 to 5 problems outside the pool, 2,048 tokens) with a stronger penalty
-on form, equal for both arms, and the gate again.
+A lesson at the study's own difficulty and length (MATH levels 3 to 5 outside the pool, 2,048 tokens) with a stronger penalty
+on form, equal for both arms, and the gate again: amendment 2 of the design.
 """
 
 if __name__ == "__main__":
