@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+import pyarrow.parquet as pq
 
 from storage.sql import query
 
@@ -28,12 +29,12 @@ FORM = """
 select arm, count(*) as rollouts, avg(correct::int) as accuracy, avg((not tag_valid)::int) as invalid_tags,
     avg((verdict = 'no_answer')::int) as no_answer, avg((finish = 'length')::int) as truncated,
     avg(num_tokens) as tokens
-from read_parquet($file) group by arm order by arm
+from screening group by arm order by arm
 """
 BANDS = """
 select arm, count(*) filter (n = 0) as all_zero, count(*) filter (n > 0 and n < 8) as variance,
     count(*) filter (n = 8) as all_one
-from (select arm, problem_id, sum(correct::int) as n from read_parquet($file) group by all) group by arm order by arm
+from (select arm, problem_id, sum(correct::int) as n from screening group by all) group by arm order by arm
 """
 
 
@@ -59,8 +60,8 @@ def pool(source: Path, dest: Path) -> None:
 @main.command()
 def page() -> None:
     """Write the page of what is there so far: the gate."""
-    file: dict[str, object] = {"file": str(FILES / "screening-1.parquet")}
-    form, bands = query(FORM, file).to_pylist(), query(BANDS, file).to_pylist()
+    screening = pq.read_table(FILES / "screening-1.parquet")
+    form, bands = (query(sql, screening=screening).to_pylist() for sql in (FORM, BANDS))
     reasons = [
         f"{row[name]:.1%} of the rollouts of {row['arm']} {words} (at most {limit:.0%})"
         for name, limit, words in zip(
