@@ -24,6 +24,7 @@ from storage.roots import cache_home
 
 SILENT = {
     "DO_NOT_TRACK": "1",
+    "FLASHINFER_LOGGING_LEVEL": "error",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_VERBOSITY": "error",  # each try to reach a hub is a line of warning
