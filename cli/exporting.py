@@ -72,22 +72,17 @@ into = click.option(
 @into
 @options.root_there
 def figure(name: str, ref: str | None, form: str, output: Path, root: Path) -> None:
-    """The drawing NAME of the report REF (or the newest): a PDF with a page for each of its parts, or SVG files."""
+    """The charts of figure NAME of the report REF (or the newest), a PDF or SVG file each."""
     from storage.errors import UserError
-    from tasks.report.pdf import as_pdf
-    from tasks.report.style import standing_alone
+    from storage.reading.charts import as_pdf, as_svg
 
-    asked, drawings = _drawings(root, ref, name)
-    if not drawings:
+    asked, charts = _charts(root, ref, name)
+    if not charts:
         raise UserError(f"{asked}: nothing of it is drawn; its numbers: varband export table {asked}")
     output.mkdir(parents=True, exist_ok=True)
-    if form == "pdf":
-        (path := output / f"{asked}.pdf").write_bytes(as_pdf(drawings))
-        click.echo(path)
-        return
-    for place, drawing in enumerate(drawings, start=1):
-        path = output / (f"{asked}.svg" if len(drawings) == 1 else f"{asked}-{place}.svg")
-        path.write_text(standing_alone(drawing), encoding="utf-8")
+    for place, chart in enumerate(charts, start=1):
+        path = output / (f"{asked}.{form}" if len(charts) == 1 else f"{asked}-{place}.{form}")
+        path.write_bytes(as_pdf(chart) if form == "pdf" else as_svg(chart, page="white").encode())
         click.echo(path)
 
 
@@ -103,8 +98,7 @@ def table(name: str, ref: str | None, form: str, output: Path, root: Path) -> No
     import pyarrow.csv
 
     from cli.look import report_named, rows_of
-    from tasks.report.latex import as_latex
-    from tasks.report.tables import shown
+    from tasks.report.tables import as_latex, shown
 
     asked = _figure_named(name)
     rows = rows_of(root, report_named(root, ref), asked.query)
@@ -145,16 +139,12 @@ def _figure_named(name: str) -> Figure:
         raise UserError(f"no figure or table '{name[:60]}'{hint} (known: {', '.join(FIGURES)})") from None
 
 
-def _drawings(root: Path, ref: str | None, name: str) -> tuple[str, list[str]]:
-    """The figure's name, and its drawings as the report has them."""
-    import re
-
+def _charts(root: Path, ref: str | None, name: str) -> tuple[str, list[dict[str, Any]]]:
+    """The figure's name, and its charts as the report has them."""
     from cli.look import report_named, rows_of
-    from storage.reading.figures import styles
+    from storage.reading.charts import drawn
     from storage.reading.query_cache import reports
-    from tasks.report.drawings import draw
 
     asked, found = _figure_named(name), report_named(root, ref)
     arms = next((one.arms for one in reports(root) if one.ref == found), ())
-    drawn = draw(asked.chart, rows_of(root, found, asked.query).to_pylist(), styles(arms)) or ""
-    return asked.name, re.findall(r"<svg.*?</svg>", drawn, re.DOTALL)
+    return asked.name, drawn(asked.chart, rows_of(root, found, asked.query), arms)

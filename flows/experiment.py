@@ -21,8 +21,7 @@ from tasks.measures.diversity import compare_diversity, measure_answers
 from tasks.measures.pass_at_k import contrast_pass_at_k, estimate_pass_at_k
 from tasks.measures.standard import names_of_measures, standard_measures
 from tasks.partitions import partition_answers, partition_rollouts
-from tasks.report.inputs import Setup, check_figures
-from tasks.report.render import render_report
+from tasks.report.render import Setup, check_figures, render_report
 
 QUESTION = (
     "Does a reasoning scaffold – a panel of experts debating, against a private <think> monologue – widen what one"

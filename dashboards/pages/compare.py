@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import streamlit as st
 
-from dashboards.charts import drawn
 from dashboards.pages.parts import chosen, remember, root, rows_of, table
 from storage.errors import UserError
+from storage.reading.charts import drawn
 from storage.reading.comparison import settings_apart
 from storage.reading.figures import FIGURES
 from storage.reading.query_cache import ask, reports

@@ -11,12 +11,11 @@ from typing import Any
 import pyarrow as pa
 import streamlit as st
 
-from dashboards.charts import drawn
 from dashboards.text import literal
 from storage.errors import UserError
-from storage.reading.figures import Figure, Section
+from storage.reading.charts import drawn
+from storage.reading.figures import Figure, Section, is_gain, is_p_value, is_share
 from storage.reading.query_cache import Report, ask, reports, sources
-from storage.reading.units import is_gain, is_p_value, is_share
 
 
 def root() -> Path:

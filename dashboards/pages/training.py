@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
-from dashboards.charts import lines
 from dashboards.pages.parts import chosen, remember, root, show_section, table
 from storage.errors import UserError
+from storage.reading.charts import lines
 from storage.reading.figures import Lines, on_page
 from storage.reading.live import METRICS, live_steps, standing
 from storage.reading.query_cache import ask, reports

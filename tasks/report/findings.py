@@ -7,14 +7,189 @@ from typing import Any
 
 import pyarrow as pa
 
+from tasks.domain.gate import SHARES, Gate, Reason, ScreenedArm, reasons
 from tasks.domain.statistics.means import MARGIN
-from tasks.report.form import SCREENING, TRAINED, learnt_form, of_a_mute, unlike, withheld
-from tasks.report.svg import percent
-from tasks.report.told_width import told_width
-from tasks.report.wording import corrected_away, interval, listed, signed
+from tasks.report.tables import minus, number, percent
+
+# How the report's sentences spell numbers, intervals and lists, and when a difference is one of chance.
+
+
+def corrected_away(row: Mapping[str, Any]) -> bool:
+    """By chance, once all of its family are counted."""
+    return row.get("p_adjusted") is not None and row["p_adjusted"] >= 0.05
+
+
+def interval(low: float | None, high: float | None, scale: float) -> str:
+    """Words behind an estimate. scale: 100 for points."""
+    if low is None or high is None:
+        return ", interval not computed"
+    digits = 1 if scale > 1 else 3
+    spelt = f"[{signed(scale * low, digits)}, {signed(scale * high, digits)}]"
+    return f", 95 % interval {spelt}" + (", which contains zero" if low <= 0 <= high else "")
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """
+    >>> signed(-3.75), signed(0.0421, 3)
+    ('−3.8', '+0.042')
+    """
+    return minus(f"{value:+.{digits}f}")
+
+
+def listed(parts: Sequence[str]) -> str:
+    """
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + f" and {parts[-1]}" if parts else "nothing"
+
+
+# Is a contrast one of form? What the rows of `report_form` allow the report's sentences to say.
+
+Row = dict[str, Any]
+#: Shares that differ by so much can make a difference that is not one of ability.
+UNLIKE = 0.1
+SCREENING, START, TRAINED = "screening", "held-out, start", "held-out, trained"
+_SHARES = (("no_answer", "gave no answer"), ("invalid_tags", "had no valid tags"), ("truncated", "were cut off"))
+
+
+def withheld(form: Sequence[Row], arms: Sequence[str], sampled: str) -> str | None:
+    """Why nothing is said of these arms' difference: they do not write what their scaffolds ask for, at screening or
+    where they are compared, or one was taught and another not. None if they do."""
+    found = {
+        reason.words: reason.of_form
+        for stand in dict.fromkeys((SCREENING, sampled))
+        for reason in reasons([_delivered(form, arm, stand) for arm in arms if _at(form, arm, stand)], Gate())
+    }
+    if not found:
+        return None
+    what = "form and not what is solved" if any(found.values()) else "not their scaffolds alone"
+    return f"{'; '.join(found)}, so what differs is {what}"
+
+
+def of_a_mute(form: Sequence[Row], arm: str) -> str:
+    """What an arm did not write before training or after; empty if it wrote what its scaffold asks for."""
+    found = [reason.words for stand in (START, TRAINED) for reason in _of_one(form, arm, stand)]
+    return listed(list(dict.fromkeys(found))) if found else ""
+
+
+def _of_one(form: Sequence[Row], arm: str, sampled: str) -> list[Reason]:
+    return list(reasons([_delivered(form, arm, sampled)], Gate())) if _at(form, arm, sampled) else []
+
+
+def _at(form: Sequence[Row], arm: str, sampled: str) -> list[Row]:
+    return [row for row in form if (row["arm"], row["sampled"]) == (arm, sampled)]
+
+
+def _delivered(form: Sequence[Row], arm: str, sampled: str) -> ScreenedArm:
+    """An arm's shares, means over its seeds."""
+    rows = _at(form, arm, sampled)
+    shares = {name: sum(row[name] for row in rows) / len(rows) for name in (*SHARES, "accuracy")}
+    return ScreenedArm(arm=arm, shares=shares, live=None, taught=any(row["taught"] for row in rows))
+
+
+def unlike(form: Sequence[Row], arms: Sequence[str], sampled: str) -> str:
+    """The shares in which arms' rollouts differ in form; empty if they are alike."""
+    rows = {r["arm"]: r for r in form if r["sampled"] == sampled and r["arm"] in arms}
+    said = []
+    for name, what in _SHARES:
+        shares = [row[name] for row in rows.values()]
+        if shares and max(shares) - min(shares) >= UNLIKE:
+            first, *others = (f"{percent(row[name])} of {arm}'s" for arm, row in rows.items())
+            *most, last = (f"{first} rollouts {what}", *others)
+            said.append(f"{', '.join(most)} and {last}")
+    return f"; this is also a difference of form: {', '.join(said)}" if said else ""
+
+
+def learnt_form(form: Sequence[Row], arm: str, seed: int | None = None) -> str:
+    """How the share without an answer moved under training, where it moved by enough to make a gain; empty if not."""
+    before = [r["no_answer"] for r in form if (r["arm"], r["sampled"]) == (arm, START)]
+    after = [r["no_answer"] for r in form if (r["arm"], r["sampled"]) == (arm, TRAINED) and seed in (None, r["seed"])]
+    if not before or not after:
+        return ""
+    last = sum(after) / len(after)
+    if abs(before[0] - last) < UNLIKE:
+        return ""
+    return f"rollouts of {arm} without an answer went from {percent(before[0])} to {percent(last)}"
+
+
+# Whether one arm's traces lie further apart than another's, and whether more than a shift closes their pass@k.
+
+
+def told_width(summary: Sequence[Row], compared: Sequence[Row], gaps: Sequence[Row], form: Sequence[Row]) -> list[str]:
+    """A sentence for every two arms, at the earliest steps at which they were compared."""
+    rows = [r for r in compared if r["metric"] == "diversity" and r["difference"] is not None]
+    if len({r["arm"] for r in summary}) == 1:
+        return [_of_one_arm(rows)]
+    pairs: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        if row["arm"] != row["other"]:
+            pairs.setdefault((row["arm"], row["other"]), []).append(row)
+    if not pairs:
+        return ["This run does not compare two arms' diversity."]
+    trained = any(r["gain"] is not None for r in summary)
+    earliest = [
+        min(found, key=lambda r: (r["basis"] != "equal_n", r["step"], r["other_step"])) for found in pairs.values()
+    ]
+    said = [_of_two(row, gaps, form, trained) for row in sorted(earliest, key=lambda r: (r["step"], r["other_step"]))]
+    return list(dict.fromkeys(said))
+
+
+def _of_two(row: Row, gaps: Sequence[Row], form: Sequence[Row], trained: bool) -> str:
+    arms, sampled = (row["arm"], row["other"]), TRAINED if row["step"] else START
+    if why := withheld(form, arms, sampled):
+        return f"Whether one arm's search is wider is not told: {why}."
+    low, high = row["difference_low"], row["difference_high"]
+    chance = low is not None and high is not None and not low <= 0 <= high and corrected_away(row)
+    return (
+        f"{'At the start of training, traces' if trained and not row['step'] else 'Traces'}"
+        f" of {row['arm']} lay {number(row['mean'])} apart and those of {row['other']}"
+        f" {number(row['other_mean'])} (difference {signed(row['difference'], 3)}"
+        f"{interval(low, high, 1)}{', no evidence of a difference once all are counted' if chance else ''},"
+        f" {row['n']} problems)" + _closing(row, gaps) + unlike(form, arms, sampled) + "."
+    )
+
+
+def _of_one_arm(rows: Sequence[Row]) -> str:
+    """Of a study of one arm: whether its own traces lie as far apart after training as before."""
+    own = [r for r in rows if r["arm"] == r["other"]]
+    own = [r for r in own if r["basis"] == "equal_n"] or own
+    alone = "With one arm there is no other to have gained more or searched more widely"
+    if not own:
+        return f"{alone}."
+    row = min(own, key=lambda r: (min(r["step"], r["other_step"]), -max(r["step"], r["other_step"])))
+    later, earlier = ("mean", "other_mean") if row["step"] > row["other_step"] else ("other_mean", "mean")
+    sign = 1 if later == "mean" else -1
+    low, high = row["difference_low"], row["difference_high"]
+    ends = (low, high) if sign > 0 or low is None or high is None else (-high, -low)
+    return (
+        f"{alone}; its traces went from {number(row[earlier])} to {number(row[later])} apart under training"
+        f" ({signed(sign * row['difference'], 3)}{interval(*ends, 1)}, {row['n']} problems)."
+    )
+
+
+def _closing(row: Row, gaps: Sequence[Row]) -> str:
+    """What of the closing of these two policies' pass@k a constant shift of logits leaves unexplained: only that is
+    width. row: of their diversity."""
+    ends = {(row["arm"], row["step"]), (row["other"], row["other_step"])}
+    theirs = [g for g in gaps if {(g["arm"], g["step"]), (g["other"], g["other_step"])} == ends]
+    found = {g["metric"]: g for g in theirs if g["estimate"] is not None}
+    if not {"closure", "closure_of_shift", "closure_beyond_shift"} <= found.keys():
+        return ""
+    seen, shift, beyond = (found[m] for m in ("closure", "closure_of_shift", "closure_beyond_shift"))
+    low, high = beyond["estimate_low"], beyond["estimate_high"]
+    moved = "closed" if seen["estimate"] >= 0 else "widened"
+    said = (
+        f"; the gap of their pass@k {moved} by {100 * abs(seen['estimate']):.1f} pp up to k = {seen['k']}, where a"
+        f" policy better by a constant and no narrower would close {signed(100 * shift['estimate'])} pp"
+        f" (beyond that {signed(100 * beyond['estimate'])} pp{interval(low, high, 100)})"
+    )
+    if low is None or high is None or low <= 0 <= high:
+        return f"{said}: no evidence of width"
+    return f"{said}: no evidence of width once all contrasts are counted" if corrected_away(beyond) else said
+
 
 Ask = Callable[[str], pa.Table]
-Row = dict[str, Any]
 #: Fewer held-out problems than this are called few: an interval of a rate is then wider than ±10 points.
 FEW = 100
 #: An encoder that saw less of the traces than this measured their openings.
@@ -26,7 +201,7 @@ COLLAPSE = 0.1
 def answer(ask: Ask) -> list[str]:
     """Did one arm gain more, does its search give more to learn from, was it learnt, and was it wider.
 
-    What is a difference of form is not told as one of ability (tasks.report.form).
+    What is a difference of form is not told as one of ability (tasks.report.findings).
     """
     summary, form = ask("report_summary").to_pylist(), ask("report_form").to_pylist()
     return [

@@ -6,26 +6,82 @@ What depends on the clock stands in `<time>`, so that the rest is the same text 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import orjson
 
 from storage.artifacts.kinds import Report
-from storage.artifacts.kinds.report import Evidence, Problems, Tables
-from storage.artifacts.manifest import inputs_by_name
+from storage.artifacts.kinds.report import ALWAYS, SOMETIMES, Evidence, Problems, Tables
+from storage.artifacts.manifest import Group, inputs_by_name
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.reading.catalog import lineage
-from storage.reading.figures import SECTIONS, Figure, chosen_measures, styles
+from storage.reading.charts import as_svg, dark_rules, drawn
+from storage.reading.figures import (
+    ARM_STYLES,
+    BAND_STYLES,
+    FIGURES,
+    PAGE_STYLES,
+    SECTIONS,
+    Figure,
+    check_sources,
+    chosen_measures,
+    variables,
+)
 from storage.reading.views import Views, helper_tables, inputs_of, views
 from storage.sql import named
-from tasks.report.drawings import draw
 from tasks.report.findings import answer, caveats
-from tasks.report.inputs import Setup
-from tasks.report.style import TEMPLATES, style_sheet
 from tasks.report.tables import shown
 from tasks.stage import Payload, making, stage, store, workdir
+
+# What a report says of its study beside the artifacts that it is made from (storage.artifacts.kinds.report), and what
+# its figures may read.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup(Group):
+    """What was asked. arms: in the order in which everything lists and colours them. model: its name, a label.
+    Labels too: title, about, what a team calls its own study and says of it; changes, what differs from the profile
+    that it is based on; settings, all of it as a file; prompts, of each arm as it is asked; command, that asks for it.
+    """
+
+    profile: str
+    purpose: str
+    question: str
+    model: str = field(compare=False)
+    arms: tuple[str, ...]
+    title: str = field(default="", compare=False)
+    about: str = field(default="", compare=False)
+    changes: tuple[str, ...] = field(default=(), compare=False)
+    settings: str = field(default="", compare=False)
+    prompts: tuple[str, ...] = field(default=(), compare=False)
+    command: str = field(default="", compare=False)
+
+
+def check_figures(measures: Iterable[str]) -> None:
+    """measures: names of the standard ones. Errors: UserError for a figure of neither one nor a field of a report."""
+    check_sources(FIGURES.values(), {*ALWAYS, *SOMETIMES, *measures})
+
+
+# The report's style sheet: its own rules, and the colours of page, arms and bands as the figures declare them.
+
+TEMPLATES = Path(__file__).parent / "templates"
+#: Variable of the style sheet → style of arms and bands.
+STYLES = {f"s{n}": style for n, style in enumerate(ARM_STYLES)} | {
+    f"b{n}": style for n, style in enumerate(BAND_STYLES.values())
+}
+
+
+def style_sheet() -> str:
+    """Light, dark where the reader's system is, and light again on paper."""
+    palette = PAGE_STYLES | STYLES
+    light, dark = (f":root{{{variables(palette, dark=on)}}}" for on in (False, True))
+    by_medium = f"@media(prefers-color-scheme:dark){{{dark}}}\n@media print{{{light}}}"
+    return f"{light}\n{by_medium}\n{dark_rules(palette)}\n{(TEMPLATES / 'report.css').read_text()}"
+
 
 REFS_SHOWN = 6
 
@@ -96,9 +152,9 @@ def _figure(figure: Figure, asked: Views, refs: dict[str, list[str]], setup: Set
     rows = table.to_pylist()
     if not rows:
         return made | {"why": figure.without_rows}
-    drawn = draw(figure.chart, rows, styles(setup.arms))
-    why = "" if drawn or not figure.chart else "Nothing to draw: every value is missing."
-    return made | {"svg": drawn, "table": shown(rows, table.column_names), "why": why}
+    drawings = "".join(map(as_svg, drawn(figure.chart, table, setup.arms)))
+    why = "" if drawings or not figure.chart else "Nothing to draw: every value is missing."
+    return made | {"svg": drawings, "table": shown(rows, table.column_names), "why": why}
 
 
 def _provenance(store: Store, inputs: Sequence[Ref]) -> dict[str, object]:

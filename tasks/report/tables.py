@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from storage.reading.units import is_gain, is_p_value, is_share
-from tasks.report.svg import number, percent
+from storage.reading.figures import is_gain, is_p_value, is_share
 
 #: A cell longer than this is shown cut, with its length.
 MAX_CHARS = 300
@@ -22,6 +22,26 @@ class Shown:
     numeric: tuple[bool, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """
+    >>> number(1234.5), number(0.12345), number(None), number(12.0), number(-1.01e-17)
+    ('1,234', '0.123', '–', '12', '0')
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    if abs(value) < 1e-12:  # what a difference of equal sums leaves
+        return "0"
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}" if abs(value) < 1e-3 else f"{value:.{digits}f}".rstrip("0").rstrip(".")
+
+
+def percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f}".removesuffix(".0") + " %"
 
 
 def minus(text: str) -> str:
@@ -82,3 +102,53 @@ def _with_interval(row: Mapping[str, object], column: str) -> str:
     if low is None or high is None or row[column] is None:
         return value
     return f"{value} [{spell(column, low).removesuffix(' pp').removesuffix(' %')}, {spell(column, high)}]"
+
+
+# A printed table in LaTeX, with booktabs.
+
+SIGNS = {c: f"\\{c}" for c in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "−": "$-$",
+    "→": r"$\to$",
+    "×": r"$\times$",
+    "±": r"$\pm$",
+    "–": "--",
+    "…": r"\ldots{}",
+    "<": "$<$",
+    ">": "$>$",
+    "|": "$|$",
+}
+
+
+def as_latex(table: Shown, title: str) -> str:
+    r"""
+    >>> print(as_latex(Shown(("arm", "gain"), (False, True), (("no_panel", "−1 %"),), ""), "A & B"))
+    % \usepackage{booktabs}
+    \begin{table}
+    \centering
+    \caption{A \& B}
+    \begin{tabular}{lr}
+    \toprule
+    arm & gain \\
+    \midrule
+    no\_panel & $-$1 \% \\
+    \bottomrule
+    \end{tabular}
+    \end{table}
+    <BLANKLINE>
+    """
+    columns = "".join("r" if numeric else "l" for numeric in table.numeric)
+    lines = [r"% \usepackage{booktabs}", r"\begin{table}", r"\centering", rf"\caption{{{_spelt(title)}}}"]
+    lines += [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", _row(table.columns), r"\midrule"]
+    lines += [_row(row) for row in table.rows]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
+
+
+def _row(cells: tuple[str, ...]) -> str:
+    return " & ".join(map(_spelt, cells)) + r" \\"
+
+
+def _spelt(text: str) -> str:
+    return "".join(SIGNS.get(c, c) for c in text)

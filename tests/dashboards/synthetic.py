@@ -76,8 +76,7 @@ def made_up_study(
     from tasks.measures.bands import classify_bands, cross_bands
     from tasks.measures.standard import standard_measures
     from tasks.partitions import partition_rollouts
-    from tasks.report.inputs import Setup
-    from tasks.report.render import render_report
+    from tasks.report.render import Setup, render_report
 
     store = Store(root)
     store.prepare()

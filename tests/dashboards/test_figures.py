@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from dashboards.charts import drawn
 from dashboards.gallery import Page, write
 from storage.errors import UserError
+from storage.reading.charts import as_svg, drawn
 from storage.reading.figures import (
     ARM_STYLES,
     BAND_STYLES,
@@ -25,8 +25,7 @@ from storage.reading.figures import (
 )
 from storage.reading.query_cache import ask
 from storage.sql import QUERIES, named
-from tasks.report.drawings import draw
-from tasks.report.style import BAND_CLASSES, style_sheet
+from tasks.report.render import style_sheet
 from tests.dashboards.conftest import REPO, Study
 
 PAGES = ("overview", "bands", "training", "results", "search", "claims")
@@ -82,7 +81,7 @@ def test_every_figure_of_searches_has_rows(study: Study, figure: str) -> None:
 
 
 @pytest.mark.parametrize("figure", [f for f in CHARTED if isinstance(f.chart, Lines)], ids=lambda f: f.name)
-def test_both_draw_the_same_axes(study: Study, figure) -> None:
+def test_axes_are_named_as_declared(study: Study, figure) -> None:
     try:
         table = ask(study.root, str(study.report), figure.query)
     except UserError:  # what the made-up study did not measure
@@ -91,41 +90,31 @@ def test_both_draw_the_same_axes(study: Study, figure) -> None:
         assert figure.name == "asymptotes"
         return
     specs = drawn(figure.chart, table, ("panel", "thinking"))
-    svg = draw(figure.chart, table.to_pylist(), styles(("panel", "thinking")))
-    assert specs and svg is not None
-    assert svg.count("<svg") == len(specs)
-    for spec in specs:
-        assert (spec["encoding"]["x"]["title"], spec["encoding"]["y"]["title"]) == (
-            figure.chart.x_name,
-            figure.chart.y_name,
-        )
-    assert svg.count(f">{figure.chart.x_name}</text>") == len(specs)
-    assert f">{figure.chart.y_name}" in svg
+    assert specs
+    html = study.page("report.html").split(f'id="fig-{figure.name}"')[1].split("</figure>")[0]
+    assert html.count("<svg") == len(specs)
+    assert html.count(f">{figure.chart.x_name}</text>") == html.count(f">{figure.chart.y_name}</text>") == len(specs)
 
 
-def light(css: str) -> dict[str, str]:
-    """Variables of the first, light root."""
-    return dict(re.findall(r"--([sb]\d):(#[0-9a-f]{6})", css[: css.index("@media")]))
-
-
-def test_an_arm_has_one_colour_and_one_shape_in_both() -> None:
+def test_an_arm_has_one_colour_and_one_shape() -> None:
     rows = pa.table({"arm": ARMS, "step": [1] * 8, "k": [1] * 8, "pass_at_k": [0.5] * 8})
     [spec] = drawn(FIGURES["passk"].chart, rows, ARMS)
-    scale = spec["encoding"]["color"]["scale"]
-    in_app = dict(zip(scale["domain"], scale["range"], strict=True))
-    shape = spec["layer"][-1]["encoding"]["shape"]["scale"]
-    shapes = dict(zip(shape["domain"], shape["range"], strict=True))
-    variables = light(style_sheet())
-    for arm in ARMS:
-        row = [{"arm": arm, "step": 1, "k": 1, "pass_at_k": 0.5}]
-        svg = draw(FIGURES["passk"].chart, row, styles(ARMS)) or ""
-        [css] = set(re.findall(r'class="m (s\d)"', svg))
-        assert f".{css}{{--c:var(--{css})}}" in style_sheet()
-        assert variables[css] == in_app[arm].lower()
-        assert shapes[arm] == ARM_STYLES[int(css[1:])].shape
-    assert in_app["a"] == in_app["g"] != in_app["b"]
+    colour, shape = spec["encoding"]["color"]["scale"], spec["layer"][-1]["encoding"]["shape"]["scale"]
+    colours, shapes = (dict(zip(scale["domain"], scale["range"], strict=True)) for scale in (colour, shape))
+    for arm, place in styles(ARMS).items():
+        assert (colours[arm], shapes[arm]) == (ARM_STYLES[place].light, ARM_STYLES[place].shape)
+    assert colours["a"] == colours["g"] != colours["b"]
     assert len({style.light for style in ARM_STYLES}) == len({s.dark for s in ARM_STYLES}) == len(ARM_STYLES)
     assert len({style.shape for style in ARM_STYLES}) == len(ARM_STYLES)
+
+
+def test_every_colour_of_a_drawing_follows_the_page() -> None:
+    """What is drawn light is told to be dark on a dark page by a rule for its very colour."""
+    rows = pa.table({"arm": ARMS[:6], "step": [1] * 6, "k": [1] * 6, "pass_at_k": [0.5] * 6})
+    [spec] = drawn(FIGURES["passk"].chart, rows, ARMS)
+    found = {*re.findall(r'(?:fill|stroke)="(#\w+)"', as_svg(spec))}
+    assert {style.light for style in ARM_STYLES} <= found
+    assert found <= {*re.findall(r'svg \[(?:fill|stroke)="(#\w+)"\]', style_sheet())}
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -138,23 +127,19 @@ def test_report_and_gallery_have_the_colours_of_one_page(tmp_path: Path, dark: b
         assert not set(re.findall(r"--\w+:#\w+", (REPO / own).read_text())) & set(declared.split(";"))
 
 
-def test_a_band_has_one_colour_in_both() -> None:
+def test_a_band_has_its_colour() -> None:
     rows = pa.table({"arm": ["a"], "all_zero": [1], "variance": [2], "all_one": [3]})
     [spec] = drawn(FIGURES["bands"].chart, rows, ("a",))
-    scale = spec["encoding"]["color"]["scale"]
-    variables = light(style_sheet())
-    for band, colour in zip(scale["domain"], scale["range"], strict=True):
-        assert variables[BAND_CLASSES[band]] == colour.lower() == BAND_STYLES[band].light.lower()
+    scale = spec["layer"][0]["encoding"]["color"]["scale"]
+    assert dict(zip(scale["domain"], scale["range"], strict=True)) == {b: s.light for b, s in BAND_STYLES.items()}
 
 
-def test_the_policy_before_training_is_dashed_in_both() -> None:
+def test_the_policy_before_training_is_dashed() -> None:
     rows = [{"arm": "a", "step": s, "k": k, "pass_at_k": 0.1 * k} for s in (0, 40) for k in (1, 2)]
     [spec] = drawn(FIGURES["passk"].chart, pa.Table.from_pylist(rows), ("a",))
     stroke = next(layer for layer in spec["layer"] if layer["mark"]["type"] == "line")["encoding"]["strokeDash"]
     assert stroke["scale"] == {"domain": [0, 40], "range": [[6, 4], [1, 0]]}
-    svg = draw(FIGURES["passk"].chart, rows, {"a": 0}) or ""
-    names = re.findall(r'class="line s0( dashed)?"', svg)
-    assert names[:2] == [" dashed", ""]
+    assert 'stroke-dasharray="6,4"' in as_svg(spec)
 
 
 def test_a_wrong_declaration_names_what_is_wrong(tmp_path: Path) -> None:

@@ -2,97 +2,94 @@
 
 from __future__ import annotations
 
-import re
+import subprocess
+import sys
+from typing import Any
+from xml.etree import ElementTree
 
-from hypothesis import given
-from hypothesis import strategies as st
+import pyarrow as pa
 
-from storage.reading.figures import FIGURES
-from tasks.report.charts import Pair, Point, Series, band_bars, heat_map, line_chart, paired_dots
-from tasks.report.drawings import draw
-from tasks.report.svg import Scale, number, ticks
-from tasks.report.tables import cut, shown
+from storage.reading.charts import as_pdf, as_svg, drawn
+from storage.reading.figures import FIGURES, Heat, Points
+from tasks.report.tables import cut, number, shown
 
-reals = st.floats(-1e9, 1e9, allow_nan=False)
-
-
-@given(reals, st.floats(1e-6, 1e9))
-def test_ticks_lie_inside_and_ascend(low: float, width: float) -> None:
-    found = ticks(low, low + width)
-    assert found == sorted(set(found)) and 1 <= len(found) <= 12
-    slack = 1e-6 * max(abs(low), width)
-    assert all(low - slack <= t <= low + width + slack for t in found)
+ARMS = ("panel", "thinking")
 
 
-def test_scale_maps_ends_to_ends() -> None:
-    assert Scale(0, 10, 100, 200)(5) == 150
-    assert Scale(1, 16, 0, 4, log=True)(4) == 2
-    assert Scale(3, 3, 0, 10)(3) == 5
+def charts(figure: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return drawn(FIGURES[figure].chart, pa.Table.from_pylist(rows), ARMS)
 
 
-def test_a_line_ends_where_its_last_value_is() -> None:
-    drawn = line_chart([Series("panel", 0, (Point(0, 0.0), Point(10, 1.0)))], "step", "rate", share=True)
-    assert drawn is not None
-    first, last = re.findall(r'<circle class="m s0" cx="([\d.]+)" cy="([\d.]+)"', drawn)[:2]
-    assert first == ("62", "246") and last == ("458", "30")  # the frame's corners: 54+8 … 480-14-8, 290-44 … 30
+def words(svg: str) -> list[str]:
+    return [e.text or "" for e in ElementTree.fromstring(svg).iter() if e.tag.endswith("}text")]
 
 
-def test_nothing_to_draw_is_null() -> None:
-    assert line_chart([], "x", "y") is None
-    assert band_bars([("panel", {"all_zero": 0, "variance": 0, "all_one": 0})]) is None
-    assert heat_map(("a", "b"), ("all_zero",), {}) is None
-    assert paired_dots([], ("a", "b"), (0, 1), (0.0, 0.0), "d") is None
-    assert draw(FIGURES["entropy"].chart, [{"arm": "panel", "step": 1, "entropy": None}], {}) is None
+def test_a_line_goes_from_corner_to_corner() -> None:
+    """Held-out accuracy 0 at step 0 and 1 at step 10: the frame is 400 by 260, and its axis is in percent."""
+    [spec] = charts("curves", [{"arm": "panel", "step": s, "heldout_rate": s / 10} for s in (0, 10)])
+    svg = as_svg(spec)
+    assert 'd="M0,260L400,0"' in svg and "100%" in words(svg) and {"step", "held-out accuracy"} <= {*words(svg)}
+    assert as_svg(spec) == svg
 
 
-def test_names_of_bars_are_whole_and_ticks_do_not_run_into_each_other() -> None:
-    counts = {"all_zero": 1, "variance": 2, "all_one": 3}
-    drawn = band_bars([("synthetic_stories · thinking", counts), ("one letter more than can be shown"[:29], counts)])
-    assert drawn is not None and ">synthetic_stories · thinking<" in drawn and ">one letter more than can be…<" in drawn
-    costs = (26.3, 31.1, 52.6, 62.2, 105.1, 124.4)
-    drawn = line_chart([Series("panel", 0, tuple(Point(x, 0.5) for x in costs))], "tokens", "rate", log_x=True)
-    assert drawn is not None and ">50<" in drawn and ">100<" in drawn and "26.3<" not in drawn
-    drawn = line_chart([Series("panel", 0, tuple(Point(k, 0.5) for k in range(1, 17)))], "k", "rate", log_x=True)
-    assert re.findall(r'y="262" text-anchor="middle" class="tick">(\d+)<', drawn or "") == ["1", "2", "4", "8", "16"]
+def test_a_drawing_is_made_without_a_network() -> None:
+    """A fresh process in which no socket can be opened."""
+    code = (
+        "import socket; socket.socket.connect = None; from storage.reading.charts import as_pdf\n"
+        "assert as_pdf({'description': '', 'data': {'values': [{'x': 1}]}, 'mark': 'point'}).startswith(b'%PDF-')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_nothing_to_draw_is_no_chart() -> None:
+    assert charts("entropy", [{"arm": "panel", "step": 1, "entropy": None}]) == []
+    assert charts("bands", [{"arm": "panel", "all_zero": 0, "variance": 0, "all_one": 0}]) == []
+    nothing = pa.table({"arm": ["a"], "other": ["b"], "band": [None], "other_band": [None], "count": [None]})
+    assert drawn(Heat(), nothing, ARMS) == []
+
+
+def test_names_of_bars_are_whole_and_counts_stand_in_them() -> None:
+    rows = [{"source": "synthetic_stories", "arm": "thinking", "all_zero": 1, "variance": 2, "all_one": 3}]
+    [spec] = charts("band_sources", rows)
+    assert {"synthetic_stories · thinking", "1", "2", "3", "100%"} <= {*words(as_svg(spec))}
+
+
+def test_ticks_of_a_log_axis_are_doublings_or_what_was_measured() -> None:
+    def ticks(xs: list[float]) -> list[float]:
+        [spec] = charts("passk", [{"arm": "panel", "step": 0, "k": x, "pass_at_k": 0.5} for x in xs])
+        return spec["encoding"]["x"]["axis"]["values"]
+
+    assert ticks([*range(1, 17)]) == [1, 2, 4, 8, 16]
+    assert ticks([26.3, 52.6]) == [26.3, 52.6]
 
 
 def test_cross_tab_of_the_study_sums_up() -> None:
-    cells = {
-        ("all_zero", "all_zero"): 232,
-        ("all_zero", "variance"): 137,
-        ("all_zero", "all_one"): 108,
-        ("variance", "all_zero"): 30,
-        ("variance", "variance"): 72,
-        ("variance", "all_one"): 280,
-        ("all_one", "all_one"): 18,
-    }
-    drawn = heat_map(("panel", "thinking"), ("all_zero", "variance", "all_one"), cells)
-    counts = re.findall(r'class="count[^"]*">([\d,]+)<', drawn or "")
-    assert counts == [
-        "232",
-        "137",
-        "108",
-        "477",
-        "30",
-        "72",
-        "280",
-        "382",
-        "0",
-        "0",
-        "18",
-        "18",
-        "262",
-        "209",
-        "406",
-        "877",
+    table = [[232, 137, 108], [30, 72, 280], [0, 0, 18]]
+    bands = ("all_zero", "variance", "all_one")
+    rows = [
+        {"arm": "panel", "other": "thinking", "band": a, "other_band": b, "count": table[i][j]}
+        for i, a in enumerate(bands)
+        for j, b in enumerate(bands)
     ]
+    [spec] = charts("crosstab", rows)
+    counts = [cell["count"] for cell in spec["data"]["values"]]
+    assert counts == [232, 137, 108, 477, 30, 72, 280, 382, 0, 0, 18, 18, 262, 209, 406, 877]
+    assert "877" in words(as_svg(spec))
+
+
+def test_points_carry_their_names_and_intervals() -> None:
+    ends = {"x_low": 5.0, "x_high": 15.0, "y_low": None, "y_high": None}
+    rows = [{"arm": "panel", "name": name, "x": x, "y": -x} | ends for name, x in (("GRPO", 10.0), ("a<b", 0.0))]
+    chart = Points(x="x", y="y", x_name="x", y_name="y", label="name")
+    [spec] = drawn(chart, pa.Table.from_pylist(rows), ARMS)
+    assert {"GRPO", "a<b"} <= {*words(as_svg(spec))}
 
 
 def test_labels_are_text() -> None:
-    drawn = line_chart([Series("<b>", 0, (Point(0, 1.0),))], "x", "y")
-    assert drawn is not None and "<b>" not in drawn and "&lt;b&gt;" in drawn
-    dots = paired_dots([Pair("<i>", 0.1, 0.2)], ("a", "b"), (0, 1), (0.1, 0.2), "d")
-    assert dots is not None and "<i>" not in dots
+    rows = pa.Table.from_pylist([{"arm": "<b>x</b>", "step": s, "heldout_rate": 0.5} for s in (0, 1)])
+    [spec] = drawn(FIGURES["curves"].chart, rows, ["<b>x</b>"])
+    assert "<b>" not in as_svg(spec) and "<b>x</b>" in words(as_svg(spec))
+    assert as_pdf(spec).startswith(b"%PDF-")
 
 
 def test_a_table_joins_intervals_and_names_what_is_missing() -> None:

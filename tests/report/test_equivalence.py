@@ -11,8 +11,7 @@ from storage.artifacts.kinds import Curves
 from storage.sql import named, query
 from tasks.domain.statistics.means import SILENT
 from tasks.measures.curves import gain_rows, gains_of
-from tasks.report.findings import answer, caveats
-from tasks.report.form import START, TRAINED
+from tasks.report.findings import START, TRAINED, answer, caveats
 
 
 def said_of(problems: int, gain: float) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import zlib
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pyarrow.csv
 import pytest
@@ -13,8 +11,6 @@ from click.testing import CliRunner
 
 from cli.exporting import export
 from storage.reading.query_cache import ask
-from tasks.report.pdf import as_pdf
-from tasks.report.svg import mark, svg, text
 from tests.dashboards.conftest import Study
 
 
@@ -24,36 +20,15 @@ def exported(study: Study, folder: Path, *words: str) -> list[Path]:
     return [Path(line) for line in done.output.splitlines()]
 
 
-def pages_of(data: bytes) -> list[str]:
-    """What is drawn on each page, in PDF's operators."""
-    assert data.startswith(b"%PDF-") and data.rstrip().endswith(b"%%EOF")
-    streams = re.findall(rb"stream\n(.*?)\nendstream", data, re.DOTALL)
-    return [body.decode("latin-1") for body in map(zlib.decompress, streams) if b" Tf" in body or b" re" in body]
-
-
-def test_a_mark_and_a_word_by_hand() -> None:
-    """The first style is #0072B2, a circle; what ends at 10 begins two letters `i` of Helvetica, 0.222 each, before."""
-    drawing = svg([mark(0, 5, 4), text(10, 10, "i−i", anchor="end")], "x", width=40, height=20)
-    (page,) = pages_of(as_pdf([drawing]))
-    assert as_pdf([drawing]) == as_pdf([drawing])
-    assert re.search(r"0 \.4471\d* \.698\d* rg", page.replace("0.", ".")), page
-    at = re.search(r"([\d.]+) -?[\d.]+ Tm .*\(i-i\) Tj", page, re.DOTALL)
-    assert at and float(at[1]) == pytest.approx(10 - (2 * 0.222 + 0.333) * 12, abs=0.01), page
-
-
 @pytest.mark.parametrize("name", ["bands", "passk", "crosstab", "diversity_pairs", "reward"])
 def test_a_figure_is_the_reports_drawing(name: str, study: Study, tmp_path: Path) -> None:
-    (path,) = exported(study, tmp_path, "figure", name)
-    pages = pages_of(path.read_bytes())
+    pages = exported(study, tmp_path, "figure", name)
     drawings = exported(study, tmp_path, "figure", f"report_{name}", "--format", "svg")
-    assert path.name == f"{name}.pdf" and len(pages) == len(drawings)
+    assert [path.with_suffix("") for path in pages] == [path.with_suffix("") for path in drawings]
     for page, drawing in zip(pages, drawings, strict=True):
-        words = [
-            e.text for e in ElementTree.fromstring(drawing.read_text()).iter() if e.tag.endswith("}text") and e.text
-        ]
-        assert page.count(" Tj") == len(words) > 3
-        inside = re.search(r'<svg[^>]*viewBox="([^"]+)"', drawing.read_text())
-        assert inside and inside[1] in study.page("report.html")
+        assert page.read_bytes().startswith(b"%PDF-")
+        shape = max(re.findall(r' d="([^"]+)"', drawing.read_text()), key=len)
+        assert len(shape) > 20 and shape in study.page("report.html")
 
 
 def test_a_table_has_every_digit_and_every_row(study: Study, tmp_path: Path) -> None:

@@ -16,8 +16,7 @@ from tasks.designs import FORM, findings_of
 from tasks.engines.toolbox import Toolbox
 from tasks.measures.bands import bands_of, classify_bands, crosstab_of
 from tasks.measures.groups import form_of, in_words
-from tasks.report.findings import answer
-from tasks.report.form import SCREENING, START, TRAINED
+from tasks.report.findings import SCREENING, START, TRAINED, answer
 from tasks.stage import Progress, Session, session
 from tests.dashboards.synthetic import put
 from tests.measures.conftest import rows_of

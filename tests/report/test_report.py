@@ -13,9 +13,8 @@ from markdown_it import MarkdownIt
 
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.reading.figures import FIGURES
+from storage.reading.figures import FIGURES, is_p_value
 from storage.reading.query_cache import ask
-from storage.reading.units import is_p_value
 from tasks.report.render import _rendered
 from tests.dashboards.conftest import Study
 from tests.dashboards.synthetic import made_up_study

@@ -8,8 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tasks.report.findings import answer
-from tasks.report.form import SCREENING, START
+from tasks.report.findings import SCREENING, START, answer
 
 Row = dict[str, Any]
 ARMS = ("panel", "thinking", "plain")

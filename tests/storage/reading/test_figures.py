@@ -16,7 +16,7 @@ from storage.reading.figures import FIGURES, check_sources, in_sections
 from storage.reading.views import views
 from storage.sql import named
 from tasks.measures.standard import names_of_measures
-from tasks.report import inputs
+from tasks.report import render as inputs
 from tasks.report.render import _figure
 
 VOTES = FIGURES["votes"]
