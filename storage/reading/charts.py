@@ -1,5 +1,5 @@
-"""Rows to Vega-Lite, as the figures declare it, for the app and the report: an arm looks the same everywhere, and never
-differs by colour alone."""
+"""Turn rows into Vega-Lite specs, as the figures declare them. The app and the report draw the same specs; an arm has
+one colour and one shape everywhere."""
 
 from __future__ import annotations
 
@@ -40,16 +40,17 @@ CONFIG = {
     "view": {"stroke": None},
     "axis": {"labelColor": SOFT, "titleColor": INK, "gridColor": LINE, "domainColor": SOFT, "tickColor": SOFT}
     | {"titleFontWeight": "normal", "labelFontSize": 11, "titleFontSize": 12},
-    "legend": {"labelColor": SOFT, "titleColor": SOFT, "orient": "top", "labelLimit": 260},
+    "legend": {"labelColor": SOFT, "titleColor": SOFT, "orient": "top", "labelLimit": 260}
+    | {"columnPadding": 20, "titleOrient": "left", "titleFontWeight": "normal"},
     "header": {"labelColor": SOFT, "titleColor": SOFT},
-    "title": {"color": INK},
+    "title": {"color": INK, "fontSize": 12, "fontWeight": "normal"},
 }
 #: Strokes of the smallest step, the policy before training, of those between and of the last.
 DASHED, DOTTED, SOLID = [6, 4], [2, 2], [1, 0]
 
 
 def drawn(chart: Chart | None, rows: pa.Table, arms: Sequence[str]) -> list[Spec]:
-    """Return a figure's charts; none for a table and where every value is missing. arms: all of a run's, in order."""
+    """Return the charts of a figure; none for a table or where every value is missing. arms: all of a run's."""
     match chart:
         case Lines(each=None):
             return lines(chart, rows, arms)
@@ -125,7 +126,7 @@ def lines(chart: Lines, table: pa.Table, arms: Sequence[str], dash: str | None =
     rows = [row for row in table.to_pylist() if row[x] is not None and row[y] is not None]
     if not rows:
         return []
-    names = [c for c in (dash, "seed", "step") if c in table.column_names and c != x]
+    names = [c for c in (dash, "seed", "step") if c and c in table.column_names and c != x]
     several = [c for c in dict.fromkeys(names) if len({row[c] for row in rows}) > 1]
     present = {row["arm"] for row in rows}
     looks = {arm: ARM_STYLES[place] for arm, place in styles(arms).items() if arm in present}
@@ -155,10 +156,11 @@ def lines(chart: Lines, table: pa.Table, arms: Sequence[str], dash: str | None =
 
 
 def _strokes(dash: str, rows: Sequence[Row]) -> Spec:
+    legend: Spec = {"legend": {"symbolSize": 500}}
     if dash != "step":
-        return {}
+        return legend
     steps = sorted({row["step"] for row in rows})
-    return {"scale": {"domain": steps, "range": [DASHED, *[DOTTED] * (len(steps) - 2), SOLID]}}
+    return legend | {"scale": {"domain": steps, "range": [DASHED, *[DOTTED] * (len(steps) - 2), SOLID]}}
 
 
 def _ticks(rows: Sequence[Row], x: str, log_x: bool) -> Spec:
@@ -184,13 +186,16 @@ def bars(rows: Sequence[Row], labels: Sequence[str]) -> list[Spec]:
     ]
     if not long:
         return []
-    colours = {band: look.light for band, look in BAND_STYLES.items()}
+    colours = {str(band): look.light for band, look in BAND_STYLES.items()}
     encoding = {
         "y": _field("label", "nominal", title=None, sort=None, axis={"labelLimit": 260}),
         "tooltip": [_field("label", "nominal"), _field("band", "nominal"), _field("problems")],
     }
-    places = {"x": _field("start", title="share of problems", axis={"format": "%", "tickCount": 5}), "x2": {"field": "end"}}
-    ink = {"condition": {"test": "datum.band == 'variance'", "value": "#fff"}, "value": "#15181c"}
+    places = {
+        "x": _field("start", title="share of problems", axis={"format": "%", "tickCount": 5}),
+        "x2": {"field": "end"},
+    }
+    ink = {"condition": {"test": f"datum.band == '{Band.VARIANCE}'", "value": "#fff"}, "value": "#15181c"}
     layer = [
         {"mark": "bar", "encoding": places | {"color": _scale("band", colours, "color")}},
         {
@@ -250,8 +255,8 @@ def pairs(chart: Pairs, rows: Sequence[Row], phase: str, seed: int | None, arm: 
     high = max(row[name] for row in rows for name in names) or 1.0
     scale = {"domain": [0, high * 1.05]}
     here = {
-        "x": _field(names[0], title=f"{chart.y_name} under {arm}, {when}", scale=scale),
-        "y": _field(names[1], title=f"{chart.y_name} under {other}, {when}", scale=scale),
+        "x": _field(names[0], title=f"{chart.y_name} under {arm}", scale=scale),
+        "y": _field(names[1], title=f"{chart.y_name} under {other}", scale=scale),
     }
     ends = {
         "data": {"values": [{"x": 0, "y": 0}, {"x": high, "y": high}]},
@@ -267,7 +272,9 @@ def pairs(chart: Pairs, rows: Sequence[Row], phase: str, seed: int | None, arm: 
         "mark": {"type": "point", "shape": "cross", "filled": True, "size": 160, "color": ARM_STYLES[1].light},
         "encoding": {"x": _field("x", scale=scale), "y": _field("y", scale=scale)},
     }
-    return _spec(rows, f"{chart.y_name} of {len(rows)} problems, {arm} against {other}", layer=[ends, dots, mean])
+    return _spec(
+        rows, f"{chart.y_name} of {len(rows)} problems, {arm} against {other}", title=when, layer=[ends, dots, mean]
+    )
 
 
 def points(chart: Points, rows: Sequence[Row], arm: str) -> list[Spec]:
