@@ -52,6 +52,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    helper = collection_path.is_relative_to(REPO / "tests") and not collection_path.name.startswith("test_")
+    if collection_path.suffix == ".py" and helper:
+        return True  # what has no tests has no doctests either, and would be imported for them
     wanted = str(config.getoption("markexpr"))
     named = str(collection_path) in {str(Path(word.split("::")[0]).resolve()) for word in config.args}
     if "not slow" in wanted and collection_path.suffix == ".py" and not named:

@@ -14,7 +14,7 @@ from tests import warm
 SHOWN = """
 import os, sys
 print(sys.argv[1:], os.getcwd(), os.environ.get("VARBAND_ROOT"), os.getsid(0) == os.getpid(), sys.stdin.read() == "")
-print("cli.run" in sys.modules, "torch" in sys.modules, __name__, file=sys.stderr)
+print("cli.run" in sys.modules, "vllm" in sys.modules, __name__, file=sys.stderr)
 sys.exit(3)
 """
 

@@ -28,7 +28,17 @@ REPO = Path(__file__).resolve().parents[1]
 SHELL = dict(os.environ)
 #: What no library reads when it is imported, by how it begins.
 READ_LATE = ("COLUMNS", "DO_NOT_TRACK", "OLDPWD", "PWD", "PYTEST_", "PYTHONHASHSEED", "SHLVL", "VARBAND_", "_")
-COMMANDS = ("cli.run", "cli.store", "cli.study", "cli.view", "flows.experiment", "flows.running.accounting")
+COMMANDS = (
+    "cli.planned",
+    "cli.run",
+    "cli.store",
+    "cli.study",
+    "cli.view",
+    "flows.experiment",
+    "flows.running.accounting",
+    "pandas",
+    "transformers.models.auto.tokenization_auto",
+)
 ENGINES = (
     *COMMANDS,
     "vllm.entrypoints.llm",
@@ -41,15 +51,20 @@ SERVERS = {"VARBAND_WARM_COMMANDS": COMMANDS, "VARBAND_WARM_ENGINES": ENGINES}
 
 
 class Command:
-    """A process of `words`, used as a `subprocess.Popen`: a session of its own, no input, its text when it has ended."""
+    """A process of `words`, used as a `subprocess.Popen`: a session of its own, no input, its text when it has ended.
 
-    def __init__(self, words: Sequence[str], cwd: Path, env: Mapping[str, str], server: str) -> None:
+    output: the files that it writes to instead, as this process's own 1 and 2.
+    """
+
+    def __init__(
+        self, words: Sequence[str], cwd: Path, env: Mapping[str, str], server: str, output: Sequence[int] = ()
+    ) -> None:
         self.returncode: int | None = None
-        self._said = [tempfile.TemporaryFile("w+") for _ in range(2)]  # noqa: SIM115 - until it is collected
+        self._said = [] if output else [tempfile.TemporaryFile("w+") for _ in range(2)]  # noqa: SIM115 - until it is collected
         self._line = socket.socket(socket.AF_UNIX)
         self._line.connect(os.environ[server])
         asked = json.dumps([[*words], str(cwd), {**env}]).encode()
-        socket.send_fds(self._line, [len(asked).to_bytes(8)], [one.fileno() for one in self._said])
+        socket.send_fds(self._line, [len(asked).to_bytes(8)], output or [one.fileno() for one in self._said])
         self._line.sendall(asked)
         self.pid = int.from_bytes(_exactly(self._line, 8))
 
@@ -192,7 +207,19 @@ def _become(said: Sequence[int], cwd: str, env: Mapping[str, str]) -> None:
         os.close(handle)
 
 
+def as_program(folder: Path) -> dict[str, str]:
+    """An environment whose shell finds `varband` in `folder`: the command of this checkout, forked from a server."""
+    (program := folder / "varband").write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -m tests.warm varband "$@"\n')
+    program.chmod(0o755)
+    kept = {name: value for name, value in SHELL.items() if name not in ("VARBAND_ROOT", "PREFECT_API_URL")}
+    found = {"PATH": f"{folder}{os.pathsep}{SHELL['PATH']}", "PYTHONPATH": str(REPO)}
+    return kept | found | {name: os.environ[name] for name in SERVERS}
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "varband":
+        words = [VARBAND, *sys.argv[2:]]
+        sys.exit(Command(words, Path.cwd(), os.environ, "VARBAND_WARM_COMMANDS", output=(1, 2)).wait())
     given = _serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:])
     sys.argv = given
     runpy.run_path(given[0], run_name="__main__")
