@@ -94,12 +94,11 @@ class OpenAIGenerator:
         if all(r.decoding.temperature in (0, 1) for r in requests) or self._scaled:
             return
         widths = []
-        with self._endpoint.connection() as connection:
-            for temperature in (1.0, 0.5):
-                asked = replace(requests[0], decoding=Decoding(max_tokens=1, temperature=temperature))
-                body = {**self._body(model, asked), "logprobs": 5, "return_tokens_as_token_ids": True}
-                scores = connection.post("/completions", body, threading.Event(), likeliest)[-5:]
-                widths.append(scores[-1] - scores[0])
+        for temperature in (1.0, 0.5):
+            asked = replace(requests[0], decoding=Decoding(max_tokens=1, temperature=temperature))
+            body = {**self._body(model, asked), "logprobs": 5, "return_tokens_as_token_ids": True}
+            scores = self._endpoint.complete(body, likeliest, threading.Event())[-5:]
+            widths.append(scores[-1] - scores[0])
         if widths[1] < 1.5 * widths[0]:
             raise UserError(
                 f"{self._endpoint.url}: the server draws at a temperature and tells log-probs of temperature 1; start"
@@ -117,18 +116,17 @@ class OpenAIGenerator:
         """One connection: request after request until none is left or another connection failed. Whatever ends it is
         told: nobody else would."""
         try:
-            with self._endpoint.connection() as connection:
-                while not stop.is_set():
-                    try:
-                        request = todo.popleft()
-                    except IndexError:
-                        break
-                    asked = self._body(model, request)
-                    read = partial(self._completion, request, model)
-                    done.put(connection.post("/completions", asked, stop, read))
+            while not stop.is_set():
+                try:
+                    request = todo.popleft()
+                except IndexError:
+                    break
+                read = partial(self._completion, request, model)
+                done.put(self._endpoint.complete(self._body(model, request), read, stop))
         except BaseException as error:
             done.put(error)
         finally:
+            self._endpoint.close()
             done.put(None)
 
     def _body(self, model: str, request: Request) -> dict[str, object]:
@@ -163,6 +161,7 @@ class OpenAIGenerator:
 
     def close(self) -> None:
         self._loaded.clear()
+        self._endpoint.close()
 
 
 def names_of(folder: Path) -> list[str]:

@@ -57,7 +57,7 @@ GARBAGE: dict[str, Callable[[dict[str, Any]], Answered]] = {
 
 @pytest.mark.parametrize("kind", GARBAGE)
 def test_garbage_now_and_then_is_asked_for_again(tiny: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    monkeypatch.setattr("tasks.engines.sampling.connection.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("tasks.engines.sampling.endpoint.FIRST_PAUSE", 0.01)
     with provider(lambda n, body: GARBAGE[kind](body) if n % 3 == 1 else fine(body)) as url:
         got = list(engine(tiny, url).generate(requests(12), None))
     assert sorted(c.key for c in got) == list(range(12))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,59 +10,12 @@ from typing import Any
 import orjson
 import pytest
 
-from storage.errors import Parked, UserError
-from tasks.engines.sampling import connection
+from storage.errors import UserError
+from tasks.engines.sampling import endpoint
 from tasks.engines.sampling.answers import completion, model_of
 from tasks.engines.sampling.endpoint import Endpoint
 from tests.engines.sampling.test_garbage import raw
 from tests.engines.sampling.test_openai import Answered, engine, fine, provider, requests
-
-OK = b"HTTP/1.1 200 OK\r\n"
-#: What is sent at once, and what then now and then.
-TRICKLES = {
-    "a header": (OK, b"X"),
-    "headers": (OK, b"X: y\r\n"),
-    "a status that says wait": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
-    "the size of a chunk": (OK + b"Transfer-Encoding: chunked\r\n\r\n1;", b"x"),
-    "trailers": (OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n", b"X: y\r\n"),
-}
-
-
-@pytest.mark.parametrize("kind", TRICKLES)
-def test_an_answer_must_be_whole_in_time_whatever_of_it_trickles(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    monkeypatch.setenv("VARBAND_OPENAI_TIMEOUT", "1")
-    monkeypatch.setenv("VARBAND_OPENAI_PATIENCE", "0.1")
-    over, ended = threading.Event(), threading.Event()
-    at_once, then = TRICKLES[kind]
-
-    def answer(line: socket.socket) -> None:
-        line.sendall(at_once)
-        while not over.wait(0.1):
-            line.sendall(then)
-
-    def ask(url: str) -> None:
-        with pytest.raises(Parked, match="VARBAND_OPENAI_TIMEOUT"):
-            Endpoint(url, None).model(["m"])
-        ended.set()
-
-    with raw(answer) as url:
-        threading.Thread(target=ask, args=(url,), daemon=True).start()
-        assert ended.wait(15), "it waits as long as something comes"
-    over.set()
-
-
-def test_a_flood_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """256 connections may each read one at a time."""
-    monkeypatch.setenv("VARBAND_OPENAI_PATIENCE", "0.1")
-
-    def answer(line: socket.socket) -> None:
-        line.sendall(OK + b"Transfer-Encoding: chunked\r\n\r\n")
-        while True:
-            line.sendall(b"10000\r\n" + b"x" * 65536 + b"\r\n")
-
-    with raw(answer) as url, pytest.raises(Parked, match=f"more than {connection.MOST_BYTES} bytes"):
-        Endpoint(url, None).model(["m"])
-    assert connection.most_bytes({"max_tokens": 12_288}) == 2**22 + 12_288 * 2**10
 
 
 def answered(status: int, body: bytes, header: str = "") -> Callable[[socket.socket], None]:
@@ -108,7 +60,7 @@ def test_the_key_follows_no_redirection() -> None:
 
 @pytest.mark.parametrize("seconds", ["nan", "-5", "soon", "Wed, 21 Oct 2026 07:28:00 GMT", ""])
 def test_a_time_to_wait_that_is_none_is_none(seconds: str) -> None:
-    assert connection._retry_after(seconds) == 0.0 and connection._retry_after("inf") == 600.0
+    assert endpoint._retry_after(seconds) == 0.0 and endpoint._retry_after("inf") == 600.0
 
 
 def changed(of_answer: dict[str, Any], of_choice: dict[str, Any]) -> Callable[[dict[str, Any]], Answered]:
@@ -132,7 +84,7 @@ ANOTHERS: dict[str, Callable[[dict[str, Any]], Answered]] = {
 def test_what_another_model_or_prompt_was_answered_is_no_rollout(
     tiny: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(connection, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(endpoint, "FIRST_PAUSE", 0.01)
     with provider(lambda n, body: ANOTHERS[kind](body) if n % 3 == 1 else fine(body)) as url:
         got = list(engine(tiny, url).generate(requests(12), None))
     assert sorted(c.key for c in got) == list(range(12))

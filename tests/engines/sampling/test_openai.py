@@ -89,7 +89,7 @@ def engine(tiny: Path, url: str) -> OpenAIGenerator:
 def test_every_request_is_answered_once_though_connections_drop_and_servers_stumble(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.engines.sampling.connection.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("tasks.engines.sampling.endpoint.FIRST_PAUSE", 0.01)
 
     def answer(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
         if n % 5 == 2:
@@ -132,7 +132,7 @@ def test_a_providers_wall_parks_after_what_finished(tiny: Path, status: int, err
 def test_a_rate_limit_is_waited_for_whatever_it_speaks_of(
     tiny: Path, monkeypatch: pytest.MonkeyPatch, message: str
 ) -> None:
-    monkeypatch.setattr("tasks.engines.sampling.connection.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("tasks.engines.sampling.endpoint.FIRST_PAUSE", 0.01)
     error = {"message": message, "code": "rate_limit_exceeded"}
     with provider(lambda n, b: fine(b) if n > 3 else (429, {"error": error})) as url:
         assert len(list(engine(tiny, url).generate(requests(4), None))) == 4
