@@ -18,7 +18,8 @@ from typing import Any
 
 import torch
 
-from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout
+from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.grpo.steps import PromptProblem, StepPlan, TrainRollout
 from tasks.domain.scaffolds import SCAFFOLDS
 from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.engines.hardware import Hardware

@@ -23,8 +23,8 @@ from peft import LoraConfig
 from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer  # pyright: ignore[reportMissingImports]
 
+from tasks.domain.grpo.learner_config import ALL_LINEAR
 from tasks.domain.grpo.rewards import reward
-from tasks.domain.grpo.types import ALL_LINEAR
 from tasks.domain.scaffolds import PANEL
 from tasks.engines.grading.graders import GradeItem, Graders
 

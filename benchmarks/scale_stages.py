@@ -19,7 +19,6 @@ from benchmarks.scale_data import DRAW, GROUP, POLICY, made_up_calibration, prep
 from flows.running.sessions import stages_on
 from storage.artifacts.kinds import Embeddings, Partitions, Rollouts
 from storage.artifacts.store import Store
-from tasks.cross_checks import find_disputes
 from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.embedding import EncoderSpec, embed_traces
 from tasks.measures.bands import classify_bands
@@ -29,7 +28,7 @@ from tasks.measures.tokens import measure_tokens
 from tasks.measures.votes import measure_votes
 from tasks.measures.widths import measure_widths
 from tasks.partitions import partition_answers, partition_rollouts
-from tasks.regrading import regrade_rollouts
+from tasks.regrading import find_disputes, regrade_rollouts
 from tasks.sampling import sample_rollouts
 from tasks.stage import Ref
 

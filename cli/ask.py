@@ -62,7 +62,6 @@ def ask(
     from storage.artifacts.store import Store
     from storage.errors import UserError
     from storage.reading.catalog import find
-    from tasks.active_grader import active_grader
     from tasks.domain.arms import ARMS
     from tasks.domain.budget import Budget
     from tasks.domain.policies import Policy, Sampling
@@ -70,6 +69,7 @@ def ask(
     from tasks.domain.search.registry import method_named
     from tasks.engines.hardware import Hardware
     from tasks.engines.learning.memory_plan import check_positions, positions
+    from tasks.grading import active_grader
     from tasks.metering import metered
     from tasks.searches import search_question
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.bands import Band
+from storage.rules import Band
 from storage.sql import query
-from tasks.glimpses import SHOWN, first_trace
+from tasks.rollouts import SHOWN, first_trace
 
 WIDTH = 30
 

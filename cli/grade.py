@@ -115,7 +115,7 @@ def disputes(root: Path, as_json: bool) -> None:
     from cli.regrading import by_pool
     from cli.stages import opened
     from cli.tables import print_table
-    from tasks.cross_checks import find_disputes
+    from tasks.regrading import find_disputes
 
     with opened(root, {}, as_json) as store:
         found = [store.read(find_disputes(rollouts=tuple(refs), pool=pool)) for pool, refs in by_pool(store).items()]

@@ -42,9 +42,9 @@ def regrade_store(store: Store) -> Regraded:
     """Every artifact of rollouts with other verdicts beside it, and what changes in the rest of the ledger."""
     from storage.artifacts.kinds import Rollouts
     from storage.ledger import Ledger
-    from tasks.active_grader import actively_graded
     from tasks.domain.arms import ARMS
-    from tasks.origins import known_scaffolds
+    from tasks.evidence import known_scaffolds
+    from tasks.grading import actively_graded
     from tasks.regrading import CHANGES, changes, golds_of, moved, outside, regrade
     from tasks.stage import toolbox
 

@@ -27,7 +27,7 @@ from cli.glimpses import answer_in_words, bands_drawn, glimpse
 from flows.running.plan import Planned
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.bands import Band
+from storage.rules import Band
 from tasks.stage import Progress as Event
 
 #: Who reads a pipe is told so often how far a stage is.

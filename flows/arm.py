@@ -18,20 +18,20 @@ from flows.study.otherwise import Objective
 from flows.study.resolve import Study
 from flows.study.shape import SamplingPlan
 from storage.artifacts.kinds import Bands, Benchmark, Pool, Rollouts, Splits, Training
-from tasks.adapters import STEP, import_adapter
 from tasks.attempts import Attempts
-from tasks.benchmarks import ASKED
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.second_scaffold import second_scaffold
-from tasks.domain.grpo.types import LearnerConfig, evaluated_steps
+from tasks.domain.grpo.steps import evaluated_steps
 from tasks.domain.policies import Policy, Sampling, check_bases
 from tasks.embedding import embed_traces
 from tasks.measures.bands import classify_bands, keep_joint
 from tasks.measures.diversity import measure_diversity
 from tasks.regrading import regrade
 from tasks.sampling import sample_rollouts, screen_adaptively
+from tasks.splits import ASKED
 from tasks.stage import grouped, only_noted, planning, provided, store
-from tasks.training import train_adapter
+from tasks.training import STEP, import_adapter, train_adapter
 
 
 def make_arms(study: Study, at: Prepared, arms: Sequence[str]) -> tuple[ArmArtifacts, ...]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from flows.study.resolve import Study
 from storage.artifacts.kinds import Calibrations
-from tasks.calibration import calibrate_partitions
 from tasks.embedding import EncoderSpec
+from tasks.partitions import calibrate_partitions
 
 
 def encoder_of(study: Study) -> EncoderSpec:

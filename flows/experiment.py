@@ -12,7 +12,7 @@ from flows.problems import prepare
 from flows.study.resolve import Study
 from storage.artifacts.kinds import Calibrations, Partitions, PassAtK, PassAtKContrasts, Report, Rollouts
 from storage.artifacts.kinds.report import Evidence, Problems, Tables
-from tasks.domain.grpo.types import BASELINE
+from tasks.domain.grpo.learner_config import BASELINE
 from tasks.evidence import Available
 from tasks.measures.audit import audit_designs
 from tasks.measures.bands import cross_bands

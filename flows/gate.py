@@ -12,7 +12,7 @@ from storage.artifacts.store import Store
 from storage.sql import query
 from tasks.domain.gate import ScreenedArm, reasons
 from tasks.measures.groups import FORM_COLUMNS, delivered
-from tasks.steps import Condition
+from tasks.stage import Condition
 
 #: The end of a sentence of the gate, by which it is known from a budget limit wherever only its words arrive.
 ADVICE = "; mend the prompt, the lesson or max_tokens"

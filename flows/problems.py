@@ -11,10 +11,8 @@ from flows.shown import refuse_shown_problems
 from flows.study import shape
 from flows.study.resolve import PoolInputs, Study
 from storage.artifacts.kinds import Benchmark, Calibrations, Pool, Splits
-from tasks.benchmarks import choose_benchmark
-from tasks.pool import build_pool
-from tasks.splits import keep_clear, split_pool
-from tasks.synthetic_pool import make_synthetic_pool
+from tasks.pool import build_pool, make_synthetic_pool
+from tasks.splits import choose_benchmark, keep_clear, split_pool
 
 
 @dataclass(frozen=True, slots=True)

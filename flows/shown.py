@@ -10,11 +10,11 @@ from flows.study.resolve import PoolInputs, Study
 from flows.study.sizes import problems_before_checks
 from storage.artifacts.kinds import Benchmark, Pool
 from storage.errors import UserError
-from tasks.benchmarks import ASKED
 from tasks.domain.problems.arithmetic import demo_problems
 from tasks.domain.problems.splits import of_split
 from tasks.domain.scaffolds import SCAFFOLDS
 from tasks.engines.sampling.shown import refuse_shown
+from tasks.splits import ASKED
 from tasks.stage import store
 
 Rows = Sequence[Mapping[str, Any]]

@@ -19,7 +19,7 @@ from typing import TypeVar
 import duckdb
 import pyarrow as pa
 
-from storage.bands import Band, band
+from storage.rules import Band, band
 
 T = TypeVar("T")
 #: The last settings of a connection: no statement changes them, or reads or writes what they do not allow.
@@ -31,7 +31,7 @@ set lock_configuration = true;
 """
 QUERIES = Path(__file__).parent / "reading" / "queries"
 HEADER = re.compile(r"\A/\*\n(.*?)\*/\n", re.DOTALL)
-#: What questions say of bands: their order, the rule of storage.bands, and by name, so that a misspelt one is an error.
+#: What queries know of bands and pass@k. One test a band, so that a misspelt one is an error.
 MACROS = "\n".join(
     (
         f"create macro bands() as {[str(band) for band in Band]};",
@@ -104,8 +104,7 @@ def connect(*, threads: int, reads: Iterable[Path] = ()) -> duckdb.DuckDBPyConne
     from duckdb.func import FunctionNullHandling, PythonUDFType
     from duckdb.sqltypes import BIGINT, DOUBLE, VARCHAR
 
-    from storage.differences import interval_over_problems
-    from storage.pass_at_k import pass_at_k_in_sql
+    from storage.rules import interval_over_problems, pass_at_k_in_sql
 
     connection = duckdb.connect(config={"threads": threads})
     connection.create_function("band_of_group", band, [BIGINT, BIGINT], VARCHAR)

@@ -12,9 +12,9 @@ from storage.artifacts.fingerprint import restored
 from storage.artifacts.kinds import Audit, Designs
 from storage.artifacts.manifest import Recipe
 from storage.artifacts.ref import Ref
-from storage.bands import Band
+from storage.rules import Band
 from storage.sql import QUERIES, named, query
-from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import Policy, Sampling
 from tasks.domain.problems.leaks import find_leaks
 from tasks.domain.statistics.difficulty import expectations

@@ -1,11 +1,23 @@
-"""What a study has for its measures, by the names under which they take it."""
+"""What a study has for its measures, what its rollouts were sampled with, and their vectors."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storage.artifacts.fingerprint import restored
 from storage.artifacts.kinds import Embeddings, Partitions, Pool, Rollouts, Splits, Training
 from storage.artifacts.kinds.report import Evidence
+from storage.artifacts.ref import Ref
+from storage.errors import UserError
+from tasks.domain.arms import ARMS
+from tasks.domain.policies import BaseModel, Policy
+from tasks.domain.scaffolds import MATH, Scaffold
+from tasks.stage import beside, store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,3 +45,68 @@ class Available(Evidence):
     objective_ends: tuple[Rollouts, ...] = ()
     objective_start_answers: tuple[Partitions, ...] = ()
     objective_end_answers: tuple[Partitions, ...] = ()
+
+
+def sampled_with(rollouts: Ref) -> Mapping[str, object] | None:
+    """Arguments of the stage that sampled them, as its recipe keeps them, through every regrading, and through what was
+    embedded or measured of them; null for imported ones."""
+    recipe = store().manifest(rollouts).recipe
+    while "policy" not in recipe.arguments:
+        onward = recipe.inputs.get("rollouts") or recipe.inputs.get("embeddings")
+        if not onward:
+            return None
+        recipe = store().manifest(Ref.parse(onward[0])).recipe
+    return recipe.arguments
+
+
+def scaffold_of(rollouts: Ref) -> Scaffold | None:
+    """The scaffold that sampled rollouts were read by, whatever its arm has become; null for imported ones."""
+    arguments = sampled_with(rollouts)
+    return restored(Policy, arguments["policy"]).scaffold if arguments else None
+
+
+def answer_kind_of(rollouts: Ref) -> str:
+    scaffold = scaffold_of(rollouts)
+    return MATH if scaffold is None else scaffold.answer_kind
+
+
+def base_of(training: Ref) -> BaseModel:
+    """The base model of a training, or of an adapter that was made elsewhere."""
+    given = store().manifest(training).recipe.arguments
+    return restored(Policy, given["start"]).model if "start" in given else restored(BaseModel, given["base"])
+
+
+def known_scaffolds() -> dict[str, Scaffold]:
+    """Every scaffold that the store's manifests spell, and those that code knows, by digest."""
+    found = {arm.scaffold.digest: arm.scaffold for arm in ARMS.values()}
+    for ref in store().refs():
+        given = store().manifest(ref).recipe.arguments
+        for policy in (given.get(name) for name in ("policy", "start", "second")):
+            if isinstance(policy, dict) and "scaffold" in policy:
+                scaffold = restored(Policy, policy).scaffold
+                found.setdefault(scaffold.digest, scaffold)
+    return found
+
+
+VECTORS = ["problem_id", "arm", "step", "seed", "rollout", "embedding"]
+
+
+def with_vectors(parts: Iterable[pa.Table], embeddings: Embeddings) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Each part, of whole problems, with the vectors of their whole traces: columns VECTORS."""
+    whole, at = pc.field("window") == "whole", ["window", "problem_id"]
+    known = set(store().keys(embeddings, at).filter(whole)["problem_id"].unique().to_pylist())
+    schema = pa.schema([Embeddings.schema.field(name) for name in VECTORS])
+    vectors = (part.filter(whole) for part in store().groups(embeddings, at, [*VECTORS, "window"]))
+    yield from beside(parts, vectors, known, schema)
+
+
+def matrix(vectors: pa.ChunkedArray) -> np.ndarray:
+    """(N, D) of a list column. Errors: UserError for vectors of unequal length or numbers that are not finite."""
+    whole = vectors.combine_chunks()
+    lengths = np.unique(np.diff(whole.offsets.to_numpy()))
+    if len(lengths) != 1:
+        raise UserError(f"embeddings have vectors of {len(lengths)} lengths: they are of more than one encoder")
+    flat = whole.flatten().to_numpy(zero_copy_only=False)
+    if not np.isfinite(flat).all():
+        raise UserError("embeddings hold numbers that are not finite: embed the traces again")
+    return flat.reshape(len(whole), -1)

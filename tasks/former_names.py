@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from storage.artifacts.fingerprint import Ruled, fingerprint, is_default, recorded
 from storage.artifacts.manifest import identity_of, one_by_one, refs_in
 from storage.artifacts.ref import Ref
-from tasks.domain.grpo.types import FORMER_FIELDS
+from tasks.domain.grpo.learner_config import FORMER_FIELDS
 from tasks.domain.policies import Policy
 
 K = TypeVar("K", bound=Ref)

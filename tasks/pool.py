@@ -1,4 +1,4 @@
-"""Pools: source files → gradable problems, each gold checked in every answer form, findings kept beside them."""
+"""Pools: source files, or synthetic arithmetic → gradable problems, each gold checked in every answer form."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.grading.grading import Verdict
 from tasks.domain.grading.kinds import RAISED
+from tasks.domain.problems.arithmetic import demo_problems
 from tasks.domain.problems.problems import PoolPolicy, pool_rows
 from tasks.domain.problems.sources import SOURCES, SourceSpec
 from tasks.domain.scaffolds import BARE
@@ -110,3 +111,9 @@ def _kept_out(sources: Sequence[SourceSpec]) -> list[str]:
         if name not in present
     }
     return [row["problem"] for name, path in guards.items() for row in load_problems([(path, name, None)])]
+
+
+@stage(Pool, version=1)
+def make_synthetic_pool(*, per_source: int, seed: int, levels: tuple[int, ...] = ()) -> pa.Table:
+    """`per_source` problems of each synthetic source, of these levels by turns; of all without any. Schema: Pool."""
+    return pa.Table.from_pylist(pool_rows(demo_problems(per_source, seed, levels))[0], schema=Pool.schema)

@@ -5,6 +5,7 @@ Used by the stages that need rollouts (sampling, training); each promise about p
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,8 +20,8 @@ from storage.artifacts.ref import Ref
 from storage.errors import UserError
 from storage.leases import leases_of
 from storage.ledger import Account, Ledger
+from storage.rules import Band, band
 from storage.shards import Entries
-from tasks.active_grader import actively_graded
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter, another_base
 from tasks.engines.hardware import release_memory
 from tasks.engines.learning.adapter_formats import served_name
@@ -28,10 +29,10 @@ from tasks.engines.protocols import Generator, Request
 from tasks.engines.sampling.same_policy import EXACT, ROUNDED, Score, few, refuse_other_weights
 from tasks.engines.sampling.sampler import LiveSampling, RolloutRequest, Rows, SamplingStats, sample
 from tasks.engines.sampling.shown import refuse_shown
+from tasks.evidence import base_of
 from tasks.former_names import SCAFFOLDS
-from tasks.glimpses import WholeGroups
+from tasks.grading import actively_graded
 from tasks.metering import meter
-from tasks.origins import base_of
 from tasks.stage import ledger, making, progress, store, toolbox
 
 #: Columns of the ledger that are most of a row.
@@ -358,3 +359,47 @@ def _with(rows: pa.Table, name: str, values: Sequence[object]) -> pa.Table:
     """Rows with other values in a column of LEDGER."""
     field = LEDGER.field(name)
     return rows.set_column(rows.column_names.index(name), field, pa.array(values, field.type))
+
+
+#: Characters of a trace that is shown.
+SHOWN = 240
+
+
+class WholeGroups:
+    """Bands of the problems all of whose rollouts were kept here: of one that was begun before nothing is said."""
+
+    def __init__(self, requested: Sequence[RolloutRequest], missing: Sequence[RolloutRequest]) -> None:
+        whole = Counter(one.problem_id for one in requested)
+        left = Counter(one.problem_id for one in missing)
+        self._size = {problem: size for problem, size in whole.items() if left[problem] == size}
+        self._kept: Counter[str] = Counter()
+        self._correct: Counter[str] = Counter()
+        self._bands: Counter[Band] = Counter()
+
+    def tell(self, rows: Rows) -> tuple[int, ...]:
+        """Of the first rows a trace. Returns how many problems each band has with these, as Band lists them."""
+        if not self._kept:
+            progress(0, 0, detail=first_trace([row for _, row in rows]), event="seen")
+        for asked, row in rows:
+            problem = asked.problem_id
+            self._kept[problem] += 1
+            self._correct[problem] += bool(row["correct"])
+            if self._kept[problem] == self._size.get(problem):
+                self._bands[band(self._correct[problem], self._size[problem])] += 1
+        return tuple(self._bands[one] for one in Band)
+
+
+def first_trace(rows: Sequence[Mapping[str, object]]) -> str:
+    """The first rollout that was solved, else the first, in one line; nothing of none.
+
+    >>> row = {"arm": "panel", "completion": "so  7", "verdict": "wrong", "correct": False}
+    >>> first_trace([row, row | {"completion": "8", "verdict": "correct", "correct": True}])
+    'panel: 8  → correct'
+    >>> first_trace([row]), first_trace([])
+    ('panel: so 7  → wrong', '')
+    """
+    if not rows:
+        return ""
+    row = next((row for row in rows if row["correct"]), rows[0])
+    said = " ".join(str(row["completion"]).split())
+    return f"{row['arm']}: {said[:SHOWN]}{'…' if len(said) > SHOWN else ''}  → {row['verdict']}"

@@ -20,7 +20,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import pyarrow as pa
 
 from storage.artifacts.fingerprint import fingerprint
-from storage.artifacts.manifest import declared, identity_of, recipe_of
+from storage.artifacts.manifest import Recipe, declared, identity_of, recipe_of
 from storage.artifacts.provenance import provenance
 from storage.artifacts.ref import Ref
 from storage.artifacts.rows import PART_ROWS, Payload, beside
@@ -30,7 +30,49 @@ from storage.ledger import Ledger
 from storage.stopping import end_if_stopped
 from tasks.engines.toolbox import Toolbox
 from tasks.former_names import former_refs
-from tasks.steps import Condition, Progress, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What must hold before a step is made, though it changes nothing of what is made. after: artifacts that must be
+    there. why_not: why it does not hold, by what the store has; empty if it does."""
+
+    after: tuple[Ref, ...]
+    why_not: Callable[[Store], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One stage call: what is asked for, and how to make it if nobody has. arguments: as the caller gave them."""
+
+    title: str
+    ref: Ref
+    recipe: Recipe
+    arguments: Mapping[str, Any]
+    make: Callable[[], pa.Table | Payload]
+    condition: Condition | None = None
+
+    @property
+    def awaited(self) -> tuple[Ref, ...]:
+        """Artifacts that must be there before it can be made: its inputs, and those of its condition."""
+        return (*self.recipe.input_refs, *(self.condition.after if self.condition else ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Sent to the session's listener: `reused`, `started`, `advanced`, `noted` (a remark that stays), `seen` (a first
+    trace), `made`. bands: problems of each so far, of which whole groups are sampled."""
+
+    event: str
+    title: str
+    ref: Ref
+    done: int = 0
+    total: int = 0
+    unit: str = "rows"
+    seconds: float = 0.0
+    detail: str = ""
+    bands: tuple[int, ...] = ()
+
 
 P = ParamSpec("P")
 T = TypeVar("T")

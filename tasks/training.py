@@ -1,4 +1,4 @@
-"""Training: problems that give a gradient → a LoRA adapter, and one row a step.
+"""Training: problems that give a gradient → a LoRA adapter, and one row a step; adapters that were made elsewhere.
 
 The learner decides what to sample and how to update; this stage makes each step's rollouts durable before the
 learner sees them, and samples the held-out problems of an evaluated step in the same engine call.
@@ -21,12 +21,13 @@ from storage.artifacts.kinds import Bands, Calibrations, Pool, Splits, Training
 from storage.artifacts.kinds.experiment import DIAGNOSTICS, EXPOSURE, LEDGER
 from storage.errors import UserError
 from storage.sql import query
-from tasks.domain.grpo.behaviour import check_kept_whole, check_overlong, check_sampling
-from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout, evaluated_steps
-from tasks.domain.policies import AS_CRITIC, Policy, Sampling
+from tasks.domain.grpo.learner_config import LearnerConfig, check_kept_whole, check_overlong, check_sampling
+from tasks.domain.grpo.steps import PromptProblem, StepPlan, TrainRollout, evaluated_steps
+from tasks.domain.policies import AS_CRITIC, BaseModel, MadeElsewhere, Policy, Sampling
 from tasks.domain.problems.splits import of_split
 from tasks.domain.scaffolds import Scaffold
 from tasks.engines.loading import import_before_threads
+from tasks.engines.model_files import ADAPTER_FILES
 from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats, named
 from tasks.rollouts import ensure_rollouts, entered, refuse_other_rewards, requests_for, weights_left
 from tasks.stage import Payload, Ref, making, progress, stage, store, toolbox, workdir
@@ -202,3 +203,18 @@ def last_adapter(files: Path) -> Path:
         raise weights_left(files.parent.name, "a training is to start from them")
     # by number: from step 10,000 on names do not sort so
     return max(kept, key=lambda folder: int(folder.name.removeprefix("step-")))
+
+
+@stage(Training, version=1)
+def import_adapter(*, adapter: MadeElsewhere, base: BaseModel) -> Payload:
+    """Rows: none, of its steps nothing is known. Files: `step-0001/`, the adapter in PEFT format as it was given."""
+    given, files = toolbox().place(adapter.sha256, f"the adapter {adapter.name}"), workdir() / "files"
+    shutil.rmtree(files, ignore_errors=True)
+    (files / "step-0001").mkdir(parents=True)
+    for name in ADAPTER_FILES:
+        shutil.copyfile(given / name, files / "step-0001" / name)
+    return Payload(Training.schema.empty_table(), files, {"adapter": adapter.name})
+
+
+#: The step under which an adapter made elsewhere is kept.
+STEP = 1

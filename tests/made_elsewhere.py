@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from flows.study.models import SHIPPED
-from tasks.domain.grpo.types import ALL_LINEAR
+from tasks.domain.grpo.learner_config import ALL_LINEAR
 
 
 def another_model(folder: Path) -> Path:

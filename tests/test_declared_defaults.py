@@ -20,7 +20,8 @@ import pytest
 
 from storage.artifacts.fingerprint import canonical, fingerprint, recorded, restored
 from storage.artifacts.manifest import Group, identity_of
-from tasks.domain.grpo.types import LearnerConfig, PromptProblem
+from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.grpo.steps import PromptProblem
 from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.domain.scaffolds import PANEL, Scaffold
 from tasks.engines.learning.checkpoints import recipe_hash

@@ -42,7 +42,7 @@ EXECUTION = {
 
 
 #: What of storage makes rows: rules that SQL and Python share.
-RULES = {"storage.bands", "storage.differences", "storage.pass_at_k", "storage.resampling", "storage.sql"}
+RULES = {"storage.rules", "storage.sql"}
 
 
 def code_of(module: str) -> str:
@@ -122,13 +122,13 @@ def test_changed_stages_have_a_new_version() -> None:
 
 def test_an_objective_answers_for_its_own_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """A changed one makes those stale that are made of it, and no stage."""
-    changed, code = "tasks.domain.grpo.advantages.standardised", code_of
+    changed, code = "tasks.domain.grpo.advantages.best_of_k", code_of
     before = current()
     monkeypatch.setitem(globals(), "code_of", lambda module: code(module) + "changed" * (module == changed))
     now = current()
     stale = {name for name in now if now[name] != before[name]}
-    explored = {"ucb_mean", "ucb_constant", "batch_exploration"}
-    assert {f"objective {name}" for name in ("standardised", *explored)} == stale
+    of_best = ("pass_at_k", "pkpo", "best_alone", "best_alone_standardised", "entropic")
+    assert {f"objective {name}" for name in of_best} == stale
 
 
 def test_the_guard_sees_a_changed_helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

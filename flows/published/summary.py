@@ -9,7 +9,7 @@ import pyarrow as pa
 from flows.published.replay import TRAIN_GROUP_SIZE, Replayed
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.bands import Band
+from storage.rules import Band
 from storage.sql import named, query
 
 Row = dict[str, Any]

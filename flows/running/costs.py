@@ -26,7 +26,8 @@ from storage.ledger import Account, Ledger
 from storage.records.runs import Amounts
 from storage.sql import query
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
-from tasks.domain.grpo.types import LearnerConfig, evaluated_steps
+from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.grpo.steps import evaluated_steps
 from tasks.domain.policies import Policy, Sampling
 from tasks.domain.prices import Prices
 from tasks.domain.problems.splits import heldout_of

@@ -12,12 +12,12 @@ from flows.study.prices import team_prices
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from storage.records.spending import Journal
-from tasks.active_grader import active_grader
 from tasks.domain.budget import Budget
 from tasks.domain.grading.overrides import ActiveGrader
 from tasks.domain.prices import Prices
 from tasks.engines.hardware import Hardware
 from tasks.engines.toolbox import Toolbox
+from tasks.grading import active_grader
 from tasks.metering import Meter
 from tasks.stage import Progress, Session, session
 

@@ -12,11 +12,10 @@ from storage.artifacts.kinds.report import ALWAYS, FROM_EMBEDDINGS, SOMETIMES
 from storage.artifacts.ref import KINDS
 from storage.errors import UserError, did_you_mean
 from storage.reading.figures import FIGURES
-from tasks.domain.grpo.behaviour import check_kept_whole, check_overlong, check_sampling
 from tasks.domain.grpo.credit import try_brought
+from tasks.domain.grpo.learner_config import ALL_LINEAR, LearnerConfig, check_kept_whole, check_overlong, check_sampling
 from tasks.domain.grpo.losses import loss_for, refuse_unread
 from tasks.domain.grpo.second_scaffold import second_scaffold
-from tasks.domain.grpo.types import ALL_LINEAR, LearnerConfig
 from tasks.domain.policies import Sampling
 from tasks.domain.problems.sources import SOURCES
 from tasks.domain.statistics.windows import window_named

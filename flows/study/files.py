@@ -21,7 +21,7 @@ from flows.study.reading import NAME, UNNAMED, Fault, Reading, Typed, spelt, twi
 from flows.study.scaffolds import own_arms, own_scaffolds
 from flows.study.shape import Benchmark, Profile
 from storage.errors import UserError
-from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.scaffolds import SCAFFOLDS
 
 #: Labels and what is made of other tables: no field that a file or `--set` writes.

@@ -12,7 +12,7 @@ from flows.study.engine_gpus import sampler_bytes
 from flows.study.ranks import trainings
 from flows.study.resolve import Study
 from storage.errors import UserError
-from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import Sampling
 from tasks.engines.hardware import (
     Hardware,

@@ -14,8 +14,8 @@ from flows.study.otherwise import Objective, followed
 from flows.study.reading import Fault, Reading, Typed, parts_of, spelt
 from flows.study.shape import Profile
 from storage.errors import UserError
+from tasks.domain.grpo.learner_config import BASELINE, LearnerConfig
 from tasks.domain.grpo.losses import read_by, unread
-from tasks.domain.grpo.types import BASELINE, LearnerConfig
 
 #: Of what needs more than one update a batch to differ.
 REUSED = {"minibatches": 2, "epochs": 2}

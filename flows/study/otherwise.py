@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 
 from storage.errors import UserError
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.losses import loss_for
-from tasks.domain.grpo.types import LearnerConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

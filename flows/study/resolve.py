@@ -21,7 +21,6 @@ from flows.study.shape import Pool, Profile
 from flows.study.writing import differences, told, written_out
 from storage.artifacts.store import Store
 from storage.errors import NotHere, UserError
-from tasks.active_grader import active_grader
 from tasks.domain.grading.kinds import faults_of_answer
 from tasks.domain.grading.overrides import ActiveGrader
 from tasks.domain.policies import BaseModel, MadeElsewhere
@@ -30,6 +29,7 @@ from tasks.domain.problems.sources import SourceSpec
 from tasks.domain.scaffolds import MATH, Scaffold
 from tasks.engines.encoding.labelled import labelled_sha256
 from tasks.engines.hardware import gpu_bytes, num_gpus
+from tasks.grading import active_grader
 from tasks.pool import as_first_checked
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from itertools import combinations
 
 from storage.errors import UserError
 from tasks.domain.arms import Arm
-from tasks.domain.grpo.types import AtLeastOne
+from tasks.domain.grpo.learner_config import AtLeastOne
 from tasks.domain.ranges import Ranged
 from tasks.domain.search.method import CERTAINTY, Method
 from tasks.domain.search.registry import method_named

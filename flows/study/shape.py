@@ -15,7 +15,7 @@ from tasks.domain.arms import ARMS, Arm
 from tasks.domain.budget import Budget
 from tasks.domain.gate import Gate
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
-from tasks.domain.grpo.types import MOST, AtLeastOne, LearnerConfig, Size
+from tasks.domain.grpo.learner_config import MOST, AtLeastOne, LearnerConfig, Size
 from tasks.domain.policies import Sampling
 from tasks.domain.ranges import Ranged, Seed, Within
 from tasks.domain.scaffolds import MATH

@@ -13,7 +13,7 @@ from flows.study.reading import spelt
 from flows.study.scaffolds import told_of
 from flows.study.shape import Profile
 from tasks.domain.arms import ARMS, Arm
-from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.scaffolds import SCAFFOLDS
 
 LABELS = ("name", "purpose", "title", "about", "own", "objectives", "budget")

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from storage.artifacts.kinds.report import ALWAYS, ASKED_FOR, SOMETIMES
-from storage.bands import Band
 from storage.errors import UserError, did_you_mean
+from storage.rules import Band
 from storage.sql import QUERIES, header
 
 # Units by a column's name: what is printed in percent, as a difference of shares, as a p-value.

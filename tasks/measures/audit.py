@@ -26,10 +26,10 @@ from tasks.designs import (
 )
 from tasks.domain.gate import Gate, ScreenedArm, reasons
 from tasks.domain.grading.kinds import RAISED
-from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import Policy
+from tasks.evidence import sampled_with
 from tasks.measures.groups import FORM_COLUMNS, delivered, form_of
-from tasks.origins import sampled_with
 from tasks.stage import stage, store
 
 Row = dict[str, Any]

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from storage.artifacts.kinds import Curves, GainDifferences, Pool, Rollouts, Splits, Training
 from storage.artifacts.kinds.experiment import TRAINING_METRICS
-from storage.bands import Band
+from storage.rules import Band
 from storage.sql import query
 from tasks.designs import trained_on
 from tasks.domain.arms import ARMS

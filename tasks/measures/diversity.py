@@ -43,10 +43,9 @@ from tasks.domain.statistics.paired_tests import (
     unsupported,
 )
 from tasks.domain.statistics.windows import REWORDED, of_tokens
-from tasks.embedded import matrix
+from tasks.evidence import matrix, sampled_with
 from tasks.measures.groups import in_classes, with_clusters
 from tasks.measures.standard import standard_measure
-from tasks.origins import sampled_with
 from tasks.stage import beside, stage, store
 
 # Diversity of groups: distances between the traces of one problem, and how its answers differ.

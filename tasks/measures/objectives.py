@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from storage.artifacts.kinds import Partitions, Rollouts, Training
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import nullable
-from storage.pass_at_k import pass_at_k
-from tasks.domain.grpo.classes import trace_classes
+from storage.rules import pass_at_k
+from tasks.domain.grpo.second_scaffold import trace_classes
 from tasks.domain.statistics.means import combined, folded
 from tasks.domain.statistics.paired_tests import in_families
 from tasks.measures.groups import classed, with_clusters

@@ -12,7 +12,7 @@ import pyarrow as pa
 from storage.artifacts.kinds import Rollouts
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import nullable
-from storage.resampling import LEVEL, resample_classes
+from storage.rules import LEVEL, resample_classes
 from storage.sql import query
 from tasks.domain.statistics.means import ONE_PROBLEM, SILENT, Shifts, by_seed, folded, holds_for, same_adapters
 from tasks.domain.statistics.shares import around, proportions, unseen

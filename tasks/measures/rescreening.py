@@ -13,9 +13,7 @@ import pyarrow as pa
 from storage.artifacts.kinds import Bands, Rollouts
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import nullable
-from storage.bands import Band, band
-from storage.differences import tail_freedom
-from storage.resampling import LEVEL
+from storage.rules import LEVEL, Band, band, tail_freedom
 from storage.sql import query
 from tasks.domain.statistics.curves_of_k import levels
 from tasks.domain.statistics.difficulty import (
@@ -31,9 +29,9 @@ from tasks.domain.statistics.difficulty import (
     too_few,
 )
 from tasks.domain.statistics.means import ONE_PROBLEM, folded, repeated
+from tasks.evidence import sampled_with
 from tasks.measures.groups import read_groups, with_clusters
 from tasks.measures.standard import standard_measure
-from tasks.origins import sampled_with
 from tasks.stage import stage, store
 
 # Test and retest of bands: how often a second draw gives a problem the same band, and how often a problem that the

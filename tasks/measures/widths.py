@@ -22,7 +22,7 @@ from storage.sql import query
 from tasks.domain.statistics.curves_of_k import INCOMPLETE, levels
 from tasks.domain.statistics.means import ADAPTERS, by_seed, folded
 from tasks.domain.statistics.regression import rank_correlations
-from tasks.embedded import matrix, with_vectors
+from tasks.evidence import matrix, with_vectors
 from tasks.measures.groups import clusters_of, in_classes
 from tasks.measures.standard import standard_measure
 from tasks.measures.width import MEASURES, Group, Measure, Windows, windows_of

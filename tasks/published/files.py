@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from storage.artifacts.kinds import Bands, Groups, Pool, Splits, TrainingPools, TrainingSeries
-from storage.bands import Band, band
 from storage.errors import UserError
+from storage.rules import Band, band
 
 Row = dict[str, Any]
 PUBLISHED_BANDS = {"all_zero": Band.ALL_ZERO, "variance_band": Band.VARIANCE, "all_one": Band.ALL_ONE}

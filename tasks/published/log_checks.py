@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from storage.pass_at_k import pass_at_k
+from storage.rules import pass_at_k
 from tasks.published.files import rows_of, whole
 
 Row = dict[str, Any]

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tasks.answer_classes import by_grader
 from tasks.domain.partitions.classes import same_answers
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.domain.scaffolds import MATH
 from tasks.domain.search.method import Ask, Candidate, Method, Round, answered
+from tasks.grading import by_grader
 from tasks.stage import toolbox
 
 Key = tuple[str, int]

@@ -13,9 +13,9 @@ from storage.artifacts.kinds import Calibrations
 from storage.errors import UserError
 from tasks.domain.grpo.advantages.group import Candidate
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
-from tasks.domain.grpo.classes import trace_classes
-from tasks.domain.grpo.second_scaffold import solutions
-from tasks.domain.grpo.types import LearnerConfig, TrainRollout
+from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.grpo.second_scaffold import solutions, trace_classes
+from tasks.domain.grpo.steps import TrainRollout
 from tasks.domain.partitions.classes import Classes, by_trace
 from tasks.domain.policies import Policy
 from tasks.domain.scaffolds import Scaffold

@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from storage.artifacts.fingerprint import derived_seed
-from tasks.domain.grpo.types import LearnerConfig, TrainRollout
+from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.grpo.steps import TrainRollout
 from tasks.domain.policies import AS_CRITIC, BaseModel, Policy
 from tasks.domain.scaffolds import Scaffold
 from tasks.domain.search.method import Ask, Candidate
-from tasks.domain.search.refine import criticising, refining
+from tasks.domain.search.revision import criticising, refining
 from tasks.engines.sampling.prompts import prompt_length, unfitting
 from tasks.engines.sampling.sampler import RolloutRequest
 from tasks.stage import progress, toolbox

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tasks.domain.grpo.classes import answer_key
-from tasks.domain.grpo.types import TrainRollout
+from tasks.domain.grpo.second_scaffold import answer_key
+from tasks.domain.grpo.steps import TrainRollout
 from tasks.domain.scaffolds import Scaffold, TagRule
 from tasks.engines.sampling.sampler import RolloutRequest
 

@@ -9,9 +9,9 @@ import pytest
 from cli.chat import policy_of
 from flows.running.sessions import stages_on
 from flows.study.models import SHIPPED, base_model
-from tasks.adapters import import_adapter
 from tasks.domain.policies import MadeElsewhere
 from tasks.engines.adapter_files import adapter_files
+from tasks.training import import_adapter
 from tests.flows.test_s3 import bucket, machine, server
 from tests.made_elsewhere import adapter
 

@@ -13,7 +13,7 @@ from cli.view import Watch
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.records.runs import Run, now, write_run
-from tasks.steps import Progress
+from tasks.stage import Progress
 from tests import warm
 
 OF_ARMS = ("trained_as", "model", "adapter")

@@ -14,7 +14,7 @@ from flows.study.profiles import DEMO
 from flows.study.settings import overridden
 from flows.study.shape import Pool
 from storage.errors import UserError
-from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import Sampling
 from tasks.domain.ranges import Within, declared
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.domain.grpo.types import TrainRollout
+from tasks.domain.grpo.steps import TrainRollout
 
 VOCABULARY = 64
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from tasks.domain.grpo.learner_config import ALL_LINEAR, LearnerConfig
 from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack
-from tasks.domain.grpo.types import ALL_LINEAR, LearnerConfig
 from tasks.engines.learning.merging import Snapshot
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.update import Clock, Updater

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack
-from tasks.domain.grpo.types import LearnerConfig
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.policy import Execution, Policy

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from storage.artifacts.kinds import Bands
-from storage.bands import band
+from storage.rules import band
 from tests.measures.simulated import POPULATIONS, G, logits_of, seed_scale, sigmoid
 
 SolveRates = Callable[[np.random.Generator, int], np.ndarray]

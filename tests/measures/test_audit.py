@@ -11,7 +11,7 @@ import pytest
 from storage.artifacts.fingerprint import canonical
 from storage.artifacts.manifest import Recipe
 from tasks.designs import TABLES, findings_of, from_training, lesson_leak_rows, lints, recipe_row, rows_as
-from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import BaseModel, Policy
 
 START = Policy(arm="panel", model=BaseModel(sha256="m"))

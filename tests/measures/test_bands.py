@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage.bands import Band
 from storage.errors import UserError
+from storage.rules import Band
 from tasks.measures.bands import _ratio, bands_of, crosstab_of
 
 Make = Callable[..., pa.Table]

@@ -11,7 +11,7 @@ from scipy.stats import t
 from statsmodels.regression.mixed_linear_model import MixedLM
 
 from storage.artifacts.kinds import Bands, Diversity
-from storage.bands import band
+from storage.rules import band
 from tasks.domain.statistics.regression import MIXED, Slope, between_groups, slope
 from tasks.measures.chain import FEWEST, LINKS, chain_of
 from tests.measures.further_studies import names, sigmoid

@@ -9,7 +9,7 @@ import pytest
 from storage.artifacts.kinds import Rollouts, Training
 from storage.artifacts.store import Store
 from tasks.domain.grading.grading import GRADER_VERSION
-from tasks.domain.grpo.types import BASELINE
+from tasks.domain.grpo.learner_config import BASELINE
 from tasks.measures.objectives import Policy, compare_objectives, compared, metrics, of_steps, policy_of, values_of
 from tasks.partitions import partition_answers
 from tests.dashboards.made_up_rows import steps_of

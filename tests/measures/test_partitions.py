@@ -11,10 +11,10 @@ import pytest
 from storage.artifacts.kinds import Calibrations, Embeddings, Rollouts
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from tasks.answer_classes import by_grader
 from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.domain.partitions.classes import Pair
 from tasks.engines.grading.graders import Graders
+from tasks.grading import by_grader
 from tasks.measures.diversity import answers_of, measure_answers
 from tasks.measures.groups import classed
 from tasks.measures.votes import measure_votes, votes_of

@@ -11,7 +11,7 @@ import pytest
 from storage.artifacts.store import Store
 from storage.sql import query
 from tasks.domain.statistics.regression import rank_correlation
-from tasks.embedded import VECTORS
+from tasks.evidence import VECTORS
 from tasks.measures.width import MEASURES
 from tasks.measures.widths import vocabulary_of, widths_of, window_of, words_of
 from tests.measures.conftest import rows_of

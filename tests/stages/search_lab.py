@@ -26,10 +26,10 @@ from tasks.engines.protocols import Completion, Request
 from tasks.engines.rewarding.reward_model import RewardModel
 from tasks.engines.sampling.transformers import TransformersGenerator
 from tasks.engines.toolbox import Toolbox
+from tasks.pool import make_synthetic_pool
 from tasks.searches import search_problems
 from tasks.splits import split_pool
 from tasks.stage import Session, session
-from tasks.synthetic_pool import make_synthetic_pool
 from tests.tiny_model import write_tiny_model
 
 POLICY = Policy(arm="panel", model=BaseModel(name="none", sha256="0" * 64))

@@ -14,12 +14,12 @@ from cli.grade import regrade
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.records.overrides import put_overrides
-from tasks.active_grader import active_grader, actively_graded
 from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.domain.grading.overrides import ActiveGrader
 from tasks.domain.problems.problems import PoolPolicy
 from tasks.domain.problems.sources import source_spec
 from tasks.engines.toolbox import Toolbox
+from tasks.grading import active_grader, actively_graded
 from tasks.measures.bands import classify_bands
 from tasks.pool import as_first_checked, build_pool
 from tasks.regrading import regrade as regraded

@@ -14,14 +14,13 @@ from flows.study.request import Request
 from storage.artifacts.kinds import Rollouts
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from tasks.answer_classes import by_grader
-from tasks.cross_checks import find_disputes
-from tasks.domain.grpo.classes import answer_key
+from tasks.domain.grpo.second_scaffold import answer_key
 from tasks.domain.problems.problems import PoolPolicy, pool_rows
 from tasks.domain.scaffolds import PANEL
 from tasks.engines.grading.graders import Graders
+from tasks.grading import by_grader
 from tasks.partitions import partition_answers, partitions_of
-from tasks.regrading import regrade_rollouts
+from tasks.regrading import find_disputes, regrade_rollouts
 from tasks.stage import Session, session
 from tests.measures.test_partitions import answering
 from tests.stages.test_readings import Lab, lab  # noqa: F401

@@ -12,13 +12,12 @@ from flows.study.profiles import BENCHMARKS
 from storage.artifacts.kinds import Pool
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from tasks.benchmarks import benchmark_of, choose_benchmark
 from tasks.domain.problems.leaks import LEAKS
 from tasks.domain.problems.problems import PoolPolicy, pool_rows
 from tasks.domain.problems.sources import source_spec
 from tasks.engines.toolbox import Toolbox
 from tasks.pool import build_pool
-from tasks.splits import split_pool
+from tasks.splits import benchmark_of, choose_benchmark, split_pool
 from tasks.stage import Session, session
 
 

@@ -14,10 +14,9 @@ from tasks.domain.problems.problems import PoolPolicy
 from tasks.domain.problems.sources import source_spec
 from tasks.domain.scaffolds import PANEL
 from tasks.engines.grading.graders import ENOUGH_RAISED, GradeItem, Graders
-from tasks.pool import build_pool
+from tasks.pool import build_pool, make_synthetic_pool
 from tasks.splits import split_pool
 from tasks.stage import Session, session
-from tasks.synthetic_pool import make_synthetic_pool
 from tests.plugged import install
 from tests.stages.test_readings import Lab, lab  # noqa: F401
 

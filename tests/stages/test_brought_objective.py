@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.training import train_adapter
 from tests.plugged import install
 from tests.stages.test_training import DRAW, EVALUATION, START, STILL, Lab, lab

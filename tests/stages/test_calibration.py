@@ -11,12 +11,11 @@ import pytest
 from storage.artifacts.kinds import Rollouts
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from tasks.calibration import calibrate_partitions
 from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.embedding import EncoderSpec, embed_traces
 from tasks.engines.encoding.labelled import labelled_problems, labelled_sha256
 from tasks.engines.toolbox import Toolbox
-from tasks.partitions import partition_rollouts
+from tasks.partitions import calibrate_partitions, partition_rollouts
 from tasks.stage import Session, session
 from tests.dashboards.synthetic import put
 from tests.measures.conftest import rows_of

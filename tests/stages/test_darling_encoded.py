@@ -9,13 +9,13 @@ import pytest
 
 from storage.artifacts.kinds import Calibrations, Training
 from storage.ledger import Ledger
-from tasks.calibration import calibrate_partitions
 from tasks.domain.partitions.classes import by_trace
 from tasks.domain.policies import Sampling
 from tasks.engines.encoding.encoders import SentenceEncoder
 from tasks.engines.encoding.labelled import labelled_sha256
 from tasks.engines.hardware import Hardware
 from tasks.engines.toolbox import Toolbox
+from tasks.partitions import calibrate_partitions
 from tasks.rollouts import account_of, ensure_rollouts
 from tasks.stage import Session, session
 from tasks.training import step_sampling, train_adapter

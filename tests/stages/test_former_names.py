@@ -14,7 +14,7 @@ import pytest
 
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.domain.problems.sources import SourceSpec
 from tasks.domain.scaffolds import PANEL

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks import glimpses
+from tasks import rollouts
 from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.engines.sampling.sampler import RolloutRequest, Rows
 
@@ -16,9 +16,9 @@ def asked(problem: str, rollout: int) -> RolloutRequest:
 def test_bands_are_of_whole_groups_that_were_begun_here(monkeypatch) -> None:
     """a: right and wrong. b: wrong, wrong. c is half in the ledger already. d waits for its second rollout."""
     told: list[str] = []
-    monkeypatch.setattr(glimpses, "progress", lambda *_, detail, event: told.append(f"{event} {detail}"))
+    monkeypatch.setattr(rollouts, "progress", lambda *_, detail, event: told.append(f"{event} {detail}"))
     requested = [asked(problem, rollout) for problem in "abcd" for rollout in (0, 1)]
-    groups = glimpses.WholeGroups(requested, [one for one in requested if (one.problem_id, one.rollout) != ("c", 0)])
+    groups = rollouts.WholeGroups(requested, [one for one in requested if (one.problem_id, one.rollout) != ("c", 0)])
 
     def rows(*outcomes: tuple[str, int, bool]) -> Rows:
         row: dict[str, object] = {"arm": "panel", "completion": "7", "verdict": "so"}

@@ -19,7 +19,7 @@ from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Ledger
 from storage.reading.accounts import shards_of
-from tasks.domain.grpo.behaviour import check_sampling
+from tasks.domain.grpo.learner_config import check_sampling
 from tasks.domain.policies import KVCache, Sampling
 from tasks.engines.hardware import Hardware, check_kv_cache
 from tasks.engines.sampling.settings import on_gpu

@@ -13,8 +13,9 @@ from storage.artifacts.fingerprint import recorded
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.rewards import reward
-from tasks.domain.grpo.types import LearnerConfig, PromptProblem
+from tasks.domain.grpo.steps import PromptProblem
 from tasks.domain.policies import Policy
 from tasks.engines.learning.checkpoints import recipe_hash
 from tasks.former_names import former_fingerprint

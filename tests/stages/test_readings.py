@@ -22,12 +22,12 @@ from tasks.domain.policies import Policy, ServedAdapter
 from tasks.domain.scaffolds import PANEL, Scaffold
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.toolbox import Toolbox
+from tasks.pool import make_synthetic_pool
 from tasks.regrading import regrade_rollouts
 from tasks.rollouts import account_of
 from tasks.sampling import sample_rollouts
 from tasks.splits import split_pool
 from tasks.stage import Session, session
-from tasks.synthetic_pool import make_synthetic_pool
 from tests.stages.test_former_names import EVALUATION, FORMER, MODEL
 
 

@@ -7,11 +7,10 @@ import pytest
 
 from storage.artifacts.kinds import Rollouts
 from storage.errors import UserError
-from tasks.cross_checks import disputes
 from tasks.domain.grading.overrides import Overrides, read_overrides
 from tasks.engines.grading.graders import Graders
 from tasks.engines.grading.verdicts import with_verdicts
-from tasks.regrading import changes, golds_of, moved
+from tasks.regrading import changes, disputes, golds_of, moved
 
 
 def _row(problem: str, rollout: int, answer: str, verdict: str, arm: str = "panel") -> dict[str, object]:

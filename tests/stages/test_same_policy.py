@@ -14,19 +14,19 @@ from storage.artifacts.kinds import Pool, Splits, Training
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Ledger
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.packing import PromptGroup
-from tasks.domain.grpo.types import LearnerConfig
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.adapter_formats import served_name
 from tasks.engines.sampling.same_policy import EXACT, ROUNDED, Limits, few, gap, refuse_other_weights
 from tasks.engines.sampling.transformers import TransformersGenerator
 from tasks.engines.toolbox import Toolbox
+from tasks.pool import make_synthetic_pool
 from tasks.rollouts import account_of
 from tasks.sampling import sample_rollouts
 from tasks.splits import split_pool
 from tasks.stage import Session, session
-from tasks.synthetic_pool import make_synthetic_pool
 from tasks.training import train_adapter
 
 DEMO = Path(__file__).resolve().parents[2] / "models" / "demo"

@@ -21,10 +21,10 @@ from tasks.domain.scaffolds import PANEL, Example
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.toolbox import Toolbox
 from tasks.measures.bands import bands_of
+from tasks.pool import make_synthetic_pool
 from tasks.sampling import sample_rollouts, screen_adaptively
 from tasks.splits import split_pool
 from tasks.stage import Progress, Ref, Session, session
-from tasks.synthetic_pool import make_synthetic_pool
 
 POLICY, DRAW, GROUP = Policy(arm="panel", model=BaseModel(name="none", sha256="0" * 64)), Sampling(max_tokens=8), 8
 

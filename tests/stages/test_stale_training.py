@@ -11,14 +11,14 @@ import torch
 
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
-from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import Policy
 from tasks.engines.hardware import Hardware
 from tasks.engines.toolbox import Toolbox
+from tasks.pool import make_synthetic_pool
 from tasks.rollouts import account_of
 from tasks.splits import split_pool
 from tasks.stage import Session, session
-from tasks.synthetic_pool import make_synthetic_pool
 from tasks.training import step_sampling, train_adapter
 from tests.stages.test_training import DEMO, DRAW, EVALUATION, START
 

@@ -14,7 +14,7 @@ import pytest
 from storage.ledger import Ledger
 from tasks.domain.policies import ServedAdapter
 from tasks.domain.search.method import Rounds
-from tasks.domain.search.self_score import SelfScore
+from tasks.domain.search.selection import SelfScore
 from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.engines.protocols import Completion, Request
 from tasks.rollouts import account_of

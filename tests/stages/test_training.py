@@ -17,15 +17,14 @@ from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Ledger
 from tasks.domain.grading.overrides import ActiveGrader, Overrides
-from tasks.domain.grpo.behaviour import LEAST_TEMPERATURE, check_sampling
-from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.grpo.learner_config import LEAST_TEMPERATURE, LearnerConfig, check_sampling
 from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.engines.hardware import Hardware
 from tasks.engines.toolbox import Toolbox
+from tasks.pool import make_synthetic_pool
 from tasks.rollouts import account_of
 from tasks.splits import split_pool
 from tasks.stage import Session, session, toolbox
-from tasks.synthetic_pool import make_synthetic_pool
 from tasks.training import place_of, step_sampling, train_adapter
 
 DEMO = Path(__file__).resolve().parents[2] / "models" / "demo"

@@ -15,15 +15,15 @@ from storage.artifacts.kinds import Training
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Ledger
-from tasks.calibration import calibrate_partitions
 from tasks.domain.grpo.second_scaffold import CRITIC, several
-from tasks.domain.grpo.types import TrainRollout
+from tasks.domain.grpo.steps import TrainRollout
 from tasks.domain.scaffolds import PANEL, Scaffold
 from tasks.domain.search.method import PREFIX
 from tasks.engines.encoding.encoders import SentenceEncoder
 from tasks.engines.encoding.labelled import labelled_problems, labelled_sha256
 from tasks.engines.hardware import Hardware
 from tasks.engines.toolbox import Toolbox
+from tasks.partitions import calibrate_partitions
 from tasks.rollouts import ensure_rollouts
 from tasks.stage import Progress, Session, session
 from tasks.training import train_adapter

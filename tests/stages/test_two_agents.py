@@ -10,8 +10,9 @@ import pytest
 from storage.artifacts.fingerprint import restored
 from storage.artifacts.kinds import Training
 from storage.ledger import Ledger
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.second_scaffold import CRITIC
-from tasks.domain.grpo.types import LearnerConfig, TrainRollout
+from tasks.domain.grpo.steps import TrainRollout
 from tasks.domain.policies import AS_CRITIC
 from tasks.domain.scaffolds import PANEL
 from tasks.engines.learning.adapters import Adapters

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.bands import Band, band
-from storage.pass_at_k import pass_at_k
 from storage.reading.figures import BANDS
 from storage.reading.views import views
+from storage.rules import Band, band, pass_at_k
 from storage.sql import query
 from tasks.domain.statistics.means import combined
 

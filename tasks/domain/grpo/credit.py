@@ -1,19 +1,23 @@
-"""What a step's rollouts earn: rewards, groups as an objective sees them, advantages."""
+"""What a step's rollouts earn: groups as an objective sees them, their advantages, what objectives remember, and which
+rollouts have a gradient.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 
-from tasks.domain.grpo.advantages.brought import made_up
-from tasks.domain.grpo.advantages.group import Context, Group, is_live
-from tasks.domain.grpo.advantages.registry import OWN, group_advantages
-from tasks.domain.grpo.objective_state import ObjectiveState
+from tasks.domain.grpo.advantages.group import Context, Group, Visits, is_live
+from tasks.domain.grpo.advantages.registry import ADVANTAGES, OWN, group_advantages, made_up
+from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.grpo.losses import WeighTokens
+from tasks.domain.grpo.packing import PromptGroup, Trajectory
 from tasks.domain.grpo.rewards import reward
-from tasks.domain.grpo.types import LearnerConfig, TrainRollout
+from tasks.domain.grpo.steps import TrainRollout
 
 #: A step's rollouts by problem.
 Groups = Mapping[str, Sequence[TrainRollout]]
@@ -89,3 +93,115 @@ def credited(groups: Groups, config: LearnerConfig, state: ObjectiveState) -> Cr
         {name: float(np.mean(values)) for name, values in told.items()},
         any(told["signal_groups"]) or any(is_live(group.rewards_G.tolist()) for group in seen.values()),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveState:
+    """visits: of each problem's answers, where the objective counts them. entropy: of the last step that had an update.
+    entropy_coefficient: that the target has led to; null before the first step, when it is the recipe's
+    entropy_weight. critic: of the second agent, where a training has two."""
+
+    visits: Visits = field(default_factory=dict)
+    entropy: float | None = None
+    entropy_coefficient: float | None = None
+    critic: ObjectiveState | None = None
+
+    def entropy_weight(self, config: LearnerConfig) -> float:
+        """Of the entropy bonus in the next step. With a target the bonus rests while entropy is above it (Skywork-OR1,
+        He et al. 2025, arXiv 2505.22312, section 3.2.5)."""
+        if config.entropy_target is None:
+            return config.entropy_weight
+        if self.entropy is not None and self.entropy > config.entropy_target:
+            return 0.0
+        return self._coefficient(config)
+
+    def after(self, groups: Iterable[Group], entropy: float | None, config: LearnerConfig) -> ObjectiveState:
+        """Once a step is done. entropy: mean over its trained tokens; null if it had no update.
+
+        The coefficient rises by `entropy_delta` below the target and falls by it above, never under zero.
+        """
+        visits = _counted(self.visits, groups) if "visits" in ADVANTAGES[config.advantage].needs else self.visits
+        if config.entropy_target is None or entropy is None:
+            return ObjectiveState(visits, self.entropy, self.entropy_coefficient)
+        move = config.entropy_delta if entropy < config.entropy_target else -config.entropy_delta
+        return ObjectiveState(visits, entropy, max(0.0, self._coefficient(config) + move))
+
+    def _coefficient(self, config: LearnerConfig) -> float:
+        return config.entropy_weight if self.entropy_coefficient is None else self.entropy_coefficient
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> Self:
+        critic = kept.get("critic")
+        return cls(**{**kept, "critic": critic and cls.from_json(critic)})
+
+
+def _counted(visits: Visits, groups: Iterable[Group]) -> Visits:
+    """
+    >>> from numpy import ones
+    >>> _counted({"p": {"7": 2}}, [Group(ones(3), ones(3), "p", ("7", "3", None))])
+    {'p': {'7': 3, '3': 1}}
+    """
+    counted = {problem: dict(answers) for problem, answers in visits.items()}
+    for group in groups:
+        answers = counted.setdefault(group.problem_id, {})
+        for answer, number in Counter(a for a in group.answers if a is not None).items():
+            answers[answer] = answers.get(answer, 0) + number
+    return counted
+
+
+def trained_groups(groups: Groups, config: LearnerConfig, credit: Credit | None = None) -> list[PromptGroup]:
+    """What has a gradient, with each rollout's advantage; `index` counts the rollouts of these groups. None of it
+    without a live group in the step; with one, KL to the start and entropy pull at every rollout.
+
+    credit: of the whole step, some of whose groups these are; null: they are all.
+    """
+    credit = credit or credited(groups, config, ObjectiveState())
+    if not credit.trains:
+        return []
+    trained, index = [], 0
+    pulls = config.kl_weight or config.entropy_weight or config.entropy_target
+    for problem_id, group in groups.items():
+        by_prompt: dict[tuple[int, ...], list[Trajectory]] = {}
+        for i, (r, a) in enumerate(zip(group, credit.advantages[problem_id], strict=True)):
+            if (a != 0 or pulls) and np.isfinite(r.logprobs_T).any() and not is_masked(r, config):
+                one = Trajectory(index + i, r.token_ids, r.logprobs_T, float(a))
+                by_prompt.setdefault(tuple(r.prompt_ids), []).append(one)
+        index += len(group)
+        trained += [PromptGroup(prompt, trajectories) for prompt, trajectories in by_prompt.items()]
+    return trained
+
+
+def weighed_tokens(
+    groups: Sequence[PromptGroup], weigh: WeighTokens, config: LearnerConfig, key: Sequence[object]
+) -> list[PromptGroup]:
+    """The same, with what each token weighs among all that have an advantage; none may have one where KL or entropy
+    pulls. key: what a draw is a function of."""
+    known = [(t, np.isfinite(t.behaviour_T)) for g in groups for t in g.trajectories if t.advantage]
+    if not known:
+        return list(groups)
+    logprobs_T = np.concatenate([t.behaviour_T[kept] for t, kept in known])
+    advantages_T = np.concatenate([np.full(kept.sum(), t.advantage) for t, kept in known])
+    found = weigh(logprobs_T.astype(np.float64), advantages_T, config, key)
+    places, start = {}, 0
+    for t, kept in known:
+        weights = _plain_weights(len(kept))
+        weights[:, kept] = np.stack([found.term_T, found.kl_T])[:, start : start + kept.sum()]
+        places[t.index], start = weights, start + int(kept.sum())
+    return [
+        PromptGroup(
+            g.prompt_ids,
+            [replace(t, weights=places.get(t.index, _plain_weights(len(t.token_ids)))) for t in g.trajectories],
+        )
+        for g in groups
+    ]
+
+
+def _plain_weights(length: int) -> np.ndarray:
+    return np.stack([np.ones(length, np.float32), np.zeros(length, np.float32)])
+
+
+def is_masked(rollout: TrainRollout, config: LearnerConfig) -> bool:
+    return config.truncated == "mask" and rollout.truncated

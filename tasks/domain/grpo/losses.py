@@ -19,11 +19,12 @@ import numpy as np
 
 from storage.errors import UserError
 from tasks.domain.grpo.advantages.registry import ADVANTAGES, OWN
-from tasks.domain.grpo.covariance import TokenWeights, clip_cov, kl_cov
-from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.grpo.steps import shuffled
 
 if TYPE_CHECKING:
     from torch import Tensor
+
 
 #: A ratio of 22,026. In float32 a weight of 2^24 = e^16.6 would drown every other token of the batch; at this one they
 #: keep three digits. A sampler and a learner that differ by more do not speak of the same policy.
@@ -43,9 +44,6 @@ class Tokens(NamedTuple):
 
 
 Term = Callable[[Tokens, LearnerConfig], "Tensor"]
-#: Weights of an update's tokens, from their behaviour log-probs and advantages; the key is what a draw is a function
-#: of.
-WeighTokens = Callable[[np.ndarray, np.ndarray, LearnerConfig, Sequence[object]], TokenWeights]
 
 
 def log_ratio(logprobs_T: Tensor, behaviour_T: Tensor) -> Tensor:
@@ -130,6 +128,60 @@ def k3(logprobs_T: Tensor, reference_T: Tensor) -> Tensor:
     gradient of that: in expectation it is the gradient of the reverse direction, KL(reference ‖ policy)."""
     d = (reference_T - logprobs_T).clamp(max=MAX_LOG_RATIO)
     return d.exp() - d - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TokenWeights:
+    """Of the T tokens of an update, float32. term_T multiplies a token's term; kl_T weighs |log-prob - behaviour|."""
+
+    term_T: np.ndarray
+    kl_T: np.ndarray
+
+
+#: Weights of an update's tokens, from their behaviour log-probs and advantages; the key is what a draw is a function
+#: of.
+WeighTokens = Callable[[np.ndarray, np.ndarray, LearnerConfig, Sequence[object]], TokenWeights]
+
+
+def covariances(logprobs_T: np.ndarray, advantages_T: np.ndarray) -> np.ndarray:
+    """cov_t = (logp_t - mean logp) · (A_t - mean A), over the tokens of one update that have an advantage. Entropy
+    falls by it, and few tokens carry it (Cui et al. 2025, arXiv 2505.22617, eq. 6, of which Clip-Cov and KL-Cov
+    are). logp is the sampler's: known before the forward pass, so that packs change nothing, and the policy's own
+    where nothing has moved. The authors take the policy's of the moment and count the tokens of dead groups, which
+    their recipe leaves out of the batch.
+
+    >>> covariances(np.array([-1.0, -3.0]), np.array([1.0, -1.0])).tolist()
+    [1.0, 1.0]
+    """
+    return (logprobs_T - logprobs_T.mean()) * (advantages_T - advantages_T.mean())
+
+
+def clip_cov(
+    logprobs_T: np.ndarray, advantages_T: np.ndarray, config: LearnerConfig, key: Sequence[object]
+) -> TokenWeights:
+    """Of the tokens between cov_low and cov_high a random `cov_share` of all (at least one) has no gradient (eq. 9,
+    10). key: what the draw is a function of."""
+    found_T = covariances(logprobs_T, advantages_T)
+    eligible = np.flatnonzero((found_T > config.cov_low) & (found_T < config.cov_high))
+    drawn = shuffled([str(i) for i in eligible], *key)[: _share(config, len(found_T))]
+    term_T = np.ones(len(found_T), np.float32)
+    term_T[[int(i) for i in drawn]] = 0.0
+    return TokenWeights(term_T, np.zeros_like(term_T))
+
+
+def kl_cov(
+    logprobs_T: np.ndarray, advantages_T: np.ndarray, config: LearnerConfig, _: Sequence[object]
+) -> TokenWeights:
+    """The `cov_share` of the tokens (at least one) with the largest covariance is held to the sampler by `cov_kl` (eq.
+    11, 12; |log-ratio| as in the authors' code)."""
+    found_T = covariances(logprobs_T, advantages_T)
+    kl_T = np.zeros(len(found_T), np.float32)
+    kl_T[np.argsort(-found_T, kind="stable")[: _share(config, len(found_T))]] = config.cov_kl
+    return TokenWeights(np.ones_like(kl_T), kl_T)
+
+
+def _share(config: LearnerConfig, tokens: int) -> int:
+    return max(1, int(config.cov_share * tokens))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
-from tasks.domain.grpo.types import LearnerConfig, PromptProblem
+from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.grpo.steps import PromptProblem
 
 Row = Mapping[str, object]
 

@@ -1,1 +1,1 @@
-"""Test-time search: one file a method, none of which ever sees a gold."""
+"""Test-time search: methods by what they ask for, none of which ever sees a gold."""

@@ -10,9 +10,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from storage.artifacts.fingerprint import fingerprint
-from tasks.domain.ranges import Ranged
+from tasks.domain.ranges import Ranged, Within
+
+AtLeastOne = Annotated[int, Within(1)]
+AtLeastTwo = Annotated[int, Within(2)]
+Share = Annotated[float, Within(0, 1, without="least")]
+
 
 #: What the ledger files later rounds under begins so; problems of a pool do not.
 PREFIX = "search-"

@@ -7,25 +7,20 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 
 from storage.errors import UserError, did_you_mean
-from tasks.domain.search.beam import Beam
-from tasks.domain.search.debate import Debate
-from tasks.domain.search.dvts import DVTS
-from tasks.domain.search.early_stopped import EarlyStopped
-from tasks.domain.search.evolution import Evolution
-from tasks.domain.search.first import First
-from tasks.domain.search.likeliest import Likeliest
-from tasks.domain.search.majority import Majority
-from tasks.domain.search.mcts import MCTS
 from tasks.domain.search.method import Method
-from tasks.domain.search.panel_of_traces import PanelOfTraces
-from tasks.domain.search.particles import Particles
-from tasks.domain.search.refine import Refine
-from tasks.domain.search.revision import Revision
-from tasks.domain.search.rewarded import Rewarded
-from tasks.domain.search.self_certainty import SelfCertainty
-from tasks.domain.search.self_score import SelfScore
-from tasks.domain.search.shortest import Shortest
-from tasks.domain.search.weighted_majority import WeightedMajority
+from tasks.domain.search.revision import Debate, Evolution, PanelOfTraces, Refine, Revision
+from tasks.domain.search.selection import (
+    EarlyStopped,
+    First,
+    Likeliest,
+    Majority,
+    Rewarded,
+    SelfCertainty,
+    SelfScore,
+    Shortest,
+    WeightedMajority,
+)
+from tasks.domain.search.steps import DVTS, MCTS, Beam, Particles
 
 #: Asked beside every other: its rollouts are the base that others share, and give the lines of pass@1 and the oracle.
 BASE = "first"

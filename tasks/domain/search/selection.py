@@ -1,13 +1,16 @@
-"""Parallel methods: rollouts of the problem itself, one after another, and a rule that picks one of them."""
+"""Methods that draw rollouts of the problem itself, one after another, and pick one: by rank, by votes, by a score."""
 
 from __future__ import annotations
 
+import math
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import comb
+from typing import Literal
 
-from tasks.domain.search.method import Ask, Candidate, Method, Round, Rounds, answered
-from tasks.domain.search.widths import AtLeastOne
+from tasks.domain.search.method import CERTAINTY, Ask, AtLeastOne, Candidate, Method, Round, Rounds, Share, answered
 
 Choice = Callable[[Sequence[Candidate]], Candidate | None]
 
@@ -39,3 +42,193 @@ class Parallel(Method):
 def highest(seen: Sequence[Candidate], score: Callable[[Candidate], float]) -> Candidate | None:
     """The first of the highest score among those with an answer."""
     return max(answered(seen), key=score, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class First(Parallel):
+    """One rollout: what every other method is compared with. The others of its width are drawn for the lines of pass@1
+    and of the oracle, which a measure takes from their verdicts.
+    """
+
+    def choose(self, seen: Sequence[Candidate]) -> Candidate | None:
+        """The first rollout, whatever it says."""
+        return seen[0] if seen else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Likeliest(Parallel):
+    """Best-of-n by likelihood."""
+
+    def choose(self, seen: Sequence[Candidate]) -> Candidate | None:
+        """The answer of the highest mean log-prob a token."""
+        return highest(seen, lambda c: c.likelihood)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortest(Parallel):
+    """Best-of-n by length."""
+
+    def choose(self, seen: Sequence[Candidate]) -> Candidate | None:
+        """The shortest rollout that gave an answer."""
+        return highest(seen, lambda c: -c.num_tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewarded(Parallel):
+    """Best-of-n by a reward model from a folder (Cobbe et al. 2021, arXiv 2110.14168)."""
+
+    def choose(self, seen: Sequence[Candidate]) -> Candidate | None:
+        """The answer of the highest score; what the model could not read comes last."""
+        return highest(seen, lambda c: c.scores[-1] if c.scores else -1.0)
+
+    @property
+    def reward(self) -> str:
+        return "outcome"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfCertainty(Parallel):
+    """Best-of-n by self-certainty (Kang, Zhao and Song 2025, arXiv 2502.18581): the mean divergence of each token's
+    distribution from the uniform one.
+    """
+
+    def choose(self, seen: Sequence[Candidate]) -> Candidate | None:
+        """The answer of the highest self-certainty."""
+        return highest(seen, lambda c: c.scores[-1] if c.scores else 0.0)
+
+    @property
+    def reward(self) -> str:
+        return CERTAINTY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Majority(Parallel):
+    """Majority voting, or self-consistency (Wang et al. 2022, arXiv 2203.11171)."""
+
+    def choose(self, seen: Sequence[Candidate]) -> Candidate | None:
+        """The answer that most rollouts gave."""
+        return most_voted(seen)
+
+
+def votes(seen: Sequence[Candidate], weight: Callable[[Candidate], float] = lambda _: 1.0) -> dict[str, float]:
+    """Answer → what its rollouts weigh together, in the order in which answers were first given."""
+    found: dict[str, float] = {}
+    for c in answered(seen):
+        found[c.answer or ""] = found.get(c.answer or "", 0.0) + weight(c)
+    return found
+
+
+def most_voted(seen: Sequence[Candidate], weight: Callable[[Candidate], float] = lambda _: 1.0) -> Candidate | None:
+    """The first candidate of the answer that weighs most; of equal ones the answer that was given first."""
+    weighed = votes(seen, weight)
+    if not weighed:
+        return None
+    best = max(weighed, key=weighed.__getitem__)
+    return next(c for c in answered(seen) if c.answer == best)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightedMajority(Parallel):
+    """Majority voting in which a rollout weighs what its likelihood or its shortness says.
+
+    by: `likelihood`, the geometric mean of its tokens' probabilities, or `length`, one over its tokens.
+    """
+
+    by: Literal["likelihood", "length"] = "likelihood"
+
+    def choose(self, seen: Sequence[Candidate]) -> Candidate | None:
+        return most_voted(seen, likely if self.by == "likelihood" else short)
+
+
+def likely(candidate: Candidate) -> float:
+    return math.exp(candidate.likelihood)
+
+
+def short(candidate: Candidate) -> float:
+    return 1.0 / max(candidate.num_tokens, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlyStopped(Method):
+    """Majority voting that stops once the leader is sure: adaptive consistency (Aggarwal et al. 2023, arXiv
+    2305.11860).
+
+    width: rollouts at most. sure_at: chance at which the leader counts as the majority's answer.
+    """
+
+    width: AtLeastOne = 16
+    sure_at: Share = 0.95
+
+    def rounds(self, question: str) -> Rounds:
+        seen: Sequence[Candidate] = ()
+        for index in range(self.width):
+            seen = yield Round((Ask(index=index),), most_voted(seen))
+            leader, second = [*sorted(votes(seen).values(), reverse=True), 0.0, 0.0][:2]
+            if leader and leads(int(leader), int(second)) >= self.sure_at:
+                break
+        return most_voted(seen)
+
+    @property
+    def most(self) -> tuple[int, int]:
+        return self.width, 0
+
+
+def leads(leader: int, second: int) -> float:
+    """The chance that the leading answer is the likelier of the two, after so many votes and a uniform prior: that a
+    Beta(leader + 1, second + 1) exceeds one half, as a sum of binomials.
+
+    >>> leads(0, 0), leads(1, 0), round(leads(4, 0), 5), leads(2, 2)
+    (0.5, 0.75, 0.96875, 0.5)
+    """
+    n = leader + second + 1
+    return sum(comb(n, j) for j in range(leader + 1)) / 2**n
+
+
+BEST = 10.0
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfScore(Method):
+    """Best-of-n by a reward scaffold: the policy itself is asked how good each of its answers is.
+
+    width: rollouts at most; each that gave an answer is scored once.
+    """
+
+    width: AtLeastOne = 8
+
+    def rounds(self, question: str) -> Rounds:
+        seen: Sequence[Candidate] = ()
+        for index in range(self.width):
+            seen = yield Round((Ask(index=index),), best_scored(seen))
+            if seen[-1].answer is not None:
+                seen = yield Round((scoring(question, seen[-1]),), best_scored(seen))
+        return best_scored(seen)
+
+    @property
+    def most(self) -> tuple[int, int]:
+        return self.width, self.width
+
+
+def scoring(question: str, candidate: Candidate) -> Ask:
+    text = (
+        f"{question}\n\nA proposed solution:\n{candidate.words}\n\nIts answer: {candidate.answer}\n\nHow likely is it"
+        " that this answer is right? Do not solve the problem: your own answer is one number from 0 (surely wrong) to"
+        f" {BEST:.0f} (surely right)."
+    )
+    return Ask(operator="score", question=text, parents=(candidate.name,), answers=False)
+
+
+def scores(seen: Sequence[Candidate]) -> dict[str, float]:
+    """Candidate → the score that it was given, in [0, 1]; those whose score cannot be read are not there."""
+    found = {}
+    for c in seen:
+        if c.ask.operator == "score" and c.answer and (number := _NUMBER.fullmatch(c.answer)):
+            found[c.ask.parents[0]] = min(float(number[0]), BEST) / BEST
+    return found
+
+
+def best_scored(seen: Sequence[Candidate]) -> Candidate | None:
+    """The answer of the highest score, of equal ones the likeliest; what was not scored comes last."""
+    given = scores(seen)
+    return max(answered(seen), key=lambda c: (given.get(c.name, -1.0), c.likelihood), default=None)

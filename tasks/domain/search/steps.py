@@ -1,17 +1,22 @@
-"""Step search: answers are written step by step, and what was written so far is scored after every step."""
+"""Step search: answers are written step by step, and what was written so far is scored after every step. Beams,
+diverse trees, particles and Monte Carlo tree search.
+"""
 
 from __future__ import annotations
 
+import random
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
-from math import exp, prod
-from typing import Literal
+from dataclasses import dataclass, field
+from math import exp, inf, log, prod, sqrt
+from typing import Annotated, Literal
 
+from storage.artifacts.fingerprint import derived_seed
 from storage.errors import UserError
-from tasks.domain.search.method import Ask, Candidate, Method, Round, answered
-from tasks.domain.search.self_score import BEST, scores
-from tasks.domain.search.widths import AtLeastOne
+from tasks.domain.ranges import Within
+from tasks.domain.search.method import Ask, AtLeastOne, AtLeastTwo, Candidate, Method, Round, Rounds, answered
+from tasks.domain.search.selection import BEST, scores
 
 By = Literal["self", "likelihood", "process", "outcome"]
 OVER = {"last": lambda scores: scores[-1], "least": min, "product": prod}
@@ -83,3 +88,188 @@ def judging(question: str, candidate: Candidate) -> Ask:
         f" not solve the problem: your own answer is one number from 0 (surely wrong) to {BEST:.0f} (surely right)."
     )
     return Ask(operator="score", question=text, parents=(candidate.name,), answers=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beam(StepSearch):
+    """Beam search over steps (Snell et al. 2024, arXiv 2408.03314): the best beginnings are kept, and each goes on.
+
+    beams: beginnings that are kept. expand: next steps of each.
+    """
+
+    beams: AtLeastOne = 4
+    expand: AtLeastOne = 4
+
+    def rounds(self, question: str) -> Rounds:
+        """A beginning that has ended keeps its place among the beams."""
+        seen: Sequence[Candidate] = ()
+        asks, places = [self.step(None, index) for index in range(self.beams * self.expand)], self.beams
+        for _ in range(self.depth):
+            new, seen = yield from self.grown(question, asks, seen)
+            found = self.values(seen)
+            kept = sorted(new, key=lambda c: (-found[c.name], -c.likelihood))[:places]
+            live = [c for c in kept if not c.ended]
+            places = len(live)
+            if not live:
+                break
+            asks = [self.step(c, index) for c in live for index in range(self.expand)]
+        return self.best(seen)
+
+    @property
+    def steps(self) -> int:
+        return self.beams * self.expand * self.depth
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DVTS(StepSearch):
+    """Diverse verifier tree search (Beeching, Tunstall and Rush 2024, search-and-learn): beams that do not compete.
+
+    trees: independent of one another. expand: next steps of each tree, of which it goes on with the best.
+    """
+
+    trees: AtLeastOne = 4
+    expand: AtLeastOne = 4
+
+    def rounds(self, question: str) -> Rounds:
+        """The best of what all trees ended with."""
+        seen: Sequence[Candidate] = ()
+        asks = [[self.step(None, tree * self.expand + i) for i in range(self.expand)] for tree in range(self.trees)]
+        for _ in range(self.depth):
+            new, seen = yield from self.grown(question, [ask for tree in asks for ask in tree], seen)
+            found, came = self.values(seen), {c.ask: c for c in new}
+            asks, before = [], asks
+            for tree in before:
+                grown = [came[ask] for ask in tree if ask in came]
+                best = max(grown, key=lambda c: (found[c.name], c.likelihood), default=None)
+                if best is not None and not best.ended:
+                    asks.append([self.step(best, index) for index in range(self.expand)])
+            if not asks:
+                break
+        return self.best(seen)
+
+    @property
+    def steps(self) -> int:
+        return self.trees * self.expand * self.depth
+
+
+#: Scores nearer to 0 or 1 count as this near: their odds would have no bound.
+NEAREST = 1e-3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Particles(StepSearch):
+    """Particle filtering over steps (Puri et al. 2025, arXiv 2502.01618): beginnings are drawn anew after every step in
+    proportion to their weight, so that a good one may go on more than once and a poor one need not be lost.
+
+    particles: beginnings at once. temperature: of the weights, which are the softmax of the scores' log-odds.
+    """
+
+    particles: AtLeastTwo = 8
+    temperature: Annotated[float, Within(0, without="least")] = 1.0
+
+    def rounds(self, question: str) -> Rounds:
+        """The answer of the highest score among those that ended."""
+        seen: Sequence[Candidate] = ()
+        asks, ended = [self.step(None, index) for index in range(self.particles)], list[Candidate]()
+        for depth in range(self.depth):
+            new, seen = yield from self.grown(question, asks, seen)
+            found = self.values(seen)
+            drawn = resampled([*ended, *new], found, self.particles, self.temperature, depth)
+            ended = [c for c in drawn if c.ended]
+            times = Counter(c.name for c in drawn)
+            live = {c.name: c for c in drawn if not c.ended}
+            if not live:
+                break
+            asks = [self.step(c, index) for c in live.values() for index in range(times[c.name])]
+        return self.best(seen)
+
+    @property
+    def steps(self) -> int:
+        return self.particles * self.depth
+
+
+def weights(scores: Sequence[float], temperature: float) -> list[float]:
+    """
+    >>> weights([0.5, 0.75], 1.0), [round(weight, 9) for weight in weights([0.5, 0.75], 0.5)]
+    ([0.25, 0.75], [0.1, 0.9])
+    """
+    held = [min(max(score, NEAREST), 1 - NEAREST) for score in scores]
+    odds = [score / (1 - score) for score in held]
+    shares = [(one / max(odds)) ** (1 / temperature) for one in odds]  # of the largest: powers of odds may overflow
+    return [share / sum(shares) for share in shares]
+
+
+def resampled(
+    particles: Sequence[Candidate], scores: dict[str, float], count: int, temperature: float, depth: int
+) -> list[Candidate]:
+    """So many of them, by weight: a function of who they are and of how far they have come."""
+    rng = random.Random(derived_seed([c.name for c in particles], depth))
+    return rng.choices(particles, weights([scores[c.name] for c in particles], temperature), k=count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MCTS(StepSearch):
+    """Monte Carlo tree search over steps, as UCT (Kocsis and Szepesvári 2006): each round expands the beginning whose
+    value and whose uncertainty promise most; its scores stand for playing it to the end.
+
+    simulations: beginnings that are expanded at most. expand: next steps of each. explore: weight of a beginning's
+    uncertainty beside its value.
+    """
+
+    simulations: AtLeastOne = 16
+    expand: AtLeastOne = 3
+    explore: Annotated[float, Within(0)] = 1.4
+
+    def rounds(self, question: str) -> Rounds:
+        """The answer of the highest score among those that ended."""
+        seen: Sequence[Candidate] = ()
+        root = Place(None, 0)
+        for _ in range(self.simulations):
+            path = chosen(root, self.explore, self.depth)
+            if not path:
+                break
+            leaf = path[-1]
+            asks = [self.step(leaf.candidate, index) for index in range(self.expand)]
+            new, seen = yield from self.grown(question, asks, seen)
+            found = self.values(seen)
+            leaf.below = [Place(c, leaf.depth + 1) for c in new]
+            for place, c in zip(leaf.below, new, strict=True):
+                for one in (*path, place):
+                    one.visits += 1
+                    one.total += found[c.name]
+        return self.best(seen)
+
+    @property
+    def steps(self) -> int:
+        return self.simulations * self.expand
+
+
+@dataclass(slots=True)
+class Place:
+    """A beginning in the tree; the root has no candidate. below: null until it is expanded."""
+
+    candidate: Candidate | None
+    depth: int
+    below: list[Place] | None = None
+    visits: int = 0
+    total: float = field(default=0.0)
+
+
+def chosen(root: Place, explore: float, depth: int) -> list[Place]:
+    """From the root to the place that is to be expanded next; empty where all that is left has ended."""
+    if root.below is None:
+        ended = root.depth >= depth or (root.candidate is not None and root.candidate.ended)
+        return [] if ended else [root]
+    open_ = [(place, rest) for place in root.below if (rest := chosen(place, explore, depth))]
+    best = max(open_, key=lambda one: upper(one[0], root.visits, explore), default=None)
+    return [root, *best[1]] if best else []
+
+
+def upper(place: Place, visits: int, explore: float) -> float:
+    """
+    >>> upper(Place(None, 1, visits=4, total=2.0), 8, 0.0), upper(Place(None, 1), 8, 1.0)
+    (0.5, inf)
+    """
+    if not place.visits:
+        return inf
+    return place.total / place.visits + explore * sqrt(log(visits) / place.visits)

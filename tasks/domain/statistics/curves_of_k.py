@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from storage.pass_at_k import pass_all_k, pass_at_k
-from storage.resampling import resample_classes
+from storage.rules import pass_all_k, pass_at_k, resample_classes
 from tasks.domain.statistics.means import (
     ONE_PROBLEM,
     SILENT,

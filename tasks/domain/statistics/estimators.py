@@ -13,7 +13,7 @@ from math import comb
 
 import numpy as np
 
-from storage.pass_at_k import pass_at_k
+from storage.rules import pass_at_k
 
 # Subsets of k of a group's n rollouts, over which is averaged what k fresh rollouts are expected to show.
 

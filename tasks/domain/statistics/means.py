@@ -20,8 +20,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from storage.differences import NOTHING, tail_freedom, unseen_variance
-from storage.resampling import LEVEL
+from storage.rules import LEVEL, NOTHING, tail_freedom, unseen_variance
 
 # Rows by adapter and problem laid out as (S, P, V): the shape in which seeds and problems can be told apart.
 

@@ -12,8 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from storage.bands import Band
-from storage.resampling import LEVEL
+from storage.rules import LEVEL, Band
 from tasks.domain.statistics.means import ONE_PROBLEM, folded, ratio
 from tasks.domain.statistics.regression import robust
 from tasks.domain.statistics.shares import clopper_pearson, percentile, resample_means

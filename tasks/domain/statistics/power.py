@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from storage.pass_at_k import pass_at_k
+from storage.rules import pass_at_k
 from tasks.domain.statistics.means import POWER, Means, combined
 
 Question = Literal["accuracy", "gains", "diversity"]

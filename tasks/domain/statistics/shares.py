@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from storage.differences import PSEUDO
-from storage.resampling import LEVEL, percentile_ends, resample_means
+from storage.rules import LEVEL, PSEUDO, percentile_ends, resample_means
 from tasks.domain.statistics.means import Shifts, shifts_of
 
 # Intervals of plain counts and plain bootstraps, as publications print them; ours are in `means`.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from storage.bands import Band, band
+from storage.rules import Band, band
 from tasks.domain.problems.arithmetic import demo_problems
 from tasks.domain.problems.teacher import MIX
 from tasks.domain.scaffolds import SCAFFOLDS

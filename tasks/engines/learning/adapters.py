@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.model_card import model_card
 from tasks.domain.grpo.packing import PromptGroup
-from tasks.domain.grpo.types import LearnerConfig, PromptProblem, evaluated_steps
+from tasks.domain.grpo.steps import PromptProblem, evaluated_steps
 from tasks.domain.policies import AS_CRITIC, ServedAdapter
 from tasks.engines.learning.adapter_formats import drop_block, has_block
 from tasks.engines.learning.memory_plan import licence_of

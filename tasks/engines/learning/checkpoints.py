@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 from storage.artifacts.fingerprint import canonical, recorded
 from storage.durable import sync
 from storage.errors import UserError
-from tasks.domain.grpo.objective_state import ObjectiveState
-from tasks.domain.grpo.types import FORMER_FIELDS, LearnerConfig, PromptProblem
+from tasks.domain.grpo.credit import ObjectiveState
+from tasks.domain.grpo.learner_config import FORMER_FIELDS, LearnerConfig
+from tasks.domain.grpo.steps import PromptProblem
 from tasks.engines.model_files import weights_identity
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import UserError
-from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
+from tasks.domain.grpo.learner_config import EXPERT_PROJECTIONS
 from tasks.engines.stored_weights import stored_weights
 
 #: Fields of config.json that change log-probs behind plain attention and a plain head, and what says that they do not.

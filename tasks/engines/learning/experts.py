@@ -19,7 +19,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from storage.errors import UserError
-from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
+from tasks.domain.grpo.learner_config import EXPERT_PROJECTIONS
 from tasks.engines.learning.merging import Products, fetched, host_copies, merge_into
 
 if TYPE_CHECKING:

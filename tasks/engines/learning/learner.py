@@ -17,9 +17,9 @@ from typing import Any
 from storage.errors import Parked, UserError
 from tasks.domain.grpo.advantages.group import is_live
 from tasks.domain.grpo.credit import Groups, group_rewards
-from tasks.domain.grpo.curriculum import prompt_schedule
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.losses import loss_for
-from tasks.domain.grpo.types import LearnerConfig, PromptProblem
+from tasks.domain.grpo.steps import PromptProblem, prompt_schedule
 from tasks.engines.adapter_files import adapter_config
 from tasks.engines.hardware import release_memory
 from tasks.engines.learning import checkpoints, parallel

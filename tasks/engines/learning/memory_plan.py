@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import UserError
-from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
-from tasks.domain.grpo.types import ALL_LINEAR, ATTENTION, LearnerConfig
+from tasks.domain.grpo.learner_config import ALL_LINEAR, ATTENTION, EXPERT_PROJECTIONS, LearnerConfig
 from tasks.engines.learning.computed import refuse_unadapted, refuse_uncomputed, refuse_unserved, rope_of
 from tasks.engines.learning.experts import check_rank
 from tasks.engines.model_files import weight_files

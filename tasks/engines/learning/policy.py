@@ -11,8 +11,8 @@ import numpy as np
 import psutil
 
 from storage.errors import UserError
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.packing import Pack, PromptGroup, build_pack
-from tasks.domain.grpo.types import LearnerConfig
 from tasks.engines.adapter_files import adapter_files
 from tasks.engines.environment import quiet_libraries, settle_threads
 from tasks.engines.hardware import Hardware, engine_name, free_bytes, keep_freed_memory, on_device

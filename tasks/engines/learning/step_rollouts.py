@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from tasks.domain.grpo.advantages.group import is_live
 from tasks.domain.grpo.credit import Groups, group_rewards
-from tasks.domain.grpo.curriculum import extra_prompts
-from tasks.domain.grpo.types import LearnerConfig, PromptProblem, StepPlan, TrainRollout
+from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.grpo.steps import PromptProblem, StepPlan, TrainRollout, extra_prompts
 from tasks.engines.learning import parallel
 from tasks.engines.learning.adapters import Adapters, evaluated
 

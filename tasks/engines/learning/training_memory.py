@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from storage.errors import UserError
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
-from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
-from tasks.domain.grpo.types import LearnerConfig, evaluated_steps
+from tasks.domain.grpo.learner_config import EXPERT_PROJECTIONS, LearnerConfig
+from tasks.domain.grpo.steps import evaluated_steps
 from tasks.engines.learning.memory_plan import (
     GIB,
     head_sizes,

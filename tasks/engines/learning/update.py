@@ -14,16 +14,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from storage.bands import Band, band
+from storage.rules import Band, band
 from tasks.domain.grpo.advantages.group import is_live
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
-from tasks.domain.grpo.credit import Credit, Groups, credited, group_rewards, seen_by_objective
+from tasks.domain.grpo.credit import (
+    Credit,
+    Groups,
+    ObjectiveState,
+    credited,
+    group_rewards,
+    is_masked,
+    seen_by_objective,
+    trained_groups,
+    weighed_tokens,
+)
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.losses import MAX_LOG_RATIO, Tokens, divisor, k3, log_ratio, loss_for, summed
-from tasks.domain.grpo.objective_state import ObjectiveState
 from tasks.domain.grpo.packing import Pack, build_pack, plan_shares
-from tasks.domain.grpo.schedules import learning_rate, update_groups
-from tasks.domain.grpo.trained_groups import is_masked, trained_groups, weighed_tokens
-from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.grpo.steps import learning_rate, update_groups
 from tasks.engines.hardware import on_device
 from tasks.engines.learning import parallel
 from tasks.engines.learning.merging import Snapshot

@@ -24,7 +24,7 @@ from dataclasses import replace
 from tests.engines.learning.test_packed import CONFIG, PROBLEMS, grouped, policy_of
 from tests.engines.conftest import random_rollouts
 from tasks.domain.grpo.credit import credited
-from tasks.domain.grpo.objective_state import ObjectiveState
+from tasks.domain.grpo.credit import ObjectiveState
 config = replace(CONFIG, advantage="from_middle")
 credit = credited(grouped(random_rollouts(PROBLEMS, 4, seed=1)), config, ObjectiveState())
 assert credit.trains and all(a.tolist() == [0.5, -0.5, 0.5, -0.5] for a in credit.advantages.values())
@@ -42,9 +42,9 @@ def test_a_file_and_an_entry(tmp_path: Path) -> None:
     registry = (advantages / "registry.py").read_text()
     entry = 'OWN: Mapping[str, Objective] = {\n    "from_middle": Objective(from_middle),'
     registry = registry.replace("OWN: Mapping[str, Objective] = {", entry)
-    first = "from tasks.domain.grpo.advantages.gdpo import gdpo\n"
+    first = "from tasks.domain.grpo.advantages import candidates, exploration\n"
     added = "from tasks.domain.grpo.advantages.from_middle import from_middle\n"
-    (advantages / "registry.py").write_text(registry.replace(first, added + first))
+    (advantages / "registry.py").write_text(registry.replace(first, first + added))
     env = os.environ | {
         "PYTHONPATH": str(tmp_path),
         "CI": "1",

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from storage.bands import band
-from tasks.domain.grpo.advantages.entropic import DIVERGENCE
+from storage.rules import band
+from tasks.domain.grpo.advantages.best_of_k import DIVERGENCE
 from tasks.domain.grpo.advantages.group import Candidate, Context, Group, is_live
 from tasks.domain.grpo.advantages.registry import ADVANTAGES, group_advantages
 from tasks.domain.grpo.rewards import reward

@@ -6,7 +6,7 @@ import pytest
 
 from flows.study.questions import PROFILES
 from storage.errors import UserError
-from tasks.domain.grpo.behaviour import check_overlong
+from tasks.domain.grpo.learner_config import check_overlong
 from tasks.domain.policies import Sampling
 from tests.domain.grpo.test_types import CONFIG
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.domain.grpo.covariance import clip_cov, covariances, kl_cov
+from tasks.domain.grpo.losses import clip_cov, covariances, kl_cov
 from tests.domain.grpo.test_types import CONFIG
 
 #: Log-probs -1 -1 -3 -3 and advantages 2 -2 2 -2: means -2 and 0, covariances 2 -2 -2 2.

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import UserError
-from tasks.domain.grpo.curriculum import extra_prompts, prompt_schedule
-from tasks.domain.grpo.types import LearnerConfig, PromptProblem
+from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.grpo.steps import PromptProblem, extra_prompts, prompt_schedule
 
 CONFIG = LearnerConfig(steps=10, groups_per_step=4, group_size=2, learning_rate=1.0, lora_rank=1, lora_alpha=1)
 POOL = [PromptProblem(f"{s}{i}", s, f"t{i % 2}") for s, n in (("a", 12), ("b", 3), ("c", 5)) for i in range(n)]

@@ -7,7 +7,7 @@ import pytest
 
 from tasks.domain.grpo.advantages.group import Candidate, Context, Group, minus_mean
 from tasks.domain.grpo.advantages.registry import ADVANTAGES, group_advantages
-from tasks.domain.grpo.classes import answer_key
+from tasks.domain.grpo.second_scaffold import answer_key
 from tests.domain.grpo.test_advantages import formed, right
 
 GROUP = formed(*((i < 2, False) for i in range(4)))

@@ -7,7 +7,7 @@ import pytest
 
 from tasks.domain.grpo.advantages.group import Context, Group
 from tasks.domain.grpo.advantages.registry import group_advantages
-from tasks.domain.grpo.classes import THRESHOLD, trace_classes
+from tasks.domain.grpo.second_scaffold import THRESHOLD, trace_classes
 from tasks.domain.partitions.by_strategy import jaccard, profile
 from tasks.domain.partitions.calibration import LabelledGroup, threshold_of
 from tasks.engines.encoding.labelled import labelled_problems

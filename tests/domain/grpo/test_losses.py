@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from storage.errors import UserError
 from tasks.domain.grpo import losses
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.losses import LOSSES, MAX_LOG_RATIO, Tokens, divisor, k3, loss_for, summed
-from tasks.domain.grpo.types import LearnerConfig
 
 CONFIG = LearnerConfig(
     steps=1, groups_per_step=1, group_size=2, learning_rate=1.0, lora_rank=1, lora_alpha=1, max_tokens=100

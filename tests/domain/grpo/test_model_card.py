@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.model_card import model_card
-from tasks.domain.grpo.types import LearnerConfig, PromptProblem
+from tasks.domain.grpo.steps import PromptProblem
 
 CONFIG = LearnerConfig(steps=2, groups_per_step=1, group_size=2, learning_rate=5e-6, lora_rank=4, lora_alpha=4)
 

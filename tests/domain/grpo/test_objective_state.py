@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from tasks.domain.grpo.advantages.group import Group
-from tasks.domain.grpo.objective_state import ObjectiveState
+from tasks.domain.grpo.credit import ObjectiveState
 from tests.domain.grpo.test_types import CONFIG
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.domain.grpo.schedules import learning_rate, update_groups
-from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.grpo.steps import learning_rate, update_groups
 
 CONFIG = LearnerConfig(steps=4, groups_per_step=4, group_size=2, learning_rate=0.8, lora_rank=1, lora_alpha=1)
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import UserError
+from tasks.domain.grpo.advantages.candidates import worths
 from tasks.domain.grpo.advantages.group import Candidate, Context, Group
 from tasks.domain.grpo.advantages.registry import ADVANTAGES, group_advantages
-from tasks.domain.grpo.advantages.vpo import worths
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.second_scaffold import CRITIC, second_scaffold, several, solutions
-from tasks.domain.grpo.types import LearnerConfig
 from tasks.domain.scaffolds import PANEL, THINKING
 
 LEARNER = LearnerConfig(steps=1, groups_per_step=1, group_size=2, learning_rate=1e-3, lora_rank=1, lora_alpha=1)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 
 from storage.errors import UserError
-from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.grpo.learner_config import LearnerConfig
 
 CONFIG = LearnerConfig(steps=1, groups_per_step=1, group_size=2, learning_rate=1.0, lora_rank=1, lora_alpha=1)
 rewards = st.lists(st.sampled_from([1.0, 0.8, 0.0, -0.2]), min_size=2, max_size=16)

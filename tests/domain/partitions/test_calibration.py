@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from storage.errors import UserError
-from tasks.calibration import calibrated
 from tasks.domain.partitions.by_strategy import jaccard, profile
 from tasks.domain.partitions.calibration import Counts, LabelledGroup, counted, counts_at, left_out, threshold_of
 from tasks.engines.encoding.labelled import labelled_problems
+from tasks.partitions import calibrated
 
 #: Traces 0 and 1 are one solution in two wordings.
 GROUP = LabelledGroup(np.array([[1.0, 0.9, 0.6], [0.9, 1.0, 0.4], [0.6, 0.4, 1.0]]), "aab")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tasks.domain.search.evolution import parents
 from tasks.domain.search.method import Ask, Candidate
+from tasks.domain.search.revision import parents
 
 
 def attempt(name: str) -> Candidate:

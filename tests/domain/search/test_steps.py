@@ -7,13 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tasks.domain.search.beam import Beam
-from tasks.domain.search.dvts import DVTS
-from tasks.domain.search.mcts import MCTS
 from tasks.domain.search.method import Candidate
-from tasks.domain.search.particles import NEAREST, Particles, resampled, weights
 from tasks.domain.search.registry import method_named
-from tasks.domain.search.steps import StepSearch
+from tasks.domain.search.steps import DVTS, MCTS, NEAREST, Beam, Particles, StepSearch, resampled, weights
 
 LETTERS = "abcdefghij"
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from storage.differences import tail_freedom
+from storage.rules import tail_freedom
 from tasks.domain.statistics.curves_of_k import at_fraction, told_of
 from tasks.domain.statistics.means import combined, folded, holds_for, ratio, ratio_of_policies, together
 from tasks.domain.statistics.paired_tests import explained_difference, sign_flip, unblurred, unsupported

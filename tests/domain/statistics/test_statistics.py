@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from storage.resampling import resample_classes, resample_means
+from storage.rules import resample_classes, resample_means
 from tasks.domain.statistics import paired_tests as s
 from tasks.domain.statistics import shares as iv
 from tasks.domain.statistics.difficulty import BetaBinomial, expectations, fit

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from storage.errors import UserError
-from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.engines.learning.memory_plan import check_trainable
 from tasks.engines.learning.policy import Execution
 from tasks.engines.learning.training_memory import fixed_bytes

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from storage.errors import UserError
-from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.engines.adapter_files import adapter_files
 from tasks.engines.learning.adapter_formats import read_served
 from tasks.engines.learning.experts import check_rank

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from storage.errors import UserError
-from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
+from tasks.domain.grpo.learner_config import EXPERT_PROJECTIONS
 from tasks.engines.learning.experts import WEIGHTS, expert_module, expert_shapes, outer, routes
 
 EXPERTS, HIDDEN, INNER, RANK, SCALE = 5, 16, 8, 8, 0.5

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from storage.errors import UserError
-from tasks.domain.grpo.types import LearnerConfig, StepPlan, TrainRollout
+from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.grpo.steps import StepPlan, TrainRollout
 from tasks.engines.learning.update import Clock
 from tests.engines.conftest import random_rollouts
 from tests.engines.learning.test_learner import CONFIG as LOOP

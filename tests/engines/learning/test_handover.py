@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import load_file
 
 from storage.errors import UserError
-from tasks.domain.grpo.types import ALL_LINEAR, LearnerConfig, PromptProblem, StepPlan, TrainRollout
+from tasks.domain.grpo.learner_config import ALL_LINEAR, LearnerConfig
+from tasks.domain.grpo.steps import PromptProblem, StepPlan, TrainRollout
 from tasks.engines.learning import adapter_formats
 from tasks.engines.learning.adapter_formats import read_served, whole, write_flat
 from tasks.engines.learning.learner import train

@@ -16,7 +16,8 @@ from safetensors.torch import load_file
 from storage.artifacts.kinds import Training
 from storage.artifacts.kinds.experiment import EXPOSURE
 from storage.errors import UserError
-from tasks.domain.grpo.types import ATTENTION, LearnerConfig, PromptProblem, StepPlan, TrainRollout
+from tasks.domain.grpo.learner_config import ATTENTION, LearnerConfig
+from tasks.domain.grpo.steps import PromptProblem, StepPlan, TrainRollout
 from tasks.engines.learning import policy
 from tasks.engines.learning.attention import ATTENTION_NAME
 from tasks.engines.learning.learner import Execution, Interrupted, StepMetrics, TrainResult, train

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from storage.errors import UserError
-from tasks.domain.grpo.learner_checks import EXPERT_PROJECTIONS
-from tasks.domain.grpo.types import ALL_LINEAR, ATTENTION, LearnerConfig, PromptProblem
+from tasks.domain.grpo.learner_config import ALL_LINEAR, ATTENTION, EXPERT_PROJECTIONS, LearnerConfig
+from tasks.domain.grpo.steps import PromptProblem
 from tasks.engines.hardware import Hardware, free_bytes
 from tasks.engines.learning.experts import expert_module, expert_shapes
 from tasks.engines.learning.learner import train

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.domain.grpo.types import LearnerConfig, TrainRollout
+from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.grpo.steps import TrainRollout
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.update import Clock, Updater
 from tests.engines.conftest import random_rollouts

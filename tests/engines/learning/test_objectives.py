@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.domain.grpo.credit import credited
-from tasks.domain.grpo.objective_state import ObjectiveState
-from tasks.domain.grpo.trained_groups import trained_groups, weighed_tokens
-from tasks.domain.grpo.types import LearnerConfig, StepPlan, TrainRollout
+from tasks.domain.grpo.credit import ObjectiveState, credited, trained_groups, weighed_tokens
+from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.grpo.steps import StepPlan, TrainRollout
 from tasks.engines.learning import checkpoints
 from tasks.engines.learning.learner import Execution, Interrupted
 from tasks.engines.learning.update import Clock, Updater

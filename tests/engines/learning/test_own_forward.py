@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from storage.errors import UserError
-from tasks.domain.grpo.types import ATTENTION, LearnerConfig
+from tasks.domain.grpo.learner_config import ATTENTION, LearnerConfig
 from tasks.engines.learning import attention
 from tasks.engines.learning.computed import steady_positions
 from tasks.engines.learning.memory_plan import check_trainable, positions

@@ -13,8 +13,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from storage.errors import UserError
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack
-from tasks.domain.grpo.types import LearnerConfig, TrainRollout
+from tasks.domain.grpo.steps import TrainRollout
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.update import Clock, Updater
 from tests.engines.conftest import random_rollouts

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from storage.errors import Parked
-from tasks.domain.grpo.types import StepPlan, TrainRollout
+from tasks.domain.grpo.steps import StepPlan, TrainRollout
 from tasks.engines.learning import parallel
 from tasks.engines.learning.learner import Execution, Interrupted, StepMetrics
 from tests.engines.learning.test_learner import run, sample, weights

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from storage.errors import UserError
-from tasks.domain.grpo.types import ATTENTION
+from tasks.domain.grpo.learner_config import ATTENTION
 from tasks.engines.learning.memory_plan import (
     check_positions,
     check_trainable,

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from storage.errors import UserError
-from tasks.domain.grpo.types import LearnerConfig
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.engines.learning.memory_plan import read_config
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.stored_weights import loaded_bytes

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from storage.errors import Parked
-from tasks.domain.grpo.types import StepPlan, TrainRollout
+from tasks.domain.grpo.steps import StepPlan, TrainRollout
 from tasks.engines.learning.learner import Execution, Interrupted
 from tasks.engines.learning.update import Updater
 from tests.engines.conftest import random_rollouts

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tasks.domain.grpo.types import LearnerConfig, StepPlan, TrainRollout
+from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.grpo.steps import StepPlan, TrainRollout
 from tasks.engines.learning.adapter_formats import read_served
 from tasks.engines.learning.learner import Execution, Interrupted
 from tasks.engines.learning.update import Clock, TwoAgents, Updater, criticised, updater_for

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.losses import LOSSES
 from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack
-from tasks.domain.grpo.schedules import update_groups
-from tasks.domain.grpo.types import LearnerConfig, TrainRollout
+from tasks.domain.grpo.steps import TrainRollout, update_groups
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.learner import Execution, Interrupted
 from tasks.engines.learning.policy import Policy

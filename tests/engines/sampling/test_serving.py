@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import load_file
 
 from storage.errors import UserError
+from tasks.domain.grpo.learner_config import ATTENTION, LearnerConfig
 from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack
-from tasks.domain.grpo.types import ATTENTION, LearnerConfig
 from tasks.domain.policies import ServedAdapter
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.policy import Execution, Policy
@@ -162,7 +162,7 @@ def test_a_mixture_of_experts_is_what_peft_makes_of_its_adapter(targets: str, tm
 @pytest.mark.parametrize("targets", TARGETS)
 def test_a_mixture_of_experts_trains_and_is_served(targets: str, tmp_path: Path) -> None:
     """By the transformers engine: vLLM's LoRA kernels for experts need a GPU, whatever the adapter targets."""
-    from tasks.domain.grpo.types import PromptProblem, StepPlan, TrainRollout
+    from tasks.domain.grpo.steps import PromptProblem, StepPlan, TrainRollout
     from tasks.engines.learning.learner import train
     from tasks.engines.sampling.transformers import TransformersGenerator
 

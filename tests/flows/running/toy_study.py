@@ -15,10 +15,10 @@ from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.engines.hardware import Hardware
 from tasks.measures.bands import classify_bands
 from tasks.measures.pass_at_k import estimate_pass_at_k
+from tasks.pool import make_synthetic_pool
 from tasks.sampling import sample_rollouts
 from tasks.splits import split_pool
 from tasks.stage import Ref, stage
-from tasks.synthetic_pool import make_synthetic_pool
 
 MODEL = BaseModel(name="toy", sha256="5" * 64)
 DRAW, GROUP, SEEDS = Sampling(max_tokens=64, seed=3), 8, (0, 1)

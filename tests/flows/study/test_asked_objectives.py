@@ -10,7 +10,7 @@ from flows.study.request import Request
 from flows.study.settings import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from tasks.domain.grpo.types import BASELINE
+from tasks.domain.grpo.learner_config import BASELINE
 
 HEAD = 'base = "demo"\npurpose = "which?"\n'
 

@@ -16,7 +16,7 @@ from flows.study.otherwise import Objective
 from flows.study.profiles import PAPER
 from flows.study.resolve import Study
 from storage.errors import UserError
-from tasks.domain.grpo.types import ATTENTION
+from tasks.domain.grpo.learner_config import ATTENTION
 from tasks.domain.policies import BaseModel
 from tasks.engines.hardware import Hardware
 from tests.hollow import hollow_weights

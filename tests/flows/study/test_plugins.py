@@ -15,12 +15,12 @@ from flows.study.asked import profile_asked
 from flows.study.request import Request
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from tasks.answer_classes import by_grader
 from tasks.domain.grpo.advantages.group import Context, Group
 from tasks.domain.grpo.advantages.registry import group_advantages
 from tasks.domain.policies import BaseModel, Policy
 from tasks.domain.scaffolds import PANEL
 from tasks.engines.grading.graders import GradeItem, Graders
+from tasks.grading import by_grader
 from tests.plugged import install
 
 MODEL = BaseModel(name="m", sha256="0" * 64)

@@ -13,8 +13,8 @@ from flows.study.request import Request
 from flows.study.settings import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from tasks.domain.search.beam import Beam
 from tasks.domain.search.registry import method_named
+from tasks.domain.search.steps import Beam
 from tests.tiny_model import write_tiny_model
 
 WRONG = {

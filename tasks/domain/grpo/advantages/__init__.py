@@ -1,1 +1,1 @@
-"""One objective a file: what a group's rewards make each of its rollouts weigh."""
+"""What a group's rewards make each of its rollouts weigh."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from storage.pass_at_k import pass_at_k
+from storage.rules import pass_at_k
 
 #: problem → key of an answer's class → how many rollouts gave it in the steps before.
 Visits = Mapping[str, Mapping[str, int]]

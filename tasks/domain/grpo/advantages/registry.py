@@ -2,30 +2,86 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from storage.errors import UserError
-from tasks.domain.grpo.advantages import darling, exploration, multi_rlvr
-from tasks.domain.grpo.advantages.best_alone import best_alone, best_alone_standardised
-from tasks.domain.grpo.advantages.brought import held
-from tasks.domain.grpo.advantages.centred import centred
-from tasks.domain.grpo.advantages.entropic import entropic
-from tasks.domain.grpo.advantages.gdpo import gdpo
-from tasks.domain.grpo.advantages.group import Advantage, Advantages, Context, Group, is_live
-from tasks.domain.grpo.advantages.leave_one_out import leave_one_out
-from tasks.domain.grpo.advantages.max_rl import max_rl
-from tasks.domain.grpo.advantages.multi_agent import multi_agent
-from tasks.domain.grpo.advantages.pass_at_k import pass_at_k_training
-from tasks.domain.grpo.advantages.pkpo import pkpo
-from tasks.domain.grpo.advantages.refined import refined
-from tasks.domain.grpo.advantages.reinforce_plus_plus import reinforce_plus_plus, with_baseline
-from tasks.domain.grpo.advantages.standardised import standardised
-from tasks.domain.grpo.advantages.vpo import vpo
-from tasks.domain.plugins import brought, pinned, plugged
+from tasks.domain.grpo.advantages import candidates, exploration
+from tasks.domain.grpo.advantages.baselines import (
+    centred,
+    gdpo,
+    leave_one_out,
+    max_rl,
+    reinforce_plus_plus,
+    standardised,
+    with_baseline,
+)
+from tasks.domain.grpo.advantages.best_of_k import (
+    best_alone,
+    best_alone_standardised,
+    entropic,
+    pass_at_k_training,
+    pkpo,
+)
+from tasks.domain.grpo.advantages.dialogue import multi_agent, refined
+from tasks.domain.grpo.advantages.group import Advantage, Advantages, Candidate, Context, Group, is_live
+from tasks.domain.plugins import brought, pinned, plugged, told
+
+
+def held(advantage: Advantage, name: str) -> Advantage:
+    """Errors: UserError, when it is called, if it raises or returns no finite advantage for each rollout; it is shown
+    rewards that it cannot write to."""
+
+    def called(group: Group, context: Context) -> Advantages:
+        shown = replace(group, rewards_G=_kept(group.rewards_G), correct_G=_kept(group.correct_G))
+        try:
+            found: Any = advantage(shown, context)
+            advantages_G, diagnostics = found
+            advantages_G = np.asarray(advantages_G, dtype=np.float64)
+        except UserError:
+            raise
+        except (Exception, SystemExit) as error:  # code of others may raise anything
+            raise UserError(f"objective {name} raises {told(error)} on a group of {_of(group)}") from None
+        if advantages_G.shape != group.rewards_G.shape or not np.isfinite(advantages_G).all():
+            raise UserError(
+                f"objective {name} returned {advantages_G.tolist()!r:.80} for a group of {_of(group)}: it must be one"
+                " finite number a rollout"
+            )
+        if not isinstance(diagnostics, Mapping) or not all(map(_is_number, diagnostics.values())):
+            raise UserError(f"objective {name} returned {diagnostics!r:.80} beside its advantages, not numbers by name")
+        return advantages_G, diagnostics
+
+    return called
+
+
+def made_up(size: int) -> Group:
+    """A group with all that any objective may ask for, of which half is right: what one is tried on before anything is
+    sampled for it."""
+    right_G = (np.arange(size) % 2).astype(np.float64)
+    ways = [n % 3 for n in range(size)]
+    candidates = [(Candidate(bool(right), 1), Candidate(not right, 2)) for right in right_G]
+    return Group(
+        right_G + 0.1, right_G, "made up", tuple(map(str, ways)), tuple(ways), tuple(candidates), tuple(right_G > 0)
+    )
+
+
+def _kept(values_G: np.ndarray) -> np.ndarray:
+    kept_G = values_G.copy()
+    kept_G.flags.writeable = False
+    return kept_G
+
+
+def _of(group: Group) -> str:
+    return f"rewards {', '.join(f'{reward:.3g}' for reward in group.rewards_G)}"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and math.isfinite(value)
+
 
 Need = Literal["answers", "traces", "vectors", "candidates", "refinements", "agents", "visits"]
 
@@ -66,9 +122,9 @@ OWN: Mapping[str, Objective] = {
     "best_alone": Objective(best_alone),
     "best_alone_standardised": Objective(best_alone_standardised),
     "entropic": Objective(entropic, of_parts=True, least_group=3, version=2),
-    "darling_trace": Objective(darling.by_trace, ("traces",), of_parts=True, trains_alike=True, version=3),
-    "darling_encoded": Objective(darling.by_trace, ("vectors",), of_parts=True, trains_alike=True),
-    "darling_answer": Objective(darling.by_answer, ("answers",), of_parts=True, version=3),
+    "darling_trace": Objective(exploration.by_trace, ("traces",), of_parts=True, trains_alike=True, version=3),
+    "darling_encoded": Objective(exploration.by_trace, ("vectors",), of_parts=True, trains_alike=True),
+    "darling_answer": Objective(exploration.by_answer, ("answers",), of_parts=True, version=3),
     "ucb_mean": Objective(exploration.ucb_mean, ("answers", "visits"), _BONUS, trains_alike=True, version=2),
     "ucb_constant": Objective(
         exploration.ucb_constant, ("answers", "visits"), (*_BONUS, "bonus_baseline"), trains_alike=True, version=2
@@ -77,9 +133,9 @@ OWN: Mapping[str, Objective] = {
     "reinforce_plus_plus": Objective(reinforce_plus_plus, trains_alike=True),
     "reinforce_plus_plus_baseline": Objective(with_baseline),
     "gdpo": Objective(gdpo, of_parts=True, version=3),
-    "vpo": Objective(vpo, ("candidates",), _SEVERAL, of_parts=True, trains_alike=True),
-    "multi_rlvr_sum": Objective(multi_rlvr.summed, ("candidates",), _SEVERAL, of_parts=True, trains_alike=True),
-    "multi_rlvr_max": Objective(multi_rlvr.best, ("candidates",), _SEVERAL, of_parts=True, trains_alike=True),
+    "vpo": Objective(candidates.vpo, ("candidates",), _SEVERAL, of_parts=True, trains_alike=True),
+    "multi_rlvr_sum": Objective(candidates.summed, ("candidates",), _SEVERAL, of_parts=True, trains_alike=True),
+    "multi_rlvr_max": Objective(candidates.best, ("candidates",), _SEVERAL, of_parts=True, trains_alike=True),
     "refined": Objective(refined, ("refinements",), of_parts=True),
     "multi_agent": Objective(multi_agent, ("refinements", "agents"), of_parts=True),
 }

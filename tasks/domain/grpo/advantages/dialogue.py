@@ -1,4 +1,4 @@
-"""Multi-agent finetuning (Subramaniam et al. 2025, arXiv 2501.05707), its training in the loop."""
+"""Objectives of a draft, a critique of it and a refinement, by one agent or two."""
 
 from __future__ import annotations
 
@@ -9,8 +9,27 @@ import numpy as np
 from tasks.domain.grpo.advantages.group import Advantages, Context, Group
 
 
+def refined(group: Group, _: Context) -> Advantages:
+    """Critique and refinement (AutoMathCritique, Xi et al. 2024, arXiv 2411.16579), its training in the loop.
+
+    A right refinement weighs 1 minus the share that is right, a wrong one nothing. The rollouts are refinements: each
+    of the policy's own draft under a critique, which is another turn of the same policy by a scaffold of its own.
+
+    The paper finetunes on right refinements with weight 1; minus the share, what all refinements solve teaches no
+    more, and the rarest weighs most. Drafts and critiques have no gradient.
+
+    >>> from numpy import array
+    >>> r = array([1.0, 0.0, 0.0, 0.0])
+    >>> refined(Group(r, r), Context())[0].tolist()
+    [0.75, 0.0, 0.0, 0.0]
+    """
+    return group.correct_G * (1.0 - group.correct_G.mean()), {"refined_right": float(group.correct_G.mean())}
+
+
 def multi_agent(group: Group, _: Context) -> Advantages:
-    """As `refined`, of a generator's drafts and of a critic's critiques, each by an adapter of its own: a right one
+    """Multi-agent finetuning (Subramaniam et al. 2025, arXiv 2501.05707), its training in the loop.
+
+    As `refined`, of a generator's drafts and of a critic's critiques, each by an adapter of its own: a right one
     weighs 1 minus the share that is right, a wrong one nothing. A critique is right if the refinement after it is.
     Critiques that mended a wrong draft and those that kept a right one have half of the group's weight each, where
     there are both: the paper's mixture of its two sets of a critic's data, w = 1/2.

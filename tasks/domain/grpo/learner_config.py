@@ -1,26 +1,20 @@
-"""Group-relative policy optimisation: what a learner is told, and what it trains on.
-
-Axis suffix: T tokens.
+"""The learner's configuration, and which of its settings cannot stand together or with how rollouts are drawn: each
+is refused in one sentence before anything is sampled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
-
-import numpy as np
+from typing import Annotated, Literal
 
 from storage.artifacts.fingerprint import Ruled
+from storage.errors import UserError, did_you_mean
 from tasks.domain.grpo import rewards
-from tasks.domain.grpo.advantages.group import Candidate
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
-from tasks.domain.grpo.learner_checks import check_learner
+from tasks.domain.policies import Sampling
 from tasks.domain.ranges import Seed, Within, refuse_impossible
 from tasks.domain.scaffolds import TagRule
-
-if TYPE_CHECKING:
-    from tasks.domain.policies import ServedAdapter
 
 #: What a study's own training is called among the objectives that it is compared with.
 BASELINE = "as the study has it"
@@ -150,66 +144,125 @@ class LearnerConfig(Ruled):
         check_learner(self)
 
 
-@dataclass(frozen=True, slots=True)
-class PromptProblem:
-    """What the order of prompts looks at."""
-
-    problem_id: str
-    source: str
-    subject: str | None = None
+#: Of each expert of a mixture; of a dense model its MLP's.
+EXPERT_PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 
 
-@dataclass(frozen=True, slots=True)
-class StepPlan:
-    """What one step samples: one group per problem, under the adapter of `policy_step`, `staleness` before the last.
+def check_learner(config: LearnerConfig) -> None:
+    """Errors: UserError for the first of them."""
+    if config.minibatches > config.groups_per_step:
+        raise UserError(
+            f"learner: {config.minibatches} minibatches of {config.groups_per_step} groups; one group each is the least"
+        )
+    if config.warmup_steps > config.steps:
+        raise UserError(
+            f"learner: warmup_steps is {config.warmup_steps} of {config.steps} steps; the full rate is never reached"
+        )
+    _check_objective(config)
+    if not config.target_modules:
+        raise UserError("learner: target_modules is empty; name at least one linear layer, such as q_proj")
+    if config.expert_rank is not None:
+        _check_expert_rank(config, config.expert_rank)
 
-    critic: the adapter of that step beside it, where the training has two.
-    score: the learner's log-probs under these weights (tasks/engines/sampling/same_policy.py), of the critic's or not.
-    step: from 1; steps + 1 stands for the evaluation after the last step, which has no problems.
-    evaluate: sample held-out in the same call.
+
+def _check_expert_rank(config: LearnerConfig, rank: int) -> None:
+    if rank >= config.lora_rank:
+        raise UserError(f"learner: expert_rank is {rank}, which is not below lora_rank, {config.lora_rank}")
+    experts = {*config.target_modules} & {*EXPERT_PROJECTIONS}
+    if not experts or experts == {*config.target_modules}:
+        raise UserError(
+            f"learner: expert_rank is {rank} and target_modules {', '.join(config.target_modules)}: it is for experts"
+            f" ({', '.join(EXPERT_PROJECTIONS)}) beside other layers; leave it out and set lora_rank"
+        )
+
+
+def _check_objective(config: LearnerConfig) -> None:
+    if config.advantage not in ADVANTAGES:
+        known = f"choose from {', '.join(ADVANTAGES)}, or install the package that brings it"
+        hint = did_you_mean(config.advantage, ADVANTAGES)
+        raise UserError(f"learner: unknown advantage {config.advantage!r}{hint}; {known}")
+    objective = ADVANTAGES[config.advantage]
+    if "advantage_k" in objective.reads and config.advantage_k > config.group_size:
+        raise UserError(
+            f"learner: advantage {config.advantage} is about {config.advantage_k} attempts (advantage_k) of"
+            f" {config.group_size} (group_size); lower the one or raise the other"
+        )
+    if "advantage_k" in objective.reads and config.advantage_k + objective.beyond_k > config.group_size:
+        raise UserError(
+            f"learner: advantage {config.advantage} has nothing to learn from {config.advantage_k} attempts"
+            f" (advantage_k) of {config.group_size} (group_size), which are one group; lower the one or raise the"
+            " other"
+        )
+    if "advantage_k" in objective.reads and config.advantage_k < objective.least_k:
+        raise UserError(
+            f"learner: advantage {config.advantage} needs at least {objective.least_k} attempts (advantage_k), not"
+            f" {config.advantage_k}: its baseline is of one fewer"
+        )
+    if config.group_size < (least := objective.least_group):
+        raise UserError(f"learner: advantage {config.advantage} needs a group_size of {least}, not {config.group_size}")
+    if "bonus" in objective.reads and not config.bonus:
+        raise UserError(f"learner: advantage {config.advantage} with a bonus of 0 is standardised; name that")
+    if config.overlong_cache and config.overlong_cache >= (config.max_tokens or 0):
+        raise UserError(
+            f"learner: overlong_cache {config.overlong_cache} counts back from max_tokens, which is"
+            f" {config.max_tokens}; set max_tokens to the longest completion, above it"
+        )
+    if config.token_budget and config.staleness:
+        raise UserError("learner: token_budget ends a training at its last step; staleness has sampled the next one")
+    if config.token_budget and config.lr_schedule != "constant":
+        raise UserError(
+            f"learner: token_budget ends a training where it is spent, and lr_schedule={config.lr_schedule} falls by"
+            " steps: where it would stand then nobody has chosen; use constant"
+        )
+    if config.cov_low >= config.cov_high:
+        raise UserError(f"learner: cov_low {config.cov_low:g} is not below cov_high {config.cov_high:g}")
+
+
+#: vLLM draws at this one where a lower one is asked for.
+LEAST_TEMPERATURE = 0.01
+
+
+def check_sampling(rollouts: Sampling, name: str = "rollouts") -> None:
+    """name: of the setting. Any temperature from LEAST_TEMPERATURE on: the learner divides its logits by it.
+
+    Errors: UserError for top_p, because the sampler's nucleus is cut at the policy that sampled: its log-probs are of
+    that cut distribution, which is not recorded, and a token that the learner's own nucleus leaves out has no ratio;
+    for a lower temperature, where nearly all rollouts of a group are one; for keys and values that are rounded.
+
+    >>> check_sampling(Sampling(max_tokens=8, temperature=0.7))
     """
+    if rollouts.top_p != 1:
+        raise UserError(
+            f"{name}.top_p is {rollouts.top_p:g}: training needs 1, because log-probs of a cut distribution are not"
+            f" those of the policy; set {name}.top_p=1 (evaluation.sampling.top_p is free)"
+        )
+    check_kept_whole(rollouts, name)
+    if rollouts.temperature < LEAST_TEMPERATURE:
+        raise UserError(
+            f"{name}.temperature is {rollouts.temperature:g}: training needs at least {LEAST_TEMPERATURE:g}, because"
+            f" greedy rollouts of a problem are all the same; set {name}.temperature=1"
+        )
 
-    step: int
-    problem_ids: tuple[str, ...]
-    group_size: int
-    policy_step: int
-    adapter: ServedAdapter | None
-    evaluate: bool
-    critic: ServedAdapter | None = None
-    score: Callable[..., np.ndarray] | None = None
 
+def check_kept_whole(sampling: Sampling, name: str) -> None:
+    """name: of a setting whose rollouts the engine of a training samples.
 
-@dataclass(frozen=True, slots=True)
-class TrainRollout:
-    """One sampled and graded rollout. logprobs_T: float32 behaviour log-probs of token_ids.
-
-    answer: the key of its answer's class, the same in every step; null without one. trace_class: its strategy among its
-    group's. candidates: the answers that it gives, where it was asked for several; it is correct if one of them is.
-    other_tokens: of the turns before and after it. critique: of this draft, where the critic is trained too; null where
-    it outgrew the context. of_right_draft: of a critique; null of anything else.
+    Errors: UserError for keys and values that are rounded, because the learner computes the policy with those that are
+    not.
     """
-
-    problem_id: str
-    source: str
-    rollout: int
-    prompt_ids: Sequence[int]
-    token_ids: Sequence[int]
-    logprobs_T: np.ndarray
-    correct: bool
-    tag_valid: bool
-    truncated: bool
-    answer: str | None = None
-    trace_class: int | None = None
-    candidates: tuple[Candidate, ...] = ()
-    other_tokens: int = 0
-    critique: TrainRollout | None = None
-    of_right_draft: bool | None = None
+    if sampling.kv_cache != "full":
+        raise UserError(
+            f"{name}.kv_cache is {sampling.kv_cache}: what a training samples needs full, because the learner computes"
+            f" the policy with keys and values that are not rounded; set {name}.kv_cache=full"
+            " (screening.sampling.kv_cache and final.sampling.kv_cache are free)"
+        )
 
 
-def evaluated_steps(steps: int, eval_every: int) -> list[int]:
-    """Step 0, every `eval_every`, and the last one: the result is never the best of several checkpoints.
-
-    >>> evaluated_steps(25, 10)
-    [0, 10, 20, 25]
-    """
-    return sorted({*range(0, steps, eval_every), steps})
+def check_overlong(config: LearnerConfig, rollouts: Sampling) -> None:
+    """Errors: UserError for a punishment of long completions that none is long enough for."""
+    begins = (config.max_tokens or 0) - config.overlong_cache
+    if config.overlong_cache and begins >= rollouts.max_tokens:
+        raise UserError(
+            f"training.overlong_cache begins after {begins} tokens, and rollouts end at {rollouts.max_tokens}"
+            f" (rollouts.max_tokens); set training.max_tokens={rollouts.max_tokens}"
+        )

@@ -1,4 +1,4 @@
-"""VPO: vector policy optimisation (2026, arXiv 2605.22817), several answers in one completion."""
+"""Objectives of several answers in one completion: VPO (2026, arXiv 2605.22817) and what it is compared with."""
 
 from __future__ import annotations
 
@@ -62,3 +62,26 @@ def scored(raw_G: np.ndarray, size: int) -> np.ndarray:
     if not len(raw_G) or raw_G.std() < LEAST_SPREAD:
         return np.zeros(size)
     return (raw_G - raw_G.mean()) / raw_G.std()
+
+
+def summed(group: Group, _: Context) -> Advantages:
+    """Multi-RLVR: what VPO is compared with (arXiv 2605.22817), several answers in one completion and one reward.
+
+    How many of a completion's candidates are right, standardised over the group by the population's spread. VPO's
+    documents add the candidates up; the paper's summary takes the best (`best`). Needs a scaffold that asks for
+    several.
+
+    >>> from tasks.domain.grpo.advantages.group import Candidate
+    >>> right, wrong = Candidate(True, 1), Candidate(False, 1)
+    >>> r = np.array([1.0, 1.0])
+    >>> summed(Group(r, r, candidates=((right, right), (right, wrong))), Context())[0].tolist()
+    [1.0, -1.0]
+    """
+    raw_G = np.array([sum(c.correct for c in one) for one in group.candidates], np.float64)
+    return scored(raw_G, len(group.rewards_G)) + centred_form(group), {}
+
+
+def best(group: Group, _: Context) -> Advantages:
+    """1 for a completion of which any candidate is right, standardised as `summed` is."""
+    raw_G = np.array([any(c.correct for c in one) for one in group.candidates], np.float64)
+    return scored(raw_G, len(group.rewards_G)) + centred_form(group), {}

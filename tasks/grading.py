@@ -1,16 +1,19 @@
-"""The active grader of a store: the installed version with people's overrides. Studies and sessions are pinned."""
+"""Verdicts of the session's grader: on ledger rows, and on which answers are the same."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from storage.records.overrides import newest_overrides
-from tasks.domain.grading.kinds import RAISED
+from tasks.domain.grading.kinds import OWN, RAISED
 from tasks.domain.grading.overrides import ActiveGrader, read_overrides
-from tasks.domain.scaffolds import Scaffold
+from tasks.domain.partitions.classes import Equal, Pair
+from tasks.domain.scaffolds import BARE, MATH, Scaffold
+from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.engines.grading.verdicts import with_verdicts
 from tasks.stage import toolbox
 
@@ -46,3 +49,23 @@ def actively_graded(rows: pa.Table, scaffold: Scaffold | None = None, stands: Se
     for new, i in enumerate(old, start=rows.num_rows):
         place[i] = new
     return pa.concat_tables([rows, fresh]).take(pa.array(place, pa.int64()))
+
+
+def by_grader(graders: Graders, kind: str = MATH) -> Equal:
+    """Two answers are the same if each is correct where the other is the gold. In processes that can be killed.
+
+    Of our own kinds that are not mathematics every answer has one spelling, and two spellings are two answers.
+    """
+    bare = replace(BARE["tag"], answer_kind=kind)
+
+    def equal(pairs: Sequence[Pair]) -> Sequence[bool]:
+        if kind in OWN:
+            return [False] * len(pairs)
+        asked = [*pairs, *((b, a) for a, b in pairs)]
+        verdicts = graders.grade([GradeItem(bare, bare.answer_in_form(a), b) for a, b in asked])
+        return [
+            one.correct and back.correct
+            for one, back in zip(verdicts[: len(pairs)], verdicts[len(pairs) :], strict=True)
+        ]
+
+    return equal

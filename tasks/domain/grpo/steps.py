@@ -1,0 +1,203 @@
+"""Steps of a training: which problems each samples and trains on, its learning rate and its updates' groups.
+
+All are functions of the problems, the seed and the step, so that a resumed run goes on where the first one stood. Axis
+suffix: T tokens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from storage.errors import UserError
+from tasks.domain.grpo.advantages.group import Candidate
+from tasks.domain.grpo.learner_config import LearnerConfig
+
+if TYPE_CHECKING:
+    from tasks.domain.policies import ServedAdapter
+
+
+@dataclass(frozen=True, slots=True)
+class PromptProblem:
+    """What the order of prompts looks at."""
+
+    problem_id: str
+    source: str
+    subject: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """What one step samples: one group per problem, under the adapter of `policy_step`, `staleness` before the last.
+
+    critic: the adapter of that step beside it, where the training has two.
+    score: the learner's log-probs under these weights (tasks/engines/sampling/same_policy.py), of the critic's or not.
+    step: from 1; steps + 1 stands for the evaluation after the last step, which has no problems.
+    evaluate: sample held-out in the same call.
+    """
+
+    step: int
+    problem_ids: tuple[str, ...]
+    group_size: int
+    policy_step: int
+    adapter: ServedAdapter | None
+    evaluate: bool
+    critic: ServedAdapter | None = None
+    score: Callable[..., np.ndarray] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainRollout:
+    """One sampled and graded rollout. logprobs_T: float32 behaviour log-probs of token_ids.
+
+    answer: the key of its answer's class, the same in every step; null without one. trace_class: its strategy among its
+    group's. candidates: the answers that it gives, where it was asked for several; it is correct if one of them is.
+    other_tokens: of the turns before and after it. critique: of this draft, where the critic is trained too; null where
+    it outgrew the context. of_right_draft: of a critique; null of anything else.
+    """
+
+    problem_id: str
+    source: str
+    rollout: int
+    prompt_ids: Sequence[int]
+    token_ids: Sequence[int]
+    logprobs_T: np.ndarray
+    correct: bool
+    tag_valid: bool
+    truncated: bool
+    answer: str | None = None
+    trace_class: int | None = None
+    candidates: tuple[Candidate, ...] = ()
+    other_tokens: int = 0
+    critique: TrainRollout | None = None
+    of_right_draft: bool | None = None
+
+
+def evaluated_steps(steps: int, eval_every: int) -> list[int]:
+    """Step 0, every `eval_every`, and the last one: the result is never the best of several checkpoints.
+
+    >>> evaluated_steps(25, 10)
+    [0, 10, 20, 25]
+    """
+    return sorted({*range(0, steps, eval_every), steps})
+
+
+def shuffled(items: Sequence[str], *key: object) -> list[str]:
+    """In an order that is a function of the key."""
+    digest = hashlib.sha256("\x1f".join(map(str, key)).encode()).digest()
+    order = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "big"))).permutation(len(items))
+    return [items[int(i)] for i in order]
+
+
+def _epochs(items: Sequence[str], *key: object) -> Iterator[str]:
+    """Without end: every item once, in a fresh order, then again."""
+    epoch = 0
+    while True:
+        yield from shuffled(items, *key, epoch)
+        epoch += 1
+
+
+def _lanes(problems: Sequence[PromptProblem], config: LearnerConfig) -> dict[str, list[str]]:
+    """Problem ids by what the order is balanced over; a lane per source, per subject, or one for all."""
+    keys: dict[str, Callable[[PromptProblem], str]] = {
+        "round_robin_by_source": lambda p: p.source,
+        "balanced_by_subject": lambda p: p.subject or "",
+        "proportional": lambda p: "",
+    }
+    if config.prompt_order not in keys:
+        raise UserError(f"learner: unknown prompt_order {config.prompt_order!r}; choose from {', '.join(keys)}")
+    lanes: dict[str, list[str]] = defaultdict(list)
+    for problem in sorted(problems, key=lambda p: p.problem_id):
+        lanes[keys[config.prompt_order](problem)].append(problem.problem_id)
+    return dict(sorted(lanes.items()))
+
+
+def prompt_schedule(problems: Sequence[PromptProblem], config: LearnerConfig) -> list[tuple[str, ...]]:
+    """The problem ids of every step, one per group, distinct within a step.
+
+    Lanes take turns across steps. A problem that comes up again before its step is over waits for the next one; a pool
+    smaller than `groups_per_step` is used whole in every step.
+
+    >>> c = LearnerConfig(steps=2, groups_per_step=2, group_size=2, learning_rate=1.0, lora_rank=1, lora_alpha=1)
+    >>> [sorted(s) for s in prompt_schedule([PromptProblem("a", "x"), PromptProblem("b", "y")], c)]
+    [['a', 'b'], ['a', 'b']]
+    """
+    if not problems:
+        raise UserError("training: no problem is left to train on: the arm's variance band minus held-out is empty")
+    lanes = _lanes(problems, config)
+    fresh = {name: _epochs(ids, config.seed, "order", name) for name, ids in lanes.items()}
+    waiting: dict[str, deque[str]] = {name: deque() for name in lanes}
+    turns = _turns(list(lanes))
+    size = min(config.groups_per_step, len(problems))
+    schedule = []
+    for _ in range(config.steps):
+        chosen: list[str] = []
+        while len(chosen) < size:
+            lane = next(turns)
+            if set(lanes[lane]) <= set(chosen):
+                continue
+            chosen.append(_next_other(fresh[lane], waiting[lane], chosen))
+        schedule.append(tuple(chosen))
+    return schedule
+
+
+def _turns(names: Sequence[str]) -> Iterator[str]:
+    while True:
+        yield from names
+
+
+def _next_other(fresh: Iterator[str], waiting: deque[str], taken: Sequence[str]) -> str:
+    for _ in range(len(waiting)):
+        if waiting[0] not in taken:
+            return waiting.popleft()
+        waiting.rotate(-1)
+    while (candidate := next(fresh)) in taken:
+        waiting.append(candidate)
+    return candidate
+
+
+def extra_prompts(
+    problems: Sequence[PromptProblem], config: LearnerConfig, step: int, used: Sequence[str]
+) -> list[str]:
+    """Problems that may replace dead groups of a step, in the order in which they are tried."""
+    rest = sorted(p.problem_id for p in problems if p.problem_id not in set(used))
+    return shuffled(rest, config.seed, "extra", step)
+
+
+def learning_rate(config: LearnerConfig, step: int) -> float:
+    """Of every update of a step, counted from 1. The warm-up ends at the full rate; what falls after it (linearly, or
+    as half a cosine: Loshchilov and Hutter 2016, arXiv 1608.03983, eq. 5) would be zero at the step after the last.
+
+    >>> c = LearnerConfig(steps=6, groups_per_step=1, group_size=2, learning_rate=1.0, lora_rank=1, lora_alpha=1,
+    ...                   lr_schedule="linear", warmup_steps=2)
+    >>> [learning_rate(c, step) for step in range(1, 7)]
+    [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
+    """
+    if step <= config.warmup_steps:
+        return config.learning_rate * (step / config.warmup_steps)
+    done = (step - 1 - config.warmup_steps) / (config.steps - config.warmup_steps)
+    factor = {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}[config.lr_schedule]
+    return config.learning_rate * factor
+
+
+def update_groups(problem_ids: Sequence[str], config: LearnerConfig, step: int) -> list[tuple[str, ...]]:
+    """The groups of each update of a step, by problem: every epoch uses each group once, dealt out to the minibatches
+    in an order of its own. One minibatch keeps the order that it is given.
+
+    >>> c = LearnerConfig(steps=1, groups_per_step=3, group_size=2, learning_rate=1.0, lora_rank=1, lora_alpha=1)
+    >>> update_groups("abc", c, 1)
+    [('a', 'b', 'c')]
+    """
+    dealt = []
+    for epoch in range(config.epochs):
+        ids = list(problem_ids)
+        if config.minibatches > 1:
+            ids = shuffled(ids, config.seed, "minibatches", step, epoch)
+        dealt += [tuple(ids[part :: config.minibatches]) for part in range(config.minibatches)]
+    return dealt
