@@ -96,7 +96,7 @@ def _grade(region: str | None, gold: str, form: AnswerForm, finish: str, same: M
             return Verdict("correct", "both say that there is none", min(texts), None)
         return Verdict("wrong", "denies less than is asked for", min(texts), None)
     said = {yes_or_no(text) for text in texts}
-    if finish == "stop" and (asked := yes_or_no(gold, gold=True)) and said and "" not in said:
+    if finish == "stop" and (asked := yes_or_no(gold)) and said and "" not in said:
         return Verdict("correct" if said == {asked} else "wrong", "says yes or no", min(texts), None)
     if found.status == "no_answer":
         return Verdict("no_answer", found.reason, None, None)

@@ -100,6 +100,7 @@ _NAMES = {
     "month": "month",
     "year": "year yr",
     "lb": "pound lb",
+    "gal": "gallon gal",
     "oz": "ounce oz",
     "rad": "radian rad",
     "L": "l",
@@ -132,23 +133,19 @@ _WORD_UNIT = re.compile(
     re.S,
 )
 _TEMPERATURE = re.compile(r"(.*[\d})]) ?\^\{\\circ\} ?(?:\\(?:text|mathrm) ?\{ ?)?([CF])(?: ?\})?")
-#: Plural nouns count things, and are units of their own; a noun behind an adjective that is not read is none.
-_PLURAL = re.compile(
-    r"(?!.*(?:ss|us|is|wards|times|less)$)[a-z]{2,}s|people|men|women|children|sheep|fish|mice|teeth|yen|dice"
+#: What may be counted: an answer is a number with one of these. No other noun is read.
+_NOUNS = (
+    "solution value integer number point digit term element way possibility case arrangement permutation combination"
+    " subset triple quadruple triangle rectangle polygon person people child children man men woman women boy girl"
+    " student friend player team passenger apple orange egg onion strawberry cookie candy sandwich cake slice piece cup"
+    " bottle can bag box pack book page photo movie song album game match question problem marble ball card coin nickel"
+    " dime penny toy car plant tree flower fish dog cat rabbit bird tile row step pencil pen eraser room house calorie"
+    " function polynomial"
 )
-_NO_NOUN = re.compile(
-    r"(?:fail|work|exceed|miss|suffice|overshoot|minu|plu|alway|perhap|beside|sometime|afterward|i|wa|ha|doe|thi|it|other"
-    r"|square|cube|double|triple|inverse|reciprocal|negative|opposite|radical|pair|lakh|crore|score|gro|los"
-    r"|los[st]e|ten|hundredth|thousandth|millionth|tau|pi|hundred|thousand|million|billion|trillion|dozen"
-    rf"|{'|'.join(part.rstrip('s') for part in PARTS)})s"
-)
-#: Of one thing, and of the trade.
-SINGULAR = ("solution", "value", "integer", "number", "way", "point", "root", "digit", "term", "element", "possibility")
-_WRONG = re.compile(r"\b(?:not|no|none|wrong|them|these|those|which|a|an|the|zero)\b|\d")
-_ADJECTIVE = re.compile(
-    r"such|ordered|unordered|distinct|different|positive|negative|real|complex|integer|integral|possible|total|whole|prime"
-    r"|even|odd|valid|red|blue|green|black|white|yellow|new|small|large|big|full|equal|more|of|these|those|the|two-digit"
-    r"|three-digit|non-?negative|non-?zero|nontrivial|rational|unique|different|solution|lattice|natural|extra"
+_COUNTED = frozenset(_NOUNS.split())
+_ADJECTIVES = re.compile(
+    "(?:(?:such|ordered|unordered|distinct|different|positive|negative|real|complex|possible|total|whole|prime|even|odd"
+    "|valid|red|blue|green|black|white|yellow|integer|rational|non-?negative|of|these) )*"
 )
 _POWERS = ((re.compile(r"\b(?:square|sq|squared)\b", re.I), "2"), (re.compile(r"\b(?:cubic|cubed)\b", re.I), "3"))
 
@@ -156,13 +153,12 @@ _POWERS = ((re.compile(r"\b(?:square|sq|squared)\b", re.I), "2"), (re.compile(r"
 def split_unit(text: str) -> tuple[str, str | None]:
     r"""(what is left, unit or null). A bare single letter is a variable, never a unit: `6m` is 6·m.
 
-    A noun in the plural is a unit of its own (`7 apples`). Words that are not read get a question mark: they answer
-    only a gold with the same words.
+    A noun that is counted is a unit of its own (`7 apples`); any other word is part of what is left.
 
     >>> split_unit(r"6\text{ m}"), split_unit("6m"), split_unit("45^{\\circ}"), split_unit(r"\$5")
     (('6', 'm'), ('6m', None), ('45', '°'), ('5', '$'))
     >>> split_unit("7 red apples"), split_unit("20 miles per hour"), split_unit("7 dozens")
-    (('7', 'red apple'), ('20', 'mi/h'), ('7', '?dozen'))
+    (('7', 'red apple'), ('20', 'mi/h'), ('7 dozens', None))
     """
     text = text.strip()
     if len(text) > MAX_UNIT_CHARS:
@@ -189,56 +185,33 @@ def split_unit(text: str) -> tuple[str, str | None]:
     return match["number"].strip(), (unit + power) or "unit"
 
 
-def _unit(word: str) -> str | None:
-    """The sign of a unit, or the words themselves in the singular; null for factors.
-
-    Words that are not read get a question mark: an answer with them is only the same as a gold with them.
-    """
-    words = re.sub(r"[. ]+", " ", word).strip()
-    if _known(words) is not None:
-        return _known(words)
-    if not re.fullmatch(r"[^\W\d_](?:[^\W\d_]|[/ '-])+", words) or all(len(part) == 1 for part in words.split()):
-        return None
-    above, per, below = re.sub(r" ?/ ?", " per ", words).partition(" per ")
-    sign = f"{_product(above)}/{_product(below)}" if per else _product(above)
-    return sign if is_unit(re.sub(r" ?/ ?", " per ", words)) else f"?{sign}"
+def _unit(words: str) -> str | None:
+    """The sign of a unit, or what is counted in the singular; null for anything else."""
+    words = re.sub(r" ?/ ?", " per ", re.sub(r"[. ]+", " ", words).strip())
+    return _known(words) if _known(words) is not None else unit_of(words)
 
 
-def measures(words: str) -> bool:
-    """Is it a known unit, and no noun that is counted?"""
-    return all(_known(part) is not None for part in words.split())
+def unit_of(words: str) -> str | None:
+    """The unit that some words name: measures, a noun that is counted, one of them per another; null for other words.
 
-
-def is_unit(words: str) -> bool:
-    """Is it a known unit, or a noun in the plural that may be counted?
-
-    >>> [is_unit(w) for w in ("cm", "square feet", "red apples", "miles per hour", "never", "dozens", "or larger")]
-    [True, True, True, True, False, False, False]
+    >>> [unit_of(w) for w in ("square feet", "red apples", "miles per hour", "never", "dozens", "overlaps")]
+    ['ft', 'red apple', 'mi/h', None, None, None]
     """
     above, per, below = f" {words}".partition(" per ")
-    if per:
-        return (not above.strip() or is_unit(above.strip())) and bool(re.fullmatch(r"[a-z]+(?: [a-z]+)?", below))
-    counted, of, what = words.partition(" of ")
-    if of and is_unit(counted):
-        return bool(re.fullmatch(r"(?:[a-z]+ ){0,2}[a-z]{3,}", what)) and not _WRONG.search(what)
-    if words.split()[1:] and words.split()[-1] in ("old", "deep", "long", "wide", "tall", "high", "away"):
-        return is_unit(" ".join(words.split()[:-1]))
-    *adjectives, noun = words.split() or [""]
-    if adjectives and noun.lower() in ("squared", "cubed"):
-        return _known(" ".join(adjectives)) is not None
-    if all(_known(part) is not None for part in (*adjectives, noun)):
-        return True
-    noun = "points" if (adjectives and noun.lower() == "pairs") or noun.lower() in SINGULAR else noun
-    plural = _PLURAL.fullmatch(noun.lower()) and not _NO_NOUN.fullmatch(noun.lower())
-    return bool(plural) and all(_ADJECTIVE.fullmatch(part.lower()) for part in adjectives)
+    parts = [_product(part.split()) for part in ((above, below) if per else (above,)) if part.strip()]
+    return None if None in parts or not parts else "/".join(["", *parts][-2:] if per else parts)  # type: ignore[arg-type]
 
 
-def _product(words: str) -> str:
-    """`square feet` as `ft`; words of which one is no unit as they are, in the singular."""
-    known = [_known(word) for word in words.split() if word.lower() not in ("squared", "cubed")]
-    if None in known:
-        return " ".join(_singular(word.lower()) for word in words.split())
-    return "".join(sign for sign in known if sign)
+def _product(words: list[str]) -> str | None:
+    """`square feet` as `ft`, `red apples` as they are, in the singular."""
+    if words[1:] and words[-1].lower() in ("squared", "cubed", "old"):
+        words = words[:-1]
+    known = [_known(word) for word in words]
+    if None not in known:
+        return "".join(sign for sign in known if sign)
+    adjectives, noun = " ".join([*words[:-1], ""]).lower(), _singular(words[-1].lower())
+    counted = noun in _COUNTED or (noun == "pair" and "ordered" in adjectives)
+    return adjectives + noun if counted and _ADJECTIVES.fullmatch(adjectives) else None
 
 
 def _known(word: str) -> str | None:
@@ -252,6 +225,10 @@ def _known(word: str) -> str | None:
 
 
 def _singular(word: str) -> str:
+    """A counted noun in the singular; any other word without its s."""
+    for ending, instead in (("ies", "y"), ("es", ""), ("s", ""), ("", "")):
+        if word.endswith(ending) and (one := word.removesuffix(ending) + instead) in _COUNTED:
+            return one
     return word.removesuffix("s") if len(word) > 2 and not word.endswith("ss") else word
 
 

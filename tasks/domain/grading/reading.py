@@ -13,15 +13,7 @@ from functools import lru_cache
 from typing import Literal
 
 from tasks.domain.grading.latex_normalisation import normalise
-from tasks.domain.grading.quantities import (
-    SCALES,
-    SINGULAR,
-    compound_quantity,
-    is_unit,
-    measures,
-    number_in_words,
-    says_base,
-)
+from tasks.domain.grading.quantities import SCALES, compound_quantity, number_in_words, says_base, unit_of
 from tasks.domain.grading.regions import answer_blocks, boxed
 from tasks.domain.grading.shapes import permuted
 from tasks.domain.grading.words import FUNCTION, TEXT_COMMANDS, is_word, prose_words
@@ -33,7 +25,7 @@ MAX_ANSWERS = 50
 NO_BOX = r"no \boxed{} in the final answer"
 CUT_OFF = "truncated inside the answer"
 NOT_UNDERSTOOD = "not understood"
-#: Of a text with more marks only what follows "the answer is" can be read.
+#: A text with more marks is not read.
 MAX_MARKS = 60
 
 
@@ -93,14 +85,9 @@ def _blocks(region: str, form: AnswerForm) -> list[str]:
 
 
 _PLACEHOLDER = re.compile(
-    r"(?:the )?(?:final )?answer(?: here)?|your answer(?: here)?|\.{2,}|\?+|-+|n/?a|unknown|undetermined"
-    r"|none(?: given)?"
-    r"|(?:no,? )?(?:(?:i|we|there) (?:have|is|am|can see) )?(?:no|not|without)"
-    r"(?: (?:a|an|any|valid|clear|good|final|correct|real|further|single))*"
-    r" (?:idea|clue|answer|guess|opinion|comment|thought|thanks|result|response|information|certain|known|given"
-    r"|provided|available|sure)s?(?: (?:at all|whatsoever|here|yet|given|available|found|provided|sorry))*"
-    r"|i (?:do ?n[o']t|can ?not|can't) (?:know|tell|determine|solve).*|idk|null|nan|undefined|tbd"
-    r"|(?:the )?(?:final )?answer is|_+",
+    r"(?:the )?(?:final )?answer(?: here| is)?|your answer(?: here)?|\.{2,}|\?+|-+|_+|n/?a|none(?: given)?|null|nan|idk"
+    r"|tbd|unknown|undefined|undetermined|(?:i have )?no (?:idea|clue|answer|guess)|not sure"
+    r"|i (?:do ?n[o']t know|can ?not tell)",
     re.I,
 )
 
@@ -121,7 +108,6 @@ class Token:
 
 
 _PUNCTUATION = ".,;:!?"
-_I_DO = ("think", "believe", "guess", "hope", "get", "find")
 _SPACES = r"(?:\s|~|\\[ ,;:!]|\\q?quad(?![A-Za-z])|\\\\(?=\s*$))"
 _DOLLARS = re.compile(r"\$\$?([^$]+)\$\$?|\\\((.+?)\\\)|\\\[(.+?)\\\]")
 _WORD = re.compile(r"[A-Za-z]+(?:[-'’][A-Za-z]+)*")
@@ -182,7 +168,7 @@ def tokens(text: str, prose: bool = False) -> list[Token]:
             and (
                 _starts_word(word[0], text, word.end())
                 or (prose and len(word[0]) > 1 and word[0].islower())
-                or (after_word and (is_unit(word[0]) if len(word[0]) == 2 else _is_plain(word[0])))
+                or (after_word and (unit_of(word[0]) is not None if len(word[0]) == 2 else _is_plain(word[0])))
             )
         ):
             flush(at)
@@ -218,7 +204,7 @@ def _starts_word(word: str, text: str, end: int) -> bool:
         return False
     if len(word) == 1:
         after = re.match(r" ([a-z]{2,})", text[end:])
-        return bool(after) and ((word in "aA" and after[1] not in _JOINS) or after[1] in _I_DO)
+        return bool(after) and ((word in "aA" and after[1] not in _JOINS) or after[1] == "hope")
     if word == "in" and re.match(r" (?:all|total|sum)\b", text[end:]):
         return True
     if word.isupper() and word.lower() in ("answer", "final", "the", "is"):
@@ -233,109 +219,54 @@ def _remark(text: str, at: int) -> str | None:
     return inner if prose_words(inner) and "\\begin" not in inner else None
 
 
-# ---- the grammar: sentences over the line of marks
+# ---- the grammar: sentences over the line of marks. Every word is written here or names a unit; no other word is read.
 
 _SO = (
-    r"(?:(?:and|so|thus|hence|therefore|then|finally|consequently|clearly|indeed|definitely|surely|certainly|well"
-    r"|probably|likely|approximately|roughly|about|exactly|precisely|only|just|simply|either"
-    r"|i (?:think|believe|guess)(?: that)?"
-    r"|in conclusion|in total|it follows that|we (?:get|have|find|obtain|conclude|see)(?: that)?"
-    r"|(?:this|which|that) (?:gives|yields|means)(?: that)?|giving|the)(?: ?[,:])? )*"
+    r"(?:(?:and|so|thus|hence|therefore|then|finally|we (?:get|have|find|obtain)(?: that)?|this gives|it follows that)"
+    r"(?: ?[,:])? )*"
 )
+_ADJECTIVE = (
+    r"(?:final|correct|exact|total|only|unique|minimum|minimal|maximum|maximal|smallest|largest|least|greatest|possible"
+    r"|required|desired|expected|common|general|real|positive|negative|integer|distinct|different|such|primes?)"
+)
+_NUMBER_OF = r"numbers? of (?P<of>[a-z]+(?: [a-z]+)?)"
+_THING = r"(?:expression|sum|product|equation|system|function|triangle|circle|square|rectangle|sequence)"
 _KIND = (
-    r"(?:(?:the|a|an|my|our|its|his|her|their|your|this|that|final|correct|exact|total|only|unique|minimum"
-    r"|maximum|such|minimal"
-    r"|maximal|smallest|largest|least|greatest|highest|lowest|possible|required|desired|requested|expected|average|mean"
-    r"|closed|simplified|remaining|combined|overall|whole|new|old|original|common|general|real|positive|negative"
-    r"|integer|numerical|distinct|different) )*"
-    r"(?:answers?|ans|results?|solutions?|values?|numbers?|totals?|sums?|products?|differences?|quotients?|ratios?"
-    r"|probability|area|volume|mass|weight|perimeter|lengths?|width|height|radius|diameter|distance|measure|angle|slope|equation"
-    r"|expression|functions?|polynomial|coefficient|coordinates?|points?|vector|matrix|intervals?|range|domain"
-    r"|sets?|minimum"
-    r"|maximum|average|mean|median|mode|cost|price|amount|time|speed|rate|percentage|percent|age|remainder"
-    r"|quantity|digits?"
-    r"|terms?|roots?|integers?|primes?|count|limit|derivative|integral|inverse|factorization|form|fraction|proportion)"
+    rf"(?:(?:the|a|an|my|our|its) )?(?:{_ADJECTIVE} )*(?:answers?|ans|results?|solutions?|values?|numbers?|totals?"
+    r"|sums?|products?|differences?|quotients?|ratios?|probability|area|volume|mass|weight|perimeter|lengths?|width|height"
+    r"|radius|diameter|distance|measure|angle|slope|equation|expression|functions?|polynomial|coefficient|coordinates?"
+    r"|points?|vector|matrix|intervals?|range|domain|sets?|minimum|maximum|average|mean|median|mode|cost|price|time"
+    rf"|speed|remainder|integers?|primes?|roots?|count|limit|derivative|integral|inverse|{_NUMBER_OF})"
+    rf"(?: (?:of|for) (?:#|the {_THING}))?"
 )
-#: In what is free to say, these would change what is said.
-_AGAINST = (
-    r"(?:not|no|nor|never|none|nothing|cannot|can't|[a-z]+n't|wrong|incorrect|false|if|unless|except|excluding|but|else"
-    r"|otherwise|fewer|half|twice|double|thrice|minus|plus|times|without|is|are|was|were|equals?|maybe|perhaps|besides"
-    r"|possibly|alternatively|instead|rather|almost|nearly|about|around|roughly)"
-)
-_FREE = rf"(?: ,? ?(?!{_AGAINST}\b)[a-z#@'-]+)*?"
-_OF = rf"(?: (?:of|for|to|in|that|such|when|where|with|from|on|at|which|she|he|they|per)\b{_FREE})?"
-_IS = (
-    r"(?: is| are| equals| is equal to| are equal to| must be| will be| should be| becomes| :| =)(?: (?:exactly"
-    r"|just|simply|only))?(?: :)?"
-)
-_SUBJECT = rf"(?:(?:it|this|that|here)(?: is| equals| takes|'s)|it's|that's|{_KIND}{_OF}{_IS})"
-_COUNT = r"(?:there(?: are| is| exist| exists)|we (?:get|have|find)|a total of)(?: exactly| only)?"
-_BEYOND = r"(?:more|greater|larger|bigger|higher|above|up|beyond|over|upwards?)"
-_BELOW = r"(?:less|fewer|smaller|lower|below|under|down)"
-_AT_LEAST = r"at least|no less than|not less than|no fewer than|greater than or equal to|a minimum of"
-_AT_MOST = r"at most|no more than|not more than|not greater than|less than or equal to|up to|a maximum of"
-_LESS, _MORE = (
-    r"(?:strictly )?(?:less|fewer|smaller) than|below|under",
-    r"(?:strictly )?(?:greater|more|larger|bigger) than|above",
-)
+_IS = r"(?: is| are| equals| is equal to| are equal to| must be| :| =)(?: :)?"
+_SUBJECT = rf"(?:(?:it|this|that)(?: is| equals|'s)|{_KIND}{_IS})"
 _COMPARED = (
-    (_AT_LEAST, r"\ge"),
-    (_AT_MOST, r"\le"),
-    (_LESS, "<"),
-    (_MORE, ">"),
-    (r"not equal to|different from|other than", r"\ne"),
+    (r"at least|no less than|not less than|greater than or equal to", r"\ge"),
+    (r"at most|no more than|not more than|less than or equal to", r"\le"),
+    (r"less than", "<"),
+    (r"greater than", ">"),
+    (r"not equal to", r"\ne"),
 )
 _ANY_COMPARED = "|".join(pattern for pattern, _ in _COMPARED)
-#: Behind the answer: why, for which values (all of them), how often it was counted.
-_WHY = (
-    r"(?: ?,)? (?:since|because|due to|so that|which means|which comes|(?:by|using) the"
-    r"|as (?:required|desired|claimed|shown)|\. i hope it is correct)\b.*"
-)
+_LIST = r"#(?:(?: ?[,;]| and| or| , and| , or|(?: ?[,;])?(?: and)? (?:so|thus|hence|then|therefore)(?: ,)?) #)*"
+_VALUE = rf"(?:(?P<rel>{_ANY_COMPARED}) (?P<bound>#)|(?P<list>{_LIST})(?P<unit> [a-z][a-z' -]*?)??)"
 _FOR_ALL = (
-    r"(?: ?,)? for(?: (?:all|any|every|each)|(?= integer| real| natural))"
-    r"(?: (?:real|positive|non-?negative|natural|whole|integers?|numbers?"
-    r"|values?|of))*"
+    r"(?: ?,)? for(?: (?:all|any|every|each)|(?= integer| real| natural))(?: (?:real|positive|non-?negative|natural"
+    r"|whole|integers?|numbers?|values?|of))*(?: (?P<every>#))?"
 )
-_ALL = rf"(?:{_FOR_ALL}(?: (?P<every>#))?)"
-_TOTAL = (
-    r"(?: ?,)? (?:in total|in all|total|altogether|overall|each|in sum|is attained|(?:are |is )?possible|work"
-    r"|respectively|only|exactly|roughly|approximately|approx|i (?:believe|guess|think)|of (?:them|these)|every day"
-    r"|per day)"
-)
-_ANSWER = r" (?:is|are) (?:the|my|our) (?:final |correct )?(?:answers?|results?|solutions?|values?)"
-_RATHER = r"(?: ?,)? (?:not|rather than|instead of) #"
-_WHEN = r"(?: ?,)? (?P<when>for|where|with|when) (?P<condition>#)"
-_AGAIN = (
-    r"(?: ?,)? (?:or equivalently|equivalently|i\.? ?e\.?|that is|which is|which equals|or simply) ,? ?(?P<again>#)"
-)
-_LIST = r"#(?:(?: ?[,;]| and| or| , and| , or|(?: ?[,;])?(?: and)? (?:so|thus|hence|then|therefore|giving)(?: ,)?) #)*"
-_NOUNS = r"[a-z][a-z' -]*?(?: per [a-z' -]+?)?"
-_VALUE = (
-    rf"(?:(?P<rel>{_ANY_COMPARED}) (?P<bound>#)|(?P<beyond>#) (?:or|and) (?P<dir>{_BEYOND}|{_BELOW})"
-    rf"|(?P<upward>#) onwards?|(?P<list>{_LIST})(?P<unit> {_NOUNS})??)"
-)
-_CORE = rf"(?:{_VALUE}|(?P<text>[a-z][a-z' -]*))"
-_TAIL = rf"(?P<aside>(?: @)*)(?:{_AGAIN}|{_TOTAL}|{_ALL}|{_ANSWER}|{_RATHER}|{_WHEN})?(?:{_WHY})?(?: ?[.!?])*"
-_ANCHORED = re.compile(
-    rf".*?(?:[.,;:!?]|(?=so |thus |hence |therefore ))(?: and| so| thus| hence| therefore| ,)* (?:the |my "
-    rf"|our )?(?:final |correct )?(?:answers?|result|solution)(?: is| are| :| =)+ {_CORE}{_TAIL}"
+_WHEN = r"(?: ?,)? (?:for|where|with|when) (?P<condition>#)"
+_TAIL = (
+    rf"(?P<aside>(?: @)*)(?:(?: ?,)? (?:in total|in all|total|altogether)|{_FOR_ALL}|{_WHEN}"
+    r"| (?:is|are) (?:the|my|our) (?:final |correct )?(?:answers?|solutions?))?(?: \. i hope it is correct)?(?: ?[.!])*"
 )
 _SENTENCES = tuple(
     re.compile(pattern)
     for pattern in (
-        rf"{_SO}{_CORE}{_TAIL}",
+        rf"{_SO}(?:{_SUBJECT} )?(?:{_VALUE}|(?P<text>[a-z][a-z' -]*)){_TAIL}",
         rf"{_SO}(?P<name>#)(?: is| are| equals| must be| is equal to)(?: exactly)? {_VALUE}{_TAIL}",
-        rf"{_SO}{_SUBJECT} {_VALUE}{_TAIL}",
-        rf"{_SO}(?:it(?: is|'s)|this is|(?:the |my |our )?(?:final |correct )*(?:answer|result|solution)(?: is"
-        rf"| :)+) {_CORE}{_TAIL}",
-        rf"{_SO}{_COUNT} (?P<list>#)(?P<counted> {_NOUNS})??(?P<rest> of them| of these| (?:to|of|for|in|that"
-        rf"|which|such that|with)\b{_FREE})?{_TAIL}",
-        _ANCHORED.pattern,
-        rf"{_SO}(?:the |my |our |a )?(?:final |correct |maximum |minimum |total )*(?:answer|ans|result|solution"
-        rf"|total|sum|area|maximum"
-        rf"|minimum|probability|count|value)(?: value)? (?:[:=] |(?<=total )of |(?<=value )of |# : )?{_CORE}{_TAIL}",
-        rf"{_SO}(?:all|any|every|each)(?: such| real| positive| integers?)* (?P<family>#){_TAIL}",
-        rf"(?:{_SUBJECT} )?not # ,? ?but(?: rather)? {_CORE}{_TAIL}",
+        rf"{_SO}(?:there (?:are|is|exists?)|a total of)(?: exactly| only)? (?P<list>#)(?P<counted> [a-z][a-z' -]*?)??"
+        rf"(?: to do (?:this|so|it))?{_TAIL}",
     )
 )
 
@@ -417,56 +348,42 @@ def _with_numbers(marks: list[Token]) -> list[Token]:
 
 
 def _parse(marks: list[Token], text: str) -> Extraction:
-    sentences = _SENTENCES
-    if len(marks) > MAX_MARKS:
-        marks, sentences = marks[-MAX_MARKS:], (_ANCHORED,)
     line = " ".join({"#": "#", "@": "@"}.get(t.kind, t.text.lower()) for t in marks)
-    line = re.sub(r"[.!?]+(?: [.!?]+)*$", ".", line)
+    line = re.sub(r"[.!?]+(?: [.!?]+)*$", ".", line).replace("where # is an integer", "for integer #")
     formulas = [t.text for t in marks if t.kind == "#"]
-    for sentence in sentences:
+    for sentence in _SENTENCES if len(marks) <= MAX_MARKS else ():
         found = sentence.fullmatch(line)
-        if found and (answers := _answers(found, formulas, marks)):
-            return Extraction("ok", "", answers)
+        if found and (answer := _answer(found, formulas, marks)):
+            return Extraction("ok", "", (answer,))
     return Extraction("unread", f"{NOT_UNDERSTOOD}: {text[:120]}", (text,))
 
 
-def _answers(found: re.Match[str], formulas: list[str], marks: list[Token]) -> tuple[str, ...]:
-    """The answers of a sentence that was read; none if its unit, its number or a remark in it is not understood."""
-    group = found.groupdict()
+def _answer(found: re.Match[str], formulas: list[str], marks: list[Token]) -> str:
+    """The answer of a sentence that was read; empty if its unit or a remark in it is not understood."""
+    group = {name: text or "" for name, text in found.groupdict().items()}
 
     def formula(name: str) -> str:
-        return formulas[found.string[: found.start(name)].count("#")]
+        return formulas[found.string[: found.start(name)].count("#")].strip("$ ")
 
-    if not all(_may_be_remarked(t.text, formulas) for t in marks if t.kind == "@"):
-        return ()
-    if group.get("family"):
-        return (formula("family"),) if re.search(r"[<>=]|\\(?:[lg]eq?|in|ne)(?![a-z])", formula("family")) else ()
+    units = [group.get(name, "").strip() for name in ("unit", "counted", "of")]
+    if not all(_repeats(t.text, formulas) for t in marks if t.kind == "@"):
+        return ""
+    if any(words and unit_of(words) is None for words in units):
+        return ""
     name = f"{formula('name')} " if group.get("name") else ""
     if group.get("rel"):
         sign = next(sign for pattern, sign in _COMPARED if re.fullmatch(pattern, group["rel"]))
-        return (f"{name}{sign} {formula('bound')}",)
-    for side in ("beyond", "upward"):
-        if group.get(side):
-            sign = r"\le" if re.fullmatch(_BELOW, group.get("dir") or "") else r"\ge"
-            return (f"{name}{sign} {formula(side)}",)
+        return f"{name}{sign} {formula('bound')}"
     if group.get("list"):
-        before = found.string[: found.start("rest")].count("#") if group.get("rest") else 0
-        if any(re.search(r"\d", one) for one in formulas[before:][: (group.get("rest") or "").count("#")]):
-            return ()
         answer = _list(found, formulas)
-        unit = (group.get("unit") or group.get("counted") or "").strip()
-        if unit and (not is_unit(unit) or (unit.split()[-1] in SINGULAR and answer.strip("$ ") != "1")):
-            return ()
-        if unit and (not group.get("counted") or measures(unit)):
-            answer = rf"{answer} \text{{ {unit}}}" if "," not in answer else answer
-        for one in ("every", "condition"):
-            told = formula(one).strip("$ ") if group.get(one) else ""
-            aside = group.get("when") == "where" and re.fullmatch(r"([A-Za-z]) ?= ?[-\d.]+", told)
-            if told and not (aside and aside[1] not in answer) and not re.fullmatch("[A-Za-z]", told):
-                answer = f"{answer}, {told}"
-        answers = (f"{name}= {answer}" if name else answer,)
-        return (*answers, formula("again")) if group.get("again") else answers
-    return (f"{name}= {group['text']}",) if name else (_written(group["text"], marks),)
+        if (unit := units[0] or units[1]) and "," not in answer:
+            answer = rf"{answer} \text{{ {unit}}}"
+        for condition in ("every", "condition"):
+            said = formula(condition) if group.get(condition) else ""
+            if said and not re.fullmatch("[A-Za-z]", said):
+                answer = f"{answer}, {said}"
+        return f"{name}= {answer}" if name else answer
+    return _written(group["text"], marks)
 
 
 def _list(found: re.Match[str], formulas: list[str]) -> str:
@@ -486,21 +403,7 @@ def _written(words: str, marks: list[Token]) -> str:
     return words
 
 
-_CORRECTS = re.compile(r"\b(?:answer|actually|better|wrong|or|but|instead|approx\w* -?\d)\b", re.I)
-_REMARKS = re.compile(
-    r"(?:since|because|as|where|which|i\.?e\.?|e\.?g\.?|note|by|from|using|check|see|after|when|(?:both"
-    r"|all)(?: of them)? work|not -?[\d(][^A-Za-z]*|approx(?:imately)?|rounded"
-    r"|exact(?:ly)?|simplified)\b.*",
-    re.I,
-)
-
-
-def _may_be_remarked(text: str, formulas: list[str]) -> bool:
-    """Is it an explanation, a unit, what the answer is not, or the number before it in words?"""
-    text = text.strip()
-    twice = number_in_words(text)
-    return (
-        bool(_REMARKS.fullmatch(text) and not _CORRECTS.search(text))
-        or is_unit(text.lower())
-        or (twice is not None and [str(twice)] == formulas)
-    )
+def _repeats(remark: str, formulas: list[str]) -> bool:
+    """Is a remark in brackets the number before it in words?"""
+    twice = number_in_words(remark.strip())
+    return twice is not None and [str(twice)] == formulas

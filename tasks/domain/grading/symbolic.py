@@ -72,7 +72,7 @@ def equivalent(prediction: str, gold: str) -> Match:
     if one is not None and one == other:
         return EQUAL
     (a, unit_a), (b, unit_b) = _unit(prediction), _unit(gold)
-    if unit_a != unit_b and ((unit_a and unit_b) or "?" in f"{unit_a}{unit_b}"):
+    if unit_a and unit_b and unit_a != unit_b:
         return ""
     if (unit_a == "°") != (unit_b == "°"):
         turned = (rf"({a})\cdot\frac{{\pi}}{{180}}", b) if unit_a == "°" else (a, rf"({b})\cdot\frac{{\pi}}{{180}}")

@@ -134,9 +134,8 @@ def same_numbers(prediction: Number, gold: Number) -> Match:
         scaled = (a / 100 == b) if prediction.unit == "%" else (a == b / 100)
         meant = abs(b) > 1 and (gold.unit == "%" or abs(b) <= 100)
         return EQUAL if scaled or (a == b and meant) else ""
-    if len(units) == 2 and (None not in units or "?" in "".join(filter(None, units))):
-        words = {unit.lstrip("?") for unit in units if unit}
-        return EQUAL if len(words) == 1 and None not in units and a == b else ""
+    if len(units) == 2 and None not in units:
+        return ""
     if a == b:
         return EQUAL
     written, exact = (prediction, b) if prediction.decimal else (gold, a)

@@ -61,91 +61,66 @@ def _sentence(text: str) -> bool:
     )
 
 
+_NARROWER = r"unique|non-?negative|negative|positive|integer|real|rational|even|odd|prime|non-?trivial"
+_NOUN = (
+    r"(?:solutions?|values?|numbers?|integers?|functions?|sequences?|polynomials?|points?|roots?|sets?|primes?|maximum"
+    r"|minimum|[a-z](?![a-z]))"
+)
+_SUCH = rf"(?:such )?(?:an? )?(?:(?:{_NARROWER}) )*{_NOUN}"
+_PARTICULAR = re.compile(rf"\b(?:{_NARROWER}|function|sequence|polynomial|point|root|set|prime|maximum|minimum)")
 _NO_SUCH = re.compile(
-    r"(?:no,? )?(?:there (?:is|are|exists?) )?(?:no|none|not any|not exist)(?: such)?(?: [a-z-]+){0,4}(?: exists?)?"
-    r"|(?:no,? )?(?:(?:such|these|those|the|an?|any) )*(?:[a-z-]+ ){0,4}(?:(?:do|does) ?n[o']t|can ?not) exist"
-    r"|(?:no,? )?(?:it|this|that|there) (?:is not possible|is impossible|(?:do|does) ?n[o']t exist"
-    r"(?: any| an?)?(?: such)?(?: [a-z-]+){0,4})"
-    r"|dne|impossible"
-)
-_YES = re.compile(r"\b(?:no (?:more|less|fewer|other)|except|but|unless|none of)\b|\d|\\(?!text|mathrm)")
-
-
-_NARROWER = re.compile(
-    r"\b(?:unique|non-?negative|negative|positive|integer|integral|real|rational|irrational|complex|even|odd"
-    r"|prime|finite"
-    r"|infinite|non-?zero|non-?trivial|trivial|natural|whole|closed|simple|obvious|common|distinct|equal|known|easy"
-    r"|general|small|large|nice|exact)"
-)
-_NO_STATEMENT = re.compile(
-    r"\b(?:idea|clue|answers?|guess|opinion|comment|thoughts?|thanks|results?|response|information|above|below|wonder"
-    r"|doubt|problem|way|time|one)\b"
+    rf"(?:no,? )?(?:(?:there (?:is|are|exists?) )?no {_SUCH}(?: exists?)?|(?:there (?:is|are) )?none exists?|dne"
+    rf"|(?:(?:it|this|that) is )?(?:impossible|not possible)|(?:(?:it|this|that|{_SUCH}) )?"
+    rf"(?:(?:do|does) ?n[o']t|can ?not) exist|there (?:do|does) ?n[o']t exist (?:any )?{_SUCH})"
 )
 
 
 def same_denial(text: str, gold: str) -> bool:
-    """Does an answer deny all that a gold denies? `no negative solutions` says less than `no solutions`."""
-    narrowed, wanted = ({w.replace("-", "") for w in _NARROWER.findall(t.lower())} for t in (text, gold))
+    """Does an answer deny all that a gold denies? `no negative solutions` and `no maximum` say other things than
+    `no solutions`."""
+    narrowed, wanted = ({*_PARTICULAR.findall(_bare_words(t).replace("-", ""))} for t in (text, gold))
     return narrowed <= (wanted or {"real"})
 
 
 def denies_existence(text: str) -> bool:
-    r"""Does an answer say that there is nothing of the kind, in whatever words?
+    r"""Does an answer say that there is nothing of the kind?
 
-    >>> [denies_existence(t) for t in ("No, such a function does not exist.", r"\text{no such function}", "no more")]
+    >>> [denies_existence(t) for t in ("No, such a function does not exist.", r"\text{no real solutions}", "no more")]
     [True, True, False]
     """
-    if len(text) > 120 or _YES.search(_without_delimiters(text)):
-        return False
-    words = _bare_words(text)
-    if _NO_STATEMENT.search(words):
-        return False
-    return len(words) > 2 and bool(_NO_SUCH.fullmatch(words)) and words != "none"
+    return len(text) <= 120 and _NO_SUCH.fullmatch(_bare_words(text)) is not None
 
 
 def _bare_words(text: str) -> str:
     """Words in small letters, without `\\text`, the dollars of formulas and what leads up to an answer."""
-    words = re.sub(r"\s+", " ", TEXT_COMMANDS.sub(r"\1", _without_delimiters(text))).strip(" .!*").lower()
+    plain = TEXT_COMMANDS.sub(r"\1", re.sub(r"\$|\\[()]", "", text))
+    words = re.sub(r"\s+", " ", plain).strip(" .!*").lower()
     return re.sub(r"^(?:the answer is|answer:|so|therefore|thus|hence),? ", "", words)
 
 
-def _without_delimiters(text: str) -> str:
-    return re.sub(r"\$|\\[()]", "", text)
-
-
 _AFFIRMS = {"yes": "yes", "true": "yes", "correct": "yes", "no": "no", "false": "no", "incorrect": "no"}
+_WHO = rf"(?:it|this|that|there|he|she|they|we|you|(?:such )?an? {_NOUN})"
+_VERB = "(?:is|are|does|do|can|could|will|must|has|have)"
+#: What says once more that it is so, and that it is not.
+_AGAIN = {
+    "yes": rf"{_WHO} (?:exists?|{_VERB}(?: (?:always|so|true|correct|possible|exist|be done))?)",
+    "no": rf"{_WHO} (?:{_VERB} ?(?:not|n[o']t)|can't|won't)"
+    rf"(?: (?:so|true|correct|possible|exist|be done))?|{_WHO} (?:is|are) (?:impossible|false)",
+}
 _YES_OR_NO = re.compile(
-    r"(?:(?:it|this|that|(?:the )?(?:statement|claim|assertion)) is (?=true|false))?(?P<said>yes|no|true|false"
-    r"|correct|incorrect)(?:(?: ?[,.;:!-]+ ?| (?=(?:it|he|she|they|we|you|i|this|that"
-    r"|there)\b))(?P<rest>[a-z' ,.-]*))?"
-)
-_CONDITION = re.compile(
-    r"\b(?:if|unless|but|except|only|when|or|maybe|sometimes|depend\w*|however|al?though|perhaps|possibly|probably"
-    r"|provided|almost|usually|mostly|partly|not (?:impossible|false|wrong)|n't (?:impossible|false|wrong))\b"
-)
-_DENIES = re.compile(r"\b(?:not|cannot|no|never|none|impossible|false|neither|nor|without|fails?|wrong)\b")
-#: Words with which a gold only says once more that it is so, or that it is not.
-_REPEATS = re.compile(
-    r"(?:\b(?:it|he|she|they|we|you|this|that|there|is|are|was|were|does|do|did|can|could|will|would|must|has|have|be"
-    r"|not|cannot|never|always|possible|impossible|exists?|such|so|true|false|done|an?|the|no)\b|[ ,.-])*"
+    r"(?:(?:it|this|that|(?:the )?(?:statement|claim|assertion)) is (?=true|false))?"
+    r"(?P<first>yes|no|true|false|correct|incorrect)(?: ?[,.;:!-]+ ?(?P<rest>.+))?"
 )
 
 
-def yes_or_no(text: str, gold: bool = False) -> str:
-    """`yes` or `no`, if an answer says one of them and nothing that speaks against it; else empty.
-
-    gold: whatever else is said must say the same in other words, because an answer would have to say it too.
+def yes_or_no(text: str) -> str:
+    """`yes` or `no`, if a text says one of them and nothing else than the same once more; else empty.
 
     >>> [yes_or_no(t) for t in ("Yes, it can.", "No, it is not possible.", "No", "Yes, if n is even", "No, it can.")]
     ['yes', 'no', 'no', '', '']
-    >>> yes_or_no("Yes, Alice wins", gold=True), yes_or_no("No, he can't", gold=True)
-    ('', 'no')
     """
-    if len(text) > 120 or not (found := _YES_OR_NO.fullmatch(_bare_words(text))):
+    found = _YES_OR_NO.fullmatch(_bare_words(text)) if len(text) <= 120 else None
+    if found is None:
         return ""
-    rest = (found["rest"] or "").replace("can't", "cannot").replace("n't", " not")
-    said = _AFFIRMS[found["said"]]
-    against = bool(_DENIES.search(rest)) == (said == "yes") and rest.strip()
-    if against or _CONDITION.search(rest) or (gold and not _REPEATS.fullmatch(rest)):
-        return ""
-    return said
+    meant = _AFFIRMS[found["first"]]
+    return meant if found["rest"] is None or re.fullmatch(_AGAIN[meant], found["rest"].strip()) else ""
