@@ -65,7 +65,7 @@ def selftest(as_json: bool) -> None:
     from cli.tables import print_table
     from storage.sql import query
     from tasks.engines.grading.graders import Graders
-    from tasks.engines.grading.selftest import run_selftest
+    from tasks.engines.grading.selftest import REFUSED, run_selftest
 
     with Graders() as graders:
         outcomes = run_selftest(graders)
@@ -77,7 +77,7 @@ def selftest(as_json: bool) -> None:
                 "fp": o.false_positive,
                 "fn": o.false_negative,
                 "other": o.other_verdict,
-                "right": o.case.expected == "correct",
+                "right": o.case.expected in ("correct", REFUSED),
                 "place": i,
             }
             for i, o in enumerate(outcomes)

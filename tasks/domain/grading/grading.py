@@ -32,7 +32,7 @@ from tasks.domain.grading.terms import (
 from tasks.domain.grading.words import denies_existence, same_denial, yes_or_no
 from tasks.domain.scaffolds import MATH, AnswerForm, Scaffold
 
-BEHAVIOUR = 8
+BEHAVIOUR = 9
 MAX_ANSWER_CHARS = 1_500
 #: An answer in words is no longer.
 MAX_WORDED_CHARS = 200

@@ -275,7 +275,7 @@ _SENTENCES = tuple(
 def read(text: str) -> Extraction:
     r"""What one text states.
 
-    >>> read("The answer is $8$ ways.").answers, read(r"8 \text{ or larger}").answers, read("a fifth of $20$").status
+    >>> read("The answer is $8$ ways.").answers, read("at least 8").answers, read("a fifth of $20$").status
     (('$8$ \\text{ ways}',), ('\\ge 8',), 'unread')
     """
     text = _clean(text)

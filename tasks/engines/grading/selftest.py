@@ -18,6 +18,8 @@ from tasks.engines.grading.graders import GradeItem, Graders
 
 FILES = ("answers", "contest_forms", "contest_formulas", "answers_by_gold", "completions", "reported", "understood")
 NOT_CORRECT = "not correct"
+#: A right answer that the grader does not read, and may refuse.
+REFUSED = "refused"
 #: Families that are about the tag itself; every other family is judged in a box as well.
 TAG_ONLY = (
     "boxed inside the answer",
@@ -32,7 +34,7 @@ TAG_ONLY = (
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """expected: a verdict, or `not correct`, for whatever reason."""
+    """expected: a verdict, `not correct` for any reason, or `refused` for a right answer that is not understood."""
 
     family: str
     scaffold: str
@@ -49,7 +51,7 @@ class Outcome:
 
     @property
     def false_positive(self) -> bool:
-        return self.got.correct and self.case.expected != "correct"
+        return self.got.correct and self.case.expected not in ("correct", REFUSED)
 
     @property
     def false_negative(self) -> bool:
@@ -58,7 +60,7 @@ class Outcome:
     @property
     def other_verdict(self) -> bool:
         """Rightly not correct, but for another reason than expected."""
-        return not self.got.correct and self.case.expected not in ("correct", NOT_CORRECT, self.got.verdict)
+        return not self.got.correct and self.case.expected not in ("correct", NOT_CORRECT, REFUSED, self.got.verdict)
 
 
 def read_cases(name: str) -> list[dict[str, Any]]:
