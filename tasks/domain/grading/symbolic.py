@@ -224,25 +224,42 @@ def _derived(match: re.Match[str]) -> str:
     )
 
 
+#: A letter with a power: the quick mode takes the power for what an index may follow.
+_RAISED = re.compile(r"(\\(?:pi|alpha|beta|theta|lambda)|(?<![A-Za-z\\])[A-Za-df-hj-z])(?= ?\^)")
+
+
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> Any:
-    """The value of a formula; null if it cannot be read."""
-    from latex2sympy2_extended import NormalizationConfig
-    from math_verify import LatexExtractionConfig, parse
+    """The value of a formula; None if it cannot be read.
 
-    logging.disable(logging.WARNING)
-    normalisation = NormalizationConfig(
+    The parser's quick mode (SLL) reads what has no index; the full mode (LL) reads the rest.
+    """
+    from antlr4.atn.PredictionMode import PredictionMode
+    from latex2sympy2_extended import NormalizationConfig, normalize_latex
+    from latex2sympy2_extended.latex2sympy2 import ConversionConfig, _Latex2Sympy
+    from math_verify.parser import should_treat_as_complex
+
+    class Reader(_Latex2Sympy):
+        mode = PredictionMode.LL
+
+        def create_parser(self, latex_str: str) -> Any:
+            parser = super().create_parser(latex_str)
+            parser._interp.predictionMode = self.mode
+            return parser
+
+    settings = NormalizationConfig(
         basic_latex=True, units=False, malformed_operators=False, nits=False, boxed="none", equations=False
     )
-    config = LatexExtractionConfig(boxed_match_priority=-1, normalization_config=normalisation)
-    found = parse(
-        f"${text}$",
-        extraction_config=[config],
-        fallback_mode="no_fallback",
-        extraction_mode="first_match",
-        parsing_timeout=0,
-    )
-    return found[0] if found else None
+    latex = normalize_latex(text, settings)
+    reader = Reader(None, is_real=not should_treat_as_complex(latex), config=ConversionConfig())
+    if "_" not in latex:
+        with suppress(Exception):
+            reader.mode = PredictionMode.SLL
+            return reader.parse(_RAISED.sub(r"{\1}", latex))
+    with suppress(Exception):
+        reader.mode = PredictionMode.LL
+        return reader.parse(latex)
+    return None
 
 
 #: Written differently, and the same or not: what most answers are made of. The parser learns its grammar as it reads.
