@@ -2,7 +2,6 @@ r"""Equality of two terms by algebra: read by math-verify's parser, compared exa
 
 from __future__ import annotations
 
-import logging
 import re
 from contextlib import suppress
 from fractions import Fraction
