@@ -25,8 +25,8 @@ from tests import mini, warm
 from tests.needs import lacks
 
 #: Other tests use the processor too: how long an example takes says nothing of it.
-hypothesis.settings.register_profile("varband", deadline=None)
-hypothesis.settings.load_profile("varband")
+hypothesis.settings.register_profile("whole", deadline=None)
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=20)
 REPO = Path(__file__).resolve().parent.parent
 
 
@@ -44,6 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[STARTED] = time.monotonic()
+    hypothesis.settings.load_profile("quick" if "not slow" in str(config.getoption("markexpr")) else "whole")
     atexit.register(gc.unfreeze)
     if "PYTEST_XDIST_WORKER" not in os.environ:
         started = ExitStack()
@@ -63,15 +64,22 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark tests that need a browser as slow. With --minutes, begin with another file each day."""
+    """Mark tests that need a browser as slow. With --minutes, begin with another file each day; without, with one file
+    that makes the store of the demo, which other workers need only when they have run what does without it."""
+    readers: dict[Path, int] = {}
     for item in items:
-        if "browser" in getattr(item, "fixturenames", ()):
+        needs = getattr(item, "fixturenames", ())
+        if "browser" in needs:
             item.add_marker("slow")
+        elif "demo_store" in needs and not item.get_closest_marker("slow"):
+            readers.setdefault(item.path, -1 if not readers else 1)
     if config.getoption("minutes") is not None:
         files = sorted({str(item.path) for item in items})
         first = date.today().toordinal() * 7 % max(1, len(files))
         turn = {name: (place - first) % len(files) for place, name in enumerate(files)}
         items.sort(key=lambda item: turn[str(item.path)])
+    else:
+        items.sort(key=lambda item: readers.get(item.path, 0))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

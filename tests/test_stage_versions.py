@@ -48,7 +48,7 @@ RULES = {"storage.rules", "storage.sql"}
 def code_of(module: str) -> str:
     """The module's syntax without comments, docstrings and layout."""
     path = REPO / Path(*module.split("."))
-    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    source = path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py"
     tree = ast.parse(source.read_text())
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
