@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pytest
 
 from storage.artifacts.kinds import Pool, Searches, Splits
 from storage.artifacts.store import Store
@@ -41,6 +42,9 @@ STEPS = ("beam:beams=2:expand=3", "dvts:trees=2:expand=2", "particles:particles=
 #: Every method that can be served, those of steps under every scorer.
 SERVED = [name for name, method in METHODS.items() if not method.in_steps]
 SERVED += [f"{name}:end={END}:by={by}" for name in STEPS for by in ("self", "likelihood", "process", "outcome")]
+#: Each way of asking once; `make test-all` runs every method.
+BRIEFLY = ("majority", "self_certainty", "rewarded", "debate", f"mcts:simulations=5:end={END}:by=process")
+EVERY = [name if name in BRIEFLY else pytest.param(name, marks=pytest.mark.slow) for name in SERVED]
 PLENTY = {"tokens": 10**6, "context": 10**6}
 
 

@@ -19,7 +19,7 @@ from tasks.rollouts import entered
 from tasks.searching.driver import uncut
 from tasks.searching.reading import hand_over
 from tasks.searching.tree import Terms, Tree
-from tests.stages.search_lab import DRAW, END, POLICY, SERVED, FromPromptAndSeed, a_lab
+from tests.stages.search_lab import DRAW, END, EVERY, POLICY, FromPromptAndSeed, a_lab
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ class Mute(FromPromptAndSeed):
             yield replace(done, text="I cannot say")
 
 
-@pytest.mark.parametrize("name", SERVED)
+@pytest.mark.parametrize("name", EVERY)
 def test_a_problem_that_nobody_answers_has_no_answer(tmp_path: Path, graders: Graders, name: str) -> None:
     for lab in a_lab(tmp_path, graders, engine=Mute()):
         rows = lab.search(name)

@@ -58,7 +58,7 @@ def narrow() -> Iterator[None]:
     torch._C.set_num_threads(before)
 
 
-@pytest.mark.parametrize("engine", ["transformers", "vllm"])
+@pytest.mark.parametrize("engine", ["transformers", pytest.param("vllm", marks=pytest.mark.slow)])
 def test_two_runs_are_one_and_rollouts_stand_under_the_policy_that_wrote_them(tmp_path: Path, engine: str) -> None:
     (store, name, one), (_, _, other) = (trained(tmp_path / run, engine) for run in ("one", "other"))
     assert one == other

@@ -23,7 +23,13 @@ from tasks.stage import Session, session
 from tests.stages.search_lab import DRAW, END, POLICY, FromPromptAndSeed, a_lab
 
 BEAM = f"beam:beams=2:expand=2:end={END}:by=process"
-STREAMED = ("majority:width=4", "revision:revisions=2", "debate:turns=1", BEAM)
+STREAMED = [
+    BEAM,
+    *(
+        pytest.param(one, marks=pytest.mark.slow)
+        for one in ("majority:width=4", "revision:revisions=2", "debate:turns=1")
+    ),
+]
 
 
 @pytest.fixture(scope="module")

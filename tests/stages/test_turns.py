@@ -99,7 +99,7 @@ def test_a_step_of_drafts_critiques_and_refinements(lab: Lab, train) -> None:
     assert all(row["num_tokens"] > each // TWO_STEPS.steps * row["length_mean"] for row in steps)
 
 
-@pytest.mark.parametrize("turn", [1, 2, 4, 5])
+@pytest.mark.parametrize("turn", [4, *(pytest.param(turn, marks=pytest.mark.slow) for turn in (1, 2, 5))])
 def test_killed_between_two_turns_and_resumed_is_the_undisturbed_run(
     lab: Lab, train, monkeypatch: pytest.MonkeyPatch, turn: int
 ) -> None:

@@ -88,6 +88,7 @@ def test_a_critic_sampled_by_the_other_adapter_would_show(lab: Lab, train, monke
     assert told(lab, made, "critic_kl_behaviour")[1] > 1e-8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turn", [1, 2, 4, 5])
 def test_killed_between_two_turns_and_resumed_is_the_undisturbed_run(
     lab: Lab, train, monkeypatch: pytest.MonkeyPatch, turn: int

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 REPO = Path(__file__).resolve().parents[3]
 NEW = '''"""Reward minus the middle of the group's best and worst."""
 
@@ -31,6 +33,7 @@ assert credit.trains and all(a.tolist() == [0.5, -0.5, 0.5, -0.5] for a in credi
 """
 
 
+@pytest.mark.slow
 def test_a_file_and_an_entry(tmp_path: Path) -> None:
     """The learner takes it, and the invariants of all objectives are asked of it; no other file knows its name."""
     for folder in ("tasks", "storage", "tests/domain", "tests/engines"):
