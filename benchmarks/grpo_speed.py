@@ -24,7 +24,7 @@ from tasks.domain.scaffolds import SCAFFOLDS
 from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.engines.hardware import Hardware
 from tasks.engines.learning.learner import Execution, StepMetrics, train
-from tasks.engines.learning.memory_plan import num_experts, read_config
+from tasks.engines.model_files import num_experts, read_config
 from tasks.engines.protocols import Completion, Decoding, Generator, Request
 from tasks.engines.sampling.sampler import judged_ahead
 

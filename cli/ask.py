@@ -68,7 +68,7 @@ def ask(
     from tasks.domain.search.method import CERTAINTY
     from tasks.domain.search.registry import method_named
     from tasks.engines.hardware import Hardware
-    from tasks.engines.learning.memory_plan import check_positions, positions
+    from tasks.engines.learning.own_forward import check_positions, positions
     from tasks.grading import active_grader
     from tasks.metering import metered
     from tasks.searches import search_question

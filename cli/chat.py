@@ -52,7 +52,7 @@ def chat(
     from tasks.domain.arms import ARMS
     from tasks.domain.grading.overrides import ActiveGrader
     from tasks.engines.hardware import Hardware
-    from tasks.engines.learning.memory_plan import positions
+    from tasks.engines.learning.own_forward import positions
     from tasks.engines.protocols import Decoding
 
     if arm not in ARMS:

@@ -93,8 +93,8 @@ def train_adapter(
     Errors: UserError if no problem is left to train on, or for rollouts that the learner cannot be exact about.
     """
     from tasks.engines.learning.learner import StepMetrics, train
-    from tasks.engines.learning.memory_plan import read_config
-    from tasks.engines.learning.policy import execution_on
+    from tasks.engines.memory import execution_on
+    from tasks.engines.model_files import read_config
 
     check_sampling(rollouts)
     check_kept_whole(evaluation, "evaluation.sampling")

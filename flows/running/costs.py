@@ -33,7 +33,7 @@ from tasks.domain.prices import Prices
 from tasks.domain.problems.splits import heldout_of
 from tasks.domain.search.method import CERTAINTY
 from tasks.embedding import EncoderSpec
-from tasks.engines.learning.training_memory import kept_bytes
+from tasks.engines.memory import kept_bytes
 from tasks.metering import SAMPLED
 from tasks.rollouts import account_of
 

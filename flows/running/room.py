@@ -10,9 +10,8 @@ from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.engines.hardware import num_gpus
-from tasks.engines.learning.memory_plan import read_config
-from tasks.engines.learning.policy import execution_on
-from tasks.engines.learning.training_memory import disk_bytes, kept_bytes, readable
+from tasks.engines.memory import disk_bytes, execution_on, kept_bytes, readable
+from tasks.engines.model_files import read_config
 
 
 def check_room(study: Study, store: Store, planned: Sequence[Planned]) -> None:

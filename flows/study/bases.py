@@ -12,7 +12,7 @@ from flows.study.ranks import trainings
 from flows.study.shape import Profile
 from tasks.domain.policies import BaseModel, MadeElsewhere, check_bases
 from tasks.engines.adapter_files import AdapterFiles, adapter_files
-from tasks.engines.learning.memory_plan import check_positions, check_trainable
+from tasks.engines.learning.own_forward import check_positions, check_trainable
 
 T = TypeVar("T")
 #: Asks for one input, which the field of this path names; null where it is not on this machine.

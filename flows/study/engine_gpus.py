@@ -8,17 +8,8 @@ from pathlib import Path
 
 from storage.errors import UserError
 from tasks.engines.hardware import Hardware
-from tasks.engines.learning.memory_plan import GIB, read_config
-from tasks.engines.learning.merging import merges_adapters
-from tasks.engines.sampling.settings import adapter_bytes, cache_bytes, check_parallel, graph_bytes
-from tasks.engines.stored_weights import loaded_bytes
-
-
-def sampler_bytes(hardware: Hardware, base: Path, rank: int) -> float:
-    """Of each of its GPUs, beside its cache. rank: of the adapters that are served; 0: none."""
-    config, width = read_config(base), hardware.bytes_per_value
-    kept, slots = adapter_bytes(config, hardware, rank, merges=merges_adapters(config, hardware))
-    return loaded_bytes(base, width) / hardware.tensor_parallel + slots + kept + graph_bytes(hardware)
+from tasks.engines.memory import check_sampler_memory
+from tasks.engines.sampling.settings import check_parallel
 
 
 def enough_gpus(hardware: Hardware, bases: Mapping[Path, int], gpus: int, gpu: int) -> Hardware:
@@ -40,7 +31,7 @@ def enough_gpus(hardware: Hardware, bases: Mapping[Path, int], gpus: int, gpu: i
 def _fits(hardware: Hardware, base: Path, rank: int, gpu: int) -> bool:
     try:
         check_parallel(base, hardware)
-        needed = sampler_bytes(hardware, base, rank) + cache_bytes(read_config(base), hardware) + GIB
-    except UserError:  # said where the model is checked
+        check_sampler_memory(base, hardware, rank, gpu)
+    except UserError:  # shown where the model is checked
         return False
-    return needed <= hardware.memory_fraction * gpu
+    return True

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import psutil
 
-from flows.study.engine_gpus import sampler_bytes
 from flows.study.ranks import trainings
 from flows.study.resolve import Study
 from storage.errors import UserError
@@ -22,20 +21,22 @@ from tasks.engines.hardware import (
     compute_capability,
     engine_name,
     gpu_bytes,
+    merges_adapters,
     num_gpus,
 )
-from tasks.engines.learning.memory_plan import GIB, check_host_memory, check_sampler_memory, num_experts, read_config
-from tasks.engines.learning.merging import merges_adapters
-from tasks.engines.learning.policy import execution_on
-from tasks.engines.learning.training_memory import (
+from tasks.engines.memory import (
+    GIB,
     TrainingPlan,
+    check_host_memory,
+    check_sampler_memory,
+    check_training_memory,
     checkpoint_bytes,
     disk_bytes,
-    plan_memory,
+    execution_on,
     plan_training,
+    sampler_bytes,
 )
-from tasks.engines.sampling.settings import adapter_bytes, cache_bytes, graph_bytes
-from tasks.engines.stored_weights import loaded_bytes
+from tasks.engines.model_files import loaded_bytes, num_experts, read_config
 
 #: Of what a GPU has the driver and the libraries keep some for themselves.
 _USABLE = 0.98
@@ -63,25 +64,12 @@ def check_memory(study: Study, machine: Machine) -> None:
         check_gpus(hardware, machine.gpus)
     if not machine.gpu:
         return
-    width = hardware.bytes_per_value
     for base, rank, learners in _models(study):
-        config = read_config(base)
-        merges = rank > 0 and merges_adapters(config, hardware)
-        kept, slots = adapter_bytes(config, hardware, rank, merges=merges)
-        check_sampler_memory(
-            base,
-            hardware.memory_fraction,
-            hardware.tensor_parallel,
-            machine.gpu,
-            width,
-            kept=kept,
-            slots=slots,
-            graphs=graph_bytes(hardware),
-            cache=cache_bytes(config, hardware),
-        )
+        config, width = read_config(base), hardware.bytes_per_value
+        check_sampler_memory(base, hardware, rank, machine.gpu)
         for learner in learners:
-            plan_memory(base, learner, execution_on(hardware, config), 2, _left(hardware, machine), gpu=True)
-        if merges:
+            check_training_memory(base, learner, execution_on(hardware, config), 2, _left(hardware, machine))
+        if rank and merges_adapters(config, hardware):
             check_host_memory(base, machine.host, width, *_on_host(hardware, base, learners), _fewer(hardware))
 
 
@@ -114,13 +102,12 @@ def told(study: Study, machine: Machine, asked: Iterable[Sampling] = ()) -> list
 def _told(hardware: Hardware, base: Path, learners: Sequence[LearnerConfig], machine: Machine, rank: int) -> str:
     """Of several trainings what takes most. rank: of the adapters that are served."""
     config, width = read_config(base), hardware.bytes_per_value
-    said = (
-        f"memory of {base.name}: sampling {sampler_bytes(hardware, base, rank) / GIB:.1f} GiB of a GPU beside its cache"
-    )
+    needed = sampler_bytes(base, hardware, rank)
+    said = f"memory of {base.name}: sampling {(needed.total - needed.cache) / GIB:.1f} GiB of a GPU beside its cache"
     if learners:
         free = _left(hardware, machine) if machine.gpu else None
         execution = execution_on(hardware, config)
-        plans = [plan_training(base, learner, execution, 2, free, gpu=True) for learner in learners]
+        plans = [plan_training(base, learner, execution, 2, free) for learner in learners]
         plan = max(plans, key=lambda plan: (-plan.kept_rows, plan.bytes))
         said += f", training {plan.bytes / GIB:.1f} {_recomputed(plan)}"
         said += f" and {max(disk_bytes(base, learner, execution) for learner in learners) / GIB:.1f} of the disk"

@@ -12,10 +12,8 @@ from pathlib import Path
 from flows.study.hub import called, hub_folder, on_hub
 from storage.errors import NotHere, UserError, did_you_mean
 from tasks.domain.policies import BaseModel
-from tasks.engines.learning.memory_plan import read_config
-from tasks.engines.model_files import ADAPTER_FILES, former_digest, model_digest
+from tasks.engines.model_files import ADAPTER_FILES, former_digest, model_digest, read_config, stored_weights
 from tasks.engines.rewarding.reward_model import check_reward_model
-from tasks.engines.stored_weights import stored_weights
 
 REPO = Path(__file__).resolve().parents[2]
 #: Model folders that come with the project.

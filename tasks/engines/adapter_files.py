@@ -14,9 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import UserError
-from tasks.engines.model_files import ADAPTER_FILES, former_identity, remembered_digest, weights_identity
-from tasks.engines.stored_types import FLOATS
-from tasks.engines.stored_weights import stored_weights, weights_of
+from tasks.engines.model_files import (
+    ADAPTER_FILES,
+    FLOATS,
+    former_identity,
+    remembered_digest,
+    stored_weights,
+    weights_identity,
+    weights_of,
+)
 
 ADAPTER, WEIGHTS = ADAPTER_FILES
 #: Beside PEFT's files: which base model the adapter belongs to. Those made elsewhere have none: taken as given.

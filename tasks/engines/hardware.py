@@ -9,14 +9,14 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import psutil
 
@@ -123,6 +123,50 @@ class Hardware:
         """
         apart = self.sampler_apart or self.engine not in ("auto", "vllm")
         return 1.0 if apart else 1.0 - self.memory_fraction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """Where and how training runs. Changes no result beyond rounding, and is part of no fingerprint.
+
+    dtype: of the frozen base and of the working copies of LoRA; `auto` is float32 on the CPU, bfloat16 on a GPU.
+    token_budget: rows of one pack. logprob_chunk: predicted tokens whose logits exist at once.
+    longest: rows of the longest rollout with its prompt, which a pack may have to hold; 0: not known.
+    checkpointing: recompute layers in the backward pass: `auto` does for packs whose activations would not fit.
+    async_checkpoints: write them while the next step runs; a crash then repeats up to two updates, not one.
+    processes: of the learner, one a GPU; they share each step's packs.
+    merged: the forward pass is of the weights that a merging sampler serves, so that both are one policy.
+    flat_adapters: a step's adapter is handed over as one block, which a merging sampler of this machine maps.
+    memory_share: of a GPU; the rest is the sampler's, whether or not its engine has taken it yet.
+    """
+
+    device: str = "auto"
+    dtype: str = "auto"
+    token_budget: int = 8192
+    longest: int = 0
+    logprob_chunk: int = 2048
+    checkpointing: Literal["auto", "on", "off"] = "auto"
+    checkpoint_every: int = 1
+    keep_checkpoints: int = 2
+    async_checkpoints: bool = False
+    processes: int = 1
+    merged: bool = False
+    flat_adapters: bool = False
+    memory_share: float = 1.0
+
+
+def merges_adapters(config: Mapping[str, Any], hardware: Hardware) -> bool:
+    """Whether adapters are merged into the weights. Errors: UserError where that is asked for and cannot be."""
+    why = None
+    if config.get("quantization_config"):
+        why = "a quantised model"
+    elif hardware.tensor_parallel > 1:
+        why = "weights shared out over several GPUs"
+    elif hardware.dtype == "float16":
+        why = "float16 weights"
+    if why and hardware.adapters == "merged":
+        raise UserError(f"hardware.adapters=merged: adapters of {why} are served unmerged; set auto or unmerged")
+    return why is None and hardware.adapters != "unmerged"
 
 
 def check_gpus(hardware: Hardware, here: int) -> None:

@@ -1,9 +1,10 @@
-"""Models by transformers, whole or not at all: what no file holds it makes up, and says so in passing."""
+"""Models by transformers, whole or not at all: what no file holds it makes up, and names in its report.
+
+Every engine asks the same question here: the report of a load onto no device says whether vLLM may have the folder."""
 
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,34 +13,40 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import UserError
-from tasks.engines.stored_weights import refuse_second_head
+from tasks.engines.model_files import INDEX, read_config, stored_weights, weight_files
 
 #: Threads of transformers' own read weights ahead of who converts them: on a CPU all of a model lies in memory twice.
 _NO_THREADS = "HF_DEACTIVATE_ASYNC_LOAD"
 _ORDERING = threading.Lock()
-_LAYER = re.compile(r"\.\d+\.")
-#: A layer, and that it has experts, whatever holds them.
-_EXPERTS = re.compile(r"(.*?\.\d+)\..*\bexperts\.")
 
 
 def loaded(kind: Any, folder: Path, dtype: Any, device: Any = None, **how: Any) -> Any:
-    """kind: one of transformers' Auto classes. device: a GPU that weights are loaded onto one by one; null: a CPU.
+    """kind: one of transformers' Auto classes. device: a GPU that weights are loaded onto one by one, or `meta`, where
+    nothing is read; None: a CPU.
 
-    Errors: UserError for files that are not whole, for a second head, and for weights that none holds or that have
-    another shape than config.json says.
+    Errors: UserError for files that are not whole, and for weights that none holds or that have another shape than
+    config.json says.
     """
-    refuse_second_head(folder)
+    stored_weights(folder)
     with _in_order(device), _own_code_refused(folder):
-        model, about = kind.from_pretrained(
-            folder,
-            dtype=dtype,
-            device_map=None if device is None else {"": device},
-            use_safetensors=True,
-            trust_remote_code=False,
-            ignore_mismatched_sizes=True,
-            output_loading_info=True,
-            **how,
-        )
+        try:
+            model, about = kind.from_pretrained(
+                folder,
+                dtype=dtype,
+                device_map=None if device is None else {"": device},
+                use_safetensors=True,
+                trust_remote_code=False,
+                ignore_mismatched_sizes=True,
+                output_loading_info=True,
+                **how,
+            )
+        except RuntimeError as error:
+            if "conversion of the weights" not in str(error):
+                raise
+            raise UserError(
+                f"model folder {folder}: its experts are not as many, or not as large, in each layer and projection;"
+                " get it again"
+            ) from None
     if lacking := sorted(about["missing_keys"]):
         raise UserError(f"model folder {folder}: {len(lacking)} weights are in no file of it, first {lacking[0]}")
     if others := sorted(about["mismatched_keys"]):
@@ -75,37 +82,21 @@ def _own_code_refused(folder: Path) -> Iterator[None]:
 
 
 def refuse_holes(folder: Path) -> None:
-    """For an engine that leaves a weight as it finds memory where no file holds it. Looked for are all, where they are
-    stored under the names that transformers has for them; else those of a layer that other layers have, and experts of
-    each layer.
+    """Refuse, for vLLM, which leaves a weight unset where no file holds it, a model that transformers would not load
+    whole. Quantised models, and types that transformers does not know, are vLLM's own to judge.
 
-    Errors: UserError if there are any.
+    Errors: as `loaded`; UserError too for weights that only vLLM would load: without an index it takes every
+    .safetensors of a folder.
     """
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
-    from transformers.conversion_mapping import get_checkpoint_conversion_mapping
+    from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
-    try:
-        with torch.device("meta"):
-            model: Any = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder, trust_remote_code=False))
-    except ValueError:
-        return  # of a kind that transformers does not know: the engine may
-    stored, base = refuse_second_head(folder), f"{model.base_model_prefix}."
-    there, known = {*stored, *(base + name for name in stored)}, model.state_dict().keys()
-    as_loaded = not get_checkpoint_conversion_mapping(model.config.model_type) and all(
-        name in known or base + name in known for name in stored
-    )
-    spelt = {_LAYER.sub(".", name) for name in stored}
-    with_experts = {at[1] for name in there if (at := _EXPERTS.match(name))}
-
-    def wanted(name: str) -> bool:
-        of = _EXPERTS.match(name)
-        of_a_layer_without = of is not None and bool(with_experts) and of[1] not in with_experts
-        return as_loaded or _LAYER.sub(".", name) in spelt or of_a_layer_without
-
-    lacking = [name for name, _ in model.named_parameters() if name not in there and wanted(name)]
-    if lacking:
-        raise UserError(f"model folder {folder}: {len(lacking)} weights are in no file of it, first {lacking[0]}")
+    strays = [] if (folder / INDEX).is_file() else sorted({*folder.glob("*.safetensors")} - {*weight_files(folder)})
+    if strays:
+        raise UserError(f"model folder {folder}: vLLM would load {strays[0].name} beside the weights: move it away")
+    config = read_config(folder)
+    if config.get("model_type") in CONFIG_MAPPING and not config.get("quantization_config"):
+        loaded(AutoModelForCausalLM, folder, torch.bfloat16, "meta")
 
 
 def import_before_threads(model: Path) -> None:

@@ -1,17 +1,23 @@
-"""Which files of a folder are the model, and their digest: what transformers and vLLM load, nothing that lies beside.
+"""Which files of a folder are the model, their digest, and what they state of themselves without being loaded.
 
 A model is its weights, its config and its tokenizer. A README, notes, weights in another format or a renamed folder
-make no other model; one changed byte of a weight does.
+make no other model; one changed byte of a weight does. Here config.json and the headers of the weight files are read;
+whether the weights are all of the model's is transformers' report, when they are loaded (`loading.py`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import date
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from storage.artifacts.fingerprint import file_digest
 from storage.errors import UserError
@@ -46,37 +52,116 @@ TODAY = date(2024, 7, 26)
 REMEMBERED_BYTES = 64 << 20
 
 
+#: Types of weights that are loaded as numbers; others belong to quantised models.
+FLOATS = ("F64", "F32", "F16", "BF16")
+
+
 def weight_files(folder: Path) -> list[Path]:
-    """What holds a model's weights: the shards that its index names, else `model.safetensors`, else all there are.
+    """Return what holds a model's weights: the shards that its index names, else `model.safetensors`, else nothing.
 
-    Errors: UserError for an index that cannot be read, for shards in another folder, which vLLM does not find, and for
-    both, of which transformers would load the one file and vLLM the shards.
+    Errors: UserError for an index that cannot be read, and for both, of which transformers would load the one file and
+    vLLM the shards.
     """
-    if (folder / INDEX).is_file():
-        try:
-            named = {str(name) for name in json.loads((folder / INDEX).read_text())["weight_map"].values()}
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise UserError(f"model folder {folder}: {INDEX} cannot be read ({error!r})") from None
-        if elsewhere := sorted(name for name in named if Path(name).name != name):
-            raise UserError(
-                f"model folder {folder}: {INDEX} names {elsewhere[0]}, and vLLM reads no other folder; shards lie"
-                " beside it"
-            )
-        if (folder / WEIGHTS).is_file() and WEIGHTS not in named:
-            raise UserError(
-                f"model folder {folder}: {WEIGHTS} lies beside the shards of {INDEX}; transformers would load the one"
-                " and vLLM the others: move it or the index away"
-            )
-        return [folder / name for name in sorted(named)]
-    return [folder / WEIGHTS] if (folder / WEIGHTS).is_file() else sorted(folder.glob("*.safetensors"))
+    if not (folder / INDEX).is_file():
+        return [folder / WEIGHTS] if (folder / WEIGHTS).is_file() else []
+    try:
+        named = {str(name) for name in json.loads((folder / INDEX).read_text())["weight_map"].values()}
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise UserError(f"model folder {folder}: {INDEX} cannot be read ({error!r})") from None
+    if (folder / WEIGHTS).is_file() and WEIGHTS not in named:
+        raise UserError(
+            f"model folder {folder}: {WEIGHTS} lies beside the shards of {INDEX}; transformers would load the one and"
+            " vLLM the others: move it or the index away"
+        )
+    return [folder / name for name in sorted(named)]
 
 
-def refuse_strays(folder: Path) -> None:
-    """Errors: UserError for weights that vLLM would load and the learner would not: without an index it takes every
-    .safetensors of a folder."""
-    strays = [] if (folder / INDEX).is_file() else sorted(set(folder.glob("*.safetensors")) - set(weight_files(folder)))
-    if strays:
-        raise UserError(f"model folder {folder}: vLLM would load {strays[0].name} beside the weights: move it away")
+def read_config(base: Path) -> dict[str, Any]:
+    """Return config.json of a model folder. Errors: UserError if config or weights are missing or shards are
+    incomplete."""
+    if not base.is_dir():
+        raise UserError(f"model folder {base} does not exist")
+    try:
+        config = json.loads((base / "config.json").read_text())
+    except FileNotFoundError:
+        raise UserError(f"model folder {base} has no config.json: it is not a model in Hugging Face format") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"model folder {base}: config.json cannot be read ({error})") from None
+    if not isinstance(config, dict):
+        raise UserError(f"model folder {base}: config.json is no table; it is not a model in Hugging Face format")
+    shards = weight_files(base)
+    if missing := [shard.name for shard in shards if not shard.is_file()]:
+        raise UserError(f"model folder {base}: {len(missing)} of {len(shards)} shards are missing, first {missing[0]}")
+    if not shards:
+        raise UserError(f"model folder {base} has no weights ({WEIGHTS}, or shards with {INDEX}); get it again")
+    return config
+
+
+def num_experts(config: dict[str, Any]) -> int:
+    """Return the experts of a mixture, under either name that transformers gave them; 0 for a dense model."""
+    return config.get("num_experts") or config.get("num_local_experts") or 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredWeight:
+    """dtype: as safetensors names it, such as BF16."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+def stored_weights(folder: Path) -> dict[str, StoredWeight]:
+    """Return a model's weights by name, by the headers of its files.
+
+    Errors: UserError for a file that is cut short or none, and for numbers that are no floats where config.json says of
+    no quantisation: transformers would take them for the weights.
+    """
+    found = {name: weight for path in weight_files(folder) for name, weight in weights_of(path).items()}
+    odd = (name for name, weight in found.items() if name.endswith("weight") and weight.dtype not in FLOATS)
+    if (name := next(odd, None)) and not read_config(folder).keys() & {"quantization_config", "compression_config"}:
+        raise UserError(
+            f"model folder {folder}: {name} is stored as {found[name].dtype}, no float of 16 bits or more, and"
+            " config.json has no quantization_config; take the model as it was published"
+        )
+    return found
+
+
+def weights_of(path: Path) -> dict[str, StoredWeight]:
+    """Return the weights of one file by name. Errors: UserError for one that is cut short or none."""
+    at = path.stat()
+    return _header(path, at.st_size, at.st_mtime_ns)
+
+
+@cache
+def _header(path: Path, size: int, changed: int) -> dict[str, StoredWeight]:
+    """size, changed: of the file, which is read again if they are others."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "numpy") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            return {name: StoredWeight(one.get_dtype(), tuple(one.get_shape())) for name, one in slices.items()}
+    except SafetensorError as error:
+        raise UserError(
+            f"model folder {path.parent}: {path.name} is cut short, or no safetensors file ({error}); get it again"
+        ) from None
+
+
+def loaded_bytes(folder: Path, bytes_per_value: int) -> int:
+    """Return the bytes of the weights once they are loaded: as many a value as asked, whatever their stored type;
+    quantised ones stay as they are."""
+    total = 0
+    for weight in stored_weights(folder).values():
+        stored = int(bits[0]) if (bits := re.search(r"\d+", weight.dtype)) else 8
+        total += math.prod(weight.shape) * (8 * bytes_per_value if weight.dtype in FLOATS else stored)
+    return total // 8
+
+
+def licence_of(base: Path) -> str | None:
+    """Return the licence that the front matter of the base model's README states."""
+    readme = base / "README.md"
+    found = re.search(r"^license:\s*(\S+)\s*$", readme.read_text(), re.MULTILINE) if readme.is_file() else None
+    return found[1] if found else None
 
 
 def model_files(folder: Path) -> list[Path]:

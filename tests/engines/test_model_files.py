@@ -11,14 +11,7 @@ import pytest
 
 from storage.errors import UserError
 from tasks.engines import model_files
-from tasks.engines.model_files import (
-    former_identity,
-    model_digest,
-    refuse_strays,
-    remembered_digest,
-    weight_files,
-    weights_identity,
-)
+from tasks.engines.model_files import former_identity, model_digest, remembered_digest, weight_files, weights_identity
 
 DEMO = Path(__file__).resolve().parents[2] / "models" / "demo"
 STRAYS = (
@@ -115,15 +108,6 @@ def test_a_remembered_digest_is_not_taken_for_a_file_that_was_written_to(
     os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     assert (file.stat().st_size, file.stat().st_mtime_ns) == (stat.st_size, stat.st_mtime_ns)
     assert remembered_digest(file) != before
-
-
-def test_what_vllm_alone_would_load_is_refused(model: Path) -> None:
-    """Without an index it loads every .safetensors of the folder; transformers, and so the learner, loads one."""
-    refuse_strays(model)
-    (model / "other.safetensors").write_bytes(b"")
-    with pytest.raises(UserError, match=r"other\.safetensors"):
-        refuse_strays(model)
-    refuse_strays(sharded(model))
 
 
 def test_an_adapter_beside_the_weights_is_refused(model: Path) -> None:

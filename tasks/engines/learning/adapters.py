@@ -19,8 +19,8 @@ from tasks.domain.grpo.packing import PromptGroup
 from tasks.domain.grpo.steps import PromptProblem, evaluated_steps
 from tasks.domain.policies import AS_CRITIC, ServedAdapter
 from tasks.engines.learning.adapter_formats import drop_block, has_block
-from tasks.engines.learning.memory_plan import licence_of
 from tasks.engines.learning.policy import Policy
+from tasks.engines.model_files import licence_of
 
 if TYPE_CHECKING:
     import torch

@@ -24,12 +24,10 @@ from tasks.engines.adapter_files import adapter_config
 from tasks.engines.hardware import release_memory
 from tasks.engines.learning import checkpoints, parallel
 from tasks.engines.learning.adapters import Adapters
-from tasks.engines.learning.memory_plan import read_config
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.step_rollouts import SampleFn, StepRollouts
-from tasks.engines.learning.training_memory import check_disk
 from tasks.engines.learning.update import Clock, Updater, updater_for
-from tasks.engines.model_files import former_identity
+from tasks.engines.model_files import former_identity, read_config
 
 #: Updates that a training may lose to gradients that are not finite before it stops.
 MAX_SKIPPED = 3
@@ -129,7 +127,6 @@ def _train(
     recipe = checkpoints.recipe_hash(*given)
     former = [checkpoints.recipe_hash(*given, former=spelt, identity=former_identity) for spelt in (False, True)]
     saved = checkpoints.latest(workdir / "checkpoints", recipe, *former)
-    check_disk(workdir, base, config, execution)
     policy = Policy(base, config, execution, temperature)
     updater = updater_for(policy, config, execution.token_budget)
     writes = parallel.rank_and_world()[0] == 0

@@ -19,9 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from storage.errors import UserError
 from tasks.engines.adapter_files import PREFIX
-from tasks.engines.hardware import Hardware
 
 if TYPE_CHECKING:
     import torch
@@ -44,20 +42,6 @@ class Products:
     def scale(self, name: str) -> float:
         """alpha / rank."""
         return self.alpha / self.pairs[name][0].shape[-2]
-
-
-def merges_adapters(config: dict[str, Any], hardware: Hardware) -> bool:
-    """Whether adapters are merged into the weights. Errors: UserError where that is asked for and cannot be."""
-    why = None
-    if config.get("quantization_config"):
-        why = "a quantised model"
-    elif hardware.tensor_parallel > 1:
-        why = "weights shared out over several GPUs"
-    elif hardware.dtype == "float16":
-        why = "float16 weights"
-    if why and hardware.adapters == "merged":
-        raise UserError(f"hardware.adapters=merged: adapters of {why} are served unmerged; set auto or unmerged")
-    return why is None and hardware.adapters != "unmerged"
 
 
 def read_products(folder: Path, device: str = "cpu") -> Products:

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psutil
 
 from storage.errors import UserError
 from tasks.domain.grpo.learner_config import LearnerConfig
-from tasks.domain.grpo.packing import Pack, PromptGroup, build_pack
+from tasks.domain.grpo.packing import Pack, PromptGroup, Trajectory, build_pack
 from tasks.engines.adapter_files import adapter_files
 from tasks.engines.environment import quiet_libraries, settle_threads
-from tasks.engines.hardware import Hardware, engine_name, free_bytes, keep_freed_memory, on_device
+from tasks.engines.hardware import Execution, Hardware, free_bytes, keep_freed_memory, on_device, release_memory
 from tasks.engines.learning import attention, parallel
 from tasks.engines.learning.fusion import fuse
 from tasks.engines.learning.logprobs import token_logprobs
 from tasks.engines.learning.lora import Lora
-from tasks.engines.learning.memory_plan import check_host_memory, num_experts, read_config
-from tasks.engines.learning.merging import merges_adapters
 from tasks.engines.learning.own_forward import own_forward, refuse_otherwise
-from tasks.engines.learning.training_memory import UNBOUNDED, checkpoint_bytes, plan_memory, plan_training
 from tasks.engines.loading import loaded
-from tasks.engines.model_files import weight_files
-from tasks.engines.stored_weights import loaded_bytes
+from tasks.engines.memory import (
+    check_host_memory,
+    check_training_memory,
+    checkpoint_bytes,
+    execution_on,
+    less_of,
+    plan_training,
+)
+from tasks.engines.model_files import loaded_bytes, read_config, weight_files
 
 if TYPE_CHECKING:
     import torch
@@ -34,53 +38,6 @@ if TYPE_CHECKING:
 
 #: Rows of a pack that is only scored, and the shares of a GPU's and of the host's free memory that its model may take.
 SCORED_ROWS, ROOM, SHARE_OF_HOST = 1024, 0.9, 0.2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Execution:
-    """Where and how training runs. Changes no result beyond rounding, and is part of no fingerprint.
-
-    dtype: of the frozen base and of the working copies of LoRA; `auto` is float32 on the CPU, bfloat16 on a GPU.
-    token_budget: rows of one pack. logprob_chunk: predicted tokens whose logits exist at once.
-    longest: rows of the longest rollout with its prompt, which a pack may have to hold; 0: not known.
-    checkpointing: recompute layers in the backward pass: `auto` does for packs whose activations would not fit.
-    async_checkpoints: write them while the next step runs; a crash then repeats up to two updates, not one.
-    processes: of the learner, one a GPU; they share each step's packs.
-    merged: the forward pass is of the weights that a merging sampler serves, so that both are one policy.
-    flat_adapters: a step's adapter is handed over as one block, which a merging sampler of this machine maps.
-    memory_share: of a GPU; the rest is the sampler's, whether or not its engine has taken it yet.
-    """
-
-    device: str = "auto"
-    dtype: str = "auto"
-    token_budget: int = 8192
-    longest: int = 0
-    logprob_chunk: int = 2048
-    checkpointing: Literal["auto", "on", "off"] = "auto"
-    checkpoint_every: int = 1
-    keep_checkpoints: int = 2
-    async_checkpoints: bool = False
-    processes: int = 1
-    merged: bool = False
-    flat_adapters: bool = False
-    memory_share: float = 1.0
-
-
-def execution_on(hardware: Hardware, config: dict[str, Any]) -> Execution:
-    """config: of the base model."""
-    merges = hardware.device == "cuda" and merges_adapters(config, hardware)
-    return Execution(
-        device=hardware.device,
-        token_budget=hardware.token_budget,
-        longest=hardware.max_model_len,
-        checkpointing=hardware.checkpointing,
-        checkpoint_every=hardware.checkpoint_every,
-        async_checkpoints=hardware.device == "cuda",
-        processes=hardware.processes,
-        merged=merges,
-        flat_adapters=merges and num_experts(config) > 0 and engine_name(hardware.engine) == "vllm",
-        memory_share=hardware.learner_share,
-    )
 
 
 class Policy:
@@ -109,7 +66,8 @@ class Policy:
             on_host = psutil.virtual_memory().available
             check_host_memory(base, on_host, self.dtype.itemsize, checkpoints=checkpoint_bytes(base, config))
         free = free_bytes(self.device, execution.memory_share)
-        self.kept_rows = plan_memory(base, config, execution, self.dtype.itemsize, free, gpu=gpu)
+        plan = check_training_memory(base, config, execution, self.dtype.itemsize, free)
+        self.kept_rows, self.execution = plan.kept_rows, execution
         # onto the device shard by shard: a copy in host memory first would be one of 57 GiB for a 30B mixture
         onto, how = self.device if gpu else None, {"attn_implementation": attention.ATTENTION_NAME}
         model: Any = loaded(AutoModelForCausalLM, base, self.dtype, onto, **how)
@@ -130,9 +88,41 @@ class Policy:
         else:
             keep_freed_memory()
         self._layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
-        if self.kept_rows < UNBOUNDED:
+        if execution.checkpointing != "off":
             model.gradient_checkpointing_enable({"use_reentrant": False})
         refuse_otherwise(base.name, own, self.logprobs, self.dtype.itemsize)
+        if gpu and plan.largest > SCORED_ROWS:
+            self.try_longest(plan.largest)
+
+    def try_longest(self, rows: int) -> None:
+        """Compute the longest pack forward and backward, and leave no trace. Where its activations do not fit, the
+        layers of every pack are recomputed from here on.
+
+        Errors: UserError if that does not fit either.
+        """
+        import torch
+
+        rng = np.random.default_rng(0)
+        ids = rng.integers(0, len(self.head), rows).tolist()
+        pack = build_pack([PromptGroup(ids[:1], [Trajectory(0, ids[1:], np.zeros(rows - 1, np.float32), 0.0)])])
+        try:
+            self.logprobs(pack)[0].sum().backward()
+        except torch.OutOfMemoryError:
+            fits = False
+        else:
+            fits = True
+        self.lora.collect()
+        self.lora.grad.zero_()
+        release_memory()
+        if fits:
+            return
+        if not self.kept_rows or self.execution.checkpointing == "off":
+            raise UserError(
+                f"{self.base.name}: training ran out of memory at a pack of {rows} tokens, the longest there may be;"
+                f" lower {less_of(rows, self.execution)} or the sampler's memory share, or take a larger GPU"
+            )
+        self.kept_rows = 0
+        self.try_longest(rows)
 
     def score(
         self, groups: Sequence[PromptGroup], temperature: float, weights: Tensor | None = None, *, base: bool = False
@@ -192,7 +182,7 @@ def scoring_policy(base: Path, adapter: Path | None, hardware: Hardware) -> Poli
     gpu = hardware.device != "cpu" and torch.cuda.is_available()
     if gpu:
         room = free_bytes(torch.device("cuda"))
-        gpu = plan_training(base, config, execution, 2, room, gpu=True).bytes <= ROOM * room
+        gpu = plan_training(base, config, execution, 2, room).bytes <= ROOM * room
     if not gpu and loaded_bytes(base, 4) > (free := free_bytes(torch.device("cpu"))) * SHARE_OF_HOST:
         raise UserError(f"{base.name} in float32 takes more than a fifth of the {free / 2**30:.0f} GiB that are free")
     device = {"device": "cuda"} if gpu else {"device": "cpu", "merged": False}

@@ -11,9 +11,8 @@ from typing import Any
 from storage.errors import UserError
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
-from tasks.engines.learning.memory_plan import read_config
 from tasks.engines.loading import loaded, tokenizer_of
-from tasks.engines.model_files import TODAY
+from tasks.engines.model_files import TODAY, read_config
 
 #: Padded tokens of one forward pass, texts in it, and what their width is a multiple of.
 BATCH_TOKENS = {"cpu": 4_096, "cuda": 65_536}

@@ -18,16 +18,8 @@ from tasks.domain.policies import KVCache
 from tasks.engines.adapter_files import adapter_config
 from tasks.engines.environment import keep_compiled
 from tasks.engines.hardware import Hardware, check_fp8, check_gpus, visible_gpus
-from tasks.engines.learning.memory_plan import (
-    check_host_memory,
-    check_sampler_memory,
-    head_sizes,
-    inner_size,
-    merging_bytes,
-    num_experts,
-    read_config,
-    size,
-)
+from tasks.engines.memory import check_host_memory, check_sampler_memory
+from tasks.engines.model_files import read_config
 
 
 def sampler_gpus(hardware: Hardware) -> list[str]:
@@ -74,22 +66,9 @@ def on_gpu(model: Path, hardware: Hardware, merges: bool, lora_rank: int, kv_cac
 
     keep_compiled(torch.cuda.get_device_name())
     total = torch.cuda.mem_get_info()[1]
-    width = hardware.bytes_per_value
-    config, graphs = read_config(model), graph_bytes(hardware)
     if merges:
-        check_host_memory(model, psutil.virtual_memory().available, width)
-    kept, slots = adapter_bytes(config, hardware, lora_rank, merges=merges)
-    share = check_sampler_memory(
-        model,
-        hardware.memory_fraction,
-        hardware.tensor_parallel,
-        total,
-        width,
-        kept=kept,
-        slots=slots,
-        graphs=graphs,
-        cache=cache_bytes(config, hardware),
-    )
+        check_host_memory(model, psutil.virtual_memory().available, hardware.bytes_per_value)
+    share = check_sampler_memory(model, hardware, lora_rank, total)
     return {
         "dtype": hardware.dtype,
         "kv_cache_dtype": "auto" if kv_cache == "full" else kv_cache,
@@ -116,8 +95,6 @@ def refuse_unread_ranks(adapter: Path, version: str) -> None:
 
 #: (largest batch, step between sizes): little padding, and not a size more than that, for each takes time to capture.
 _STEPS = ((64, 8), (256, 16), (512, 32), (1 << 30, 64))
-#: Device memory of one captured size, measured with 1.5B parameters on an H200: 0.61 GiB for 39.
-GRAPH_BYTES = 16 << 20
 
 
 def step_tokens(hardware: Hardware) -> int:
@@ -141,51 +118,3 @@ def in_words(sizes: Sequence[int]) -> str:
     ('steps of 1 to 8 tokens by CUDA graph, 4 sizes', 'no CUDA graphs')
     """
     return f"steps of 1 to {sizes[-1]} tokens by CUDA graph, {len(sizes)} sizes" if sizes else "no CUDA graphs"
-
-
-def graph_bytes(hardware: Hardware) -> int:
-    return GRAPH_BYTES * len(graph_sizes(hardware))
-
-
-#: What it can allocate slots for.
-_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-
-
-def slot_rank(lora_rank: int) -> int:
-    """Of the smallest slot that holds an adapter. Errors: UserError for a rank that none does."""
-    if lora_rank > _RANKS[-1]:
-        raise UserError(f"LoRA rank {lora_rank}: vLLM serves at most {_RANKS[-1]}")
-    return next(rank for rank in _RANKS if rank >= lora_rank)
-
-
-def slot_parameters(config: dict[str, Any], rank: int, gpus: int) -> int:
-    """Values of a slot on each of `gpus`, which has room for whatever vLLM could adapt.
-
-    Of layers whose outputs are dealt out to the GPUs (queries, keys, values, gate and up) each holds a part of B and A
-    whole; of those whose inputs are (output and down) it is the other way round; router, embedding and head lie whole
-    on each, and a head of keys and values is held by several where there are fewer of them than GPUs.
-    """
-    hidden, inter, experts = size(config, "hidden_size"), inner_size(config), num_experts(config)
-    heads, head, kv_heads = head_sizes(config)
-    q, kv = heads * head // gpus, max(1, kv_heads // gpus) * head
-    attention = 3 * hidden + q + 2 * kv + q + hidden
-    mlp = 3 * (hidden + inter // gpus)
-    layer = attention + (experts * mlp + hidden + experts if experts else mlp)
-    return rank * (size(config, "num_hidden_layers") * layer + 2 * (size(config, "vocab_size") + hidden))
-
-
-def adapter_bytes(config: dict[str, Any], hardware: Hardware, lora_rank: int, *, merges: bool) -> tuple[int, int]:
-    """(what merging adapters takes of each GPU, what the slot beside the weights does). config: of the base model.
-    lora_rank: of the adapters that are served; 0: none."""
-    if not lora_rank:
-        return 0, 0
-    if merges:
-        return merging_bytes(config, hardware.bytes_per_value), 0
-    return 0, slot_parameters(config, slot_rank(lora_rank), hardware.tensor_parallel) * hardware.bytes_per_value
-
-
-def cache_bytes(config: dict[str, Any], hardware: Hardware) -> int:
-    """Keys and values of one rollout of `max_model_len` tokens on each GPU; without room for it vLLM does not start."""
-    _, head, kv_heads = head_sizes(config)
-    layer = 2 * max(1, kv_heads // hardware.tensor_parallel) * head * hardware.bytes_per_value
-    return hardware.max_model_len * size(config, "num_hidden_layers") * layer

@@ -20,23 +20,14 @@ import numpy as np
 from storage.errors import UserError
 from tasks.domain.policies import KVCache, ServedAdapter
 from tasks.engines.environment import quiet_libraries
-from tasks.engines.hardware import Hardware, children_see
+from tasks.engines.hardware import Hardware, children_see, merges_adapters
 from tasks.engines.learning.adapter_formats import served_name, whole
-from tasks.engines.learning.memory_plan import num_experts, read_config
-from tasks.engines.learning.merging import merges_adapters
 from tasks.engines.loading import refuse_holes
-from tasks.engines.model_files import refuse_strays
+from tasks.engines.memory import slot_rank
+from tasks.engines.model_files import num_experts, read_config
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling.prompts import EndTokens, check_lengths, encode_prompt
-from tasks.engines.sampling.settings import (
-    check_parallel,
-    in_words,
-    on_cpu,
-    on_gpu,
-    refuse_unread_ranks,
-    sampler_gpus,
-    slot_rank,
-)
+from tasks.engines.sampling.settings import check_parallel, in_words, on_cpu, on_gpu, refuse_unread_ranks, sampler_gpus
 from tasks.engines.sampling.worker import SamplingWorker, ending_with_this_process
 
 if TYPE_CHECKING:
@@ -64,7 +55,6 @@ class VllmGenerator:
                 f"{model.name}: vLLM on a CPU serves no adapter of a mixture of experts, for its kernels that do need a"
                 " GPU; sample with transformers instead (hardware.engine=transformers)"
             )
-        refuse_strays(model)
         refuse_holes(model)
         check_parallel(model, hardware)
         where = on_cpu(hardware) if self._cpu else on_gpu(model, hardware, merges, lora_rank, kv_cache)

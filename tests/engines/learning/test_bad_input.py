@@ -20,13 +20,11 @@ from storage.artifacts.store import Payload, Store
 from storage.errors import UserError
 from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.engines.learning.learner import Execution
-from tasks.engines.learning.memory_plan import GIB, check_sampler_memory
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Session, session
 from tasks.training import train_adapter
 from tests.engines.conftest import tiny
 from tests.engines.learning.test_learner import CONFIG, run
-from tests.hollow import hollow_weights
 from tests.mini import SETTINGS
 
 DEMO = Path(__file__).resolve().parents[3] / "models" / "demo"
@@ -153,11 +151,3 @@ def test_memory_too_small_for_the_learner_is_said_with_the_estimate(
     greedy = Execution(device="cpu", token_budget=10**9)
     last = said(lambda: run(tiny_base, tmp_path, execution=greedy))
     assert "training needs about" in last and "GiB are free; lower token_budget" in last
-
-
-def test_memory_too_small_for_the_sampler_is_said_with_the_estimate(tmp_path: Path) -> None:
-    """3 GiB of weights and one to work with in 0.45 of 8 GiB: 4.0 against 3.6; two GPUs hold half of it each."""
-    hollow_weights(tmp_path / "model.safetensors", 3 * GIB // 2)
-    last = said(lambda: check_sampler_memory(tmp_path, 0.45, 1, 8 * GIB, 2))
-    assert "sampling needs about 4.0 GiB of each GPU and hardware.memory_fraction=0.45 of 8.0 GiB gives it 3.6" in last
-    check_sampler_memory(tmp_path, 0.45, 2, 8 * GIB, 2)

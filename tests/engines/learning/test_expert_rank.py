@@ -15,8 +15,8 @@ from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.engines.adapter_files import adapter_files
 from tasks.engines.learning.adapter_formats import read_served
 from tasks.engines.learning.experts import check_rank
-from tasks.engines.learning.memory_plan import check_trainable
 from tasks.engines.learning.merging import merge_into
+from tasks.engines.learning.own_forward import check_trainable
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.sampling.settings import refuse_unread_ranks
 from tests.engines.learning.test_merging import HALF, shifted

@@ -21,7 +21,7 @@ from tasks.domain.grpo.steps import PromptProblem, StepPlan, TrainRollout
 from tasks.engines.learning import policy
 from tasks.engines.learning.attention import ATTENTION_NAME
 from tasks.engines.learning.learner import Execution, Interrupted, StepMetrics, TrainResult, train
-from tasks.engines.learning.training_memory import disk_bytes
+from tasks.engines.memory import disk_bytes
 from tests.engines.conftest import random_rollouts
 
 CONFIG = LearnerConfig(

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from storage.errors import UserError
-from tasks.engines.hardware import Hardware
-from tasks.engines.learning.merging import merge_into, merged, merges_adapters, read_products, rounded
+from tasks.engines.hardware import Hardware, merges_adapters
+from tasks.engines.learning.merging import merge_into, merged, read_products, rounded
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.update import Clock, Updater
 from tests.engines.conftest import random_rollouts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,7 @@ import torch
 from storage.errors import UserError
 from tasks.domain.grpo.learner_config import ATTENTION, LearnerConfig
 from tasks.engines.learning import attention
-from tasks.engines.learning.computed import steady_positions
-from tasks.engines.learning.memory_plan import check_trainable, positions
+from tasks.engines.learning.own_forward import TRIED, check_positions, check_trainable
 from tasks.engines.learning.policy import Execution, Policy
 from tests.tiny_model import DEMO, write_tiny_mixture, write_tiny_model, write_tiny_of
 
@@ -28,15 +28,6 @@ LEARNER = LearnerConfig(
     target_modules=tuple(ATTENTION),
 )
 APART = "log-probs are .* away from those of the model's own forward pass"
-#: Decoders that the learner computes, by the word of their config.json.
-COMPUTED = (
-    *("afmoe", "apertus", "arcee", "bitnet", "diffllama", "ernie4_5", "ernie4_5_moe", "exaone4", "flex_olmo", "gemma"),
-    *("gemma3_text", "glm", "glm4", "glm4_moe", "granite", "granitemoe", "helium", "hunyuan_v1_dense", "llama"),
-    *("ministral", "mistral", "mixtral", "olmo", "olmo2", "olmo3", "olmoe", "phimoe", "qwen2", "qwen2_moe", "qwen3"),
-    *("qwen3_moe", "seed_oss", "smollm3", "starcoder2"),
-)
-
-
 #: Types whose own shape, layers or several parts ask for fields that others do not have.
 _UNMADE = (
     "axk1 axk2 bamba bart bigbird_pegasus blenderbot blenderbot-small blt codegen cohere_compass_text ctrl "
@@ -48,14 +39,9 @@ _UNMADE = (
     "qwen4_exp_text reformer roc_bert trocr whisper xglm xlm xlnet xlstm xmod youtu zamba zamba2 zaya"
 )
 UNMADE = frozenset(_UNMADE.split())
-LONG = {
-    **{"rope_type": "longrope", "original_max_position_embeddings": 64, "factor": 4.0},
-    **{"short_factor": [1.0] * 4, "long_factor": [2.0] * 4},
-}
 
 
 def learner_of(base: Path, temperature: float = 1.0, dtype: str = "float32") -> Policy:
-    check_trainable(base, LEARNER, gpu=False, longest=100)
     return Policy(base, LEARNER, Execution(device="cpu", dtype=dtype), temperature)
 
 
@@ -84,47 +70,82 @@ def test_rounding_is_no_other_policy(tmp_path: Path, temperature: float, dtype: 
     learner_of(write_tiny_of("qwen3_moe", tmp_path / "base", lambda weight: weight * large), temperature, dtype)
 
 
-@pytest.mark.parametrize("rope", [{"rope_type": "dynamic", "factor": 4.0}, LONG])
-@pytest.mark.parametrize("said", ["rope_parameters", "rope_scaling"])
-def test_positions_that_hang_on_a_packs_longest_are_refused(tmp_path: Path, rope: dict[str, Any], said: str) -> None:
-    """Their frequencies would be those of whatever rollout is packed with it."""
-    base = write_tiny_of("llama", tmp_path / "base")
-    config = json.loads((base / "config.json").read_text())
-    plain = config.pop("rope_parameters", {})
-    turned = {said: plain | rope, "max_position_embeddings": 64}
-    (base / "config.json").write_text(json.dumps(config | turned))
-    for longest in (65, None):
-        with pytest.raises(
-            UserError, match=r"positions that hang on a pack's longest \(hardware.max_model_len=64 or less"
-        ):
-            check_trainable(base, LEARNER, gpu=False, longest=longest)
-    check_trainable(base, LEARNER, gpu=False, longest=64)
-    assert positions(base) == 64
+LONGROPE = {"rope_type": "longrope", "original_max_position_embeddings": 64}
 
 
 @pytest.mark.parametrize(
-    "rope", ["dynamic", [1], True, {"rope_type": "longrope", "original_max_position_embeddings": "x"}]
+    ("config", "longest", "said"),
+    [
+        ({"model_type": "gpt_oss"}, 8, "not tried with models of type 'gpt_oss'"),
+        ({"model_type": "gemma2"}, 8, "not tried with models of type 'gemma2'"),
+        ({"sliding_window": 8, "model_type": "mistral"}, 9, "up to 8 tokens alone"),
+        ({"sliding_window": 8, "model_type": "mistral"}, 8, ""),
+        ({"sliding_window": None, "model_type": "mistral"}, 900, ""),
+        ({"sliding_window": 8, "model_type": "qwen3", "use_sliding_window": True}, 9, "up to 8 tokens alone"),
+        ({"sliding_window": 8, "model_type": "qwen3_moe"}, 900, ""),
+        ({"sliding_window": 8, "layer_types": ["full_attention", "sliding_attention"]}, None, "up to 8 tokens alone"),
+        ({"sliding_window": 8, "layer_types": ["full_attention"] * 2}, 900, ""),
+        ({"model_type": "qwen2", "sliding_window": 8, "use_sliding_window": True, "max_window_layers": 2}, 900, ""),
+        (
+            {"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}, "max_position_embeddings": 64},
+            65,
+            "up to 64 tokens",
+        ),
+        ({"rope_parameters": LONGROPE, "rope_scaling": None}, 65, "up to 64 tokens"),
+        ({"rope_parameters": LONGROPE, "rope_scaling": None}, 64, ""),
+    ],
 )
-def test_what_is_no_table_of_positions_says_nothing_of_them(rope: object) -> None:
-    assert steady_positions({"rope_scaling": rope}) is None
+def test_what_the_learner_does_not_compute_is_refused_before_it_samples(
+    tmp_path: Path, config: dict[str, Any], longest: int | None, said: str
+) -> None:
+    """It would train another policy than the one that samples."""
+    base = write_tiny_model(tmp_path / "base")
+    told = json.loads((base / "config.json").read_text()) | config
+    (base / "config.json").write_text(json.dumps(told))
+    if not said:
+        return check_trainable(base, LEARNER, gpu=False, longest=longest)
+    with pytest.raises(UserError, match=said):
+        check_trainable(base, LEARNER, gpu=False, longest=longest)
 
 
-def test_positions_are_turned_by_what_transformers_reads_first() -> None:
-    of_both = {"rope_scaling": LONG, "rope_parameters": {"rope_type": "default"}, "max_position_embeddings": 256}
-    assert steady_positions(of_both) == steady_positions({"rope_scaling": LONG, "max_position_embeddings": 256}) == 64
-    assert steady_positions({"rope_scaling": LONG, "original_max_position_embeddings": 32}) == 32
+@pytest.mark.parametrize(
+    ("kind", "targets", "said"),
+    [
+        ("qwen3_moe", ("q_proj", "up_proj"), "has one of gate_proj and up_proj"),
+        ("qwen3_moe", ("gate_proj", "up_proj"), ""),
+        ("mixtral", ("gate_proj", "up_proj"), "of type 'mixtral' are not trained, those of qwen3_moe are"),
+        ("mixtral", ATTENTION, ""),
+        ("qwen3_moe", ("q_proj", "c_attn"), "no layer of it is named c_attn"),
+    ],
+)
+def test_layers_that_no_adapter_is_trained_of_are_refused(
+    tmp_path: Path, kind: str, targets: tuple[str, ...], said: str
+) -> None:
+    mixture = write_tiny_mixture(tmp_path / "mixture")
+    told = json.loads((mixture / "config.json").read_text()) | {"model_type": kind}
+    (mixture / "config.json").write_text(json.dumps(told))
+    learner = replace(LEARNER, target_modules=targets)
+    if not said:
+        return check_trainable(mixture, learner, gpu=False)
+    with pytest.raises(UserError, match=said):
+        check_trainable(mixture, learner, gpu=False)
 
 
-def test_positions_that_config_json_leaves_to_the_type_are_its_own() -> None:
-    """Llama's 2,048, which transformers takes; of a type that nobody knows nothing is known."""
-    silent = {"model_type": "llama", "rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}
-    assert steady_positions(silent) == 2048
-    assert steady_positions(silent | {"max_position_embeddings": 64}) == 64
-    assert steady_positions(silent | {"model_type": "nobody's"}) is None
-    assert steady_positions(silent | {"model_type": "rag"}) is None
-    assert steady_positions(silent | {"model_type": "dbrx", "max_seq_len": 99}) == 99
-    stretched = {"model_type": "phi3", "max_position_embeddings": 131072, "rope_scaling": {"rope_type": "longrope"}}
-    assert steady_positions(stretched) == 4096
+@pytest.mark.parametrize(
+    ("config", "known"),
+    [
+        ({"max_position_embeddings": 100}, 100),
+        ({"max_position_embeddings": 100, "rope_scaling": {"type": "linear", "factor": 2.0}}, 200),
+        ({"max_position_embeddings": 400, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, 400),
+        ({"max_position_embeddings": 100, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}, 100),
+    ],
+)
+def test_no_sequence_is_longer_than_the_model(tmp_path: Path, config: dict[str, Any], known: int) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "model.safetensors").touch()
+    check_positions(tmp_path, known)
+    with pytest.raises(UserError, match=rf"max_model_len is {known + 1} and the model has {known} positions"):
+        check_positions(tmp_path, known + 1)
 
 
 def test_a_model_whose_weights_are_no_numbers_is_refused(tmp_path: Path) -> None:
@@ -138,7 +159,7 @@ def test_a_model_whose_weights_are_no_numbers_is_refused(tmp_path: Path) -> None
     [
         ("doge", APART),  # a mask that its own weights make
         ("stablelm", "StableLmAttention: its model keeps from its attention which rows are of one rollout"),
-        ("phi3", r"no layer of it is named k_proj, q_proj, v_proj \(training\.target_modules\)"),
+        ("phi3", "no linear layer named k_proj, q_proj, v_proj"),
     ],
 )
 def test_types_that_no_field_gives_away_are_refused(tmp_path: Path, kind: str, said: str) -> None:
@@ -155,6 +176,6 @@ def test_types_of_transformers_are_computed_or_refused_in_words(tmp_path: Path) 
     for kind in {*TYPES} - UNMADE:
         base = write_tiny_of(kind, tmp_path / kind)
         with suppress(UserError):
-            learner_of(base)
+            Policy(base, LEARNER, Execution(device="cpu"))
             computed.add(kind)
-    assert computed >= {*COMPUTED}
+    assert computed >= {*TRIED}

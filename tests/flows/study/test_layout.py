@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from flows.study.asked import profile_named
-from flows.study.engine_gpus import enough_gpus, sampler_bytes
+from flows.study.engine_gpus import enough_gpus
 from flows.study.layout import side_by_side, spread
 from flows.study.request import Request
 from flows.study.resolve import resolve
 from storage.artifacts.store import Store
-from tasks.engines.learning.memory_plan import GIB, read_config
-from tasks.engines.sampling.settings import cache_bytes
+from tasks.engines.memory import GIB, sampler_bytes
 from tests.hollow import hollow_weights
 from tests.random_mixture import CONFIG
 from tests.tiny_model import write_tiny_mixture
@@ -132,7 +131,7 @@ def test_what_is_resolved_has_engines_that_its_model_fits_by(tmp_path: Path, mon
     request = Request(profile="demo", settings=("hardware.device=cuda", "hardware.spread=true"), model=str(base))
     hardware = profile_named("demo").hardware
     alone, halved = (
-        sampler_bytes(shared, base, 16) + cache_bytes(read_config(base), shared) + GIB
+        sampler_bytes(base, shared, 16).total
         for shared in (replace(hardware, device="cuda", tensor_parallel=each) for each in (1, 2))
     )
     assert halved < alone

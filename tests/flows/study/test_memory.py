@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from flows.study import layout
-from flows.study.engine_gpus import sampler_bytes
 from flows.study.layout import spread
 from flows.study.memory import Machine, check_memory, told
 from flows.study.otherwise import Objective
@@ -19,6 +18,7 @@ from storage.errors import UserError
 from tasks.domain.grpo.learner_config import ATTENTION
 from tasks.domain.policies import BaseModel
 from tasks.engines.hardware import Hardware
+from tasks.engines.memory import sampler_bytes
 from tests.hollow import hollow_weights
 from tests.random_mixture import CONFIG
 
@@ -132,7 +132,8 @@ def test_a_sampler_without_a_place_for_one_rollout_is_refused(tmp_path: Path) ->
     for parts, cache in ((1, 14_336 * 96 << 10), (2, 14_336 * 48 << 10), (8, 14_336 * 24 << 10)):
         asked = {"tensor_parallel": parts, "adapters": "unmerged"}
         hardware = replace(PAPER.hardware, **asked)
-        needed = sampler_bytes(hardware, base, 32) + GIB + cache
+        assert sampler_bytes(base, hardware, 32).cache == cache
+        needed = sampler_bytes(base, hardware, 32).total
         machine = Machine(1 + parts, 140 * GIB, 250 * GIB)
         check_memory(study(tmp_path, **asked, memory_fraction=(needed + 1e6) / machine.gpu), machine)
         with pytest.raises(UserError, match=r"of it the cache of one rollout .* a smaller hardware\.max_model_len"):

@@ -11,7 +11,7 @@ from flows.study.ranks import served_ranks
 from flows.study.request import Request
 from storage.artifacts.store import Store
 from tasks.domain.policies import BaseModel
-from tasks.engines.learning.memory_plan import GIB
+from tasks.engines.memory import GIB
 from tests.tiny_model import write_tiny_mixture
 
 ONE, OTHER = BaseModel(name="one", sha256="1" * 64), BaseModel(name="other", sha256="2" * 64)

@@ -1,11 +1,10 @@
-"""Memory known from the config: counted by hand for a dense model and a mixture, and refused before loading."""
+"""What sampling and training take, by config.json: counted by hand, and refused before anything is loaded."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,22 +12,23 @@ import torch
 
 from storage.errors import UserError
 from tasks.domain.grpo.learner_config import ALL_LINEAR, ATTENTION, EXPERT_PROJECTIONS, LearnerConfig
-from tasks.domain.grpo.steps import PromptProblem
-from tasks.engines.hardware import Hardware, free_bytes
+from tasks.domain.grpo.packing import Pack
+from tasks.engines.hardware import Execution, Hardware, free_bytes
 from tasks.engines.learning.experts import expert_module, expert_shapes
-from tasks.engines.learning.learner import train
-from tasks.engines.learning.memory_plan import GIB, check_host_memory, lora_parameters, read_config
-from tasks.engines.learning.policy import Execution
-from tasks.engines.learning.training_memory import (
+from tasks.engines.memory import (
+    GIB,
     UNBOUNDED,
     activation_bytes,
-    check_disk,
+    check_host_memory,
+    check_sampler_memory,
+    check_training_memory,
     checkpoint_bytes,
     disk_bytes,
-    plan_memory,
+    lora_parameters,
     plan_training,
+    sampler_bytes,
 )
-from tasks.engines.stored_weights import loaded_bytes
+from tasks.engines.model_files import loaded_bytes, read_config
 from tests.hollow import hollow_weights
 from tests.random_mixture import CONFIG
 
@@ -85,35 +85,11 @@ def test_a_checkpoint_on_its_way_holds_what_the_plan_counts(tmp_path: Path) -> N
     assert checkpoint_bytes(base, both) == 2 * checkpoint_bytes(base, config)
 
 
-def test_a_training_without_room_on_the_disk_is_refused_before_it_samples(
-    tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A 30B mixture's third checkpoint found the disk full, after hours. What lies in the folder is written over."""
+def test_the_disk_that_a_training_takes_by_hand(tiny_base: Path) -> None:
+    """2 checkpoints kept and one on its way, each of three float32 vectors; steps 0, 2 and 4 kept and three served."""
     config = replace(LEARNER, steps=4, eval_every=2)
-    # keep 2, one on its way, each of three float32 vectors; steps 0, 2 and 4 kept and three served
     lora = lora_parameters(read_config(tiny_base), 2, config.target_modules)
-    needed = disk_bytes(tiny_base, config, Execution())
-    assert needed == (3 * 12 + 6 * 4) * lora
-    free = 0
-    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
-    with pytest.raises(
-        UserError, match=r"checkpoints and adapters on its way, and there is room for 0\.0 KiB; make room"
-    ):
-        train(
-            base=tiny_base,
-            problems=[PromptProblem("p", "s")],
-            config=config,
-            execution=Execution(device="cpu"),
-            workdir=tmp_path,
-            sample=lambda _: pytest.fail("sampled"),
-        )
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints" / "kept").write_bytes(bytes(1000))
-    free = needed - 1000
-    check_disk(tmp_path, tiny_base, config, Execution())
-    free -= 1
-    with pytest.raises(UserError, match="make room"):
-        check_disk(tmp_path, tiny_base, config, Execution())
+    assert disk_bytes(tiny_base, config, Execution()) == (3 * 12 + 6 * 4) * lora
 
 
 def test_a_mixture_s_copies_and_checkpoints_fit_into_host_memory_or_are_refused(tmp_path: Path) -> None:
@@ -127,14 +103,12 @@ def test_a_mixture_s_copies_and_checkpoints_fit_into_host_memory_or_are_refused(
 
 
 def test_activations_by_hand() -> None:
-    """Two bytes a value. Dense: 10·8 + 4·8 + 4·16 = 176 a layer, fused 6·8 + 2·8 + 4·4 + 2·16 = 112. A mixture: 10·8 +
-    4·8 + 2·2·6 = 136, fused 6·8 + 2·8 + 4·4 + 2·2·6 = 104, and 2·4·(6 + 8) = 112 in passing."""
-    assert activation_bytes(DENSE, ALL_LINEAR, 2, recompute=False) == 2 * 3 * 176
-    assert activation_bytes(DENSE, ALL_LINEAR, 2, recompute=True) == 2 * (176 + 3 * 8)
-    assert activation_bytes(MIXTURE, ALL_LINEAR, 2, recompute=False) == 2 * (3 * 136 + 112)
-    assert activation_bytes(DENSE, ALL_LINEAR, 2, recompute=False, fused=True) == 2 * 3 * 112
-    assert activation_bytes(MIXTURE, ALL_LINEAR, 2, recompute=False, fused=True) == 2 * (3 * 104 + 112)
-    assert activation_bytes(MIXTURE, ALL_LINEAR, 2, recompute=True, fused=True) == 2 * (104 + 112 + 3 * 8)
+    """Two bytes a value. Dense: 6·8 + 2·8 + 4·4 + 2·16 = 112 a layer. A mixture: 6·8 + 2·8 + 4·4 + 2·2·6 = 104, and
+    2·4·(6 + 8) = 112 in passing."""
+    assert activation_bytes(DENSE, ALL_LINEAR, 2, recompute=False) == 2 * 3 * 112
+    assert activation_bytes(DENSE, ALL_LINEAR, 2, recompute=True) == 2 * (112 + 3 * 8)
+    assert activation_bytes(MIXTURE, ALL_LINEAR, 2, recompute=False) == 2 * (3 * 104 + 112)
+    assert activation_bytes(MIXTURE, ALL_LINEAR, 2, recompute=True) == 2 * (104 + 112 + 3 * 8)
 
 
 @pytest.mark.parametrize("targets", [ALL_LINEAR, ATTENTION])
@@ -167,7 +141,7 @@ def test_experts_keep_what_is_counted_trained_and_frozen(targets: tuple[str, ...
     known = {t.untyped_storage().data_ptr() for t in (rows, *experts.parameters(), *layer.parameters())}
     kept = sum(t.untyped_storage().nbytes() for place, t in seen.items() if place not in known) / tokens
     two, one = (activation_bytes(DENSE | sizes | {"num_hidden_layers": n}, targets, 4, recompute=False) for n in (2, 1))
-    around = 4 * (10 * 64 + 4 * 2 * 4)
+    around = 4 * (6 * 64 + (2 * 2 + 4) * 4)
     # rows of rank 8 beside each projection, routes and their weights
     assert 0 <= kept - (two - one - around) <= 4 * 4 * (3 * 8 + 8)
 
@@ -185,8 +159,8 @@ def test_a_mixture_on_a_gpu_takes_what_is_planned(tmp_path: Path, layers: int, r
     hollow_weights(tmp_path / "model.safetensors", layers * layer + 2 * 151936 * 2048)
     learner, execution = replace(LEARNER, lora_rank=32), Execution(token_budget=rows)
     peak = MEASURED[layers, rows] * GIB / 0.9
-    assert plan_memory(tmp_path, learner, execution, 2, int(1.1 * peak), gpu=True) >= rows
-    assert plan_memory(tmp_path, learner, execution, 2, int(0.9 * peak), gpu=True) < rows
+    assert check_training_memory(tmp_path, learner, execution, 2, int(1.1 * peak)).kept_rows >= rows
+    assert check_training_memory(tmp_path, learner, execution, 2, int(0.9 * peak)).kept_rows < rows
 
 
 def test_recomputes_where_memory_asks_for_it_and_refuses_where_even_that_is_too_little(tmp_path: Path) -> None:
@@ -194,16 +168,23 @@ def test_recomputes_where_memory_asks_for_it_and_refuses_where_even_that_is_too_
     fixed, kept, recomputed = small(tmp_path)
     whole = fixed + 100 * kept
     packs = Execution(token_budget=100, logprob_chunk=1)
-    assert plan_memory(tmp_path, LEARNER, packs, 2, free=2 * whole) >= 100
-    assert plan_memory(tmp_path, LEARNER, packs, 2, free=whole) == int((0.9 * whole - fixed) // kept) < 100
+    assert check_training_memory(tmp_path, LEARNER, packs, 2, free=2 * whole).kept_rows >= 100
+    assert (
+        check_training_memory(tmp_path, LEARNER, packs, 2, free=whole).kept_rows
+        == int((0.9 * whole - fixed) // kept)
+        < 100
+    )
     for order, rows in (("on", 0), ("off", UNBOUNDED)):
-        assert plan_memory(tmp_path, LEARNER, replace(packs, checkpointing=order), 2, free=2 * whole) == rows  # type: ignore[arg-type]
+        assert (
+            check_training_memory(tmp_path, LEARNER, replace(packs, checkpointing=order), 2, free=2 * whole).kept_rows
+            == rows
+        )  # type: ignore[arg-type]
     little = fixed + 100 * recomputed
     with pytest.raises(
         UserError,
         match=r"training needs about 0\.0 GiB with packs of 100 tokens and 0\.0 GiB are free; lower token_budget or",
     ):
-        plan_memory(tmp_path, LEARNER, packs, 2, free=little)
+        check_training_memory(tmp_path, LEARNER, packs, 2, free=little)
 
 
 def test_what_the_system_keeps_of_files_and_would_give_back_counts_as_free() -> None:
@@ -245,7 +226,7 @@ def test_a_rollout_longer_than_packs_are_to_be_is_planned_for(tmp_path: Path) ->
     assert (found.bytes, found.kept_rows, found.largest) == (fixed + 400 * recomputed, 100, 400)
     assert plan_training(tmp_path, LEARNER, packs, 2, None).bytes == fixed + 100 * kept
     with pytest.raises(UserError, match=r"with packs of 400 tokens .* lower token_budget, max_model_len or"):
-        plan_memory(tmp_path, LEARNER, replace(packs, checkpointing="off"), 2, free=roomy - 400 * kept)
+        check_training_memory(tmp_path, LEARNER, replace(packs, checkpointing="off"), 2, free=roomy - 400 * kept)
 
 
 def small(folder: Path) -> tuple[int, int, int]:
@@ -254,3 +235,90 @@ def small(folder: Path) -> tuple[int, int, int]:
     hollow_weights(folder / "model.safetensors", 500)
     kept, recomputed = (activation_bytes(DENSE, ALL_LINEAR, 2, recompute=r) for r in (False, True))
     return 1000 + lora_parameters(DENSE, 2) * 20 + 10 * 10, kept, recomputed
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"model_type": "gpt2", "n_embd": 8}, "type 'gpt2' says no hidden_size"),
+        ({"model_type": "qwen3_vl", "text_config": DENSE}, "type 'qwen3_vl' says no hidden_size"),
+        (DENSE | {"hidden_size": "8"}, "says hidden_size '8'"),
+        (DENSE | {"num_hidden_layers": 0}, "says num_hidden_layers 0"),
+        (
+            {name: value for name, value in MIXTURE.items() if name != "num_experts_per_tok"},
+            "says no num_experts_per_tok",
+        ),
+    ],
+)
+def test_a_shape_that_cannot_be_counted_is_said(tmp_path: Path, config: dict[str, Any], said: str) -> None:
+    """It was a traceback of `plan`."""
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    hollow_weights(tmp_path / "model.safetensors", 500)
+    with pytest.raises(UserError, match=said):
+        plan_training(tmp_path, LEARNER, Execution(token_budget=8), 2, None)
+
+
+def test_an_expert_is_as_wide_as_either_name_says() -> None:
+    """Mixtral's and gpt-oss's are `num_local_experts` of `intermediate_size`."""
+    theirs = {name: value for name, value in MIXTURE.items() if name not in ("num_experts", "moe_intermediate_size")}
+    theirs |= {"num_local_experts": 4, "intermediate_size": 6}
+    assert lora_parameters(theirs, 2) == lora_parameters(MIXTURE, 2)
+
+
+def test_a_config_that_is_no_table_is_said(tmp_path: Path) -> None:
+    hollow_weights(tmp_path / "model.safetensors", 500)
+    for text in ("[1, 2]", "null"):
+        (tmp_path / "config.json").write_text(text)
+        with pytest.raises(UserError, match=r"config\.json is no table"):
+            read_config(tmp_path)
+
+
+def test_what_a_sampler_takes_by_hand(tmp_path: Path) -> None:
+    """Qwen2.5-1.5B: merging takes 28 · (1536 · 1536 · 2 + 1536 · 256 · 2 + 3 · 1536 · 8960) = 1.31 B values; a rollout of
+    1,000 tokens 28 · 2 · 256 values a token. Of Qwen3-30B-A3B vLLM sets 3.17 GiB aside for adapters of rank 32."""
+    shape: dict[str, Any] = {"hidden_size": 1536, "num_attention_heads": 12, "num_key_value_heads": 2}
+    shape |= {"intermediate_size": 8960, "num_hidden_layers": 28}
+    (tmp_path / "config.json").write_text(json.dumps(shape))
+    hollow_weights(tmp_path / "model.safetensors", 3 * GIB // 2)
+    hardware = Hardware(dtype="bfloat16", max_model_len=1000, memory_fraction=0.5)
+    needed = sampler_bytes(tmp_path, hardware, 32)
+    assert (needed.merging, needed.slots, needed.cache) == (2 * 1_310_195_712, 0, 2 * 28 * 2 * 256 * 1000)
+    assert sampler_bytes(tmp_path, replace(hardware, tensor_parallel=2), 0).weights == 3 * GIB
+    assert check_sampler_memory(tmp_path, hardware, 32, 16 * GIB) == 8 * GIB - needed.merging
+    with pytest.raises(
+        UserError, match=r"needs about 7\.\d GiB of each GPU, 2\.4 of it to merge adapters.*adapters=unmerged"
+    ):
+        check_sampler_memory(tmp_path, hardware, 32, 13 * GIB)
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    unmerged = replace(hardware, adapters="unmerged")
+    assert sampler_bytes(tmp_path, unmerged, 32).slots / GIB == pytest.approx(3.17, rel=0.01)
+    with pytest.raises(UserError, match="LoRA rank 600: vLLM serves at most 512"):
+        sampler_bytes(tmp_path, unmerged, 600)
+
+
+@pytest.mark.parametrize("short_of_memory", [0, 1, 9])
+def test_the_longest_pack_is_tried_and_leaves_no_trace(
+    tiny_base: Path, monkeypatch: pytest.MonkeyPatch, short_of_memory: int
+) -> None:
+    """Where it runs out of memory layers are recomputed, and where that is too little too, it is a sentence."""
+    from tasks.engines.learning.policy import Policy
+
+    policy = Policy(tiny_base, LEARNER, Execution(device="cpu", token_budget=48))
+    computed, weights, kept = policy.logprobs, policy.lora.master.clone(), policy.kept_rows
+    tries: list[int] = []
+
+    def out_of_memory(pack: Pack) -> tuple[torch.Tensor, torch.Tensor]:
+        tries.append(len(pack.tokens_T))
+        if len(tries) <= short_of_memory:
+            raise torch.OutOfMemoryError
+        return computed(pack)
+
+    monkeypatch.setattr(policy, "logprobs", out_of_memory)
+    if short_of_memory == 9:
+        with pytest.raises(UserError, match=r"ran out of memory at a pack of 48 tokens.*lower token_budget or"):
+            policy.try_longest(48)
+    else:
+        policy.try_longest(48)
+    assert tries == [48] * (1 if short_of_memory == 0 else 2)
+    assert policy.kept_rows == (kept if short_of_memory == 0 else 0)
+    assert torch.equal(policy.lora.master, weights) and not policy.lora.grad.any()

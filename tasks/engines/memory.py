@@ -1,0 +1,283 @@
+"""One plain estimate of what sampling and training take of a GPU, of host memory and of the disk, by config.json.
+
+`plan` prints it, and engines are started by it. Whether the longest pack fits is tried once the learner's model is
+loaded (`Policy.try_longest`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from storage.errors import UserError
+from tasks.domain.grpo.advantages.registry import ADVANTAGES
+from tasks.domain.grpo.learner_config import ALL_LINEAR, EXPERT_PROJECTIONS, LearnerConfig, evaluated_steps
+from tasks.engines.hardware import Execution, Hardware, engine_name, merges_adapters
+from tasks.engines.model_files import loaded_bytes, num_experts, read_config
+
+GIB = 1 << 30
+#: What vLLM needs to compute a step, and its CUDA graphs (0.61 GiB for 39 of them, measured on an H200).
+_WORKING = 3 * GIB // 2
+#: Ranks that vLLM can allocate slots for.
+_SLOT_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+#: Adapters of a training on the disk that no evaluation keeps: of the steps under way, and the one being written.
+_SERVED = 3
+#: Rows that no pack has.
+UNBOUNDED = 1 << 62
+
+
+def execution_on(hardware: Hardware, config: dict[str, Any]) -> Execution:
+    """Return how a base model of this config is trained here."""
+    merges = hardware.device == "cuda" and merges_adapters(config, hardware)
+    return Execution(
+        device=hardware.device,
+        token_budget=hardware.token_budget,
+        longest=hardware.max_model_len,
+        checkpointing=hardware.checkpointing,
+        checkpoint_every=hardware.checkpoint_every,
+        async_checkpoints=hardware.device == "cuda",
+        processes=hardware.processes,
+        merged=merges,
+        flat_adapters=merges and num_experts(config) > 0 and engine_name(hardware.engine) == "vllm",
+        memory_share=hardware.learner_share,
+    )
+
+
+def size(config: dict[str, Any], name: str, *others: str) -> int:
+    """Return a number of a decoder's shape, by the first of these names that its config.json has.
+
+    Errors: UserError if it has none of them, or what is no whole number above 0.
+    """
+    found = next((config[each] for each in (name, *others) if config.get(each) is not None), None)
+    if not isinstance(found, int) or found < 1:
+        value = f"no {name}" if found is None else f"{name} {found!r}"
+        raise UserError(
+            f"config.json of a model of type {config.get('model_type', 'unknown')!r} says {value}: what is not counted"
+            " is neither trained nor served with an adapter; take a decoder of text alone"
+        )
+    return found
+
+
+def inner_size(config: dict[str, Any]) -> int:
+    """Return the width of an MLP, or of one expert of a mixture."""
+    return size(config, *(["moe_intermediate_size"] if num_experts(config) else []), "intermediate_size")
+
+
+def head_sizes(config: dict[str, Any]) -> tuple[int, int, int]:
+    """Return (heads, width of one, heads of keys and values)."""
+    heads = size(config, "num_attention_heads")
+    head = config.get("head_dim") or size(config, "hidden_size") // heads
+    return heads, head, config.get("num_key_value_heads") or heads
+
+
+def lora_parameters(
+    config: dict[str, Any], rank: int, targets: Sequence[str] = ALL_LINEAR, expert_rank: int | None = None
+) -> int:
+    """Return the LoRA parameters of the targeted layers; each expert of a mixture has its own, of expert_rank if
+    given."""
+    hidden, inter, experts = size(config, "hidden_size"), inner_size(config), num_experts(config)
+    heads, head, kv_heads = head_sizes(config)
+    q, kv = heads * head, kv_heads * head
+    sides = {"q_proj": hidden + q, "k_proj": hidden + kv, "v_proj": hidden + kv, "o_proj": q + hidden}
+    attention = sum(sides.get(t, 0) for t in targets)
+    mlp = (hidden + inter) * max(1, experts) * len({*targets} & {*EXPERT_PROJECTIONS})
+    return (rank * attention + (expert_rank or rank) * mlp) * size(config, "num_hidden_layers")
+
+
+def _attention_parameters(config: dict[str, Any]) -> int:
+    heads, head, kv_heads = head_sizes(config)
+    return size(config, "num_hidden_layers") * 2 * size(config, "hidden_size") * head * (heads + kv_heads)
+
+
+def _linear_parameters(config: dict[str, Any]) -> int:
+    """Return the weights of a dense decoder's linear layers: what adapters are merged into."""
+    mlp = 3 * size(config, "hidden_size") * inner_size(config)
+    return _attention_parameters(config) + size(config, "num_hidden_layers") * mlp
+
+
+def slot_rank(lora_rank: int) -> int:
+    """Return the rank of vLLM's smallest slot that holds an adapter. Errors: UserError for a rank that none does."""
+    if lora_rank > _SLOT_RANKS[-1]:
+        raise UserError(f"LoRA rank {lora_rank}: vLLM serves at most {_SLOT_RANKS[-1]}")
+    return next(rank for rank in _SLOT_RANKS if rank >= lora_rank)
+
+
+@dataclass(frozen=True, slots=True)
+class SamplerBytes:
+    """Bytes of each GPU of a sampling engine. weights: its part of them, and what it works with. merging: beside the
+    engine, a second copy of the weights, or of a mixture, whose base lies in pinned host memory, two layers' experts
+    on their way and one's worth of float32 copies. slots: of adapters that are not merged. cache: keys and values of
+    one rollout of `max_model_len` tokens, without which vLLM does not start."""
+
+    weights: float
+    merging: int = 0
+    slots: int = 0
+    cache: int = 0
+
+    @property
+    def total(self) -> float:
+        return self.weights + self.merging + self.slots + self.cache
+
+
+def sampler_bytes(base: Path, hardware: Hardware, lora_rank: int) -> SamplerBytes:
+    """lora_rank: of the adapters that are served; 0: none."""
+    config, width, parts = read_config(base), hardware.bytes_per_value, hardware.tensor_parallel
+    _, head, kv_heads = head_sizes(config)
+    layers = size(config, "num_hidden_layers")
+    cache = hardware.max_model_len * layers * 2 * max(1, kv_heads // parts) * head * width
+    weights = loaded_bytes(base, width) / parts + _WORKING
+    if not lora_rank:
+        return SamplerBytes(weights, cache=cache)
+    if not merges_adapters(config, hardware):
+        return SamplerBytes(weights, 0, lora_parameters(config, slot_rank(lora_rank)) * width, cache)
+    experts = 6 * num_experts(config) * inner_size(config) * size(config, "hidden_size")
+    return SamplerBytes(weights, (experts or _linear_parameters(config)) * width, 0, cache)
+
+
+def check_sampler_memory(base: Path, hardware: Hardware, lora_rank: int, total: int) -> int:
+    """Return the bytes of each GPU that the engine itself may take: its share of `total` without what merging takes.
+
+    Errors: UserError if the share cannot hold what sampling needs.
+    """
+    needed, share = sampler_bytes(base, hardware, lora_rank), hardware.memory_fraction * total
+    if needed.total > share:
+        parts = [("to merge adapters", needed.merging), ("for adapters beside the weights", needed.slots)]
+        beside = "".join(f", {taken / GIB:.1f} of it {what}" for what, taken in parts if taken)
+        less = ["set hardware.adapters=unmerged"] if needed.merging else []
+        less += ["a smaller lora_rank"] if needed.slots else []
+        raise UserError(
+            f"{base.name}: sampling needs about {needed.total / GIB:.1f} GiB of each GPU{beside},"
+            f" {needed.cache / GIB:.1f} of it the cache of one rollout, and"
+            f" hardware.memory_fraction={hardware.memory_fraction:g} of {total / GIB:.1f} GiB gives it"
+            f" {share / GIB:.1f}; raise it or hardware.tensor_parallel,"
+            f" {', '.join([*less, 'a smaller hardware.max_model_len'])}, or take a larger GPU"
+        )
+    return int(share - needed.merging)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPlan:
+    """bytes: of the device at the peak. kept_rows: of the largest pack whose activations are kept for the backward
+    pass; the layers of a larger one are recomputed. largest: rows of the largest pack that may come."""
+
+    bytes: int
+    kept_rows: int
+    largest: int
+
+
+def activation_bytes(config: dict[str, Any], targets: Sequence[str], bytes_per_value: int, *, recompute: bool) -> int:
+    """Return what is kept for the backward pass per row of a pack, by the fused kernels of a GPU.
+
+    Per layer: 6 vectors as wide as the hidden state, 2 as the queries, 4 as the keys and 2 as the MLP's inner width.
+    Of a mixture, instead of the MLP, for each expert of a token 2 inner ones with LoRA, 3 and a hidden one without it;
+    and while one layer is computed 4 of both. Recomputing: one layer's worth and a hidden state per layer.
+    """
+    hidden, inner = size(config, "hidden_size"), inner_size(config)
+    heads, head, kv_heads = head_sizes(config)
+    mlp, passing = 2 * inner, 0
+    if num_experts(config):
+        each = size(config, "num_experts_per_tok")
+        mlp = each * (2 * inner if {*targets} & {*EXPERT_PROJECTIONS} else 3 * inner + hidden)
+        passing = each * 4 * (inner + hidden) * bytes_per_value
+    layer = (6 * hidden + (2 * heads + 4 * kv_heads) * head + mlp) * bytes_per_value
+    layers = size(config, "num_hidden_layers")
+    return passing + (layer + layers * hidden * bytes_per_value if recompute else layer * layers)
+
+
+def plan_training(
+    base: Path, learner: LearnerConfig, execution: Execution, bytes_per_value: int, free: int | None
+) -> TrainingPlan:
+    """free: bytes of the device; None: not known, and planned for packs of the budget."""
+    config, targets = read_config(base), learner.target_modules
+    lora = lora_parameters(config, learner.lora_rank, targets, learner.expert_rank)
+    fixed = loaded_bytes(base, bytes_per_value) + lora * (16 + 2 * bytes_per_value)
+    fixed += lora * 12 * _has_critic(learner)  # masters and moments
+    if learner.kl_weight:
+        fixed += lora * 2 * bytes_per_value  # the weights that KL is measured to, and those of now while it is
+    if execution.merged:  # weights are held twice, but a mixture's experts, whose base lies in host memory
+        held = _attention_parameters(config) if num_experts(config) else _linear_parameters(config)
+        fixed += held * bytes_per_value
+    fixed += execution.logprob_chunk * size(config, "vocab_size") * (8 + bytes_per_value)
+    kept, recomputed = (activation_bytes(config, targets, bytes_per_value, recompute=r) for r in (False, True))
+    largest, fitting = execution.token_budget, UNBOUNDED
+    if free is not None:
+        largest = max(largest, execution.longest)
+        fitting = max(0, int((0.9 * free - fixed) // kept))
+    rows = {"on": 0, "off": UNBOUNDED, "auto": fitting}[execution.checkpointing]
+    packs = max(min(rows, largest) * kept, largest * recomputed if largest > rows else 0)
+    return TrainingPlan(fixed + packs, rows, largest)
+
+
+def check_training_memory(
+    base: Path, learner: LearnerConfig, execution: Execution, bytes_per_value: int, free: int
+) -> TrainingPlan:
+    """Errors: UserError if training does not fit into `free` bytes of the device."""
+    plan = plan_training(base, learner, execution, bytes_per_value, free)
+    if plan.bytes > 0.95 * free:
+        raise UserError(
+            f"{base.name}: training needs about {plan.bytes / GIB:.1f} GiB with packs of {plan.largest} tokens and"
+            f" {free / GIB:.1f} GiB are free; lower {less_of(plan.largest, execution)} or the sampler's memory share,"
+            " or take a larger GPU"
+        )
+    return plan
+
+
+def less_of(largest: int, execution: Execution) -> str:
+    """Return the settings that make the largest pack smaller."""
+    return "token_budget" if largest == execution.token_budget else "token_budget, max_model_len"
+
+
+def check_host_memory(
+    base: Path, available: int, bytes_per_value: int, copies: int = 1, checkpoints: int = 0, fewer: Sequence[str] = ()
+) -> None:
+    """copies: of the base of a mixture that adapters are merged into, one for each sampling engine, and for each
+    process of the learner. checkpoints: bytes of those that may be written at once. fewer: settings that need fewer.
+    Errors: UserError if they do not fit into host memory."""
+    weights = loaded_bytes(base, bytes_per_value)
+    if num_experts(read_config(base)) and copies * weights + checkpoints > 0.9 * available:
+        raise UserError(
+            f"{base.name}: adapters of a mixture are merged from {copies} {'copies' if copies > 1 else 'copy'} in host"
+            f" memory of {weights / GIB:.1f} GiB each, beside {checkpoints / GIB:.1f} of checkpoints on their way to"
+            f" the disk, and {available / GIB:.1f} GiB are free; set"
+            f" {', '.join([*fewer, 'hardware.adapters=unmerged'])}, or take a machine with more memory"
+        )
+
+
+def checkpoint_bytes(base: Path, learner: LearnerConfig) -> int:
+    """Return what a checkpoint takes of host memory while it is written: float32 weights and Adam's two moments of all
+    that is trained."""
+    return 12 * _trained(base, learner)
+
+
+def disk_bytes(base: Path, learner: LearnerConfig, execution: Execution) -> int:
+    """Return what a training's work folder takes at most: checkpoints, one of them on its way, and adapters in
+    float32."""
+    adapters = len(evaluated_steps(learner.steps, learner.eval_every)) + _SERVED
+    return (execution.keep_checkpoints + 1) * checkpoint_bytes(base, learner) + 4 * adapters * _trained(base, learner)
+
+
+def kept_bytes(base: Path, learner: LearnerConfig) -> int:
+    """Return what a training keeps on the disk for good: the adapters of its evaluated steps but the first, in
+    float32."""
+    return 4 * (len(evaluated_steps(learner.steps, learner.eval_every)) - 1) * _trained(base, learner)
+
+
+def readable(number: float) -> str:
+    """
+    >>> readable(3.2 * GIB), readable(70_000), readable(5)
+    ('3.2 GiB', '68.4 KiB', '0.0 KiB')
+    """
+    unit, name = next((u for u in ((GIB, "GiB"), (1 << 20, "MiB")) if number >= u[0]), (1 << 10, "KiB"))
+    return f"{number / unit:.1f} {name}"
+
+
+def _has_critic(learner: LearnerConfig) -> bool:
+    return "agents" in ADVANTAGES[learner.advantage].needs
+
+
+def _trained(base: Path, learner: LearnerConfig) -> int:
+    """Return the values that are trained; a critic has as many."""
+    lora = lora_parameters(read_config(base), learner.lora_rank, learner.target_modules, learner.expert_rank)
+    return lora * (1 + _has_critic(learner))

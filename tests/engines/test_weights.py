@@ -1,0 +1,237 @@
+"""Weights that are not all there, or not as config.json says, are a sentence before anything is sampled by them; a
+mixture as the hub has it is loaded whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from flows.study.models import base_model
+from storage.errors import UserError
+from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.engines.hardware import Hardware
+from tasks.engines.learning.policy import Execution, Policy
+from tasks.engines.loading import loaded, refuse_holes
+from tasks.engines.model_files import loaded_bytes, read_config, stored_weights
+from tasks.engines.sampling.transformers import TransformersGenerator
+from tasks.engines.sampling.vllm import VllmGenerator
+from tests.random_mixture import CONFIG, named_shapes, write_mixture
+
+THREADS_OFF = "HF_DEACTIVATE_ASYNC_LOAD"
+INDEX = "model.safetensors.index.json"
+SHARD = "model-00006-of-00016.safetensors"
+DEMO = Path(__file__).resolve().parents[2] / "models" / "demo"
+
+SMALL: dict[str, Any] = CONFIG | {
+    "head_dim": 16,
+    "hidden_size": 32,
+    "intermediate_size": 96,
+    "moe_intermediate_size": 24,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "num_experts": 16,
+    "num_experts_per_tok": 4,
+    "num_hidden_layers": 4,
+    "vocab_size": 64,
+}
+LEARNER = LearnerConfig(steps=1, groups_per_step=1, group_size=2, learning_rate=1e-3, lora_rank=8, lora_alpha=8)
+
+
+@pytest.fixture(scope="module")
+def mixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("sharded")
+    write_mixture(made, SMALL, shards=16)
+    return made
+
+
+@pytest.fixture
+def folder(mixture: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(mixture, tmp_path / "mixture"))
+
+
+def changed(file: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    tensors = load_file(file)
+    change(tensors)
+    save_file(tensors, file, {"format": "pt"})
+
+
+def expert(tensors: dict[str, torch.Tensor]) -> str:
+    """One that is neither a layer's first nor its last."""
+    return next(name for name in sorted(tensors) if ".experts.3." in name)
+
+
+def cut(folder: Path) -> None:
+    (folder / SHARD).write_bytes((folder / SHARD).read_bytes()[:-100])
+
+
+def cut_in_its_header(folder: Path) -> None:
+    (folder / SHARD).write_bytes((folder / SHARD).read_bytes()[:50])
+
+
+def emptied(folder: Path) -> None:
+    (folder / SHARD).write_bytes(b"")
+
+
+def longer(folder: Path) -> None:
+    (folder / SHARD).write_bytes((folder / SHARD).read_bytes() + bytes(64))
+
+
+def without(*parts: str) -> Callable[[Path], None]:
+    """Without every weight whose name has one of these parts, in files and index."""
+
+    def spoil(folder: Path) -> None:
+        index = json.loads((folder / INDEX).read_text())
+        gone = [name for name in index["weight_map"] if any(part in name for part in parts)]
+        assert gone
+        for name in gone:
+            del index["weight_map"][name]
+        (folder / INDEX).write_text(json.dumps(index))
+        for file in folder.glob("*.safetensors"):
+            changed(file, lambda tensors: [tensors.pop(name, None) for name in gone])
+
+    return spoil
+
+
+@pytest.mark.parametrize("spoil", [cut, cut_in_its_header, emptied, longer])
+def test_files_that_are_not_whole_are_refused_by_their_headers(folder: Path, spoil: Callable[[Path], None]) -> None:
+    """As a download leaves them that broke off."""
+    spoil(folder)
+    with pytest.raises(UserError, match=f"{SHARD} is cut short, or no safetensors file"):
+        base_model("mixture", folder)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.float8_e4m3fn])
+def test_numbers_that_would_be_taken_for_weights_are_refused(folder: Path, dtype: torch.dtype) -> None:
+    changed(folder / SHARD, lambda tensors: tensors.update({expert(tensors): tensors[expert(tensors)].to(dtype)}))
+    with pytest.raises(UserError, match=r"experts.* is stored as .*, no float"):
+        base_model("mixture", folder)
+
+
+def narrow(folder: Path) -> None:
+    changed(folder / SHARD, lambda tensors: tensors.update({expert(tensors): torch.zeros(24, 31)}))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (without("layers.2.mlp.experts.3.up_proj"), "its experts are not as many, or not as large"),
+        (narrow, "its experts are not as many, or not as large"),
+        (without("layers.2.mlp.experts.15."), r"2 weights have other shapes .* first model\.layers\.2\.mlp\.experts"),
+        (without(".experts.15."), "8 weights have other shapes than config.json says"),
+        (without("layers.2.mlp.experts."), r"2 weights .* first model\.layers\.2\.mlp\.experts\.down_proj"),
+        (without("layers.2.mlp.gate.weight"), r"1 weights are in no file of it, first model\.layers\.2\.mlp\.gate"),
+        (without("q_proj.weight"), r"4 weights .* first model\.layers\.0\.self_attn\.q_proj\.weight"),
+        (without("model.norm.weight"), r"1 weights .* first model\.norm\.weight"),
+    ],
+)
+def test_no_engine_is_given_a_model_with_a_hole(folder: Path, spoil: Callable[[Path], None], said: str) -> None:
+    """By transformers' report: vLLM leaves a hole as memory was, transformers makes numbers up."""
+    refuse_holes(folder)
+    spoil(folder)
+    for start in (refuse_holes, lambda folder: TransformersGenerator(folder, Hardware(device="cpu"))):
+        with pytest.raises(UserError, match=said):
+            start(folder)
+
+
+def test_what_transformers_cannot_judge_is_left_to_vllm(tmp_path: Path) -> None:
+    for name, changes in (("unknown", {"model_type": "unheard_of"}), ("quant", {"quantization_config": {"a": 1}})):
+        other = Path(shutil.copytree(DEMO, tmp_path / name))
+        config = json.loads((other / "config.json").read_text())
+        (other / "config.json").write_text(json.dumps(config | changes))
+        refuse_holes(other)
+
+
+def test_what_vllm_alone_would_load_is_refused(tmp_path: Path) -> None:
+    """Without an index it loads every .safetensors of the folder; transformers, and so the learner, loads one."""
+    model = Path(shutil.copytree(DEMO, tmp_path / "demo"))
+    refuse_holes(model)
+    shutil.copy(model / "model.safetensors", model / "other.safetensors")
+    with pytest.raises(UserError, match=r"vLLM would load other\.safetensors beside the weights"):
+        refuse_holes(model)
+
+
+def test_vllm_is_given_no_model_with_a_hole(tmp_path: Path) -> None:
+    """It keeps queries, keys and values as one matrix, and left a third of it as memory was."""
+    holed = Path(shutil.copytree(DEMO, tmp_path / "holed"))
+    changed(holed / "model.safetensors", lambda tensors: tensors.pop("model.layers.1.self_attn.q_proj.weight"))
+    with pytest.raises(UserError, match=r"1 weights are in no file of it, first model\.layers\.1\.self_attn\.q_proj"):
+        VllmGenerator(holed, Hardware(device="cpu"), 0)
+
+
+def test_what_is_loaded_counts_in_the_type_that_it_is_loaded_in(folder: Path) -> None:
+    """Published in float32 a model is as large in a GPU's memory as one in bfloat16: it was planned twice as large."""
+    stored = stored_weights(folder)
+    values = sum(tensor.numel() for file in folder.glob("*.safetensors") for tensor in load_file(file).values())
+    assert len(stored) == len(json.loads((folder / INDEX).read_text())["weight_map"])
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        for file in folder.glob("*.safetensors"):
+            save_file({name: tensor.to(dtype) for name, tensor in load_file(file).items()}, file, {"format": "pt"})
+        assert [loaded_bytes(folder, width) for width in (2, 4)] == [2 * values, 4 * values]
+    changed(folder / SHARD, lambda tensors: tensors.update({expert(tensors): tensors[expert(tensors)].to(torch.int8)}))
+    config = json.loads((folder / "config.json").read_text()) | {"quantization_config": {"quant_method": "some"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    assert loaded_bytes(folder, 4) == 4 * values - 3 * 24 * 32
+
+
+def test_names_and_shapes_are_those_of_the_published_checkpoint() -> None:
+    """18,867 tensors; the hub's index of Qwen3-30B-A3B says 61,064,245,248 bytes."""
+    shapes = dict(named_shapes(CONFIG))
+    assert len(shapes) == 18_867
+    assert 2 * sum(rows * (columns or 1) for rows, columns in shapes.values()) == 61_064_245_248
+
+
+def test_every_expert_is_where_its_name_says(mixture: Path) -> None:
+    index = json.loads((mixture / "model.safetensors.index.json").read_text())
+    files = sorted(set(index["weight_map"].values()))
+    assert len(files) == 16 and loaded_bytes(mixture, 2) == index["metadata"]["total_size"]
+    policy = Policy(mixture, LEARNER, Execution(device="cpu"))
+    stored = {name: tensor for file in files for name, tensor in load_file(mixture / file).items()}
+    for layer in range(4):
+        experts = policy.body.get_submodule(f"layers.{layer}.mlp.experts")
+        for e in range(16):
+            named = f"model.layers.{layer}.mlp.experts.{e}"
+            gate_up = torch.cat([stored[f"{named}.gate_proj.weight"], stored[f"{named}.up_proj.weight"]])
+            assert torch.equal(experts.gate_up_proj[e], gate_up.float()), named
+            assert torch.equal(experts.down_proj[e], stored[f"{named}.down_proj.weight"].float()), named
+    assert torch.equal(policy.head, stored["lm_head.weight"].float())
+
+
+def test_a_shard_that_is_missing_is_named_before_anything_is_read(mixture: Path, tmp_path: Path) -> None:
+    for file in mixture.iterdir():
+        if file.name != "model-00007-of-00016.safetensors":
+            (tmp_path / file.name).symlink_to(file)
+    with pytest.raises(UserError, match=r"1 of 16 shards are missing, first model-00007-of-00016\.safetensors"):
+        read_config(tmp_path)
+
+
+def test_two_threads_load_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first took away what the second was loading by, and the second found nothing to take away."""
+    monkeypatch.delenv(THREADS_OFF, raising=False)
+    save_file({"w": torch.zeros(1)}, tmp_path / "model.safetensors")
+    second, seen = threading.Event(), []
+
+    class Slow:
+        @staticmethod
+        def from_pretrained(*_: object, **__: object) -> tuple[str, dict[str, list[str]]]:
+            seen.append(os.environ.get(THREADS_OFF))
+            if first := len(seen) == 1:
+                second.wait(0.2)
+            second.set()
+            time.sleep(0 if first else 0.2)
+            seen.append(os.environ.get(THREADS_OFF))
+            return "a model", {"missing_keys": [], "mismatched_keys": []}
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(lambda _: loaded(Slow, tmp_path, None), range(2))) == ["a model"] * 2
+    assert seen == ["1"] * 4 and THREADS_OFF not in os.environ
