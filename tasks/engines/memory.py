@@ -13,7 +13,8 @@ from typing import Any
 
 from storage.errors import UserError
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
-from tasks.domain.grpo.learner_config import ALL_LINEAR, EXPERT_PROJECTIONS, LearnerConfig, evaluated_steps
+from tasks.domain.grpo.learner_config import ALL_LINEAR, EXPERT_PROJECTIONS, LearnerConfig
+from tasks.domain.grpo.steps import evaluated_steps
 from tasks.engines.hardware import Execution, Hardware, engine_name, merges_adapters
 from tasks.engines.model_files import loaded_bytes, num_experts, read_config
 
