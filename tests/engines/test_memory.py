@@ -303,12 +303,13 @@ def test_the_longest_pack_is_tried_and_leaves_no_trace(
     """Where it runs out of memory layers are recomputed, and where that is too little too, it is a sentence."""
     from tasks.engines.learning.policy import Policy
 
-    policy = Policy(tiny_base, LEARNER, Execution(device="cpu", token_budget=48))
+    policy = Policy(tiny_base, LEARNER, Execution(device="cpu", token_budget=48, longest=20))
     computed, weights, kept = policy.logprobs, policy.lora.master.clone(), policy.kept_rows
     tries: list[int] = []
 
     def out_of_memory(pack: Pack) -> tuple[torch.Tensor, torch.Tensor]:
         tries.append(len(pack.tokens_T))
+        assert pack.positions_T.max() < 20
         if len(tries) <= short_of_memory:
             raise torch.OutOfMemoryError
         return computed(pack)

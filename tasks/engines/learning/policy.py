@@ -102,9 +102,12 @@ class Policy:
         """
         import torch
 
-        rng = np.random.default_rng(0)
-        ids = rng.integers(0, len(self.head), rows).tolist()
-        pack = build_pack([PromptGroup(ids[:1], [Trajectory(0, ids[1:], np.zeros(rows - 1, np.float32), 0.0)])])
+        # a prompt of one token, and completions no longer than rollouts may be: a longer one could turn other positions
+        each = max(1, (self.execution.longest or rows) - 1)
+        sizes = [min(each, rows - 1 - begun) + 1 for begun in range(0, rows - 1, each)]
+        ids = np.random.default_rng(0).integers(0, len(self.head), max(sizes)).tolist()
+        completions = [Trajectory(i, ids[:n], np.zeros(n, np.float32), 0.0) for i, n in enumerate(sizes)]
+        pack = build_pack([PromptGroup(ids[:1], completions)])
         try:
             self.logprobs(pack)[0].sum().backward()
         except torch.OutOfMemoryError:
