@@ -141,9 +141,9 @@ def _header(path: Path, size: int, changed: int) -> dict[str, StoredWeight]:
         with safe_open(path, "numpy") as file:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
             return {name: StoredWeight(one.get_dtype(), tuple(one.get_shape())) for name, one in slices.items()}
-    except SafetensorError as error:
+    except SafetensorError:
         raise UserError(
-            f"model folder {path.parent}: {path.name} is cut short, or no safetensors file ({error}); get it again"
+            f"model folder {path.parent}: {path.name} is cut short, or no safetensors file; get it again"
         ) from None
 
 
