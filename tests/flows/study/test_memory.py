@@ -136,7 +136,7 @@ def test_a_sampler_without_a_place_for_one_rollout_is_refused(tmp_path: Path) ->
         needed = sampler_bytes(base, hardware, 32).total
         machine = Machine(1 + parts, 140 * GIB, 250 * GIB)
         check_memory(study(tmp_path, **asked, memory_fraction=(needed + 1e6) / machine.gpu), machine)
-        with pytest.raises(UserError, match=r"of it the cache of one rollout .* a smaller hardware\.max_model_len"):
+        with pytest.raises(UserError, match=r"of it the cache of one rollout, .* a smaller hardware\.max_model_len"):
             check_memory(study(tmp_path, **asked, memory_fraction=(needed - 1e6) / machine.gpu), machine)
 
 
