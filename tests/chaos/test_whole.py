@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,6 @@ from storage.ledger import Ledger
 from storage.records.spending import Charge, Journal
 from tasks.rollouts import account_of
 from tests.chaos import study
-from tests.chaos.trial import Trial
 from tests.chaos.whole import Broken, Left, check, left
 
 
@@ -103,12 +101,3 @@ def test_a_batch_in_flight_and_a_shard_taken_away_are_allowed_for_and_no_more(co
     with pytest.raises(Broken, match="lost: 24"):
         check(*copy, in_flight=25, taken=23)
     assert check(*copy, in_flight=1, taken=24) == 25
-
-
-def test_moments_are_drawn_over_the_whole_run() -> None:
-    moments = [
-        Trial(Path(), Left({}, {}, 0), 1.0, random.Random(f"kill -9 of the process/{seed}")).moment
-        for seed in range(400)
-    ]
-    tenths = [sum(int(10 * m) == i for m in moments) for i in range(10)]
-    assert min(tenths) >= 20 and max(tenths) <= 60

@@ -103,6 +103,7 @@ def test_pickled_weights_are_refused_by_name(tmp_path: Path, module: str) -> Non
             refuses()
 
 
+@pytest.mark.slow
 def test_nothing_is_unpickled_from_a_folder_that_all_may_write(tmp_path: Path) -> None:
     """torch keeps what it compiled as pickles in /tmp/torchinductor_USER, which any account may make first."""
     code = (

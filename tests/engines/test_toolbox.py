@@ -141,6 +141,7 @@ tools.close()
 """
 
 
+@pytest.mark.slow
 def test_threads_find_libraries_imported(tiny_base: Path) -> None:
     """In a process of its own: in this one they are imported already."""
     done = subprocess.run([sys.executable, "-c", AT_ONCE, str(tiny_base)], capture_output=True, text=True, timeout=300)

@@ -85,6 +85,7 @@ def test_two_cold_runs_agree_to_the_byte(tmp_path: Path, demo_store: Path) -> No
     assert report_text(demo_store) == report_text(root)
 
 
+@pytest.mark.slow
 def test_a_larger_group_samples_the_difference_only(root: Path) -> None:
     """Growing G from 4 to 8: the ledger gains 4 rollouts a problem in each arm's screening, and repeats none."""
     book = Ledger(root)

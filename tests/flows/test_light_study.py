@@ -13,6 +13,8 @@ from tasks.engines.model_files import model_digest
 from tests import warm
 from tests.mini import ended, finish
 
+pytestmark = pytest.mark.slow
+
 DIGEST = model_digest(SHIPPED["demo"])
 
 

@@ -88,6 +88,7 @@ assert [step.recipe.stage for step in planning.steps].count("share_bands") == 1
 """
 
 
+@pytest.mark.slow
 def test_a_printed_measure_is_two_files(tmp_path: Path) -> None:
     for room in ("flows", "storage", "tasks", "tests", "models"):
         shutil.copytree(REPO / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__", "*.safetensors"))

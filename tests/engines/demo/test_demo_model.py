@@ -82,6 +82,7 @@ def test_chat_template_honours_enable_thinking(tokenizer) -> None:
     assert said[False] == said[True] + "<think>\n\n</think>\n\n"
 
 
+@pytest.mark.slow
 def test_pretraining_makes_the_same_weights_twice(tmp_path: Path) -> None:
     made = pretrain(TINY, tmp_path / "a", threads=1)
     pretrain(TINY, tmp_path / "b", threads=1)

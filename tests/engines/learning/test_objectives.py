@@ -33,16 +33,21 @@ def answering(plan: StepPlan) -> list[TrainRollout]:
     ]
 
 
+OTHERS = (
+    AIMED,
+    replace(LOOP, loss="clip_cov", advantage="standardised", cov_low=0.1, cov_share=0.1),
+    replace(LOOP, loss="sapo", advantage="darling_trace"),
+    replace(LOOP, loss="dapo", advantage="gdpo", max_tokens=14, overlong_cache=6),
+    replace(LOOP, advantage="reinforce_plus_plus"),
+)
+
+
 @pytest.mark.parametrize(
     "config",
     [
         EXPLORING,
-        AIMED,
-        replace(LOOP, loss="clip_cov", advantage="standardised", cov_low=0.1, cov_share=0.1),
         replace(LOOP, loss="kl_cov", advantage="standardised", minibatches=2, cov_share=0.1),
-        replace(LOOP, loss="sapo", advantage="darling_trace"),
-        replace(LOOP, loss="dapo", advantage="gdpo", max_tokens=14, overlong_cache=6),
-        replace(LOOP, advantage="reinforce_plus_plus"),
+        *(pytest.param(one, marks=pytest.mark.slow) for one in OTHERS),
     ],
     ids=lambda c: f"{c.loss}-{c.advantage}",
 )

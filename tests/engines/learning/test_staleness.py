@@ -80,7 +80,7 @@ def test_the_next_step_is_sampled_while_this_one_trains(
     assert met == [True, True]
 
 
-@pytest.mark.parametrize("extra_groups", [0, 4])
+@pytest.mark.parametrize("extra_groups", [0, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "execution",
     [Execution(device="cpu"), Execution(device="cpu", async_checkpoints=True, checkpoint_every=3)],
@@ -126,6 +126,7 @@ def test_a_wall_met_ahead_parks_after_the_update_that_is_paid_for(tiny_base: Pat
     assert same(resumed.adapter_folder, run(tiny_base, tmp_path / "b", STALE, sample=Book().sample).adapter_folder)
 
 
+@pytest.mark.slow
 def test_two_processes_of_a_learner_look_ahead_in_one(tiny_base: Path, tmp_path: Path) -> None:
     book = Book()
     run(tiny_base, tmp_path, STALE, sample=book.sample, execution=TWO)

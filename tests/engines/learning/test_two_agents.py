@@ -71,7 +71,9 @@ def test_each_agent_is_trained_as_if_alone(tiny_base: Path, pull: dict, executio
     assert not torch.equal(found["weights"], found["critic_weights"])
 
 
-@pytest.mark.parametrize("config", [AGENTS, AIMED, replace(AGENTS, staleness=1)], ids=["plain", "aimed", "stale"])
+@pytest.mark.parametrize(
+    "config", [AGENTS, *(pytest.param(one, marks=pytest.mark.slow) for one in (AIMED, replace(AGENTS, staleness=1)))]
+)
 def test_killed_and_resumed_is_the_undisturbed_run(tiny_base: Path, tmp_path: Path, config: LearnerConfig) -> None:
     """Both adapters, rows, diagnostics, and what each agent remembers."""
     whole = run(tiny_base, tmp_path / "whole", config, sample=answering)
@@ -122,6 +124,7 @@ def test_both_adapters_are_handed_over_as_they_would_be_exported(
         assert all(torch.equal(pair, found[False][name][layer]) for layer, pair in pairs.items()), name
 
 
+@pytest.mark.slow
 def test_two_processes_train_two_agents_as_one(tiny_base: Path, tmp_path: Path) -> None:
     alone = replace(ON_CPU, token_budget=40)
     config = replace(AGENTS, steps=3)

@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
@@ -15,6 +16,7 @@ from tasks.engines.model_files import model_digest
 DEMO = Path(__file__).resolve().parents[3] / "models" / "demo"
 
 
+@pytest.mark.slow
 def test_vllm_reads_the_files_that_a_model_is_known_by(tmp_path: Path) -> None:
     """Mistral's folders hold each thing twice; left to itself vLLM takes the copies, which are no part of the model."""
     from tasks.engines.sampling.vllm import VllmGenerator
