@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from cli import options
+from storage.errors import printable
 
 
 @click.command()
@@ -37,7 +38,7 @@ def study(target: Path, run: str | None, without: str | None, renew: bool, root:
         f" MB{light}"
     )
     for change in copied.changed:
-        click.echo(f"changed in {target}: {change}")
+        click.echo(printable(f"changed in {target}: {change}"))
     if copied.others:
         click.echo(f"{copied.others:,} artifacts are there in another making, which stays")
     click.echo(f"go on with it: --root {target}, and --model sha256:… where the base model is not")

@@ -78,7 +78,7 @@ def varband(context: click.Context) -> None:
         from storage.roots import root_folder
 
         for line in next_steps(root_folder(os.environ.get("VARBAND_ROOT", ".varband"))):
-            click.echo(line)
+            click.echo(printable(line))
 
 
 def main() -> None:
@@ -86,7 +86,9 @@ def main() -> None:
     shown = warnings.showwarning
     warnings.filterwarnings("default", category=Notice)  # also where the environment silences libraries
     warnings.showwarning = lambda message, *rest, **more: (
-        click.echo(f"varband: {message}", err=True) if isinstance(message, Notice) else shown(message, *rest, **more)
+        click.echo(printable(f"varband: {message}", kept="\n"), err=True)
+        if isinstance(message, Notice)
+        else shown(message, *rest, **more)
     )
     try:
         with stopped_by_signals():

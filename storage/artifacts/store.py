@@ -90,8 +90,10 @@ class Store:
         return True
 
     def rows_of(self, refs: Iterable[Ref]) -> list[Path]:
-        """Parquet of these artifacts, unverified: a list of what there is brings none from object storage."""
-        paths = {ref: self.path(ref) / DATA for ref in refs}
+        """Parquet of these artifacts, unverified: a list of what there is brings none from object storage.
+
+        Errors: UserError for a link, which could lead out of a root that somebody else made."""
+        paths = {ref: linkless(self.root, f"{ref.kind}/{ref}/{DATA}") for ref in refs}
         if self._mirror:
             self._mirror.bring_rows([ref for ref, path in paths.items() if not path.exists()])
         return list(paths.values())

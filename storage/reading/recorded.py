@@ -12,6 +12,7 @@ from storage.artifacts.store import Store
 from storage.records.drift import drift_notes
 from storage.records.runs import Run, all_runs, runs_table
 from storage.records.spending import spending_by_arm
+from storage.roots import linkless
 from storage.sql import named, query
 
 
@@ -45,7 +46,7 @@ def drift(root: Path) -> pa.Table:
 def answer_of(root: Path, report: str) -> str:
     """What a report says in words, with what to know before believing it, as its Markdown has it; empty for one that
     has no page."""
-    page = Store(root).files(Ref.parse(report)) / "report.md"
+    page = linkless(Store(root).files(Ref.parse(report)), "report.md")
     if not page.is_file():
         return ""
     return page.read_text(encoding="utf-8").partition("\n## The answer\n")[2].partition("\n## ")[0].strip()

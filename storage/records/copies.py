@@ -13,6 +13,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 from storage.artifacts.fingerprint import file_digest
@@ -85,10 +86,10 @@ def copy_study(
 
 def _rules(root: Path) -> dict[str, str]:
     """What later runs of a root go by, in words: its prices, the active overrides, the limits of each run."""
-    prices = root / PRICES
+    prices, (text, name) = root / PRICES, newest_overrides(root)
     found = {
         PRICES: file_digest(prices)[:8] if prices.is_file() else "none",
-        "overrides": Path(newest_overrides(root)[1]).name or "none",
+        "overrides": f"{Path(name).name} {sha256(text.encode()).hexdigest()[:8]}" if name else "none",
     }
     for run in all_runs(root):
         found[f"limits of {run.id}"] = ", ".join(f"{k}={v:g}" for k, v in sorted(run.budget.items())) or "none"

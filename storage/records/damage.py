@@ -8,13 +8,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from storage.durable import sync, write_durably
+from storage.roots import linkless
 
 DAMAGED = ".damaged"
 
 
 def set_aside(root: Path, path: Path) -> Path:
     """Where the file or folder went."""
-    target = root / DAMAGED / datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f") / path.relative_to(root)
+    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+    target = linkless(root, f"{DAMAGED}/{moment}") / path.relative_to(root)
     target.parent.mkdir(parents=True)
     os.rename(path, target)
     return target

@@ -27,7 +27,7 @@ from storage.mirror import mirror_of
 from storage.records.notes import note_planned as note_planned
 from storage.records.notes import unfinished
 from storage.records.pins import pins
-from storage.roots import lock_file, root_option
+from storage.roots import linkless, lock_file, root_option
 
 BIN = ".bin"
 OLDER_THAN = timedelta(days=7)
@@ -195,7 +195,7 @@ def _since(moment: float) -> timedelta:
 
 
 def to_bin(store: Store, found: Iterable[Doomed]) -> None:
-    call = store.root / BIN / datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+    call = linkless(store.root, f"{BIN}/{datetime.now(UTC).strftime('%Y%m%dT%H%M%S%f')}")
     for one in found:
         target = call / one.path.relative_to(store.root)
         target.parent.mkdir(parents=True, exist_ok=True)

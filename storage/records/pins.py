@@ -12,7 +12,7 @@ from storage.durable import files_in, write_durably
 from storage.errors import UserError
 from storage.mirror import mirror_of
 from storage.records.runs import now
-from storage.roots import read_whole
+from storage.roots import linkless, read_whole
 
 PINS = pa.schema([("ref", pa.string()), ("why", pa.string()), ("since", pa.string())])
 
@@ -72,7 +72,7 @@ def read_pin(path: Path) -> Pin:
 
 
 def _write(root: Path, one: Pin) -> Pin:
-    path = root / "pins" / f"{one.ref}.json"
+    path = linkless(root, f"pins/{one.ref}.json")
     content = one.model_dump_json(indent=1).encode()
     write_durably(path, content)
     if mirror := mirror_of(root):

@@ -35,6 +35,7 @@ SILENT = {
     "OMP_DYNAMIC": "FALSE",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",  # they lie under /tmp, wherever the cache is
     "TORCH_CPP_LOG_LEVEL": "ERROR",
     "TORCH_LOGS": "-torch._library.triton",  # that there is none on a CPU
     "TOKENIZERS_PARALLELISM": "false",

@@ -75,18 +75,22 @@ def _own_code_refused(folder: Path) -> Iterator[None]:
     except ValueError as error:
         if "trust_remote_code" not in str(error):
             raise
-        raise UserError(
-            f"model folder {folder}: it needs code of its own (auto_map in its configs), which is never run; use a"
-            " model of a type that transformers knows"
-        ) from None
+        raise _own_code(folder) from None
+
+
+def _own_code(folder: Path) -> UserError:
+    return UserError(
+        f"model folder {folder}: it needs code of its own (auto_map in its configs), which is never run; use a model of"
+        " a type that transformers knows"
+    )
 
 
 def refuse_holes(folder: Path) -> None:
     """Refuse, for vLLM, which leaves a weight unset where no file holds it, a model that transformers would not load
     whole. Quantised models, and types that transformers does not know, are vLLM's own to judge.
 
-    Errors: as `loaded`; UserError too for weights that only vLLM would load: without an index it takes every
-    .safetensors of a folder.
+    Errors: as `loaded`; UserError too for a model that needs code of its folder, and for weights that only vLLM would
+    load: without an index it takes every .safetensors of a folder.
     """
     import torch
     from transformers import CONFIG_MAPPING, AutoModelForCausalLM
@@ -95,6 +99,8 @@ def refuse_holes(folder: Path) -> None:
     if strays:
         raise UserError(f"model folder {folder}: vLLM would load {strays[0].name} beside the weights: move it away")
     config = read_config(folder)
+    if "auto_map" in config and config.get("model_type") not in CONFIG_MAPPING:
+        raise _own_code(folder)
     if config.get("model_type") in CONFIG_MAPPING and not config.get("quantization_config"):
         loaded(AutoModelForCausalLM, folder, torch.bfloat16, "meta")
 

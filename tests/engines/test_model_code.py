@@ -69,7 +69,8 @@ def test_code_of_a_model_folder_is_not_run(carrying: Path, mark: Path) -> None:
     with pytest.raises(UserError):
         RewardModel(carrying, Hardware(device="cpu"))
     changed(carrying / "config.json", **config)
-    refuse_holes(carrying)
+    with pytest.raises(UserError, match="code of its own"):
+        refuse_holes(carrying)  # as vLLM's engine begins
     changed(carrying / "config.json", model_type=json.loads((DEMO / "config.json").read_text())["model_type"])
     shutil.copy(DEMO / "tokenizer_config.json", carrying)
     TransformersGenerator(carrying, Hardware(device="cpu"))  # transformers' own code for a type that it knows
@@ -105,10 +106,12 @@ def test_pickled_weights_are_refused_by_name(tmp_path: Path, module: str) -> Non
 
 @pytest.mark.slow
 def test_nothing_is_unpickled_from_a_folder_that_all_may_write(tmp_path: Path) -> None:
-    """torch keeps what it compiled as pickles in /tmp/torchinductor_USER, which any account may make first."""
+    """torch keeps what it compiled as pickles in /tmp/torchinductor_USER, which any account may make first; and always
+    its precompiled C++ headers, which are compiled into every kernel."""
     code = (
         "from tasks.engines.environment import quiet_libraries; quiet_libraries()\n"
-        "from torch._inductor.runtime.cache_dir_utils import cache_dir; print(cache_dir())"
+        "from torch._inductor.runtime.cache_dir_utils import cache_dir; print(cache_dir())\n"
+        "from torch._inductor.config import cpp_cache_precompile_headers as precompiles; assert not precompiles"
     )
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TORCHINDUCTOR")}
     for cache in ("home", "taken"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -13,13 +14,16 @@ import pytest
 
 from flows.upkeep.verify import verify
 from storage.artifacts.manifest import parse_manifest
+from storage.artifacts.ref import Ref
 from storage.artifacts.store import MANIFEST, Store
 from storage.errors import UserError
 from storage.mirror import mirror_of
 from storage.reading.catalog import ask
-from storage.reading.views import views
+from storage.reading.views import inputs_of, views
 from storage.records.copies import copy_study
-from storage.records.garbage import collect
+from storage.records.damage import DAMAGED, set_aside
+from storage.records.garbage import BIN, Doomed, collect, to_bin
+from storage.records.pins import pin
 from storage.roots import ADDRESS
 from storage.sql import query
 from tests.storage.records.test_copies import made
@@ -136,3 +140,30 @@ def test_no_connection_reads_or_writes_another_file(tmp_path: Path, private: Pat
     with pytest.raises(Exception, match="disabled"):
         query(sql)
     assert private.read_bytes() == SECRET
+
+
+WRITES: dict[str, Callable[[Path, Ref], object]] = {
+    DAMAGED: lambda root, ref: set_aside(root, Store(root).path(ref)),
+    BIN: lambda root, ref: to_bin(Store(root), [Doomed(Store(root).path(ref), "not needed")]),
+    "pins": lambda root, ref: pin(root, ref, "kept"),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_what_mends_or_tidies_a_root_writes_within_it(tmp_path: Path, name: str) -> None:
+    theirs, elsewhere = tmp_path / "theirs", tmp_path / "elsewhere"
+    ref = made(theirs)[1]
+    elsewhere.mkdir()
+    (theirs / name).symlink_to(elsewhere)
+    with pytest.raises(UserError, match="link"):
+        WRITES[name](theirs, ref)
+    assert not list(elsewhere.iterdir()) and Store(theirs).path(ref).is_dir()
+
+
+def test_a_look_at_rows_follows_no_link(tmp_path: Path, private: Path) -> None:
+    ref = made(tmp_path)[1]
+    rows = Store(tmp_path).path(ref) / "data.parquet"
+    rows.rename(private.parent / "data.parquet")
+    rows.symlink_to(private.parent / "data.parquet")
+    with pytest.raises(UserError, match="link"):
+        inputs_of(Store(tmp_path), {"rollouts": [str(ref)]})

@@ -24,8 +24,8 @@ ROWS = 8192
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Distances of `gap`, in nats. Below `doubtful`: rounding. Above it the weights are wrong if the base model fits the
-    tokens twice as well, and above `wrong` in any case."""
+    """Distances of `gap`, in nats. Below `doubtful`: rounding. Above it the weights are wrong if the base model fits
+    the tokens twice as well, and above `wrong` in any case."""
 
     doubtful: float
     wrong: float

@@ -203,7 +203,7 @@ def test_a_copy_names_the_rules_that_it_changed(tmp_path: Path) -> None:
     name = put_overrides(here, "").name
     changed = copy_study(here, there, weights=False).changed
     assert [one.partition(":")[0] for one in changed] == [PRICES, "overrides", "limits of demo-00000001"]
-    assert changed[1:] == (f"overrides: none → {name}", "limits of demo-00000001: none → usd=500")
+    assert changed[1:] == (f"overrides: none → {name} e3b0c442", "limits of demo-00000001: none → usd=500")
     assert copy_study(here, there, weights=False).changed == ()
 
 
