@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from dashboards.gallery import Page, write
 from storage.errors import UserError
 from storage.reading.charts import as_svg, drawn
-from storage.reading.figures import (
-    ARM_STYLES,
-    BAND_STYLES,
-    FIGURES,
-    PAGE_STYLES,
-    SECTIONS,
-    Lines,
-    on_page,
-    styles,
-    variables,
-)
+from storage.reading.figures import ARM_STYLES, FIGURES, SECTIONS, Lines, on_page, styles
 from storage.reading.query_cache import ask
 from storage.sql import QUERIES, named
-from tasks.report.render import style_sheet
 from tests.dashboards.conftest import REPO, Study
 
 PAGES = ("overview", "bands", "training", "results", "search", "claims")
@@ -108,50 +94,9 @@ def test_an_arm_has_one_colour_and_one_shape() -> None:
     assert len({style.shape for style in ARM_STYLES}) == len(ARM_STYLES)
 
 
-def test_every_colour_of_a_drawing_follows_the_page() -> None:
-    """What is drawn light is told to be dark on a dark page by a rule for its very colour."""
-    rows = pa.table({"arm": ARMS[:6], "step": [1] * 6, "k": [1] * 6, "pass_at_k": [0.5] * 6})
-    [spec] = drawn(FIGURES["passk"].chart, rows, ARMS)
-    found = {*re.findall(r'(?:fill|stroke)="(#\w+)"', as_svg(spec))}
-    assert {style.light for style in ARM_STYLES} <= found
-    assert found <= {*re.findall(r'svg \[(?:fill|stroke)="(#\w+)"\]', style_sheet())}
-
-
-@pytest.mark.parametrize("dark", [False, True])
-def test_report_and_gallery_have_the_colours_of_one_page(tmp_path: Path, dark: bool) -> None:
-    gallery = write(Page("title", "source", [], []), tmp_path / "gallery.html").read_text()
-    declared = variables(PAGE_STYLES, dark=dark)
-    for sheet in (style_sheet(), gallery):
-        assert f":root{{{declared}" in sheet
-    for own in ("tasks/report/templates/report.css", "dashboards/templates/gallery.html.j2"):
-        assert not set(re.findall(r"--\w+:#\w+", (REPO / own).read_text())) & set(declared.split(";"))
-
-
-def test_a_band_has_its_colour() -> None:
-    rows = pa.table({"arm": ["a"], "all_zero": [1], "variance": [2], "all_one": [3]})
-    [spec] = drawn(FIGURES["bands"].chart, rows, ("a",))
-    scale = spec["layer"][0]["encoding"]["color"]["scale"]
-    assert dict(zip(scale["domain"], scale["range"], strict=True)) == {b: s.light for b, s in BAND_STYLES.items()}
-
-
 def test_the_policy_before_training_is_dashed() -> None:
     rows = [{"arm": "a", "step": s, "k": k, "pass_at_k": 0.1 * k} for s in (0, 40) for k in (1, 2)]
     [spec] = drawn(FIGURES["passk"].chart, pa.Table.from_pylist(rows), ("a",))
     stroke = next(layer for layer in spec["layer"] if layer["mark"]["type"] == "line")["encoding"]["strokeDash"]
     assert stroke["scale"] == {"domain": [0, 40], "range": [[6, 4], [1, 0]]}
     assert 'stroke-dasharray="6,4"' in as_svg(spec)
-
-
-def test_a_wrong_declaration_names_what_is_wrong(tmp_path: Path) -> None:
-    from storage.reading.figures import chart_of
-
-    with pytest.raises(KeyError, match="pie"):
-        chart_of({"kind": "pie"})
-    with pytest.raises(TypeError, match="colour"):
-        chart_of({"kind": "bars", "labels": ["arm"], "colour": "red"})
-
-
-def test_specs_are_json(study: Study) -> None:
-    for figure in CHARTED:
-        if figure.name != "asymptotes":
-            json.dumps(drawn(figure.chart, ask(study.root, str(study.report), figure.query), ("panel", "thinking")))

@@ -59,13 +59,6 @@ def spread(code: str) -> list[str]:
     return [ast.unparse(word.value) for call in calls for word in call.keywords if word.arg is None]
 
 
-def test_no_kind_is_hidden_from_the_type_checker() -> None:
-    """An Available is an Evidence, and takes its fields one by one."""
-    assert spread("estimate(**asked)") == ["asked"]
-    dag = [REPO / "flows" / name for name in ("arm.py", "encoding.py", "experiment.py", "problems.py")]
-    assert [word for path in dag for word in spread(path.read_text())] == ["evidence.arguments()"]
-
-
 @pytest.mark.parametrize(
     ("advantage", "given"),
     [

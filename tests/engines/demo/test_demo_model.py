@@ -15,8 +15,7 @@ from storage.errors import UserError
 from tasks.domain.problems.arithmetic import demo_problems, pretraining_problem
 from tasks.domain.problems.teacher import MIX, teacher_completion
 from tasks.domain.scaffolds import SCAFFOLDS
-from tasks.engines.demo.card import measure, write_card
-from tasks.engines.demo.pretrain import PretrainConfig, Pretrained, pretrain
+from tasks.engines.demo.pretrain import PretrainConfig, pretrain
 from tasks.engines.demo.tokenizer import TAGS, make_tokenizer
 from tasks.engines.sampling.prompts import encode_prompt
 
@@ -90,15 +89,6 @@ def test_pretraining_makes_the_same_weights_twice(tmp_path: Path) -> None:
     assert len(digests) == 1
     assert (made.steps, made.threads) == (3, 1)
     assert 0 < made.loss < 10
-
-
-def test_card_says_how_it_was_made(tmp_path: Path) -> None:
-    made = Pretrained(steps=3, threads=1, parameters=12_345, loss=1.25, seconds=2.0, torch="9.9")
-    write_card(tmp_path, TINY, made, measure(MODEL, per_source=1), "varband demo-model somewhere")
-    card = (tmp_path / "README.md").read_text()
-    assert "12,345 parameters" in card and "    varband demo-model somewhere\n" in card
-    assert "4 fresh problems (seed 101), 8 rollouts each" in card
-    assert "| `panel` | " in card and "| `think_tags` | " in card
 
 
 def test_a_model_is_not_written_over_by_accident(tmp_path: Path) -> None:

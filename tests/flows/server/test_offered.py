@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flows.server.deployments import DEPLOYMENTS
-from flows.study.forms import BudgetForm
 from flows.upkeep.doctor import DEPLOYED
-from tests.servers import REPO
 
 pytestmark = pytest.mark.slow
 
@@ -22,12 +19,6 @@ FORMS = {one.name: one.of_code()["parameter_openapi_schema"] for one in DEPLOYME
 
 def test_doctor_misses_every_deployment_that_is_not_there() -> None:
     assert FORMS.keys() == DEPLOYED
-
-
-def test_the_documentation_lists_every_deployment_where_it_runs() -> None:
-    page = (REPO / "docs" / "operations.md").read_text()
-    listed = re.findall(r"^\| `(\w+)` \| pool `(\w+)`(?:, queue `(\w+)`)?", page, re.MULTILINE)
-    assert sorted(listed) == sorted((one.name, one.pool, one.queue.removeprefix("default")) for one in DEPLOYMENTS)
 
 
 @pytest.mark.parametrize(
@@ -46,17 +37,6 @@ def test_a_form_refuses_what_cannot_be(deployment: str, parameters: dict[str, An
     from prefect.utilities.schema_tools.validation import is_valid
 
     assert is_valid(parameters, FORMS[deployment]) == fits
-
-
-def test_every_field_says_its_purpose() -> None:
-    """Also within the forms of which a form is made; and the money's is the prices that are asked first."""
-    for name, form in FORMS.items():
-        if name == "make":  # runs fill it in, and no person
-            continue
-        for part in (form, *form.get("definitions", {}).values()):
-            for field, told in part.get("properties", {}).items():
-                assert told.get("description"), f"{name}: {part.get('title')}.{field}"
-    assert "prices.toml" in str(BudgetForm.model_json_schema()["properties"]["usd"])
 
 
 @pytest.mark.slow

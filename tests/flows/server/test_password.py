@@ -20,6 +20,7 @@ from flows.server.everything import AUTH, Everything
 from storage.errors import UserError
 from tests.servers import REPO, prefect_server
 
+pytestmark = pytest.mark.slow
 SERVER, CLIENT = AUTH
 
 
@@ -81,7 +82,6 @@ def test_the_command_serves_without_a_password_only_when_told(monkeypatch: pytes
     assert told == [False, True]
 
 
-@pytest.mark.slow
 def test_who_has_no_password_starts_nothing(tmp_path: Path) -> None:
     """The attack: a work pool of one's own, a deployment with a shell command as its step, a run of it."""
     with prefect_server(tmp_path) as server:
