@@ -50,7 +50,7 @@ def chat(
     from flows.running.sessions import engines
     from storage.errors import UserError
     from tasks.domain.arms import ARMS
-    from tasks.domain.grading.overrides import ActiveGrader
+    from tasks.domain.grading.grading import ActiveGrader
     from tasks.engines.hardware import Hardware
     from tasks.engines.learning.own_forward import positions
     from tasks.engines.protocols import Decoding

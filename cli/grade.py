@@ -13,7 +13,7 @@ from cli import options
 from storage.artifacts.kinds import Disputes
 
 if TYPE_CHECKING:
-    from tasks.domain.grading.overrides import Overrides
+    from tasks.domain.grading.grading import Overrides
     from tasks.domain.scaffolds import Scaffold
 
 overrides_option = click.option(
@@ -33,8 +33,7 @@ def grade(file: Path, study: str | None, overrides: Path | None) -> None:
     Each row is read by its arm's scaffold and judged as the kind of answer that this asks for. Prints
     one JSON line per row, in order: verdict, reason, answer, canonical, grader_version.
     """
-    from tasks.engines.grading.graders import Graders
-    from tasks.engines.grading.grading_files import EVERYBODYS, read_grade_items
+    from tasks.engines.grading.graders import EVERYBODYS, Graders, read_grade_items
 
     scaffolds = EVERYBODYS if study is None else _scaffolds(study)
     items = read_grade_items(sys.stdin.buffer.read() if str(file) == "-" else file, scaffolds)
@@ -160,7 +159,7 @@ def _scaffolds(study: str) -> dict[str, Scaffold]:
 def _checked(path: Path) -> str:
     """The text of a file of overrides. Errors: UserError naming line and field."""
     from storage.errors import UserError
-    from tasks.domain.grading.overrides import read_overrides
+    from tasks.domain.grading.grading import read_overrides
 
     try:
         text = path.read_bytes().removeprefix(b"\xef\xbb\xbf").decode("utf-8")
@@ -171,6 +170,6 @@ def _checked(path: Path) -> str:
 
 
 def _overrides(path: Path | None) -> Overrides | None:
-    from tasks.domain.grading.overrides import read_overrides
+    from tasks.domain.grading.grading import read_overrides
 
     return None if path is None else read_overrides(_checked(path), str(path))

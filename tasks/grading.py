@@ -9,12 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from storage.records.overrides import newest_overrides
+from tasks.domain.grading.grading import ActiveGrader, read_overrides
 from tasks.domain.grading.kinds import OWN, RAISED
-from tasks.domain.grading.overrides import ActiveGrader, read_overrides
 from tasks.domain.partitions.classes import Equal, Pair
 from tasks.domain.scaffolds import BARE, MATH, Scaffold
-from tasks.engines.grading.graders import GradeItem, Graders
-from tasks.engines.grading.verdicts import with_verdicts
+from tasks.engines.grading.graders import GradeItem, Graders, with_verdicts
 from tasks.stage import toolbox
 
 

@@ -13,10 +13,10 @@ from storage.artifacts.kinds import Disputes, Pool, Rollouts
 from storage.artifacts.kinds.experiment import VERDICT
 from storage.errors import UserError
 from storage.sql import query
-from tasks.domain.grading.cross_check import cross_check
-from tasks.domain.grading.overrides import ActiveGrader, OverrideRows, Overrides
+from tasks.domain.grading.grading import ActiveGrader, OverrideRows, Overrides
+from tasks.domain.partitions.cross_check import cross_check
 from tasks.domain.scaffolds import MATH
-from tasks.engines.grading.verdicts import with_verdicts
+from tasks.engines.grading.graders import with_verdicts
 from tasks.evidence import answer_kind_of, scaffold_of
 from tasks.stage import Payload, progress, stage, store, toolbox
 

@@ -13,7 +13,7 @@ from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from storage.records.spending import Journal
 from tasks.domain.budget import Budget
-from tasks.domain.grading.overrides import ActiveGrader
+from tasks.domain.grading.grading import ActiveGrader
 from tasks.domain.prices import Prices
 from tasks.engines.hardware import Hardware
 from tasks.engines.toolbox import Toolbox

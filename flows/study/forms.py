@@ -20,7 +20,7 @@ from storage.errors import UserError, did_you_mean
 from tasks.domain import ranges
 from tasks.domain.arms import ARMS
 from tasks.domain.budget import MOST, Budget
-from tasks.domain.grading.overrides import FIELDS, read_overrides
+from tasks.domain.grading.grading import FIELDS, read_overrides
 from tasks.domain.search.registry import METHODS, method_named
 from tasks.engines.hardware import ENGINES
 

@@ -21,8 +21,8 @@ from flows.study.shape import Pool, Profile
 from flows.study.writing import differences, told, written_out
 from storage.artifacts.store import Store
 from storage.errors import NotHere, UserError
+from tasks.domain.grading.grading import ActiveGrader
 from tasks.domain.grading.kinds import faults_of_answer
-from tasks.domain.grading.overrides import ActiveGrader
 from tasks.domain.policies import BaseModel, MadeElsewhere
 from tasks.domain.problems.problems import PoolPolicy
 from tasks.domain.problems.sources import SourceSpec

@@ -28,7 +28,7 @@ from storage.records.pins import pin, read_pin
 from storage.records.runs import read_record, record_paths
 from storage.records.spending import read_charge
 from storage.shards import examine_shard
-from tasks.domain.grading.overrides import read_overrides
+from tasks.domain.grading.grading import read_overrides
 
 DAMAGE = pa.schema([("what", pa.string()), ("path", pa.string()), ("said", pa.string()), ("set_aside", pa.string())])
 #: What the system says of a file that lacks something; anything else is of the machine, the network or the reader.

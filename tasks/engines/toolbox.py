@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from storage.errors import UserError
-from tasks.domain.grading.overrides import ActiveGrader
+from tasks.domain.grading.grading import ActiveGrader
 from tasks.domain.policies import KVCache
 from tasks.engines.environment import quiet_libraries, settle_threads
 from tasks.engines.hardware import Hardware, check_kv_cache, device_name, engine_name, release_memory, require_gpu

@@ -21,7 +21,7 @@ from storage.artifacts.kinds import Bands, PassAtK, Report, Rollouts
 from storage.artifacts.schemas import columns
 from storage.artifacts.store import Store
 from storage.durable import write_durably
-from tasks.domain.grading.overrides import ActiveGrader
+from tasks.domain.grading.grading import ActiveGrader
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.engines.hardware import Hardware
 from tasks.engines.toolbox import Toolbox

@@ -7,9 +7,8 @@ import pytest
 
 from storage.artifacts.kinds import Rollouts
 from storage.errors import UserError
-from tasks.domain.grading.overrides import Overrides, read_overrides
-from tasks.engines.grading.graders import Graders
-from tasks.engines.grading.verdicts import with_verdicts
+from tasks.domain.grading.grading import Overrides, read_overrides
+from tasks.engines.grading.graders import Graders, with_verdicts
 from tasks.regrading import changes, disputes, golds_of, moved
 
 

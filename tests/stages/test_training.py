@@ -16,7 +16,7 @@ from storage.artifacts.kinds import Pool, Splits, Training
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Ledger
-from tasks.domain.grading.overrides import ActiveGrader, Overrides
+from tasks.domain.grading.grading import ActiveGrader, Overrides
 from tasks.domain.grpo.learner_config import LEAST_TEMPERATURE, LearnerConfig, check_sampling
 from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.engines.hardware import Hardware

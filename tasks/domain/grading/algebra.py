@@ -13,7 +13,12 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
-from tasks.domain.grading.terms import Undecided, terminates
+from tasks.domain.grading.quantities import terminates
+
+
+class Undecided(Exception):
+    """Algebra cannot decide either: no verdict, with the reason."""
+
 
 GUARD_DIGITS = 60
 #: An expression whose numbers have more digits than this is compared as a rational or not at all.

@@ -11,12 +11,17 @@ reason of the verdict.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
+from typing import get_args
 
+from storage.errors import UserError
 from tasks.domain.grading.comparison import agree, compare
 from tasks.domain.grading.kinds import grade_as
-from tasks.domain.grading.latex_normalisation import normalise, repaired
+from tasks.domain.grading.latex_normalisation import TEXT_COMMANDS, normalise, repaired
 from tasks.domain.grading.reading import MAX_ANSWERS, Extraction, answer_texts, extract_answers, read
 from tasks.domain.grading.regions import visible, without_struck
 from tasks.domain.grading.shapes import Shape, shape, with_parameter_of
@@ -27,9 +32,10 @@ from tasks.domain.grading.terms import (
     Matcher,
     Undecided,
     Verdict,
+    VerdictName,
+    squeeze,
     symbolic_same,
 )
-from tasks.domain.grading.words import denies_existence, same_denial, yes_or_no
 from tasks.domain.scaffolds import MATH, AnswerForm, Scaffold
 
 BEHAVIOUR = 9
@@ -165,3 +171,146 @@ def _judge(found: Extraction, gold: str, matcher: Matcher) -> Verdict:
     if verdict != "correct" and undecided:
         return Verdict("ungradable", f"cannot be decided: {undecided[0]}", text, prediction.text)
     return Verdict(verdict, roundings[-1] if verdict == "correct" and roundings else reason, text, prediction.text)
+
+
+_NARROWER = r"unique|non-?negative|negative|positive|integer|real|rational|even|odd|prime|non-?trivial"
+_NOUN = (
+    r"(?:solutions?|values?|numbers?|integers?|functions?|sequences?|polynomials?|points?|roots?|sets?|primes?|maximum"
+    r"|minimum|[a-z](?![a-z]))"
+)
+_SUCH = rf"(?:such )?(?:an? )?(?:(?:{_NARROWER}) )*{_NOUN}"
+_PARTICULAR = re.compile(rf"\b(?:{_NARROWER}|function|sequence|polynomial|point|root|set|prime|maximum|minimum)")
+_NO_SUCH = re.compile(
+    rf"(?:no,? )?(?:(?:there (?:is|are|exists?) )?no {_SUCH}(?: exists?)?|(?:there (?:is|are) )?none exists?|dne"
+    rf"|(?:(?:it|this|that) is )?(?:impossible|not possible)|(?:(?:it|this|that|{_SUCH}) )?"
+    rf"(?:(?:do|does) ?n[o']t|can ?not) exist|there (?:do|does) ?n[o']t exist (?:any )?{_SUCH})"
+)
+
+
+def same_denial(text: str, gold: str) -> bool:
+    """Does an answer deny all that a gold denies? `no negative solutions` and `no maximum` say other things than
+    `no solutions`."""
+    narrowed, wanted = ({*_PARTICULAR.findall(_bare_words(t).replace("-", ""))} for t in (text, gold))
+    return narrowed <= (wanted or {"real"})
+
+
+def denies_existence(text: str) -> bool:
+    r"""Does an answer say that there is nothing of the kind?
+
+    >>> [denies_existence(t) for t in ("No, such a function does not exist.", r"\text{no real solutions}", "no more")]
+    [True, True, False]
+    """
+    return len(text) <= 120 and _NO_SUCH.fullmatch(_bare_words(text)) is not None
+
+
+def _bare_words(text: str) -> str:
+    """Words in small letters, without `\\text`, the dollars of formulas and what leads up to an answer."""
+    plain = TEXT_COMMANDS.sub(r"\1", re.sub(r"\$|\\[()]", "", text))
+    words = re.sub(r"\s+", " ", plain).strip(" .!*").lower()
+    return re.sub(r"^(?:the answer is|answer:|so|therefore|thus|hence),? ", "", words)
+
+
+_AFFIRMS = {"yes": "yes", "true": "yes", "correct": "yes", "no": "no", "false": "no", "incorrect": "no"}
+_WHO = rf"(?:it|this|that|there|he|she|they|we|you|(?:such )?an? {_NOUN})"
+_VERB = "(?:is|are|does|do|can|could|will|must|has|have)"
+#: What says once more that it is so, and that it is not.
+_AGAIN = {
+    "yes": rf"{_WHO} (?:exists?|{_VERB}(?: (?:always|so|true|correct|possible|exist|be done))?)",
+    "no": rf"{_WHO} (?:{_VERB} ?(?:not|n[o']t)|can't|won't)"
+    rf"(?: (?:so|true|correct|possible|exist|be done))?|{_WHO} (?:is|are) (?:impossible|false)",
+}
+_YES_OR_NO = re.compile(
+    r"(?:(?:it|this|that|(?:the )?(?:statement|claim|assertion)) is (?=true|false))?"
+    r"(?P<first>yes|no|true|false|correct|incorrect)(?: ?[,.;:!-]+ ?(?P<rest>.+))?"
+)
+
+
+def yes_or_no(text: str) -> str:
+    """`yes` or `no`, if a text says one of them and nothing else than the same once more; else empty.
+
+    >>> [yes_or_no(t) for t in ("Yes, it can.", "No, it is not possible.", "No", "Yes, if n is even", "No, it can.")]
+    ['yes', 'no', 'no', '', '']
+    """
+    found = _YES_OR_NO.fullmatch(_bare_words(text)) if len(text) <= 120 else None
+    if found is None:
+        return ""
+    meant = _AFFIRMS[found["first"]]
+    return meant if found["rest"] is None or re.fullmatch(_AGAIN[meant], found["rest"].strip()) else ""
+
+
+#: (answer, gold, verdict, reason)
+OverrideRows = tuple[tuple[str, str, VerdictName, str], ...]
+FIELDS = ("answer", "gold", "verdict", "reason")
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """verdicts: (answer, gold), both without meaningless spaces → (verdict, reason)."""
+
+    verdicts: Mapping[tuple[str, str], tuple[VerdictName, str]] = field(default_factory=dict)
+
+    def apply(self, verdict: Verdict, gold: str) -> Verdict:
+        if not self.verdicts or verdict.answer is None:
+            return verdict
+        found = self.verdicts.get((squeeze(verdict.answer), squeeze(gold)))
+        return verdict if found is None else replace(verdict, verdict=found[0], reason=f"override: {found[1]}")
+
+    def version(self, grader: str) -> str:
+        if not self.verdicts:
+            return grader
+        text = json.dumps(sorted([*key, *value] for key, value in self.verdicts.items()))
+        return f"{grader}+{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+
+    def rows(self) -> OverrideRows:
+        """In the plain form of a recipe."""
+        return tuple((answer, gold, *found) for (answer, gold), found in sorted(self.verdicts.items()))
+
+    @classmethod
+    def of(cls, rows: OverrideRows) -> Overrides:
+        return cls({(answer, gold): (verdict, reason) for answer, gold, verdict, reason in rows})
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveGrader:
+    """Whose verdicts stand: a version of the grader, with people's overrides above it."""
+
+    installed: str = GRADER_VERSION
+    overrides: Overrides = field(default_factory=Overrides)
+
+    @property
+    def version(self) -> str:
+        return self.overrides.version(self.installed)
+
+
+def read_overrides(text: str, name: str) -> Overrides:
+    """Overrides from JSON lines with answer, gold, verdict and reason.
+
+    Errors: UserError naming file, line and field.
+
+    >>> o = read_overrides('{"answer": "six", "gold": "6m", "verdict": "wrong", "reason": "m is missing"}', "f")
+    >>> o.apply(Verdict("correct", "equal", "six", "6"), "6m").verdict
+    'wrong'
+    """
+    verdicts: dict[tuple[str, str], tuple[VerdictName, str]] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        where = f"{name}, line {number}"
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise UserError(f"{where}: is not JSON ({error.msg})") from None
+        missing = [
+            f for f in FIELDS if not isinstance(row, dict) or not isinstance(row.get(f), str) or not row[f].strip()
+        ]
+        if missing:
+            raise UserError(f"{where}: field '{missing[0]}' must be text and not empty")
+        if row["verdict"] not in get_args(VerdictName):
+            raise UserError(
+                f"{where}: field 'verdict' is {row['verdict']!r} (known: {', '.join(get_args(VerdictName))})"
+            )
+        key = squeeze(row["answer"]), squeeze(row["gold"])
+        if key in verdicts:
+            raise UserError(f"{where}: this answer and gold have a verdict above already")
+        verdicts[key] = row["verdict"], row["reason"]
+    return Overrides(verdicts)

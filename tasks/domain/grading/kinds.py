@@ -15,12 +15,11 @@ from dataclasses import dataclass
 
 from storage.errors import UserError, did_you_mean
 from tasks.domain import plugins
-from tasks.domain.grading.latex_normalisation import normalise
-from tasks.domain.grading.quantities import number
+from tasks.domain.grading.latex_normalisation import TEXT_COMMANDS, normalise, prose_words
+from tasks.domain.grading.quantities import number, number_in_words
 from tasks.domain.grading.reading import CUT_OFF, NO_BOX, answer_texts, read
 from tasks.domain.grading.regions import boxed
 from tasks.domain.grading.terms import Verdict
-from tasks.domain.grading.words import unwrap_text
 from tasks.domain.scaffolds import MATH, AnswerForm
 
 MAX_CHARS = 1_500
@@ -79,6 +78,26 @@ def choices(text: str) -> list[str]:
         return [(label[1] or label[2] or label[3]).upper()]
     affirmed = _DENIED.sub(" ", text)
     return list(dict.fromkeys(_SAID.findall(affirmed) or [small.upper() for small in _SMALL.findall(affirmed)]))
+
+
+def unwrap_text(text: str) -> str:
+    r"""`\text{The answer is } 7` as plain prose; a unit or a single letter in `\text` keeps its wrapper."""
+
+    def unwrap(match: re.Match[str]) -> str:
+        is_number = number_in_words(match[1]) is not None
+        return f" {match[1]} " if is_number or (prose_words(match[1]) and _sentence(match[1])) else match[0]
+
+    return TEXT_COMMANDS.sub(unwrap, text)
+
+
+def _sentence(text: str) -> bool:
+    return bool(
+        re.search(
+            r"\b(?:answer|is|are|the|not|or|and|for|all|where|if|so|we|value|than|least|most|since|because)\b",
+            text,
+            re.I,
+        )
+    )
 
 
 def exact(text: str) -> list[str]:

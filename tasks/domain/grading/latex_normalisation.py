@@ -430,3 +430,38 @@ def one_bracket(text: str) -> bool:
         if depth < 0 and i < len(text) - 1:
             return False
     return depth == 0
+
+
+#: Runs of letters that are mathematics although they look like words.
+FUNCTION = re.compile(
+    "sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|sinh|cosh|tanh|log|ln|lg|exp|max|min|gcd|lcm|mod|pi|sqrt|inf|sup|deg"
+    "|det|dim|or|and|frac|dfrac|binom|circ|infty|cup|cap|in|le|ge|ne|pm|mp|theta|alpha|beta|gamma|cdot|times|phi|lambda"
+    "|cm|mm|km|kg|ft|lbs?|mph|dx|dy|rad|floor|ceil|infinity|union"
+)
+#: Short words; any other run of two or three letters is a product or the name of a segment.
+_SHORT = re.compile(
+    "is|it|of|to|so|we|by|no|if|at|an|as|be|my|he|on|up|do|go|us|me|the|for|are|was|has|had|not|but|you|all|any|can|its"
+    "|our|one|two|six|ten|get|let|set|sum|yes|day|odd|new|per|way|how|who|why|out|use|box|red|top|bit|own|now|off|end"
+    "|few|may|ans|nan"
+)
+TEXT_COMMANDS = re.compile(r"\\(?:text|textrm|textbf|textit|mbox|hbox|mathrm|operatorname) ?\{([^{}]*)\}")
+_COMMAND = re.compile(r"\\(?:begin|end) ?\{[a-z]+\*?\}|\\[A-Za-z]+")
+
+
+def prose_words(text: str) -> list[str]:
+    r"""Words of a language, as against products of variables and names of points and functions.
+
+    >>> prose_words(r"2xy + 10x + ABCD + \sin x"), prose_words("the answer is 7")
+    ([], ['the', 'answer', 'is'])
+    """
+    bare = _COMMAND.sub(" ", TEXT_COMMANDS.sub(" ", text))
+    return [w for w in re.findall(r"[A-Za-z]{2,}", bare) if is_word(w)]
+
+
+def is_word(run: str) -> bool:
+    low = run.lower()
+    if FUNCTION.fullmatch(low):
+        return False
+    if len(run) <= 3:
+        return bool(_SHORT.fullmatch(low))
+    return not run.isupper() and bool(re.search(r"[aeiouy]", low)) and len(set(low)) > 2

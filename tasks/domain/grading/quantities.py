@@ -251,6 +251,15 @@ class Number:
         return self.place is not None
 
 
+def terminates(value: Fraction) -> bool:
+    """Has the value a decimal form that ends?"""
+    rest = value.denominator
+    for prime in (2, 5):
+        while rest % prime == 0:
+            rest //= prime
+    return rest == 1
+
+
 _INT = r"\d+|[1-9]\d{0,2}(?:,\d{3})+"
 _PLAIN = re.compile(rf"(?P<int>{_INT})?(?P<point>\.\d*)?(?:[eE](?P<exp>[+-]?\d{{1,3}}))?")
 _SPACED_THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,3})((?: \d{3})+)(?![\d])")

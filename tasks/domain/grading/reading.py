@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from tasks.domain.grading.latex_normalisation import normalise
+from tasks.domain.grading.latex_normalisation import FUNCTION, TEXT_COMMANDS, is_word, normalise, prose_words
 from tasks.domain.grading.quantities import SCALES, compound_quantity, number_in_words, says_base, unit_of
 from tasks.domain.grading.regions import answer_blocks, boxed
 from tasks.domain.grading.shapes import permuted
-from tasks.domain.grading.words import FUNCTION, TEXT_COMMANDS, is_word, prose_words
 from tasks.domain.scaffolds import AnswerForm
 
 MAX_PROSE_CHARS = 1_500

@@ -13,9 +13,9 @@ from itertools import combinations
 
 import numpy as np
 
-from tasks.domain.grading.cross_check import cross_check
 from tasks.domain.grading.quantities import number
 from tasks.domain.grading.terms import same_numbers
+from tasks.domain.partitions.cross_check import cross_check
 
 Classes = list[int | None]
 

@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import functools
 import json
+import math
 import os
 import selectors
 import signal
@@ -19,18 +20,22 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
 
 from storage.errors import UserError
-from tasks.domain.grading.grading import GRADER_VERSION, Verdict, grade_region, region_of
+from tasks.domain.arms import ARMS
+from tasks.domain.grading.grading import GRADER_VERSION, Overrides, Verdict, grade_region, region_of
 from tasks.domain.grading.kinds import RAISED, is_brought, kind_of
-from tasks.domain.grading.overrides import Overrides
 from tasks.domain.grading.terms import NeedsSymbolic, exact_same
 from tasks.domain.scaffolds import SCAFFOLDS, Scaffold
 from tasks.engines.grading.grader_worker import STARVED
+from tasks.engines.problems.json_lines import json_lines
 
 ITEM_SECONDS = 1.9
 ITEM_BYTES = 900 << 20
@@ -264,3 +269,81 @@ class _Worker:
             if pipe is not None:
                 pipe.close()
         self._process.wait()
+
+
+#: Scaffolds of the arms that the project has.
+EVERYBODYS = {name: arm.scaffold for name, arm in ARMS.items()}
+
+
+def read_grade_items(source: Path | bytes, scaffolds: Mapping[str, Scaffold] = EVERYBODYS) -> list[GradeItem]:
+    """Items of a file (or of bytes read from standard input), all of them checked before any is graded.
+
+    scaffolds: by arm; each row is read, and judged as the kind of answer that is asked for, by its own.
+    Errors: UserError naming file, line and field.
+    """
+    name = "standard input" if isinstance(source, bytes) else str(source)
+    try:
+        raw = source if isinstance(source, bytes) else source.read_bytes()
+    except OSError as error:
+        raise UserError(f"{name}: cannot be read ({error.strerror})") from None
+    lines = json_lines(raw, name, "arm, completion and gold")
+    return [_item(row, f"{name}, {place}", scaffolds) for place, row in lines]
+
+
+def _item(row: dict[str, Any], where: str, scaffolds: Mapping[str, Scaffold]) -> GradeItem:
+    for field in ("arm", "completion", "gold"):
+        if field not in row:
+            raise UserError(f"{where}: no field '{field}' (found: {', '.join(row) or 'nothing'})")
+    gold = row["gold"]
+    if isinstance(gold, int | float) and not isinstance(gold, bool) and math.isfinite(gold):
+        gold = str(gold)
+    if not isinstance(gold, str) or not gold.strip():
+        raise UserError(f"{where}: field 'gold' must be text and not empty, found {gold!r:.60}")
+    if not isinstance(row["completion"], str):
+        raise UserError(f"{where}: field 'completion' must be text, found {row['completion']!r:.60}")
+    if not isinstance(row["arm"], str) or row["arm"] not in scaffolds:
+        raise UserError(f"{where}: field 'arm' is {row['arm']!r:.60} (known: {', '.join(scaffolds)})")
+    finish = row.get("finish") or "stop"
+    if finish not in ("stop", "length"):
+        raise UserError(f"{where}: field 'finish' is {finish!r:.60} (known: stop, length)")
+    return GradeItem(scaffolds[row["arm"]], row["completion"], gold, finish)
+
+
+BATCH = 512
+NOBODY = Overrides()
+
+
+def with_verdicts(
+    rows: pa.Table,
+    golds: Sequence[str],
+    graders: Graders,
+    overrides: Overrides = NOBODY,
+    scaffold: Scaffold | None = None,
+) -> pa.Table:
+    """Rows (of ROLLOUTS or LEDGER) with verdict columns made anew; every other column as it was.
+
+    scaffold: reads every row; null: each row's arm as it is today.
+    """
+    verdicts: list[Verdict] = []
+    for start in range(0, rows.num_rows, BATCH):
+        part = rows.slice(start, BATCH).select(["arm", "completion", "finish"]).to_pylist()
+        some = golds[start : start + BATCH]
+        items = [
+            GradeItem(scaffold or ARMS[row["arm"]].scaffold, row["completion"], gold, row["finish"])
+            for row, gold in zip(part, some, strict=True)
+        ]
+        found = graders.grade(items)
+        verdicts += [overrides.apply(verdict, gold) for verdict, gold in zip(found, some, strict=True)]
+    version = overrides.version(graders.version)
+    columns = {
+        "answer": pa.array([v.answer for v in verdicts], pa.string()),
+        "canonical": pa.array([v.canonical for v in verdicts], pa.string()),
+        "verdict": pa.array([v.verdict for v in verdicts], pa.string()),
+        "reason": pa.array([v.reason for v in verdicts], pa.string()),
+        "correct": pa.array([v.correct for v in verdicts], pa.bool_()),
+        "grader_version": pa.array([version] * rows.num_rows, pa.string()),
+    }
+    for name, column in columns.items():
+        at = rows.schema.get_field_index(name)
+        rows = rows.set_column(at, rows.schema.field(at), column)
+    return rows

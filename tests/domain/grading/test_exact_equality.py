@@ -9,8 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tasks.domain.grading.grading import grade_region
-from tasks.domain.grading.quantities import number
-from tasks.domain.grading.terms import decimal_tolerance, symbolic_same, terminates
+from tasks.domain.grading.quantities import number, terminates
+from tasks.domain.grading.terms import decimal_tolerance, symbolic_same
 
 
 def verdict(answer: str, gold: str) -> str:

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.domain.grading.grading import Verdict
-from tasks.domain.grading.overrides import Overrides
+from tasks.domain.grading.grading import Overrides, Verdict
 from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.engines.grading.selftest import run_selftest
 

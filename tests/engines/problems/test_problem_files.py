@@ -19,7 +19,7 @@ from cli.pool import pool
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.problems.sources import SOURCES, source_spec
-from tasks.engines.grading.grading_files import read_grade_items
+from tasks.engines.grading.graders import read_grade_items
 from tasks.engines.problems import hub
 from tasks.engines.problems.hub import fetch_source, load_hub
 from tasks.engines.problems.problem_files import number_of_problems, read_problems

@@ -13,7 +13,7 @@ from flows.study.profiles import DEMO
 from flows.study.settings import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from tasks.domain.grading.overrides import ActiveGrader, Overrides
+from tasks.domain.grading.grading import ActiveGrader, Overrides
 from tests.flows.running.test_plan import study_of
 
 ASKED = Overrides.of((("six", "6", "correct", "spelt out"), ("2\\sqrt{3}", "x", "wrong", "“no”")))

@@ -28,8 +28,7 @@ from storage.ledger import Ledger
 from storage.records.drift import DriftNote, close_drift, drift_notes, note_drift
 from storage.records.overrides import put_overrides
 from tasks.domain.arms import ARMS
-from tasks.domain.grading.grading import GRADER_VERSION
-from tasks.domain.grading.overrides import ActiveGrader
+from tasks.domain.grading.grading import GRADER_VERSION, ActiveGrader
 from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.grading import active_grader
 from tasks.rollouts import account_of
