@@ -153,6 +153,8 @@ def _against_list(prediction: Shape, gold: Shape, same: Same) -> Judgement:
     """Order is free, multiplicity counts; a parenthesised answer must keep the order it shows."""
     if prediction.kind == "union" and all(i.kind == "set" for i in prediction.items):
         return _against_set(prediction, gold, same)
+    if all(i.kind == "relation" and is_name(i.items[0].text) for i in gold.items):
+        prediction = in_order_of([i.items[0] for i in gold.items], prediction)
     items = _elements(prediction, gold)
     if items is None:
         return "wrong", f"a {prediction.kind} where {len(gold.items)} values are asked for"
@@ -166,21 +168,9 @@ def _against_list(prediction: Shape, gold: Shape, same: Same) -> Judgement:
 def _elements(prediction: Shape, gold: Shape) -> Sequence[Shape] | None:
     if prediction.kind in (*_SEVERAL, "tuple"):
         return prediction.items
-    named = all(i.kind == "relation" for i in gold.items)
-    if named and prediction.kind == "relation" and prediction.items[-1].kind == "tuple":
-        return prediction.items[-1].items
     if prediction.kind == "relation" and prediction.marks[-1] in (r"\in", "="):
         inner = prediction.items[-1]
         return inner.items if inner.kind in _SEVERAL else None
-    if prediction.kind == "scalar" and (regrouped := _regroup(prediction.text)):
-        return regrouped
-    return None
-
-
-def _regroup(text: str) -> Sequence[Shape] | None:
-    """A list of three-digit numbers without spaces reads as one number with thousands separators."""
-    if re.fullmatch(r"-?\d{1,3}(,\d{3})+", text):
-        return tuple(shape(part) for part in text.split(","))
     return None
 
 
@@ -307,7 +297,7 @@ def _against_label(prediction: Shape, gold: Shape, same: Same, compare: Compare)
         label, asked = prediction.items[0].text, gold.items[0].text
         if same_label(label, asked):
             prediction = prediction.items[-1]
-        elif is_label(label) or (is_name(label) and "(" in label):
+        elif is_label(label) or is_name(label):
             sums = "(" not in label + asked and same(prediction.text, gold.text)
             return RIGHT if sums else ("wrong", f"about {label}, not {asked}"[:200])
     return compare(prediction, gold.items[-1], same)

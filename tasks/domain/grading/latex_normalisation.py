@@ -316,8 +316,6 @@ _MATRIX = re.compile(
     r"(?P<inner>(?:(?!\\begin|\\end).)*)\\end ?\{(?P=name)\}",
     re.S,
 )
-_TRANSPOSED = re.compile(r"(?P<rest>.*[)\]}]) ?\^ ?\{? ?(?:T|t|\\top|\\intercal) ?\}?", re.S)
-_ROW = re.compile(r"[(\[]([^()\[\]]*,[^()\[\]]*)[)\]]")
 
 
 def one_line(text: str) -> str:
@@ -341,13 +339,9 @@ def one_line(text: str) -> str:
 def matrix_rows(text: str) -> list[list[str]] | None:
     r"""Entries of a vector or matrix, row by row; null for anything else. A determinant is a number, not a matrix.
 
-    >>> matrix_rows(r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"), matrix_rows("(1,2)^T")
-    ([['1', '2'], ['3', '4']], [['1'], ['2']])
+    >>> matrix_rows(r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"), matrix_rows("(1,2)")
+    ([['1', '2'], ['3', '4']], None)
     """
-    if turned := _TRANSPOSED.fullmatch(text):
-        row = _ROW.fullmatch(turned["rest"])
-        rows = [[entry.strip() for entry in row[1].split(",")]] if row else matrix_rows(turned["rest"])
-        return None if rows is None else [list(column) for column in zip(*rows, strict=True)]
     bare = text[1:-1].strip() if text[:1] + text[-1:] in ("()", "[]") else text
     found = _MATRIX.fullmatch(bare)
     if found is None:

@@ -365,7 +365,7 @@ def same_in_base(prediction: str, gold: str) -> bool | None:
         return None
     value = _value(got)
     if want is not None:
-        return got.groups() == want.groups() or (value is not None and value == _value(want))
+        return (got[1], got[2] or got[3]) == (want[1], want[2] or want[3])
     plain = number(gold)
     return None if plain is None else plain.value == value
 
@@ -383,48 +383,3 @@ def _base(text: str) -> int | None:
 def _value(match: re.Match[str]) -> int | None:
     base = int(match[2] or match[3])
     return int(match[1], base) if 2 <= base <= 36 and all(int(d) < base for d in match[1]) else None
-
-
-#: Units that are counted together, each with what it is worth in the smallest of its row.
-_ROWS: tuple[dict[str, int], ...] = (
-    {"week": 604_800, "day": 86_400, "h": 3_600, "min": 60, "s": 1},
-    {"year": 12, "month": 1},
-    {"km": 1_000_000, "m": 1_000, "cm": 10, "mm": 1},
-    {"mi": 63_360, "yd": 36, "ft": 12, "in": 1},
-    {"kg": 1_000, "g": 1},
-    {"lb": 16, "oz": 1},
-    {"$": 100, "cent": 1},
-)
-_WRAPPER = re.compile(r"\\(?:text|mathrm|textrm|mbox) ?\{([^{}]*)\}")
-_COUNTED_PART = r"(\d+(?:\.\d+)?) ?([A-Za-z]+)\.?"
-_COMPOUND = re.compile(rf"{_COUNTED_PART}(?:(?: ?, ?| ?,? and | ){_COUNTED_PART})+\.?", re.I)
-_PARTS = re.compile(_COUNTED_PART)
-#: Feet and inches.
-_FEET = re.compile(r"^(\d+) ?' ?(\d+) ?(?:''|\\?\")$")
-MAX_CHARS = 120
-
-
-def compound_quantity(text: str) -> tuple[Fraction, str] | None:
-    r"""(value, unit) in the smallest unit of its kind; null for a single unit and for anything else.
-
-    >>> compound_quantity(r"3 \text{ hours and } 20 \text{ minutes}"), compound_quantity("2 feet 3 inches")
-    ((Fraction(12000, 1), 's'), (Fraction(27, 1), 'in'))
-    >>> compound_quantity("3 hours 20 feet"), compound_quantity("20 minutes"), compound_quantity("5 m 3 m")
-    (None, None, None)
-    """
-    if len(text) > MAX_CHARS or not text[:2].strip("$")[:1].isdigit():
-        return None
-    plain = _plain(text)
-    if not _COMPOUND.fullmatch(plain):
-        return None
-    parts = [(Fraction(count), split_unit(rf"1\text{{{word}}}")[1] or "") for count, word in _PARTS.findall(plain)]
-    for row in _ROWS:
-        places = [list(row).index(unit) for _, unit in parts if unit in row]
-        if len(places) == len(parts) and places == sorted(set(places)):
-            return sum((count * row[unit] for count, unit in parts), Fraction(0)), list(row)[-1]
-    return None
-
-
-def _plain(text: str) -> str:
-    text = _FEET.sub(r"\1 ft \2 in", text)
-    return re.sub(r"\s+", " ", re.sub(r"(?<!\\)\$", "", _WRAPPER.sub(r" \1 ", text))).strip(" .")

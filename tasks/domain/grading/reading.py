@@ -13,9 +13,8 @@ from functools import lru_cache
 from typing import Literal
 
 from tasks.domain.grading.latex_normalisation import FUNCTION, TEXT_COMMANDS, is_word, normalise, prose_words
-from tasks.domain.grading.quantities import SCALES, compound_quantity, number_in_words, says_base, unit_of
+from tasks.domain.grading.quantities import SCALES, number_in_words, says_base, unit_of
 from tasks.domain.grading.regions import answer_blocks, boxed
-from tasks.domain.grading.shapes import permuted
 from tasks.domain.scaffolds import AnswerForm
 
 MAX_PROSE_CHARS = 1_500
@@ -283,9 +282,8 @@ def read(text: str) -> Extraction:
     if len(text) > MAX_PROSE_CHARS:
         return Extraction("ok", "", (text,))
     bare = re.sub(r"(?i)^(?:(?:the )?(?:final )?answers? (?:is|are)|it (?:is|takes)):? ", "", text.strip(" .*"))
-    every = permuted(bare.strip("$"))
-    if every or says_base(bare) or compound_quantity(normalise(bare)):
-        return Extraction("ok", "", (every or bare,))
+    if says_base(bare):
+        return Extraction("ok", "", (bare,))
     marks = tokens(text)
     if not any(t.kind in "w@" for t in marks):
         return Extraction("ok", "", (text,))

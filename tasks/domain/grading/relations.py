@@ -40,8 +40,6 @@ def intervals(found: Shape) -> list[Shape] | None:
         return _overlap(rays) if _about_one_thing(found) else None
     if found.kind == "relation":
         return _solved(found)
-    if left_out := _PUNCTURED.fullmatch(found.text):
-        return _all_but(left_out[1].split(","))
     return None
 
 
@@ -52,44 +50,36 @@ def _about_one_thing(found: Shape) -> bool:
 
 
 def _without_points(found: Shape) -> list[Shape] | None:
-    r"""`x>0, x\ne 1` and `(0,\infty)\setminus\{1\}`: one interval without some numbers; null for anything else."""
+    r"""`x>0, x\ne 1` and `(0,\infty)\setminus\{1\}`: one interval without some numbers; None for anything else."""
     if found.kind in ("list", "choice") and not re.search(r"\bor\b|vee|lor", found.text):
-        told = [i for i in found.items if i.kind == "relation" and i.marks != (r"\ne",)]
         holes = [i.items[1] for i in found.items if i.kind == "relation" and i.marks == (r"\ne",)]
-        if holes and found.items[0] in told and found.items[1].marks == (r"\ne",):
+        if found.items[0].kind == "relation" and found.items[1].marks == (r"\ne",):
             holes += [i for i in found.items if i.kind == "scalar"]  # `x \ne 1, 2`
-        whole = (
-            intervals(told[0])
-            if len(told) == 1 and len(told) + len(holes) == len(found.items) and _about_one_thing(found)
-            else None
-        )
+        single = len(found.items) == len(holes) + 1 and found.items[0].marks != (r"\ne",) and _about_one_thing(found)
+        whole = intervals(found.items[0]) if holes and single else None
     elif left_out := _LESS_POINTS.fullmatch(found.text):
-        whole = [
-            Shape(
-                "interval",
-                left_out[1],
-                tuple(Shape("scalar", e) for e in (left_out[3], left_out[4])),
-                (left_out[2], left_out[5]),
-            )
-        ]
-        holes = [Shape("scalar", text.strip()) for text in left_out[6].split(",")]
+        line = left_out["line"] is not None
+        ends = (r"-\infty", r"\infty") if line else (left_out["low"], left_out["high"])
+        marks = ("(", ")") if line else (left_out["open"], left_out["close"])
+        whole = [Shape("interval", found.text, tuple(Shape("scalar", end) for end in ends), marks)]
+        holes = [Shape("scalar", text.strip()) for text in left_out["points"].split(",")]
     else:
         return None
-    values = [number(hole.text) for hole in holes]
-    if not holes or whole is None or len(whole) != 1 or whole[0].kind != "interval" or None in values:
+    return _split(whole[0], holes) if whole is not None and len(whole) == 1 else None
+
+
+def _split(whole: Shape, holes: list[Shape]) -> list[Shape] | None:
+    """An interval without some numbers inside it; None unless all of them are plain and lie between its ends."""
+    values = [value for hole in holes if (value := number(hole.text)) is not None and not value.unit]
+    if whole.kind != "interval" or not holes or len(values) < len(holes):
         return None
-    (low, high), marks = whole[0].items, whole[0].marks
-    inside = [
-        hole for _, hole in sorted(zip([v.value for v in values if v], holes, strict=True), key=lambda pair: pair[0])
-    ]
-    ends = [low, *inside, high]
+    inside = [hole for _, hole in sorted(zip((v.value for v in values), holes, strict=True), key=lambda pair: pair[0])]
+    ends = [whole.items[0], *inside, whole.items[1]]
     if not all(_above(b, a) for a, b in pairwise(ends)):
         return None
-    opening, closing = [marks[0], *["("] * len(inside)], [*[")"] * len(inside), marks[1]]
-    return [
-        Shape("interval", "", pair, edges)
-        for pair, edges in zip(pairwise(ends), zip(opening, closing, strict=True), strict=True)
-    ]
+    opening, closing = [whole.marks[0], *["("] * len(inside)], [*[")"] * len(inside), whole.marks[1]]
+    marks = zip(opening, closing, strict=True)
+    return [Shape("interval", "", pair, edges) for pair, edges in zip(pairwise(ends), marks, strict=True)]
 
 
 def _above(one: Shape, other: Shape) -> bool:
@@ -111,22 +101,13 @@ def _overlap(pieces: list[Shape]) -> list[Shape] | None:
     return [Shape("interval", up.text, (up.items[0], down.items[1]), (up.marks[0], down.marks[1]))]
 
 
-_PUNCTURED = re.compile(r"\\mathbb ?\{?R\}? ?(?:\\setminus|\\backslash|-) ?\\\{(.*)\\\}")
 _LESS_POINTS = re.compile(
-    r"(([(\[])([^(),\[\]]*),([^(),\[\]]*)([)\]])) ?(?:\\setminus|\\backslash|-) ?\\\{([^{}]*)\\\}"
+    r"(?:(?P<line>\\mathbb ?\{?R\}?)|(?P<open>[(\[])(?P<low>[^(),\[\]]*),(?P<high>[^(),\[\]]*)(?P<close>[)\]]))"
+    r" ?(?:\\setminus|\\backslash|-) ?\\\{(?P<points>[^{}]*)\\\}"
 )
-_AROUND = re.compile(r"(?:\||\\lvert ?)([A-Za-z]) ?([-+]) ?([\d./]+) ?(?:\|| ?\\rvert)")
 _ABSOLUTE = re.compile(r"(?:\||\\lvert ?)[A-Za-z](?:\|| ?\\rvert)")
 _LOWEST, _HIGHEST = Shape("scalar", r"-\infty"), Shape("scalar", r"\infty")
-
-
-def _all_but(texts: list[str]) -> list[Shape] | None:
-    """The line without some points; null unless all of them are plain numbers."""
-    values = {text.strip(): number(text.strip()) for text in texts}
-    if any(value is None or value.unit for value in values.values()):
-        return None
-    points = [Shape("scalar", t) for t, _ in sorted(values.items(), key=lambda item: item[1].value)]  # type: ignore[union-attr]
-    return [Shape("interval", "", ends, ("(", ")")) for ends in pairwise([_LOWEST, *points, _HIGHEST])]
+_LINE = Shape("interval", "", (_LOWEST, _HIGHEST), ("(", ")"))
 
 
 def _solved(relation: Shape) -> list[Shape] | None:
@@ -135,7 +116,7 @@ def _solved(relation: Shape) -> list[Shape] | None:
     if relation.marks == ("=",) and is_name(relation.items[0].text):
         return [Shape("set", relation.text, (relation.items[1],))]
     if relation.marks == (r"\ne",) and is_name(relation.items[0].text):
-        return _all_but([relation.items[1].text])
+        return _split(_LINE, [relation.items[1]])
     if not is_inequality(relation):
         return None
     items, marks = list(relation.items), list(relation.marks)
@@ -145,11 +126,6 @@ def _solved(relation: Shape) -> list[Shape] | None:
         return None
     low, high = _LOWEST, _HIGHEST
     edges = ("(", ")") if marks[0] == "<" else ("[", "]")
-    if len(items) == 2 and (ends := _around(items[0].text, items[1].text)):
-        return [Shape("interval", relation.text, ends, edges)]
-    if len(items) == 2 and (ends := _around(items[1].text, items[0].text)):
-        left = Shape("interval", relation.text, (low, ends[0]), ("(", edges[1]))
-        return [left, Shape("interval", relation.text, (ends[1], high), (edges[0], ")"))]
     if len(items) == 2 and _ABSOLUTE.fullmatch(items[0].text):
         return [Shape("interval", relation.text, (_opposite(items[1]), items[1]), edges)]
     if len(items) == 2 and _ABSOLUTE.fullmatch(items[1].text):
@@ -166,16 +142,6 @@ def _solved(relation: Shape) -> list[Shape] | None:
     if len(items) == 2 and items[1] is about:
         return [Shape("interval", relation.text, (items[0], high), ("(" if marks[0] == "<" else "[", ")"))]
     return None
-
-
-def _around(distance: str, size: str) -> tuple[Shape, Shape] | None:
-    """The ends at a distance from a centre: of `|x-1|` and `2`, -1 and 3."""
-    found, radius = _AROUND.fullmatch(distance), number(size)
-    centre = number(found[3]) if found else None
-    if found is None or centre is None or radius is None or radius.value <= 0:
-        return None
-    middle = centre.value if found[2] == "-" else -centre.value
-    return Shape("scalar", str(middle - radius.value)), Shape("scalar", str(middle + radius.value))
 
 
 def _opposite(bound: Shape) -> Shape:

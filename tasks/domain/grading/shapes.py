@@ -6,7 +6,6 @@ side of an equation is true) is never handed to it.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -23,49 +22,8 @@ from tasks.domain.grading.latex_normalisation import (
     split_top,
     split_words,
 )
-from tasks.domain.grading.quantities import compound_quantity, number, number_in_words
+from tasks.domain.grading.quantities import number
 from tasks.domain.grading.terms import squeeze
-
-#: Tuples of more are not written out.
-MAX_ENTRIES, MAX_TUPLES, MAX_CHARS = 5, 12, 400
-_GAP = r"[\s,;$]*+"
-#: Possessive throughout: a list of tuples is read once, whatever follows it.
-_PERMUTED = re.compile(
-    rf"(?P<tuples>\([^()]*+\)(?:{_GAP}(?:(?:and|or){_GAP})?+\([^()]*+\))*+){_GAP}(?:\\text ?\{{)?+{_GAP}"
-    rf"(?:(?:and|or|with|together with|plus|along with) )?+(?:(?:all|any|every|its|their|the|of) )*+"
-    r"(?P<cyclic>cyclic )?+(?:permutations?|rearrangements?)"
-    r"(?: (?:of (?:it|them|these|this|those|the above|the coordinates|coordinates)|thereof))?+[\s.}$]*+"
-)
-_ENTRIES = re.compile(r"\(([^()]*)\)")
-
-
-def permuted(text: str) -> str | None:
-    r"""All tuples that are meant, one after the other; null for any other answer.
-
-    >>> permuted("(1,2) and its permutations"), permuted("(1, 2, 3) and cyclic permutations")
-    ('(1,2), (2,1)', '(1,2,3), (2,3,1), (3,1,2)')
-    >>> permuted("(1,2), (2,1)")
-    """
-    if (
-        len(text) > MAX_CHARS
-        or not re.search("permut|rearr", text)
-        or (found := _PERMUTED.fullmatch(text.strip(" $.*"))) is None
-    ):
-        return None
-    written = [tuple(part.strip() for part in inner.split(",")) for inner in _ENTRIES.findall(found["tuples"])]
-    if len(written) > MAX_TUPLES or max(map(len, written)) > MAX_ENTRIES:
-        return None
-    every = (turn for entries in written for turn in (_turns(entries) if found["cyclic"] else _orders(entries)))
-    return ", ".join(f"({','.join(entries)})" for entries in dict.fromkeys(every))
-
-
-def _orders(entries: tuple[str, ...]) -> list[tuple[str, ...]]:
-    return list(itertools.permutations(entries))
-
-
-def _turns(entries: tuple[str, ...]) -> list[tuple[str, ...]]:
-    return [entries[i:] + entries[:i] for i in range(len(entries))]
-
 
 #: No factor, power or factorial may follow, and it stands in no exponent by itself: `\pi n^2` counts no periods.
 _ENDS = r"(?! ?(?:(?!i(?![A-Za-z]))[A-Za-z]|[\^!_(]))"
@@ -121,7 +79,7 @@ def shape(text: str) -> Shape:
     >>> shape(r"\{1, 2\}").kind, shape("(1,2)").kind, shape("[1,2)").kind, shape("2 or 3").kind, shape("x=3").kind
     ('set', 'tuple', 'interval', 'choice', 'relation')
     """
-    text = normalise(permuted(text) or text)
+    text = normalise(text)
     for at in reversed([i for i, char in enumerate(text) if char in ",; ("][-12:]):
         found = _CONDITION.match(text, at)
         main = re.sub(r"\\forall$", "", text[:at].strip(" ,;")).strip(" ,;")
@@ -151,15 +109,13 @@ def _restricts_nothing(found: re.Match[str], main: str) -> bool:
 
 def _shape(text: str) -> Shape:
     text = text.strip()
-    if number(text) is not None or compound_quantity(text) is not None:
+    if number(text) is not None:
         return Shape("scalar", text)
     if rows := matrix_rows(text):
         parts = [Shape("tuple", " & ".join(row), tuple(map(_shape, row))) for row in rows]
         return Shape("matrix", text, tuple(parts))
     if text.startswith(r"\begin{") and text.count(r"\begin{") == 1:
         return Shape("scalar", text)
-    if value := _number_in_words(text):
-        return Shape("scalar", value)
     if both := _plus_minus(text):
         return Shape("list", text, tuple(_shape(t) for t in both))
     if text in (r"\mathbb{R}", r"\R", r"\mathbb R") or _ALL_REALS.fullmatch(text):
@@ -179,7 +135,7 @@ def _shape(text: str) -> Shape:
     for separators in (";", ","):
         parts = [p for p in split_top(text, separators) if p]
         if len(parts) > 1:
-            items = tuple(_shape(p) for p in _share_name(parts))
+            items = tuple(_shape(p) for p in parts)
             return Shape("list", text, _as_tuples(items) if separators == ";" else _flatten(items))
     unions, signs = split_command(text, r"\cup"), _top_relations(text)
     if len(unions) > 1 and not (signs and signs[0][2] == "=" and r"\cup" in text[: signs[0][0]]):
@@ -187,13 +143,6 @@ def _shape(text: str) -> Shape:
     if signs:
         return _relation(text, signs)
     return _bracketed(text) or Shape("scalar", text)
-
-
-def _number_in_words(text: str) -> str | None:
-    r"""`\text{four}` as 4."""
-    words = re.sub(r"^\\(?:text|mbox|textrm|mathrm) ?\{(.*)\}$", r"\1", text)
-    value = number_in_words(words) if words[:1].isalpha() else None
-    return None if value is None else str(value)
 
 
 def _relation(text: str, signs: list[tuple[int, int, str]]) -> Shape:
@@ -259,14 +208,6 @@ def _top_relations(text: str) -> list[tuple[int, int, str]]:
         depth += (text[i] in "([{") - (text[i] in ")]}")
         i += 1
     return found
-
-
-def _share_name(parts: list[str]) -> list[str]:
-    r"""`x=1,2,3` names x once for all: every part gets its value alone."""
-    head = re.fullmatch(r"([A-Za-z](?:_\{?\w+\}?)?)\s*(=|\\in)\s*(.+)", parts[0])
-    if head and not any(_top_relations(p) for p in parts[1:]) and not head[3].startswith((r"\{", "{")):
-        return [head[3], *parts[1:]]
-    return parts
 
 
 _PLUS_MINUS = re.compile(r"\\(?:pm|mp)(?![A-Za-z])|\+ ?/ ?-")

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from tasks.domain.grading.algebra import Undecided, close_values, same_values
 from tasks.domain.grading.latex_normalisation import prose_words
-from tasks.domain.grading.quantities import Number, compound_quantity, number, same_in_base, split_unit, terminates
+from tasks.domain.grading.quantities import Number, number, same_in_base, split_unit, terminates
 
 VerdictName = Literal["correct", "wrong", "no_answer", "ambiguous", "timeout", "ungradable"]
 
@@ -74,8 +74,6 @@ def exact_same(prediction: str, gold: str) -> Match:
         return EQUAL
     if (name := _name(gold)) is not None and (other := _name(prediction)) is not None:
         return EQUAL if name == other else ""
-    if (measured := compound_quantity(gold)) is not None or compound_quantity(prediction) is not None:
-        return EQUAL if measured == compound_quantity(prediction) else ""
     if (based := same_in_base(prediction, gold)) is not None:
         return EQUAL if based else ""
     a, b = number(prediction), number(gold)
@@ -267,9 +265,10 @@ def _tolerance(prediction: str, gold: str) -> Fraction | None:
     return decimal_tolerance(written[0]) if len(written) == 1 else None
 
 
-#: Products in which order counts: of vectors, of what capitals name, `AB` beside `BA`.
+#: Limits of unknown functions, and products in which order counts: of vectors, of what capitals name, `AB` beside `BA`.
 _ORDERED = re.compile(
-    r"\\(?:vec|overrightarrow|hat|bar).*\\times|(?<![A-Za-z\\])[A-Z] ?\\times ?[A-Z](?![A-Za-z])|([A-Z])([A-Z]).*\2\1"
+    r"\\lim.*(?<![A-Za-z\\])[fgh] ?\("
+    r"|\\(?:vec|overrightarrow|hat|bar).*\\times|(?<![A-Za-z\\])[A-Z] ?\\times ?[A-Z](?![A-Za-z])|([A-Z])([A-Z]).*\2\1"
 )
 
 
@@ -283,7 +282,6 @@ _LOST = (
     re.compile(r"(?<![_\d])\d+ ?_"),
     re.compile(r"\\[lc]?dots"),
     re.compile(r"^\[(?![A-Z\d.]*\]$).*\]$"),
-    re.compile(r"\\lim.*(?<![A-Za-z\\])[fgh] ?\("),
     re.compile(r"\\(?:log|ln|exp) ?\^ ?\{ ?-"),
 )
 _DECIMAL = re.compile(r"(?<![\w.])\d*\.\d+(?![\d.])")
