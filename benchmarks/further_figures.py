@@ -1,4 +1,4 @@
-"""Coverage of the figures that look a second time, for benchmarks/coverage.py: where curves cross, bands screened again,
+"""Coverage of the figures that look a second time, for benchmarks/coverage.py: lengths pair by pair, bands screened again,
 seeds together, and the chain from diversity to gain. Each through the project's own table."""
 
 from __future__ import annotations
@@ -14,21 +14,10 @@ from benchmarks.jobs import Job
 from benchmarks.tally import tally
 from storage.sql import query
 from tasks.measures.chain import LINKS, chain_of
-from tasks.measures.crossings import crossings_of
 from tasks.measures.over_seeds import interquartile_mean, over_seeds_of
 from tasks.measures.rescreening import HALVES, SECOND, rescreening_of
 from tasks.measures.tokens import bucket_rows
-from tests.measures.further_studies import (
-    CROSSING,
-    SIZE,
-    SOURCES,
-    chain_studies,
-    crossing_studies,
-    crossing_truth,
-    length_studies,
-    screenings,
-    seeded_study,
-)
+from tests.measures.further_studies import SOURCES, chain_studies, length_studies, screenings, seeded_study
 from tests.measures.simulated import POPULATIONS, G, logits_of, seed_scale, sigmoid
 
 Row = dict[str, Any]
@@ -37,7 +26,6 @@ DOSES = ("least diverse", "middle", "most diverse")
 
 def further_figures() -> Iterator[Job]:
     for n in (20, 100, 300):
-        yield Job(f"crossings, {n}", partial(crossings, n), n / 5)
         yield Job(f"token lengths, {n}", partial(lengths, n, 1), n / 5)
     for n, copies in ((100, 5), (300, 10)):
         yield Job(f"token lengths, {n}, in {copies}s", partial(lengths, n, copies), n / 5)
@@ -55,24 +43,6 @@ def further_figures() -> Iterator[Job]:
 
 def told(figure: str, design: str, rows: Sequence[Row], truths: Sequence[float]) -> Row:
     return {"figure": figure, "design": design, "trials": len(rows)} | tally(rows, truths)
-
-
-def crossings(n: int, trials: int, seed: int = 0) -> list[Row]:
-    """An end that is not told is the first or the last k; where neither is, a reason stands for the interval. Of arms
-    alike: how often both ends are told all the same."""
-    truth, design = crossing_truth(*CROSSING), f"n = {n}"
-    found = _of_studies(crossings_of(crossing_studies(n, trials, seed, *CROSSING)))
-    ends = [
-        {"low": 1.0 if r["low"] is None else r["low"], "high": float(SIZE) if r["high"] is None else r["high"]}
-        for r in found
-        if r["crosses"] and (r["low"], r["high"]) != (None, None)
-    ]
-    alike = _of_studies(crossings_of(crossing_studies(n, trials, seed, CROSSING[1], CROSSING[1])))
-    both = float(np.mean([r["low"] is not None and r["high"] is not None for r in alike]))
-    return [
-        told("crossing", design, ends, [truth] * len(ends)) | {"trials": trials, "printed": len(ends) / trials},
-        told("crossing of arms alike", design, [], []) | {"trials": trials, "below_05": both},
-    ]
 
 
 def lengths(n: int, copies: int, trials: int, seed: int = 0) -> list[Row]:

@@ -77,7 +77,8 @@ def _crosstab(crosstab: pa.Table) -> Row:
         "union_variance": sum(table[1]) + sum(r[1] for r in table) - table[1][1],
         "only": {r["arm"]: r["count"] for r in rows if r["metric"] == "only"},
         "mcnemar": {p: one["mcnemar"][p] for p in TESTED},
-        **{m: {"statistic": one[m]["estimate"]} | {p: one[m][p] for p in TESTED} for m in ("stuart_maxwell", "bowker")},
+        "stuart_maxwell": {"statistic": one["stuart_maxwell"]["estimate"]}
+        | {p: one["stuart_maxwell"][p] for p in TESTED},
         "weighted_kappa": one["weighted_kappa"]["estimate"],
         "train_group_size": TRAIN_GROUP_SIZE,
         "expected_live_at_train_group_size": {
@@ -105,7 +106,7 @@ def _diversity(comparison: pa.Table) -> list[Row]:
     return query(
         """
         select "window", arm, other, n, mean, other_mean, difference, relative, t, p_value, p_adjusted, family,
-               struct_pack(p_t, p_normal, p_flip, p_wilcoxon) as uncorrected, d_z, low, high, boot_low, boot_high,
+               struct_pack(p_t, p_normal) as uncorrected, d_z, low, high,
                adjusted_difference, adjusted_low, adjusted_high, adjusted_p, adjusted_p_corrected
         from t where metric = 'diversity' and basis = 'all' order by arm, other
         """,

@@ -49,7 +49,7 @@ def crosstab_of(bands: pa.Table, train_group_size: int) -> pa.Table:
     Columns: metric, arm, other, source (`all`: the whole pool), band, other_band, count, estimate with low and high
     (over problems), p_value with its correction over all of them, n, reason. Metrics: `count` (problems by band),
     `cell` (two arms' cross-tab on common problems), `ratio` (variance bands of arm over other, near-duplicates as
-    one), `shared`/`only`, `mcnemar` (variance band or not), `stuart_maxwell`, `bowker`,
+    one), `shared`/`only`, `mcnemar` (variance band or not), `stuart_maxwell`,
     `expected_live` (share of groups with both outcomes at the training group size), `mislabelled` (share of all_zero
     and all_one problems that are expected to be live all the same), `beta_a`, `beta_b`, `beta_zero` (the fit behind
     both; the last is the share that nothing solves), `adaptive_saving` (rollouts not needed if a problem were left once
@@ -224,7 +224,7 @@ def joint_of(own: pa.Table, others: Sequence[pa.Table]) -> pa.Table:
     )
 
 
-@stage(BandCrosstab, version=12)
+@stage(BandCrosstab, version=13)
 def cross_bands(*, bands: tuple[Bands, ...], train_group_size: int) -> pa.Table:
     """What several arms' bands say together; expectations are for groups of `train_group_size` rollouts."""
     rows = pa.concat_tables([store().read(ref) for ref in bands])

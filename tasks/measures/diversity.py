@@ -157,16 +157,16 @@ COLUMNS = ("diversity", "diversity_correct", "n", "coverage", "num_tokens", "sha
 Policies = dict[tuple[str, int], Seeded]
 
 
-def compare_columns(tables: Sequence[pa.Table], metrics: Sequence[str], draws: int, seed: int) -> pa.Table:
+def compare_columns(tables: Sequence[pa.Table], metrics: Sequence[str]) -> pa.Table:
     """Every two (arm, step), paired by problem; columns of DiversityComparison.schema.
 
     basis: `all` problems on which both are defined, or `equal_n`, those on which both have equally many traces. low,
     high, p_value, adjusted_*: over problems, near-duplicates (`cluster` of a table that has it) as one, and, for what
     was trained, seeds: those of a table's `adapter`, where it has this column, which pair arms of the same adapters;
     else the artifacts of an (arm, step) are its replicates.
-    t, p_t, p_normal, p_flip, p_wilcoxon, boot_*: of the seeds' means, as publications print them, uncorrected; no table
-    of the report has them. p_adjusted and adjusted_p_corrected, of p_value and adjusted_p: Benjamini and Hochberg over
-    whole traces at equal n, and over the rest.
+    t, p_t, p_normal: of the seeds' means, as publications print them, uncorrected. p_adjusted and
+    adjusted_p_corrected, of p_value and adjusted_p: Benjamini and Hochberg over whole traces at equal n, and over the
+    rest.
     adjusted_*: the difference left where log length and accuracy do not differ, or accuracy alone in a window of
     tokens; adjusted_reason: why there is none.
     """
@@ -176,7 +176,7 @@ def compare_columns(tables: Sequence[pa.Table], metrics: Sequence[str], draws: i
         for metric in metrics:
             for basis in ("all", "equal_n"):
                 rows += [
-                    _compare(policies, window, metric, basis, first, second, draws, seed)
+                    _compare(policies, window, metric, basis, first, second)
                     for first, second in combinations(policies, 2)
                 ]
     corrected = in_families(rows, _family, beside=("adjusted_p",))
@@ -219,14 +219,7 @@ def _policies(tables: Sequence[pa.Table]) -> dict[str, Policies]:
 
 
 def _compare(
-    policies: Policies,
-    window: str,
-    metric: str,
-    basis: str,
-    first: tuple[str, int],
-    second: tuple[str, int],
-    draws: int,
-    seed: int,
+    policies: Policies, window: str, metric: str, basis: str, first: tuple[str, int], second: tuple[str, int]
 ) -> dict[str, Any]:
     a, b = policies[first], policies[second]
     _, in_a, in_b = np.intersect1d(a.problem_P, b.problem_P, return_indices=True)
@@ -237,7 +230,7 @@ def _compare(
     if basis == "equal_n":
         kept_P &= x["n"] == y["n"]
     x, y = ({c: v[kept_P] for c, v in one.items()} for one in (x, y))
-    result = asdict(paired(x[metric], y[metric], draws=draws, seed=seed))
+    result = asdict(paired(x[metric], y[metric]))
     row: dict[str, Any] = {
         "metric": metric,
         "basis": basis,
@@ -416,14 +409,14 @@ def measure_answers(*, rollouts: Rollouts, partitions: Partitions) -> pa.Table:
     return whole.sort_by([(name, "ascending") for name in ("arm", "step", "seed", "source", "problem_id")])
 
 
-@stage(DiversityComparison, version=16)
-def compare_diversity(*, diversities: tuple[Diversity, ...], draws: int = 10_000, seed: int = 0) -> pa.Table:
+@stage(DiversityComparison, version=17)
+def compare_diversity(*, diversities: tuple[Diversity, ...]) -> pa.Table:
     """Every two policies, paired by problem, and by seed where both are the same adapters. No rows where the study asks
     for no diversity."""
     if not diversities:
         return DiversityComparison.schema.empty_table()
     tables = [_with_adapter(with_clusters(store().read(ref), [ref]), ref) for ref in diversities]
-    return compare_columns(tables, ("diversity", "diversity_correct"), draws, seed).cast(DiversityComparison.schema)
+    return compare_columns(tables, ("diversity", "diversity_correct")).cast(DiversityComparison.schema)
 
 
 def _with_adapter(rows: pa.Table, measured: Ref) -> pa.Table:

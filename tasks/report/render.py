@@ -86,7 +86,7 @@ def style_sheet() -> str:
 REFS_SHOWN = 6
 
 
-@stage(Report, version=18)
+@stage(Report, version=19)
 def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, tables: Tables) -> Payload:
     """Rows: one per arm and seed (the query report_summary). Files: report.html, report.md."""
     refs = inputs_by_name(problems, evidence, tables)

@@ -240,7 +240,7 @@ def _analysis(
         "curves": training_curves(
             trainings=tuple(trainings), evaluations=curve, final=finals, pool=pool, splits=splits
         ),
-        "diversity": compare_diversity(diversities=diversities, draws=200),
+        "diversity": compare_diversity(diversities=diversities),
         "passk": estimate_pass_at_k(rollouts=finals, ks=ks, draws=200, seed=0),
         "gain_differences": compare_gains(evaluations=finals),
         "contrasts": contrast_pass_at_k(rollouts=finals, ks=ks, draws=200, seed=0),

@@ -1,4 +1,4 @@
-"""Simulated studies of known truth for benchmarks/further_figures.py: crossing curves, two screenings, several seeds, and
+"""Simulated studies of known truth for benchmarks/further_figures.py: token lengths, two screenings, several seeds, and
 a chain from diversity to gain.
 
 Every function gives tables as the project's measures read them; a study is told from another by its `source` or `arm`.
@@ -6,7 +6,6 @@ Every function gives tables as the project's measures read them; a study is told
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,7 @@ from storage.artifacts.kinds import Bands
 from storage.rules import band
 from tests.measures.simulated import POPULATIONS, G, logits_of, seed_scale, sigmoid
 
-SolveRates = Callable[[np.random.Generator, int], np.ndarray]
-#: Two policies whose pass@k crosses: one solves every third problem nearly always, the other most of them now and then.
-CROSSING: tuple[SolveRates, SolveRates] = (lambda rng, n: rng.beta(0.35, 0.55, n), lambda rng, n: rng.beta(1.2, 3.0, n))
-SIZE = 16  # rollouts of a problem where curves cross, and of a problem of the chain
+SIZE = 16  # rollouts of a problem of the chain
 #: Shifts of the logits of three sources, from the hardest to the easiest.
 SOURCES = (-1.0, 0.0, 1.0)
 
@@ -46,23 +42,6 @@ def rows(
 
 def names(n: int) -> np.ndarray:
     return np.array([f"{i:07d}" for i in range(n)])
-
-
-def crossing_studies(n: int, trials: int, seed: int, first: SolveRates, second: SolveRates) -> pa.Table:
-    """One source a study of n problems; arms `a` and `b`, whose chances are drawn each for itself."""
-    rng, source = np.random.default_rng(seed), np.repeat(names(trials), n)
-    return pa.concat_tables(
-        rows(arm, 0, "", names(n * trials), source, SIZE, rng.binomial(SIZE, draw(rng, n * trials)))
-        for arm, draw in (("a", first), ("b", second))
-    )
-
-
-def crossing_truth(first: SolveRates, second: SolveRates) -> float:
-    """The k at which the two expected curves cross, on the line between whole k."""
-    rng, ks = np.random.default_rng(2), np.arange(1, SIZE + 1)
-    gap_K = [float(np.mean((1 - second(rng, 2_000_000)) ** k) - np.mean((1 - first(rng, 2_000_000)) ** k)) for k in ks]
-    at = int(np.flatnonzero(np.diff(np.sign(gap_K)))[0])
-    return float(ks[at] + gap_K[at] / (gap_K[at] - gap_K[at + 1]))
 
 
 def length_studies(n: int, trials: int, ratio: float, seed: int, copies: int = 1) -> tuple[pa.Table, dict[str, str]]:

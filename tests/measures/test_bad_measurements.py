@@ -75,7 +75,7 @@ TABLES: dict[str, tuple[Callable[[list[pa.Table]], pa.Table], str]] = {
     "ceilings": (lambda parts: ceilings_of(vectors(one_arm(parts, "panel"))), "within"),
     "comparison": (
         lambda parts: compare_columns(
-            [diversity_of(vectors(one_arm(parts, arm))) for arm in ("panel", "thinking")], ("diversity",), 50, 0
+            [diversity_of(vectors(one_arm(parts, arm))) for arm in ("panel", "thinking")], ("diversity",)
         ),
         "difference",
     ),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.cells import measured
-from benchmarks.further_figures import crossings, lengths, over_seeds, rescreened
+from benchmarks.further_figures import lengths, over_seeds, rescreened
 from tests.measures.simulated import EDGES, Cell
 
 TRIALS = 40
@@ -42,13 +42,8 @@ def test_what_is_printed_covers(cell: Cell) -> None:
 
 @pytest.mark.parametrize(
     "make",
-    [
-        lambda: crossings(100, TRIALS),
-        lambda: rescreened("ordinary", 100, 20),
-        lambda: over_seeds(30, 5, 3.0, 20),
-        lambda: lengths(20, 1, TRIALS),
-    ],
-    ids=["crossings", "rescreened", "over seeds", "lengths"],
+    [lambda: rescreened("ordinary", 100, 20), lambda: over_seeds(30, 5, 3.0, 20), lambda: lengths(20, 1, TRIALS)],
+    ids=["rescreened", "over seeds", "lengths"],
 )
 def test_a_second_look_covers(make: Callable[[], list[dict[str, Any]]]) -> None:
     for row in make():

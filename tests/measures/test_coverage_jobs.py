@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 def test_rows_are_the_same_whoever_makes_them_and_are_not_made_twice(tmp_path: Path) -> None:
     """Seeds belong to the piece: one process and two give the same rows, and more trials add to what is there."""
-    jobs = [job for job in further_figures() if job.name in ("crossings, 20", "token lengths, 20")]
+    jobs = [job for job in further_figures() if job.name in ("token lengths, 20", "token lengths, 100")]
     wanted = [Piece(job, number, 6) for job in jobs for number in (0, 1)]
     assert len(jobs) == 2
     kept = []
@@ -33,7 +33,7 @@ def test_rows_are_the_same_whoever_makes_them_and_are_not_made_twice(tmp_path: P
     by_name = [sorted(rows, key=lambda r: (r["job"], r["piece"], r["figure"], r["design"])) for rows in kept]
     assert by_name[0] == by_name[1]
     whole = of_pieces(by_name[0])
-    assert len(whole) == 2 + 4
+    assert len(whole) == 4 + 4
     assert {row["trials"] for row in whole} == {12}
 
 
@@ -45,7 +45,7 @@ def test_every_job_has_a_name_of_its_own_and_can_be_sent_to_a_worker() -> None:
 
 def test_a_piece_that_fails_is_told_and_costs_no_other(tmp_path: Path) -> None:
     bad = Job("no such population", partial(made, Cell("nowhere", 10)), 1.0)
-    good = next(job for job in further_figures() if job.name == "crossings, 20")
+    good = next(job for job in further_figures() if job.name == "token lengths, 20")
     failed = make([Piece(bad, 0, 2), Piece(good, 0, 2)], tmp_path / "kept.jsonl", 1)
     assert len(failed) == 1 and "no such population, piece 0: KeyError" in failed[0]
     assert {row["job"] for row in kept_in(tmp_path / "kept.jsonl")} == {good.name}

@@ -60,7 +60,7 @@ def test_what_a_window_shows_is_not_adjusted_for_the_length_of_the_whole(rollout
             tables.append(
                 diversity_of(embedded(rows, v / np.linalg.norm(v, axis=1)[:, None], np.full(len(rows), 0.5), window))
             )
-        [row] = (r for r in compare_columns(tables, ("diversity",), 10, 0).to_pylist() if r["basis"] == "all")
+        [row] = (r for r in compare_columns(tables, ("diversity",)).to_pylist() if r["basis"] == "all")
         found[window] = row["adjusted_reason"]
     assert "length" in found["whole"] and "windows of equal length" not in (found["first256"] or "")
 
@@ -83,7 +83,7 @@ def test_no_trace_at_all(rollouts: Make) -> None:
         == 0
     )
     some = diversity_of(vectors_of(rollouts({"a": "cc"}, arm="thinking"), [0, 1]))
-    assert compare_columns([diversity_of(table), some], ("diversity",), 10, 0).num_rows == 0
+    assert compare_columns([diversity_of(table), some], ("diversity",)).num_rows == 0
 
 
 def test_nan_from_an_encoder_is_refused(rollouts: Make) -> None:
@@ -107,7 +107,7 @@ def test_comparison_pairs_problems_and_says_what_equal_n_leaves(rollouts: Make) 
     second = diversity_of(
         vectors_of(rollouts({"a": "cct", "b": "ccc", "e": "cc"}, arm="thinking"), [0, 0.1, 0, 0.2, 0, 1, 2])
     )
-    rows = {(r["metric"], r["basis"]): r for r in compare_columns([first, second], ("diversity",), 200, 0).to_pylist()}
+    rows = {(r["metric"], r["basis"]): r for r in compare_columns([first, second], ("diversity",)).to_pylist()}
     row = rows["diversity", "all"]
     assert (row["arm"], row["other"], row["n"]) == ("panel", "thinking", 2)
     a, b = 1 - np.cos(1), 1 - np.cos(2)
@@ -124,7 +124,7 @@ def test_an_arm_whose_traces_are_all_one_is_compared_and_has_no_ratio(
     for arm, angle in (("panel", apart), ("thinking", other)):
         table = rollouts(dict.fromkeys("abde", "cw"), arm=arm)
         tables.append(diversity_of(vectors_of(table, [v for i in range(4) for v in (0.0, angle * (1 + i / 9))])))
-    row = compare_columns(tables, ("diversity",), 10, 0).to_pylist()[0]
+    row = compare_columns(tables, ("diversity",)).to_pylist()[0]
     assert row["n"] == 4 and np.sign(row["difference"]) == np.sign(apart - other)
     assert (row["relative_low"], row["relative_high"]) == (None, None)
 
@@ -142,7 +142,7 @@ def test_near_duplicates_are_compared_as_one(rollouts: Make) -> None:
             tables.append(
                 measured.append_column("cluster", pa.array([p[0] for p in measured["problem_id"].to_pylist()]))
             )
-        told.append(compare_columns(tables, ("diversity",), 10, 0).to_pylist()[0])
+        told.append(compare_columns(tables, ("diversity",)).to_pylist()[0])
     assert [(r["n"], r["clusters"]) for r in told] == [(4, 4), (8, 4)]
     for name in ("low", "high", "p_value", "relative_low", "relative_high"):
         assert told[0][name] == pytest.approx(told[1][name]), name
@@ -161,7 +161,7 @@ def test_arms_of_the_same_adapters_are_paired_by_seed(rollouts: Make) -> None:
                 table = rollouts({f"p{i:02d}": "cw" for i in range(12)}, arm=arm, step=9, adapter=f"{name}{seed}")
                 measured = diversity_of(vectors_of(table, [v for angle in apart for v in (0.0, angle + wider)]))
                 tables.append(measured.append_column("adapter", pa.array([f"{name}{seed}"] * 12)))
-        return compare_columns(tables, ("diversity",), 10, 0).to_pylist()[0]
+        return compare_columns(tables, ("diversity",)).to_pylist()[0]
 
     same, other = row("t", "t"), row("p", "t")
     assert same["seeds"] == other["seeds"] == 3 and same["difference"] == pytest.approx(other["difference"])
@@ -173,5 +173,5 @@ def test_two_arms_with_no_common_problem(rollouts: Make) -> None:
     tables = [
         diversity_of(vectors_of(rollouts({p: "cc"}, arm=arm), [0, 1])) for p, arm in (("a", "panel"), ("b", "thinking"))
     ]
-    row = compare_columns(tables, ("diversity",), 10, 0).to_pylist()[0]
+    row = compare_columns(tables, ("diversity",)).to_pylist()[0]
     assert (row["n"], row["difference"], row["reason"]) == (0, None, "no problem in common")

@@ -1,4 +1,4 @@
-"""G-Pass@k, crossings of pass@k and re-screening: by hand, and on made-up policies of known truth."""
+"""G-Pass@k and re-screening: by hand, and on made-up policies of known truth."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import pytest
 
 from storage.artifacts.kinds import Bands
 from tasks.domain.policies import Sampling
-from tasks.domain.statistics.means import SILENT
-from tasks.measures.crossings import crossings_of
 from tasks.measures.pass_at_k import g_pass_of
 from tasks.measures.rescreening import HALVES, SECOND, rescreening_of
 
@@ -41,39 +39,6 @@ def test_g_pass_lies_between_pass_at_k_and_pass_all_k() -> None:
     assert mean["estimate"] == pytest.approx(1 / 3)  # at 3 and 4 of 4
     assert [r["reason"] for r in rows if r["k"] == 8] == ["a problem has 4 rollouts, fewer than k = 8"] * 2
     assert not [r for r in rows if r["k"] == 1]
-
-
-def test_wide_and_narrow_policies_cross_where_they_should() -> None:
-    """Beta(1.2, 3) and Beta(.35, .55): pass@k crosses at k = 3.14."""
-    rng = np.random.default_rng(1)
-    table = pa.Table.from_pylist(
-        groups("wide", drawn(rng.beta(1.2, 3.0, 400))) + groups("narrow", drawn(rng.beta(0.35, 0.55, 400), seed=2))
-    )
-    (row,) = [r for r in crossings_of(table).to_pylist() if r["source"] == "all"]
-    assert (row["crosses"], row["leader"], row["k_max"], row["reason"]) == (True, "narrow", G, None)
-    assert 1 < row["low"] < row["estimate"] < row["high"] < G
-    assert row["low"] < 3.14 < row["high"]
-
-
-def test_curves_that_do_not_cross_say_so_and_where_they_might() -> None:
-    rng = np.random.default_rng(3)
-    chance_P = rng.beta(1.0, 2.0, 60)
-    table = pa.Table.from_pylist(groups("weak", drawn(chance_P / 3)) + groups("strong", drawn(chance_P, seed=4)))
-    (row,) = [r for r in crossings_of(table).to_pylist() if r["source"] == "all"]
-    assert (row["crosses"], row["estimate"], row["leader"]) == (False, None, "strong")
-    assert row["reason"].startswith(f"they do not cross up to k = {G}")
-    alike = pa.Table.from_pylist(groups("a", [3, 4]) + groups("b", [3, 4]))
-    assert crossings_of(alike).to_pylist()[0]["reason"] == "the two are alike at every k"
-
-
-def test_curves_that_cross_twice_say_so() -> None:
-    """Sure or rarely right is ahead of often right at k = 1 and at 16, and behind it at 4."""
-    rare, often = drawn(np.full(1400, 0.05)), drawn(np.full(1200, 0.4), seed=1)
-    table = pa.Table.from_pylist(groups("split", [G] * 600 + rare) + groups("even", often + [0] * 800))
-    (row,) = [r for r in crossings_of(table).to_pylist() if r["source"] == "all"]
-    assert (row["crosses"], row["leader"], row["high"]) == (True, "split", None)
-    assert 1 < row["low"] < row["estimate"] < 4
-    assert row["reason"] == "at k = 16 the one that led leads again: they cross more than once"
 
 
 def bands(counts: list[int], size: int = 8) -> pa.Table:
@@ -126,16 +91,3 @@ def test_only_other_rollouts_of_the_same_policy_are_a_second_draw(monkeypatch: p
     monkeypatch.setattr(rescreening, "sampled_with", asked.__getitem__)
     assert rescreening.drawn_anew("screening", tuple(asked)) == ["another seed"]  # type: ignore[arg-type]
     assert Sampling(max_tokens=8, seed=3).seed == 3  # the field that is told apart has this name
-
-
-def test_two_seeds_at_an_edge_say_why_no_crossing_is_told() -> None:
-    """Both solve every problem within two rollouts: who is ahead there is not to be seen, and why is said."""
-    rows = [
-        {"arm": arm, "step": 9, "adapter": f"{arm}{s}", "seed": 0, "problem_id": f"{i:03d}", "source": "s"}
-        | {"group_size": 2, "num_correct": 1 + (i + s + (arm == "b")) % 2, "num_tokens": 20}
-        for arm in ("a", "b")
-        for s in range(2)
-        for i in range(30)
-    ]
-    found = next(r for r in crossings_of(pa.Table.from_pylist(rows)).to_pylist() if r["source"] == "all")
-    assert (found["crosses"], found["low"], found["reason"]) == (None, None, f"at k = 2: {SILENT}")

@@ -111,7 +111,7 @@ class DiversityComparison(
         "metric str, basis str, window str, source str, arm str, step int, other str, other_step int",
         "n big, mean real, other_mean real, difference real, relative real, relative_low real, relative_high real",
         "low real, high real",
-        "boot_low real, boot_high real, t real, p_t real, p_normal real, p_flip real, p_wilcoxon real",
+        "t real, p_t real, p_normal real",
         "p_value real, p_adjusted real, family str, detectable real, clusters big, seeds int",
         "holds_for str, d_z real, d_z_corrected real, adjusted_difference real, adjusted_low real, adjusted_high real",
         "adjusted_p real, adjusted_p_corrected real, adjusted_reason str",

@@ -4,7 +4,7 @@ place = 40
 title = "What the cross-tab says"
 caption = """
 ratio and shared/only: of the variance bands; mcnemar: is being in the variance band independent of the arm; \
-stuart_maxwell, bowker: are the bands' margins, the whole table symmetric; weighted_kappa: agreement beyond \
+stuart_maxwell: do both arms have as many problems of each band; weighted_kappa: agreement beyond \
 chance, of which no interval is made."""
 sources = ["crosstab"]
 empty = "there is only one arm or one policy, so there is nothing to compare."

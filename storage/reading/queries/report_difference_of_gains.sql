@@ -6,7 +6,8 @@ caption = """
 How much more the first arm gained from before training to its last adapter, paired by problem, over problems and \
 training seeds; detectable: what a study of this size, and of the spread that was seen, would find in 80 % of cases \
 (two seeds hardly tell it); p_equivalent: small \
-where the two gain the same to within two points. This is the answer to the study's question."""
+where the two gain the same to within two points. Sources of fewer than 30 problems are left out. This is the answer \
+to the study's question."""
 sources = ["gain_differences"]
 empty = "there is one arm only, or nothing was trained."
 */
@@ -15,4 +16,5 @@ select g.arm, g.other, g.source, g.gain, g.other_gain, g.estimate as more_gain, 
     g.high as more_gain_high, g.p_value, g.p_adjusted, g.p_equivalent, g.p_equivalent_corrected,
     g.detectable as detectable_gain, g.n, g.seeds, g.holds_for, g.reason
 from gain_differences g join arms a using (arm) join arms o on o.arm = g.other
+where g.source = 'all' or g.n >= 30
 order by a.place, o.place, g.source <> 'all', g.source

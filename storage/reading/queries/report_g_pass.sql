@@ -3,13 +3,13 @@ section = "passk"
 place = 55
 title = "G-Pass@k"
 caption = """
-The chance that at least a quarter, half, three quarters or all of k rollouts are correct: how steady a policy is. \
-mG-Pass@k: the mean over the thresholds above a half."""
+The chance that at least a quarter, half or three quarters of k rollouts are correct: how steady a policy is. One of k is \
+pass@k and all of k is pass^k, so neither is repeated here. mG-Pass@k: the mean over the thresholds above a half."""
 sources = ["g_pass"]
 */
 -- G-Pass@k: at least a given share of k rollouts is correct.
 select metric, arm, step, k, threshold, wanted, estimate as g_pass_rate, low as g_pass_rate_low, high as g_pass_rate_high,
     n, holds_for, reason
 from g_pass join arms using (arm)
-where source = 'all'
+where source = 'all' and (wanted is null or wanted between 2 and k - 1)
 order by place, step, k, threshold nulls last

@@ -4,7 +4,7 @@ place = 40
 title = "Window by window"
 caption = """
 The same comparison on other parts of the traces. A trace that is shorter than a window is shown whole, and then \
-windows agree."""
+windows agree. The published opening window, head2000chars, is all but first256 and is left to `varband sql`."""
 sources = ["diversity"]
 empty = "there is only one arm or one policy, so there is nothing to compare."
 */
@@ -12,5 +12,5 @@ empty = "there is only one arm or one policy, so there is nothing to compare."
 select "window", arm, step, other, other_step, n, mean, other_mean, difference, low as difference_low,
     high as difference_high, p_value, p_adjusted, family, coverage, other_coverage, holds_for, reason
 from diversity
-where metric = 'diversity' and basis = 'all'
+where metric = 'diversity' and basis = 'all' and "window" <> 'head2000chars'
 order by arm, step, other, other_step, "window" <> 'whole', "window"

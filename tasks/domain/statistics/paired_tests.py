@@ -15,7 +15,7 @@ import numpy as np
 from storage.rules import LEVEL, Band
 from tasks.domain.statistics.means import ONE_PROBLEM, folded, ratio
 from tasks.domain.statistics.regression import robust
-from tasks.domain.statistics.shares import clopper_pearson, percentile, resample_means
+from tasks.domain.statistics.shares import clopper_pearson
 
 # Tests that flip signs: of like policies either sign of a problem's difference is as likely, or of the sum over a
 # cluster of near-duplicates. Axes: P problems or clusters, V columns.
@@ -97,9 +97,9 @@ class Paired:
     """First minus second over n problems. Null where n is too small or no difference varies, with the reason.
 
     t, p_t: paired t-test, n − 1 degrees of freedom; p_normal: the same statistic under the normal distribution, to
-    set beside publications that used it; p_flip: sign-flip permutation; p_wilcoxon: signed ranks;
+    set beside publications that used it;
     d_z: mean over standard deviation of the differences; d_z_corrected: Hedges' small-sample correction of it;
-    low, high: t-interval; boot_low, boot_high: percentile bootstrap over problems.
+    low, high: t-interval.
     """
 
     n: int
@@ -110,24 +110,20 @@ class Paired:
     sd: float | None = None
     low: float | None = None
     high: float | None = None
-    boot_low: float | None = None
-    boot_high: float | None = None
     t: float | None = None
     p_t: float | None = None
     p_normal: float | None = None
-    p_flip: float | None = None
-    p_wilcoxon: float | None = None
     d_z: float | None = None
     d_z_corrected: float | None = None
     reason: str | None = None
 
 
-def paired(first_P: np.ndarray, second_P: np.ndarray, *, draws: int, seed: int) -> Paired:
+def paired(first_P: np.ndarray, second_P: np.ndarray) -> Paired:
     """Compare two policies on the same problems, in the same order.
 
-    >>> r = paired(np.array([1.0, 2, 4]), np.array([0.0, 0, 1]), draws=100, seed=0)
-    >>> r.n, r.difference, round(r.t, 4), round(r.p_t, 4), r.p_flip
-    (3, 2.0, 3.4641, 0.0742, 0.25)
+    >>> r = paired(np.array([1.0, 2, 4]), np.array([0.0, 0, 1]))
+    >>> r.n, r.difference, round(r.t, 4), round(r.p_t, 4)
+    (3, 2.0, 3.4641, 0.0742)
     """
     from scipy import stats
 
@@ -145,7 +141,6 @@ def paired(first_P: np.ndarray, second_P: np.ndarray, *, draws: int, seed: int) 
     }
     if n == 1:
         return Paired(1, **shared, reason="one problem has no spread")
-    boot = percentile(mean, resample_means(d_P[:, None], draws, seed)[:, 0])
     sd = float(d_P.std(ddof=1))
     if sd <= 1e-15 * max(1.0, abs(mean)):
         return Paired(n, **shared, sd=0.0, reason="every problem differs by the same amount: no interval")
@@ -158,13 +153,9 @@ def paired(first_P: np.ndarray, second_P: np.ndarray, *, draws: int, seed: int) 
         sd=sd,
         low=mean - half,
         high=mean + half,
-        boot_low=boot.low,
-        boot_high=boot.high,
         t=float(t),
         p_t=float(2 * stats.t.sf(abs(t), n - 1)),
         p_normal=float(2 * stats.norm.sf(abs(t))),
-        p_flip=sign_flip(d_P, draws=draws, seed=seed),
-        p_wilcoxon=wilcoxon(d_P),
         d_z=float(d_z),
         d_z_corrected=float(d_z * (1 - 3 / (4 * (n - 1) - 1))) if n > 2 else None,
     )
@@ -348,9 +339,9 @@ def weighted_kappa(table: list[list[int]]) -> float | None:
 
 
 def band_tests(first_P: np.ndarray, second_P: np.ndarray, cluster_P: np.ndarray) -> list[Row]:
-    """McNemar (variance band or not), Stuart-Maxwell (same margins), Bowker (symmetry), weighted kappa of two arms'
-    bands, by their place in Band. estimate: the statistic; for McNemar the odds of the discordant problems with their
-    interval, null if one side has none.
+    """McNemar (variance band or not), Stuart-Maxwell (same margins) and weighted kappa of two arms' bands, by their
+    place in Band. estimate: the statistic; for McNemar the odds of the discordant problems with their interval, null if
+    one side has none.
 
     Near-duplicate problems are one: what they add to a difference is summed by cluster_P, also in its covariance, and p
     is the chance of a statistic as large if the arms changed places in any cluster (sign flips). Where no problem has a
@@ -361,18 +352,15 @@ def band_tests(first_P: np.ndarray, second_P: np.ndarray, cluster_P: np.ndarray)
     np.add.at(table, (first_P, second_P), 1)
     alone = len(np.unique(cluster_P)) == len(cluster_P)
     one_PK, other_PK = (np.eye(size)[places] for places in (first_P, second_P))
-    cells_PKK = one_PK[:, :, None] * other_PK[:, None, :]
-    upper = np.triu_indices(size, 1)
-    moved = {"stuart_maxwell": one_PK - other_PK, "bowker": (cells_PKK - cells_PKK.transpose(0, 2, 1))[:, *upper]}
-    rows = [_mcnemar(first_P == LIVE, second_P == LIVE, cluster_P, alone)]
-    for name, moved_PV in moved.items():
-        if np.array_equal(first_P, second_P):
-            rows.append({"metric": name, "reason": "the two arms band every problem alike"})
-            continue
-        rows.append({"metric": name} | _tested(_by_cluster(moved_PV, cluster_P), alone))
+    same = np.array_equal(first_P, second_P)
+    alike = {"reason": "the two arms band every problem alike"}
     kappa = weighted_kappa(table.tolist())
     why = None if kappa is not None else "all problems are in one band"
-    return [*rows, {"metric": "weighted_kappa", "estimate": kappa, "reason": why}]
+    return [
+        _mcnemar(first_P == LIVE, second_P == LIVE, cluster_P, alone),
+        {"metric": "stuart_maxwell"} | (alike if same else _tested(_by_cluster(one_PK - other_PK, cluster_P), alone)),
+        {"metric": "weighted_kappa", "estimate": kappa, "reason": why},
+    ]
 
 
 def _mcnemar(live_P: np.ndarray, other_P: np.ndarray, cluster_P: np.ndarray, alone: bool) -> Row:
