@@ -103,11 +103,8 @@ def import_trajectory(*, trajectory: PublishedFile, pools: TrainingPools) -> Pay
     trained = query("select source, count(*) as n from t where pool = 'panel_train' group by source", t=table)
     sizes = dict(zip(heldout["source"].to_pylist(), heldout["n"].to_pylist(), strict=True))
     shares = dict(zip(trained["source"].to_pylist(), trained["n"].to_pylist(), strict=True))
-    path = trajectory.here()
-    made = published.table(
-        path, lambda: trajectory_rows(published.rows_of(path), "panel", sizes, shares), Curves.schema
-    )
-    return Payload(made, notes=IMPORTED)
+    rows = trajectory_rows(published.rows_of(trajectory.here()), "panel", sizes, shares)
+    return Payload(pa.Table.from_pylist(rows, schema=Curves.schema), notes=IMPORTED)
 
 
 @stage(TokenChecks, version=1)
