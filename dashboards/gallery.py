@@ -10,8 +10,7 @@ from typing import Any
 
 import orjson
 
-from dashboards.mathml import mathml
-from dashboards.pieces import Piece, pieces
+from dashboards.text import Piece, mathml, pieces
 from storage.errors import UserError
 from storage.reading.figures import PAGE_STYLES, variables
 from storage.reading.query_cache import ask, reports

@@ -1,10 +1,77 @@
-"""Rollouts as markdown that a page may show: formulas set, tags marked, all else literal. Data, never mark-up."""
+"""Rollouts as a page may show them: taken apart into tags, speakers, formulas and text, then as markdown, and formulas as
+MathML. Text is data and never mark-up."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+from xml.etree import ElementTree
 
-from dashboards.pieces import Piece, pieces, plain
+from storage.errors import UserError, printable
+
+TAG = re.compile(r"</?(?:mutipersonaDebate|think|answer)>")
+SPEAKER = re.compile(r"(?:\A\s*|(?<=\n)|(?<=[.?!] ))((?:Expert|Persona) \d+|[A-Z][a-z]{1,15}):(?=\s)")
+#: A box needs no dollars around it.
+BOX = r"\\boxed\{(?:[^{}$\n]++|\{(?:[^{}$\n]++|\{[^{}$\n]*+\})*+\})*+\}"
+DELIMITED = r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<![\\$\d])\$([^$\n]{1,400}?)\$(?!\d)"
+MATH = re.compile(f"{DELIMITED}|({BOX})", re.DOTALL)
+DIRECTION = re.compile("[\u202a-\u202e\u2066-\u2069\u200e\u200f]")
+
+Kind = Literal["tag", "speaker", "display", "math", "text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """display, math: a formula without its delimiters, set on its own line or in the text."""
+
+    kind: Kind
+    text: str
+
+
+def pieces(text: str) -> list[Piece]:
+    r"""
+    >>> [(p.kind, p.text) for p in pieces(r"<think>Ann: so \(x=1\).</think>")]
+    [('tag', '<think>'), ('speaker', 'Ann'), ('text', ' so '), ('math', 'x=1'), ('text', '.'), ('tag', '</think>')]
+    """
+    return [piece for piece in _split(text, TAG, "tag", _speakers) if piece.text]
+
+
+def plain(text: str) -> str:
+    """Characters that turn a line round or steer a terminal are named, so that they show and do nothing."""
+    named = DIRECTION.sub(lambda m: f"⟨U+{ord(m[0]):04X}⟩", text)
+    return printable(named, "\n\t")
+
+
+def _split(
+    text: str, pattern: re.Pattern[str], kind: Kind, between: Callable[[str], Iterator[Piece]]
+) -> Iterator[Piece]:
+    end = 0
+    for found in pattern.finditer(text):
+        yield from between(text[end : found.start()])
+        yield Piece(kind, found[1] if pattern.groups else found[0])
+        end = found.end()
+    yield from between(text[end:])
+
+
+def _speakers(text: str) -> Iterator[Piece]:
+    return _split(text, SPEAKER, "speaker", _formulas)
+
+
+def _formulas(text: str) -> Iterator[Piece]:
+    end = 0
+    for found in MATH.finditer(text):
+        yield Piece("text", plain(text[end : found.start()]))
+        display = found.group(1) is not None or found.group(2) is not None
+        formula = next(group for group in found.groups() if group is not None)
+        yield Piece("display" if display else "math", plain(re.sub(r"\s+", " ", formula.strip())))
+        end = found.end()
+    yield Piece("text", plain(text[end:]))
+
+
+# Rollouts as markdown: formulas set, tags marked, all else literal.
 
 #: What a page shows of one rollout; the rest stays in the store.
 MOST = 20_000
@@ -44,3 +111,44 @@ def _markdown(piece: Piece) -> str:
             return f"${safe}$" if safe.strip() else ""
         case _:
             return literal(piece.text)
+
+
+# Formulas as MathML, which browsers set by themselves: nothing is fetched and nothing runs.
+
+SPACE = "http://www.w3.org/1998/Math/MathML"
+_ELEMENTS = (
+    "math mrow mi mn mo mtext mspace mfrac msqrt mroot msub msup msubsup munder mover munderover mmultiscripts"
+    " mprescripts none mtable mtr mtd mstyle mpadded mphantom menclose"
+)
+_ATTRIBUTES = "display displaystyle stretchy accent mathvariant linethickness columnalign notation width"
+#: What only arranges what is read; of attributes those that do no more.
+ELEMENTS, ATTRIBUTES = frozenset(_ELEMENTS.split()), frozenset(_ATTRIBUTES.split())
+#: A longer formula stays as it is written.
+LONGEST = 2_000
+ElementTree.register_namespace("", SPACE)
+
+
+@lru_cache(maxsize=4096)
+def mathml(formula: str, *, display: bool) -> str:
+    r"""The formula set; empty for one that cannot be read, which is then shown as it is written.
+
+    >>> "<mfrac>" in mathml(r"\frac{1}{2}", display=False), mathml(r"\frac{", display=False)
+    (True, '')
+    """
+    if len(formula) > LONGEST:
+        return ""
+    from latex2mathml.converter import convert
+
+    # the converter does not escape what stands in \text{…}
+    safe = formula.replace("<", r"\lt ").replace(">", r"\gt ")
+    try:
+        top = ElementTree.fromstring(convert(safe, display="block" if display else "inline"))
+    except UserError:  # that the process is to stop
+        raise
+    except Exception:  # of a parser that is handed whatever a model wrote, and that ends in a dozen kinds
+        return ""
+    for element in top.iter():
+        if element.tag.removeprefix(f"{{{SPACE}}}") not in ELEMENTS:
+            return ""
+        element.attrib = {name: value for name, value in element.attrib.items() if name in ATTRIBUTES}
+    return ElementTree.tostring(top, encoding="unicode")

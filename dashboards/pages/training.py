@@ -10,9 +10,8 @@ from dashboards.pages.parts import chosen, remember, root, show_section, table
 from storage.errors import UserError
 from storage.reading.charts import lines
 from storage.reading.figures import Lines, on_page
-from storage.reading.live import METRICS, live_steps, standing
 from storage.reading.query_cache import ask, reports
-from storage.reading.recorded import running
+from storage.reading.recorded import METRICS, live_steps, running, standing
 
 REFRESH_SECONDS = 3
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from storage.artifacts.store import DATA, Store
 from storage.errors import UserError
 from storage.reading.catalog import artifacts
-from storage.reading.imported import imported_files
+from storage.reading.recipes import imported_files
 from storage.reading.views import Views, views
 from storage.sql import QUERIES, named
 

@@ -18,7 +18,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import MANIFEST, Store
 from storage.errors import UserError
 from storage.mirror import mirror_of
-from storage.reading import catalog, imported
+from storage.reading import catalog, recipes
 from storage.reading.figures import chosen_measures
 from storage.reading.recipes import report_arguments, report_inputs
 from storage.reading.views import Views, helper_tables, inputs_of
@@ -63,8 +63,8 @@ def stamp(root: Path) -> Stamp:
 def _reports(root: Path, at: Stamp) -> tuple[Report, ...]:
     store = Store(root)
     found = [
-        Report(str(m.ref), imported.title(store, m), m.provenance.created, tuple(imported.arms_of_slice(store, m)))
-        for m in imported.slices(store)
+        Report(str(m.ref), recipes.title(store, m), m.provenance.created, tuple(recipes.arms_of_slice(store, m)))
+        for m in recipes.slices(store)
     ]
     for ref in store.refs("report"):
         try:
@@ -122,8 +122,8 @@ atexit.register(_opened.cache_clear)
 
 def _inputs(store: Store, report: str) -> tuple[dict[str, list[str]], list[str]]:
     whole = store.manifest(Ref.parse(report))
-    if imported.is_slice(whole.ref):
-        return imported.inputs_of_slice(store, whole), imported.arms_of_slice(store, whole)
+    if recipes.is_slice(whole.ref):
+        return recipes.inputs_of_slice(store, whole), recipes.arms_of_slice(store, whole)
     recipe = whole.recipe
     try:
         arms = report_arguments(recipe).arms

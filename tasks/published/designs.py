@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 
 from storage.artifacts.kinds import Designs
-from storage.errors import UserError
 from tasks.published.files import rows_of, whole
 
 Row = dict[str, Any]
@@ -32,93 +31,60 @@ COMPARED = ("panel", "thinking")
 GSM8K = ("step000060", "step000070", "step000080", "stepFinal_batch128")
 
 
+#: Column of Designs → fields of a summary that may state it, the first of them that does.
+STATED = {
+    "model": ("model_name", "base_model"),
+    "policy": ("sampler_path", "checkpoint", "base_model"),
+    "num_problems": ("n_problems", "n_evaluated"),
+    "planned_problems": ("n_test_requested",),
+    "group_size": ("n_samples_per_problem",),
+    "temperature": ("temperature",),
+    "max_tokens": ("max_tokens",),
+}
+
+
 def designs(root: Path) -> pa.Table:
-    """Schema: Designs. What a summary does not state is looked up in the run log, else null.
-
-    Errors: UserError if a file lacks the fields that say how it was made.
-    """
+    """Schema: Designs. What a summary does not state is looked up in the run log, else null."""
     log = whole(root / "data/multipersona_gsm8k/manifest.json")
-    try:
-        return pa.Table.from_pylist(_rows(root / "reports", log), schema=Designs.schema)
-    except (KeyError, IndexError, TypeError, AttributeError) as error:
-        raise UserError(f"{root}: a summary lacks {error}; not the published results") from None
-
-
-def _rows(reports: Path, log: Row) -> list[Row]:
+    limits = _limits(log.get("post_math_panel", {}))
     rows = []
     for arm in ("panel", "thinking"):
-        s = whole(reports / f"variance_band/{arm}_g8/summary.json")
+        s, stated = _summary(root, f"reports/variance_band/{arm}_g8")
+        about = {"run": s["tag"], "role": "screening", "family": "screening", "arm": arm, "problems": "olympiad pool"}
+        rows.append(stated | about)
+    for folder, (arm, problems) in EVALUATIONS.items():
+        s, stated = _summary(root, f"reports/{folder}")
         rows.append(
-            {
-                "run": s["tag"],
-                "role": "screening",
-                "family": "screening",
-                "arm": arm,
-                "model": s["base_model"],
-                "policy": s["checkpoint"] or s["base_model"],
-                "problems": "olympiad pool",
-                "num_problems": s["n_problems"],
-                "group_size": s["n_samples_per_problem"],
-                "temperature": s["temperature"],
-                "max_tokens": s["max_tokens"],
-                "place": f"reports/variance_band/{arm}_g8/summary.json",
-            }
-        )
-    rows += [_evaluation(reports, folder, arm, problems, log) for folder, (arm, problems) in EVALUATIONS.items()]
-    for tag in GSM8K:
-        s = whole(reports / f"eval_gsm8k/{tag}/summary.json")
-        rows.append(
-            {
-                "run": f"gsm8k {tag}",
+            stated
+            | {
+                "run": folder.removeprefix("eval_").replace("_vibecheck/", " "),
                 "role": "evaluation",
-                "family": f"GSM8K at {tag}",
-                "arm": "panel_premath",
-                "model": s["model_name"],
-                "policy": s["sampler_path"],
-                "problems": "GSM8K test, 500",
-                "num_problems": s["n_evaluated"],
-                "planned_problems": s["n_test_requested"],
-                "group_size": 1,
-                "temperature": s["temperature"],
-                "max_tokens": s["max_tokens"],
-                "place": f"reports/eval_gsm8k/{tag}/summary.json",
+                "family": problems if arm in COMPARED else f"control {folder}",
+                "arm": arm,
+                "problems": problems,
+                "max_tokens": stated["max_tokens"] or limits.get(s["tag"]),
             }
         )
-    return [*rows, *_training(reports, log)]
+    for tag in GSM8K:
+        _, stated = _summary(root, f"reports/eval_gsm8k/{tag}")
+        about = {"run": f"gsm8k {tag}", "role": "evaluation", "family": f"GSM8K at {tag}", "arm": "panel_premath"}
+        rows.append(stated | about | {"problems": "GSM8K test, 500", "group_size": 1})
+    return pa.Table.from_pylist([*rows, *_training(root / "reports", log)], schema=Designs.schema)
 
 
-def _evaluation(reports: Path, folder: str, arm: str, problems: str, log: Row) -> Row:
-    s = whole(reports / folder / "summary.json")
-    logged = _limits(log).get(s["tag"])
-    return {
-        "run": folder.removeprefix("eval_").replace("_vibecheck/", " "),
-        "role": "evaluation",
-        "family": problems if arm in COMPARED else f"control {folder}",
-        "arm": arm,
-        "model": s.get("model_name") or s["base_model"],
-        "policy": s.get("sampler_path") or s["base_model"],
-        "problems": problems,
-        "num_problems": s["n_problems"],
-        "group_size": s["n_samples_per_problem"],
-        "temperature": s.get("temperature"),
-        "max_tokens": s.get("max_tokens") or logged,
-        "place": f"reports/{folder}/summary.json",
-    }
+def _summary(root: Path, folder: str) -> tuple[Row, Row]:
+    """A run's summary, and what it states of the design."""
+    s = whole(root / folder / "summary.json")
+    stated = {column: next((s[f] for f in fields if s.get(f)), None) for column, fields in STATED.items()}
+    return s, stated | {"place": f"{folder}/summary.json"}
 
 
-def _limits(log: Row) -> dict[str, int]:
+def _limits(node: object) -> dict[str, int]:
     """max_tokens by run tag, where the run log states it."""
-    found: dict[str, int] = {}
-
-    def walk(node: object) -> None:
-        if isinstance(node, dict):
-            if "tag" in node and "max_tokens" in node:
-                found[str(node["tag"])] = int(node["max_tokens"])
-            for child in node.values():
-                walk(child)
-
-    walk(log.get("post_math_panel", {}))
-    return found
+    if not isinstance(node, dict):
+        return {}
+    own = {str(node["tag"]): int(node["max_tokens"])} if {"tag", "max_tokens"} <= node.keys() else {}
+    return own | {tag: limit for child in node.values() for tag, limit in _limits(child).items()}
 
 
 def _training(reports: Path, log: Row) -> list[Row]:

@@ -26,10 +26,9 @@ from storage.artifacts.kinds import (
 )
 from storage.sql import query
 from tasks.designs import findings_of, leak_rows, mislabelled_rows, rows_as
-from tasks.published import checks, log_checks
+from tasks.published import checks
 from tasks.published import designs as published_designs
 from tasks.published import files as published
-from tasks.published.token_checks import token_checks
 from tasks.published.unpaired import trajectory_rows
 from tasks.stage import Payload, Ref, stage, store, toolbox
 
@@ -115,7 +114,7 @@ def check_tokens(*, tokens: PublishedFile, math: tuple[Groups, Groups], aime: tu
         groups = [store().read(ref).to_pydict() for ref in refs]
         correct = {arm: sum(g["num_correct"]) for arm, g in zip(("panel", "thinking"), groups, strict=True)}
         pairs = sum(min(a, b) for a, b in zip(*(g["group_size"] for g in groups), strict=True))
-        rows += token_checks(name, summary[name], correct, pairs)
+        rows += checks.token_checks(name, summary[name], correct, pairs)
     return Payload(pa.Table.from_pylist(rows, schema=TokenChecks.schema), notes=IMPORTED)
 
 
@@ -180,10 +179,10 @@ def audit_published(
         ),
         "printed_intervals": rows_as("printed_intervals", checks.interval_rows(root, evaluated, DRAWS, 0)),
         "diversity_measures": rows_as("diversity_measures", checks.diversity_rows(measured)),
-        "stops": rows_as("stops", log_checks.stop_rows(root)),
-        "notes": rows_as("notes", log_checks.note_rows(root)),
-        "trends": rows_as("trends", log_checks.trend_rows(root)),
+        "stops": rows_as("stops", checks.stop_rows(root)),
+        "notes": rows_as("notes", checks.note_rows(root)),
+        "trends": rows_as("trends", checks.trend_rows(root)),
         "evaluated": rows_as("evaluated", checks.evaluated_rows(evaluated, in_pools)),
-        "equal_tokens": rows_as("equal_tokens", log_checks.equal_token_rows(evaluated, measured)),
+        "equal_tokens": rows_as("equal_tokens", checks.equal_token_rows(evaluated, measured)),
     }
     return findings_of(tables)

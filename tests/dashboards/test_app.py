@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from storage.artifacts.store import Store
-from storage.reading.live import live_steps
 from storage.reading.query_cache import ask, reports
+from storage.reading.recorded import live_steps
 from storage.records.drift import DriftNote, note_drift
 from storage.records.runs import write_run
 from tests.dashboards.conftest import REPO, Study

@@ -13,8 +13,7 @@ from click.testing import CliRunner
 
 from cli.look import gallery
 from dashboards.gallery import MOST, Item, Page, from_report, from_transcripts, write
-from dashboards.mathml import ELEMENTS, mathml
-from dashboards.pieces import pieces
+from dashboards.text import ELEMENTS, mathml, pieces
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError

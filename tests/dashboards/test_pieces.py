@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboards.pieces import pieces, plain
-from dashboards.text import MARKS, MOST, literal, marked
+from dashboards.text import MARKS, MOST, literal, marked, pieces, plain
 
 
 def test_a_debate_is_taken_apart() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from storage.reading.live import live_steps
+from storage.reading.recorded import live_steps
 from tasks.training import last_adapter
 
 

@@ -18,7 +18,7 @@ from storage.artifacts.manifest import recipe_of
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Ledger
-from storage.reading.accounts import shards_of
+from storage.reading.catalog import shards_of
 from tasks.domain.grpo.learner_config import check_sampling
 from tasks.domain.policies import KVCache, Sampling
 from tasks.engines.hardware import Hardware, check_kv_cache
