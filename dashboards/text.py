@@ -1,5 +1,5 @@
-"""Rollouts as a page may show them: taken apart into tags, speakers, formulas and text, then as markdown, and formulas as
-MathML. Text is data and never mark-up."""
+"""Rollouts as a page may show them: taken apart into tags, speakers, formulas and text, then as markdown, and formulas
+as MathML. Text is data and never mark-up."""
 
 from __future__ import annotations
 
