@@ -39,7 +39,6 @@ def heldout_rows(groups: pa.Table) -> list[dict[str, Any]]:
             "step": step,
             "source": source,
             "n": len(found.problem_P),
-            "clusters": len(np.unique(found.cluster_P)),
             "rollouts": found.drawn,
             "seeds": found.seeds,
         }

@@ -15,16 +15,8 @@ from storage.artifacts.kinds import Asymptotes, Groups, PassAtK, PassAtKContrast
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import nullable
 from storage.sql import query
-from tasks.domain.statistics.curves_of_k import (
-    INCOMPLETE,
-    beyond_a_shift,
-    contrast_at_cost,
-    contrast_curves,
-    doublings,
-    levels,
-)
+from tasks.domain.statistics.curves_of_k import beyond_a_shift, contrast_at_cost, contrast_curves, doublings, interval
 from tasks.domain.statistics.estimators import g_pass_at_k
-from tasks.domain.statistics.means import by_seed, folded
 from tasks.domain.statistics.paired_tests import in_families
 from tasks.measures.groups import counts_of, read_groups
 from tasks.measures.standard import standard_measure
@@ -178,18 +170,13 @@ def _at(columns: dict[str, np.ndarray], k: int, thresholds: Sequence[Fraction]) 
     wanted = [max(1, ceil(t * k)) for t in thresholds]
     mean_N = g_pass_at_k(size_N, correct_N, k, range(k // 2 + 1, k + 1)).data.mean(axis=1)
     tails_NV = g_pass_at_k(size_N, correct_N, k, wanted).data
-    values_NV = np.column_stack([tails_NV, mean_N, columns["cluster"]])
-    found = by_seed(columns["problem"], columns["adapter"], values_NV)
+    values_NV = np.column_stack([tails_NV, mean_N])
+    found = interval(columns["problem"], columns["adapter"], columns["cluster"], values_NV)
     named: list[dict[str, Any]] = [
         {"metric": "G-Pass@k", "threshold": float(t), "wanted": w} for t, w in zip(thresholds, wanted, strict=True)
     ]
     named.append({"metric": "mG-Pass@k"})
-    shared = {"n": len(found.problem_P), "seeds": len(found.values_SPV) if found.trained else None}
-    if not len(found.problem_P):
-        return [row | shared | {"reason": INCOMPLETE} for row in named]
-    values_SCV = folded(found.values_SPV[:, :, :-1], found.values_SPV[0, :, -1])
-    shared["clusters"] = values_SCV.shape[1]
-    return [row | shared | level for row, level in zip(named, levels(values_SCV, found.trained), strict=True)]
+    return [row | one for row, one in zip(named, found, strict=True)]
 
 
 @standard_measure("g_pass", rollouts="final")

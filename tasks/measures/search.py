@@ -236,7 +236,7 @@ def curves_of(found: dict[Place, Searched], budgets: Sequence[int]) -> pa.Table:
         head = {"series": series, "arm": arm, "step": step, "method": method, "n": len(one.problem_P)}
         shares_SPV = np.concatenate([one.within_SPV, one.area_SP[:, :, None]], axis=2)
         shares_SCV = folded(shares_SPV, one.cluster_P)
-        told = [row | {"clusters": shares_SCV.shape[1]} for row in levels(shares_SCV, one.trained)]
+        told = levels(shares_SCV, one.trained)
         for place, budget in enumerate(budgets):
             spent = {"tokens": float(one.tokens_V[place]), "rollouts": float(one.rollouts_V[place])}
             rows.append(head | {"metric": "accuracy", "budget": budget} | spent | told[place])
@@ -272,7 +272,8 @@ def _best_elsewhere(methods: Sequence[Searched], budgets: Sequence[int]) -> list
         for place, best in enumerate(best_V):
             crossed_SPV[:, fold_P == fold, place] = within_MSPV[best, :, fold_P == fold, place].T
     told = levels(folded(crossed_SPV, cluster_P), methods[0].trained)
-    return [{"budget": budget, "n": len(problem_P)} | row for budget, row in zip(budgets, told, strict=True)]
+    about = {"n": len(problem_P), "clusters": None}  # not a column of this metric
+    return [row | about | {"budget": budget} for budget, row in zip(budgets, told, strict=True)]
 
 
 @standard_measure("search_curves", needs=("searches",))

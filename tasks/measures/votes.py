@@ -12,9 +12,8 @@ import pyarrow as pa
 
 from storage.artifacts.kinds import Partitions, Rollouts, Votes
 from storage.sql import query
-from tasks.domain.statistics.curves_of_k import INCOMPLETE, levels
+from tasks.domain.statistics.curves_of_k import interval
 from tasks.domain.statistics.estimators import best_chance, majority_chance, subsets
-from tasks.domain.statistics.means import by_seed, folded
 from tasks.measures.groups import clusters_of, in_classes
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage
@@ -105,19 +104,14 @@ class Judged:
         code_N = {name: self._by_name(name) for name in self._codes}
         adapter_N = code_N["adapter"] + ("" not in self._codes["adapter"])
         value_NV = np.frombuffer(self._value_N).reshape(-1, len(self._columns))
-        cluster_of_problem = np.zeros(len(self._codes["problem_id"]), np.int64)
-        cluster_of_problem[code_N["problem_id"]] = code_N["cluster"]
         for place, source in enumerate(("all", *sorted(self._codes["source"]))):
             kept_N = slice(None) if source == "all" else code_N["source"] == place - 1
-            found = by_seed(code_N["problem_id"][kept_N], adapter_N[kept_N], value_NV[kept_N])
-            shared = {"n": len(found.problem_P), "seeds": len(found.adapter_S)}
+            of_each = [codes[kept_N] for codes in (code_N["problem_id"], adapter_N, code_N["cluster"])]
             for column, name in enumerate(self._columns):
+                [row] = interval(*of_each, value_NV[kept_N][:, [column]])
+                row |= {"seeds": row["seeds"] or 1}
                 why = next((w for (of, s), w in self._why.items() if of == column and source in ("all", s)), None)
-                if why or not len(found.problem_P):
-                    yield name, source, shared | {"reason": why or INCOMPLETE}
-                    continue
-                values_SCV = folded(found.values_SPV[:, :, [column]], cluster_of_problem[found.problem_P])
-                yield name, source, shared | {"clusters": values_SCV.shape[1]} | levels(values_SCV, found.trained)[0]
+                yield name, source, {k: row[k] for k in ("n", "seeds")} | {"reason": why} if why else row
 
     def _by_name(self, column: str) -> np.ndarray:
         """Codes in the order of names, so that sums do not hang on which part came first."""

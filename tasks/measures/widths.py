@@ -19,8 +19,8 @@ from storage.artifacts.kinds import Embeddings, Partitions, Rollouts
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import nullable
 from storage.sql import query
-from tasks.domain.statistics.curves_of_k import INCOMPLETE, levels
-from tasks.domain.statistics.means import ADAPTERS, by_seed, folded
+from tasks.domain.statistics.curves_of_k import INCOMPLETE, interval
+from tasks.domain.statistics.means import ADAPTERS
 from tasks.domain.statistics.regression import rank_correlations
 from tasks.evidence import matrix, with_vectors
 from tasks.measures.groups import clusters_of, in_classes
@@ -294,12 +294,9 @@ def summarised(series: Series, seen: LookedAt, value_PS: np.ndarray, most: float
     problem_N, adapter_N = np.nonzero(there_PS[kept_P])
     untrained = "" in seen.adapters
     share_N = (value_PS[there_PS] - least) / (most - least)
-    found = by_seed(problem_N, adapter_N + (not untrained), share_N[:, None])
-    shared = {"n": len(found.problem_P), "seeds": len(found.values_SPV) if found.trained else None}
-    if not len(found.problem_P) or len(found.values_SPV) < len(seen.adapters):
-        return shared | {"n": 0, "reason": INCOMPLETE}
-    values_SCV = folded(found.values_SPV, cluster_P[found.problem_P])
-    row = levels(values_SCV, found.trained, gradual=True)[0] | shared | {"clusters": values_SCV.shape[1]}
+    [row] = interval(problem_N, adapter_N + (not untrained), cluster_P[problem_N], share_N[:, None], gradual=True)
+    if not row["n"] or len(set(adapter_N)) < len(seen.adapters):
+        return {"n": 0, "seeds": row["seeds"], "reason": INCOMPLETE}
     for name in ("estimate", "low", "high"):
         row[name] = None if row[name] is None else least + row[name] * (most - least)
     return row

@@ -88,6 +88,19 @@ class KCurve:
         return [i for i in range(len(ks)) if len(self.problem_P) and not masked_K[i]]
 
 
+def interval(
+    problem_N: np.ndarray, adapter_N: np.ndarray, cluster_N: np.ndarray, values_NV: np.ndarray, *, gradual: bool = False
+) -> list[dict[str, Any]]:
+    """One row a column: the mean share over the problems that every adapter was asked, with its interval over problems
+    and seeds, in which near-duplicates are one. adapter 0 is none; seeds: None without training."""
+    found = by_seed(problem_N, adapter_N, np.column_stack([values_NV, cluster_N]))
+    shared = {"n": len(found.problem_P), "seeds": len(found.adapter_S) if found.trained else None}
+    if not len(found.problem_P):
+        return [shared | {"reason": INCOMPLETE}] * values_NV.shape[1]
+    values_SCV = folded(found.values_SPV[:, :, :-1], found.values_SPV[0, :, -1])
+    return [shared | row for row in levels(values_SCV, found.trained, gradual=gradual)]
+
+
 def levels(
     values_SPV: np.ndarray, trained: bool, beyond: float = 1.0, *, gradual: bool = False
 ) -> list[dict[str, Any]]:
@@ -97,7 +110,7 @@ def levels(
     low_V, high_V = proportions(values_SPV, trained, beyond, gradual=gradual)
     why = {"low": None, "high": None, "reason": ONE_PROBLEM if mean.n < 2 else SILENT}
     return [
-        {"estimate": float(at), "holds_for": mean.holds_for}
+        {"estimate": float(at), "holds_for": mean.holds_for, "clusters": values_SPV.shape[1]}
         | ({"low": float(low), "high": float(high)} if np.isfinite(low) else why)
         for at, low, high in zip(mean.estimate_V, low_V, high_V, strict=True)
     ]
