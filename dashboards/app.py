@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboards.pages import bands, claims, compare, overview, results, search, traces, training
+from dashboards.pages import claims, compare, overview, results, search, traces, training
 from dashboards.pages.parts import root
 from storage.reading.query_cache import reports
 
 PAGES = {
     "overview": ("Overview", overview.page),
-    "bands": ("Bands", bands.page),
+    "bands": ("Bands", results.bands),
     "training": ("Training", training.page),
     "results": ("Results", results.page),
     "search": ("Search", search.page),

@@ -1,4 +1,5 @@
-"""Results: before and after, pass@k, diversity and what they cost, section by section as in the report."""
+"""Pages of figures alone. Bands: which problems of each arm give a gradient, and how two arms' bands overlap. Results:
+before and after, pass@k, diversity and what they cost. Section by section as in the report."""
 
 from __future__ import annotations
 
@@ -7,6 +8,11 @@ import streamlit as st
 from dashboards.pages.parts import chosen, root, show_section
 from storage.reading.figures import on_page
 from storage.reading.query_cache import sources
+
+
+def bands() -> None:
+    for section in on_page("bands"):
+        show_section(section)
 
 
 def page() -> None:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import inspect
 import pkgutil
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import import_module
-from types import UnionType
-from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ParamSpec, TypeVar
 
 import tasks.measures as room
 from storage.artifacts.kinds.report import ASKED_FOR
@@ -41,20 +39,14 @@ def standard_measure(name: str, *, needs: Sequence[str] = (), **taken: str) -> C
     Its arguments come from Available by their names. taken: argument → field, where these differ. needs: fields without
     which it is not made.
 
-    Errors: TypeError for an argument that is no field and has no default, for one that wants another kind than its
-    field is, or for a name that is another's.
+    Errors: TypeError for an argument that is no field and has no default, or for a name that is another's.
     """
 
     def declare(stage: Stage[P, K]) -> Stage[P, K]:
-        known, wanted, found = get_type_hints(Available), get_type_hints(stage.function), {}
+        known, found = {field.name for field in fields(Available)}, {}
         for argument in inspect.signature(stage.function).parameters.values():
             field = taken.get(argument.name, argument.name)
             if field in known:
-                if not _accepts(wanted.get(argument.name, object), known[field]):
-                    raise TypeError(
-                        f"measure {name}: {argument.name} wants {_words(wanted[argument.name])}, and {field} is"
-                        f" {_words(known[field])}"
-                    )
                 found[argument.name] = field
             elif argument.default is argument.empty or argument.name in taken:
                 raise TypeError(f"measure {name}: {field} is nothing that a standard measure may take")
@@ -64,28 +56,6 @@ def standard_measure(name: str, *, needs: Sequence[str] = (), **taken: str) -> C
         return stage
 
     return declare
-
-
-def _accepts(wanted: Any, given: Any) -> bool:
-    """Whether an argument of one annotation may take a field of the other.
-
-    >>> _accepts(tuple[int | str, ...], tuple[int, ...]), _accepts(tuple[int, ...], int)
-    (True, False)
-    """
-    if get_origin(wanted) in (Union, UnionType):
-        return any(_accepts(part, given) for part in get_args(wanted))
-    if get_origin(wanted) is get_origin(given) is tuple and len(get_args(wanted)) == len(get_args(given)):
-        return all(_accepts(w, g) for w, g in zip(get_args(wanted), get_args(given), strict=True))
-    plain = isinstance(wanted, type) and isinstance(given, type)
-    return wanted == given or (plain and issubclass(given, wanted))
-
-
-def _words(annotation: Any) -> str:
-    """
-    >>> _words(tuple[Ref, ...]), _words(int)
-    ('tuple[Ref, ...]', 'int')
-    """
-    return re.sub(r"[\w.]+\.(?=\w)", "", inspect.formatannotation(annotation))
 
 
 def names_of_measures() -> set[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.artifacts.kinds import BandCrosstab, Groups, PassAtK, Rollouts, Votes
+from storage.artifacts.kinds import Votes
 from tasks.measures.standard import standard_measure
 from tasks.stage import stage
 
@@ -113,35 +113,3 @@ def test_an_argument_that_no_study_has_is_refused_where_it_is_declared() -> None
 
     with pytest.raises(TypeError, match="moonlight is nothing that a standard measure may take"):
         standard_measure("nothing")(measure_nothing)  # type: ignore[arg-type]
-
-
-def test_an_argument_of_another_kind_than_the_field_is_refused_where_it_is_declared() -> None:
-    @stage(Votes, version=1)
-    def of_a_table(*, final: tuple[PassAtK, ...]) -> None: ...  # type: ignore[arg-type]
-
-    @stage(Votes, version=1)
-    def of_a_crosstab(*, splits: BandCrosstab) -> None: ...  # type: ignore[arg-type]
-
-    @stage(Votes, version=1)
-    def of_a_number(*, arms: int) -> None: ...  # type: ignore[arg-type]
-
-    @stage(Votes, version=1)
-    def of_one(*, rows: Rollouts) -> None: ...  # type: ignore[arg-type]
-
-    told = r"final wants tuple\[PassAtK, \.\.\.\], and final is tuple\[Rollouts, \.\.\.\]"
-    with pytest.raises(TypeError, match=told):
-        standard_measure("nothing")(of_a_table)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="splits wants BandCrosstab, and splits is Splits"):
-        standard_measure("nothing")(of_a_crosstab)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"arms wants int, and arms is tuple\[str, \.\.\.\]"):
-        standard_measure("nothing")(of_a_number)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="rows wants Rollouts, and final is tuple"):
-        standard_measure("nothing", rows="final")(of_one)  # type: ignore[arg-type]
-
-
-def test_an_argument_may_take_more_kinds_than_the_field_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    @stage(Votes, version=1)
-    def of_more(*, final: tuple[Rollouts | Groups, ...]) -> None: ...  # type: ignore[arg-type]
-
-    monkeypatch.setattr("tasks.measures.standard._STANDARD", {})
-    assert standard_measure("more")(of_more) is of_more  # type: ignore[arg-type]
