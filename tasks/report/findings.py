@@ -116,7 +116,9 @@ def learnt_form(form: Sequence[Row], arm: str, seed: int | None = None) -> str:
 # Whether one arm's traces lie further apart than another's, and whether more than a shift closes their pass@k.
 
 
-def told_width(summary: Sequence[Row], compared: Sequence[Row], gaps: Sequence[Row], form: Sequence[Row]) -> list[str]:
+def width_summary(
+    summary: Sequence[Row], compared: Sequence[Row], gaps: Sequence[Row], form: Sequence[Row]
+) -> list[str]:
     """A sentence for every two arms, at the earliest steps at which they were compared."""
     rows = [r for r in compared if r["metric"] == "diversity" and r["difference"] is not None]
     if len({r["arm"] for r in summary}) == 1:
@@ -208,7 +210,7 @@ def answer(ask: Ask) -> list[str]:
         *_difference_of_gains(ask("report_difference_of_gains").to_pylist(), form, _audited(ask)),
         _bands(summary, ask("report_band_tests").to_pylist(), form),
         _training(summary, ask("report_gains").to_pylist(), form),
-        *told_width(summary, ask("report_diversity").to_pylist(), ask("report_gaps").to_pylist(), form),
+        *width_summary(summary, ask("report_diversity").to_pylist(), ask("report_gaps").to_pylist(), form),
     ]
 
 
