@@ -218,7 +218,7 @@ def test_a_folder_that_is_not_the_study(tmp_path: Path) -> None:
             "{broken\n",
             "per_problem.jsonl: not the published file: .*JSON",
         ),
-        ("reports/variance_band/panel_g8/per_problem.jsonl", '{"uid": "a", "source": "b"}\n', "n_samples"),
+        ("reports/variance_band/panel_g8/per_problem.jsonl", '{"uid": "a", "source": "b"}\n', "band.* not found"),
         (
             "reports/variance_band/panel_g8/per_problem.jsonl",
             '{"uid":"a","source":"b","n_samples":8,"n_correct":0,"band":"all_one"}\n',
