@@ -112,6 +112,7 @@ def test_five_seeds_of_an_arm_are_five_processes_and_one_study(tmp_path: Path) -
         assert sampled <= store.manifest(ref).rows, ref
 
 
+@pytest.mark.slow
 def test_an_arm_that_fails_is_reported_at_once_and_the_next_goes_on(tmp_path: Path) -> None:
     """One has an error of the program: a study that was handed over without its models cannot be run, today and
     tomorrow. The other's store cannot be opened."""

@@ -55,6 +55,7 @@ def test_the_report_is_of_those(tmp_path: Path) -> None:
     assert Path(orjson.loads(done.stdout.splitlines()[-1])["html"]).is_file()
 
 
+@pytest.mark.slow
 def test_what_is_paid_for_is_measured_whatever_is_chosen(tmp_path: Path) -> None:
     """Searches were sampled and in no figure, and `varband search` ended in an error of SQL."""
     (tmp_path / "a.toml").write_text(SMALL)
