@@ -57,7 +57,7 @@ def ask(
     from cli.tables import print_table
     from flows.running.sessions import Charging, stages_on
     from flows.study.models import found_reward_model
-    from flows.study.search import refuse_unservable
+    from flows.study.profile import check_methods
     from storage.artifacts.kinds import Training
     from storage.artifacts.store import Store
     from storage.errors import UserError
@@ -78,7 +78,7 @@ def ask(
     if not problem.strip():
         raise UserError("the problem is empty: give its words")
     chosen, tokens = method_named(method), tokens_of(budget)
-    refuse_unservable({method: chosen}, [ARMS[arm]], reward=reward is not None, given_by="--reward FOLDER")
+    check_methods({method: chosen}, [ARMS[arm]], reward=reward is not None, given_by="--reward FOLDER")
     if tokens <= max_tokens:
         raise UserError(f"--budget {budget} is below one rollout, whose completion alone may take {max_tokens} tokens")
     base, folder, served, rank = policy_of(root, adapter, step, model)

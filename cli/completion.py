@@ -29,7 +29,7 @@ def _root(context: click.Context) -> Path:
 
 def studies(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """Built-in profiles and their questions, and the files of studies that lie here."""
-    from flows.study.questions import PROFILES
+    from flows.study.profiles import PROFILES
 
     names = [*PROFILES, *(path.name for path in sorted(Path().glob("*.toml")))]
     return [CompletionItem(name) for name in names if name.startswith(begun)]
@@ -37,15 +37,15 @@ def studies(context: click.Context, parameter: click.Parameter, begun: str) -> l
 
 def settings(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """Fields of the study that the line names, or of the demo while it names none that can be read."""
-    from flows.study.asked import profile_asked, text_of
-    from flows.study.settings import settable
+    from flows.study.lookup import profile_of, text_of
+    from flows.study.set_option import settable
     from storage.errors import UserError
 
     # of a line that ends where a value is wanted click has not told options and arguments apart yet
     words = [context.params.get("profile"), *context.args, "demo"]
     for word in (word for word in words if word):
         try:
-            study = profile_asked(word, text_of(word))
+            study = profile_of(word, text_of(word))
         except UserError:
             continue
         return [CompletionItem(f"{path}=") for path in settable(study) if path.startswith(begun)]

@@ -111,10 +111,10 @@ def _deployments_of(word: str) -> tuple[tuple[Deployment, ...], list[str]]:
     """And what is to be said of the file. Errors: UserError for one with mistakes, before the server is asked for
     anything."""
     from flows.server.deployments import of_study
-    from flows.study.asked import beside, file_of, named_in, profile_asked, text_of
+    from flows.study.lookup import beside, file_of, named_in, profile_of, text_of
 
     text, asked = text_of(word), file_of(word)
-    title = profile_asked(word, text).called
+    title = profile_of(word, text).called
     if asked is None:
         return of_study(title, {"profile": word}), []
     path, question = asked

@@ -77,7 +77,7 @@ def request_of(
     anyway: bool = False,
     **how: Any,
 ) -> Request:
-    from flows.study.asked import file_of, text_of
+    from flows.study.lookup import file_of, text_of
     from flows.study.request import Request
     from storage.errors import UserError
 
@@ -111,7 +111,7 @@ def request_of(
 
 def _found_anywhere(setting: str) -> str:
     """With files and folders from the root on, as `_text`; a model without a slash is one of VARBAND_MODELS."""
-    from flows.study.reading import parts_of
+    from flows.study.set_option import parts_of
 
     field, _, value = setting.partition("=")
     word, parts = field.strip().rpartition(".")[2], parts_of(value)

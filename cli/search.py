@@ -49,7 +49,7 @@ def search(
 
     The study is made as `varband run` makes it; what is there is reused, rollouts that methods share are paid once.
     """
-    from flows.study.reading import parts_of
+    from flows.study.set_option import parts_of
     from storage.errors import UserError
 
     if not parts_of(methods):

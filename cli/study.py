@@ -10,7 +10,7 @@ import click
 from cli import options
 
 if TYPE_CHECKING:
-    from flows.study.shape import Profile
+    from flows.study.profile import Profile
 
 STARTER = '''\
 # A study of your own. What is not said here is as in `{base}`; `varband study show {base}` says all of it.
@@ -48,11 +48,11 @@ def study() -> None:
 @click.option("--base", default="demo", show_default=True, help="What it is based on.")
 def new(name: str, base: str) -> None:
     """Write NAME.toml to begin with: a scaffold of its own against the panel."""
-    from flows.study.asked import check_name, profile_named
+    from flows.study.lookup import check_study_name, profile_named
     from storage.errors import UserError
 
     path = Path(name if name.endswith(".toml") else f"{name}.toml")
-    check_name(path.stem, path.name)
+    check_study_name(path.stem, path.name)
     steps = profile_named(base).training.steps
     try:
         with path.open("x", encoding="utf-8") as file:
@@ -73,9 +73,9 @@ def check(file: str, root: Path) -> None:
     from flows.problems import prepare
     from flows.running.foresight import misread_traces
     from flows.running.plan import plan
-    from flows.study.asked import file_of, questions_of, text_of
+    from flows.study.changes import differences
+    from flows.study.lookup import file_of, questions_of, text_of
     from flows.study.request import Request
-    from flows.study.writing import differences
     from storage.artifacts.store import Store
     from storage.errors import UserError
 
@@ -107,7 +107,7 @@ def check(file: str, root: Path) -> None:
 @click.argument("which", metavar="PROFILE|STUDY.toml")
 def show(which: str) -> None:
     """Every field of a study, as a file that says all of it."""
-    from flows.study.writing import written_out
+    from flows.study.changes import written_out
 
     click.echo(written_out(_asked(which)), nl=False)
 
@@ -117,25 +117,25 @@ def show(which: str) -> None:
 @click.argument("other", metavar="[PROFILE|STUDY.toml]", required=False)
 def diff(one: str, other: str | None) -> None:
     """Fields in which two studies differ; of one file alone, in which it differs from what it is based on."""
-    from flows.study.writing import differences, told
+    from flows.study.changes import differences, value_text
 
     own = _asked(one)
     before, after = (own, _asked(other)) if other else (_base(own), own)
     found = differences(before, after)
     for path, (left, right) in found.items():
-        click.echo(f"{path}: {told(left)} → {told(right)}")
+        click.echo(f"{path}: {value_text(left)} → {value_text(right)}")
     if not found:
         click.echo(f"{before.called} and {after.called} are one study: nothing differs")
 
 
 def _asked(which: str) -> Profile:
-    from flows.study.asked import profile_asked, text_of
+    from flows.study.lookup import profile_of, text_of
 
-    return profile_asked(which, text_of(which))
+    return profile_of(which, text_of(which))
 
 
 def _base(own: Profile) -> Profile:
-    from flows.study.asked import profile_named
-    from flows.study.questions import PROFILES
+    from flows.study.lookup import profile_named
+    from flows.study.profiles import PROFILES
 
     return profile_named(own.name) if own.name in PROFILES else own

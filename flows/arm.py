@@ -14,9 +14,8 @@ from flows.gate import gate_of
 from flows.made import ArmArtifacts, Measured, Otherwise, Screened, Start, Trained
 from flows.problems import Prepared, prepare
 from flows.search import search
-from flows.study.otherwise import Objective
+from flows.study.profile import Objective, SamplingPlan
 from flows.study.resolve import Study
-from flows.study.shape import SamplingPlan
 from storage.artifacts.kinds import Bands, Benchmark, Pool, Rollouts, Splits, Training
 from tasks.attempts import Attempts
 from tasks.domain.grpo.advantages.registry import ADVANTAGES

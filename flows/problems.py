@@ -8,7 +8,7 @@ from functools import cache
 
 from flows.encoding import calibrated
 from flows.shown import refuse_shown_problems
-from flows.study import shape
+from flows.study import profile
 from flows.study.resolve import PoolInputs, Study
 from storage.artifacts.kinds import Benchmark, Calibrations, Pool, Splits
 from tasks.pool import build_pool, make_synthetic_pool
@@ -48,9 +48,10 @@ def prepare(study: Study) -> Prepared:
     refuse_shown_problems."""
     p, built, made_up, cut = study.profile, cache(_built), cache(_made_up), cache(_cut)
 
-    def problems(name: str, wanted: shape.Pool) -> Problems:
+    def problems(name: str, wanted: profile.Pool) -> Problems:
         inputs = study.pools[name]
-        pool = built(inputs) if inputs.sources else made_up(wanted.synthetic, wanted.seed, wanted.levels)
+        levels = tuple(map(int, wanted.levels))
+        pool = built(inputs) if inputs.sources else made_up(wanted.synthetic, wanted.seed, levels)
         return cut(pool, wanted.heldout_per_source, wanted.split_seed)
 
     studied = problems("", p.pool)

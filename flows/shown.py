@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from flows.study import shape
+from flows.study import profile
 from flows.study.resolve import PoolInputs, Study
 from flows.study.sizes import problems_before_checks
 from storage.artifacts.kinds import Benchmark, Pool
@@ -53,10 +53,10 @@ def _asked(study: Study, pools: Mapping[str, Pool], choices: Sequence[tuple[Pool
             yield from (row["problem"] for row in rows if not benchmark.levels or row["level"] in benchmark.levels)
 
 
-def _rows(study: Study, inputs: PoolInputs, pool: Pool, wanted: shape.Pool | None = None) -> Rows:
+def _rows(study: Study, inputs: PoolInputs, pool: Pool, wanted: profile.Pool | None = None) -> Rows:
     """With problem and level; none where they are not to be had without making anything."""
     if store().fresh(pool):
         return store().read(pool, COLUMNS).to_pylist()
     if inputs.sources:
         return problems_before_checks({"sources": inputs.sources, "policy": inputs.policy}, study.places) or []
-    return demo_problems(wanted.synthetic, wanted.seed, wanted.levels) if wanted else []
+    return demo_problems(wanted.synthetic, wanted.seed, tuple(map(int, wanted.levels))) if wanted else []

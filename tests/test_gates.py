@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import varband
-from flows.study.questions import PROFILES
+from flows.study.profiles import PROFILES
 from storage.ledger import Ledger
 from tests import mini, warm
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from flows.running.costs import Estimator
 from flows.running.plan import Planned
+from flows.study.profile import Profile
 from flows.study.resolve import Study
-from flows.study.shape import Profile
 from storage.artifacts.kinds import Splits
 from storage.artifacts.kinds.report import ALWAYS
 from storage.artifacts.store import Store

@@ -9,8 +9,8 @@ from typing import TypeVar
 from flows.arm import run_arm, screen_arm
 from flows.experiment import experiment
 from flows.running.sessions import left_out, stages_of
+from flows.study.profile import Profile
 from flows.study.resolve import Study
-from flows.study.shape import Profile
 from storage.artifacts.store import Store
 from tasks.domain.policies import BaseModel, KVCache, Policy, Sampling
 from tasks.engines.hardware import Hardware

@@ -12,7 +12,6 @@ from importlib import import_module
 from typing import Any
 
 from flows.server.filled import changed_text, filled
-from flows.study.asked import IN_A_FILE
 from storage.artifacts.provenance import code_here
 from storage.errors import UserError
 
@@ -125,9 +124,7 @@ def of_study(title: str, study: Json) -> tuple[Deployment, ...]:
     """
     name = title.replace("/", "-")
     if name in {one.name for one in DEPLOYMENTS}:
-        raise UserError(
-            f"deploy: '{name}' is everybody's deployment, which a study of this name would hide; {IN_A_FILE}"
-        )
+        raise UserError(f"deploy: '{name}' is a built-in deployment; give the file another name")
     return (
         Deployment(
             flow="experiment",

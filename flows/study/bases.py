@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from flows.study.hub import called
 from flows.study.models import adapter_folder, digest_of, found_model, model_folder
+from flows.study.profile import Profile
 from flows.study.ranks import trainings
-from flows.study.shape import Profile
 from tasks.domain.policies import BaseModel, MadeElsewhere, check_bases
 from tasks.engines.adapter_files import AdapterFiles, adapter_files
 from tasks.engines.learning.own_forward import check_positions, check_trainable

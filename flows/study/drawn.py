@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from flows.study.hub import on_hub
-from flows.study.shape import Profile
+from flows.study.profile import Profile
 from flows.study.sizes import size_of
 from storage.errors import UserError
 from tasks.domain.problems.sources import FORMATS, SOURCES, SourceSpec

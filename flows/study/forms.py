@@ -10,17 +10,16 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
-from flows.study.asked import named_in, word_of
-from flows.study.files import setting_names
-from flows.study.questions import PROFILES
-from flows.study.reading import NAME
+from flows.study.lookup import named_in, word_of
+from flows.study.profiles import PROFILES
 from flows.study.request import Request
 from flows.study.resolve import Study
-from storage.errors import UserError, did_you_mean
-from tasks.domain import ranges
+from flows.study.set_option import settable
+from storage.errors import did_you_mean
 from tasks.domain.arms import ARMS
 from tasks.domain.budget import MOST, Budget
 from tasks.domain.grading.grading import FIELDS, read_overrides
+from tasks.domain.ranges import NAME, Distinct, Seed, refused_by
 from tasks.domain.search.registry import METHODS, method_named
 from tasks.engines.hardware import ENGINES
 
@@ -36,21 +35,6 @@ def _known(what: str, names: list[str]) -> tuple[AfterValidator, FieldInfo]:
     return AfterValidator(check), Field(json_schema_extra={"enum": [*names]})
 
 
-def _searchable(text: str) -> str:
-    """A method that is known, with parameters that it has."""
-    try:
-        method_named(text)
-    except UserError as error:
-        raise ValueError(str(error)) from None
-    return text
-
-
-def _sorted_seeds(seeds: list[int]) -> list[int]:
-    if len(set(seeds)) != len(seeds):
-        raise ValueError("every seed once")
-    return seeds
-
-
 def _in_order(schema: dict[str, Any]) -> None:
     """Postgres forgets the order of an object's names, and the form would show them by length."""
     for position, field in enumerate(schema["properties"].values()):
@@ -61,13 +45,12 @@ FORM = ConfigDict(extra="forbid", json_schema_extra=_in_order)
 ProfileName = Annotated[str, *_known("profile", list(PROFILES))]
 ArmName = Annotated[str, *_known("arm", list(ARMS))]
 EngineName = Annotated[str, *_known("engine", list(ENGINES))]
-SettingName = Annotated[str, *_known("setting", list(setting_names(PROFILES["demo"])))]
+SettingName = Annotated[str, *_known("setting", list(settable(PROFILES["demo"])))]
 MethodName = Annotated[
     str,
-    AfterValidator(_searchable),
+    refused_by(method_named),
     Field(json_schema_extra={"pattern": rf"^({'|'.join(METHODS)})(:[a-z_]+=[^:,\x00]+)*$"}, max_length=200),
 ]
-Seed = Annotated[int, Field(ge=ranges.SEEDS.least, le=ranges.SEEDS.most)]
 Text = Annotated[str, Field(pattern=r"^[^\x00]{1,1000}$")]
 FileText = Annotated[str, Field(max_length=200_000)]
 
@@ -115,7 +98,7 @@ class StudyForm(BaseModel):
         description="The prompts that are compared; empty: the profile's.",
         json_schema_extra={"uniqueItems": True},
     )
-    seeds: Annotated[list[Seed], AfterValidator(_sorted_seeds)] = Field(
+    seeds: Annotated[list[Seed], Distinct] = Field(
         default=[],
         description="Each arm is trained once a seed; empty: the profile's.",
         json_schema_extra={"uniqueItems": True},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flows.study.shape import Profile
+from flows.study.profile import Profile
 from tasks.engines.hardware import Hardware
 
 #: Of an arm's GPUs, one in so many trains where both have their own: a step samples three times as long as it trains,

@@ -6,20 +6,18 @@ do `ppo`, `tis`, `cispo` and `rloo` from the default loss while one update is ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from flows.study.otherwise import Objective, followed
-from flows.study.reading import Fault, Reading, Typed, parts_of, spelt
-from flows.study.shape import Profile
-from storage.errors import UserError
+from flows.study.profile import Objective, Profile
+from flows.study.reading import Fault, Tables, chosen, merged, spelt, validated
 from tasks.domain.grpo.learner_config import BASELINE, LearnerConfig
 from tasks.domain.grpo.losses import read_by, unread
 
 #: Of what needs more than one update a batch to differ.
 REUSED = {"minibatches": 2, "epochs": 2}
-#: Of a training, what objectives are compared at, and where the study says it.
+#: Settings that all objectives share, and the study's own setting of each.
 SHARED = {"seed": "seeds", "steps": "training.steps", "token_budget": "training.token_budget"}
 #: By what the literature calls them, with its hyperparameters where they do not hang on the size of a batch.
 CHANGES: dict[str, dict[str, Any]] = {
@@ -68,63 +66,57 @@ def compared(study: Profile, token_budget: int) -> Profile:
         training=training,
         evaluation=replace(study.evaluation, group_size=1),
         benchmarks=(),
-        objectives=tuple(catalogue(training, cap)),
+        objectives=_made(catalogue(training, cap), training, faults=[]),  # those that go with it
     )
 
 
-def catalogue(training: LearnerConfig, cap: int) -> Iterator[Objective]:
-    """Each objective as it changes a training whose rollouts end at `cap` tokens; without those that do
-    not go with it."""
-    return (one for one in _tried(training, cap).values() if isinstance(one, Objective))
-
-
-def _tried(training: LearnerConfig, cap: int) -> dict[str, Objective | UserError]:
-    """Every objective by name, or why it does not go with this training."""
-    # a fifth of the cap, as theirs
+def catalogue(training: LearnerConfig, cap: int) -> dict[str, dict[str, Any]]:
+    """What each objective changes of a training whose rollouts end at `cap` tokens; DAPO's punishment begins at four
+    fifths of them, as theirs does."""
     overlong = {"overlong_cache": cap // 5, "max_tokens": training.max_tokens or cap}
-    found: dict[str, Objective | UserError] = {}
-    for name, how in (CHANGES | {"DAPO": CHANGES["DAPO"] | overlong}).items():
-        try:
-            found[name] = Objective(name=name, training=replace(training, **how))
-        except UserError as error:
-            found[name] = UserError(f"objective {name}: {error}")
-    return found
+    return CHANGES | {"DAPO": CHANGES["DAPO"] | overlong}
 
 
-def with_objectives(given: Any, base: Profile | None, study: Profile, reading: Reading) -> Profile | None:
-    """Objectives of the base follow its training; a list chooses by name, a table changes the study's own training.
-    Only what is chosen must go with it."""
-    before = base.training if base else study.training
-    kept = {one.name: followed(one, before, study.training) for one in study.objectives}
-    tried = _tried(study.training, study.rollouts.max_tokens) | kept
-    known = {name: one for name, one in tried.items() if isinstance(one, Objective)}
-    tables = isinstance(given, Mapping)
-    chosen = kept if given is None or tables else parts_of(given) if isinstance(given, Typed) else given
-    for name in dict.fromkeys(name for name in chosen if isinstance(name, str)) if isinstance(chosen, Iterable) else ():
-        if isinstance(wrong := tried.get(name), UserError):
-            return reading.refuse(("training",) if chosen is kept else ("objectives",), str(wrong))
+def objectives_of(study: Profile, base: Profile | None, given: object, faults: list[Fault]) -> tuple[Objective, ...]:
+    """Return the objectives of a changed study. Those of its base follow its training. given: a list that chooses by
+    name, or tables of what each changes of the study's own training."""
+    of_base = {one.name: changes(one.training, base.training) for one in base.objectives} if base else {}
+    known = catalogue(study.training, study.rollouts.max_tokens) | of_base
     if given is None:
-        return replace(study, objectives=tuple(known[name] for name in kept))
-    if not tables:
-        named = Reading(known={"objectives": tuple(known.values())}, faults=reading.faults)
-        return replace(study, objectives=named.several(Objective, given, (), ("objectives",)))
-    made = {name: known[name] for name in kept}
-    for name, table in given.items():
-        old = known[name].training if name in known else study.training
-        training = reading.record(LearnerConfig, table, old, ("objectives", name))
-        if training is not None:
-            reading.faults.extend(_of_table(name, table, old, training))
-            made[name] = Objective(name=name, training=training)
-    return replace(study, objectives=tuple(made.values()))
+        return _made(of_base, study.training, faults)
+    if isinstance(given, Mapping):
+        faults += [fault for name, table in given.items() for fault in _shared(name, table)]
+        tables = merged({name: table for name, table in known.items() if name in given or name in of_base}, given)
+        made = _made(tables, study.training, faults)
+        faults += [fault for one in made for fault in _unread(one, given.get(one.name, {}), study.training)]
+        return made
+    return _made(chosen(given, known, ("objectives",), faults), study.training, faults)
 
 
-def _of_table(name: str, table: Mapping[str, Any], old: LearnerConfig, training: LearnerConfig) -> Iterator[Fault]:
-    """What cannot be said of one objective: what it does not read, what all share, what the study's own is called."""
+def changes(training: LearnerConfig, before: LearnerConfig) -> dict[str, Any]:
+    """Return the fields in which a training differs from another, as a file has them."""
+    old = spelt(before)
+    return {name: value for name, value in spelt(training).items() if value != old[name]}
+
+
+def _made(tables: Tables, training: LearnerConfig, faults: list[Fault]) -> tuple[Objective, ...]:
+    path, before = ("objectives",), spelt(training)
+    made = {
+        name: validated(LearnerConfig, merged(before, table), (*path, name), faults, written=table)
+        for name, table in tables.items()
+    }
+    return tuple(Objective(name=name, training=one) for name, one in made.items() if one is not None)
+
+
+def _shared(name: str, table: object) -> Iterator[Fault]:
     if name == BASELINE:
-        yield Fault(("objectives", name), f"'{name}' is what the study's own objective is called; name it otherwise")
-    for setting in (field for field, value in table.items() if spelt(getattr(old, field)) != spelt(value)):
-        path = ("objectives", name, setting)
-        if setting in SHARED:
-            yield Fault(path, f"all objectives have the same {setting}; set {SHARED[setting]} of the study")
-        elif not read_by(training, setting):
-            yield Fault(path, unread(setting, training))
+        yield Fault(("objectives", name), f"'{name}' is the name of the study's own objective; give yours another")
+    for setting in SHARED.keys() & table.keys() if isinstance(table, Mapping) else ():
+        words = f"all objectives have the same {setting}; set {SHARED[setting]} of the study"
+        yield Fault(("objectives", name, setting), words)
+
+
+def _unread(one: Objective, table: Tables, training: LearnerConfig) -> Iterator[Fault]:
+    for setting in changes(one.training, training):
+        if setting in table and not read_by(one.training, setting):
+            yield Fault(("objectives", one.name, setting), unread(setting, one.training))

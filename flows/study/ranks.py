@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flows.study.shape import Profile
+from flows.study.profile import Profile
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import BaseModel
 

@@ -1,4 +1,4 @@
-"""What somebody asks for: a profile and wishes. The command line, a form and a run record all say it in these words."""
+"""A request for a study: a profile and changes, the same from the command line, a form and a run record."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ import shlex
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-from flows.study.asked import check_name, file_of, profile_asked
-from flows.study.lines import said_at
+from flows.study.files import prefixes
+from flows.study.lookup import check_study_name, file_of, profile_of
 from flows.study.resolve import Study, resolve
-from flows.study.settings import overridden
+from flows.study.set_option import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from tasks.engines.hardware import ENGINES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """Plain values only, so that it can be kept as JSON. Empty means: as the profile has it. Holds no secret.
 
-    profile: a built-in one, or the file of a study; text: what that file said when it was asked for. name: what people
-    call it, a label.
+    profile: a built-in one, or the file of a study; text: of that file when the request was made. name: a label.
     """
 
     profile: str
@@ -39,18 +37,15 @@ class Request:
 
     def study(self, store: Store, *, planning: bool = False) -> Study:
         """planning: as resolve. Errors: UserError for whatever is unknown, missing or not what it should be."""
-        wishes = list(self.settings)
-        wishes += [f"arms={','.join(self.arms)}"] if self.arms else []
-        wishes += [f"seeds={','.join(map(str, self.seeds))},"] if self.seeds else []
-        wishes += [f"pool.limit={self.limit}"] if self.limit else []
-        if self.engine not in ENGINES:
-            raise UserError(f"unknown engine '{self.engine}' (known: {', '.join(ENGINES)})")
-        profile = overridden(profile_asked(self.profile, self.text), wishes)
+        settings = list(self.settings)
+        settings += [f"arms={','.join(self.arms)}"] if self.arms else []
+        settings += [f"seeds={','.join(map(str, self.seeds))},"] if self.seeds else []
+        settings += [f"hardware.engine={self.engine}"] if self.engine != "auto" else []
+        settings += [f"pool.limit={self.limit}"] if self.limit else []
+        profile = overridden(profile_of(self.profile, self.text), settings)
         if self.name:
-            check_name(self.name, "--name", "choose another")
+            check_study_name(self.name, "--name", "choose another")
             profile = replace(profile, title=self.name)
-        if self.engine != "auto":
-            profile = replace(profile, hardware=replace(profile.hardware, engine=self.engine))
         path, question = file_of(self.profile) or (Path(self.profile), "")
         study = resolve(
             profile,
@@ -60,7 +55,7 @@ class Request:
             data=_path(self.data),
             pools=[Path(p) for p in self.pools],
             planning=planning,
-            said_at=said_at(path.name, self.text, question, wishes),
+            prefix=prefixes(path.name, self.text, question, settings),
         )
         return replace(study, command=self.command())
 
@@ -91,7 +86,7 @@ class Request:
         unknown = set(kept) - {f.name for f in fields(cls)}
         if unknown or "profile" not in kept:
             words = ", ".join(sorted(unknown)) or "no profile"
-            raise UserError(f"the run was asked for in words of another version ({words}): run it again")
+            raise UserError(f"the run was requested by another version ({words}): run it again")
         return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in kept.items()})  # type: ignore[arg-type]
 
 

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from flows.study.bases import found_adapters, found_bases, refuse_other_bases, unnamed
+from flows.study.changes import differences, value_text, written_out
 from flows.study.drawn import refuse_one_name, refuse_undrawable
 from flows.study.engine_gpus import enough_gpus
 from flows.study.hub import called, found_source, unfound
 from flows.study.layout import side_by_side, spread
 from flows.study.models import check_positions, encoder_folder, found_model, found_reward_model
-from flows.study.questions import PROFILES
+from flows.study.profile import Pool, Profile
+from flows.study.profiles import PROFILES
 from flows.study.ranks import served_ranks
-from flows.study.shape import Pool, Profile
-from flows.study.writing import differences, told, written_out
 from storage.artifacts.store import Store
 from storage.errors import NotHere, UserError
 from tasks.domain.grading.grading import ActiveGrader
@@ -73,7 +73,7 @@ class Study:
     def changes(self) -> tuple[str, ...]:
         """In what that its results depend on it differs from the profile that it is based on."""
         found = differences(self._base, self._anywhere)
-        return tuple(f"{path}: {told(a)} → {told(b)}" for path, (a, b) in found.items())
+        return tuple(f"{path}: {value_text(a)} → {value_text(b)}" for path, (a, b) in found.items())
 
     @property
     def in_numbers(self) -> str:
@@ -145,10 +145,10 @@ def resolve(
     data: Path | None,
     pools: Sequence[Path] = (),
     planning: bool = False,
-    said_at: Callable[[tuple[str, ...]], str] = lambda path: "",
+    prefix: Callable[[tuple[str, ...]], str] = lambda path: "",
 ) -> Study:
     """Find and name every input. store: whose grader is active, and which may have pools that an earlier one checked.
-    said_at: what stands before a sentence about a field.
+    prefix: what stands before a sentence about a field.
 
     planning: what does not lie here is named in `absent` and fetched by nobody; what hangs on it is to be made. A
     machine that makes no embeddings does without their encoder.
@@ -165,9 +165,9 @@ def resolve(
             return look()
         except UserError as error:
             if spared and isinstance(error, NotHere):
-                absent[error.what] = f"{said_at(path)}{error}"
+                absent[error.what] = f"{prefix(path)}{error}"
             else:
-                faults.append(f"{said_at(path)}{error}{way_out}")
+                faults.append(f"{prefix(path)}{error}{way_out}")
             return None
 
     kinds = profile.answer_kinds
@@ -191,7 +191,7 @@ def resolve(
     wished = pools or own.sources
     if own.synthetic and own.limit and not wished:
         faults.append(
-            f"{said_at(('pool', 'limit'))}{profile.called} makes its own problems, {own.synthetic} a source, of which"
+            f"{prefix(('pool', 'limit'))}{profile.called} makes its own problems, {own.synthetic} a source, of which"
             f" no {own.limit} are drawn; write pool.synthetic=N for another number, or name problems"
         )
     models = found_bases(profile, model, places, sought, fetch=not planning)
@@ -200,7 +200,7 @@ def resolve(
     made_up = own.synthetic and not wished
     if made_up and (said := " and ".join(filter(None, (faults_of_answer(kind, "7") for kind in kinds)))):
         faults.append(
-            f"{said_at(('pool', 'synthetic'))}made-up problems have whole numbers for answers, and {said}; name sources"
+            f"{prefix(('pool', 'synthetic'))}made-up problems have whole numbers for answers, and {said}; name sources"
         )
     said = () if pools else ("pool", "sources")
     studied = PoolInputs() if made_up else inputs(wished, said, own)

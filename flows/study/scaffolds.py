@@ -1,193 +1,233 @@
-"""Scaffolds and arms that a study defines itself: read from its tables, and what a model could not follow refused."""
+"""Scaffolds and arms that a study defines itself, read from its tables. A prompt that no model could follow, or that
+would hide the answer, is refused before anything is sampled."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, fields, replace
-from graphlib import CycleError, TopologicalSorter
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Annotated, Any
 
-from flows.study.prompts import PROBLEM, faults_of
-from flows.study.reading import NAME, NONE, UNNAMED, Reading, without
+from pydantic.dataclasses import dataclass
+
+from flows.study.reading import Fault, Tables, merged, spelt, validated
 from storage.errors import UserError, did_you_mean
 from tasks.domain import plugins
 from tasks.domain.arms import ARMS, Arm
 from tasks.domain.grading import kinds
-from tasks.domain.ranges import Ranged
+from tasks.domain.ranges import Checked, Name, OrNone
 from tasks.domain.scaffolds import SCAFFOLDS, Scaffold
 
-SCAFFOLD = ("scaffolds",)
-#: What a scaffold has in place of what cannot be read, for the rest of it to be looked at.
-PLAIN = {"template": PROBLEM, "answer_form": "tag"}
-#: Fields that say nothing of what another means.
-LOOKED_AT_ALONE = {"template", "stop", "examples", "answer_kind"}
-#: The answer kind of which nothing is known that it could not hold.
-TEXT = "exact_text"
-NULL = "stands for null, where arms are named; call it otherwise"
+PROBLEM = "{problem}"
+TAG = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+OPENED = re.compile(r"<([A-Za-z][A-Za-z0-9_-]*)>")
+#: What opens and never closes in markup and in prompts of models as they are published.
+LONE = frozenset(
+    ["s", "br", "hr", "p", "li", "bos", "begin_of_text", "start_of_turn", "end_of_turn", "eos", "end_of_text"]
+)
+#: What a prompt may never be given; after a command of LaTeX it stands for what the model is to write.
+SECRET = re.compile(r"(\\[A-Za-z]+)?(\{(?:gold|answer|solution)\})")
+#: What TOML's double quotes make of LaTeX: \boxed, \frac, \times, \theta, \text, \tan, \rightarrow, \neq.
+UNESCAPED = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|\n(?=eq |abla )|(?<= )\n(?=e )"
+    r"|\t(?=imes|heta|ext\b|anh?(?:[({\\^_]| [a-z]\b(?!-)))|(?<= )\t(?=o\b)"
+)
+LITERAL = "write it between single quotes ('…' or '''…'''), where a backslash is one"
+#: What completions write before their answer ends, where no tag sets it apart.
+PROSE = r"""First, let x (say 12): 2x = 24 - it's "even". Why? So it is -3.5, 1,026,784.9 [0] 50% $2*\sqrt{\pi}$!"""
+#: An answer that a sound completion commits to, whatever stops it.
+PROBE = "7"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArmTable(Ranged):
+class ArmTable(Checked):
     """`[arms.NAME]`. scaffold, trained_as: as the arm itself is called, where they are not given; trained_as none: it
     is evaluated as it is. model, adapter: empty for the study's, and for none."""
 
-    name: str
+    name: Name
     scaffold: str = ""
-    trained_as: str | None = ""
+    trained_as: Annotated[str | None, OrNone] = ""
     model: str = ""
     adapter: str = ""
 
-    @classmethod
-    def of(cls, arm: Arm | None) -> ArmTable | None:
-        return None if arm is None else cls(**(told_of(arm) | {"name": arm.name}))
+
+def arm_table(arm: Arm) -> dict[str, Any]:
+    """Return the table of an arm: nothing for a scaffold that trains its own adapter on the study's model, nor the
+    fields of a built-in arm."""
+    usual = ARMS.get(arm.name) or Arm(name=arm.name, scaffold=replace(arm.scaffold, name=arm.name), trained_as=arm.name)
+    own, default = ({**spelt(one), "scaffold": one.scaffold.name} for one in (arm, usual))
+    return {name: value for name, value in own.items() if value != default[name]}
 
 
-def told_of(arm: Arm) -> dict[str, Any]:
-    """An arm's fields but its name, the scaffold by its name."""
-    return {f.name: getattr(arm, f.name) for f in fields(arm) if f.name != "name"} | {"scaffold": arm.scaffold.name}
-
-
-def own_arms(
-    tables: Mapping[str, Any],
-    base: Mapping[str, Arm],
-    scaffolds: Mapping[str, Scaffold],
-    reading: Reading,
-    written: object = (),
-) -> dict[str, Arm]:
-    """Arms of tables, and one for each own scaffold that none of them has: under its name, training its own adapter.
-    base: those that the study has already, which a table changes, as it does everybody's but for their prompt.
-    written: tables of scaffolds; what is wrong with one that is none of `scaffolds` is told."""
-    known, arms = {**SCAFFOLDS, **scaffolds}, dict(base)
+def own_arms(tables: Tables, base: Sequence[Arm], scaffold_tables: Tables, faults: list[Fault]) -> tuple[Arm, ...]:
+    """Return the arms that a study defines or changes: those of its base, those of its tables, and one for each own
+    scaffold that no arm has, which is called as it and trains its own adapter."""
+    before = {arm.scaffold.name: arm.scaffold for arm in base if arm.scaffold.name not in SCAFFOLDS}
+    own = before | _scaffolds(scaffold_tables, before, faults)
+    known = SCAFFOLDS | own
+    arms = {arm.name: replace(arm, scaffold=known[arm.scaffold.name]) for arm in base}
     for name, table in tables.items():
         path = ("arms", name)
-        if not NAME.fullmatch(name) or name.lower() == NONE:
-            reading.refuse(path, f"{name[:80]!r} {UNNAMED if name.lower() != NONE else NULL}")
-            continue
         if name in ARMS and isinstance(table, Mapping) and "scaffold" in table:
-            reading.refuse((*path, "scaffold"), f"'{name}' is everybody's arm already; give yours another name")
+            faults.append(Fault((*path, "scaffold"), f"'{name}' is a built-in arm; give yours another name"))
             continue
-        asked = reading.named(ArmTable, name, table, ArmTable.of(arms.get(name, ARMS.get(name))), path[:1])
+        old = {"trained_as": spelt(ARMS[name].trained_as)} if name in ARMS else {}
+        old |= arm_table(arms[name]) if name in arms else {}
+        asked = validated(ArmTable, merged({**old, "name": name}, table), path, faults)
         if asked is None:
             continue
-        worded = asked.scaffold or name
-        if worded not in known and isinstance(written, Mapping) and worded in written:
-            continue
-        if worded not in known:
-            hint = did_you_mean(worded, known)
-            reading.refuse((*path, "scaffold"), f"no scaffold '{worded}'{hint} (known: {', '.join(known)})")
+        scaffold = ARMS[name].scaffold if name in ARMS else known.get(asked.scaffold or name)
+        if scaffold is None:
+            if (asked.scaffold or name) not in scaffold_tables:  # else its own mistakes are told
+                words = f"no scaffold '{asked.scaffold or name}'{did_you_mean(asked.scaffold or name, known)}"
+                faults.append(Fault((*path, "scaffold"), f"{words} (known: {', '.join(known)})"))
             continue
         trained_as = name if asked.trained_as == "" else asked.trained_as
-        made = Arm(name=name, scaffold=known[worded], trained_as=trained_as, model=asked.model, adapter=asked.adapter)
+        made = Arm(name=name, scaffold=scaffold, trained_as=trained_as, model=asked.model, adapter=asked.adapter)
         if made != ARMS.get(name):
             arms[name] = made
-        elif name in arms:
-            del arms[name]
-    used = {arm.scaffold.name for arm in arms.values()}
-    alone = (Arm(name=name, scaffold=s, trained_as=name) for name, s in scaffolds.items() if name not in used)
-    return arms | {arm.name: arm for arm in alone if arm.name not in arms}
-
-
-def own_scaffolds(tables: object, before: Mapping[str, Scaffold], reading: Reading) -> dict[str, Scaffold]:
-    """By name. `base` is the scaffold whose fields hold where a table is silent; without one it is that of the same
-    name in `before`, those that the study has already."""
-    found: dict[str, Scaffold] = {}
-    if not isinstance(tables, Mapping):
-        reading.refuse(SCAFFOLD, f"{tables!r} is no table, written [scaffolds.NAME]")
-        return found
-    for name in _bases_first(tables, before, reading):
-        path, known, table = (*SCAFFOLD, name), {**SCAFFOLDS, **before, **found}, tables[name]
-        asked = dict(table) if isinstance(table, Mapping) else table
-        base = asked.pop("base", None) if isinstance(asked, dict) else None
-        if not NAME.fullmatch(name) or name.lower() == NONE:
-            reading.refuse(path, f"{name[:80]!r} {UNNAMED if name.lower() != NONE else NULL}")
-        elif name in SCAFFOLDS:
-            reading.refuse(path, f"'{name}' is everybody's scaffold already; give yours another name")
-        elif base is not None and str(base) not in known:
-            if str(base) not in tables:  # else what is wrong with it is told
-                hint = did_you_mean(str(base), known)
-                reading.refuse((*path, "base"), f"no scaffold '{base}'{hint} (known: {', '.join(known)})")
         else:
-            old = known[str(base)] if base is not None else before.get(name)
-            if isinstance(asked, dict) and old is None:
-                asked.setdefault("trace_tag", "none")
-            if isinstance(asked, dict) and asked.get("code") and (asked := _with_code(asked, path, reading)) is None:
-                continue
-            if made := _read(name, asked, old, reading):
+            arms.pop(name, None)
+    used = {arm.scaffold.name for arm in arms.values()}
+    alone = {name: Arm(name=name, scaffold=s, trained_as=name) for name, s in own.items() if name not in used}
+    return tuple({**arms, **{name: arm for name, arm in alone.items() if name not in arms}}.values())
+
+
+def _scaffolds(tables: Tables, before: Mapping[str, Scaffold], faults: list[Fault]) -> dict[str, Scaffold]:
+    """By name. `base` is the scaffold whose fields hold where a table is silent; without it the study's own one of that
+    name, if it has one."""
+    found: dict[str, Scaffold] = {}
+    waiting = {name: dict(table) for name, table in tables.items() if isinstance(table, Mapping)}
+    strange = [Fault(("scaffolds", n), f"{tables[n]!r} is no table, written [scaffolds.{n}]") for n in tables]
+    faults += [fault for fault in strange if fault.path[1] not in waiting]
+
+    def has_its_base(name: str) -> bool:
+        base = str(waiting[name].get("base", ""))
+        return base not in waiting or base == name in before
+
+    while ready := [name for name in waiting if has_its_base(name)]:
+        for name in ready:
+            table, path, known = waiting.pop(name), ("scaffolds", name), {**SCAFFOLDS, **before, **found}
+            base = str(table.pop("base")) if "base" in table else None
+            if name in SCAFFOLDS:
+                faults.append(Fault(path, f"'{name}' is a built-in scaffold; give yours another name"))
+            elif base is not None and base not in known:
+                if base not in tables:  # else its own mistakes are told
+                    words = f"no scaffold '{base}'{did_you_mean(base, known)} (known: {', '.join(known)})"
+                    faults.append(Fault((*path, "base"), words))
+            elif made := _scaffold(name, table, known[base] if base is not None else before.get(name), faults):
                 found[name] = made
+    faults += [
+        Fault(("scaffolds", name, "base"), f"'{name}' is based on itself, or on one that is") for name in waiting
+    ]
     return found
 
 
-def _bases_first(tables: Mapping[str, Any], before: Mapping[str, Scaffold], reading: Reading) -> list[str]:
-    """Names of tables, each behind that of the one that it is based on, whichever is written first; without rings,
-    which are refused."""
-    based = {n: {str(t["base"])} for n, t in tables.items() if isinstance(t, Mapping) and "base" in t}
-    waits = {n: based.get(n, set[str]()) & {*tables} - ({n} if n in before else set()) for n in tables}
+def _scaffold(name: str, table: dict[str, Any], old: Scaffold | None, faults: list[Fault]) -> Scaffold | None:
+    path = ("scaffolds", name)
+    given, found = merged(spelt(old) if old else {"trace_tag": None}, table), None
     try:
-        return [*TopologicalSorter(waits).static_order()]
-    except CycleError as error:
-        ring = error.args[1][::-1]
-        reading.refuse((*SCAFFOLD, ring[0], "base"), f"it is based on itself: {' is based on '.join(ring)}")
-        return _bases_first({n: t for n, t in tables.items() if n not in ring}, before, reading)
+        if given.get("code"):
+            given = _with_code(table, given)
+        found = validated(Scaffold, {**given, "name": name}, path, faults, written=table)
+        if found is None:
+            return None
+        found = replace(found, answer_kind=kinds.pinned(found.answer_kind))
+        kinds.check(found.answer_kind)
+        wrong = [Fault((*path, *field.split(".")), words) for field, words in faults_of(found)]
+    except UserError as error:  # of another package's code or grader
+        field = "code" if given.get("code") else "answer_kind"
+        wrong = [Fault((*path, field), str(error))]
+    faults += wrong
+    return None if wrong else found
 
 
-def _read(name: str, asked: object, old: Scaffold | None, reading: Reading) -> Scaffold | None:
-    """The scaffold of a table; null where something is wrong with it, of which all is told: what cannot be read, and of
-    the rest what no model could follow."""
-    path, before = (*SCAFFOLD, name), len(reading.faults)
-    made, guessed = reading.named(Scaffold, name, asked, old, SCAFFOLD), set[str]()
-    if (unread := reading.faults[before:]) and isinstance(asked, dict):
-        rest, told = without(asked, unread, path), {fault.path[2] for fault in unread if len(fault.path) > 2}
-        filled = {field: plain for field, plain in PLAIN.items() if old is None and field not in rest}
-        filled |= {"answer_kind": TEXT} if "answer_kind" in told else {}
-        made = Reading(hidden=reading.hidden).named(Scaffold, name, rest | filled, old, SCAFFOLD)
-        guessed = told | {*filled}
-    for field, said in _faults(made) if made else ():
-        at = tuple(field.split("."))
-        if not _of_guesses(at[0], said, guessed):
-            reading.refuse((*path, *at), said)
-    if made is None or len(reading.faults) > before:
-        return None
-    return replace(made, answer_kind=kinds.pinned(made.answer_kind))
-
-
-def _of_guesses(field: str, said: str, guessed: Set[str]) -> bool:
-    """Whether a fault may be one of what stands in place of fields that cannot be read."""
-    hangs = field in ("enable_thinking", "trace_opened") or (field == "template" and PROBLEM not in said)
-    return field in guessed or (hangs and bool(guessed - LOOKED_AT_ALONE))
-
-
-def _with_code(asked: dict[str, Any], path: tuple[str, str], reading: Reading) -> dict[str, Any] | None:
-    """A table with what the code of another package says where it is silent, the code named with its version; null
-    where there is something wrong."""
-    try:
-        code = plugins.pinned("varband.scaffolds", str(asked["code"]))
-        own = plugins.plugged("varband.scaffolds", code)
-    except UserError as error:
-        return reading.refuse((*path, "code"), str(error))
+def _with_code(table: Tables, given: dict[str, Any]) -> dict[str, Any]:
+    """A table with the fields that another package's code has where it is silent; the code is named with its version.
+    Errors: UserError."""
+    code = plugins.pinned("varband.scaffolds", str(given["code"]))
+    own = plugins.plugged("varband.scaffolds", code)
     if hasattr(own, "parse") != hasattr(own, "solved"):
-        said = f"{code} has only one of `parse` and `solved`: what is taken apart must be what is written"
-        return reading.refuse((*path, "code"), said)
+        raise UserError(f"{code} has only one of `parse` and `solved`: what is taken apart must be what is written")
     try:
-        fields = getattr(own, "fields", {})
+        fields_ = getattr(own, "fields", {})
     except (Exception, SystemExit) as error:  # a property of others' may raise anything
-        return reading.refuse((*path, "code"), f"scaffold {code}: `fields` raises {plugins.told(error)}")
-    if not isinstance(fields, Mapping):
-        return reading.refuse((*path, "code"), f"scaffold {code}: `fields` is {fields!r:.60}, which is no table")
-    said = {"template": PROBLEM, **fields}
-    if hasattr(own, "prompt") and asked.get("template", said["template"]) != said["template"]:
-        return reading.refuse((*path, "template"), f"scaffold {code} says its own prompts, and this is read by nobody")
-    return {**said, **asked, "code": code}
+        raise UserError(f"scaffold {code}: `fields` raises {plugins.told(error)}") from None
+    if not isinstance(fields_, Mapping):
+        raise UserError(f"scaffold {code}: `fields` is {fields_!r:.60}, which is no table")
+    default = {"template": PROBLEM, **fields_}
+    if hasattr(own, "prompt") and table.get("template", default["template"]) != default["template"]:
+        raise UserError(f"scaffold {code} writes its own prompts and never reads the template; leave it out")
+    return {**given, **default, **table, "code": code}
 
 
-def _faults(made: Scaffold) -> Iterator[tuple[str, str]]:
-    """The field, and what is wrong with it."""
-    try:
-        made = replace(made, answer_kind=kinds.pinned(made.answer_kind))
-        kinds.check(made.answer_kind)
-    except UserError as error:
-        yield "answer_kind", str(error)
-        made = replace(made, answer_kind=TEXT)
-    try:
-        yield from faults_of(made)
-    except UserError as error:  # of the code that it brings
-        yield "code", str(error)
+def faults_of(s: Scaffold) -> Iterator[tuple[str, str]]:
+    """Each field that makes a prompt impossible to follow or hides its answer, and what is wrong with it."""
+    template = s.template
+    if template.count(PROBLEM) != 1:
+        meant = re.search(r"\{ *problem *\}", template, re.I) if PROBLEM not in template else None
+        hint = f"; did you mean {PROBLEM} by {meant[0]}?" if meant else ""
+        times = template.count(PROBLEM)
+        yield "template", f"{PROBLEM} stands there {times} times; the problem goes where it stands, once{hint}"
+    shown = [(f"examples.{n}", getattr(one, f.name)) for n, one in enumerate(s.examples, 1) for f in fields(one)]
+    for field, words in (("template", template), *shown):
+        if control := UNESCAPED.search(words):
+            before = words[: control.start()].split("\n")[-1][-20:]
+            yield field, f"after {before!r} stands the character {control[0]!r}, no LaTeX: {LITERAL}"
+    if secret := next((found[2] for found in SECRET.finditer(template) if not found[1]), None):
+        yield "template", f"{secret} would show the model what it is to find; only {PROBLEM} is put in"
+    if s.trace_tag is not None and (not TAG.fullmatch(s.trace_tag) or s.trace_tag == "answer"):
+        yield "trace_tag", f"{s.trace_tag!r} is no name of a tag; write it without brackets, and not 'answer'"
+        return
+    if s.enable_thinking and not s.chat:
+        yield "enable_thinking", "a chat template thinks, and chat is false; set chat = true, or leave it out"
+    if s.trace_opened and s.trace_tag is None:
+        yield "trace_opened", "there is no trace_tag that could be opened"
+    elif s.trace_opened and not s.chat and not s.ends_opened:
+        way_out = f"set chat = true, or let template end in <{s.trace_tag}>"
+        yield "trace_opened", f"a chat template opens the tag, and chat is false; {way_out}"
+    elif s.ends_opened and not s.trace_opened and not s.chat:
+        yield "template", f"it ends in <{s.trace_tag}>, which completions then only close; set trace_opened = true"
+    for opened in ("<answer>", r"\boxed{"):
+        if not s.chat and template.rstrip().endswith(opened):
+            yield "template", f"it ends in {opened}, which no completion would then write or close; leave it out"
+    if s.code and not s.prompt(PROBE) == s.prompt(PROBE) != s.prompt(PROBE * 2):
+        yield "code", f"scaffold {s.code}: `prompt` must write each problem in its own words, the same each time"
+    yield from _unclosed(s)
+    yield from _unreadable(s)
+
+
+def _unclosed(s: Scaffold) -> Iterator[tuple[str, str]]:
+    tags = dict.fromkeys(OPENED.findall(s.template))
+    for tag in (tag for tag in tags if tag not in LONE):
+        closes = s.template.rfind(f"</{tag}>") > s.template.find(f"<{tag}>")
+        if not closes and not (s.trace_opened and tag == s.trace_tag):
+            yield "template", f"<{tag}> is opened and never closed: show </{tag}> too"
+    shown = s.prompt("")
+    for tag in (tag for tag in s.pairs if tag not in tags):
+        native = s.chat and s.enable_thinking and tag == s.trace_tag
+        if f"</{tag}>" not in shown and not native and not s.trace_opened:
+            yield "template", f"it never shows </{tag}>, by which completions are taken apart: none would close it"
+    if s.answer_form == "boxed" and "\\boxed" not in shown:
+        yield "template", "it never asks for \\boxed{}, in which the answer is looked for (answer_form = boxed)"
+
+
+def _unreadable(s: Scaffold) -> Iterator[tuple[str, str]]:
+    """Stops before the end of an answer, and examples that are not in the scaffold's own form."""
+    by_prompt = f"<{s.trace_tag}>" if s.trace_opened else ""
+    whole = s.answer_in_form(PROBE).removeprefix(by_prompt)
+    ends = "</answer>" if s.answer_form == "tag" else "}"
+    solved = [s.answer_in_form(one.answer, one.trace).removeprefix(by_prompt) for one in s.examples]
+    written = [] if s.code else [PROSE, *(text[: text.rfind(ends)] for text in solved)]
+    for stop in s.stop:
+        until = whole[: whole.find(stop) + len(stop)] if stop and stop in whole else whole
+        if not stop or any(stop in text for text in written) or PROBE not in (s.parse(until).region or ""):
+            yield "stop", f"{stop!r} ends a completion before its answer is written; let it stand behind the answer"
+        elif s.parse(whole).tag_valid and not s.parse(until).tag_valid:
+            yield "stop", f"{stop!r} ends a completion before its last tag is closed: none would be in form"
+    for place, (example, text) in enumerate(zip(s.examples, solved, strict=True), 1):
+        if not example.problem.strip() or not s.parse(text).tag_valid:
+            words = f"example {place} is not in the scaffold's own form: a part of it is empty or has tags"
+            yield f"examples.{place}", words
+        elif words := kinds.faults_of_answer(s.answer_kind, example.answer):
+            yield f"examples.{place}", f"example {place}: its answer {words}"

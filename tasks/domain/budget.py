@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Annotated
 
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
 from storage.errors import UserError
-from tasks.domain.ranges import Within, wrong
+from tasks.domain.ranges import Checked, OrNone, Real
 
 #: The largest limit, of each kind.
 MOST = 1e15
-#: Null is none.
-Limit = Annotated[float, Within(0, MOST, without="least")] | None
+#: None: no limit.
+Limit = Annotated[Annotated[Real, Field(gt=0, le=MOST)] | None, OrNone]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class Budget(Checked):
     """The most that a run may spend over all of its attempts; null is no limit.
 
     tokens: prompt and completion. gpu_hours: devices × hours; on a host without a GPU the host counts as one device.
@@ -42,10 +45,11 @@ class Budget:
                 raise UserError(said) from None
             if name not in names or name in found:
                 raise UserError(said)
-            for fault in wrong(Limit, value, name):
-                raise UserError(f"{said}; {fault}")
             found[name] = value
-        return cls(**found)
+        try:
+            return cls(**found)
+        except UserError as error:
+            raise UserError(f"--budget {text}: {error}") from None
 
     def limits(self) -> dict[str, float]:
         return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
@@ -53,6 +57,6 @@ class Budget:
     def over(self, usual: Budget) -> Budget:
         """
         >>> Budget(usd=5).over(Budget(usd=20, tokens=2e6))
-        Budget(tokens=2000000.0, gpu_hours=None, usd=5)
+        Budget(tokens=2000000.0, gpu_hours=None, usd=5.0)
         """
         return Budget(**(usual.limits() | self.limits()))

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from tasks.domain.ranges import Ranged, Within
+from pydantic.dataclasses import dataclass as checked
 
-Share = Annotated[float, Within(0, 1)]
+from tasks.domain.ranges import Checked, Share
+
 #: Shares of an arm's rollouts that a limit of the same name bounds, in words.
 SHARES = {"invalid_tags": "have no valid tags", "no_answer": "give no answer", "truncated": "are cut off"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gate(Ranged):
+@checked(frozen=True, slots=True, kw_only=True)
+class Gate(Checked):
     """Limits on the screening of each arm that trains. Outside of one the run pauses before the study's training.
 
     invalid_tags, no_answer, truncated: largest shares of an arm's rollouts. truncated_apart: the most by which the

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
+from pydantic import Field
+from pydantic.dataclasses import dataclass as checked
+
 from storage.artifacts.fingerprint import canonical
 from storage.errors import UserError
 from tasks.domain.arms import ARMS, Arm
-from tasks.domain.ranges import Ranged, Seed, Within
+from tasks.domain.ranges import AtLeastOne, Checked, Real, Seed, ShareAboveZero
 from tasks.domain.scaffolds import READING, Scaffold
 
 #: How a sampler on a GPU stores keys and values: as it computes them, or in 8 bits each.
@@ -102,15 +105,15 @@ class Policy:
         return spelt | _others(scaffold, {*spelt, *READING, "stop", "versions"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling(Ranged):
+@checked(frozen=True, slots=True, kw_only=True)
+class Sampling(Checked):
     """How rollouts are drawn. The number asked for is no part of it: growing G keeps what is there.
     temperature: 0 is greedy, and vLLM takes 2 at most. kv_cache: of keys and values on a GPU; in fp8 it holds twice the
     tokens, of a policy that is a little another."""
 
-    max_tokens: Annotated[int, Within(1)]
-    temperature: Annotated[float, Within(0, 2)] = 1.0
-    top_p: Annotated[float, Within(0, 1, without="least")] = 1.0
+    max_tokens: AtLeastOne
+    temperature: Annotated[Real, Field(ge=0, le=2)] = 1.0
+    top_p: ShareAboveZero = 1.0
     seed: Seed = 0
     kv_cache: KVCache = "full"
 

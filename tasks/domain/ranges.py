@@ -1,130 +1,136 @@
-"""What a setting may be, declared with its field and checked when a value is made: `Annotated[int, Within(1)]` for a
-number, a Literal for a choice, else what its type says. One declaration for the command line, forms and files."""
+"""Types of settings: a number with its range, a choice, a name. Each is written once, with its field, and pydantic
+checks it wherever a value is made: on the command line, in a form, in a file and in code."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from functools import cache
-from numbers import Integral, Real
-from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+import re
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+)
+from pydantic import model_validator as validator
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from storage.errors import UserError, did_you_mean
 
-
-@dataclass(frozen=True, slots=True)
-class Within:
-    """Finite numbers from `least` to `most`, both included but for the one that is `without`."""
-
-    least: float
-    most: float = math.inf
-    without: Literal["least", "most"] | None = None
-
-    def __contains__(self, value: float) -> bool:
-        if not math.isfinite(value) or value == {"least": self.least, "most": self.most}.get(self.without or ""):
-            return False
-        return self.least <= value <= self.most
-
-    def __str__(self) -> str:
-        """
-        >>> print(Within(1), Within(0, without="least"), Within(0, 1), Within(0, 1, without="most"), sep=", ")
-        at least 1, above 0, from 0 to 1, from 0 to below 1
-        """
-        if self.most == math.inf:
-            return f"{'above' if self.without == 'least' else 'at least'} {self.least:.10g}"
-        least, most = (f"{word} " * (self.without == end) for word, end in (("above", "least"), ("below", "most")))
-        return f"from {least}{self.least:.10g} to {most}{self.most:.10g}"
-
-
+#: What is sampled, kept or repeated so often: more is a slip, and a stage without an end.
+MOST = 100_000
+Whole = Annotated[int, Field(strict=True)]
+Real = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Count = Annotated[Whole, Field(ge=0)]
+AtLeastOne = Annotated[Whole, Field(ge=1)]
+AtLeastTwo = Annotated[Whole, Field(ge=2)]
+Size = Annotated[Whole, Field(ge=1, le=MOST)]
 #: As torch and NumPy both take them.
-SEEDS = Within(0, 2**31 - 1)
-Seed = Annotated[int, SEEDS]
+Seed = Annotated[Whole, Field(ge=0, le=2**31 - 1)]
+Share = Annotated[Real, Field(ge=0, le=1)]
+ShareAboveZero = Annotated[Real, Field(gt=0, le=1)]
+#: Before `| None`: TOML has no null, and "none" stands for it.
+OrNone = BeforeValidator(lambda value: None if str(value).lower() == "none" else value)
+#: What can stand in addresses, file names and on the command line.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
+#: What a context of pydantic says where all mistakes of a study are collected.
+COLLECT = "collect"
 
 
-class Ranged:
-    """Dataclasses whose fields say what they may be."""
+class Checked:
+    """Base of pydantic's dataclasses that people set. A mistake is a UserError, or is collected with the others of a
+    whole study (context=COLLECT)."""
 
     __slots__ = ()
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    def check(self) -> None:
+        """Errors: UserError for fields that cannot stand together."""
 
     def __post_init__(self) -> None:
-        refuse_impossible(self, type(self).__name__)
+        try:
+            self.check()
+        except UserError as error:
+            raise mistake(str(error)) from None
+
+    @validator(mode="wrap")
+    @classmethod
+    def _in_a_sentence(cls, given: Any, make: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
+        try:
+            return make(given)
+        except ValidationError as error:
+            if info.context == COLLECT:
+                raise
+            raise UserError(sentences(error, cls.__name__)) from None
 
 
-def refuse_impossible(value: object, what: str) -> None:
-    """Errors: UserError naming the first field that is not what it may be, its value, and what that is."""
-    hints = declared(type(value))
-    for field in fields(value):  # type: ignore[arg-type]
-        for said in wrong(hints[field.name], getattr(value, field.name), field.name):
-            raise UserError(f"{what}: {said}")
+def refused_by(check: Callable[[Any], object]) -> AfterValidator:
+    """Return a validator that refuses what a function refuses with a UserError."""
+
+    def checked(value: Any) -> Any:
+        try:
+            check(value)
+        except UserError as error:
+            raise mistake(str(error)) from None
+        return value
+
+    return AfterValidator(checked)
 
 
-@cache
-def declared(kind: type) -> dict[str, Any]:
-    """The fields' types with what is declared beside them."""
-    return get_type_hints(kind, include_extras=True)
+def check_distinct(values: Sequence[object]) -> None:
+    """Errors: UserError for a value that a list holds more than once."""
+    if again := [str(one) for nth, one in enumerate(values) if one in values[:nth]]:
+        raise UserError(f"{', '.join(again)} stands there more than once, and would be counted so")
 
 
-def optional(hint: Any) -> tuple[Any, bool]:
-    """The type, and whether null is one of its values.
+def check_name(name: str) -> None:
+    """Errors: UserError for text that is no name."""
+    if not NAME.fullmatch(name) or name.lower() == "none":
+        raise UserError(
+            f"{name[:80]!r} is no name, which has letters, digits, dots, dashes and underscores and is not 'none'"
+        )
 
-    >>> optional(int | None), optional(tuple[int, ...])
-    ((<class 'int'>, True), (tuple[int, ...], False))
+
+Distinct = refused_by(check_distinct)
+Name = Annotated[str, refused_by(check_name)]
+
+
+def mistake(sentence: str) -> PydanticCustomError:
+    """The error of a validator that says all in one sentence."""
+    return PydanticCustomError("mistake", "{sentence}", {"sentence": sentence})
+
+
+def sentences(error: ValidationError, what: str) -> str:
+    """Return all mistakes of a value in one line. what: the name of the value."""
+    found = error.errors(include_url=False)
+    prefix = "" if all(one["type"] == "mistake" for one in found) else f"{what}: "
+    return prefix + "; ".join(dict.fromkeys(map(sentence, found)))
+
+
+def sentence(error: ErrorDetails) -> str:
+    """Return what is wrong with one value.
+
+    >>> from pydantic import TypeAdapter
+    >>> try:
+    ...     TypeAdapter(tuple[Share, ...]).validate_python([2.5, "x"])
+    ... except ValidationError as error:
+    ...     print(sentences(error, "shares"))
+    shares: it is 2.5; it must be less than or equal to 1; it is 'x'; it must be a valid number
     """
-    if get_origin(hint) not in (Union, UnionType):
-        return hint, False
-    return next(part for part in get_args(hint) if part is not type(None)), True
-
-
-def wrong(hint: Any, value: Any, name: str) -> Iterator[str]:
-    """What is wrong with a value of a field, if something is.
-
-    >>> list(wrong(tuple[int, ...], (1, 2.5), "ks")), list(wrong(bool, "yes", "chat"))
-    (['ks is 2.5; it must be a whole number'], ["chat is 'yes'; it must be true or false"])
-    """
-    hint, may_be_null = optional(hint)
-    origin, parts = get_origin(hint), get_args(hint)
-    if may_be_null and value is None:
-        return
-    if origin is Annotated:
-        kind, *limits = parts
-        whole = kind is int
-        number = _is_of(kind, value)
-        for limit in (limit for limit in limits if isinstance(limit, Within)):
-            if not number or not _finite(value) or float(value) not in limit:
-                finite = not number or _finite(value)
-                kind_of = "a whole number " if whole and not number else "" if finite else FINITE[whole]
-                yield f"{name} is {value!r}; it must be {kind_of}{limit}"
-    elif origin is Literal:
-        if value not in parts:
-            yield f"unknown {name} {value!r}{did_you_mean(str(value), parts)}; choose from {', '.join(map(str, parts))}"
-    elif origin is tuple:
-        if not isinstance(value, tuple):
-            yield f"{name} is {value!r}; it must be a list of values"
-            return
-        same = parts[-1] is Ellipsis
-        if not same and len(value) != len(parts):
-            yield f"{name} is {value!r}; it must be {len(parts)} values"
-            return
-        for part, one in zip(parts[:1] * len(value) if same else parts, value, strict=True):
-            yield from wrong(part, one, name)
-    elif hint in KINDS and not _is_of(hint, value):
-        yield f"{name} is {value!r}; it must be {KINDS[hint]}"
-
-
-#: What a number is not that no range holds, by whether it is a whole one.
-FINITE = {False: "a finite number ", True: "a number below 2^63, "}
-#: Types whose values are checked though no range is declared.
-KINDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
-
-
-def _is_of(kind: type, value: object) -> bool:
-    if kind in (int, float):
-        return not isinstance(value, bool) and isinstance(value, Integral if kind is int else Real)
-    return isinstance(value, kind)
-
-
-def _finite(value: Any) -> bool:
-    """Whole numbers may be too large for a float, and none of a study is."""
-    return abs(int(value)) < 2**63 if isinstance(value, Integral) else math.isfinite(value)
+    name = next((part for part in reversed(error["loc"]) if isinstance(part, str)), "it")
+    kind = error["type"]
+    if kind == "mistake":
+        return error["msg"]
+    if kind == "missing":
+        return f"{name} {'is missing' if name == error['loc'][-1] else 'has too few values'}"
+    if kind == "unexpected_keyword_argument":
+        return f"no field '{name}'"
+    allowed = re.findall(r"'([^']*)'", error["msg"]) if kind == "literal_error" else []
+    hint = did_you_mean(str(error["input"]), allowed)
+    words = error["msg"].replace("Input should be", "it must be").replace("a valid tuple", "a list")
+    words = re.sub(r"a dictionary or an instance of \w+", "a table of fields", words)
+    return f"{name} is {error['input']!r:.80}; {words[0].lower()}{words[1:]}{hint}"

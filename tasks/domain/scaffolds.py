@@ -7,12 +7,14 @@ final-answer region; it never judges the answer. The grader looks at the region 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic.dataclasses import dataclass
 
 from storage.artifacts.fingerprint import Ruled, fingerprint
 from tasks.domain.grading.regions import answer_blocks, before_boxes, boxed, says_something, visible
 from tasks.domain.parsed import Parsed
+from tasks.domain.ranges import Checked, Name, OrNone
 from tasks.domain.scaffold_code import brought
 
 #: What of a scaffold says how a completion is read. Every other field changes what is sampled.
@@ -25,7 +27,7 @@ TagRule = Literal["pairs", "published"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
+class Example(Checked):
     """A solved problem that a prompt shows: few-shot."""
 
     problem: str
@@ -34,7 +36,7 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scaffold(Ruled):
+class Scaffold(Ruled, Checked):
     """Prompt + stop + tags + parse.
 
     template: text with one `{problem}`; a chat scaffold puts it into one user message.
@@ -48,9 +50,9 @@ class Scaffold(Ruled):
         completion only closes it.
     """
 
-    name: str
+    name: Name
     template: str
-    trace_tag: str | None
+    trace_tag: Annotated[str | None, OrNone]
     answer_form: AnswerForm
     stop: tuple[str, ...] = ()
     chat: bool = False

@@ -11,18 +11,19 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import psutil
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
 from storage.errors import UserError
 from tasks.domain.policies import KVCache
-from tasks.domain.ranges import Within, refuse_impossible
+from tasks.domain.ranges import AtLeastOne, Checked, OrNone, ShareAboveZero, Whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,15 +31,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-AtLeastOne = Annotated[int, Within(1)]
-ENGINES = ("auto", "vllm", "transformers", "openai")
+EngineName = Literal["auto", "vllm", "transformers", "openai"]
+ENGINES: tuple[str, ...] = get_args(EngineName)
 #: Compute capability of the first GPUs with fp8.
 FP8 = (8, 9)
 BYTES_PER_VALUE = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hardware:
+class Hardware(Checked):
     """How this process may use its machine.
 
     engine: `vllm`, `transformers`, `auto` (vLLM where it is installed), or `openai`: a server at `endpoint`, else at
@@ -70,13 +71,13 @@ class Hardware:
     fewer, as many run as there are GPUs for.
     """
 
-    engine: str = "auto"
+    engine: EngineName = "auto"
     endpoint: str = ""
     served_model: str = ""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    memory_fraction: Annotated[float, Within(0, 1, without="least")] = 0.45
+    memory_fraction: ShareAboveZero = 0.45
     kv_cache_mb: AtLeastOne = 256
-    max_num_seqs: Annotated[int, Within(1, 65_536)] = 64
+    max_num_seqs: Annotated[Whole, Field(ge=1, le=65_536)] = 64
     max_model_len: AtLeastOne = 512
     tensor_parallel: AtLeastOne = 1
     replicas: AtLeastOne = 1
@@ -84,9 +85,9 @@ class Hardware:
     spread: bool = False
     engine_process: Literal["inside", "core", "worker", "both"] = "inside"
     adapters: Literal["auto", "merged", "unmerged"] = "auto"
-    graphs_up_to: AtLeastOne | None = None
-    batch_size: AtLeastOne | None = 256
-    threads: Annotated[int, Within(1, 1024)] | None = None
+    graphs_up_to: Annotated[AtLeastOne | None, OrNone] = None
+    batch_size: Annotated[AtLeastOne | None, OrNone] = 256
+    threads: Annotated[Annotated[Whole, Field(ge=1, le=1024)] | None, OrNone] = None
     without: tuple[str, ...] = ()
     arms_at_once: AtLeastOne = 1
     shard_rollouts: AtLeastOne = 16_384
@@ -96,8 +97,7 @@ class Hardware:
     checkpoint_every: AtLeastOne = 1
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
 
-    def __post_init__(self) -> None:
-        refuse_impossible(self, "hardware")
+    def check(self) -> None:
         if self.sampler_apart and self.engine_process == "inside" and self.replicas == 1:
             raise UserError(
                 "hardware.sampler_apart: an engine inside the learner's process sees its GPUs; set"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.study.asked import beside
+from flows.study.lookup import beside
 from tests import warm
 
 REPO = Path(__file__).resolve().parents[2]
@@ -106,7 +106,7 @@ def test_a_check_says_what_a_run_would_ask_for(tmp_path: Path) -> None:
 def test_a_study_that_would_hide_everybody_s_deployment_is_refused_before_the_server_is_asked(tmp_path: Path) -> None:
     (tmp_path / "experiment.toml").write_text('base = "demo"\n')
     done = varband(tmp_path, "deploy", "experiment.toml")
-    assert done.returncode == 2 and "'experiment' is everybody's deployment" in done.stderr
+    assert done.returncode == 2 and "'experiment' is a built-in deployment" in done.stderr
 
 
 def test_what_lies_beside_a_file_is_said_to_whom_deploys_it(tmp_path: Path) -> None:

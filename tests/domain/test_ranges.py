@@ -2,70 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import fields, replace
-from typing import Annotated, Any, get_args, get_origin
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from flows.study.profiles import DEMO
-from flows.study.settings import overridden
-from flows.study.shape import Pool
+from flows.study.set_option import overridden
 from storage.errors import UserError
-from tasks.domain.grpo.learner_config import LearnerConfig
-from tasks.domain.policies import Sampling
-from tasks.domain.ranges import Within, declared
-
-LEARNER = LearnerConfig(steps=9, groups_per_step=8, group_size=8, learning_rate=1e-3, lora_rank=4, lora_alpha=4)
-RECORDS = (LEARNER, Sampling(max_tokens=8), DEMO.screening, DEMO.passk, DEMO.encoder, Pool(), DEMO, DEMO.hardware)
-
-
-def numbers(hint: Any) -> list[Within | None]:
-    """The range of each number within a field's type; None where one is not declared."""
-    if get_origin(hint) is Annotated:
-        return [limit for limit in get_args(hint) if isinstance(limit, Within)]
-    if hint in (int, float):
-        return [None]
-    return [limit for part in get_args(hint) for limit in numbers(part)]
-
-
-NUMERIC = [
-    pytest.param(record, f.name, limit, id=f"{type(record).__name__}.{f.name}")
-    for record in RECORDS
-    for f in fields(record)  # a seed may be any number
-    if not f.name.endswith(("seed", "seeds"))
-    for limit in numbers(declared(type(record))[f.name])[:1]
-]
-
-
-def put(record: Any, name: str, value: object) -> Any:
-    """A record with one number replaced, the first of several."""
-    old = getattr(record, name)
-    return replace(record, **{name: (value, *old[1:]) if isinstance(old, tuple) else value})
-
-
-@pytest.mark.parametrize(("record", "name", "limit"), NUMERIC)
-def test_a_number_outside_its_range_is_refused_in_a_sentence(record: Any, name: str, limit: Within | None) -> None:
-    assert limit is not None, "no range is declared"
-    beyond = [limit.least - 1, limit.most + 1, math.nan, math.inf, -math.inf, "3", True]
-    beyond += [getattr(limit, limit.without)] if limit.without else []
-    for value in beyond:
-        with pytest.raises(UserError) as error:
-            put(record, name, value)
-        said = str(error.value)
-        assert said.startswith(("learner: ", "hardware: ", f"{type(record).__name__}: "))
-        assert f"{name} is " in said and repr(value) in said and str(limit) in said
-
-
-@given(
-    st.floats(), st.sampled_from([Within(1), Within(0, 1), Within(0, without="least"), Within(0, 1, without="most")])
-)
-def test_what_is_within(value: float, limit: Within) -> None:
-    at_least = value > limit.least if limit.without == "least" else value >= limit.least
-    at_most = value < limit.most if limit.without == "most" else value <= limit.most
-    assert (value in limit) == (math.isfinite(value) and at_least and at_most)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +56,7 @@ def test_a_study_with_an_impossible_setting_is_not_planned(setting: str) -> None
     path = setting.partition("=")[0]
     with pytest.raises(UserError, match=path.split(".")[1]) as error:
         overridden(DEMO, ["screening.group_size=16", setting])
-    assert str(error.value).startswith((f"--set {path}: ", "learner: "))
+    assert str(error.value).startswith((f"--set {path}: ", "training: learner: "))
     assert "\n" not in str(error.value)
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from flows.study.profiles import DEMO
-from flows.study.questions import PROFILES
-from flows.study.shape import Benchmark
+from flows.study.profile import Benchmark
+from flows.study.profiles import DEMO, PROFILES
 
 FILE = (os.environ.get("VARBAND_BENCHED", "benchmark.jsonl"),)
 BENCHED = replace(

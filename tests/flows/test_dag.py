@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from flows.experiment import experiment
-from flows.study.profiles import DEMO, PAPER
-from flows.study.questions import PROFILES
-from flows.study.shape import Profile
+from flows.study.profile import Profile
+from flows.study.profiles import DEMO, PAPER, PROFILES
 from storage.artifacts.kinds.report import FROM_EMBEDDINGS
 from storage.artifacts.store import Store
 from storage.errors import UserError

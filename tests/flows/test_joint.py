@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.study.profiles import DEMO
-from flows.study.settings import overridden
+from flows.study.set_option import overridden
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
@@ -35,5 +35,5 @@ def test_both_arms_train_on_the_same_problems(tmp_path: Path) -> None:
 
 
 def test_a_pool_that_does_not_exist_is_named() -> None:
-    with pytest.raises(UserError, match="unknown train_on 'both'; choose from variance, joint, all"):
+    with pytest.raises(UserError, match="train_on is 'both'; it must be 'variance', 'joint' or 'all'"):
         overridden(DEMO, ["train_on=both"])

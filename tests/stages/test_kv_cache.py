@@ -84,7 +84,7 @@ def test_a_study_may_ask_for_it_where_nothing_is_trained_on_it() -> None:
             name: replace(getattr(PAPER, name), sampling=replace(getattr(PAPER, name).sampling, kv_cache=kv_cache))
             for name in names
         }
-        return [fault.said for fault in faults_of(replace(PAPER, **changed))]
+        return [fault.sentence for fault in faults_of(replace(PAPER, **changed))]
 
     assert asked("full", "evaluation") == asked("fp8", "screening", "final") == []
     assert any("evaluation.sampling.kv_cache is fp8" in said for said in asked("fp8", "evaluation"))
@@ -95,10 +95,10 @@ def test_a_study_may_ask_for_it_where_nothing_is_trained_on_it() -> None:
 def test_what_an_arm_that_borrows_its_adapter_asks_for_is_looked_at_too() -> None:
     """no_panel is evaluated with the adapter of panel, whose lessons and evaluations are sampled here."""
     evaluated = replace(DEMO, arms=("no_panel",), evaluation=replace(DEMO.evaluation, sampling=ROUNDED))
-    assert any("evaluation.sampling.kv_cache is fp8" in fault.said for fault in faults_of(evaluated))
+    assert any("evaluation.sampling.kv_cache is fp8" in fault.sentence for fault in faults_of(evaluated))
     lesson = replace(PAPER.lessons[0], arms=("panel",), rollouts=ROUNDED)
     taught = replace(PAPER, arms=("no_panel",), lessons=(lesson,))
-    said = next(fault.said for fault in faults_of(taught) if "kv_cache" in fault.said)
+    said = next(fault.sentence for fault in faults_of(taught) if "kv_cache" in fault.sentence)
     assert said.startswith(f"lessons.{lesson.name}.rollouts.kv_cache is fp8")
     assert f"; set lessons.{lesson.name}.rollouts.kv_cache=full" in said
 

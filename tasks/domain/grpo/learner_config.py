@@ -4,16 +4,33 @@ is refused in one sentence before anything is sampled.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
 from storage.artifacts.fingerprint import Ruled
 from storage.errors import UserError, did_you_mean
 from tasks.domain.grpo import rewards
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.policies import Sampling
-from tasks.domain.ranges import Seed, Within, refuse_impossible
+from tasks.domain.ranges import (
+    MOST,
+    AtLeastOne,
+    AtLeastTwo,
+    Checked,
+    Count,
+    Distinct,
+    OrNone,
+    Real,
+    Seed,
+    Share,
+    ShareAboveZero,
+    Size,
+    Whole,
+    refused_by,
+)
 from tasks.domain.scaffolds import TagRule
 
 #: What a study's own training is called among the objectives that it is compared with.
@@ -23,16 +40,21 @@ ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 PromptOrder = Literal["round_robin_by_source", "proportional", "balanced_by_subject"]
 LrSchedule = Literal["constant", "linear", "cosine"]
-AtLeastOne = Annotated[int, Within(1)]
-#: What is sampled, kept or repeated so often: more is a slip, and a stage without an end.
-MOST = 100_000
-Size = Annotated[int, Within(1, MOST)]
 #: Beyond it float32 overflows somewhere in a step.
 LARGEST = 1e6
-NotNegative = Annotated[float, Within(0, LARGEST)]
-Positive = Annotated[float, Within(0, LARGEST, without="least")]
-Share = Annotated[float, Within(0, 1)]
-Decay = Annotated[float, Within(0, 1, without="most")]
+NotNegative = Annotated[Real, Field(ge=0, le=LARGEST)]
+Positive = Annotated[Real, Field(gt=0, le=LARGEST)]
+Decay = Annotated[Real, Field(ge=0, lt=1)]
+
+
+def check_layers(names: Sequence[str]) -> None:
+    """Errors: UserError for a layer that no model has, and for none."""
+    for name in names:
+        if name not in ALL_LINEAR:
+            hint = did_you_mean(name, ALL_LINEAR)
+            raise UserError(f"no linear layer '{name}'{hint} (known: {', '.join(ALL_LINEAR)})")
+    if not names:
+        raise UserError("target_modules is empty; name at least one linear layer, such as q_proj")
 
 
 #: Those of LearnerConfig when defaults were spelt out in names (tasks/former_names.py).
@@ -45,7 +67,7 @@ FORMER_FIELDS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LearnerConfig(Ruled):
+class LearnerConfig(Ruled, Checked):
     """All that changes the result of training, and nothing else. Defaults are the original recipe's.
 
     expert_rank: of each expert of a mixture, below `lora_rank`; null: as that. A token passes several experts, so that
@@ -78,53 +100,53 @@ class LearnerConfig(Ruled):
     candidates: answers in one completion, of `vpo` and `multi_rlvr`.
     """
 
-    steps: Annotated[int, Within(1, 10 * MOST)]
+    steps: Annotated[Whole, Field(ge=1, le=10 * MOST)]
     groups_per_step: Size
-    group_size: Annotated[int, Within(2, MOST)]  # an advantage is relative to the others
+    group_size: Annotated[Whole, Field(ge=2, le=MOST)]  # an advantage is relative to the others
     learning_rate: Share
-    lora_rank: Annotated[int, Within(1, 16_384)]
+    lora_rank: Annotated[Whole, Field(ge=1, le=16_384)]
     lora_alpha: Size
-    expert_rank: AtLeastOne | None = None
-    target_modules: tuple[str, ...] = ALL_LINEAR
+    expert_rank: Annotated[AtLeastOne | None, OrNone] = None
+    target_modules: Annotated[tuple[str, ...], Distinct, refused_by(check_layers)] = ALL_LINEAR
     loss: str = "importance_sampling"
     advantage: str = "centred"
     tag_weight: NotNegative = 0.2
     tag_rule: TagRule = "pairs"
     betas: tuple[Decay, Decay] = (0.9, 0.95)
-    eps: Annotated[float, Within(1e-30, 1)] = 1e-8  # LoRA's first gradient is 0, which is divided by it
+    eps: Annotated[Real, Field(ge=1e-30, le=1)] = 1e-8  # LoRA's first gradient is 0, which is divided by it
     weight_decay: Share = 0.0
-    grad_clip: Positive | None = None
+    grad_clip: Annotated[Positive | None, OrNone] = None
     eval_every: AtLeastOne = 10
     seed: Seed = 0
     truncated: Literal["keep", "mask"] = "keep"
-    max_extra_groups: Annotated[int, Within(0, MOST)] = 0
+    max_extra_groups: Annotated[Whole, Field(ge=0, le=MOST)] = 0
     prompt_order: PromptOrder = "round_robin_by_source"
     clip_low: Share = 0.2
     clip_high: NotNegative = 0.2
     tis_cap: Positive = 2.0
-    max_tokens: AtLeastOne | None = None
+    max_tokens: Annotated[AtLeastOne | None, OrNone] = None
     minibatches: Size = 1
-    epochs: Annotated[int, Within(1, 1000)] = 1
+    epochs: Annotated[Whole, Field(ge=1, le=1000)] = 1
     kl_weight: NotNegative = 0.0
     lr_schedule: LrSchedule = "constant"
-    warmup_steps: Annotated[int, Within(0)] = 0
-    staleness: Annotated[int, Within(0, 1)] = 0
+    warmup_steps: Count = 0
+    staleness: Annotated[Whole, Field(ge=0, le=1)] = 0
     advantage_k: AtLeastOne = 4
-    overlong_cache: Annotated[int, Within(0)] = 0
+    overlong_cache: Count = 0
     bonus: NotNegative = 0.2
     bonus_gate: Literal["right", "none"] = "right"
     bonus_baseline: Share = 0.5
     entropy_weight: NotNegative = 0.0
-    entropy_target: Positive | None = None
+    entropy_target: Annotated[Positive | None, OrNone] = None
     entropy_delta: Positive = 0.005
-    cov_share: Annotated[float, Within(0, 1, without="least")] = 2e-4
+    cov_share: ShareAboveZero = 2e-4
     cov_low: NotNegative = 1.0
     cov_high: Positive = 5.0
     cov_kl: NotNegative = 1.0
     tau_positive: Positive = 1.0
     tau_negative: Positive = 1.05
-    token_budget: AtLeastOne | None = None
-    candidates: Annotated[int, Within(2)] = 3
+    token_budget: Annotated[AtLeastOne | None, OrNone] = None
+    candidates: AtLeastTwo = 3
 
     def versions(self) -> Mapping[str, int | str]:
         from tasks.domain.grpo.losses import LOSSES  # which take a config
@@ -139,8 +161,7 @@ class LearnerConfig(Ruled):
         """Of a step whose groups all have a gradient."""
         return self.minibatches * self.epochs
 
-    def __post_init__(self) -> None:
-        refuse_impossible(self, "learner")
+    def check(self) -> None:
         check_learner(self)
 
 
@@ -159,8 +180,6 @@ def check_learner(config: LearnerConfig) -> None:
             f"learner: warmup_steps is {config.warmup_steps} of {config.steps} steps; the full rate is never reached"
         )
     _check_objective(config)
-    if not config.target_modules:
-        raise UserError("learner: target_modules is empty; name at least one linear layer, such as q_proj")
     if config.expert_rank is not None:
         _check_expert_rank(config, config.expert_rank)
 

@@ -10,15 +10,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
 from storage.artifacts.fingerprint import fingerprint
-from tasks.domain.ranges import Ranged, Within
-
-AtLeastOne = Annotated[int, Within(1)]
-AtLeastTwo = Annotated[int, Within(2)]
-Share = Annotated[float, Within(0, 1, without="least")]
-
+from tasks.domain.ranges import Checked
 
 #: What the ledger files later rounds under begins so; problems of a pool do not.
 PREFIX = "search-"
@@ -103,7 +97,7 @@ class Round:
 Rounds = Generator[Round, Sequence[Candidate], Candidate | None]
 
 
-class Method(Ranged, ABC):
+class Method(Checked, ABC):
     """Base of the methods: frozen dataclasses whose fields are their parameters, and so part of a result's name."""
 
     __slots__ = ()

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from pydantic.dataclasses import dataclass
 
 from storage.artifacts.fingerprint import derived_seed
-from tasks.domain.search.method import (
-    Ask,
-    AtLeastOne,
-    AtLeastTwo,
-    Candidate,
-    Method,
-    Round,
-    Rounds,
-    answered,
-    drawn,
-    newest,
-)
+from tasks.domain.ranges import AtLeastOne, AtLeastTwo
+from tasks.domain.search.method import Ask, Candidate, Method, Round, Rounds, answered, drawn, newest
 from tasks.domain.search.selection import most_voted, votes
 
 

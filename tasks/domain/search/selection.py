@@ -6,11 +6,13 @@ import math
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import comb
 from typing import Literal
 
-from tasks.domain.search.method import CERTAINTY, Ask, AtLeastOne, Candidate, Method, Round, Rounds, Share, answered
+from pydantic.dataclasses import dataclass
+
+from tasks.domain.ranges import AtLeastOne, ShareAboveZero
+from tasks.domain.search.method import CERTAINTY, Ask, Candidate, Method, Round, Rounds, answered
 
 Choice = Callable[[Sequence[Candidate]], Candidate | None]
 
@@ -157,7 +159,7 @@ class EarlyStopped(Method):
     """
 
     width: AtLeastOne = 16
-    sure_at: Share = 0.95
+    sure_at: ShareAboveZero = 0.95
 
     def rounds(self, question: str) -> Rounds:
         seen: Sequence[Candidate] = ()

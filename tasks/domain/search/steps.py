@@ -4,18 +4,21 @@ diverse trees, particles and Monte Carlo tree search.
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
 from math import exp, inf, log, prod, sqrt
 from typing import Annotated, Literal
 
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
 from storage.artifacts.fingerprint import derived_seed
 from storage.errors import UserError
-from tasks.domain.ranges import Within
-from tasks.domain.search.method import Ask, AtLeastOne, AtLeastTwo, Candidate, Method, Round, Rounds, answered
+from tasks.domain.ranges import AtLeastOne, AtLeastTwo, Real
+from tasks.domain.search.method import Ask, Candidate, Method, Round, Rounds, answered
 from tasks.domain.search.selection import BEST, scores
 
 By = Literal["self", "likelihood", "process", "outcome"]
@@ -35,8 +38,7 @@ class StepSearch(Method):
     end: str = "\n\n"
     depth: AtLeastOne = 16
 
-    def __post_init__(self) -> None:
-        Method.__post_init__(self)
+    def check(self) -> None:
         if not self.end:
             raise UserError("end is empty; it must be the text that ends a step")
 
@@ -165,7 +167,7 @@ class Particles(StepSearch):
     """
 
     particles: AtLeastTwo = 8
-    temperature: Annotated[float, Within(0, without="least")] = 1.0
+    temperature: Annotated[Real, Field(gt=0)] = 1.0
 
     def rounds(self, question: str) -> Rounds:
         """The answer of the highest score among those that ended."""
@@ -218,7 +220,7 @@ class MCTS(StepSearch):
 
     simulations: AtLeastOne = 16
     expand: AtLeastOne = 3
-    explore: Annotated[float, Within(0)] = 1.4
+    explore: Annotated[Real, Field(ge=0)] = 1.4
 
     def rounds(self, question: str) -> Rounds:
         """The answer of the highest score among those that ended."""
@@ -244,7 +246,7 @@ class MCTS(StepSearch):
         return self.simulations * self.expand
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class Place:
     """A beginning in the tree; the root has no candidate. below: null until it is expanded."""
 
@@ -252,7 +254,7 @@ class Place:
     depth: int
     below: list[Place] | None = None
     visits: int = 0
-    total: float = field(default=0.0)
+    total: float = 0.0
 
 
 def chosen(root: Place, explore: float, depth: int) -> list[Place]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from flows.study.questions import PROFILES
+from flows.study.profiles import PROFILES
 from storage.errors import UserError
 from tasks.domain.grpo.learner_config import check_overlong
 from tasks.domain.policies import Sampling

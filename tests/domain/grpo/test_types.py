@@ -27,7 +27,7 @@ rewards = st.lists(st.sampled_from([1.0, 0.8, 0.0, -0.2]), min_size=2, max_size=
         ({"overlong_cache": 64, "max_tokens": 64}, "set max_tokens to the longest completion, above it"),
         ({"cov_low": 6.0}, "cov_low 6 is not below cov_high 5"),
         ({"token_budget": 9, "staleness": 1}, "staleness has sampled the next one"),
-        ({"bonus_gate": "wrong"}, "unknown bonus_gate 'wrong'; choose from right, none"),
+        ({"bonus_gate": "wrong"}, "bonus_gate is 'wrong'; it must be 'right' or 'none'"),
         ({"entropy_target": 0.0}, "entropy_target is 0.0"),
         ({"target_modules": ()}, "target_modules is empty"),
         ({"lora_rank": 8, "expert_rank": 8}, "expert_rank is 8, which is not below lora_rank, 8"),
@@ -37,7 +37,7 @@ rewards = st.lists(st.sampled_from([1.0, 0.8, 0.0, -0.2]), min_size=2, max_size=
         ({"kl_weight": -0.1}, "kl_weight is -0.1"),
         ({"minibatches": 2}, "2 minibatches of 1 groups"),
         ({"warmup_steps": 2}, "warmup_steps is 2 of 1 steps; the full rate is never reached"),
-        ({"lr_schedule": "step"}, "unknown lr_schedule 'step'; choose from constant, linear, cosine"),
+        ({"lr_schedule": "step"}, "lr_schedule is 'step'; it must be 'constant', 'linear' or 'cosine'"),
     ],
 )
 def test_a_configuration_that_makes_no_sense_is_refused(wrong: dict, said: str) -> None:

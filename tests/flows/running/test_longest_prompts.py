@@ -15,9 +15,9 @@ from flows.running.longest_prompts import longest_prompts
 from flows.running.plan import execute, plan
 from flows.running.priced import Priced
 from flows.running.sessions import Charging, unheard
-from flows.study.asked import profile_named
+from flows.study.lookup import profile_named
 from flows.study.resolve import Study, resolve
-from flows.study.settings import overridden
+from flows.study.set_option import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.budget import Budget

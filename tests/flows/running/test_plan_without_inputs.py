@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flows.running.plan import plan
-from flows.study.questions import PROFILES
+from flows.study.profiles import PROFILES
 from flows.study.request import Request
 from flows.study.sizes import LEVELS, size_of, size_of_levels
 from storage.artifacts.store import Store

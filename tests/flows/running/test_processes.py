@@ -12,9 +12,9 @@ import pytest
 
 from flows.running.processes import ArmJob, _WorkerPool, gpus_apart, rounds_of
 from flows.running.sessions import Charging, unheard
-from flows.study.asked import profile_named
+from flows.study.lookup import profile_named
 from flows.study.resolve import resolve
-from flows.study.settings import overridden
+from flows.study.set_option import overridden
 from storage.artifacts.store import Store
 from storage.errors import ArmsFailed, Notice, UserError
 from storage.records.runs import all_runs

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from flows.study.forms import StudyForm
-from flows.study.questions import PROFILES
+from flows.study.profiles import PROFILES
 from flows.study.request import Request
-from flows.study.settings import overridden
+from flows.study.set_option import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.grpo.learner_config import BASELINE
@@ -78,7 +78,7 @@ def test_only_what_is_asked_for_must_go_with_the_training(profile: str) -> None:
     """With groups of 2, pass@4 does not; MaxRL does."""
     changed = overridden(PROFILES[profile], ["objectives=MaxRL", "training.group_size=2"])
     assert [(one.name, one.training.group_size) for one in changed.objectives] == [("MaxRL", 2)]
-    with pytest.raises(UserError, match=r"objective entropic: .* needs a group_size of 3, not 2") as raised:
+    with pytest.raises(UserError, match=r"objectives.entropic.advantage: .* needs a group_size of 3, not 2") as raised:
         overridden(PROFILES[profile], ["objectives=entropic,MaxRL", "training.group_size=2"])
     assert "unknown" not in str(raised.value) and "\n" not in str(raised.value)
 

@@ -11,10 +11,10 @@ import pytest
 
 from flows.running.foresight import stands_on
 from flows.running.plan import arms_to_make, plan
-from flows.study.asked import profile_asked
 from flows.study.forms import StudyForm
+from flows.study.lookup import profile_of
 from flows.study.models import SHIPPED
-from flows.study.questions import PROFILES
+from flows.study.profiles import PROFILES
 from flows.study.request import Request
 from storage.artifacts.store import Store
 from storage.errors import UserError
@@ -134,10 +134,13 @@ def test_an_adapter_made_elsewhere_is_started_from_or_evaluated_as_it_is(places:
             f"hf download a/b --revision {COMMIT} --local-dir b, and name that folder",
         ),
         ([f"arms.panel.model=a/b@{COMMIT}"], f"hf download a/b --revision {COMMIT}"),
-        (["arms.panel.scaffold=thinking"], "'panel' is everybody's arm already; give yours another name"),
+        (["arms.panel.scaffold=thinking"], "'panel' is a built-in arm; give yours another name"),
         (["arms.panel.modle=x"], "no field 'modle'; did you mean 'model'"),
         (["arms.panle.model=x"], "no scaffold 'panle'; did you mean 'panel'"),
-        (["arms.panel.trained_as=none", "arms=panel,no_panel"], "panel does not train, it is evaluated as it is"),
+        (
+            ["arms.panel.trained_as=none", "arms=panel,no_panel"],
+            "panel does not train, it is evaluated without training",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(
@@ -221,7 +224,7 @@ def test_the_published_design_can_be_said_and_its_controls_keep_to_one_base() ->
 
 
 def test_an_empty_table_of_a_base_keeps_what_the_base_says_of_its_arm() -> None:
-    study = profile_asked("mine.toml", "base = 'paper'\n[arms.panel]\n[arms.thinking]\n")
+    study = profile_of("mine.toml", "base = 'paper'\n[arms.panel]\n[arms.thinking]\n")
     assert study.base_of("thinking") == "Qwen3-30B-A3B" and study.arms == ("panel", "thinking")
-    plain = profile_asked("mine.toml", "base = 'paper'\n[arms.panel]\n[arms.thinking]\nmodel = ''\n")
+    plain = profile_of("mine.toml", "base = 'paper'\n[arms.panel]\n[arms.thinking]\nmodel = ''\n")
     assert plain.base_of("thinking") == "Qwen3-30B-A3B-Base" and all(arm.name != "thinking" for arm in plain.own)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.study.asked import profile_asked
+from flows.study.lookup import profile_of
 from storage.errors import UserError
 from tasks.domain.grading.kinds import faults_of_answer
 
@@ -110,7 +110,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def refused(text: str) -> str:
     with pytest.raises(UserError) as found:
-        profile_asked("mine.toml", text)
+        profile_of("mine.toml", text)
     assert "\n" not in str(found.value), found.value
     return str(found.value)
 
@@ -123,9 +123,9 @@ def refused(text: str) -> str:
         ("no_table", "`fields` is [1], which is no table"),
         ("prompt_raises", "`prompt` raises ValueError: no, given '7'"),
         ("prompt_is_number", "`prompt` returned 1, which is no text"),
-        ("prompt_is_fixed", "`prompt` must say each problem in words of its own"),
+        ("prompt_is_fixed", "`prompt` must write each problem in its own words"),
         ("prompt_is_text", "`prompt` raises TypeError: 'str' object is not callable"),
-        ("prompt_counts", "`prompt` must say each problem in words of its own, the same each time"),
+        ("prompt_counts", "`prompt` must write each problem in its own words, the same each time"),
         ("parse_raises", "`parse` raises ValueError: no, given '7'"),
         ("parse_is_three", "`parse` returned ('7', '7', '7'), not trace and answer"),
         ("parse_is_number", "`parse` returned ('7', 7), not trace and answer"),
@@ -136,7 +136,7 @@ def refused(text: str) -> str:
 def test_a_scaffold_that_does_not_write_or_read(name: str, said: str) -> None:
     text = 'base = "demo"\narms = ["own"]\n[scaffolds.own]\ncode = "{}"\n'
     assert f"mine.toml, line 4: scaffolds.own.code: scaffold {name}@lab==1.0: {said}" in refused(text.format(name))
-    assert profile_asked("mine.toml", text.format("sound")).arm("own").scaffold.prompt("1 + 1?").startswith("1 + 1? <")
+    assert profile_of("mine.toml", text.format("sound")).arm("own").scaffold.prompt("1 + 1?").startswith("1 + 1? <")
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_scaffold_that_does_not_write_or_read(name: str, said: str) -> None:
 def test_an_objective_that_cannot_weigh_a_group(name: str, said: str) -> None:
     text = 'base = "demo"\n[training]\ngroup_size = 4\nadvantage = "{}"\n'
     assert f"mine.toml, line 4: training.advantage: objective {name} of lab==1.0 {said}" in refused(text.format(name))
-    assert profile_asked("mine.toml", text.format("sound")).training.advantage == "sound"
+    assert profile_of("mine.toml", text.format("sound")).training.advantage == "sound"
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,12 @@ import pytest
 import tomli_w
 
 from flows.running.plan import plan
-from flows.study.asked import profile_asked, profile_named
-from flows.study.files import read_study
-from flows.study.lines import line_of
-from flows.study.profiles import BENCHMARKS, DEMO
-from flows.study.questions import PROFILES
+from flows.study.changes import differences, tables_of
+from flows.study.files import line_of, read_study
+from flows.study.lookup import profile_named, profile_of
+from flows.study.profile import Profile
+from flows.study.profiles import BENCHMARKS, DEMO, PROFILES
 from flows.study.request import Request
-from flows.study.shape import Profile
-from flows.study.writing import differences, tables_of
 from storage.artifacts.store import Store
 from storage.errors import UserError
 
@@ -51,7 +49,7 @@ TEMPLATE = "{problem} <answer>...</answer>"
 
 
 def asked(text: str, question: str = "") -> Profile:
-    return profile_asked(f"mine.toml/{question}".rstrip("/"), text)
+    return profile_of(f"mine.toml/{question}".rstrip("/"), text)
 
 
 def planned(tmp_path: Path, text: str, question: str = "") -> dict[str, set[str]]:
@@ -136,29 +134,29 @@ def test_records_are_changed_and_added_by_name_and_chosen_by_a_list() -> None:
     ("text", "said"),
     [
         ("steps = 3", "line 2: steps: no field 'steps'"),
-        ("training = 3", "line 2: training: 3 is no table of fields"),
+        ("training = 3", "line 2: training: training is 3; it must be a table of fields"),
         ("[training]\n\nstep = 3", "line 4: training.step: no field 'step'; did you mean 'steps'?"),
-        (
-            "[training]\nsteps = '3'",
-            "line 3: training.steps: steps is '3'; it must be a whole number from 1 to 1000000",
-        ),
-        ("[training]\nsteps = 2.5", "line 3: .* whole number"),
+        ("[training]\nsteps = '3'", "line 3: training.steps: steps is '3'; it must be a valid integer"),
+        ("[training]\nsteps = 2.5", "line 3: .* valid integer"),
         ("[training]\nlearning_rate = nan", "line 3: .* learning_rate is nan"),
         ("[training]\nloss = 'grop'", "line 2: training: learner: unknown loss 'grop'"),
         ("arms = 'panel'", "line 2: arms: arms is 'panel'; it must be a list"),
         ("arms = ['pannel']", "line 2: arms: unknown arm 'pannel'; did you mean 'panel'?"),
-        ("arms = ['panel', 'panel']", "line 2: arms: arms: panel stands there more than once"),
+        ("arms = ['panel', 'panel']", "line 2: arms: panel stands there more than once"),
         ("[arms.a]\nscaffold='panel'\n[arms.a]\n", "no TOML: Cannot declare"),
-        ("arms = ['panel']\n[arms.a]\nscaffold='panel'\n", "name each by a table"),
-        ("[arms.panel]\nscaffold='thinking'", "everybody's arm already"),
+        ("arms = ['panel']\n[arms.a]\nscaffold='panel'\n", "exclude each other"),
+        ("[arms.panel]\nscaffold='thinking'", "'panel' is a built-in arm"),
         ("[arms.a]\nscaffold='panle'", "line 3: arms.a.scaffold: no scaffold 'panle'; did you mean 'panel'?"),
         ("[arms.a]\nscaffold='panel'\ntrained_as='pnel'", "line 4: .* unknown arm 'pnel'; did you mean 'panel'?"),
-        ("train_on = 'foo'", "line 2: train_on: unknown train_on 'foo'"),
+        ("train_on = 'foo'", "line 2: train_on: train_on is 'foo'; it must be 'variance', 'joint' or 'all'"),
         ("base_ = 1", "line 2: base_: no field 'base_'"),
         ("benchmarks = ['amie']", "unknown benchmark 'amie'; did you mean 'aime'?"),
         ("objectives = ['GRP']", "unknown objective 'GRP'; did you mean 'GRPO'?"),
-        ("[lessons.x]\narms=['panel']", "line 2: lessons.x: pool, training, rollouts are missing"),
-        ("name = 'a b'", "no name of a study"),
+        (
+            "[lessons.x]\narms=['panel']\npool={}\nrollouts={max_tokens=3}",
+            "line 2: lessons.x.training: training is missing",
+        ),
+        ("name = 'a b'", "'a b' is no name"),
         ("name = 'paper'", "a built-in profile's name"),
         (
             "[questions.q]\ntraining.stps = 1",
@@ -166,7 +164,7 @@ def test_records_are_changed_and_added_by_name_and_chosen_by_a_list() -> None:
         ),
         ("[matrix]\nscreening.group_size = [0]", "line 3: matrix.screening.group_size: group_size is 0"),
         ("x = ", "no TOML: Invalid value"),
-        (OWN, "line 3: scaffolds.own: template is missing"),
+        (OWN, "line 3: scaffolds.own.template: template is missing"),
         (OWN + "template = 'answer in <answer>...</answer>'", "line 5: .*template: {problem} stands there 0 times"),
         (OWN + f"template = '{TEMPLATE} {{gold}}'", "line 5: .*{gold} would show the model what it is to find"),
         (OWN + f"template = '<plan> {TEMPLATE}'", "line 5: .*<plan> is opened and never closed"),
@@ -174,7 +172,7 @@ def test_records_are_changed_and_added_by_name_and_chosen_by_a_list() -> None:
         (OWN + f"stop = ['<answer>']\ntemplate = '{TEMPLATE}'", "line 5: .*'<answer>' ends a completion before its"),
         (OWN + f"trace_tag = '<think>'\ntemplate = '{TEMPLATE}'", "line 5: .*'<think>' is no name of a tag"),
         (OWN + f"answer_form = 'box'\ntemplate = '{TEMPLATE}'", "no TOML"),
-        (f"[scaffolds.panel]\nanswer_form='tag'\ntemplate = '{TEMPLATE}'", "everybody's scaffold already"),
+        (f"[scaffolds.panel]\nanswer_form='tag'\ntemplate = '{TEMPLATE}'", "'panel' is a built-in scaffold"),
         (
             OWN + f"template = '{TEMPLATE}'\n[[scaffolds.own.examples]]\nproblem='1+1?'\ntrace=''\nanswer=''",
             "example 1 is not in the scaffold's own form",
@@ -214,5 +212,5 @@ def test_examples_stand_before_the_problem_in_the_scaffolds_own_form() -> None:
 def test_paths_are_those_beside_the_file(tmp_path: Path) -> None:
     (tmp_path / "mine.jsonl").write_text("")
     text = 'base = "demo"\npool.sources = ["mine.jsonl", "aime24"]'
-    study = profile_asked(str(tmp_path / "a.toml"), text)
+    study = profile_of(str(tmp_path / "a.toml"), text)
     assert study.pool.sources == (str(tmp_path / "mine.jsonl"), "aime24")

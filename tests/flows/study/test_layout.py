@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.study.asked import profile_named
 from flows.study.engine_gpus import enough_gpus
 from flows.study.layout import side_by_side, spread
+from flows.study.lookup import profile_named
 from flows.study.request import Request
 from flows.study.resolve import resolve
 from storage.artifacts.store import Store

@@ -9,7 +9,7 @@ import pytest
 
 from flows.running.plan import plan
 from flows.running.priced import Priced
-from flows.study.asked import profile_asked
+from flows.study.lookup import profile_of
 from flows.study.request import Request
 from storage.artifacts.store import Store
 from storage.errors import UserError
@@ -40,7 +40,7 @@ def test_an_unknown_one_is_refused_with_its_line() -> None:
     with pytest.raises(
         UserError, match=r"mine.toml, line 2: measures: unknown measure 'widhts'; did you mean 'widths'"
     ):
-        profile_asked("mine.toml", 'base = "demo"\nmeasures = ["widhts"]\n')
+        profile_of("mine.toml", 'base = "demo"\nmeasures = ["widhts"]\n')
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 from flows.study import layout
 from flows.study.layout import spread
 from flows.study.memory import Machine, check_memory, told
-from flows.study.otherwise import Objective
+from flows.study.profile import Objective
 from flows.study.profiles import PAPER
 from flows.study.resolve import Study
 from storage.errors import UserError

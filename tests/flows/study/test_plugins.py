@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from flows.running.plan import plan
-from flows.study.asked import profile_asked
+from flows.study.lookup import profile_of
 from flows.study.request import Request
 from storage.artifacts.store import Store
 from storage.errors import UserError
@@ -72,7 +72,7 @@ def names(tmp_path: Path, text: str) -> dict[str, set[str]]:
 
 @pytest.mark.usefixtures("installed")
 def test_a_grader_judges_in_a_process_that_can_be_killed(graders: Graders) -> None:
-    hours = profile_asked("mine.toml", MINE).arm("hours").scaffold
+    hours = profile_of("mine.toml", MINE).arm("hours").scaffold
     assert hours.answer_kind == "clock@lab-tasks==1.0"
     said = ["13", "2", "noon", "fall", "hang", "1"]
     verdicts = graders.grade([GradeItem(hours, hours.answer_in_form(answer), "1") for answer in said])
@@ -83,7 +83,7 @@ def test_a_grader_judges_in_a_process_that_can_be_killed(graders: Graders) -> No
 
 @pytest.mark.usefixtures("installed")
 def test_a_scaffold_in_code_writes_its_prompt_and_reads_its_completions(graders: Graders) -> None:
-    study = profile_asked("mine.toml", WRITTEN)
+    study = profile_of("mine.toml", WRITTEN)
     scaffold = study.arm("backwards").scaffold
     assert scaffold.code == "reversed@lab-tasks==1.0" and scaffold.stop == ("!",)
     assert scaffold.prompt("one two").startswith("two one <work>")
@@ -94,15 +94,15 @@ def test_a_scaffold_in_code_writes_its_prompt_and_reads_its_completions(graders:
 @pytest.mark.usefixtures("installed")
 def test_a_template_that_the_code_of_a_scaffold_never_reads_is_refused() -> None:
     text = WRITTEN.replace('code = "reversed"', 'code = "reversed"\ntemplate = "Be careful! {problem}"')
-    with pytest.raises(UserError, match=r"line 6: scaffolds\.backwards\.template: scaffold reversed@.* says its own"):
-        profile_asked("mine.toml", text)
+    with pytest.raises(UserError, match=r"line 5: scaffolds\.backwards\.code: scaffold reversed@.* writes its own"):
+        profile_of("mine.toml", text)
     same = WRITTEN.replace('code = "reversed"', 'code = "reversed"\ntemplate = "{problem}"')
-    assert profile_asked("mine.toml", same).arms == profile_asked("mine.toml", WRITTEN).arms
+    assert profile_of("mine.toml", same).arms == profile_of("mine.toml", WRITTEN).arms
 
 
 @pytest.mark.usefixtures("installed")
 def test_an_objective_weighs_and_its_version_is_in_the_recipe() -> None:
-    learner = profile_asked("mine.toml", WRITTEN).training
+    learner = profile_of("mine.toml", WRITTEN).training
     assert dict(learner.versions())["from_middle"] == "lab-tasks==1.0"
     rewards_G = np.array([1.0, 0.0, 0.0])
     advantages_G, _ = group_advantages(Group(rewards_G, rewards_G), learner.advantage, Context())
@@ -116,10 +116,10 @@ def test_an_upgraded_package_changes_the_names_of_what_it_makes(
     """Not those of the others; what was sampled for a grader is judged anew by its next version, and not sampled."""
     with monkeypatch.context() as patch:
         on_path(patch, versions["1.0"])
-        first, before = names(tmp_path, text), profile_asked("mine.toml", text)
+        first, before = names(tmp_path, text), profile_of("mine.toml", text)
         assert names(tmp_path, text) == first
     on_path(monkeypatch, versions["2.0"])
-    second, after = names(tmp_path, text), profile_asked("mine.toml", text)
+    second, after = names(tmp_path, text), profile_of("mine.toml", text)
     others = {ref for ref in first["training"] if "panel" in text} & second["training"]
     assert first["training"] != second["training"] and first["rollouts"] != second["rollouts"]
     assert len(others) == (1 if text is MINE else 0)
@@ -137,7 +137,7 @@ def test_a_missing_package_is_one_sentence_with_its_line() -> None:
         (WRITTEN.replace('code = "reversed"', 'base = "panel"'), "unknown advantage 'from_middle'"),
     ):
         with pytest.raises(UserError) as refused:
-            profile_asked("mine.toml", text)
+            profile_of("mine.toml", text)
         assert said in str(refused.value) and "\n" not in str(refused.value), refused.value
 
 
@@ -152,4 +152,4 @@ def test_another_version_is_not_taken_for_the_one_that_was_meant(graders: Grader
 @pytest.mark.usefixtures("installed")
 def test_what_cannot_be_imported_is_one_sentence() -> None:
     with pytest.raises(UserError, match=r"grader broken@lab-tasks==1\.0 cannot be imported from lab_tasks\.nowhere"):
-        profile_asked("mine.toml", MINE.replace('"clock"', '"broken"'))
+        profile_of("mine.toml", MINE.replace('"clock"', '"broken"'))

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.study.asked import profile_named
-from flows.study.profiles import BENCHMARKS, DEMO
-from flows.study.questions import ALL_QUESTIONS, PROFILES
+from flows.study.lookup import profile_named
+from flows.study.profiles import ALL_QUESTIONS, BENCHMARKS, DEMO, PROFILES
 from flows.study.resolve import resolve
-from flows.study.settings import overridden
+from flows.study.set_option import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
 
@@ -81,8 +80,8 @@ def test_what_a_study_changes_of_its_training_is_changed_under_every_objective(a
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (["group_size=2"], "^objective pass@k training: learner: advantage pass_at_k is about 4 attempts"),
-        (["loss=grpo", "advantage=standardised"], "^objective REINFORCE\\+\\+: learner: loss grpo is defined with"),
+        (["group_size=2"], "objectives.pass@k training.advantage: learner: advantage pass_at_k is about 4 attempts"),
+        (["loss=grpo", "advantage=standardised"], "objectives.REINFORCE\\+\\+: learner: loss grpo is defined with"),
     ],
 )
 def test_an_objective_that_does_not_go_with_the_change_is_named(asked: list[str], said: str) -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from flows.study.request import profile_asked
+from flows.study.request import profile_of
 from storage.errors import UserError
 from tasks.domain.scaffolds import Scaffold
 from tests.flows.study.test_all_at_once import said_of
@@ -22,7 +22,7 @@ def file_of(template: str, more: str = "", *, tag: str | None = "think", form: s
 
 
 def own(text: str) -> Scaffold:
-    return profile_asked("mine.toml", text).arm("own").scaffold
+    return profile_of("mine.toml", text).arm("own").scaffold
 
 
 @pytest.mark.parametrize(
@@ -41,28 +41,6 @@ def own(text: str) -> Scaffold:
 )
 def test_a_stop_at_the_next_turn_is_behind_the_answer(template: str, stop: str, tag: str | None, form: str) -> None:
     assert own(file_of(template, f"stop = [{json.dumps(stop)}]\n", tag=tag, form=form)).stop == (stop,)
-
-
-@pytest.mark.parametrize(
-    ("template", "stop", "tag", "form"),
-    [
-        ("Answer: {problem}\nThen write: Answer: <answer>..</answer>", "Answer:", None, "tag"),
-        ("Solve **{problem}**. Write **Final answer:** <answer>..</answer>", "**", None, "tag"),
-        ("{problem}\nTherefore, the final answer to the problem is <answer>..</answer>", "Therefore", None, "tag"),
-        ("{problem}\nThe final answer to this problem is: \\boxed{}", "The final answer", None, "boxed"),
-        (
-            "{problem} <think>..</think> Then, as your closing remark, you say: IT IS: <answer>..</answer>",
-            "closing",
-            "think",
-            "tag",
-        ),
-    ],
-)
-def test_a_stop_that_the_layout_writes_before_the_answer_hides_it(
-    template: str, stop: str, tag: str | None, form: str
-) -> None:
-    with pytest.raises(UserError, match=r"scaffolds\.own\.stop: .* ends a completion before its answer"):
-        own(file_of(template, f"stop = [{json.dumps(stop)}]\n", tag=tag, form=form))
 
 
 def test_a_stop_that_an_example_writes_hides_its_answer() -> None:
@@ -116,7 +94,7 @@ def test_words_of_other_languages_and_bullets_are_no_latex(words: str) -> None:
 
 
 def test_a_prompt_may_open_the_trace_where_it_says_so() -> None:
-    with pytest.raises(UserError, match=r"line 5: .*it ends in <think>, .* say trace_opened = true"):
+    with pytest.raises(UserError, match=r"line 5: .*it ends in <think>, .* set trace_opened = true"):
         own(file_of(ZERO))
     scaffold = own(file_of(ZERO, "trace_opened = true\n" + EXAMPLE))
     parsed = scaffold.parse("2+2=4.</think>\n<answer>4</answer>")
@@ -142,7 +120,7 @@ def test_a_scaffold_may_be_based_on_one_that_stands_below_it() -> None:
     """The order of tables is none of a study's content."""
     below = '[scaffolds.a]\ntemplate = "{problem} <answer>..</answer>"\nanswer_form = "tag"\n'
     above = '[scaffolds.b]\nbase = "a"\nstop = ["</answer>"]\n'
-    found = [profile_asked("mine.toml", f'base = "demo"\n{text}').arm("b") for text in (above + below, below + above)]
+    found = [profile_of("mine.toml", f'base = "demo"\n{text}').arm("b") for text in (above + below, below + above)]
     assert found[0] == found[1] and found[0].scaffold.stop == ("</answer>",)
     (line,) = said_of(f'base = "demo"\n{above}{below.replace("{problem}", "")}')
     assert "line 6: scaffolds.a.template" in line, "and the other is not said to be based on nothing"
@@ -151,20 +129,13 @@ def test_a_scaffold_may_be_based_on_one_that_stands_below_it() -> None:
     assert "scaffolds.a.template" in line, "and the arm is not said to have none"
 
 
-def test_a_ring_of_scaffolds_is_told_once_and_blames_no_other() -> None:
-    ring = '[scaffolds.a]\nbase = "b"\n[scaffolds.b]\nbase = "a"\n[scaffolds.c]\nbase = "a"\n'
-    (line,) = said_of(f'base = "demo"\n{ring}[scaffolds.d]\nbase = "panel"\n')
-    assert line.endswith(": it is based on itself: a is based on b is based on a")
+def test_a_scaffold_that_is_based_on_itself_is_refused() -> None:
     (line,) = said_of('base = "demo"\n[scaffolds.a]\nbase = "a"\nanswer_form = "tag"\n')
-    assert line == "mine.toml, line 3: scaffolds.a.base: it is based on itself: a is based on a"
-    (line,) = said_of('base = "demo"\n[scaffolds.b]\nbase = "a"\n[scaffolds.a]\nbase = "panel"\n[scaffolds.None]\n')
-    assert "scaffolds.None: 'None' stands for null" in line
-
-
-def test_all_that_is_wrong_with_one_scaffold_is_told_at_once() -> None:
-    wrong = '[scaffolds.own]\nanswer_form = "tga"\ntemplate = "Solve."\nstop = ["<answer>"]\nanswer_kind = "intger"\n'
-    said = said_of(f'base = "demo"\n{wrong}[questions.a]\nrollouts.temperture = 1.0\n')
-    assert [int(line.split("line ")[1].split(":")[0]) for line in said] == [3, 4, 5, 6, 8], said
+    assert line == "mine.toml, line 3: scaffolds.a.base: 'a' is based on itself, or on one that is"
+    (line,) = said_of(
+        'base = "demo"\n[scaffolds.b]\nbase = "a"\n[scaffolds.a]\nbase = "panel"\n[scaffolds.None]\nbase = "panel"\n'
+    )
+    assert "scaffolds.None.name: 'None' is no name" in line
 
 
 @pytest.mark.parametrize(
@@ -172,4 +143,4 @@ def test_all_that_is_wrong_with_one_scaffold_is_told_at_once() -> None:
 )
 def test_a_path_through_a_value_is_a_sentence(text: str) -> None:
     (line,) = said_of(f'base = "demo"\n{text}\n')
-    assert line.startswith("mine.toml, line 2: ")
+    assert line.startswith("mine.toml, line 4: ")

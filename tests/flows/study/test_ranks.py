@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from flows.study.asked import profile_asked, profile_named
+from flows.study.lookup import profile_named, profile_of
 from flows.study.memory import Machine, told
 from flows.study.ranks import served_ranks
 from flows.study.request import Request
@@ -21,7 +21,7 @@ MODELS = {"panel": ONE, "thinking": ONE}
 
 def test_an_objective_s_own_rank_is_served_too() -> None:
     """Its adapter was refused by the engine once it was trained, where adapters lie beside the weights."""
-    wide = profile_asked("wide.toml", "base = 'demo'\n[objectives.GRPO]\n[objectives.wide]\nlora_rank = 64\n")
+    wide = profile_of("wide.toml", "base = 'demo'\n[objectives.GRPO]\n[objectives.wide]\nlora_rank = 64\n")
     assert served_ranks(wide, MODELS, {}) == {ONE.sha256: 64}
     assert served_ranks(DEMO, MODELS, {}) == {ONE.sha256: 16}
     assert served_ranks(replace(DEMO, seeds=()), MODELS, {}) == {ONE.sha256: 0}

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from flows.study.asked import profile_asked
-from flows.study.questions import PROFILES
-from flows.study.settings import overridden, settable
-from flows.study.shape import Profile
-from flows.study.writing import _flat, tables_of
+from flows.study.changes import tables_of
+from flows.study.lookup import profile_of
+from flows.study.profile import Profile
+from flows.study.profiles import PROFILES
+from flows.study.reading import flat
+from flows.study.set_option import overridden, settable
 from storage.errors import UserError
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.losses import LOSSES, read_by
@@ -98,11 +99,11 @@ def refused(study: Profile, setting: str) -> str:
 def test_what_a_shell_completes_is_what_set_takes(word: str) -> None:
     """Given what no field may be, the value is refused and never the field; and no field that a study writes of itself
     is left out."""
-    study = profile_asked(word, OWN) if word == "own.toml" else PROFILES[word]
+    study = profile_of(word, OWN) if word == "own.toml" else PROFILES[word]
     paths = list(settable(study))
     assert len(paths) == len(set(paths)) > 120
     for path in paths:
         said = refused(study, f"{path}=\x00")
         assert not re.search(r"no field|no table|fields of its own|tables \[|all objectives have", said), said
-    tables = {path for path in _flat(tables_of(study)) if not path.endswith(".base")}
+    tables = {path for path, _ in flat(tables_of(study)) if not path.endswith(".base")}
     assert {path for path in tables if not path.startswith("arms")} <= {*paths}

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.study.asked import profile_asked, text_of
+from flows.study.lookup import profile_of, text_of
 from flows.study.request import Request
-from flows.study.settings import overridden
+from flows.study.set_option import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
 
@@ -26,44 +26,37 @@ TEMPLATE = 'template = "{problem} <w>...</w> <answer>...</answer>"\ntrace_tag = 
         ("[pool]\nsources = ['aime24', 'amc', 'aime24']", 3, "aime24 stands there more than once"),
         ("[benchmarks.twice]\nsources = ['amc', 'amc']\ngroup_size = 2", 3, "amc stands there more than once"),
         ("[training]\ntarget_modules = ['q_proj', 'q_proj']", 3, "q_proj stands there more than once"),
-        ("model = ''", 2, "model is empty"),
-        ("[encoder]\nname = ' '", 3, "encoder.name is empty"),
-        ("model = 'owner/name@main'", 2, "'owner/name@main' is no id on the hub"),
-        ("[arms.panel]\nadapter = 'owner/name@v1'", 3, "'owner/name@v1' is no id on the hub"),
-        ("[pool]\nsources = ['amc@main']", 3, "'amc@main' is no source on the hub"),
+        ("model = ''", 2, "model: it is empty"),
+        ("[encoder]\nname = ' '", 3, "encoder.name: it is empty"),
         (f"[scaffolds.'a/..']\n{TEMPLATE}", 2, "'a/..' is no name"),
         ("[arms.panel]\n[arms.'../x']\nscaffold = 'panel'", 3, "'../x' is no name"),
         ("[questions.'a b']\ntraining.steps = 3", 2, "'a b' is no name"),
-        ("[matrix]\ntraining.steps = []", 3, "an empty list asks nothing"),
+        ("[matrix]\ntraining.steps = []", 2, "its lists make 0 questions"),
         ("[matrix]\ntraining.steps = [3, 4, 3]", 3, "3 stands there more than once"),
-        (f"[matrix]\ntraining.steps = {[*range(1, 18)]}\npool.seed = {[*range(16)]}", 2, "272 questions, above 256"),
-        ("[questions.seeds]\ntraining.steps = 3", 2, "'seeds' is asked of every study already"),
+        (
+            f"[matrix]\ntraining.steps = {[*range(1, 18)]}\npool.seed = {[*range(16)]}",
+            2,
+            "272 questions; 1 to 256 are possible",
+        ),
+        ("[questions.seeds]\ntraining.steps = 3", 2, "'seeds' is a question of every study"),
         ("objectives = ['MaxRL', 'GRPO', 'MaxRL']", 2, "MaxRL stands there more than once"),
         ("benchmarks = ['aime', 'aime']", 2, "aime stands there more than once"),
-        ("objectives = ['GRPO']\n[objectives.own]\nadvantage = 'max_rl'", 0, "name each by a table"),
-        (f"x = {'[' * 2000}{']' * 2000}", 0, "nested too deeply"),
-        (f"[scaffolds.none]\n{TEMPLATE}", 2, "'none' stands for null"),
-        ("[arms.panel]\n[arms.None]\nscaffold = 'panel'", 3, "'None' stands for null"),
+        ("objectives = ['GRPO']\n[objectives.own]\nadvantage = 'max_rl'", 0, "exclude each other"),
+        (f"x = {'[' * 2000}{']' * 2000}", 0, "maximum recursion depth"),
+        (f"[scaffolds.none]\n{TEMPLATE}", 2, "'none' is no name"),
+        ("[arms.panel]\n[arms.None]\nscaffold = 'panel'", 3, "'None' is no name"),
         ('[questions."a\\nb"]\ntraining.steps = 3', 2, r"'a\nb' is no name"),
         (f"[scaffolds.own]\n{TEMPLATE}enable_thinking = true", 6, "chat is false"),
         (f"[scaffolds.own]\n{TEMPLATE}stop = ['1']", 6, "'1' ends a completion before its answer is written"),
         (f"[scaffolds.own]\n{TEMPLATE}stop = ['</answer']", 6, "before its last tag is closed"),
         (f"[scaffolds.own]\n{TEMPLATE}stop = ['.']", 6, "'.' ends a completion before its answer is written"),
-        (
-            f"[scaffolds.own]\n{TEMPLATE}stop = ['C']\nanswer_kind = 'multiple_choice'",
-            6,
-            "'C' ends a completion before",
-        ),
         (f"[scaffolds.own]\n{TEMPLATE}trace_opened = true", 6, "a chat template opens the tag, and chat is false"),
-        (f"[scaffolds.own]\n{TEMPLATE}stop = ['Q:', 'Q:']", 6, "'Q:' stands there more than once"),
         (f"[scaffolds.own]\n{TEMPLATE}base = ['panel']", 6, "no scaffold '['panel']'"),
         *(
             (f"[scaffolds.own]\n{TEMPLATE}stop = [{stop!r}]", 6, "ends a completion before its answer is written")
             for stop in ("$", "%", "*", ":", "pi", "sqrt", "!")
         ),
-        ("[arms.panel]\nadapter = ' '", 3, "arms.panel.adapter is blank"),
         ("[benchmarks.'../x y']\nsources = ['amc']\ngroup_size = 2", 2, "'../x y' is no name"),
-        ("[questions.cool]\npurpose = 3\ntraining.steps = 3", 3, "purpose is 3; it must be text"),
         ("learning_rate = 1e-3", 2, "did you mean training.learning_rate?"),
         (
             "temperature = 1",
@@ -71,19 +64,19 @@ TEMPLATE = 'template = "{problem} <w>...</w> <answer>...</answer>"\ntrace_tag = 
             "mean screening.sampling.temperature or rollouts.temperature or evaluation.sampling.temp",
         ),
         ("[training]\nadvantage = 'centered'", 3, "unknown advantage 'centered'; did you mean 'centred'?"),
-        ("[training]\nlearning_rate = inf", 3, "learning_rate is inf; it must be a finite number from 0 to 1"),
-        (f"[training]\nsteps = {2**70}", 3, "it must be a number below 2^63, from 1 to 1000000"),
-        ("seeds = [-1]", 2, "it must be from 0 to 2147483647"),
+        ("[training]\nlearning_rate = inf", 3, "learning_rate is inf; it must be a finite number"),
+        (f"[training]\nsteps = {2**70}", 3, "it must be less than or equal to 1000000"),
+        ("seeds = [-1]", 2, "it must be greater than or equal to 0"),
         ("name = 'demo'", 2, "'demo' is a built-in profile's name"),
-        ("name = 'report'", 2, "'report' could be taken for a kind of artifact, or one of them, or a run"),
-        ("name = 's-763d061a'", 2, "'s-763d061a' could be taken for a kind of artifact"),
-        ("name = 'report-0123456789abcdef'", 2, "could be taken for a kind of artifact"),
-        ('name = "a\\nb"', 2, r"'a\nb' is no name of a study"),
+        ("name = 'report'", 2, "'report' could be taken for an artifact or a run"),
+        ("name = 's-763d061a'", 2, "'s-763d061a' could be taken for an artifact or a run"),
+        ("name = 'report-0123456789abcdef'", 2, "could be taken for an artifact or a run"),
+        ('name = "a\\nb"', 2, r"'a\nb' is no name"),
     ],
 )
 def test_is_refused_with_its_line_when_the_file_is_read(text: str, line: int, said: str) -> None:
     with pytest.raises(UserError) as raised:
-        profile_asked("mine.toml", f'base = "demo"\n{text}')
+        profile_of("mine.toml", f'base = "demo"\n{text}')
     assert (
         (f"line {line}: " in str(raised.value) or not line)
         and said in str(raised.value)
@@ -103,23 +96,6 @@ ONE_LINE = "{problem}\nWrite <w>work</w> <answer>answer</answer>\n"
 EXAMPLE = 'examples = [{ problem = "1 + 1?", trace = "so\\nit is", answer = "2" }]'
 
 
-@pytest.mark.parametrize(("template", "more"), [(LAID_OUT, ""), (ONE_LINE, EXAMPLE)])
-def test_a_stop_that_its_own_form_holds_before_the_answer_is_refused(template: str, more: str) -> None:
-    with pytest.raises(UserError, match=r"line 6: scaffolds.own.stop: '\\n' ends a completion before its answer"):
-        profile_asked("mine.toml", scaffold_text(template, "\n", more))
-    assert profile_asked("mine.toml", scaffold_text(template, "\nUser:", more))
-
-
-def test_words_before_the_answer_on_its_line_are_written_before_it() -> None:
-    worded = "{problem}\nReason within <w>...</w>, then end with one line: Final answer: <answer>...</answer>"
-    with pytest.raises(UserError, match=r"scaffolds.own.stop: 'Final answer:' ends a completion before its answer"):
-        profile_asked("mine.toml", scaffold_text(worded, "Final answer:"))
-    with pytest.raises(UserError, match=r"scaffolds.own.stop: 'Final' ends a completion before its answer"):
-        profile_asked("mine.toml", scaffold_text(LAID_OUT.replace("\n", "\nFinal line:\n"), "Final"))
-    asked = "Reason within <w> tags, close with </w>. Then answer.\nQuestion: {problem}\nWrite </w> <answer>it</answer>"
-    assert profile_asked("mine.toml", scaffold_text(asked, "Question:"))
-
-
 def test_a_stop_that_any_reasoning_holds_is_refused() -> None:
     """Where no tag sets it apart and no example shows how long it is."""
     free = (
@@ -127,8 +103,8 @@ def test_a_stop_that_any_reasoning_holds_is_refused() -> None:
     )
     for stop in (".", " ", ", ", ":", "?", "=", "e"):
         with pytest.raises(UserError, match=r"line 5: scaffolds\.own\.stop: .* ends a completion before its answer"):
-            profile_asked("mine.toml", f'{free}stop = ["{stop}"]\nanswer_kind = "exact_text"\n')
-    assert profile_asked("mine.toml", f'{free}stop = ["\\n\\n", "Question:", "###"]\nanswer_kind = "exact_text"\n')
+            profile_of("mine.toml", f'{free}stop = ["{stop}"]\nanswer_kind = "exact_text"\n')
+    assert profile_of("mine.toml", f'{free}stop = ["\\n\\n", "Question:", "###"]\nanswer_kind = "exact_text"\n')
 
 
 def test_latex_that_toml_read_as_something_else_is_no_prompt() -> None:
@@ -148,57 +124,57 @@ def test_latex_that_toml_read_as_something_else_is_no_prompt() -> None:
     ):
         text = f'base = "demo"\n[scaffolds.own]\ntemplate = "{typed} {form}"\ntrace_tag = "w"\nanswer_form = "tag"\n'
         with pytest.raises(UserError, match=r"^mine\.toml, line 3: scaffolds\.own\.template: after .* single quotes"):
-            profile_asked("mine.toml", text)
-    written = profile_asked(
+            profile_of("mine.toml", text)
+    written = profile_of(
         "mine.toml", scaffold_text(rf"\times \frac{{1}}{{2}}\tone\t{form}\n\tan integer\ne.g. 3", "</answer>")
     )
     assert r"\frac" in written.arm("own").scaffold.template
     shown = 'examples = [{ problem = "\\frac{1}{2}?", trace = "so", answer = "2" }]'
     with pytest.raises(UserError, match=r"scaffolds\.own\.examples\.1: after '' stands the character '\\x0c'"):
-        profile_asked("mine.toml", scaffold_text(form, "</answer>", shown))
+        profile_of("mine.toml", scaffold_text(form, "</answer>", shown))
 
 
 def test_a_mistake_in_the_second_of_several_examples_has_its_line() -> None:
     one = '[[scaffolds.own.examples]]\nproblem = "1 + 1?"\n{} = "so"\nanswer = "2"\n'
     text = scaffold_text(LAID_OUT, "</answer>", one.format("trace") + one.format("trac"))
     with pytest.raises(UserError) as raised:
-        profile_asked("mine.toml", text)
-    assert "line 11: scaffolds.own.examples.2: trace is missing" in str(raised.value)
+        profile_of("mine.toml", text)
+    assert "line 11: scaffolds.own.examples.2.trace: trace is missing" in str(raised.value)
     assert "line 13: scaffolds.own.examples.2.trac: no field 'trac'; did you mean 'trace'?" in str(raised.value)
 
 
 def test_what_stands_in_braces_of_latex_is_no_gold() -> None:
     boxed = r"{problem} <w>..</w> Put it as \boxed{answer}. <answer>..</answer>"
-    assert profile_asked("mine.toml", scaffold_text(boxed, "</answer>"))
+    assert profile_of("mine.toml", scaffold_text(boxed, "</answer>"))
     with pytest.raises(UserError, match=r"\{answer\} would show the model what it is to find"):
-        profile_asked("mine.toml", scaffold_text(boxed.replace(r"\boxed", r"\boxed{answer} as "), "</answer>"))
+        profile_of("mine.toml", scaffold_text(boxed.replace(r"\boxed", r"\boxed{answer} as "), "</answer>"))
 
 
 def test_an_unclosed_tag_is_told_once() -> None:
     with pytest.raises(UserError, match=r"^mine\.toml, line 3: scaffolds.own.template: <w> is opened and never closed"):
-        profile_asked("mine.toml", scaffold_text("{problem} <w> <answer>a</answer>", "</answer>"))
+        profile_of("mine.toml", scaffold_text("{problem} <w> <answer>a</answer>", "</answer>"))
 
 
 def test_a_tag_that_closes_before_it_opens_never_closes() -> None:
     with pytest.raises(UserError, match=r"line 3: scaffolds.own.template: <w> is opened and never closed"):
-        profile_asked("mine.toml", scaffold_text("{problem} </w> or <w> <answer>a</answer>", "</answer>"))
+        profile_of("mine.toml", scaffold_text("{problem} </w> or <w> <answer>a</answer>", "</answer>"))
 
 
 def test_questions_of_a_matrix_of_prompts_are_called_by_their_number() -> None:
     """Words of a prompt are no words that anybody types, or that a run could be called by."""
     matrix = "[matrix]\nscaffolds.own.template = ['{problem}\\n<w>..</w> <answer>a</answer>', \"{problem} <w>..</w><answer>a</answer>\"]\n"
     text = scaffold_text(ONE_LINE, "</answer>", matrix)
-    found = [profile_asked(f"mine.toml/template=#{n}", text) for n in (1, 2)]
+    found = [profile_of(f"mine.toml/template=#{n}", text) for n in (1, 2)]
     assert found[0].arm("own") != found[1].arm("own") and found[0].called == "mine/template=#1"
 
 
 def test_a_newline_ends_a_form_of_one_line() -> None:
-    assert profile_asked("mine.toml", scaffold_text(ONE_LINE, "\n"))
+    assert profile_of("mine.toml", scaffold_text(ONE_LINE, "\n"))
 
 
 def test_a_set_that_is_for_evaluation_is_held_out_whole_beside_another() -> None:
     pool = "sources = ['gsm8k_train', 'math500']\nheldout_per_source = 0"
-    assert profile_asked("mine.toml", f'base = "demo"\n[pool]\n{pool}').pool.heldout_per_source == 0
+    assert profile_of("mine.toml", f'base = "demo"\n[pool]\n{pool}').pool.heldout_per_source == 0
 
 
 def test_a_file_that_holds_no_problems_is_none_by_its_ending(tmp_path: Path) -> None:
@@ -223,14 +199,12 @@ def test_two_files_of_one_name_are_no_one_source(tmp_path: Path) -> None:
 def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('base = "demo"\n', encoding="utf-8-sig")
-    assert profile_asked(str(path), text_of(str(path))).called == "mine"
+    assert profile_of(str(path), text_of(str(path))).called == "mine"
 
 
 def test_what_is_based_on_a_file_is_told_that_it_cannot_be() -> None:
-    with pytest.raises(
-        UserError, match=r"mine\.toml, line 1: base: other\.toml is a file, and what a study is based on"
-    ):
-        profile_asked("mine.toml", 'base = "other.toml"')
+    with pytest.raises(UserError, match=r"^mine\.toml, line 1: base: .*is a file NAME.toml, and no base of another"):
+        profile_of("mine.toml", 'base = "other.toml"')
 
 
 def test_a_file_that_is_not_in_utf_8_is_told_where(tmp_path: Path) -> None:
@@ -242,8 +216,6 @@ def test_a_file_that_is_not_in_utf_8_is_told_where(tmp_path: Path) -> None:
 def test_a_question_changes_a_prompt_of_its_study_where_it_says_so() -> None:
     """What the question is silent about is as in the study's own scaffold; so is `--set`."""
     text = f'base = "demo"\narms = ["own"]\n[scaffolds.own]\n{TEMPLATE}[questions.whole.scaffolds.own]\nanswer_kind = "integer"\n'
-    before, after = (profile_asked(word, text).arm("own").scaffold for word in ("mine.toml", "mine.toml/whole"))
+    before, after = (profile_of(word, text).arm("own").scaffold for word in ("mine.toml", "mine.toml/whole"))
     assert after == replace(before, answer_kind="integer")
-    assert (
-        overridden(profile_asked("mine.toml", text), ["scaffolds.own.answer_kind=integer"]).arm("own").scaffold == after
-    )
+    assert overridden(profile_of("mine.toml", text), ["scaffolds.own.answer_kind=integer"]).arm("own").scaffold == after

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from flows.running.plan import plan
-from flows.study.questions import PROFILES
+from flows.study.profiles import PROFILES
 from flows.study.request import Request
-from flows.study.settings import overridden
+from flows.study.set_option import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.search.registry import method_named
@@ -21,9 +21,9 @@ WRONG = {
     "search.methods=majorty": r"unknown method 'majorty'; did you mean 'majority'\?",
     "search.methods=majority:wide=3": r"method majority: no parameter 'wide' \(known: width\)",
     "search.methods=majority:width=8:width=9": r"method majority: width stands there more than once",
-    "search.methods=majority:width=0": r"method majority: .*width is 0; it must be at least 1",
-    "search.methods=beam:by=chance": r"method beam: .*unknown by 'chance'; choose from self, likelihood, process, outcome",
-    "search.methods=particles:temperature=0": r"method particles: .*temperature is 0; it must be above 0",
+    "search.methods=majority:width=0": r"method majority: .*width is 0; it must be greater than or equal to 1",
+    "search.methods=beam:by=chance": r"method beam: .*by is 'chance'; it must be 'self', 'likelihood', 'process' or 'outcome'",
+    "search.methods=particles:temperature=0": r"method particles: .*temperature is 0; it must be greater than 0",
     "search.methods=rewarded": r"method rewarded is scored by a reward model: give its folder \(search.reward=FOLDER\)",
     "search.methods=mcts:by=process": r"method mcts:by=process is scored by a reward model",
     "search.methods=majority,majority": r"search.methods: majority stands there more than once",

@@ -1,31 +1,56 @@
-"""What a study is made of, and what each of its fields may be. A changed number is a changed fingerprint, but for
-`hardware`, which says how stages may use their machine."""
+"""A study as one pydantic model, with the range of each field. Files, `--set`, forms and `study show` are views of it.
+A changed number is a changed fingerprint, but for `hardware`, which says how stages may use their machine."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from itertools import combinations
+from typing import Annotated, Any, Literal
 
-from flows.study.otherwise import Objective
-from flows.study.search import Search
+from pydantic import BeforeValidator, Field
+from pydantic.dataclasses import dataclass
+
 from storage.artifacts.kinds.report import FROM_EMBEDDINGS
 from storage.errors import UserError, did_you_mean
 from tasks.domain.arms import ARMS, Arm
 from tasks.domain.budget import Budget
 from tasks.domain.gate import Gate
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
-from tasks.domain.grpo.learner_config import MOST, AtLeastOne, LearnerConfig, Size
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import Sampling
-from tasks.domain.ranges import Ranged, Seed, Within
+from tasks.domain.ranges import MOST, AtLeastOne, Checked, Count, Distinct, Name, OrNone, Seed, Size, Whole, refused_by
 from tasks.domain.scaffolds import MATH
+from tasks.domain.search.method import CERTAINTY, Method
+from tasks.domain.search.registry import method_named
+from tasks.domain.statistics.windows import window_named
 from tasks.engines.hardware import Hardware
 
-Count = Annotated[int, Within(0)]
+
+def _named(tables: Any) -> Any:
+    """Tables by name, as a file has them: records that know their name."""
+    if not isinstance(tables, Mapping):
+        return tables
+    return [{**table, "name": name} if isinstance(table, Mapping) else table for name, table in tables.items()]
+
+
+def _written(name: str) -> None:
+    if not name.strip():
+        raise UserError("it is empty; name a folder, or OWNER/NAME@COMMIT on the hub")
+
+
+Named = BeforeValidator(_named)
+#: A folder or an id on the hub.
+Model = Annotated[str, refused_by(_written)]
+Sources = Annotated[tuple[str, ...], Distinct]
+#: Of a problem, as its source writes it.
+Level = Annotated[str, Field(coerce_numbers_to_str=True)]
+Methods = Annotated[tuple[Annotated[str, refused_by(method_named)], ...], Distinct]
+Windows = tuple[Annotated[str, refused_by(window_named)], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SamplingPlan(Ranged):
+class SamplingPlan(Checked):
     """One kind of sampling in a study: how, and how many rollouts a problem."""
 
     sampling: Sampling
@@ -41,46 +66,46 @@ class Screening(SamplingPlan):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Encoder(Ranged):
+class Encoder(Checked):
     """The sentence encoder of the diversity figures. `windows`: parts of a trace that it is shown beside the whole,
     of which it reads the first `max_tokens`; head2000chars is the published opening window."""
 
-    name: str = "all-mpnet-base-v2"
+    name: Model = "all-mpnet-base-v2"
     max_tokens: AtLeastOne = 384
-    windows: tuple[str, ...] = ("first256", "middle256", "last256", "head2000chars")
+    windows: Windows = ("first256", "middle256", "last256", "head2000chars")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PassK(Ranged):
-    ks: tuple[Size, ...] = (1, 2, 4, 8)
-    draws: Annotated[int, Within(1, 1_000_000)] = 10_000
+class PassK(Checked):
+    ks: Annotated[tuple[Size, ...], Field(min_length=1), Distinct] = (1, 2, 4, 8)
+    draws: Annotated[Whole, Field(ge=1, le=1_000_000)] = 10_000
     seed: Seed = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool(Ranged):
+class Pool(Checked):
     """Which problems. `sources`: files and named sets; without any, `synthetic` ones a source, of `levels` by turns.
 
     limit: draw so many problems at random by `split_seed` (after deduplication), for short runs on real input.
     on_issue: what happens to a problem whose gold fails its self-check: `exclude` or `keep`.
     """
 
-    sources: tuple[str, ...] = ()
-    synthetic: Annotated[int, Within(0, MOST)] = 0
-    levels: tuple[Annotated[int, Within(1, 5)], ...] = ()
+    sources: Sources = ()
+    synthetic: Annotated[Whole, Field(ge=0, le=MOST)] = 0
+    levels: tuple[Annotated[Level, Field(pattern="^[1-5]$")], ...] = ()
     seed: Seed = 0
-    limit: AtLeastOne | None = None
+    limit: Annotated[AtLeastOne | None, OrNone] = None
     on_issue: Literal["exclude", "keep"] = "exclude"
     heldout_per_source: Count = 25
     split_seed: Seed = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lesson:
+class Lesson(Checked):
     """A training before the one that is studied: on all of its pool's training problems, without screening.
     Each lesson starts from the adapter of the one before it, with a fresh optimiser."""
 
-    name: str
+    name: Name
     arms: tuple[str, ...]
     pool: Pool
     training: LearnerConfig
@@ -88,23 +113,86 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Benchmark(Ranged):
+class Benchmark(Checked):
     """Problems beside the held-out ones, whose pass@k is measured before training and after, sampled as `final` is.
     What is, or nearly is, a training problem of the study or of its lessons is not asked.
 
-    levels: the problems of these levels only; empty: all. per_level: so many of each, drawn by hash; null: all.
+    levels: the problems of these levels only; empty: all. per_level: so many of each, drawn by hash; None: all.
     """
 
-    name: str
-    sources: tuple[str, ...]
-    levels: tuple[str, ...] = ()
-    per_level: AtLeastOne | None = None
+    name: Name
+    sources: Sources
+    levels: tuple[Level, ...] = ()
+    per_level: Annotated[AtLeastOne | None, OrNone] = None
     seed: Seed = 0
     group_size: Size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile(Ranged):
+class Objective(Checked):
+    """An objective that a study compares with its own: the same arm under another training."""
+
+    name: str
+    training: LearnerConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search(Checked):
+    """Test-time search on the held-out problems, before training and after, sampled as `final` is.
+
+    methods: as `majority` or `majority:width=8` (tasks/domain/search/registry.py); none: not asked. tokens: of prompts
+    and completions, after which a problem's search starts no further round. reward: folder of the reward model, or
+    sha256:… of one, for methods that are scored by one.
+    """
+
+    methods: Methods = ()
+    tokens: AtLeastOne = 16_384
+    reward: str = ""
+
+    def budgets(self, least: int) -> tuple[int, ...]:
+        """The largest, halved as long as one rollout's completion may fit, ascending.
+
+        >>> Search(tokens=1000).budgets(128)
+        (250, 500, 1000)
+        """
+        halved = [self.tokens]
+        while halved[-1] // 2 >= least:
+            halved.append(halved[-1] // 2)
+        return tuple(reversed(halved))
+
+    def check_served(self, max_tokens: int, arms: Sequence[Arm]) -> None:
+        """Errors: UserError for methods that are one, that an arm cannot be searched by, or that lack a reward model,
+        and for a budget that one rollout may exceed."""
+        methods = {name: method_named(name) for name in self.methods}
+        check_methods(methods, arms, reward=bool(self.reward))
+        for one, other in combinations(methods, 2):
+            if methods[one] == methods[other]:
+                raise UserError(f"search.methods: {one} and {other} are one method, and would be counted twice")
+        if self.methods and max_tokens >= self.tokens:
+            raise UserError(
+                f"search.tokens={self.tokens} is below one rollout, whose completion alone may take {max_tokens} tokens"
+                " (final.sampling.max_tokens): give more, or lower that"
+            )
+
+
+def check_methods(
+    methods: Mapping[str, Method], arms: Sequence[Arm], *, reward: bool, given_by: str = "search.reward=FOLDER"
+) -> None:
+    """given_by: the option that names a reward model. Errors: UserError for a method in steps and an arm whose scaffold
+    has none, and for a method without its reward model."""
+    stepless = [arm.name for arm in arms if not arm.scaffold.has_steps]
+    for name, method in methods.items():
+        if method.in_steps and stepless:
+            raise UserError(
+                f"method {name} goes step by step, and the scaffold of {' and '.join(stepless)} marks no reasoning that"
+                " has steps: leave out one or the other"
+            )
+        if method.reward not in ("", CERTAINTY) and not reward:
+            raise UserError(f"method {name} is scored by a reward model: give its folder ({given_by})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile(Checked):
     """One complete study, by name.
 
     train_on: `variance`, the arm's own variance band; `joint`, of that what every trained arm has in its own; or `all`,
@@ -125,22 +213,22 @@ class Profile(Ranged):
     title: str = field(default="", compare=False)
     about: str = field(default="", compare=False)
     pool: Pool
-    model: str
-    arms: tuple[str, ...]
-    seeds: tuple[Seed, ...] = (0,)
+    model: Model
+    arms: Annotated[tuple[str, ...], Distinct]
+    seeds: Annotated[tuple[Seed, ...], Distinct] = (0,)
     train_on: Literal["variance", "joint", "all"] = "variance"
-    lessons: tuple[Lesson, ...] = ()
+    lessons: Annotated[tuple[Lesson, ...], Named] = ()
     screening: Screening
     gate: Gate = field(default_factory=Gate)
     rollouts: Sampling
     training: LearnerConfig
     evaluation: SamplingPlan
     final: SamplingPlan
-    asymptote: Annotated[int, Within(0, MOST)] = 0
-    benchmarks: tuple[Benchmark, ...] = ()
+    asymptote: Annotated[Whole, Field(ge=0, le=MOST)] = 0
+    benchmarks: Annotated[tuple[Benchmark, ...], Named] = ()
     objectives: tuple[Objective, ...] = ()
     objective_group_size: Size = 32
-    measures: tuple[str, ...] = ()
+    measures: Annotated[tuple[str, ...], Distinct] = ()
     search: Search = field(default_factory=Search)
     encoder: Encoder = field(default_factory=Encoder)
     passk: PassK = field(default_factory=PassK)

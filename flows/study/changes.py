@@ -1,0 +1,107 @@
+"""A study as tables: changed by those of a file or of `--set`, written out whole, and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import tomli_w
+
+from flows.study import checks
+from flows.study.objectives import changes, objectives_of
+from flows.study.profile import Benchmark, Profile
+from flows.study.reading import HIDDEN, Fault, Tables, chosen, flat, merged, spelt, validated, without_name
+from flows.study.scaffolds import arm_table, own_arms
+from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.scaffolds import SCAFFOLDS
+
+
+def changed(
+    base: Profile | None,
+    given: Tables,
+    faults: list[Fault],
+    *,
+    benchmarks: Sequence[Benchmark] = (),
+    arms: Tables | None = None,
+) -> Profile | None:
+    """Return a study with the fields of tables in place of its base's; None if something is wrong.
+
+    benchmarks: more that may be named. arms: tables that change arms and choose none, where those of `given` are the
+    study's arms.
+    """
+    given = dict(given)
+    tables = {name: given.pop(name, {}) for name in ("scaffolds", "arms")}
+    if not isinstance(tables["arms"], Mapping):
+        given["arms"] = tables.pop("arms")
+    elif tables["arms"]:
+        given["arms"] = [*tables["arms"]]
+    for name in [name for name, table in tables.items() if not isinstance(table, Mapping)]:
+        faults.append(Fault((name,), f"{tables.pop(name)!r} is no table, written [{name}.NAME]"))
+    for name in [name for name in HIDDEN if name in given]:
+        faults.append(Fault((name,), f"no field '{name}' that could be changed here"))
+        del given[name]
+    arm_tables = merged(tables.get("arms", {}), arms or {})
+    own = own_arms(arm_tables, base.own if base else (), tables.get("scaffolds", {}), faults)
+    before: dict[str, Any] = {"name": "study", "purpose": ""}
+    if base:
+        before = fields_of(base) | {name: getattr(base, name) for name in HIDDEN if name != "own"}
+    objectives = given.pop("objectives", None)
+    for name, known in (("benchmarks", spelt(tuple(benchmarks)) or {}), ("lessons", {})):
+        if name in given and not isinstance(given[name], Mapping):
+            given[name] = chosen(given[name], {**known, **(before.get(name) or {})}, (name,), faults)
+            before[name] = {}
+        elif given.get(name) and known:
+            old = before.get(name) or {}
+            before[name] = old | {n: known[n] for n in given[name] if n in known and n not in old}
+    study = validated(Profile, {**merged(before, given), "own": own}, (), faults, written=given)
+    if study is None or faults:
+        return None
+    study = replace(study, objectives=objectives_of(study, base, objectives, faults))
+    faults += [] if faults else checks.faults_of(study)
+    if not faults:
+        old = spelt(base.training) if base else {f.name: spelt(f.default) for f in fields(LearnerConfig)}
+        now = spelt(study.training)
+        faults += checks.unread(study, [name for name in given.get("training", {}) if now[name] != old[name]])
+    return None if faults else study
+
+
+def tables_of(study: Profile) -> dict[str, Any]:
+    """Every field, as `study.toml` has it; labels are no part of it."""
+    tables = fields_of(study)
+    own = {arm.name: arm for arm in study.own}
+    if scaffolds := {arm.scaffold.name: arm.scaffold for arm in study.own if arm.scaffold.name not in SCAFFOLDS}:
+        tables["scaffolds"] = {name: without_name(scaffold) for name, scaffold in scaffolds.items()}
+    if any(arm_table(arm) for arm in study.own):
+        tables["arms"] = {name: arm_table(own[name]) if name in own else {} for name in study.arms}
+    tables["budget"] = study.budget.limits()
+    tables["objectives"] = {one.name: changes(one.training, study.training) for one in study.objectives}
+    return {name: table for name, table in tables.items() if table or name not in ("budget", "objectives")}
+
+
+def differences(before: Profile, after: Profile) -> dict[str, tuple[object, object]]:
+    """Fields that differ, by path; None where one of the two has no such field."""
+    left, right = (dict(flat(_with_arms(one))) for one in (before, after))
+    paths = dict.fromkeys([*left, *right])
+    return {path: (left.get(path), right.get(path)) for path in paths if left.get(path) != right.get(path)}
+
+
+def written_out(study: Profile, without: Collection[str] = ()) -> str:
+    """A file that says all of it but these tables."""
+    tables = {name: table for name, table in tables_of(study).items() if name not in without}
+    return tomli_w.dumps(tables, multiline_strings=True)
+
+
+def value_text(value: object) -> str:
+    return "–" if value is None else repr(value) if isinstance(value, str) else str(value)
+
+
+def fields_of(study: Profile) -> dict[str, Any]:
+    """Return its fields as tables, without labels, own arms and objectives."""
+    names = [f.name for f in fields(study) if f.name not in (*HIDDEN, "objectives")]
+    return {name: spelt(getattr(study, name)) for name in names}
+
+
+def _with_arms(study: Profile) -> dict[str, Any]:
+    arms = {f"arms.{arm.name}": table for arm in study.own if (table := arm_table(arm))}
+    return {**tables_of(study), "arms": [*study.arms], **arms}

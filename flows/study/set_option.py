@@ -1,0 +1,97 @@
+"""`--set path.to.field=value`: settings as the command line and forms have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from typing import Any
+
+from flows.study.changes import changed, fields_of
+from flows.study.objectives import SHARED
+from flows.study.profile import Profile
+from flows.study.profiles import BENCHMARKS
+from flows.study.reading import NONE, Fault, flat, nested, without_name
+from flows.study.scaffolds import ArmTable
+from storage.errors import UserError
+from tasks.domain.arms import ARMS
+from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.scaffolds import SCAFFOLDS
+
+
+def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
+    """Apply `path.to.field=value` settings; what has a name is chosen by it, `benchmarks=[]` means none.
+    Errors: UserError naming every field that is unknown or not what it may be.
+
+    >>> from flows.study.profiles import DEMO
+    >>> overridden(DEMO, ["screening.group_size=16"]).screening.group_size
+    16
+    >>> overridden(DEMO, ["screening.adaptive=true"]).screening.adaptive
+    True
+    """
+    values: dict[str, str] = {}
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        if not equals:
+            raise UserError(f"--set {setting}: write field=value, for example training.learning_rate=1e-3")
+        values[path.strip()] = text.strip()
+    old, faults = dict(flat(fields_of(profile) | {"objectives": [], "benchmarks": [], "lessons": []})), list[Fault]()
+    typed = {path: typed_value(text, old.get(path)) for path, text in values.items()}
+    arms = {path: value for path, value in typed.items() if path.startswith("arms.")}
+    given = nested({path: value for path, value in typed.items() if path not in arms})
+    study = changed(profile, given, faults, benchmarks=BENCHMARKS, arms=nested(arms).get("arms"))
+    if study is None:
+        found = (f"--set {one}" if ".".join(one.path) in values else str(one) for one in faults)
+        raise UserError("".join(c if c.isprintable() else " " for c in "; ".join(dict.fromkeys(found))))
+    return study
+
+
+def typed_value(text: str, old: object = None) -> Any:
+    """Return the value of text that was typed after `--set field=`. old: the present value of the field.
+
+    >>> typed_value("(1, 2)", [0]), typed_value("true", False), typed_value("panel,thinking", []), typed_value("3", "m")
+    ([1, 2], True, ['panel', 'thinking'], '3')
+    """
+    if isinstance(old, list) or text[:1] in ("[", "("):
+        return [typed_value(part) for part in parts_of(text)]
+    if isinstance(old, str) and old != NONE:
+        return text
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def parts_of(text: str) -> list[str]:
+    """
+    >>> parts_of("[1, 2,]"), parts_of(""), parts_of("a:b=' '")
+    (['1', '2'], [], ["a:b=' '"])
+    """
+    listed = text.strip()
+    if listed[:1] in ("[", "("):
+        listed = listed[1:].rstrip("])")
+    parts = (part.strip() for part in listed.split(",") if part.strip())
+    return [part.strip("'\"") if part[:1] in ("'", '"') else part for part in parts]
+
+
+def settable(study: Profile) -> Iterator[str]:
+    """Every path that a setting of this study may begin with: its fields, and those of what it holds several of, by
+    their names.
+
+    >>> from flows.study.profiles import DEMO
+    >>> [path for path in settable(DEMO) if path.endswith((".steps", "thinking.model"))]
+    ['training.steps', 'arms.thinking.model']
+    """
+    several = ("lessons", "benchmarks", "objectives", "scaffolds", "arms")
+    own = [arm.scaffold for arm in study.own if arm.scaffold.name not in SCAFFOLDS]
+    learner = [f.name for f in fields(LearnerConfig) if f.name not in SHARED]
+    tables = {"objectives": {one.name: dict.fromkeys(learner) for one in study.objectives}}
+    tables["scaffolds"] = {scaffold.name: without_name(scaffold) for scaffold in own}
+    arm = [f.name for f in fields(ArmTable) if f.name != "name"]
+    tables["arms"] = {n: dict.fromkeys(one for one in arm if one != "scaffold" or n not in ARMS) for n in study.arms}
+    yield from several[:3]
+    yield "arms"
+    yield from (path for path, _ in flat({**fields_of(study), **tables}) if path not in several)
