@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option("--gold", help="Reference answer; the grader's verdict is told.")
 @options.engine
 @click.option("--max-tokens", type=click.IntRange(min=1), default=512, show_default=True)
-@click.option("--temperature", type=options.Number(min=0.0), default=1.0, show_default=True)
+@click.option("--temperature", type=options.Number(min=0.0, max=2.0), default=1.0, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
 @options.root
 @options.as_json

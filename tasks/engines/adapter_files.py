@@ -81,9 +81,10 @@ class AdapterFiles:
         stored = stored_weights(base)
         there = {name.rpartition(".")[0] for name in stored}
         with_experts = {name.partition(".experts.")[0] for name in there if ".experts" in name}
+        # transformers adds this to the names of a model that was saved without its head
+        headless = "" if any(name.startswith("model.") for name in there) else "model."
         for name in _layers(self.shapes):
-            # transformers adds this to the names of a model that was saved without its head
-            own = next((one for one in (name, name.removeprefix("model.")) if one in there), "")
+            own = next((one for one in (name, name.removeprefix(headless)) if one in there), "")
             if not own and not (_EXPERT.search(name) and name.partition(".experts.")[0] in with_experts):
                 raise UserError(
                     f"adapter {self.folder} changes {name}, and {base} has no such layer: name the base model that the"

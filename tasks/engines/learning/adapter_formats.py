@@ -228,8 +228,12 @@ def _config(base: Path, shapes: Shapes, alpha: int, targets: Sequence[str]) -> d
     return config | ({"rank_pattern": of_linear} if {*of_linear.values()} - {rank} else {})
 
 
-def read_peft(folder: Path, base: Path, shapes: Shapes, alpha: int) -> dict[str, Tensor]:
-    """The matrices by name. Errors: UserError if they are not those of this base, of these shapes and alpha."""
+def read_peft(folder: Path, base: Path, shapes: Shapes, alpha: int, *, whole: bool = True) -> dict[str, Tensor]:
+    """Return the matrices by name. whole: false takes an adapter of some layers only, whose others are zero.
+
+    Errors: UserError if they are not those of this base, of these shapes and alpha.
+    """
+    import torch
     from safetensors.torch import load_file
 
     adapter = adapter_files(folder)
@@ -242,6 +246,10 @@ def read_peft(folder: Path, base: Path, shapes: Shapes, alpha: int) -> dict[str,
             " them agree or start without it"
         )
     tensors = {name.removeprefix(PREFIX): tensor for name, tensor in load_file(folder / WEIGHTS).items()}
+    if not whole:
+        absent = {name: shape for name, shape in shapes.items() if name not in found}
+        found |= {name: tuple(shape) for name, shape in absent.items()}
+        tensors |= {name: torch.zeros(*shape) for name, shape in absent.items()}
     if found != {name: tuple(shape) for name, shape in shapes.items()}:
         raise UserError(
             f"{folder}: an adapter of other layers than the base model's ({len(found)} matrices found, {len(shapes)}"

@@ -317,11 +317,11 @@ class Lora:
         flat = self.second.to(self.work.dtype) if second and self.second is not None else self.work
         write_flat(folder, flat, self.stacks, self.alpha, used)
 
-    def load(self, folder: Path, base: Path) -> None:
-        """Start from an earlier training's adapter. Errors: UserError if it is not one of this base and rank."""
+    def load(self, folder: Path, base: Path, *, whole: bool = True) -> None:
+        """Start from an earlier training's adapter. whole, errors: as `read_peft`."""
         import torch
 
-        tensors = read_peft(folder, base, self.shapes, self.alpha)
+        tensors = read_peft(folder, base, self.shapes, self.alpha, whole=whole)
         with torch.no_grad():
             for name, view in self.views(self.master).items():
                 view.copy_(tensors[name])

@@ -194,7 +194,7 @@ def scoring_policy(base: Path, adapter: Path | None, hardware: Hardware) -> Poli
     except torch.OutOfMemoryError as error:
         raise UserError(f"{base.name} does not fit beside the engine ({error})") from None
     if adapter is not None:
-        policy.lora.load(adapter, base)
+        policy.lora.load(adapter, base, whole=False)
     return policy
 
 

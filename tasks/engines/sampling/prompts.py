@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,10 @@ def chat_text(tokenizer: Any, prompt: str, *, enable_thinking: bool) -> str:
     )
 
 
+#: A block that marks what an assistant writes, for transformers' masks; jinja2 itself does not know it.
+_GENERATED = re.compile(r"\{%-?\s*(end)?generation\s*-?%\}")
+
+
 def opens_trace(model: Path, scaffold: Scaffold) -> bool | None:
     """Whether the prompt of a chat scaffold ends with the opening tag of its trace, by the template of this model.
 
@@ -68,9 +73,12 @@ def opens_trace(model: Path, scaffold: Scaffold) -> bool | None:
         return None
     file = model / "chat_template.jinja"
     template = file.read_text() if file.is_file() else _config(model / "tokenizer_config.json").get("chat_template")
+    if isinstance(template, list):  # named ones, of which transformers takes this
+        template = next((one["template"] for one in template if one.get("name") == "default"), None)
     tag = f"<{scaffold.trace_tag}>"
     if not isinstance(template, str) or tag not in template:
         return False if isinstance(template, str) else None
+    template = _GENERATED.sub("", template)
     from jinja2 import TemplateError
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 

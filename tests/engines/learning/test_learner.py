@@ -18,9 +18,11 @@ from storage.artifacts.kinds.experiment import EXPOSURE
 from storage.errors import UserError
 from tasks.domain.grpo.learner_config import ATTENTION, LearnerConfig
 from tasks.domain.grpo.steps import PromptProblem, StepPlan, TrainRollout
+from tasks.engines.hardware import Hardware
 from tasks.engines.learning import policy
 from tasks.engines.learning.attention import ATTENTION_NAME
 from tasks.engines.learning.learner import Execution, Interrupted, StepMetrics, TrainResult, train
+from tasks.engines.learning.policy import scoring_policy
 from tasks.engines.memory import disk_bytes
 from tests.engines.conftest import random_rollouts
 
@@ -160,6 +162,20 @@ def test_an_adapter_that_does_not_fit_is_refused(tiny_base: Path, tmp_path: Path
         run(tiny_base, tmp_path / "c", replace(CONFIG, target_modules=ATTENTION), init=first.adapter_folder)
     with pytest.raises(UserError, match="no readable adapter_config"):
         run(tiny_base, tmp_path / "d", init=tmp_path)
+
+
+def test_an_adapter_of_some_layers_is_scored_with_the_others_at_zero(tiny_base: Path, tmp_path: Path) -> None:
+    """Engines serve it, so what they sample must be checked."""
+    from safetensors.torch import load_file, save_file
+
+    folder = run(tiny_base, tmp_path / "a", replace(CONFIG, steps=1)).adapter_folder
+    whole = load_file(folder / "adapter_model.safetensors")
+    some = {name: matrix for name, matrix in whole.items() if ".layers.0." in name}
+    save_file(some, folder / "adapter_model.safetensors")
+    loaded = scoring_policy(tiny_base, folder, Hardware(device="cpu")).lora
+    found = {name: matrix.abs().max().item() for name, matrix in loaded.views(loaded.master).items()}
+    assert 0 < len(some) < len(whole) == len(found)
+    assert all((largest > 0) == (".layers.0." in name) for name, largest in found.items())
 
 
 def test_a_base_without_its_weights_or_its_layers_is_refused(tiny_base: Path, tmp_path: Path) -> None:

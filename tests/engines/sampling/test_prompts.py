@@ -110,6 +110,10 @@ def test_a_chat_template_that_opens_the_trace_is_noticed(end: str, opened: bool,
     text = "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}" + end + "{% endif %}"
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": text}))
     assert opens_trace(tmp_path, THINKING) is opened
-    (tmp_path / "chat_template.jinja").write_text(text)
+    named = [{"name": "tools", "template": ""}, {"name": "default", "template": text}]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}))
+    assert opens_trace(tmp_path, THINKING) is opened
+    marked = "{% generation %}{% endgeneration %}" + text
+    (tmp_path / "chat_template.jinja").write_text(marked)
     assert opens_trace(tmp_path, THINKING) is opened
     assert opens_trace(tmp_path, PANEL) is None and opens_trace(tmp_path / "nowhere", THINKING) is None

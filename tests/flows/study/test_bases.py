@@ -172,6 +172,7 @@ def renamed(adapter: Path, folder: Path, old: str, new: str) -> Path:
     ("old", "new", "problem"),
     [
         ("model.layers", "language_model.layers", "has no such layer"),
+        ("model.layers", "model.model.layers", "has no such layer"),
         ("base_model.model.", "", r"does not begin with base_model\.model\."),
         ("model.layers.0.self_attn.q_proj", "lm_head", "is not one of a layer's two LoRA matrices"),
         ("layers.0.self_attn.q_proj.lora_", "embed_tokens.lora_embedding_", "is not one of a layer's two"),
