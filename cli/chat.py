@@ -110,7 +110,7 @@ def policy_of(
     name = model or (trained_on.name if trained_on else "demo")
     folder = Path(name) if Path(name).is_dir() else model_folder(name)
     base = base_model(folder.name, folder)
-    if trained_on and trained_on.sha256 not in (base.sha256, base.formerly):
+    if trained_on and trained_on != base:
         raise UserError(
             f"{adapter} was trained on {trained_on.name} ({trained_on.sha256[:12]}…) and {folder} is another"
             " model: give the folder of the right one with --model"

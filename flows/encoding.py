@@ -10,7 +10,7 @@ from tasks.partitions import calibrate_partitions
 
 def encoder_of(study: Study) -> EncoderSpec:
     e = study.profile.encoder
-    return EncoderSpec(e.name, study.encoder_sha256, e.max_tokens, e.windows, study.encoder_formerly)
+    return EncoderSpec(e.name, study.encoder_sha256, e.max_tokens, e.windows)
 
 
 def calibrated(study: Study) -> Calibrations:

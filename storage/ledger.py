@@ -11,7 +11,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
@@ -34,13 +34,10 @@ class Account:
 
     policy: str
     sampling: str
-    former: Account | None = field(default=None, compare=False)
 
     @classmethod
-    def of(cls, policy: object, sampling: object, former: object = None) -> Account:
-        """former: what the policy was called before; what is entered there counts, new rows are entered here."""
-        drawn = fingerprint(sampling)
-        return cls(fingerprint(policy), drawn, None if former is None else cls(fingerprint(former), drawn))
+    def of(cls, policy: object, sampling: object) -> Account:
+        return cls(fingerprint(policy), fingerprint(sampling))
 
 
 class Ledger:
@@ -52,11 +49,10 @@ class Ledger:
         return self.root / "ledger" / account.policy / account.sampling
 
     def shards(self, account: Account) -> list[Path]:
-        """Oldest first: the name starts with the time of writing. Those of a former account are among them."""
+        """Oldest first: the name starts with the time of writing."""
         if self._mirror:
             self._mirror.sync(f"ledger/{account.policy}/{account.sampling}")
-        before = self.shards(account.former) if account.former else []
-        return sorted([*before, *self.folder(account).glob("shard-*.parquet")], key=lambda shard: shard.name)
+        return sorted(self.folder(account).glob("shard-*.parquet"))
 
     def shard_paths(self) -> list[Path]:
         """Of every account."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, cast
@@ -28,14 +28,12 @@ CHUNK = 2048
 @dataclass(frozen=True, slots=True)
 class EncoderSpec:
     """The encoder by content. windows: what it is shown beside each trace's `whole`, that is its beginning up to
-    `max_tokens`: `first256`, `middle256`, `last256`, `head2000chars`. formerly: its digest when other files of its
-    folder counted; a label."""
+    `max_tokens`: `first256`, `middle256`, `last256`, `head2000chars`."""
 
     name: str
     weights_sha256: str
     max_tokens: int
     windows: tuple[str, ...] = ()
-    formerly: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         if len({"whole", REWORDED, *self.windows}) != len(self.windows) + 2:

@@ -62,7 +62,7 @@ def as_first_checked(at: Store, sources: tuple[SourceSpec, ...], policy: PoolPol
         manifest = at.manifest(ref)
         if manifest.recipe.stage == build_pool.name:
             other = replace(policy, grader=restored(PoolPolicy, manifest.recipe.arguments["policy"]).grader)
-            if ref in build_pool.names({"sources": sources, "policy": other}):
+            if ref == build_pool.named({"sources": sources, "policy": other}):
                 made.append((manifest.provenance.created, other.grader))
     return replace(policy, grader=min(made)[1]) if made else policy
 

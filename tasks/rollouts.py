@@ -30,7 +30,6 @@ from tasks.engines.sampling.same_policy import EXACT, ROUNDED, Score, few, refus
 from tasks.engines.sampling.sampler import LiveSampling, RolloutRequest, Rows, SamplingStats, sample
 from tasks.engines.sampling.shown import refuse_shown
 from tasks.evidence import base_of
-from tasks.former_names import SCAFFOLDS
 from tasks.grading import actively_graded
 from tasks.metering import meter
 from tasks.stage import ledger, making, progress, store, toolbox
@@ -40,8 +39,7 @@ FOR_TRAINING = ("prompt_ids", "token_ids", "logprobs")
 
 
 def account_of(policy: Policy, sampling: Sampling) -> Account:
-    drawn = sampling.identity(policy.scaffold.stop)
-    return Account.of(policy.identity(), drawn, policy.former_identity())
+    return Account.of(policy.identity(), sampling.identity(policy.scaffold.stop))
 
 
 def about(policy: Policy, sampling: Sampling) -> dict[str, object]:
@@ -64,7 +62,7 @@ def served(policy: Policy, training: Ref | None) -> ServedAdapter | None:
     if training is None or not policy.adapter_step:
         return None
     trained_on = base_of(training)
-    if trained_on.sha256 not in (policy.model.sha256, policy.model.formerly):
+    if trained_on != policy.model:
         raise another_base(f"the policy of {policy.arm}", policy.model, str(training), trained_on)
     folder = store().files(training) / f"step-{policy.adapter_step:04d}"
     return ServedAdapter(f"{training}-step-{policy.adapter_step}", folder)
@@ -341,16 +339,11 @@ def as_read_by(rows: pa.Table, policy: Policy, golds: Sequence[str]) -> pa.Table
     judges them against these golds: what was sampled under an earlier rule, or for a gold that was corrected since, is
     not sampled again for a new one. Columns: those given, and `reading`."""
     scaffold = policy.scaffold
-    if "reading" not in rows.column_names:
-        rows = rows.append_column(LEDGER.field("reading"), pa.nulls(rows.num_rows, pa.string()))
     parsed = [scaffold.parse(text) for text in rows["completion"].to_pylist()]
     for name in ("trace", "tag_valid"):
         rows = _with(rows, name, [getattr(p, name) for p in parsed])
-    unsaid = scaffold.reading if scaffold.digest == SCAFFOLDS.get(policy.arm) else ""
-    read_by = [reading or unsaid for reading in rows["reading"].to_pylist()]
-    stands = [
-        r == scaffold.reading and g == gold for r, g, gold in zip(read_by, rows["gold"].to_pylist(), golds, strict=True)
-    ]
+    read_for = zip(rows["reading"].to_pylist(), rows["gold"].to_pylist(), golds, strict=True)
+    stands = [reading == scaffold.reading and gold == wanted for reading, gold, wanted in read_for]
     judged = actively_graded(_with(rows, "gold", golds), scaffold, stands)
     return _with(judged, "reading", [scaffold.reading] * rows.num_rows)
 

@@ -29,7 +29,6 @@ from storage.errors import NO_ROOM, Parked, UserError, way_out
 from storage.ledger import Ledger
 from storage.stopping import end_if_stopped
 from tasks.engines.toolbox import Toolbox
-from tasks.former_names import former_refs
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,14 +293,13 @@ class Stage(Generic[P, K]):
         bound = inspect.signature(self.function).bind(*args, **kwargs)
         bound.apply_defaults()
         given, make = bound.arguments, partial(self.function, *bound.args, **bound.kwargs)
-        ref, recipe = store().under(self.names(given)), recipe_of(self.name, self.version, given)
+        ref, recipe = self.named(given), recipe_of(self.name, self.version, given)
         _session.get().run(Step(self.title, ref, recipe, given, make, _condition.get()))
         return ref
 
-    def names(self, arguments: Mapping[str, Any]) -> list[K]:
-        """What the artifact of a call with these arguments is called, then what it was called before."""
-        given = (self.name, self.version, arguments, declared(self.function))
-        return [self.kind.of(fingerprint(identity_of(*given))), *former_refs(self.kind, *given)]
+    def named(self, arguments: Mapping[str, Any]) -> K:
+        """Return what the artifact of a call with these arguments is called."""
+        return self.kind.of(fingerprint(identity_of(self.name, self.version, arguments, declared(self.function))))
 
 
 def stage(kind: type[K], *, version: int) -> Callable[[Callable[P, pa.Table | Payload]], Stage[P, K]]:

@@ -79,10 +79,6 @@ def test_a_new_field_at_its_default_refuses_no_running_checkpoint() -> None:
     before = recipe_hash(base, [problem], LEARNER, None, 1.0)
     more = grown(LearnerConfig, LEARNER)
     assert recipe_hash(base, [grown(PromptProblem, problem)], more, None, 1.0) == before
-    former = recipe_hash(base, [problem], LEARNER, None, 1.0, former=True)
-    assert recipe_hash(base, [problem], more, None, 1.0, former=True) == former, (
-        "as it was before the field was invented"
-    )
     assert recipe_hash(base, [problem], replace(more, invented=8), None, 1.0) != before
 
 

@@ -32,7 +32,6 @@ GOLDEN = REPO / "tests" / "golden" / "stages.json"
 #: Where and how a stage runs, and what it was called, which by design is no part of its result.
 EXECUTION = {
     "tasks.stage",
-    "tasks.former_names",
     "tasks.metering",
     "tasks.engines.toolbox",
     "tasks.engines.hardware",

@@ -12,7 +12,7 @@ from pathlib import Path
 from flows.study.hub import called, hub_folder, on_hub
 from storage.errors import NotHere, UserError, did_you_mean
 from tasks.domain.policies import BaseModel
-from tasks.engines.model_files import ADAPTER_FILES, former_digest, model_digest, read_config, stored_weights
+from tasks.engines.model_files import ADAPTER_FILES, model_digest, read_config, stored_weights
 from tasks.engines.rewarding.reward_model import check_reward_model
 
 REPO = Path(__file__).resolve().parents[2]
@@ -122,4 +122,4 @@ def base_model(name: str, folder: Path) -> BaseModel:
     """The model of a folder, by content. Errors: as read_config and stored_weights."""
     read_config(folder)
     stored_weights(folder)
-    return BaseModel(name=name, sha256=model_digest(folder), formerly=former_digest(folder))
+    return BaseModel(name=name, sha256=model_digest(folder))

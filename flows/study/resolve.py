@@ -61,7 +61,6 @@ class Study:
     places: dict[str, Path]
     benchmarks: dict[str, PoolInputs] = field(default_factory=dict)
     grader: ActiveGrader = field(default_factory=ActiveGrader)
-    encoder_formerly: str = ""  # what the encoder was called when other files of its folder counted
     reward: BaseModel | None = None  # the model that scores test-time searches
     labelled_sha256: str = field(default_factory=labelled_sha256)  # traces on which partitions are calibrated
     command: str = ""  # what asks for it
@@ -248,7 +247,6 @@ def resolve(
         places=places,
         benchmarks=benchmarks,
         grader=active_grader(store.root),
-        encoder_formerly=encoding.formerly,
         reward=reward,
         adapters=adapters,
         ranks=ranks,

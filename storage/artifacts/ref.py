@@ -28,28 +28,19 @@ class Ref:
     KIND: ClassVar[str] = ""
     #: Begin of the paths of its files that are a model's weights; null for a kind that has none.
     WEIGHTS: ClassVar[str | None] = None
-    FORMER: ClassVar[str] = ""
     schema: ClassVar[pa.Schema]
 
-    def __init_subclass__(cls, *, kind: str, schema: pa.Schema | None = None, formerly: str = "") -> None:
-        """schema: null inherits that of the parent kind. formerly: what stores of before call it; such a ref keeps its
-        name. Errors: TypeError if another class has the name."""
-        for name in filter(None, (kind, formerly)):
-            if (other := KINDS.get(name)) and other.__qualname__ != cls.__qualname__:
-                raise TypeError(f"the kind {name} is {other.__qualname__} already")
-            KINDS[name] = cls
-        cls.KIND, cls.FORMER = kind, formerly
+    def __init_subclass__(cls, *, kind: str, schema: pa.Schema | None = None) -> None:
+        """schema: null inherits that of the parent kind. Errors: TypeError if another class has the name."""
+        if (other := KINDS.get(kind)) and other.__qualname__ != cls.__qualname__:
+            raise TypeError(f"the kind {kind} is {other.__qualname__} already")
+        cls.KIND, KINDS[kind] = kind, cls
         if schema is not None:
             cls.schema = schema
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.kind) or not HEX.fullmatch(self.fingerprint):
             raise UserError(f"'{self.kind[:60]}-{self.fingerprint[:20]}' is no artifact reference (kind-16 hex digits)")
-
-    @property
-    def view(self) -> str:
-        """What its kind is called today, which is the name of the view that its rows are read in."""
-        return self.KIND or self.kind
 
     def starts(self, text: str) -> bool:
         """Whether people who cut it short mean this one; nobody does with nothing."""

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from storage.artifacts.fingerprint import file_digest
 from storage.artifacts.light import left_out
 from storage.artifacts.manifest import FORMAT, FileEntry, Manifest, Provenance, Recipe, parse_manifest
-from storage.artifacts.ref import KINDS, NAME, Ref
+from storage.artifacts.ref import NAME, Ref
 from storage.artifacts.rows import PART_ROWS, Payload, read_parts, whole_groups, write_rows
 from storage.durable import sync, sync_tree
 from storage.errors import NO_ROOM, UserError, way_out
@@ -44,7 +44,14 @@ class Store:
         self._stamps: dict[Ref, int] = {}
 
     def prepare(self) -> None:
-        """Make the root. Errors: UserError if it cannot be written."""
+        """Make the root. Errors: UserError if it cannot be written, and for a ledger from before policies held their
+        scaffold, whose rollouts nothing here would find (docs/decisions/0008)."""
+        accounts = (self.root / "ledger").glob("*/*/about.json")
+        if old := next((about for about in accounts if b'"scaffold"' not in about.read_bytes()), None):
+            raise UserError(
+                f"store {self.root}: the rollouts in {old.parent} are filed under names that this version does not"
+                " know (of before 22 November 2026); read it with the version that made it, and take another --root"
+            )
         try:
             for folder in (self.scratch, self.root / ".locks"):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -106,11 +113,6 @@ class Store:
         made_from = self._verified[ref].made_from
         return all(self.has(i := Ref.parse(text)) and self._verified[i].token == t for text, t in made_from.items())
 
-    def under(self, names: Sequence[K]) -> K:
-        """The first of an artifact's names under which it is, or a training of it was begun; else its name of today."""
-        begun = (n for n in names if self.fresh(n) or (self.root / ".work" / str(n) / "checkpoints").exists())
-        return names[0] if len(names) == 1 else next(begun, names[0])
-
     def _intact(self, ref: Ref, entry: FileEntry) -> bool:
         """Errors: UserError for a link within the artifact."""
         path = linkless(self.root / ref.kind, f"{ref}/{entry.path}")
@@ -160,8 +162,7 @@ class Store:
             self._mirror.refresh_names()
         found = list[Ref]()
         for folder in sorted(self.root.iterdir()) if self.root.is_dir() else []:
-            today = KINDS[folder.name].KIND if folder.name in KINDS else folder.name
-            if NAME.fullmatch(folder.name) and kind in (None, folder.name, today) and folder.is_dir():
+            if NAME.fullmatch(folder.name) and kind in (None, folder.name) and folder.is_dir():
                 with os.scandir(folder) as entries:
                     refs = [ref for entry in entries if (ref := Ref.named(entry.name)) and ref.kind == folder.name]
                 found += [ref for ref in sorted(refs) if (self.path(ref) / MANIFEST).exists()]

@@ -94,7 +94,7 @@ def ask(root: Path, statement: str, study: Sequence[Ref] | None = None) -> pa.Ta
         except duckdb.Error as error:
             found = {} if isinstance(error, OF_THE_STATEMENT) else _damaged(store, opened)
             if not found:
-                kinds = sorted({Ref.parse(ref).view for ref in table["ref"].to_pylist()})
+                kinds = sorted({Ref.parse(ref).kind for ref in table["ref"].to_pylist()})
                 said = f"{str(error).splitlines()[0]} (views: {', '.join([*kinds, 'artifacts'])})"
                 raise UserError(f"sql: {said}") from None
         for said in found.values():
@@ -108,7 +108,7 @@ def _asked(
     """opened: told which files were asked."""
     by_kind: dict[str, list[Ref]] = {}
     for ref in map(Ref.parse, table["ref"].to_pylist()):
-        by_kind.setdefault(ref.view, []).append(ref)
+        by_kind.setdefault(ref.kind, []).append(ref)
     # a view opens every file of its kind; a statement that names none, such as `show tables`, sees all
     words, views = {*WORD.findall(statement)}, {*by_kind, "ledger"}
     with connect(threads=4, reads=[store.root]) as connection:

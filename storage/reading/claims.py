@@ -146,7 +146,7 @@ def recomputed(store: Store, claims: Claims, *, threads: int = 1) -> list[Checke
     paths: dict[str, list[Path]] = {}
     for ref in ours:
         if store.has(ref):
-            paths.setdefault(ref.view, []).append(store.path(ref) / DATA)
+            paths.setdefault(ref.kind, []).append(store.path(ref) / DATA)
     of = [(str(ref), path) for ref in ours for path in files[ref]]
     tables = {
         "artifacts": artifacts(store.root),

@@ -13,7 +13,7 @@ from storage.artifacts.store import Store
 from storage.errors import UserError
 
 #: Inputs of reports that have another name now.
-FORMER_INPUTS = {"hard": "solved_by", "gains": "gain_differences"}
+RENAMED_INPUTS = {"gains": "gain_differences"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def report_arguments(recipe: Recipe) -> ReportArguments:
 
 def report_inputs(recipe: Recipe) -> dict[str, list[str]]:
     """Inputs of a report by the names that queries of today know them by."""
-    return {FORMER_INPUTS.get(name, name): refs for name, refs in recipe.inputs.items()}
+    return {RENAMED_INPUTS.get(name, name): refs for name, refs in recipe.inputs.items()}
 
 
 def arm_of(recipe: Recipe) -> str | None:

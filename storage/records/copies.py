@@ -27,7 +27,7 @@ from storage.ledger import ABOUT, Ledger
 from storage.mirror import mirror_of
 from storage.records.garbage import collecting, readable_manifests
 from storage.records.notes import planned_refs
-from storage.records.overrides import FOLDERS as OVERRIDES
+from storage.records.overrides import FOLDER as OVERRIDES
 from storage.records.overrides import newest_overrides
 from storage.records.runs import all_runs
 from storage.records.spending import PRICES
@@ -168,11 +168,10 @@ def _copy_records(source: Path, target: Path, run: str | None) -> Iterator[int]:
     for mirror in filter(None, map(mirror_of, (source, target))):
         for folder in ("runs", "pins", "drift"):
             mirror.follow(folder)
-        for folder in OVERRIDES:
-            mirror.sync(folder)
+        mirror.sync(OVERRIDES)
         if found := mirror.get(PRICES):
             write_durably(mirror.root / PRICES, found[0])
-    for pattern in (f"runs/{run or '*'}.json*", "pins/*", *(f"{folder}/*" for folder in OVERRIDES), "drift/*", PRICES):
+    for pattern in (f"runs/{run or '*'}.json*", "pins/*", f"{OVERRIDES}/*", "drift/*", PRICES):
         for path in sorted(source.glob(pattern)):
             if path.suffix in (".json", ".jsonl", ".toml"):
                 yield _copy_file(source, target, path.relative_to(source), changing=_age)

@@ -9,8 +9,6 @@ from storage.durable import write_durably
 from storage.mirror import mirror_of
 
 FOLDER = "overrides"
-#: Where they lie, and where earlier versions left them: read together, by their times.
-FOLDERS = (FOLDER, "settled")
 
 
 def put_overrides(root: Path, text: str) -> Path:
@@ -26,11 +24,10 @@ def put_overrides(root: Path, text: str) -> Path:
 
 
 def override_files(root: Path) -> list[Path]:
-    """Oldest first, of this version's folder and of the former one."""
+    """Oldest first."""
     if mirror := mirror_of(root):
-        for folder in FOLDERS:
-            mirror.sync(folder)
-    return sorted((path for name in FOLDERS for path in (root / name).glob("*.jsonl")), key=lambda p: p.name)
+        mirror.sync(FOLDER)
+    return sorted((root / FOLDER).glob("*.jsonl"))
 
 
 def newest_overrides(root: Path) -> tuple[str, str]:

@@ -22,12 +22,10 @@ KVCache = Literal["full", "fp8"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseModel:
-    """A model by content (tasks/engines/model_files.py). `name` is for people, `formerly` is what the ledger called it
-    when other files of its folder counted too; neither is part of what it is."""
+    """A model by content (tasks/engines/model_files.py). `name` is for people, and no part of what it is."""
 
     name: str = field(default="", compare=False)
     sha256: str
-    formerly: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,20 +82,13 @@ class Policy:
     def identity(self) -> dict[str, object]:
         """What the ledger files its rollouts under: all that they are sampled from, and nothing that only reads them.
         `stop` stands with the sampling parameters."""
-        return self._filed(self.model.sha256)
-
-    def former_identity(self) -> dict[str, object] | None:
-        """What the ledger filed them under when other files counted as the model; null where that is not known."""
-        return self._filed(self.model.formerly) if self.model.formerly else None
-
-    def _filed(self, model: str) -> dict[str, object]:
         scaffold = self.scaffold
         spelt: dict[str, object] = {
             "arm": self.arm,
             "template": scaffold.template,
             "chat": scaffold.chat,
             "enable_thinking": scaffold.enable_thinking,
-            "model": model,
+            "model": self.model.sha256,
             "adapter": self.adapter if self.adapter_step else None,
             "step": self.adapter_step,
         }

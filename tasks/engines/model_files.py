@@ -202,13 +202,6 @@ def model_digest(folder: Path) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def former_digest(folder: Path) -> str:
-    """What a model was called when every .safetensors, .json, .jinja and .txt of its folder counted."""
-    patterns = ("*.safetensors", "*.json", "*.jinja", "*.txt")
-    paths = sorted(path for pattern in patterns for path in folder.glob(pattern))
-    return hashlib.sha256("".join(f"{p.name}:{remembered_digest(p)}\n" for p in paths).encode()).hexdigest()
-
-
 def weights_identity(folder: Path) -> str:
     """sha256 over the contents of the weight files, whatever their names are."""
     return hashlib.sha256("".join(map(remembered_digest, weight_files(folder))).encode()).hexdigest()

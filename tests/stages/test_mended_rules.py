@@ -5,26 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from storage.artifacts.fingerprint import recorded
-from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.rewards import reward
 from tasks.domain.grpo.steps import PromptProblem
-from tasks.domain.policies import Policy
+from tasks.domain.policies import BaseModel, Policy
 from tasks.engines.learning.checkpoints import recipe_hash
-from tasks.former_names import former_fingerprint
-from tests.stages.test_former_names import LEARNER, MODEL, Holding, asked
+from tasks.training import train_adapter
 from tests.stages.test_training import DEMO, Lab, lab
 from tests.stages.test_training_objectives import train
 
 __all__ = ["lab", "train"]
-START = Policy(arm="panel", model=MODEL)
+LEARNER = LearnerConfig(steps=3, groups_per_step=2, group_size=4, learning_rate=1e-3, lora_rank=4, lora_alpha=4)
+START = Policy(arm="panel", model=BaseModel(name="a model", sha256="c" * 64))
 #: Settings that a rule of before is still the rule of, and those of which it is not.
 HOLD = [
     {},
@@ -47,38 +45,30 @@ def of_before() -> Iterator[None]:
         yield
 
 
-def name_of(store: Store, learner: LearnerConfig) -> str:
-    return str(asked(store, START, learner)["training"])
+def name_of(learner: LearnerConfig) -> str:
+    recipe = {"learner": learner, "start": START, "bands": None}
+    return str(train_adapter.named(recipe))
 
 
 @pytest.mark.parametrize("settings", HOLD, ids=str)
-def test_what_no_mend_moved_keeps_its_name(tmp_path: Path, settings: Mapping[str, object]) -> None:
+def test_what_no_mend_moved_keeps_its_name(settings: Mapping[str, object]) -> None:
     learner = replace(LEARNER, **settings)  # type: ignore[arg-type]
-    now = name_of(Store(tmp_path), learner)
+    now = name_of(learner)
     with of_before():
-        assert name_of(Store(tmp_path), learner) == now
+        assert name_of(learner) == now
 
 
 @pytest.mark.parametrize("settings", MENDED, ids=str)
-def test_what_a_mend_moved_is_another_training(tmp_path: Path, settings: Mapping[str, object]) -> None:
+def test_what_a_mend_moved_is_another_training(settings: Mapping[str, object]) -> None:
     """Neither the artifact nor the checkpoint of before is its own, and its manifest says by which rule it was made."""
     learner, problems = replace(LEARNER, **settings), [PromptProblem("p", "s")]  # type: ignore[arg-type]
     with of_before():
-        before = name_of(Store(tmp_path), learner)
-        hashes = {recipe_hash(DEMO, problems, learner, None, 1.0, former=former) for former in (False, True)}
-    assert name_of(Holding(tmp_path, [before]), learner) != before
-    assert hashes.isdisjoint(recipe_hash(DEMO, problems, learner, None, 1.0, former=f) for f in (False, True))
+        before = name_of(learner)
+        checkpoint = recipe_hash(DEMO, problems, learner, None, 1.0)
+    assert name_of(learner) != before
+    assert recipe_hash(DEMO, problems, learner, None, 1.0) != checkpoint
     told = recorded(learner)
     assert isinstance(told, dict) and told["versions"] == learner.versions()
-
-
-def test_a_training_of_long_before_is_not_taken_for_a_mended_one() -> None:
-    given = {"learner": replace(LEARNER, tag_weight=0.7)}
-    arguments = ("pool", "splits", "bands", "start", "rollouts", "evaluation", "evaluation_group_size", "init")
-    told = dict.fromkeys(arguments) | given
-    assert former_fingerprint("train_adapter", 3, told, {}) is None
-    with of_before():
-        assert former_fingerprint("train_adapter", 3, told, {})
 
 
 @pytest.mark.parametrize("weight", [w / 100 for w in range(101)])

@@ -1,4 +1,4 @@
-"""What the ledger holds is read by the scaffold that asks, under its account of today or a former one."""
+"""What the ledger holds is read by the scaffold that asks."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from storage.artifacts.kinds import Pool, Rollouts, Splits
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.ledger import Ledger
+from storage.errors import UserError
+from storage.ledger import ABOUT, Ledger
 from storage.reading.catalog import ask
 from tasks.domain.arms import ARMS
 from tasks.domain.grading.grading import GRADER_VERSION
-from tasks.domain.policies import Policy, ServedAdapter
+from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.domain.scaffolds import PANEL, Scaffold
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.toolbox import Toolbox
@@ -28,7 +28,8 @@ from tasks.rollouts import account_of
 from tasks.sampling import sample_rollouts
 from tasks.splits import split_pool
 from tasks.stage import Session, session
-from tests.stages.test_former_names import EVALUATION, FORMER, MODEL
+
+MODEL, EVALUATION = BaseModel(name="a model", sha256="c" * 64), Sampling(max_tokens=32, temperature=0.7, seed=3)
 
 
 class Counting:
@@ -76,22 +77,16 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
         toolbox.close()
 
 
-def test_rollouts_under_a_former_account_are_not_sampled_again(lab: Lab) -> None:
-    """Filed under the name that the former commit gave them, without the columns that came since."""
-    before = lab.rows()
-    sampled, root = lab.engine.sampled, lab.store.root
+def test_a_ledger_of_before_scaffolds_were_held_is_refused(lab: Lab) -> None:
+    """Nothing would find its rollouts, and they would be paid for again."""
+    lab.rows()
     account = account_of(Policy(arm="panel", model=MODEL), EVALUATION)
-    book = Ledger(root)
-    (shard,) = book.shards(account)
-    old = pq.read_table(shard).drop(["reading"])
-    former = root / "ledger" / FORMER["base"]
-    former.mkdir(parents=True)
-    pq.write_table(old, former / shard.name)
-    shard.unlink()
-    for ref in lab.store.refs("rollouts"):
-        lab.store.delete(ref)
-    assert lab.rows().equals(before) and lab.engine.sampled == sampled == before.num_rows
-    assert not list(book.folder(account).glob("shard-*")), "nothing was entered anew"
+    about = Ledger(lab.store.root).folder(account) / ABOUT
+    about.write_text('{"arm": "panel", "model": "a model"}')
+    with pytest.raises(
+        UserError, match=rf"the rollouts in .*{account.sampling} are filed under names that this version"
+    ):
+        lab.store.prepare()
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,6 @@ def test_a_problem_is_left_at_its_first_disagreement(lab: Lab) -> None:
 
 
 def test_an_adapter_is_served_on_the_base_that_it_was_trained_on(lab: Lab) -> None:
-    """A base model that was called otherwise when other files of its folder counted is the same one."""
     training = Training.of("a" * 16)
     recipe = recipe_of("train_adapter", 3, {"start": replace(POLICY, model=BaseModel(name="other", sha256="1" * 64))})
     lab.store.write(training, Payload(Training.schema.empty_table()), recipe, provenance(0.0))
@@ -135,9 +134,8 @@ def test_an_adapter_is_served_on_the_base_that_it_was_trained_on(lab: Lab) -> No
     with pytest.raises(UserError, match=r"the policy of panel stands on none .* was trained on other") as raised:
         sample_rollouts(**asked, policy=served)
     assert "\n" not in str(raised.value) and not lab.engine.sampled
-    formerly = replace(POLICY.model, formerly="1" * 64)
     asked["group_size"] = 2  # another call: the first one was noted
-    sample_rollouts(**asked, policy=replace(served, model=formerly))
+    sample_rollouts(**asked, policy=replace(served, model=BaseModel(name="renamed", sha256="1" * 64)))
     assert lab.engine.sampled
 
 

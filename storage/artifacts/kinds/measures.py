@@ -149,7 +149,6 @@ class Curves(
 class GainDifferences(
     Ref,
     kind="gain_differences",
-    formerly="gains",
     schema=nullable(
         "metric str, arm str, step int, other str, other_step int, source str, gain real, other_gain real",
         "estimate real, low real, high real, p_value real, p_adjusted real, family str, p_equivalent real",
@@ -163,7 +162,6 @@ class GainDifferences(
 class SolvedBy(
     Ref,
     kind="solved_by",
-    formerly="hard_problems",
     schema=nullable(
         "problem_id str, source str, arm str, step int, other str, other_step int",
         "num_correct big, group_size big, other_correct big, other_group_size big",

@@ -57,15 +57,6 @@ def check_layers(names: Sequence[str]) -> None:
         raise UserError("target_modules is empty; name at least one linear layer, such as q_proj")
 
 
-#: Those of LearnerConfig when defaults were spelt out in names (tasks/former_names.py).
-FORMER_FIELDS = (
-    "steps groups_per_step group_size learning_rate lora_rank lora_alpha target_modules loss advantage "
-    "tag_weight tag_rule betas eps weight_decay grad_clip eval_every seed truncated max_extra_groups "
-    "prompt_order clip_low clip_high tis_cap max_tokens minibatches epochs kl_weight lr_schedule "
-    "warmup_steps"
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerConfig(Ruled, Checked):
     """All that changes the result of training, and nothing else. Defaults are the original recipe's.

@@ -12,15 +12,15 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storage.artifacts.fingerprint import canonical, recorded
+from storage.artifacts.fingerprint import canonical
 from storage.durable import sync
 from storage.errors import UserError
 from tasks.domain.grpo.credit import ObjectiveState
-from tasks.domain.grpo.learner_config import FORMER_FIELDS, LearnerConfig
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.steps import PromptProblem
 from tasks.engines.model_files import weights_identity
 
@@ -70,9 +70,9 @@ def save(root: Path, state: State, keep: int) -> Path:
     return folder
 
 
-def latest(root: Path, recipe: str, *former: str) -> State | None:
-    """The newest checkpoint, or none. former: what its recipe was called before. Errors: UserError if it belongs to
-    another recipe."""
+def latest(root: Path, recipe: str, former: str) -> State | None:
+    """Return the newest checkpoint, or None. former: the recipe by `former_identity`. Errors: UserError if it belongs
+    to another recipe."""
     from safetensors.torch import load_file
 
     for leftover in root.glob(".step-*"):
@@ -81,7 +81,7 @@ def latest(root: Path, recipe: str, *former: str) -> State | None:
     if not folders:
         return None
     position = json.loads((folders[-1] / "state.json").read_text())
-    if position["recipe"] not in (recipe, *former):
+    if position["recipe"] not in (recipe, former):
         raise UserError(
             f"{folders[-1]}: a checkpoint of another recipe (other base model, problems or learner settings);"
             " give this training a folder of its own or remove that one"
@@ -104,22 +104,10 @@ def recipe_hash(
     config: LearnerConfig,
     init: Path | None,
     temperature: float,
-    former: bool = False,
     identity: Callable[[Path], str] = weights_identity,
 ) -> str:
-    """Of everything that the trained numbers depend on. former: as it was when defaults were spelt out; for a recipe by
-    a rule that was mended since, which no checkpoint of then was trained by, what it is today. identity: of the base's
-    weights."""
+    """Return a digest of everything that the trained numbers depend on. identity: of the base's weights."""
     shape = hashlib.sha256((base / "config.json").read_bytes()).hexdigest()
     start = None if init is None else hashlib.sha256((init / "adapter_model.safetensors").read_bytes()).hexdigest()
-    then = former and not config.versions()
-    told = (_of_then(config), [asdict(p) for p in problems]) if then else (canonical(config), canonical(problems))
-    parts = [identity(base), shape, float(temperature), *told, start]
+    parts = [identity(base), shape, float(temperature), canonical(config), canonical(problems), start]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def _of_then(config: LearnerConfig) -> dict[str, object]:
-    """With the fields of then alone: one that came later is at its default, or no former name is asked for."""
-    told = recorded(config)
-    assert isinstance(told, dict)
-    return {name: value for name, value in told.items() if name in ("is", *FORMER_FIELDS.split())}

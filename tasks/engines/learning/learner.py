@@ -125,8 +125,8 @@ def _train(
     schedule = prompt_schedule(problems, config)
     given = (base, problems, config, init_adapter, temperature)
     recipe = checkpoints.recipe_hash(*given)
-    former = [checkpoints.recipe_hash(*given, former=spelt, identity=former_identity) for spelt in (False, True)]
-    saved = checkpoints.latest(workdir / "checkpoints", recipe, *former)
+    former = checkpoints.recipe_hash(*given, identity=former_identity)
+    saved = checkpoints.latest(workdir / "checkpoints", recipe, former)
     policy = Policy(base, config, execution, temperature)
     updater = updater_for(policy, config, execution.token_budget)
     writes = parallel.rank_and_world()[0] == 0

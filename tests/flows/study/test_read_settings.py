@@ -17,9 +17,10 @@ from flows.study.reading import flat
 from flows.study.set_option import overridden, settable
 from storage.errors import UserError
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
+from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.losses import LOSSES, read_by
-from tests.stages.test_former_names import LEARNER
 
+LEARNER = LearnerConfig(steps=3, groups_per_step=2, group_size=4, learning_rate=1e-3, lora_rank=4, lora_alpha=4)
 ROOM = Path(__file__).parents[3] / "tasks" / "domain" / "grpo"
 
 
@@ -50,7 +51,7 @@ def test_a_number_that_one_of_the_compared_objectives_uses_is_taken() -> None:
 
 
 def test_what_an_objective_or_a_loss_reads_are_settings() -> None:
-    names = {field.name for field in fields(LEARNER)}
+    names = {field.name for field in fields(LearnerConfig)}
     assert {name for one in (*LOSSES.values(), *ADVANTAGES.values()) for name in one.reads} <= names
 
 
