@@ -14,6 +14,7 @@ from storage.artifacts.fingerprint import Ruled
 from storage.errors import UserError, did_you_mean
 from tasks.domain.grpo import rewards
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
+from tasks.domain.grpo.losses import LOSSES
 from tasks.domain.policies import Sampling
 from tasks.domain.ranges import (
     MOST,
@@ -140,8 +141,6 @@ class LearnerConfig(Ruled, Checked):
     candidates: AtLeastTwo = 3
 
     def versions(self) -> Mapping[str, int | str]:
-        from tasks.domain.grpo.losses import LOSSES  # which take a config
-
         chosen: dict[str, int | str] = {self.advantage: ADVANTAGES[self.advantage].version}
         chosen |= {self.loss: LOSSES[self.loss].version} if self.loss in LOSSES else {}
         parts = rewards.versions(self.tag_weight, self.overlong_cache)

@@ -19,11 +19,12 @@ import numpy as np
 
 from storage.errors import UserError
 from tasks.domain.grpo.advantages.registry import ADVANTAGES, OWN
-from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.steps import shuffled
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from tasks.domain.grpo.learner_config import LearnerConfig
 
 
 #: A ratio of 22,026. In float32 a weight of 2^24 = e^16.6 would drown every other token of the batch; at this one they
@@ -43,7 +44,7 @@ class Tokens(NamedTuple):
     entropy_T: Tensor | None = None
 
 
-Term = Callable[[Tokens, LearnerConfig], "Tensor"]
+Term = Callable[[Tokens, "LearnerConfig"], "Tensor"]
 
 
 def log_ratio(logprobs_T: Tensor, behaviour_T: Tensor) -> Tensor:
@@ -140,7 +141,7 @@ class TokenWeights:
 
 #: Weights of an update's tokens, from their behaviour log-probs and advantages; the key is what a draw is a function
 #: of.
-WeighTokens = Callable[[np.ndarray, np.ndarray, LearnerConfig, Sequence[object]], TokenWeights]
+WeighTokens = Callable[[np.ndarray, np.ndarray, "LearnerConfig", Sequence[object]], TokenWeights]
 
 
 def covariances(logprobs_T: np.ndarray, advantages_T: np.ndarray) -> np.ndarray:

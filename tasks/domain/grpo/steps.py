@@ -17,9 +17,9 @@ import numpy as np
 
 from storage.errors import UserError
 from tasks.domain.grpo.advantages.group import Candidate
-from tasks.domain.grpo.learner_config import LearnerConfig
 
 if TYPE_CHECKING:
+    from tasks.domain.grpo.learner_config import LearnerConfig
     from tasks.domain.policies import ServedAdapter
 
 
@@ -124,6 +124,7 @@ def prompt_schedule(problems: Sequence[PromptProblem], config: LearnerConfig) ->
     Lanes take turns across steps. A problem that comes up again before its step is over waits for the next one; a pool
     smaller than `groups_per_step` is used whole in every step.
 
+    >>> from tasks.domain.grpo.learner_config import LearnerConfig
     >>> c = LearnerConfig(steps=2, groups_per_step=2, group_size=2, learning_rate=1.0, lora_rank=1, lora_alpha=1)
     >>> [sorted(s) for s in prompt_schedule([PromptProblem("a", "x"), PromptProblem("b", "y")], c)]
     [['a', 'b'], ['a', 'b']]
@@ -174,6 +175,7 @@ def learning_rate(config: LearnerConfig, step: int) -> float:
     """Of every update of a step, counted from 1. The warm-up ends at the full rate; what falls after it (linearly, or
     as half a cosine: Loshchilov and Hutter 2016, arXiv 1608.03983, eq. 5) would be zero at the step after the last.
 
+    >>> from tasks.domain.grpo.learner_config import LearnerConfig
     >>> c = LearnerConfig(steps=6, groups_per_step=1, group_size=2, learning_rate=1.0, lora_rank=1, lora_alpha=1,
     ...                   lr_schedule="linear", warmup_steps=2)
     >>> [learning_rate(c, step) for step in range(1, 7)]
@@ -190,6 +192,7 @@ def update_groups(problem_ids: Sequence[str], config: LearnerConfig, step: int) 
     """The groups of each update of a step, by problem: every epoch uses each group once, dealt out to the minibatches
     in an order of its own. One minibatch keeps the order that it is given.
 
+    >>> from tasks.domain.grpo.learner_config import LearnerConfig
     >>> c = LearnerConfig(steps=1, groups_per_step=3, group_size=2, learning_rate=1.0, lora_rank=1, lora_alpha=1)
     >>> update_groups("abc", c, 1)
     [('a', 'b', 'c')]
