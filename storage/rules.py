@@ -33,6 +33,24 @@ def band(num_correct: int, group_size: int) -> Band:
     return Band.ALL_ZERO if num_correct == 0 else Band.ALL_ONE if num_correct == group_size else Band.VARIANCE
 
 
+def in_variance_band(num_correct: int, group_size: int) -> bool:
+    """Return whether a group has both outcomes, which decides its band however many rollouts follow.
+
+    >>> in_variance_band(1, 2), in_variance_band(0, 0)
+    (True, False)
+    """
+    return band(num_correct, group_size) is Band.VARIANCE
+
+
+def variance_chance(chance: np.ndarray, group_size: int) -> np.ndarray:
+    """Return how likely a group has both outcomes, by the chance of a correct rollout.
+
+    >>> variance_chance(np.array([0.0, 0.5, 1.0]), 2).tolist()
+    [0.0, 0.5, 0.0]
+    """
+    return 1 - chance**group_size - (1 - chance) ** group_size
+
+
 def pass_at_k(n_P: np.ndarray, c_P: np.ndarray, ks_K: Sequence[int]) -> np.ma.MaskedArray:
     """(P, K) unbiased pass@k, 1 − C(n−c, k)/C(n, k), as a running product so that nothing overflows.
     Masked where n < k. Source: Chen et al. 2021 (arXiv 2107.03374).

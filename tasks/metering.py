@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from storage.errors import Parked
 from storage.records.runs import Amounts, now
 from storage.records.spending import Charge, Journal, plus, spent_in_month
-from tasks.domain.budget import Budget
+from tasks.domain.budget import UNITS, Budget
 from tasks.domain.prices import Prices, plainly
 from tasks.engines.hardware import Hardware, device_name
 from tasks.engines.protocols import Request
@@ -193,13 +193,13 @@ class Meter:
         for whose, limits, spent in self._walls():
             for name, limit in limits.items():
                 if getattr(spent, name) >= limit:
-                    said = f"{whose}the budget of {plainly(limit)} {_unit(name)} is spent ({self.words()})"
+                    said = f"{whose}the budget of {plainly(limit)} {UNITS[name]} is spent ({self.words()})"
                     raise BudgetExceeded(said, team=bool(whose))
 
     def words(self) -> str:
         """What was spent, of what, in a few words; empty without a budget."""
         return "; ".join(
-            whose + ", ".join(f"{plainly(getattr(spent, n))} of {plainly(v)} {_unit(n)}" for n, v in limits.items())
+            whose + ", ".join(f"{plainly(getattr(spent, n))} of {plainly(v)} {UNITS[n]}" for n, v in limits.items())
             for whose, limits, spent in self._walls()
         )
 
@@ -237,10 +237,6 @@ class Meter:
 
 def _total(rows: Sequence[dict[str, object]], column: str) -> int:
     return sum(int(row[column]) for row in rows)  # type: ignore[call-overload]
-
-
-def _unit(name: str) -> str:
-    return {"gpu_hours": "GPU-hours", "usd": "US dollars"}.get(name, name)
 
 
 _meter: ContextVar[Meter | None] = ContextVar("varband_meter", default=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import gcd
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from storage.artifacts.kinds import Benchmark, Pool, Rollouts, Splits, Training
+from storage.rules import in_variance_band
 from tasks.domain.policies import Policy, Sampling
 from tasks.domain.problems.splits import of_split
 from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats
@@ -93,18 +95,18 @@ def _whole_groups(draw: Sampled, problems: pa.Table, stats: SamplingStats) -> di
 
 
 def _until_decided(draw: Sampled, problems: pa.Table, stats: SamplingStats) -> dict[str, int]:
-    size, drawn = draw.group_size, dict.fromkeys(problems["problem_id"].to_pylist(), 0)
+    size, right, drawn = draw.group_size, Counter[str](), dict.fromkeys(problems["problem_id"].to_pylist(), 0)
     for _, part in in_parts(problems, size):
-        seen: dict[str, set[bool]] = {problem: set() for problem in part["problem_id"].to_pylist()}
+        ids = part["problem_id"].to_pylist()
         for rollouts in (range(min(2, size)), *(range(i, i + 1) for i in range(2, size))):
-            undecided = part.filter(pa.array([len(found) < 2 for found in seen.values()], pa.bool_()))
+            undecided = part.filter(pa.array([not in_variance_band(right[one], drawn[one]) for one in ids], pa.bool_()))
             if not (asked := draw.requests(undecided, rollouts)):
                 break
             stats.add(draw.ensure(asked))
             drawn |= dict.fromkeys(undecided["problem_id"].to_pylist(), rollouts.stop)
             for start in range(0, len(asked), PART_ROWS):
                 for row in entered(asked[start : start + PART_ROWS], JUDGED).to_pylist():
-                    seen[row["problem_id"]].add(row["correct"])
+                    right[row["problem_id"]] += row["correct"]
     return drawn
 
 

@@ -13,6 +13,8 @@ from tasks.domain.ranges import Checked, OrNone, Real
 
 #: The largest limit, of each kind.
 MOST = 1e15
+#: The units that a budget limits, in the order in which everything lists them, as people call them.
+UNITS = {"tokens": "tokens", "gpu_hours": "GPU-hours", "usd": "US dollars"}
 #: None: no limit.
 Limit = Annotated[Annotated[Real, Field(gt=0, le=MOST)] | None, OrNone]
 

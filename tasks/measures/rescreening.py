@@ -13,14 +13,14 @@ import pyarrow as pa
 from storage.artifacts.kinds import Bands, Rollouts
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import nullable
-from storage.rules import LEVEL, Band, band, tail_freedom
+from storage.rules import LEVEL, Band, band, tail_freedom, variance_chance
 from storage.sql import query
 from tasks.domain.statistics.curves_of_k import levels
 from tasks.domain.statistics.difficulty import (
+    CHANCE_J,
     BetaBinomial,
     bounds,
     fitted,
-    live,
     mean_given,
     mean_of,
     ranges,
@@ -198,8 +198,9 @@ def predict_second(
         )
 
     kept = {name: [p for p in counts if bands[p] in places] for name, places in KEPT.items()}
-    chance_J3 = (seen(size, 0), live(size), seen(size, size))
-    figures = {name: mean_given(mine, lambda _: live(size)) for name, mine in kept.items() if mine}
+    live_J = variance_chance(CHANCE_J, size)
+    chance_J3 = (seen(size, 0), live_J, seen(size, size))
+    figures = {name: mean_given(mine, lambda _: live_J) for name, mine in kept.items() if mine}
     ends = ranges(counts, {"agreement": mean_given(counts, lambda pair: chance_J3[bands[pair]])} | figures, alike)
     told = {"agreement": found.within(mean(often, lambda own: own), ends["agreement"])}
     for name, mine in kept.items():

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from storage.rules import Band, band
+from storage.rules import Band, band, in_variance_band, variance_chance
 
 Pairs = Sequence[tuple[int, int]]
 CHANCE_J = np.concatenate([[0.0], 1 / (1 + np.exp(-np.linspace(-6.5, 6.5, 41))), [1.0]])
@@ -45,11 +45,6 @@ class Figure:
 def seen(n: int, c: int) -> np.ndarray:
     """Chance_J of one order of c correct and n − c wrong rollouts."""
     return CHANCE_J**c * (1 - CHANCE_J) ** (n - c)
-
-
-def live(size: int) -> np.ndarray:
-    """Chance_J that a group has both outcomes."""
-    return 1 - CHANCE_J**size - (1 - CHANCE_J) ** size
 
 
 def mean_of(value_J: np.ndarray) -> Figure:
@@ -330,13 +325,14 @@ def expectations(counts: Pairs, group_size: int, alike: float = 1.0) -> list[dic
         names = ("expected_live", "live_in_band", "mislabelled")
         return [shared | {"metric": q, "estimate": None, "reason": why} for q in names]
 
-    banded = [pair for pair in counts if band(pair[1], pair[0]) is Band.VARIANCE]
-    dead = [pair for pair in counts if band(pair[1], pair[0]) is not Band.VARIANCE]
+    banded = [pair for pair in counts if in_variance_band(pair[1], pair[0])]
+    dead = [pair for pair in counts if not in_variance_band(pair[1], pair[0])]
     by_band = {name: [p for p in dead if band(p[1], p[0]) is name] for name in (Band.ALL_ZERO, Band.ALL_ONE)}
     parts = {("live_in_band", Band.VARIANCE): banded, ("mislabelled", None): dead}
     parts |= {("mislabelled", name): mine for name, mine in by_band.items()}
-    figures = {str(key): mean_given(mine, lambda _: live(group_size)) for key, mine in parts.items() if mine}
-    ends = ranges(counts, {"live": mean_of(live(group_size))} | figures, alike)
+    live_J = variance_chance(CHANCE_J, group_size)
+    figures = {str(key): mean_given(mine, lambda _: live_J) for key, mine in parts.items() if mine}
+    ends = ranges(counts, {"live": mean_of(live_J)} | figures, alike)
 
     def among(key: tuple[str, Band | None], mine: Pairs) -> dict[str, Any]:
         """count: problems expected to be live at the training group size; estimate: their share."""

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tasks.domain.statistics.difficulty import BetaBinomial, expectations, fit, live, mean_given, ranges
+from storage.rules import variance_chance
+from tasks.domain.statistics.difficulty import CHANCE_J, BetaBinomial, expectations, fit, mean_given, ranges
 
 G = 16
 Pool = Callable[[np.random.Generator, int], np.ndarray]
@@ -104,7 +105,7 @@ def test_what_is_live_in_the_band_is_covered_where_hardly_any_problem_is_ever_so
     for _ in range(150):
         correct = rng.binomial(8, np.where(rng.random(300) < 0.95, 0.005, 0.5))
         banded = correct[(correct > 0) & (correct < 8)]
-        mine = {"figure": mean_given([(8, int(c)) for c in banded], lambda _: live(G))}
+        mine = {"figure": mean_given([(8, int(c)) for c in banded], lambda _: variance_chance(CHANCE_J, G))}
         low, high = ranges([(8, int(c)) for c in correct], mine)["figure"]
         held.append(low <= given[banded].mean() <= high)
     assert np.mean(held) >= 0.92

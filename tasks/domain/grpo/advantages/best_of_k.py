@@ -6,6 +6,7 @@ from math import log
 
 import numpy as np
 
+from storage.rules import in_variance_band
 from tasks.domain.grpo.advantages.group import Advantages, Context, Group, all_wrong, centred_form, mean_of_others
 
 
@@ -92,7 +93,7 @@ def entropic(group: Group, _: Context) -> Advantages:
     [2.0, 2.0, -1.0, -1.0]
     """
     form_G = centred_form(group)
-    if group.num_correct in (0, len(group.correct_G)):
+    if not in_variance_band(group.num_correct, len(group.correct_G)):
         return form_G, {}
     behind_G = group.correct_G - 1.0
     low, high = 0.0, _LARGEST
