@@ -46,10 +46,11 @@ class Store:
     def prepare(self) -> None:
         """Make the root. Errors: UserError if it cannot be written, and for a ledger from before policies held their
         scaffold, whose rollouts nothing here would find (docs/decisions/0008)."""
-        accounts = (self.root / "ledger").glob("*/*/about.json")
-        if old := next((about for about in accounts if b'"scaffold"' not in about.read_bytes()), None):
+        for about in (self.root / "ledger").glob("*/*/about.json"):
+            if b'"model"' not in (words := about.read_bytes()) or b'"scaffold"' in words:
+                continue
             raise UserError(
-                f"store {self.root}: the rollouts in {old.parent} are filed under names that this version does not"
+                f"store {self.root}: the rollouts in {about.parent} are filed under names that this version does not"
                 " know (of before 22 November 2026); read it with the version that made it, and take another --root"
             )
         try:
