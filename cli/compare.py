@@ -66,7 +66,7 @@ def rm(what: str, yes: bool, root: Path, as_json: bool) -> None:
     """
     from cli.tables import print_table
     from storage.artifacts.store import Store
-    from storage.records.removal import remove
+    from storage.records.garbage import remove
 
     ref = next((ref for ref in Store(root).refs() if str(ref) == what), None)
     found, said = remove(root, what, ref, really=yes), "moved to the bin" if yes else "would go with --yes"

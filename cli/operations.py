@@ -30,8 +30,7 @@ def resume(run: str, root: Path, budget: str | None, anyway: bool, as_json: bool
     """
     from cli.run import carry_out
     from flows.study.request import Request
-    from storage.records.names import run_named
-    from storage.records.runs import read_run
+    from storage.records.runs import read_run, run_named
 
     record = run_named(root, run) or read_run(root, run)
     if record.flow_run is not None and _resumed_on_server(record.flow_run, record.budget, budget, anyway):

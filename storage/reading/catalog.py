@@ -18,9 +18,8 @@ from storage.artifacts.store import DATA, MANIFEST, Store
 from storage.errors import Notice, UserError
 from storage.ledger import Ledger
 from storage.reading.views import OF_THE_STATEMENT, WORD
-from storage.records.names import run_to_read
 from storage.records.notes import planned_refs
-from storage.records.runs import Run
+from storage.records.runs import Run, run_to_read
 from storage.roots import root_option
 from storage.shards import examine_shard
 from storage.sql import answer, connect

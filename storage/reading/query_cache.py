@@ -22,8 +22,7 @@ from storage.reading import catalog, recipes
 from storage.reading.figures import chosen_measures
 from storage.reading.recipes import report_arguments, report_inputs
 from storage.reading.views import Views, helper_tables, inputs_of
-from storage.records.changes import telling
-from storage.records.runs import all_runs
+from storage.records.runs import all_runs, telling
 
 Stamp = tuple[tuple[str, int], ...]
 

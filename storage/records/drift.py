@@ -4,20 +4,21 @@ when the figure is back."""
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, ValidationError
 
-from storage.durable import write_durably
+from storage.errors import UserError
 from storage.mirror import mirror_of
+from storage.records.record import Record
 from storage.records.runs import now
 
 
-class DriftNote(BaseModel):
+class DriftNote(Record):
     """low, high: the interval of the reference figure; value: tonight's. since: the night that opened the note."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    NAME = "drift note"
     policy: str
     metric: str
     reference: float
@@ -64,8 +65,7 @@ def note_drift(root: Path, note: DriftNote) -> DriftNote:
     path = _path(root, note.policy, note.metric)
     earlier = _read(path)
     kept = note.model_copy(update={"since": earlier.since}) if earlier is not None and earlier.open else note
-    _write(root, path, kept)
-    return kept
+    return kept.write(root, path)
 
 
 def close_drift(root: Path, policy: str, metric: str) -> None:
@@ -73,7 +73,7 @@ def close_drift(root: Path, policy: str, metric: str) -> None:
     path = _path(root, policy, metric)
     earlier = _read(path)
     if earlier is not None and earlier.open:
-        _write(root, path, earlier.model_copy(update={"open": False, "last": now()}))
+        earlier.model_copy(update={"open": False, "last": now()}).write(root, path)
 
 
 def drift_notes(root: Path) -> pa.Table:
@@ -86,13 +86,6 @@ def drift_notes(root: Path) -> pa.Table:
 
 
 def _read(path: Path) -> DriftNote | None:
-    try:
-        return DriftNote.model_validate_json(path.read_bytes())
-    except (FileNotFoundError, ValidationError):
-        return None
-
-
-def _write(root: Path, path: Path, note: DriftNote) -> None:
-    write_durably(path, note.model_dump_json(indent=1).encode())
-    if mirror := mirror_of(root):
-        mirror.push(path)
+    with suppress(FileNotFoundError, UserError):
+        return DriftNote.read(path)
+    return None

@@ -13,9 +13,9 @@ from pathlib import Path
 import orjson
 
 from storage.artifacts.ref import Ref
-from storage.durable import files_in, write_durably
+from storage.durable import files_in
 from storage.errors import UserError
-from storage.mirror import mirror_of
+from storage.records.record import keep
 from storage.records.runs import all_runs, read_record, record_paths, run_path
 from storage.roots import read_whole, root_option
 
@@ -28,9 +28,7 @@ def note_planned(root: Path, run: str, refs: Iterable[Ref]) -> None:
     path = notes_path(root, run)
     lines = [str(ref) for ref in refs]
     content = b"".join(orjson.dumps(line) + b"\n" for line in (str(_seal(run, lines)), *lines))
-    write_durably(path, content)
-    if mirror := mirror_of(root):
-        mirror.push(path)
+    keep(root, path, content)
 
 
 def notes_path(root: Path, run: str) -> Path:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from storage.durable import write_durably
 from storage.mirror import mirror_of
+from storage.records.record import keep
 
 FOLDER = "overrides"
 
@@ -17,10 +17,7 @@ def put_overrides(root: Path, text: str) -> Path:
     newest = max((int(path.stem) for path in files if path.stem.isdecimal()), default=0)
     # the newest holds, also where the clock was set back since the last
     target = root / FOLDER / f"{max(time.time_ns(), newest + 1):020d}.jsonl"
-    write_durably(target, text.encode())
-    if mirror := mirror_of(root):
-        mirror.push(target)
-    return target
+    return keep(root, target, text.encode())
 
 
 def override_files(root: Path) -> list[Path]:

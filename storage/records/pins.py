@@ -5,22 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from storage.artifacts.ref import Ref
-from storage.durable import files_in, write_durably
+from storage.durable import files_in
 from storage.errors import UserError
 from storage.mirror import mirror_of
+from storage.records.record import Record
 from storage.records.runs import now
-from storage.roots import linkless, read_whole
+from storage.roots import linkless
 
 PINS = pa.schema([("ref", pa.string()), ("why", pa.string()), ("since", pa.string())])
 
 
-class Pin(BaseModel):
-    """`ref` and all that it was made from are kept. until: when the pin was taken off; null while it holds."""
+class Pin(Record):
+    """`ref` and all that it was made from are kept. until: when the pin was taken off; None while it holds."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    NAME = "pin"
     ref: str
     why: str
     since: str
@@ -62,19 +62,11 @@ def pins_table(root: Path) -> pa.Table:
 
 def read_pin(path: Path) -> Pin:
     """Errors: UserError if it is no pin on what it is named after."""
-    try:
-        found = Pin.model_validate_json(read_whole(path))
-    except ValidationError as error:
-        raise UserError(f"{path}: no pin of this version ({error.errors()[0]['msg']}); mend or remove it") from None
+    found = Pin.read(path, "; mend or remove it")
     if found.ref != path.stem:
         raise UserError(f"{path}: the pin of {found.ref[:80]}; mend or remove it")
     return found
 
 
 def _write(root: Path, one: Pin) -> Pin:
-    path = linkless(root, f"pins/{one.ref}.json")
-    content = one.model_dump_json(indent=1).encode()
-    write_durably(path, content)
-    if mirror := mirror_of(root):
-        mirror.push(path)
-    return one
+    return one.write(root, linkless(root, f"pins/{one.ref}.json"))

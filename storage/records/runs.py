@@ -11,20 +11,20 @@ import os
 import re
 import socket
 import warnings
+from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
 import pyarrow as pa
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from storage.artifacts.ref import Ref
-from storage.durable import files_in, write_durably
+from storage.durable import files_in
 from storage.errors import NO_ROOM, Notice, UserError, way_out
 from storage.mirror import mirror_of
-from storage.records.changes import telling
-from storage.records.damage import set_aside
-from storage.roots import read_whole
+from storage.records.record import Record, set_aside
 
 #: A run whose process has not been heard of for this long is shown as crashed.
 SILENCE_SECONDS = 90.0
@@ -51,10 +51,10 @@ class Amounts(BaseModel):
     usd: float = 0.0
 
 
-class Run(BaseModel):
+class Run(Record):
     """`state` as its process last wrote it; `shown_state` is what is true now."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    NAME = "run record"
     id: str
     profile: str  # what people call the study: its name, its file's, or the profile's
     changes: tuple[str, ...] = ()  # what differs from the profile that it is based on
@@ -65,7 +65,7 @@ class Run(BaseModel):
     stages: int = 0
     stages_done: int = 0
     spent: Amounts = Amounts()
-    budget: dict[str, float] = {}  # the limits that were given, by name of Amounts
+    budget: dict[str, float] = Field(default_factory=dict)  # the limits that were given, by name of Amounts
     missing: Amounts | None = None  # estimate of what is left to spend; null if nobody estimated
     report: str | None = None
     started: Moment
@@ -140,10 +140,7 @@ def read_run(root: Path, name: str) -> Run:
 
 def read_record(path: Path) -> Run:
     """Errors: UserError that names the file if it is no record of the run that it is named after; OSError."""
-    try:
-        run = Run.model_validate_json(read_whole(path))
-    except ValidationError as error:
-        raise UserError(f"{path}: no run record of this version ({error.errors()[0]['msg']})") from None
+    run = Run.read(path)
     if run.id != path.stem:
         raise UserError(f"{path}: the record of another run, {run.id}")
     return run
@@ -166,16 +163,14 @@ def earlier_attempt(root: Path, name: str) -> Run | None:
 
 def write_run(root: Path, run: Run) -> None:
     """Whole or not at all. Errors: UserError where there is no room for it."""
-    path, content = run_path(root, run.id), run.model_dump_json(indent=1).encode()
+    path = run_path(root, run.id)
     try:
-        write_durably(path, content)
+        run.write(root, path)
     except OSError as error:
         if error.errno in NO_ROOM:
             said = f"run record {path}: {error.strerror}: {way_out(error.errno)} and run the same command again"
             raise UserError(said) from None
         raise
-    if mirror := mirror_of(root):
-        mirror.push(path)
 
 
 def record_paths(root: Path) -> list[Path]:
@@ -201,6 +196,16 @@ def all_runs(root: Path) -> list[Run]:
         except (UserError, OSError) as error:
             warnings.warn(Notice(f"left out: {error}"), stacklevel=2)
     return sorted(found, key=lambda r: r.started, reverse=True)
+
+
+def telling(changes: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    """What each of several studies changes, first what fewest of them do: by it a reader tells them apart.
+
+    >>> telling([("steps: 40 → 8", "rate: 1 → 2"), ("steps: 40 → 8",)])
+    [('rate: 1 → 2', 'steps: 40 → 8'), ('steps: 40 → 8',)]
+    """
+    number = Counter(change for one in changes for change in dict.fromkeys(one))
+    return [tuple(sorted(one, key=number.__getitem__)) for one in changes]
 
 
 def runs_table(root: Path) -> pa.Table:
@@ -231,3 +236,42 @@ def _alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+# Runs by what people write: an id, the name of a study, which several runs may have, or how an id begins.
+
+#: Of many of one name no more ids are said.
+SAID = 8
+
+
+def runs_named(root: Path, text: str) -> list[Run]:
+    """The run of this id, else all of a study that people call so, else those whose ids start so; newest first."""
+    runs = all_runs(root)
+    for fits in (lambda run: run.id == text, lambda run: run.profile == text):
+        if found := [*filter(fits, runs)]:
+            return found
+    return [run for run in runs if text and run.id.startswith(text)]
+
+
+def run_named(root: Path, text: str) -> Run | None:
+    """The one that is meant, null for none. Errors: UserError with their ids where it fits several."""
+    found = runs_named(root, text)
+    if len(found) > 1:
+        raise UserError(f"{_several(text, found)}; name one by its id")
+    return found[0] if found else None
+
+
+def run_to_read(root: Path, text: str) -> Run | None:
+    """As run_named, but of several of one name the newest that has a report, and a notice says so."""
+    found = runs_named(root, text)
+    taken = next((run for run in found if run.report is not None), None)
+    if len(found) == 1 or taken is None or taken.profile != text:
+        return run_named(root, text)
+    said = f"{_several(text, found)}; this is of {taken.id}, the newest that has a report: an id asks for another"
+    warnings.warn(Notice(said), stacklevel=2)
+    return taken
+
+
+def _several(text: str, found: Sequence[Run]) -> str:
+    ids = ", ".join(f"{run.id} ({run.shown_state})" for run in found[:SAID])
+    return f"'{text[:80]}' fits {len(found)} runs: {ids}{', …' if len(found) > SAID else ''}"

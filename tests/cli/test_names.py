@@ -14,9 +14,8 @@ from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from storage.reading.catalog import find
 from storage.reading.query_cache import reports
-from storage.records.names import run_named
 from storage.records.pins import pin
-from storage.records.runs import all_runs, run_path, write_run
+from storage.records.runs import all_runs, run_named, run_path, write_run
 from tests import mini, warm
 
 pytestmark = pytest.mark.slow

@@ -21,9 +21,9 @@ from storage.mirror import mirror_of
 from storage.reading.catalog import ask
 from storage.reading.views import inputs_of, views
 from storage.records.copies import copy_study
-from storage.records.damage import DAMAGED, set_aside
 from storage.records.garbage import BIN, Doomed, collect, to_bin
 from storage.records.pins import pin
+from storage.records.record import DAMAGED, set_aside
 from storage.roots import ADDRESS
 from storage.sql import query
 from tests.storage.records.test_copies import made

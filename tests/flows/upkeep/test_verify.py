@@ -22,8 +22,8 @@ from storage.artifacts.store import Store
 from storage.errors import Notice, UserError
 from storage.ledger import Ledger
 from storage.reading.catalog import ask
-from storage.records.damage import DAMAGED, put_back, set_aside
 from storage.records.pins import pin
+from storage.records.record import DAMAGED, put_back, set_aside
 from storage.records.runs import Run, earlier_attempt, now, write_run
 from storage.records.spending import Journal, charges, spent_in_month
 from tasks.rollouts import account_of

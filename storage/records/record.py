@@ -1,0 +1,74 @@
+"""Records: small JSON files beside the store, each written whole and pushed to object storage where the root is there.
+
+A damaged file of a root is set aside under `<root>/.damaged`, never deleted: somebody may still read something in it.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from storage.durable import sync, write_durably
+from storage.errors import UserError
+from storage.mirror import mirror_of
+from storage.roots import linkless, read_whole
+
+DAMAGED = ".damaged"
+
+
+class Record(BaseModel):
+    """One file. NAME: what people call it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    NAME: ClassVar[str]
+
+    @classmethod
+    def read(cls, path: Path, fix: str = "") -> Self:
+        """fix: what a person may do about a damaged one. Errors: UserError that names the file if it is no such record;
+        OSError."""
+        try:
+            return cls.model_validate_json(read_whole(path))
+        except ValidationError as error:
+            raise UserError(f"{path}: no {cls.NAME} of this version ({error.errors()[0]['msg']}){fix}") from None
+
+    def write(self, root: Path, path: Path) -> Self:
+        keep(root, path, self.model_dump_json(indent=1).encode())
+        return self
+
+
+def keep(root: Path, path: Path, content: bytes) -> Path:
+    """Write a file of a root, whole or not at all."""
+    write_durably(path, content)
+    if mirror := mirror_of(root):
+        mirror.push(path)
+    return path
+
+
+def set_aside(root: Path, path: Path) -> Path:
+    """Where the file or folder went."""
+    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+    target = linkless(root, f"{DAMAGED}/{moment}") / path.relative_to(root)
+    target.parent.mkdir(parents=True)
+    os.rename(path, target)
+    return target
+
+
+def put_back(path: Path, content: bytes) -> Path:
+    """Put what was whole of a file in its place; beside it where its writer has begun another meanwhile."""
+    aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
+    write_durably(aside, content)
+    try:
+        target = path
+        os.link(aside, target)
+    except FileExistsError:
+        target = path.with_stem(f"{path.stem}-{uuid.uuid4().hex[:8]}")
+        os.link(aside, target)
+    finally:
+        aside.unlink()
+    sync(target.parent)
+    return target
