@@ -70,7 +70,7 @@ def save(root: Path, state: State, keep: int) -> Path:
     return folder
 
 
-def latest(root: Path, recipe: str, former: str) -> State | None:
+def latest(root: Path, recipe: str, former: str = "") -> State | None:
     """Return the newest checkpoint, or None. former: the recipe by `former_identity`. Errors: UserError if it belongs
     to another recipe."""
     from safetensors.torch import load_file

@@ -47,7 +47,7 @@ def test_a_checkpoint_of_another_recipe_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_whose_recipe_was_called_otherwise_before_is_resumed(tmp_path: Path) -> None:
-    """When defaults were spelt out in it. What is written next has the name of today."""
+    """By the former identity of its base. What is written next has the name of today."""
     checkpoints.save(tmp_path, state(1, "former"), keep=2)
     found = checkpoints.latest(tmp_path, "r", "former")
     assert found is not None and (found.step, found.recipe) == (1, "r")
