@@ -84,7 +84,7 @@ def crowded(root: Path, artifacts: int, runs: int) -> None:
 
 def waits(root: Path) -> Iterator[Figure]:
     """What people wait for, with the start of the process."""
-    for words in (("ls",), ("runs",), ("plan", "demo"), ("sql", "select count(*) from artifacts")):
+    for words in (("store", "ls"), ("runs",), ("plan", "demo"), ("store", "sql", "select count(*) from artifacts")):
         command = [str(Path(sys.executable).parent / "varband"), *words, "--root", str(root)]
         seconds = []
         for _ in range(3):

@@ -35,7 +35,7 @@ def replay(folder: Path, root: Path | None, as_json: bool) -> None:
         store = Store(root or Path(aside))
         result = summary(store, run(folder, store, _teller(as_json)))
     if as_json:
-        _dump(result)
+        options.write_json(result)
         return
     _show_replay(result)
     click.echo(f"kept in {root}: varband audit --root {root}" if root else "nothing kept; to audit it, give --root")
@@ -47,12 +47,6 @@ def _teller(as_json: bool) -> Callable[[Progress], None]:
             click.echo(f"  {event.title:<24} {event.done:>5} rows {event.seconds:>6.1f} s  {event.ref}", err=True)
 
     return tell
-
-
-def _dump(value: object) -> None:
-    import orjson
-
-    sys.stdout.buffer.write(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS) + b"\n")
 
 
 def _show_replay(r: dict[str, Any]) -> None:
@@ -118,7 +112,7 @@ def audit(root: Path, claims: Path | None, strict: bool, as_json: bool) -> None:
 
     result = run(Store(root), claims or CLAIMS)
     if as_json:
-        _dump(result)
+        options.write_json(result)
     else:
         _show_audit(result, listed=claims is not None)
     if strict and result["counts"]["off"]:
@@ -233,7 +227,9 @@ def power(
         raise UserError(f"power: {error}; give a smaller --effect") from None
     if as_json:
         rows = [asdict(p) for p in plans]
-        _dump({"effect": effect, "alpha": alpha, "trials": trials, **asked, "difficulty": beta, "designs": rows})
+        options.write_json(
+            {"effect": effect, "alpha": alpha, "trials": trials, **asked, "difficulty": beta, "designs": rows}
+        )
         return
     what, unit = _power_of(effect, **asked)
     click.echo(f"Power to find {what}: t over problems and seeds, alpha {alpha:g}, {trials} simulated studies")

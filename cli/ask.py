@@ -1,66 +1,145 @@
-"""`varband ask`: one question under a method of search, and the tree that it made."""
+"""`varband ask`: ask a policy in the terminal, for one completion or by a search whose tree is printed."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli import options
-from storage.errors import printable
+from storage.errors import UserError, printable
+
+if TYPE_CHECKING:
+    from tasks.domain.policies import BaseModel, ServedAdapter
+    from tasks.domain.scaffolds import Scaffold
+    from tasks.engines.protocols import Decoding, Generator
+    from tasks.engines.toolbox import Toolbox
 
 #: Tokens of prompt and completion together, of a model that takes more.
 LONGEST = 4096
-#: Whose journal the questions are charged to; the team's month holds for them too.
+#: The run to which questions are charged; the team's month holds for them too.
 CHARGED_TO = "ask"
-#: Characters of what gave no answer.
+#: Characters of a completion without an answer that are shown.
 SHOWN = 60
+#: --max-tokens unless given: of a completion that streams, and of one of a search.
+MAX_TOKENS = (512, 128)
 
 
 @click.command()
-@click.argument("problem")
-@click.option("--method", required=True, metavar="NAME", help="With parameters where wanted: majority:width=8")
+@click.argument("problem", required=False)
+@click.option(
+    "--method", metavar="NAME", help="Search by this method, e.g. majority:width=8. [default: one completion]"
+)
 @click.option("--arm", default="panel", show_default=True, help="Scaffold to ask under.")
 @click.option("--adapter", metavar="REF", help="A training artifact; without it the base model is asked.")
 @click.option("--step", type=click.IntRange(min=1), help="Step of the adapter.  [default: the last that was kept]")
 @click.option("--model", help="Base model: a profile's name for it, or a folder.  [default: the adapter's, else demo]")
-@click.option(
-    "--budget", default="tokens=16384", show_default=True, metavar="tokens=N", help="After which no round starts."
-)
-@click.option("--max-tokens", type=click.IntRange(min=1), default=128, show_default=True, help="Of one completion.")
-@click.option("--context", type=click.IntRange(min=1), help="With the prompt.  [default: the model's, at most 4096]")
+@click.option("--gold", help="Reference answer, for the grader's verdict of one completion.")
+@click.option("--tokens", type=click.IntRange(min=1), default=16384, show_default=True, help="A search's budget.")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="Of one completion.  [default: 512; of a search 128]")
+@click.option("--temperature", type=options.Number(min=0.0, max=2.0), default=1.0, show_default=True)
 @click.option("--reward", metavar="FOLDER", help="Reward model, for methods that are scored by one.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @options.engine
 @options.root
 @options.as_json
 def ask(
-    problem: str,
-    method: str,
+    problem: str | None,
+    method: str | None,
     arm: str,
     adapter: str | None,
     step: int | None,
     model: str | None,
-    budget: str,
+    max_tokens: int | None,
+    **how: Any,
+) -> None:
+    """Ask PROBLEM; without it, one problem after another until an empty line.
+
+    With --method several completions are searched for one answer: what was asked before is reused, no method sees a
+    reference answer, and the tree of the search is printed.
+    """
+    from tasks.domain.arms import ARMS
+
+    if arm not in ARMS:
+        raise UserError(f"unknown arm '{arm}' (known: {', '.join(ARMS)})")
+    if method is not None and not (problem or "").strip():
+        raise UserError("the problem is empty: give its words")
+    found = policy_of(how["root"], adapter, step, model)
+    if method is None:
+        _stream(problem, arm, found, max_tokens or MAX_TOKENS[0], **how)
+    else:
+        _search(str(problem), method, arm, adapter, found, max_tokens or MAX_TOKENS[1], **how)
+
+
+def _stream(
+    problem: str | None,
+    arm: str,
+    found: tuple[BaseModel, Path, ServedAdapter | None, int],
     max_tokens: int,
-    context: int | None,
+    *,
+    gold: str | None,
+    temperature: float,
+    seed: int,
+    engine: str,
+    as_json: bool,
+    **_: Any,
+) -> None:
+    from flows.running.sessions import engines
+    from tasks.domain.arms import ARMS
+    from tasks.domain.grading.grading import ActiveGrader
+    from tasks.engines.hardware import Hardware
+    from tasks.engines.learning.own_forward import positions
+    from tasks.engines.protocols import Decoding
+
+    base, folder, served, rank = found
+    scaffold, room = ARMS[arm].scaffold, max(1024, 2 * max_tokens)
+    hardware = Hardware(engine=engine, max_model_len=min(room, positions(folder) or room), max_num_seqs=1, batch_size=1)
+    decoding = Decoding(max_tokens=max_tokens, temperature=temperature, stop=scaffold.stop)
+    with engines(hardware, {base.sha256: folder}, ActiveGrader()) as tools:
+        click.echo(f"{arm} · {base.name}" + (f" · {served.name}" if served else " · no adapter"), err=True)
+        generator = tools.generator(base.sha256, rank)
+        for place, asked in enumerate(_problems(problem)):
+            ids = generator.encode(scaffold.prompt(asked), chat=scaffold.chat, enable_thinking=scaffold.enable_thinking)
+            text, finish = _streamed(generator, ids, decoding, seed + place, served, quiet=as_json)
+            answered = _graded(tools, scaffold, text, finish, gold)
+            if as_json:
+                options.write_json({"completion": text, **answered})
+                continue
+            cut = " (cut off at --max-tokens)" if finish == "length" else ""
+            click.secho(
+                f"answer: {printable((answered['answer'] or 'none').strip(), chr(10) + chr(9))}{cut}", bold=True
+            )
+            if verdict := answered.get("verdict"):
+                colour = "green" if verdict == "correct" else "red"
+                click.secho(f"{verdict}: {answered['reason']} (gold {gold})", fg=colour)
+
+
+def _search(
+    problem: str,
+    method: str,
+    arm: str,
+    adapter: str | None,
+    found: tuple[BaseModel, Path, ServedAdapter | None, int],
+    max_tokens: int,
+    *,
+    tokens: int,
+    temperature: float,
     reward: str | None,
     seed: int,
     engine: str,
     root: Path,
     as_json: bool,
+    **_: Any,
 ) -> None:
-    """Search for an answer to PROBLEM. What was asked before is reused; nobody tells it whether the answer is right."""
-    from cli.chat import policy_of
-    from cli.search import tokens_of
     from cli.tables import print_table
     from flows.running.sessions import Charging, stages_on
     from flows.study.models import found_reward_model
     from flows.study.profile import check_methods
     from storage.artifacts.kinds import Training
     from storage.artifacts.store import Store
-    from storage.errors import UserError
     from storage.reading.catalog import find
     from tasks.domain.arms import ARMS
     from tasks.domain.budget import Budget
@@ -68,29 +147,22 @@ def ask(
     from tasks.domain.search.method import CERTAINTY
     from tasks.domain.search.registry import method_named
     from tasks.engines.hardware import Hardware
-    from tasks.engines.learning.own_forward import check_positions, positions
+    from tasks.engines.learning.own_forward import positions
     from tasks.grading import active_grader
     from tasks.metering import metered
     from tasks.searches import search_question
 
-    if arm not in ARMS:
-        raise UserError(f"unknown arm '{arm}' (known: {', '.join(ARMS)})")
-    if not problem.strip():
-        raise UserError("the problem is empty: give its words")
-    chosen, tokens = method_named(method), tokens_of(budget)
+    chosen = method_named(method)
     check_methods({method: chosen}, [ARMS[arm]], reward=reward is not None, given_by="--reward FOLDER")
     if tokens <= max_tokens:
-        raise UserError(f"--budget {budget} is below one rollout, whose completion alone may take {max_tokens} tokens")
-    base, folder, served, rank = policy_of(root, adapter, step, model)
+        raise UserError(f"--tokens {tokens} is below one rollout, whose completion alone may take {max_tokens}")
+    base, folder, served, rank = found
     policy, training = Policy(arm=arm, model=base), None
     if adapter is not None and served is not None:
         training = Training.parse(str(find(root, adapter)))
         last = int(served.folder.name.removeprefix("step-"))
         policy = Policy(arm=arm, model=base, adapter=str(training), adapter_step=last, step=last)
-    if context is None:
-        context = min(LONGEST, positions(folder) or LONGEST)
-    else:
-        check_positions(folder, context)
+    context = min(LONGEST, positions(folder) or LONGEST)
     hardware = Hardware(engine=engine, max_model_len=context, max_num_seqs=16, batch_size=16)
     store, places = Store(root), {base.sha256: folder}
     scorer = found_reward_model(reward, places) if reward and chosen.reward not in ("", CERTAINTY) else None
@@ -103,7 +175,7 @@ def ask(
         made = search_question(
             question=problem,
             policy=policy,
-            sampling=Sampling(max_tokens=max_tokens, seed=seed),
+            sampling=Sampling(max_tokens=max_tokens, temperature=temperature, seed=seed),
             name=method,
             method=chosen,
             tokens=tokens,
@@ -116,9 +188,105 @@ def ask(
         rows = store.read(made)
     if as_json:
         print_table(rows, as_json=True)
+    else:
+        click.echo("\n".join(tree_of(rows.to_pylist(), tokens)))
+
+
+def policy_of(
+    root: Path, adapter: str | None, step: int | None, model: str | None
+) -> tuple[BaseModel, Path, ServedAdapter | None, int]:
+    """(base model, its folder, adapter to serve, LoRA rank). Errors: UserError if one is missing or does not fit."""
+    from cli.options import check_there
+    from flows.study.models import base_model, model_folder
+    from storage.artifacts.fingerprint import restored
+    from storage.artifacts.store import Store
+    from storage.reading.catalog import find
+    from tasks.domain.policies import BaseModel, Policy, ServedAdapter
+    from tasks.engines.adapter_files import adapter_files
+    from tasks.rollouts import weights_left
+
+    trained_on: BaseModel | None = None
+    served, rank = None, 0
+    if adapter is not None:
+        check_there(root)
+        store, ref = Store(root), find(root, adapter)
+        if ref.kind != "training":
+            raise UserError(f"{ref} is no training: varband store ls training lists those that left adapters")
+        store.check(ref)
+        given = store.manifest(ref).recipe.arguments
+        kept = {int(p.name.removeprefix("step-")): p for p in store.files(ref).glob("step-*")}
+        if not kept:
+            raise weights_left(str(ref), "they are to answer")
+        if step is not None and step not in kept:
+            raise UserError(f"{ref} keeps no adapter of step {step} (kept: {', '.join(map(str, sorted(kept)))})")
+        last = max(kept) if step is None else step
+        elsewhere = "start" not in given
+        trained_on = restored(BaseModel, given["base"]) if elsewhere else restored(Policy, given["start"]).model
+        rank = adapter_files(kept[last]).largest_rank
+        served = ServedAdapter(f"{ref} step {last}", kept[last])
+    elif step is not None:
+        raise UserError("--step says which adapter, so it needs --adapter")
+    name = model or (trained_on.name if trained_on else "demo")
+    folder = Path(name) if Path(name).is_dir() else model_folder(name)
+    base = base_model(folder.name, folder)
+    if trained_on and trained_on != base:
+        raise UserError(
+            f"{adapter} was trained on {trained_on.name} ({trained_on.sha256[:12]}…) and {folder} is another"
+            " model: give the folder of the right one with --model"
+        )
+    return base, folder, served, rank
+
+
+def _problems(problem: str | None) -> Iterator[str]:
+    """The one given, or lines from the terminal or a pipe until an empty one."""
+    if problem is not None:
+        yield problem
         return
-    for line in tree_of(rows.to_pylist(), tokens):
-        click.echo(line)
+    while True:
+        click.echo("problem> ", nl=False, err=True)
+        line = sys.stdin.readline().strip()
+        if not line:
+            return
+        yield line
+
+
+def _streamed(
+    generator: Generator,
+    ids: tuple[int, ...],
+    decoding: Decoding,
+    seed: int,
+    adapter: ServedAdapter | None,
+    *,
+    quiet: bool,
+) -> tuple[str, str]:
+    from tasks.engines.sampling.sampler import stream
+
+    said, finish = "", "length"
+    for text, ended in stream(generator, ids, decoding, seed, adapter):
+        said += text
+        finish = ended or finish
+        if not quiet:
+            click.echo(printable(text, "\n\t"), nl=False)
+            sys.stdout.flush()
+    if not quiet:
+        click.echo("")
+    return said, finish
+
+
+def _graded(tools: Toolbox, scaffold: Scaffold, said: str, finish: str, gold: str | None) -> dict[str, Any]:
+    parsed = scaffold.parse(said)
+    graded: dict[str, Any] = {"finish": finish, "tag_valid": parsed.tag_valid, "answer": parsed.region}
+    if gold is None:
+        return graded
+    from tasks.engines.grading.graders import GradeItem
+
+    verdict = tools.graders().grade([GradeItem(scaffold, said, gold, finish)])[0]
+    return graded | {
+        "answer": verdict.answer or parsed.region,
+        "gold": gold,
+        "verdict": verdict.verdict,
+        "reason": verdict.reason,
+    }
 
 
 def tree_of(rows: list[dict[str, Any]], budget: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""`varband grade`, `grader`, `regrade`: the one grader, for anybody's rollouts, and over stored ones."""
+"""`varband grade`: the one grader over a file, over what is stored, and over its adversarial suite."""
 
 from __future__ import annotations
 
@@ -23,11 +23,16 @@ overrides_option = click.option(
 )
 
 
-@click.command()
+@click.group()
+def grade() -> None:
+    """Grade rollouts, again or for the first time; test the grader."""
+
+
+@grade.command()
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @click.option("--study", metavar="PROFILE|STUDY.toml", help="Whose arms these are.  [default: everybody's]")
 @overrides_option
-def grade(file: Path, study: str | None, overrides: Path | None) -> None:
+def file(file: Path, study: str | None, overrides: Path | None) -> None:
     """Grade FILE: JSON lines with arm, completion, gold and, if it was cut off, finish. `-` is standard input.
 
     Each row is read by its arm's scaffold and judged as the kind of answer that this asks for. Prints
@@ -50,12 +55,7 @@ def grade(file: Path, study: str | None, overrides: Path | None) -> None:
                 click.echo(json.dumps(told))
 
 
-@click.group()
-def grader() -> None:
-    """The grader's adversarial self-test, and answers on which it and the cross check differ."""
-
-
-@grader.command()
+@grade.command()
 @options.as_json
 def selftest(as_json: bool) -> None:
     """Run the adversarial suite: false positives and negatives by family. Exit code 1 if there are any."""
@@ -104,16 +104,16 @@ def selftest(as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-@grader.command()
+@grade.command()
 @options.root_there
 @options.as_json
 def disputes(root: Path, as_json: bool) -> None:
     """Stored answers on which grader and cross check differ. Decide them in a file for --overrides."""
     import pyarrow as pa
 
-    from cli.regrading import by_pool
     from cli.stages import opened
     from cli.tables import print_table
+    from flows.upkeep.regrading import by_pool
     from tasks.regrading import find_disputes
 
     with opened(root, {}, as_json) as store:
@@ -121,7 +121,7 @@ def disputes(root: Path, as_json: bool) -> None:
     print_table(pa.concat_tables(found) if found else Disputes.schema.empty_table(), as_json=as_json, title="disputes")
 
 
-@click.command()
+@grade.command("store")
 @overrides_option
 @options.root_there
 @options.as_json
@@ -131,10 +131,11 @@ def regrade(overrides: Path | None, root: Path, as_json: bool) -> None:
     --overrides stays active in this root (an empty file ends it). The next `varband run` reads the new verdicts;
     adapters stay what they were trained to be.
     """
-    import orjson
+    import pyarrow as pa
 
-    from cli.regrading import regrade_store, tell
     from cli.stages import opened
+    from cli.tables import print_table
+    from flows.upkeep.regrading import regrade_store
     from storage.records.overrides import put_overrides
 
     text = None if overrides is None else _checked(overrides)
@@ -143,9 +144,15 @@ def regrade(overrides: Path | None, root: Path, as_json: bool) -> None:
     with opened(root, {}, as_json) as store:
         found = regrade_store(store)
     if as_json:
-        click.echo(orjson.dumps(found.as_json()))
-    else:
-        tell(found)
+        options.write_json(found.as_json())
+        return
+    for sentence in found.sentences():
+        click.echo(sentence)
+    if found.changes.num_rows:
+        shown = found.changes.select(["arm", "step", "answer", "gold", "was", "now", "reason"]).slice(0, 50)
+        print_table(shown, as_json=False, title="changes")
+    if found.figures:
+        print_table(pa.concat_tables(found.figures), as_json=False, title="figures")
 
 
 def _scaffolds(study: str) -> dict[str, Scaffold]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 import warnings
 
@@ -15,39 +14,22 @@ from storage.stopping import stopped_by_signals
 #: command → (module:attribute, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("cli.run:run", "Run a study: make what is missing, reuse what is there."),
-    "study": ("cli.study:study", "A study of your own, one file: new, check, show, diff."),
-    "search": ("cli.search:search", "Search at test time: one answer within a budget of tokens, by several methods."),
-    "ask": ("cli.ask:ask", "One problem under a method of search, with its tree."),
-    "plan": ("cli.run:plan", "What a run would make, reuse and cost, without making it."),
-    "resume": ("cli.operations:resume", "Go on with a parked or interrupted run."),
-    "runs": ("cli.operations:runs", "Runs of the store: state, stage, spending."),
-    "ls": ("cli.store:ls", "Artifacts of the store."),
-    "show": ("cli.store:show", "One artifact: rows, schema, lineage."),
-    "compare": ("cli.compare:compare", "Two studies: settings that differ, figures side by side."),
-    "rm": ("cli.compare:rm", "Remove a study or an artifact, to the bin."),
-    "sql": ("cli.store:sql", "SQL over the store's catalog."),
-    "gc": ("cli.store:gc", "What nobody wants any more, moved to a bin."),
-    "verify": ("cli.store:verify", "Read everything in the store and say what is damaged."),
-    "pin": ("cli.store:pin", "Keep an artifact, whatever gc is told."),
-    "export": ("cli.exporting:export", "Copy a study into another root; figures and tables for a paper."),
-    "pool": ("cli.pool:pool", "Build and check pools of problems."),
-    "split": ("cli.split:split", "Draw or import a held-out split."),
-    "grade": ("cli.grade:grade", "Grade your own rollouts with the grader that training uses."),
-    "grader": ("cli.grade:grader", "The grader's adversarial self-test."),
-    "regrade": ("cli.grade:regrade", "Apply a new grader version to stored rollouts."),
-    "replay": ("cli.analysis:replay", "Recompute the published study from its files."),
+    "plan": ("cli.run:plan", "Show what a run would make, reuse and cost; make nothing."),
+    "resume": ("cli.run:resume", "Resume a paused, interrupted or crashed run."),
+    "report": ("cli.report:report", "Write the report of a run as HTML and Markdown, or compare two."),
+    "serve": ("cli.report:serve", "Open the dashboards on 127.0.0.1."),
+    "ask": ("cli.ask:ask", "Ask a policy in the terminal: one completion, or a search with its tree."),
+    "runs": ("cli.run:runs", "List the runs of the store: state, stage, spending."),
+    "study": ("cli.study:study", "Write, check, show and compare studies, each one file."),
+    "store": ("cli.store:store", "Look at artifacts, query, keep, remove and verify them."),
+    "export": ("cli.export:export", "Copy a study to another root; write figures, tables and galleries."),
+    "pool": ("cli.pool:pool", "Build and check pools of problems, and split them."),
+    "grade": ("cli.grade:grade", "Grade rollouts, again or for the first time; test the grader."),
     "audit": ("cli.analysis:audit", "Recompute every claim and lint the designs of a store."),
-    "power": ("cli.analysis:power", "Power of a planned comparison."),
-    "report": ("cli.look:report", "Write the report of a run as HTML and Markdown."),
-    "serve": ("cli.look:serve", "Open the dashboards on 127.0.0.1."),
-    "gallery": ("cli.look:gallery", "A static side-by-side page of chosen problems."),
-    "chat": ("cli.chat:chat", "Ask a policy in the terminal."),
-    "server": ("cli.operations:server", "Start the team's Prefect server."),
-    "demo-server": ("cli.demo_server:demo_server", "Server, worker, dashboards and one study: everything at once."),
-    "deploy": ("cli.operations:deploy", "Register all deployments with a Prefect server."),
-    "doctor": ("cli.operations:doctor", "Check root, server, pool, versions, GPUs and disk."),
-    "completion": ("cli.completion:completion", "What a shell needs to complete these words."),
-    "demo-model": ("cli.demo_model:demo_model", "Pretrain the demo's base model again."),
+    "replay": ("cli.analysis:replay", "Recompute the published study from its files."),
+    "power": ("cli.analysis:power", "Simulate the power of a planned comparison."),
+    "server": ("cli.server:server", "Start the team's Prefect server, and register deployments with it."),
+    "doctor": ("cli.server:doctor", "Check root, server, pool, versions, GPUs and disk."),
 }
 
 
@@ -68,17 +50,10 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
-@click.group(cls=LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="varband")
-@click.pass_context
-def varband(context: click.Context) -> None:
-    """Experiments on how reasoning scaffolds train. Without a command: what to do next."""
-    if context.invoked_subcommand is None:
-        from cli.next_steps import next_steps
-        from storage.roots import root_folder
-
-        for line in next_steps(root_folder(os.environ.get("VARBAND_ROOT", ".varband"))):
-            click.echo(printable(line))
+def varband() -> None:
+    """Experiments on how reasoning scaffolds train. Begin with `varband run demo`."""
 
 
 def main() -> None:

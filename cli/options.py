@@ -1,14 +1,16 @@
-"""Options that several commands share."""
+"""Options that several commands share, and words that a shell completes (`_VARBAND_COMPLETE=bash_source varband`)."""
 
 from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from tasks.engines.hardware import ENGINES
 
@@ -24,14 +26,17 @@ class Root(click.ParamType):
         self.there = there
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        from storage.errors import UserError
         from storage.roots import root_folder
 
         root = value if isinstance(value, Path) else root_folder(str(value))
+        if os.path.isfile(str(root)):  # of object storage nothing is asked
+            raise UserError(f"--root {root}: it is a file, and artifacts and ledger lie in a folder")
         return check_there(root) if self.there else root
 
 
 class Number(click.FloatRange):
-    """A float within its range; what is no number is not, though nothing is above or below it."""
+    """A finite float within its range."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         found = super().convert(value, param, ctx)
@@ -39,7 +44,7 @@ class Number(click.FloatRange):
 
 
 def check_there(root: Path) -> Path:
-    """Errors: UserError for a root that nobody has made."""
+    """Errors: UserError for a root that does not exist."""
     from storage.errors import UserError
 
     if not root.is_dir():
@@ -47,13 +52,13 @@ def check_there(root: Path) -> Path:
     return root
 
 
-def check_folder(root: Path) -> Path:
-    """Errors: UserError for a root that is a file; it may be none that anybody has made."""
-    from storage.errors import UserError
+def write_json(value: object) -> None:
+    """Write one line of JSON to standard output."""
+    import orjson
 
-    if os.path.isfile(str(root)):  # of object storage nothing is asked
-        raise UserError(f"--root {root}: it is a file, and artifacts and ledger lie in a folder")
-    return root
+    how = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
+    sys.stdout.buffer.write(orjson.dumps(value, default=str, option=how) + b"\n")
+    sys.stdout.flush()
 
 
 def _root(there: bool) -> Callable[[Command], Command]:
@@ -88,3 +93,47 @@ budget = click.option(
 #: Of the gate between screening and training.
 ANYWAY = "gate.anyway=true"
 anyway = click.option("--anyway", is_flag=True, help="Train although the screening shows that training teaches little.")
+
+
+def _root_of(context: click.Context) -> Path:
+    return Path(context.params.get("root") or os.environ.get("VARBAND_ROOT", ".varband"))
+
+
+def studies(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Built-in profiles and their questions, and the files of studies that lie here."""
+    from flows.study.profiles import PROFILES
+
+    names = [*PROFILES, *(path.name for path in sorted(Path().glob("*.toml")))]
+    return [CompletionItem(name) for name in names if name.startswith(begun)]
+
+
+def settings(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Fields of the study that the line names, or of the demo while it names none that can be read."""
+    from flows.study.lookup import profile_of, text_of
+    from flows.study.set_option import settable
+    from storage.errors import UserError
+
+    # of a line that ends where a value is wanted click has not told options and arguments apart yet
+    words = [context.params.get("profile"), *context.args, "demo"]
+    for word in (word for word in words if word):
+        try:
+            study = profile_of(word, text_of(word))
+        except UserError:
+            continue
+        return [CompletionItem(f"{path}=") for path in settable(study) if path.startswith(begun)]
+    return []
+
+
+def runs(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    from storage.records.runs import all_runs
+
+    found = all_runs(_root_of(context)) if _root_of(context).is_dir() else []
+    return [CompletionItem(run.id, help=run.shown_state) for run in found if run.id.startswith(begun)]
+
+
+def refs(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Artifacts, and runs, which stand for their reports."""
+    from storage.artifacts.store import Store
+
+    found = map(str, Store(_root_of(context)).refs())
+    return [*runs(context, parameter, begun), *(CompletionItem(ref) for ref in found if ref.startswith(begun))]

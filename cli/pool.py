@@ -1,4 +1,4 @@
-"""`varband pool`: build a pool of problems and see what its checks found."""
+"""`varband pool`: build a pool of problems, see what its checks found, draw a held-out split."""
 
 from __future__ import annotations
 
@@ -58,9 +58,7 @@ def _pool_options(command: Callable[..., None]) -> Callable[..., None]:
 @_pool_options
 def build(root: Path, as_json: bool, **wishes: Any) -> None:
     """Make a pool from SOURCES: names of known sets, or files. Without any: the 877 olympiad problems."""
-    import orjson
-
-    from cli.stages import opened, say
+    from cli.stages import opened
     from storage.sql import query
 
     sources, places, policy = _wishes(root, **wishes)
@@ -79,12 +77,14 @@ def build(root: Path, as_json: bool, **wishes: Any) -> None:
     dropped = query("select count(distinct source_id) as n from issues where excluded", issues=issues)["n"][0].as_py()
     if as_json:
         told = {column: {r["name"]: r["n"] for r in t.to_pylist()} for column, t in counts.items()}
-        click.echo(orjson.dumps({"pool": str(ref), "problems": problems.num_rows, "excluded": dropped, **told}))
+        options.write_json({"pool": str(ref), "problems": problems.num_rows, "excluded": dropped, **told})
         return
-    say(f"{ref}: {problems.num_rows} problems, {dropped} excluded by findings")
+    click.echo(f"{ref}: {problems.num_rows} problems, {dropped} excluded by findings")
     for column, table in counts.items():
-        say(f"  by {column}: " + ", ".join(f"{r['n']} {r['name']}" for r in table.to_pylist()))
-    say(f"  at {store.path(ref)}; findings: varband pool check {_as_typed(click.get_current_context())}".rstrip())
+        click.echo(f"  by {column}: " + ", ".join(f"{r['n']} {r['name']}" for r in table.to_pylist()))
+    click.echo(
+        f"  at {store.path(ref)}; findings: varband pool check {_as_typed(click.get_current_context())}".rstrip()
+    )
 
 
 @pool.command()
@@ -95,9 +95,7 @@ def check(
     root: Path, as_json: bool, against: tuple[str, ...], code: str | None, data: Path | None, **wishes: Any
 ) -> None:
     """What the checks find in a pool: golds, texts, duplicates inside it and AGAINST other sets."""
-    import orjson
-
-    from cli.stages import opened, say
+    from cli.stages import opened
     from cli.tables import print_table
     from storage.sql import query
 
@@ -130,22 +128,55 @@ def check(
     leaks = _leaks(problems, compared, data)
     if as_json:
         parts = {"findings": summary, "clusters": clustered, "leaks": leaks}
-        click.echo(
-            orjson.dumps(
-                {"pool": str(ref), "problems": problems.num_rows, **{k: t.to_pylist() for k, t in parts.items()}}
-            )
-        )
+        tables = {name: table.to_pylist() for name, table in parts.items()}
+        options.write_json({"pool": str(ref), "problems": problems.num_rows, **tables})
         return
-    say(f"{ref}: {problems.num_rows} problems")
+    click.echo(f"{ref}: {problems.num_rows} problems")
     print_table(summary, as_json=False, title="findings (ids: --code CODE)")
-    say(f"\n{clustered.num_rows} clusters of near-duplicates hold {sum(clustered['problems'].to_pylist())} problems")
+    click.echo(
+        f"\n{clustered.num_rows} clusters of near-duplicates hold {sum(clustered['problems'].to_pylist())} problems"
+    )
     print_table(clustered.slice(0, 10), as_json=False)
     if leaks.num_rows:
         print_table(leaks, as_json=False, title="\nduplicates in other sets")
     elif compared:
-        say("no duplicates in " + ", ".join(compared))
+        click.echo("no duplicates in " + ", ".join(compared))
     elif data:
-        say(f"compared with no other set: {data} has no file of one")
+        click.echo(f"compared with no other set: {data} has no file of one")
+
+
+@pool.command()
+@_pool_options
+@click.option("--heldout", default=25, show_default=True, type=click.IntRange(0), help="Held-out problems per source.")
+@click.option("--seed", default=20260424, show_default=True)
+def split(root: Path, as_json: bool, heldout: int, seed: int, **wishes: Any) -> None:
+    """Draw a held-out split of a pool, before any model is seen, and look for near-duplicates across it."""
+    from cli.stages import opened
+    from cli.tables import print_table
+    from storage.sql import query
+    from tasks.domain.problems.leaks import find_leaks
+    from tasks.domain.problems.splits import of_split
+
+    sources, places, policy = _wishes(root, **wishes)
+    with opened(root, places, as_json) as store:
+        from tasks.pool import build_pool
+        from tasks.splits import split_pool
+
+        pool = build_pool(sources=sources, policy=policy)
+        ref = split_pool(pool=pool, heldout_per_source=heldout, seed=seed)
+        problems, splits = store.read(pool, ["problem_id", "source_id", "problem"]), store.read(ref)
+    counts = query("select split, source, count(*) as problems from splits group by all order by all", splits=splits)
+    held, trained = (of_split(problems, splits, name) for name in ("heldout", "train"))
+    leaks = find_leaks(held, trained, "heldout", "train")
+    if as_json:
+        found = {"splits": str(ref), "pool": str(pool), "counts": counts.to_pylist(), "leaks": leaks.to_pylist()}
+        options.write_json(found)
+        return
+    click.echo(f"{ref} of {pool}")
+    print_table(counts, as_json=False)
+    click.echo(f"{leaks.num_rows} near-duplicate pairs across the split")
+    if leaks.num_rows:
+        print_table(leaks, as_json=False)
 
 
 def _as_typed(context: click.Context) -> str:

@@ -1,28 +1,28 @@
-"""`varband run` and `varband plan`."""
+"""`varband run`, `plan`, `resume` and `runs`."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli import completion, options
+from cli import options
 
 if TYPE_CHECKING:
     from flows.running.plan import Planned
     from flows.study.request import Request
     from flows.study.resolve import Study
-    from storage.artifacts.ref import Ref
     from storage.artifacts.store import Store
 
 
 def study_options(command: Callable[..., None]) -> Callable[..., None]:
     path = click.Path(path_type=Path)
     for option in (
-        click.argument("profile", metavar="PROFILE|STUDY.toml", shell_complete=completion.studies),
+        click.argument("profile", metavar="PROFILE|STUDY.toml", shell_complete=options.studies),
         options.root,
         options.anyway,
         click.option(
@@ -30,7 +30,7 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
             "settings",
             multiple=True,
             metavar="FIELD=VALUE",
-            shell_complete=completion.settings,
+            shell_complete=options.settings,
             help="Change a number of the profile, e.g. training.learning_rate=1e-3. May be repeated.",
         ),
         click.option("--name", default="", help="What to call it, wherever runs and reports are listed. A label."),
@@ -140,8 +140,8 @@ def run(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     carry_out(request_of(**wishes), root, budget, as_json=as_json)
 
 
-def carry_out(request: Request, root: Path, budget: str | None, *, as_json: bool) -> Ref:
-    """Run what is asked for, or go on with it: `varband run`, `search` and `resume`. Returns the report."""
+def carry_out(request: Request, root: Path, budget: str | None, *, as_json: bool) -> None:
+    """Run or resume the study of a request."""
     from cli.view import Watch
     from flows.running.accounting import accounted
     from flows.running.plan import execute, is_costly, plan
@@ -162,7 +162,7 @@ def carry_out(request: Request, root: Path, budget: str | None, *, as_json: bool
         watch.nothing_to_do()
         _named(request, study, store, planned)
         watch.finish(store, planned[-1].step.ref)
-        return planned[-1].step.ref
+        return
     hardware = study.profile.hardware
     if hardware.engine == "openai" and is_costly(planned, "embeddings"):
         endpoint_for(hardware.endpoint)  # no address, or a key for another one: told before a pool is made
@@ -176,7 +176,6 @@ def carry_out(request: Request, root: Path, budget: str | None, *, as_json: bool
             make_arms_at_once(study, store, charging, listeners.relayed)
             report = execute(study, store, listeners.own)
     watch.finish(store, report)
-    return report
 
 
 def _named(request: Request, study: Study, store: Store, planned: Sequence[Planned]) -> None:
@@ -198,8 +197,8 @@ def _named(request: Request, study: Study, store: Store, planned: Sequence[Plann
 @options.budget
 @options.as_json
 def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
-    """What a run would make, reuse and cost, stage by stage: tokens, GPU-hours, money, disk. Makes nothing."""
-    from cli.planned import show_plan
+    """Show what a run would make, reuse and cost, stage by stage: tokens, GPU-hours, money. Make nothing."""
+    from cli.view import show_plan
     from flows.running.plan import plan as planned
     from flows.running.plan import to_sample
     from flows.running.priced import Priced
@@ -208,8 +207,49 @@ def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     from storage.artifacts.store import Store
     from tasks.domain.budget import Budget
 
-    asked, store = Budget.parse(budget), Store(options.check_folder(root))
+    asked, store = Budget.parse(budget), Store(root)
     study = request_of(**wishes).study(store, planning=True)
-    limits = asked.over(study.profile.budget)
-    asked = to_sample(planned(study, store))
-    show_plan(Priced.of(study, store, limits, tuple(memory_told(study, this_machine(), asked))), as_json=as_json)
+    memory = memory_told(study, this_machine(), to_sample(planned(study, store)))
+    priced = Priced.of(study, store, asked.over(study.profile.budget), tuple(memory))
+    if as_json:
+        options.write_json(priced.as_json())
+    else:
+        show_plan(priced)
+
+
+@click.command()
+@click.argument("run", metavar="RUN", shell_complete=options.runs)
+@options.root
+@options.budget
+@options.anyway
+@options.as_json
+def resume(run: str, root: Path, budget: str | None, anyway: bool, as_json: bool) -> None:
+    """Resume RUN, a paused, crashed or interrupted run of this root: its id (`varband runs`), or its study's name.
+
+    The budget is the whole run's: what was spent before counts. Without --budget the run's own limits hold.
+    """
+    from flows.study.request import Request
+    from storage.records.runs import read_run, run_named
+
+    record = run_named(root, run) or read_run(root, run)
+    if record.flow_run is not None and os.environ.get("PREFECT_API_URL"):
+        from flows.server.setup import resume_suspended
+
+        if resume_suspended(record.flow_run, record.budget, budget, anyway=anyway):
+            click.echo(f"{run}: resumed on the server; a worker goes on with it")
+            return
+    kept = ",".join(f"{name}={limit!r}" for name, limit in record.budget.items())
+    request = Request.from_json(record.request)
+    request = replace(request, settings=(*request.settings, *([options.ANYWAY] if anyway else [])))
+    carry_out(request, root, budget or kept or None, as_json=as_json)
+
+
+@click.command()
+@options.root_there
+@options.as_json
+def runs(root: Path, as_json: bool) -> None:
+    """List the runs of this root: state, stage, spending."""
+    from cli.tables import print_table
+    from storage.records.runs import runs_table
+
+    print_table(runs_table(root), as_json=as_json)

@@ -27,10 +27,6 @@ def opened(root: Path, places: dict[str, Path], as_json: bool) -> Iterator[Store
         shown.end()
 
 
-def say(text: str) -> None:
-    click.echo(text)
-
-
 class _Bar:
     """One line on standard error that says how far a stage is; nothing when nobody watches."""
 

@@ -1,4 +1,4 @@
-"""`varband ls`, `show`, `sql`, `gc`, `verify`, `pin`: the store as people see it."""
+"""`varband store`: artifacts listed, shown, queried, kept, removed and verified."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from cli import completion, options
+from cli import options
 from storage.errors import UserError, did_you_mean, printable
 
 #: Nothing is older; dates end before the longest that could be written.
@@ -22,7 +22,12 @@ def _print(table: object, as_json: bool, title: str | None = None) -> None:
     print_table(table, as_json=as_json, title=title)
 
 
-@click.command()
+@click.group()
+def store() -> None:
+    """Look at artifacts, query, keep, remove and verify them."""
+
+
+@store.command()
 @click.argument("kind", required=False)
 @options.root_there
 @options.as_json
@@ -50,15 +55,13 @@ def ls(kind: str | None, root: Path, as_json: bool) -> None:
     _print(shown, as_json)
 
 
-@click.command()
-@click.argument("ref", shell_complete=completion.refs)
+@store.command()
+@click.argument("ref", shell_complete=options.refs)
 @click.option("-n", "--rows", default=10, show_default=True, help="Rows to show.")
 @options.root_there
 @options.as_json
 def show(ref: str, rows: int, root: Path, as_json: bool) -> None:
     """One artifact: recipe, schema, first rows, and what it was made from. REF may be cut short."""
-    import orjson
-
     from cli.tables import print_table
     from storage.artifacts.store import Store
     from storage.reading.catalog import find, lineage
@@ -67,9 +70,7 @@ def show(ref: str, rows: int, root: Path, as_json: bool) -> None:
     found = find(root, ref)
     manifest, table = store.manifest(found), store.read(found)
     if as_json:
-        sample = table.slice(0, rows).to_pylist()
-        whole = {"manifest": manifest.model_dump(), "rows": sample}
-        sys.stdout.buffer.write(orjson.dumps(whole, default=str) + b"\n")
+        options.write_json({"manifest": manifest.model_dump(), "rows": table.slice(0, rows).to_pylist()})
         return
     p = manifest.provenance
     lines = [
@@ -86,7 +87,7 @@ def show(ref: str, rows: int, root: Path, as_json: bool) -> None:
     print_table(table.slice(0, rows), as_json=False, title=f"first {min(rows, table.num_rows)} rows")
 
 
-@click.command()
+@store.command()
 @click.argument("statement")
 @click.option(
     "--study", metavar="REF", help="Ask of one study: its report, a run's id or a study's name.  [default: all]"
@@ -117,7 +118,7 @@ def _listed(names: list[str], most: int = 8) -> str:
     return ", ".join([*different[:most], *["…"] * (len(different) > most)])
 
 
-@click.command()
+@store.command()
 @click.option(
     "--older-than", metavar="AGE", default="7d", show_default=True, help="Keep what is younger, e.g. 12h, 30d."
 )
@@ -157,7 +158,7 @@ def age(text: str) -> timedelta:
     return min(timedelta(**{units[unit]: int(number)}), CENTURY)
 
 
-@click.command()
+@store.command()
 @click.option("--repair", is_flag=True, help="Move what is damaged to .damaged; the same command then makes it again.")
 @options.root_there
 @options.as_json
@@ -172,7 +173,7 @@ def verify(repair: bool, root: Path, as_json: bool) -> None:
     sys.exit(1 if found.damage["set_aside"].null_count else 0)
 
 
-@click.command()
+@store.command()
 @click.argument("ref", required=False)
 @click.option("--why", default="", help="Who reads this in a year wants to know.")
 @click.option("--off", is_flag=True, help="Take the pin off.")
@@ -184,7 +185,7 @@ def pin(ref: str | None, why: str, off: bool, root: Path, as_json: bool) -> None
     from storage.records import pins
 
     if ref is None and (off or why):
-        raise UserError("pin: which artifact? REF is missing (see: varband ls)")
+        raise UserError("pin: which artifact? REF is missing (see: varband store ls)")
     if ref is not None and off:
         named = pins.pinned_as(root, ref)
         click.echo(f"{pins.unpin(root, named[0] if len(named) == 1 else find(root, ref)).ref} is no longer pinned")
@@ -192,3 +193,25 @@ def pin(ref: str | None, why: str, off: bool, root: Path, as_json: bool) -> None
         click.echo(f"{pins.pin(root, find(root, ref), why).ref} is pinned")
     else:
         _print(pins.pins_table(root), as_json, title="pinned")
+
+
+@store.command()
+@click.argument("what", shell_complete=options.refs)
+@click.option("--yes", is_flag=True, help="Move it to the bin; without, it is only said what would go.")
+@options.root_there
+@options.as_json
+def rm(what: str, yes: bool, root: Path, as_json: bool) -> None:
+    """Remove WHAT: a run by its id, a study by its name, or one artifact by its ref.
+
+    A study goes with all that nothing else is made from or wants. Rollouts in the ledger stay, and what was spent.
+    Until the next `gc --yes`, `varband store gc --restore` puts it back.
+    """
+    from cli.tables import print_table
+    from storage.artifacts.store import Store
+    from storage.records.garbage import remove
+
+    ref = next((ref for ref in Store(root).refs() if str(ref) == what), None)
+    found, said = remove(root, what, ref, really=yes), "moved to the bin" if yes else "would go with --yes"
+    print_table(found, as_json=as_json, title=said)
+    if not as_json:
+        click.echo(f"{found.num_rows} folders and records, {sum(found['bytes'].to_pylist()) / 1e6:.1f} MB {said}")

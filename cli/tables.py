@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from textwrap import wrap
 
-import orjson
 import pyarrow as pa
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
+from cli import options
 from storage.errors import UserError, printable
 
 MAX_ROWS = 1000
@@ -36,7 +35,7 @@ def print_table(table: pa.Table, *, as_json: bool, title: str | None = None, who
     except (OverflowError, ValueError) as error:  # DuckDB's calendar is longer than Python's
         raise UserError(f"a value cannot be written ({error}); cast it to text, as in day::varchar") from None
     if as_json:
-        sys.stdout.buffer.write(orjson.dumps(rows, default=str) + b"\n")
+        options.write_json(rows)
         return
     console = Console(highlight=False)
     piped = not console.is_terminal and "COLUMNS" not in os.environ

@@ -1,14 +1,14 @@
-"""What a person sees while a study runs: one line a stage, rows, rates, time left; then the result."""
+"""What a terminal shows of a plan, of a run at work (a line a stage, bands, one trace) and of its result."""
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import orjson
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import (
@@ -23,15 +23,20 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from cli.glimpses import answer_in_words, bands_drawn, glimpse
+from cli import options
 from flows.running.plan import Planned
+from flows.running.priced import UNITS, Priced, amounts
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.rules import Band
+from storage.sql import query
+from tasks.rollouts import SHOWN, first_trace
 from tasks.stage import Progress as Event
 
 #: Who reads a pipe is told so often how far a stage is.
 PIPED_SECONDS = 10.0
+#: Characters of a full bar of a band.
+WIDTH = 30
 
 
 class Watch:
@@ -158,7 +163,7 @@ class Watch:
                 "seconds": round(seconds, 2),
                 "summary": summary,
             }
-            sys.stdout.buffer.write(orjson.dumps(result) + b"\n")
+            options.write_json(result)
             return
         if summary:
             self.console.print(_summary(self.profile, summary))
@@ -211,3 +216,57 @@ def _change(before: float | None, after: float | None, form: str) -> str:
 
 def _cell(value: object) -> str:
     return "–" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def glimpse(store: Store, ref: Ref) -> Iterator[str]:
+    """Lines about an artifact that was just made; none for most."""
+    if ref.kind == "bands":
+        yield from bands_drawn(bands_of(store, ref))
+    elif ref.kind == "pool":
+        for row in query(
+            "select problem, gold from pool limit 1", pool=store.read(ref, ["problem", "gold"])
+        ).to_pylist():
+            yield f"the first of them: {' '.join(row['problem'].split())[:SHOWN]}  → {row['gold']}"
+    elif ref.kind == "rollouts":
+        wanted = "select * from rows order by not correct limit 1"
+        rows = store.read(ref, ["arm", "step", "adapter", "completion", "verdict", "correct"])
+        yield from filter(None, [first_trace(query(wanted, rows=rows).to_pylist())])
+
+
+def bands_of(store: Store, ref: Ref) -> list[int]:
+    """How many problems of each band there are, as Band lists them."""
+    counted = query("select band, count(*) as n from bands group by all", bands=store.read(ref, ["band"])).to_pylist()
+    return [sum(row["n"] for row in counted if row["band"] == band) for band in Band]
+
+
+def bands_drawn(counts: Sequence[int]) -> Iterator[str]:
+    """A line for each band, of how many problems it has."""
+    whole = sum(counts)
+    for band, n in zip(Band, counts, strict=True):
+        gives = "  a gradient: right and wrong" if band == Band.VARIANCE else ""
+        yield f"{band:<9} {'█' * round(WIDTH * n / max(1, whole)):<{WIDTH}} {n:>5}{gives}"
+
+
+def answer_in_words(root: Path, report: Ref) -> list[str]:
+    """The report's own sentences, and what to know before believing them."""
+    from storage.reading.query_cache import ask
+    from tasks.report.findings import answer, caveats
+
+    asked = partial(ask, root, str(report))
+    return [*answer(asked), *caveats(asked)]
+
+
+def show_plan(priced: Priced) -> None:
+    """Print a plan's table and its sentences. Names of stages are folded where there is no room; numbers never are."""
+    console, table = Console(highlight=False), Table(box=None, pad_edge=False)
+    table.add_column("")
+    table.add_column("stage", overflow="fold")
+    for name in UNITS:
+        table.add_column(name, justify="right", no_wrap=True)
+    for p, c in zip(priced.planned, priced.costs, strict=True):
+        mark = "·" if p.reused else "left" if p.left else "+"
+        table.add_row(mark, p.step.title, *amounts(c), style="" if p.made_here else "dim")
+    table.add_row("", "[bold]total[/]", *amounts(priced.whole))
+    console.print(table)
+    for sentence in priced.sentences():
+        console.print(sentence, markup=False, soft_wrap=True)

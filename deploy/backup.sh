@@ -7,4 +7,4 @@ to=$1
 mkdir -p "$to"
 pg_dump --format=custom --file="$to/prefect.new" "$database"
 mv "$to/prefect.new" "$to/prefect.dump"
-varband export "$to/store" --root "$VARBAND_ROOT" --renew
+varband export study "$to/store" --root "$VARBAND_ROOT" --renew

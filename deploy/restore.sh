@@ -5,5 +5,5 @@ umask 077
 from=$1
 . "$(dirname "$0")/database.sh"
 pg_restore --no-owner --exit-on-error --single-transaction --dbname="$database" "$from/prefect.dump"
-varband export "$VARBAND_ROOT" --root "$from/store"
-varband verify --root "$VARBAND_ROOT"
+varband export study "$VARBAND_ROOT" --root "$from/store"
+varband store verify --root "$VARBAND_ROOT"

@@ -32,8 +32,8 @@ def read_shard(shard: Path, columns: list[str] | None = None) -> pa.Table:
             return file.read(columns=there)
     except (OSError, pa.ArrowInvalid) as error:
         raise UserError(
-            f"ledger shard {shard} cannot be read ({error}); `varband verify --repair` sets it aside, and what was"
-            " in it is sampled again"
+            f"ledger shard {shard} cannot be read ({error}); `varband store verify --repair` sets it aside, and what"
+            " was in it is sampled again"
         ) from None
 
 

@@ -124,12 +124,12 @@ class Server:
 
     @property
     def password(self) -> str:
-        """The one that `varband server` made."""
+        """The one that `varband server start` made."""
         profiles = tomllib.loads((self.folder / "home" / "profiles.toml").read_text())
         return profiles["profiles"][profiles["active"]]["PREFECT_API_AUTH_STRING"]
 
     def start(self) -> subprocess.Popen[bytes]:
-        words = ["-c", "from cli.main import main; main()", "server", "--port", str(self.port)]
+        words = ["-c", "from cli.main import main; main()", "server", "start", "--port", str(self.port)]
         self.process = self.spawn(words, "server.log")
         until = time.monotonic() + 240
         while time.monotonic() < until and self.process.poll() is None:

@@ -71,7 +71,7 @@ def test_a_store_of_an_earlier_commit_opens_resumes_and_reports(tmp_path: Path) 
         return done.stdout
 
     assert [(run["id"], run["state"]) for run in json.loads(varband("runs"))] == [(RUN, "parked")]
-    varband("gc", "--older-than", "0d", "--yes")
+    varband("store", "gc", "--older-than", "0d", "--yes")
     result = json.loads(varband("resume", RUN, "--budget", "tokens=1000000", engine=True))
     assert Path(result["html"]).exists()
     assert paid and all(keys <= set(book.keys(account)) for account, keys in paid.items())

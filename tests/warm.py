@@ -30,7 +30,6 @@ SHELL = dict(os.environ)
 #: What no library reads when it is imported, by how it begins.
 READ_LATE = ("COLUMNS", "DO_NOT_TRACK", "OLDPWD", "PWD", "PYTEST_", "PYTHONHASHSEED", "SHLVL", "VARBAND_", "_")
 COMMANDS = (
-    "cli.planned",
     "cli.run",
     "cli.store",
     "cli.study",

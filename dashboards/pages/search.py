@@ -25,7 +25,7 @@ def page() -> None:
     if report is None:
         return
     if not sources(root(), report.ref, ("searches",)):
-        st.info("This run searched nothing: `varband search PROFILE --methods majority,likeliest` does.")
+        st.info("This run searched nothing: `varband run PROFILE --set search.methods=majority,likeliest` does.")
         return
     for section in on_page("search"):
         show_section(section)

@@ -26,8 +26,8 @@ def page() -> None:
     kind, filters = _filters(report.arms)
     if not sources(root(), report.ref, (kind,)):
         st.info(
-            f"This run holds no rollouts of {SETS[kind]}; an imported study has none at all, and `varband gallery"
-            " transcripts.json` shows the ones that it printed."
+            f"This run holds no rollouts of {SETS[kind]}; an imported study has none at all, and"
+            " `varband export gallery transcripts.json` shows the ones that it printed."
         )
         return
     found = rows_of("app_problems", filters | {"set": kind})
@@ -131,6 +131,6 @@ def _rollout(row: dict[str, Any]) -> None:
         st.markdown(f":{colour}-badge[{row['verdict']}]{tags} #{row['rollout']} · {row['num_tokens']:,} tokens{cut}")
         st.markdown(marked(row["completion"] or "(empty)"))
         if row["chars"] and row["chars"] > MOST:
-            st.caption(f"Shown: the first {MOST:,} of {row['chars']:,} characters; `varband sql` gives the rest.")
+            st.caption(f"Shown: the first {MOST:,} of {row['chars']:,} characters; `varband store sql` gives the rest.")
         answer = f"answer {formula(row['answer'])} · " if row["answer"] else ""
         st.caption(f"{answer}{literal(row['reason'] or '')}")

@@ -144,8 +144,8 @@ def _check_left(study: Study, store: Store, planned: Sequence[Planned]) -> None:
     without = study.profile.hardware.without
     if without and not store.fresh(planned[-1].step.ref):
         raise Parked(
-            f"what needs {' and '.join(without)} is left for another machine: `varband export DIR --without weights`"
-            " takes along what it needs, and there the same command goes on without `--without`"
+            f"what needs {' and '.join(without)} is left for another machine: `varband export study DIR --without"
+            " weights` takes along what it needs, and there the same command goes on without `--without`"
         )
 
 

@@ -15,12 +15,12 @@ from pydantic import Field
 
 from flows.running.prefect_tasks import PARKED
 from flows.running.priced import Priced
-from flows.running.sessions import Charging, Listener
+from flows.running.sessions import Charging, Listener, stages_on
 from flows.server.workplace import opened, opened_store, telling, this_run
 from flows.study.forms import BudgetForm, StudyForm
 from flows.study.resolve import Study
 from flows.upkeep.reeval import Checked, reevaluate
-from flows.upkeep.verdicts import regraded
+from flows.upkeep.regrading import regrade_store
 from storage.artifacts.store import Store
 from storage.errors import Parked, UserError
 from storage.roots import root_folder
@@ -82,18 +82,14 @@ def _tell(found: Sequence[Checked]) -> Any:
 
 
 @flow(name="regrade", persist_result=False)
-def regrade(study: StudyForm = StudyForm()) -> dict[str, int]:  # noqa: B008
-    """Grade the study's stored rollouts with the grader that is installed; samples nothing, overwrites nothing.
-
-    Args:
-        study: Which study.
-    """
-    chosen, store = opened(study)
-    changed = regraded(chosen, store, telling())
-    lines = [f"| {ref} | {n} |" for ref, n in changed.items()]
-    table = "\n".join(["| rollouts | verdicts that changed |", "|---|---|", *lines])
-    create_markdown_artifact(table, key="regrade", description=f"{sum(changed.values())} verdicts changed")
-    return changed
+def regrade() -> int:
+    """Grade all stored rollouts with the grader that is installed; samples nothing, overwrites nothing."""
+    store = opened_store()
+    with stages_on(store, telling()):
+        found = regrade_store(store)
+    sentences = "\n".join(f"- {sentence}" for sentence in found.sentences())
+    create_markdown_artifact(sentences, key="regrade", description=f"{found.changes.num_rows} verdicts changed")
+    return found.changes.num_rows
 
 
 @flow(name="plan", persist_result=False)

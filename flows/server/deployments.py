@@ -6,7 +6,6 @@ What code decides (entrypoint, form, description, version) is renewed whenever i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -185,41 +184,7 @@ def _strange(parameters: Json, form: Json) -> str:
     return ""
 
 
-def decided(client: Any, wanted: Deployment) -> Iterator[tuple[str, object, object]]:
-    """What people decided otherwise: the field, theirs, ours."""
-    if known := _known(client, wanted):
-        theirs = _as_asked(known)
-        for name, ours in wanted.of_people().items():
-            if theirs[name] != ours:
-                yield name, theirs[name], ours
-
-
-def reset(client: Any, wanted: Deployment) -> None:
-    """Put what people decided back to what the project suggests."""
-    if known := _known(client, wanted):
-        at, suggested = f"/deployments/{known['id']}", wanted.of_people()
-        for schedule in known["schedules"]:
-            client.request("DELETE", f"{at}/schedules/{schedule['id']}")
-        schedules = suggested.pop("schedules")
-        client.request("PATCH", at, json=suggested)
-        if schedules:
-            client.request("POST", f"{at}/schedules", json=schedules)
-
-
 def _known(client: Any, wanted: Deployment) -> Json | None:
     asked = {"deployments": {"name": {"any_": [wanted.name]}}, "flows": {"name": {"any_": [wanted.flow]}}}
     found = client.request("POST", "/deployments/filter", json=asked).json()
     return found[0] if found else None
-
-
-def _as_asked(known: Mapping[str, Any]) -> Json:
-    """A deployment as the server has it, in the words in which it is asked for."""
-    limit, options = known["global_concurrency_limit"], known["concurrency_options"]
-    return {
-        **{n: known[n] for n in ("paused", "parameters", "job_variables", "tags", "enforce_parameter_schema")},
-        "work_pool_name": known["work_pool_name"],
-        "work_queue_name": known["work_queue_name"],
-        "schedules": [{"schedule": s["schedule"], "active": s["active"]} for s in known["schedules"]],
-        "concurrency_limit": limit and limit["limit"],
-        "concurrency_options": options and {"collision_strategy": options["collision_strategy"]},
-    }

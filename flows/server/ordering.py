@@ -4,7 +4,7 @@ The server remembers in memory alone which events it has seen. After a restart, 
 held back; so is every event of a run that a schedule made less than five minutes ahead, whose Scheduled state has no
 event. Until then no lost run starts again and nobody is told. Order matters among events within a second or two.
 
-The server reads it as PREFECT_SERVER_EVENTS_CAUSAL_ORDERING=flows.server.ordering; `varband server` sets that.
+The server reads it as PREFECT_SERVER_EVENTS_CAUSAL_ORDERING=flows.server.ordering; `varband server start` sets that.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def _server() -> Iterator[Any]:
     """The server at PREFECT_API_URL. Errors: UserError if there is none, or it refuses."""
     if not os.environ.get("PREFECT_API_URL"):
         raise UserError(
-            "deploy: no server; start one with `varband server` and set PREFECT_API_URL=http://127.0.0.1:4200/api"
+            "deploy: no server; start one with `varband server start` and set PREFECT_API_URL=http://127.0.0.1:4200/api"
         )
     check_prefect("deploy")
     quiet_libraries()
@@ -54,34 +54,6 @@ def register(own: Sequence[Deployment] = ()) -> Iterator[str]:
         for deployment in (*DEPLOYMENTS, *own):
             yield deployments.deploy(client, deployment)
         yield from automations.register(client)
-
-
-def reset(*, really: bool) -> Iterator[str]:
-    """What people decided otherwise than the project suggests: say it, and put it back if `really`."""
-    with _server() as client:
-        for deployment in DEPLOYMENTS:
-            found = list(deployments.decided(client, deployment))
-            for field, theirs, ours in found:
-                yield f"{deployment.flow}: {field}: {_in_words(theirs)} → {_in_words(ours)}"
-            if found and really:
-                deployments.reset(client, deployment)
-
-
-def _in_words(value: Any) -> str:
-    """
-    >>> _in_words([{"schedule": {"cron": "0 2 * * *", "timezone": "UTC"}, "active": False}])
-    '0 2 * * * UTC (off)'
-    >>> _in_words([])
-    'none'
-    """
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return ", ".join(_schedule_in_words(s["schedule"]) + ("" if s["active"] else " (off)") for s in value)
-    return str(value) if value or value is False else "none"
-
-
-def _schedule_in_words(schedule: dict[str, Any]) -> str:
-    when = schedule.get("cron") or schedule.get("rrule") or f"every {schedule.get('interval')} s"
-    return f"{when} {schedule.get('timezone') or 'UTC'}"
 
 
 def _pool(client: Any, name: str, queues: dict[str, int]) -> Iterator[str]:

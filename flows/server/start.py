@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NoReturn
 
-from flows.server.everything import AUTH
 from flows.server.installed import check_prefect
 from storage.errors import UserError
 from tasks.engines.environment import quiet_libraries
@@ -18,6 +17,8 @@ from tasks.engines.environment import quiet_libraries
 REPO = Path(__file__).resolve().parents[2]
 #: A run beats every 30 s: what is alive has beaten by then, however long the server was away.
 GRACE = timedelta(seconds=60)
+#: The server's password, and that of its clients.
+AUTH = ("PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING")
 
 
 def start(host: str, port: int, *, unprotected: bool = False) -> NoReturn:
@@ -50,7 +51,7 @@ def protect(host: str, port: int, *, unprotected: bool = False) -> str:
     """See that the server asks for a password and answers the pages of its own UI alone; return what to tell the user.
 
     A password that is set holds. Else the first start makes one and keeps it in Prefect's profile, mode 0600, where
-    workers, `varband deploy` and every other client of this user find it. Errors: UserError as for `start`.
+    workers, `varband server deploy` and every other client of this user find it. Errors: UserError as for `start`.
     """
     from prefect.settings import get_current_settings, update_current_profile
 

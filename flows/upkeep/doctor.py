@@ -26,7 +26,7 @@ PINS = {
     "sqlalchemy": ("2.0", "with 2.1 nightly schedules create no runs, silently"),
     "math-verify": ("0.9.0", "the grader is pinned to it"),
 }
-#: What `varband deploy` makes; a test holds it to that.
+#: What `varband server deploy` makes; a test holds it to that.
 DEPLOYED = {"experiment", "search", "plan", "make", "reeval", "report", "regrade", "gc"}
 FREE_GB = 5
 #: A store that is read whole: a few seconds.
@@ -74,8 +74,8 @@ def _damage(root: Path) -> Iterator[Check]:
         whole = "artifacts, ledger and records were read and are whole"
     else:
         bad = [f"ledger shard {path}" for path in unreadable_shards(root)]
-        whole = f"the ledger's footers are whole; {size / 1e9:.1f} GB were not read (varband verify reads them)"
-    fix = f"varband verify --repair{root_option(root)}; the same command as before makes again what is set aside"
+        whole = f"the ledger's footers are whole; {size / 1e9:.1f} GB were not read (varband store verify reads them)"
+    fix = f"varband store verify --repair{root_option(root)}; the same command as before makes again what is set aside"
     yield Check("store", "fail" if bad else "ok", "; ".join(bad) or whole, fix if bad else "")
 
 
@@ -162,7 +162,11 @@ def _server(root: Path) -> Iterator[Check]:
         with get_client(sync_client=True) as client:
             version = client.request("GET", "/admin/version").json()
             waits = client.request("GET", "/admin/settings").json()["server"]["events"]["causal_ordering"]
-            fix = "" if waits.startswith("flows.") else "start it with `varband server`: lost runs wait 15 minutes else"
+            fix = (
+                ""
+                if waits.startswith("flows.")
+                else "start it with `varband server start`, else lost runs wait 15 minutes"
+            )
             yield Check("server", "warn" if fix else "ok", f"{url} runs Prefect {version}", fix)
             yield from _pools(client)
     except HTTPError as error:
@@ -176,7 +180,7 @@ def _pools(client: Any) -> Iterator[Check]:
     ask: Callable[..., Any] = lambda path, body: client.request("POST", path, json=body).json()  # noqa: E731
     for pool in ("cpu", "gpu"):
         if not ask("/work_pools/filter", {"work_pools": {"name": {"any_": [pool]}}}):
-            yield Check("pools", "fail", f"no pool {pool}", "varband deploy")
+            yield Check("pools", "fail", f"no pool {pool}", "varband server deploy")
             continue
         online = [w["name"] for w in ask(f"/work_pools/{pool}/workers/filter", {}) if w["status"] == "ONLINE"]
         start = f"prefect worker start --pool {pool}" + (" --limit 1" if pool == "gpu" else "")
@@ -184,4 +188,4 @@ def _pools(client: Any) -> Iterator[Check]:
     known = {d["name"] for d in ask("/deployments/filter", {"limit": 200})}
     missing = DEPLOYED - known
     found = f"{len(known)} deployments"
-    yield Check("pools", "fail" if missing else "ok", found, "varband deploy" if missing else "")
+    yield Check("pools", "fail" if missing else "ok", found, "varband server deploy" if missing else "")

@@ -16,7 +16,6 @@ from flows.running.plan import Planned, plan
 from flows.running.sessions import Listener, stages_of
 from flows.study.request import Request
 from flows.study.resolve import Study
-from flows.upkeep.verdicts import graded_otherwise
 from storage.artifacts.fingerprint import derived_seed
 from storage.artifacts.kinds import Pool, Rollouts, Splits, Training
 from storage.artifacts.ref import Ref
@@ -186,7 +185,7 @@ def _compared(study: Study, store: Store, kept: Kept) -> Checked:
         tonight, why = rollouts, f"nothing changed: engine {engine}, grader {graded}"
     value = _accuracy(store, tonight)
     inside = reference.low <= value.estimate <= reference.high
-    if inside and not (graded != version and graded_otherwise(store, rollouts, tonight)):
+    if inside and not (graded != version and _graded_otherwise(store, rollouts, tonight)):
         close_drift(store.root, kept.name, "accuracy")
         return Checked(kept.name, "holds", why, reference, value.estimate)
     note_drift(
@@ -241,3 +240,13 @@ def _engine_of(store: Store, kept: Kept) -> str:
     account = account_of(kept.policy, kept.sampling)
     rows = Ledger(store.root).rows(account, ["engine"])
     return "" if rows is None else ", ".join(sorted(rows["engine"].unique().to_pylist()))
+
+
+def _graded_otherwise(store: Store, before: Ref, after: Ref) -> int:
+    """Verdicts that differ between two gradings of the same rollouts."""
+    columns = ["problem_id", "rollout", "correct"]
+    return query(
+        "select count(*) n from b join a using (problem_id, rollout) where a.correct <> b.correct",
+        b=store.read(before, columns),
+        a=store.read(after, columns),
+    )["n"][0].as_py()

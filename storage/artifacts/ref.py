@@ -83,7 +83,7 @@ class Ref:
         kind, _, digits = text.rpartition("-")
         if not NAME.fullmatch(kind) or not HEX.fullmatch(digits):
             raise UserError(
-                f"'{text[:80]}' is no artifact reference; one looks like bands-4f1c2a9b00d1e2f3 (see: varband ls)"
+                f"'{text[:80]}' is no artifact reference; one looks like bands-4f1c2a9b00d1e2f3 (see: varband store ls)"
             )
         found = KINDS.get(kind, Ref)
         if cls is Ref or issubclass(found, cls):

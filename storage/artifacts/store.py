@@ -124,12 +124,12 @@ class Store:
         left = left_out(self.path(manifest.ref))
         for entry in (e for e in manifest.files if e.path not in left and only in (None, e.path)):
             if not self._intact(manifest.ref, entry):
-                raise UserError(f"{manifest.ref}: {entry.path} is missing or changed: `varband verify --repair`")
+                raise UserError(f"{manifest.ref}: {entry.path} is missing or changed: `varband store verify --repair`")
 
     def manifest(self, ref: Ref) -> Manifest:
         path = self.path(ref) / MANIFEST
         if not path.exists():
-            raise UserError(f"no artifact {ref} under {self.root} (see: varband ls)")
+            raise UserError(f"no artifact {ref} under {self.root} (see: varband store ls)")
         return parse_manifest(path.read_bytes(), str(path))
 
     def read(self, ref: Ref, columns: list[str] | None = None) -> pa.Table:

@@ -196,7 +196,7 @@ def find(root: Path, text: str) -> Ref:
         return refs[0]
     if run is not None:
         return _report_of(root, run)
-    raise UserError(f"no artifact, run or study '{text[:80]}' under {root} (see: varband ls, varband runs)")
+    raise UserError(f"no artifact, run or study '{text[:80]}' under {root} (see: varband store ls, varband runs)")
 
 
 def _report_of(root: Path, run: Run) -> Ref:

@@ -140,7 +140,7 @@ def ask(
     """
     path = Store(root).path(Ref.parse(report)) / MANIFEST
     if not path.exists():
-        raise UserError(f"no report {report} under {root} (see: varband ls report)")
+        raise UserError(f"no report {report} under {root} (see: varband store ls report)")
     return _ask(root, report, path.stat().st_mtime_ns, name, orjson.dumps(parameters or {}), other)
 
 

@@ -130,7 +130,7 @@ def _age(ref: Ref, manifest: Manifest) -> timedelta:
     except (ValueError, TypeError):
         raise UserError(
             f"{ref}: its manifest says it was made '{manifest.provenance.created[:40]}', so its age is not known and"
-            " nothing is collected; varband rm takes it away, and the same command makes it again"
+            " nothing is collected; varband store rm takes it away, and the same command makes it again"
         ) from None
 
 
@@ -157,8 +157,8 @@ def manifests_of(store: Store) -> dict[Ref, Manifest]:
         except UserError as error:
             if (store.path(ref) / MANIFEST).exists():
                 raise UserError(
-                    f"{error}; what it was made from is not known, so nothing is removed: `varband verify --repair"
-                    f"{root_option(store.root)}` sets it aside, and the same command makes it again"
+                    f"{error}; what it was made from is not known, so nothing is removed: `varband store verify"
+                    f" --repair{root_option(store.root)}` sets it aside, and the same command makes it again"
                 ) from None
     return found
 
@@ -249,7 +249,7 @@ def remove(root: Path, what: str, found: Ref | None, *, really: bool) -> pa.Tabl
 
 def _one(store: Store, manifests: Mapping[Ref, Manifest], pinned: set[Ref], ref: Ref) -> Doomed:
     if ref in pinned:
-        raise UserError(f"{ref} is pinned; varband pin {ref} --off takes the pin off")
+        raise UserError(f"{ref} is pinned; varband store pin {ref} --off takes the pin off")
     if ref in unfinished(store.root):
         raise UserError(f"{ref} is needed by a run that has not finished (see: varband runs)")
     if users := [one for one, m in manifests.items() if ref in m.input_refs]:
@@ -260,7 +260,7 @@ def _one(store: Store, manifests: Mapping[Ref, Manifest], pinned: set[Ref], ref:
 def _study(store: Store, manifests: Mapping[Ref, Manifest], pinned: set[Ref], what: str) -> list[Doomed]:
     run = run_named(store.root, what)
     if run is None:
-        raise UserError(f"no run or study '{what[:80]}' under {store.root} (see: varband runs, varband ls)")
+        raise UserError(f"no run or study '{what[:80]}' under {store.root} (see: varband runs, varband store ls)")
     if run.shown_state == "running":
         raise UserError(f"run {run.id} is at work: stop it first")
     mine = closure(manifests, [*_heads(run), *_noted(store.root, run)])

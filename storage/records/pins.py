@@ -43,7 +43,7 @@ def unpin(root: Path, ref: Ref) -> Pin:
     """Errors: UserError if it is not pinned."""
     held = next((p for p in pins(root) if p.ref == str(ref)), None)
     if held is None:
-        raise UserError(f"{ref} is not pinned (see: varband pin)")
+        raise UserError(f"{ref} is not pinned (see: varband store pin)")
     return _write(root, held.model_copy(update={"until": now()}))
 
 

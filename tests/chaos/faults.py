@@ -144,7 +144,7 @@ def artifact_deleted(trial: Trial) -> None:
 
 @contextmanager
 def collecting(root: Path) -> Iterator[None]:
-    """`varband gc --older-than 0d --yes` over and over. Errors: Broken if it takes what the study wants."""
+    """`varband store gc --older-than 0d --yes` over and over. Errors: Broken if it takes what the study wants."""
     over, taken, said = threading.Event(), [], []
 
     def loop() -> None:

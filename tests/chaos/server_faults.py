@@ -178,7 +178,7 @@ def database_lost(server: Server, name: str, run: str) -> str:
     lose_database(server.database)
     end(server.process)
     server.start()
-    server.varband("deploy")
+    server.varband("server", "deploy")
     register_toys(server)
     return start(server, "toyparent/toyparent", names=[name], seconds=WORK)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.chat import policy_of
+from cli.ask import policy_of
 from flows.running.sessions import stages_on
 from flows.study.models import SHIPPED, base_model
 from tasks.domain.policies import MadeElsewhere
@@ -23,7 +23,7 @@ __all__ = ["bucket", "server"]  # fixtures
 def test_an_adapter_comes_from_there_when_it_is_asked_something(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`varband chat` and `ask` with --adapter, on a machine that has never seen it."""
+    """`varband ask` with --adapter, on a machine that has never seen it."""
     made, demo = adapter(tmp_path / "adapter", rank=2, hidden=8), SHIPPED["demo"]
     given = MadeElsewhere(name="elsewhere", sha256=adapter_files(made).digest)
     with stages_on(machine(bucket, tmp_path, "a", monkeypatch), places={given.sha256: made}):

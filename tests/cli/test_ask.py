@@ -75,10 +75,8 @@ def test_what_a_question_costs_is_charged_and_the_month_of_the_team_stops_it(tmp
 WRONG: dict[tuple[str, ...], str] = {
     ("--method", "majorty"): r"unknown method 'majorty'; did you mean 'majority'",
     ("--method", "rewarded"): r"method rewarded is scored by a reward model: give its folder \(--reward FOLDER\)",
-    ("--budget", "tokens=128"): r"tokens=128 is below one rollout, whose completion alone may take 128 tokens",
-    ("--budget", "tokens=²"): "a search's budget is tokens a problem, e.g. tokens=16384",
+    ("--tokens", "128"): r"--tokens 128 is below one rollout, whose completion alone may take 128",
     ("--arm", "panle"): "unknown arm 'panle'",
-    ("--context", "100000"): "100000 and the model has 1024 positions",
     ("--adapter", "training-0000000000000000"): "training-0000000000000000",
 }
 
@@ -98,16 +96,6 @@ def test_a_problem_without_words_is_refused(tmp_path: Path) -> None:
 def test_a_last_round_that_went_past_the_budget_is_said(tmp_path: Path) -> None:
     """A round is whole: what it spends is known once it is there."""
     method, least = "evolution:generations=1", 129
-    last = asked(tmp_path, "--budget", f"tokens={least}", method=method).splitlines()[-1]
+    last = asked(tmp_path, "--tokens", str(least), method=method).splitlines()[-1]
     assert re.search(rf"\(8 completions, \d+ tokens; the last round went past the budget of {least}\)$", last)
     assert "budget" not in asked(tmp_path, method=method).splitlines()[-1]
-
-
-def test_a_context_that_is_outgrown_cuts_the_round_and_says_so_with_numbers(tmp_path: Path) -> None:
-    whole = asked(tmp_path).splitlines()
-    [draw, _] = told(tmp_path)
-    tight = draw["num_prompt_tokens"] + 128
-    first, second, last = asked(tmp_path, "--context", str(tight)).splitlines()
-    assert first == whole[0]
-    assert re.search(rf"#2 revise: a prompt of \d+ tokens and max_tokens=128 do not fit the context of {tight}", second)
-    assert f"answer: {draw['answer']} (1 completions" in last or "answer: none" in last

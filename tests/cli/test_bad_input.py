@@ -33,17 +33,20 @@ WORDS = {
     "seeds": (("run", "demo", "--seeds", "1,x"), "1,x"),
     "no such pool": (("run", "demo", "--pool", "nowhere.jsonl"), "nowhere.jsonl"),
     "limit of problems that are made": (("run", "demo", "--limit", "5"), "pool.synthetic=N"),
-    "no such artifact": (("show", "rollouts-0123", "--root", "."), "rollouts-0123"),
-    "bad SQL": (("sql", "select * from nowhere", "--root", "."), "nowhere"),
-    "a date that Python has not": (("sql", "select '1000000-01-01'::date", "--root", "."), "::varchar"),
-    "the same for scripts": (("sql", "select 'infinity'::timestamp", "--json", "--root", "."), "::varchar"),
-    "pin without a ref": (("pin", "--off", "--root", "."), "REF is missing"),
-    "pin of an empty variable": (("pin", "", "--why", "figure 3", "--root", "."), "no artifact, run or study ''"),
-    "SQL of an empty variable's study": (("sql", "select 1", "--study", "", "--root", "."), "run or study ''"),
+    "no such artifact": (("store", "show", "rollouts-0123", "--root", "."), "rollouts-0123"),
+    "bad SQL": (("store", "sql", "select * from nowhere", "--root", "."), "nowhere"),
+    "a date that Python has not": (("store", "sql", "select '1000000-01-01'::date", "--root", "."), "::varchar"),
+    "the same for scripts": (("store", "sql", "select 'infinity'::timestamp", "--json", "--root", "."), "::varchar"),
+    "pin without a ref": (("store", "pin", "--off", "--root", "."), "REF is missing"),
+    "pin of an empty variable": (
+        ("store", "pin", "", "--why", "figure 3", "--root", "."),
+        "no artifact, run or study ''",
+    ),
+    "SQL of an empty variable's study": (("store", "sql", "select 1", "--study", "", "--root", "."), "run or study ''"),
     "no run id": (("resume", "a b", "--root", "."), "(see: varband runs)"),
-    "no such root": (("ls", "--root", "mistyped"), "mistyped: there is no such folder"),
-    "no such root to regrade": (("regrade", "--root", "mistyped"), "mistyped: there is no such folder"),
-    "no such kind": (("ls", "rolouts", "--root", "."), "did you mean 'rollouts'?"),
+    "no such root": (("store", "ls", "--root", "mistyped"), "mistyped: there is no such folder"),
+    "no such root to regrade": (("grade", "store", "--root", "mistyped"), "mistyped: there is no such folder"),
+    "no such kind": (("store", "ls", "rolouts", "--root", "."), "did you mean 'rollouts'?"),
     "root is a file": (("run", "demo", "--root", "a_file"), "a_file"),
     "root of a plan is a file": (("plan", "demo", "--root", "a_file"), "a_file: it is a file"),
     "root cannot be written": (("run", "demo", "--root", "/proc/varband"), "/proc/varband"),
@@ -70,7 +73,7 @@ def test_words_on_the_command_line(tmp_path: Path, case: str) -> None:
 @pytest.mark.parametrize("place", ["pins/bands-0.json", "runs/demo-0.json"])
 def test_a_folder_in_a_files_place_is_named(tmp_path: Path, place: str) -> None:
     (tmp_path / place).mkdir(parents=True)
-    assert f"{tmp_path / place}: Is a directory" in refused(tmp_path, "gc", "--root", str(tmp_path))
+    assert f"{tmp_path / place}: Is a directory" in refused(tmp_path, "store", "gc", "--root", str(tmp_path))
 
 
 @pytest.mark.parametrize("case", POOLS)

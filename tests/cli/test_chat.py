@@ -1,4 +1,4 @@
-"""`varband chat` on real parts: the demo's model, an adapter that the demo trained, the grader."""
+"""`varband ask` on real parts: the demo's model, an adapter that the demo trained, the grader."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cli.chat import chat
+from cli.ask import ask as command
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.records.copies import copy_study
@@ -24,7 +24,7 @@ PROBLEM = "There are 6 boxes of 6 pens. 7 go. 3 come. How many pens in all?"
 
 def ask(*words: str, typed: str | None = None, engine: str = "transformers") -> Result:
     return CliRunner().invoke(
-        chat, [*words, "--engine", engine, "--temperature", "0"], input=typed, catch_exceptions=False
+        command, [*words, "--engine", engine, "--temperature", "0"], input=typed, catch_exceptions=False
     )
 
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from cli.exporting import flat
+from cli.export import flat
 from cli.main import varband
 from cli.tables import print_table
 from storage.artifacts.manifest import Provenance, Recipe
@@ -39,7 +39,7 @@ def test_show_obeys_no_escape_sequence(tmp_path: Path, capsys: pytest.CaptureFix
     ref = Texts.of("0" * 16)
     table = pa.table({"text": [TITLE]})
     Store(tmp_path).write(ref, Payload(table), Recipe(stage=TITLE, version=1, arguments={}, inputs={}), said)
-    for words in (["show", str(ref)], ["ls"], ["show", TITLE]):
+    for words in (["store", "show", str(ref)], ["store", "ls"], ["store", "show", TITLE]):
         done = CliRunner().invoke(varband, [*words, "--root", str(tmp_path)])
         assert "\x1b" not in done.output and "\x07" not in done.output, words
     print_table(pa.table({f"n{TITLE}": [TITLE]}), as_json=False)

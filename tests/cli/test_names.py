@@ -60,7 +60,7 @@ def test_a_name_stands_wherever_hashes_do(made: tuple[Path, Row, Row]) -> None:
     assert "passk.draws: 10000 → 400" in runs["cooler"]["changed"] and "arms: " in runs["cooler"]["changed"]
     first, second_, *_ = runs["cooler"]["changed"].split("; ")
     assert {first[:4], second_[:4]} == {"arms", "pass"}, "what the other study has not changed so stands first"
-    listed = {row["ref"]: row["study"] for row in json.loads(said("ls", "--json", root=root))}
+    listed = {row["ref"]: row["study"] for row in json.loads(said("store", "ls", "--json", root=root))}
     assert listed[second["report"]] == "cooler"
     assert "cooler, demo" in listed.values(), "what both need has both names"
     labels = {one.ref: one.label for one in reports(root)}
@@ -88,9 +88,9 @@ def test_a_run_and_a_name_are_taken_where_refs_are(made: tuple[Path, Row, Row]) 
     root, first, second = made
     for text in ("cooler", run_named(root, "cooler").id, second["report"]):  # type: ignore[union-attr]
         assert str(find(root, text)) == second["report"]
-        assert said("show", text, root=root).startswith(second["report"])
+        assert said("store", "show", text, root=root).startswith(second["report"])
     assert str(find(root, "demo")) == first["report"]
-    assert "no artifact, run or study 'coooler'" in said("show", "coooler", root=root, fails=True)
+    assert "no artifact, run or study 'coooler'" in said("store", "show", "coooler", root=root, fails=True)
 
 
 @pytest.mark.parametrize("name", ["r", "report", "0"])
@@ -118,7 +118,7 @@ def test_a_run_without_a_report_says_how_to_get_one(root: Path) -> None:
 
 def test_compare_says_what_was_asked_otherwise_and_what_was_found(made: tuple[Path, Row, Row]) -> None:
     root, first, second = made
-    told = json.loads(said("compare", "demo", "cooler", "--json", root=root))
+    told = json.loads(said("report", "demo", "--against", "cooler", "--json", root=root))
     assert told["reports"] == [first["report"], second["report"]]
     assert told["settings"]["passk.draws"] == [500, 400]
     assert told["settings"]["arms"] == [["panel", "thinking"], ["panel"]]
@@ -134,9 +134,9 @@ def test_compare_says_what_was_asked_otherwise_and_what_was_found(made: tuple[Pa
         rows["thinking", "before"]["one"] == pytest.approx(expected["thinking"])
         and rows["thinking", "before"]["other"] is None
     )
-    text = said("compare", "demo", "cooler", root=root)
+    text = said("report", "demo", "--against", "cooler", root=root)
     assert "passk.draws: 500 → 400" in text and "held-out accuracy" in text
-    assert "are one study" in said("compare", "demo", first["report"], root=root, fails=True)
+    assert "of one study" in said("report", "demo", "--against", first["report"], root=root, fails=True)
 
 
 def test_what_a_study_does_not_hold_is_said_in_words(made: tuple[Path, Row, Row], tmp_path: Path) -> None:
@@ -150,14 +150,14 @@ def test_what_a_study_does_not_hold_is_said_in_words(made: tuple[Path, Row, Row]
 def test_sql_answers_for_one_study(made: tuple[Path, Row, Row]) -> None:
     root, _, _ = made
     counted = "select arm, count(distinct ref) as n from passk group by all order by all"
-    of_all = json.loads(said("sql", counted, "--json", root=root))
-    of_one = json.loads(said("sql", counted, "--study", "cooler", "--json", root=root))
+    of_all = json.loads(said("store", "sql", counted, "--json", root=root))
+    of_one = json.loads(said("store", "sql", counted, "--study", "cooler", "--json", root=root))
     assert of_all == [{"arm": "panel", "n": 2}, {"arm": "thinking", "n": 1}] and of_one == [{"arm": "panel", "n": 1}]
 
 
 def test_sql_says_of_how_many_studies_its_rows_are(root: Path) -> None:
     """A study that stopped has rows too: without its report it was mixed in in silence."""
-    counted = ("sql", "select count(*) from rollouts")
+    counted = ("store", "sql", "select count(*) from rollouts")
     assert "all 2 studies" in told(*counted, root=root)[1]
     run = run_named(root, "cooler")
     assert run is not None and run.report is not None
@@ -180,33 +180,41 @@ def test_a_name_of_several_runs_is_said_and_rm_never_guesses(root: Path, tmp_pat
         write_run(root, run.model_copy(update=more))
     several = f"'cooler' fits 3 runs: cooler-00000002 (parked), {run.id} (finished), cooler-00000001 (finished)"
     note = f"varband: {several}; this is of {run.id}, the newest that has a report: an id asks for another\n"
-    reading = (("show", "cooler"), ("report", "cooler", "--query", "bands"), ("compare", "cooler", "demo"))
-    for words in (*reading, ("sql", "from passk", "--study", "cooler"), ("report", "cooler", "-o", str(tmp_path))):
+    reading = (
+        ("store", "show", "cooler"),
+        ("report", "cooler", "--query", "bands"),
+        ("report", "cooler", "--against", "demo"),
+    )
+    for words in (
+        *reading,
+        ("store", "sql", "from passk", "--study", "cooler"),
+        ("report", "cooler", "-o", str(tmp_path)),
+    ):
         out, err = told(*words, root=root)
         assert err == note and out, words
-    assert "this is of" not in told("show", "cooler-00000001", root=root)[1]
+    assert "this is of" not in told("store", "show", "cooler-00000001", root=root)[1]
     before = {*root.rglob("*.json")}
-    for words in (("rm", "cooler"), ("rm", "cooler", "--yes")):
+    for words in (("store", "rm", "cooler"), ("store", "rm", "cooler", "--yes")):
         assert said(*words, root=root, fails=True) == f"varband: {several}; name one by its id\n"
     assert {*root.rglob("*.json")} == before
-    said("rm", "cooler-00000002", "--yes", root=root)
+    said("store", "rm", "cooler-00000002", "--yes", root=root)
     assert {one.id for one in all_runs(root)} == {run.id, demo.id, "cooler-00000001"}
     write_run(root, run.model_copy(update={"report": None, "state": "failed"}))
     write_run(root, run.model_copy(update={**old, "report": None, "state": "failed"}))
-    refused = said("show", "cooler", root=root, fails=True)
+    refused = said("store", "show", "cooler", root=root, fails=True)
     assert refused.startswith("varband: 'cooler' fits 2 runs: ") and refused.endswith("(failed); name one by its id\n")
 
 
 def test_rm_takes_what_is_of_one_study_alone_and_restores_it(root: Path) -> None:
     before, paid = set(Store(root).refs()), len(Ledger(root).shard_paths())
-    would = said("rm", "cooler", root=root)
+    would = said("store", "rm", "cooler", root=root)
     assert "would go with --yes" in would and set(Store(root).refs()) == before
-    said("rm", "cooler", "--yes", root=root)
+    said("store", "rm", "cooler", "--yes", root=root)
     kept = set(Store(root).refs())
     assert kept < before and len(Ledger(root).shard_paths()) == paid
     assert [run.profile for run in all_runs(root)] == ["demo"]
     assert mini.finish(root, "--seeds", "")["made"] == 0, "the other study lacks nothing"
-    said("gc", "--restore", root=root)
+    said("store", "gc", "--restore", root=root)
     assert set(Store(root).refs()) == before and len(all_runs(root)) == 2
 
 
@@ -214,15 +222,15 @@ def test_rm_keeps_what_is_wanted(root: Path) -> None:
     run, store = run_named(root, "cooler"), Store(root)
     assert run is not None and run.report is not None
     inner = store.manifest(Ref.parse(run.report)).input_refs[0]
-    assert "artifacts are made from it" in said("rm", str(inner), "--yes", root=root, fails=True)
+    assert "artifacts are made from it" in said("store", "rm", str(inner), "--yes", root=root, fails=True)
     pin(root, Ref.parse(run.report), "figure 3")
-    assert "is pinned" in said("rm", run.report, "--yes", root=root, fails=True)
-    said("rm", "cooler", "--yes", root=root)
+    assert "is pinned" in said("store", "rm", run.report, "--yes", root=root, fails=True)
+    said("store", "rm", "cooler", "--yes", root=root)
     assert store.has(Ref.parse(run.report)), "a pin keeps it, whatever the study's record says"
-    assert "no run or study 'nothing'" in said("rm", "nothing", root=root, fails=True)
+    assert "no run or study 'nothing'" in said("store", "rm", "nothing", root=root, fails=True)
 
 
-@pytest.mark.parametrize("words", [("report",), ("audit",), ("doctor",), ("chat", "1+1?", "--adapter", "training-0")])
+@pytest.mark.parametrize("words", [("report",), ("audit",), ("doctor",), ("ask", "1+1?", "--adapter", "training-0")])
 def test_a_root_that_nobody_made_is_refused_and_not_made(words: tuple[str, ...], tmp_path: Path) -> None:
     told = said(*words, root=tmp_path / "mistyped", fails=True)
     assert f"--root {tmp_path / 'mistyped'}: there is no such folder" in told and not [*tmp_path.iterdir()]

@@ -33,7 +33,7 @@ def test_the_page_runs_as_it_is_written(tmp_path: Path) -> None:
             assert name == "varband"
             words = ["plan" if word == "run" else word for word in words]
             done = varband(tmp_path, *words)
-            expected = 2 if words[0] == "deploy" else 0
+            expected = 2 if words[0] == "server" else 0
             assert done.returncode == expected, (line, done.stderr)
             assert "Traceback" not in done.stderr
     assert (tmp_path / "fewshot.toml").exists() and (tmp_path / "first.toml").exists()
@@ -52,7 +52,7 @@ def test_a_study_is_begun_checked_and_compared(tmp_path: Path) -> None:
     assert "nothing differs" in varband(tmp_path, "study", "diff", "first.toml", "whole.toml").stdout
 
 
-@pytest.mark.parametrize("verb", ["study check", "study show", "study diff", "plan", "run", "deploy"])
+@pytest.mark.parametrize("verb", ["study check", "study show", "study diff", "plan", "run", "server deploy"])
 def test_a_file_with_mistakes_makes_nothing_whoever_reads_it(verb: str, tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text('base = "demo"\n[training]\nstep = 3\n')
     done = varband(tmp_path, *verb.split(), "bad.toml")
@@ -105,7 +105,7 @@ def test_a_check_says_what_a_run_would_ask_for(tmp_path: Path) -> None:
 
 def test_a_study_that_would_hide_everybody_s_deployment_is_refused_before_the_server_is_asked(tmp_path: Path) -> None:
     (tmp_path / "experiment.toml").write_text('base = "demo"\n')
-    done = varband(tmp_path, "deploy", "experiment.toml")
+    done = varband(tmp_path, "server", "deploy", "experiment.toml")
     assert done.returncode == 2 and "'experiment' is a built-in deployment" in done.stderr
 
 

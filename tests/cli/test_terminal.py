@@ -1,4 +1,4 @@
-"""`varband show`, `ls`, `sql`, `report --query`: as wide as the terminal; whole and plain in a pipe; JSON for scripts."""
+"""`varband store show`, `ls`, `sql`, `report --query`: as wide as the terminal; whole and plain in a pipe; JSON for scripts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.records.notes import note_planned
 from tests import warm
-from tests.cli.test_next_steps import run_of
+from tests.cli.test_view import run_of
 
 
 def piped(*words: str, root: Path) -> subprocess.CompletedProcess[str]:
@@ -40,7 +40,7 @@ def test_every_artifact_is_shown_in_80_columns(demo_store: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    "words", [("ls",), ("runs",), ("sql", "select * from rollouts"), ("report", "--query", "gains")]
+    "words", [("store", "ls"), ("runs",), ("store", "sql", "select * from rollouts"), ("report", "--query", "gains")]
 )
 def test_piped_tables_are_whole_with_a_line_a_row_and_have_no_colour(demo_store: Path, words: tuple[str, ...]) -> None:
     done = piped(*words, root=demo_store)
@@ -54,13 +54,13 @@ def test_piped_tables_are_whole_with_a_line_a_row_and_have_no_colour(demo_store:
 
 def test_show_as_json_is_the_manifest_and_the_rows(demo_store: Path) -> None:
     ref = Store(demo_store).refs("bands")[0]
-    told = json.loads(piped("show", ref.fingerprint[:9], "-n", "3", "--json", root=demo_store).stdout)
+    told = json.loads(piped("store", "show", ref.fingerprint[:9], "-n", "3", "--json", root=demo_store).stdout)
     assert told["manifest"]["fingerprint"] == ref.fingerprint and len(told["rows"]) == 3
     assert told["rows"] == Store(demo_store).read(ref).slice(0, 3).to_pylist()
 
 
 def test_a_ref_that_is_not_there_is_one_sentence(demo_store: Path) -> None:
-    for words in (("show", "bands-0000"), ("report", "bands-0000"), ("gallery", "report-0000")):
+    for words in (("store", "show", "bands-0000"), ("report", "bands-0000"), ("export", "gallery", "report-0000")):
         done = piped(*words, root=demo_store)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith("varband: no artifact, run or study '") and done.stderr.count("\n") == 1
@@ -87,7 +87,7 @@ def test_no_ref_id_or_name_is_cut_however_narrow_it_is(tmp_path: Path) -> None:
     ):
         run = run_of(root, so_called, id=f"{name}-{place:08}", state="failed", why=why, report=f"report-{place:016}")
         note_planned(root, run.id, [Ref("pool", "0" * 16)])
-    for words in (("runs",), ("rm", f"{name}-00000000")):
+    for words in (("runs",), ("store", "rm", f"{name}-00000000")):
         shown = piped(*words, root=root).stdout
         assert f"{name}-00000000" in shown and "\x1b" not in shown
         if words == ("runs",):

@@ -59,8 +59,8 @@ def test_a_full_disk_is_a_sentence_whatever_the_command(small_disk: Path) -> Non
     (small_disk / "pool.jsonl").write_text(json.dumps({"id": "a", "problem": "1 + 1?", "gold": "2"}))
     assert varband(small_disk, "pool", "build", "pool.jsonl").returncode == 0
     fill(small_disk)
-    pinned = ("pin", "pool-", "--why", "kept")
-    exported = ("export", str(small_disk / "copy"))
+    pinned = ("store", "pin", "pool-", "--why", "kept")
+    exported = ("export", "study", str(small_disk / "copy"))
     for words in (
         ("run", "demo", "--plain"),
         pinned,
@@ -70,7 +70,7 @@ def test_a_full_disk_is_a_sentence_whatever_the_command(small_disk: Path) -> Non
         done = varband(small_disk, *words)
         assert done.returncode == 2, (words, done.stderr)
         assert "No space left on device" in one_sentence(done.stderr)
-    for words in (("ls",), ("runs",), ("verify",), ("sql", "select count(*) from artifacts")):
+    for words in (("store", "ls"), ("runs",), ("store", "verify"), ("store", "sql", "select count(*) from artifacts")):
         done = varband(small_disk, *words)
         assert done.returncode == 0, (words, done.stderr)
     (small_disk / "filler").unlink()
@@ -80,7 +80,7 @@ def test_a_full_disk_is_a_sentence_whatever_the_command(small_disk: Path) -> Non
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
 def test_a_signal_is_a_sentence_whatever_the_command(tmp_path: Path, how: signal.Signals, code: int) -> None:
     command = subprocess.Popen(
-        [warm.VARBAND, "sql", STATEMENT, "--root", tmp_path],
+        [warm.VARBAND, "store", "sql", STATEMENT, "--root", tmp_path],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

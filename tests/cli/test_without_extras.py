@@ -24,13 +24,11 @@ main()
 @pytest.mark.parametrize(
     ("words", "extra"),
     [
-        (("server",), "prefect"),
-        (("deploy",), "prefect"),
-        (("deploy", "--reset"), "prefect"),
+        (("server", "start"), "prefect"),
+        (("server", "deploy"), "prefect"),
         (("doctor", "--root", "."), "prefect"),
-        (("demo-server",), "prefect"),
         (("serve", "--root", "."), "app"),
-        (("ls", "--root", "s3://bucket/root"), "s3"),
+        (("store", "ls", "--root", "s3://bucket/root"), "s3"),
     ],
 )
 def test_a_missing_extra_is_named(words: tuple[str, ...], extra: str, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from cli.look import gallery
+from cli.export import gallery
 from dashboards.gallery import MOST, Item, Page, from_report, from_transcripts, write
 from dashboards.text import ELEMENTS, mathml, pieces
 from storage.artifacts.ref import Ref

@@ -29,7 +29,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     here, there = tmp_path_factory.mktemp("study") / "here", tmp_path_factory.mktemp("copy") / "there"
     code, words = said(here, "--without", "embeddings", "--set", "encoder.name=elsewhere")
     assert code == 75 and "is left for another machine" in words, words
-    export = [warm.VARBAND, "export", str(there), "--without", "weights", "--root", str(here), "--json"]
+    export = [warm.VARBAND, "export", "study", str(there), "--without", "weights", "--root", str(here), "--json"]
     copied = json.loads(warm.run(export).stdout)
     assert copied["left_bytes"] > 0 and copied["others"] == 0
     return here, there

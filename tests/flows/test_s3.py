@@ -289,7 +289,7 @@ def test_what_a_larger_put_than_the_server_takes_goes_up_in_parts_and_comes_back
     assert max(peaks.values()) < 100, peaks
 
 
-@pytest.mark.parametrize("command", ["ls", "runs", "plan demo", "sql 'select 1'"])
+@pytest.mark.parametrize("command", ["store ls", "runs", "plan demo", "store sql 'select 1'"])
 @pytest.mark.parametrize("fault", ["away", "no bucket", "no credentials"])
 def test_storage_that_does_not_serve_is_one_sentence(
     command: str, fault: str, server: ObjectStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

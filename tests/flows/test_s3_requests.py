@@ -92,7 +92,7 @@ def test_a_new_laptop_sees_a_root_with_few_requests(
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: raw.put(f"ledger/a/b/shard-{n:020d}.parquet", b"x"), range(PAGE + 50)))
     before = len(server.requests())
-    shown = ls("ls", cache=tmp_path / "new", root=address(tmp_path))
+    shown = ls("store", "ls", cache=tmp_path / "new", root=address(tmp_path))
     requests = server.requests()[before:]
     assert len(shown) == artifacts and all(row["study"] == "demo" for row in shown)
     listings = 10 + (3 * artifacts + 2 * runs) // PAGE
@@ -103,7 +103,7 @@ def test_a_new_laptop_sees_a_root_with_few_requests(
     requests = server.requests()[before:]
     assert len(requests) <= 2 * runs + listings and not [r for r in requests if "data.parquet " in r], requests
     before += len(requests)
-    assert len(ls("ls", cache=tmp_path / "new", root=address(tmp_path))) == artifacts
+    assert len(ls("store", "ls", cache=tmp_path / "new", root=address(tmp_path))) == artifacts
     assert len(server.requests()[before:]) <= listings, "the second time only the listing is asked for"
 
 
@@ -111,7 +111,7 @@ def test_rows_come_when_they_are_asked_for(s3: pytest.MonkeyPatch, tmp_path: Pat
     made = put(machine(tmp_path, "a", s3), 1)
     b = machine(tmp_path, "b", s3)
     assert b.refs() == [made] and not (b.path(made) / "data.parquet").exists()
-    found = ls("sql", "select split from splits", cache=tmp_path / "b", root=address(tmp_path))
+    found = ls("store", "sql", "select split from splits", cache=tmp_path / "b", root=address(tmp_path))
     assert found == [{"split": "train"}]
     c = machine(tmp_path, "c", s3)
     assert c.refs() == [made] and c.has(made) and c.read(made).num_rows == 1, "a listing is not a reading"

@@ -9,7 +9,7 @@ import pyarrow.csv
 import pytest
 from click.testing import CliRunner
 
-from cli.exporting import export
+from cli.export import export
 from storage.reading.query_cache import ask
 from tests.dashboards.conftest import Study
 
@@ -47,15 +47,6 @@ def test_a_table_has_every_digit_and_every_row(study: Study, tmp_path: Path) -> 
     [
         (("figure", "gainz"), "no figure or table 'gainz'; did you mean 'gains'?"),
         (("figure", "audit"), "audit: nothing of it is drawn; its numbers: varband export table audit"),
-        (
-            ("figure", "bands", "--format", "csv"),
-            "--format csv: a figure is exported as pdf or svg; csv is of a table: varband export table",
-        ),
-        (
-            ("table", "bands", "--format", "pdf"),
-            "--format pdf: a table is exported as csv or latex; pdf is of a figure: varband export figure",
-        ),
-        (("table", "bands", "--format", "xlsx"), "--format xlsx: a table is exported as csv or latex"),
     ],
 )
 def test_what_is_not_there_is_one_sentence(words: tuple[str, ...], said: str, study: Study) -> None:
@@ -63,6 +54,8 @@ def test_what_is_not_there_is_one_sentence(words: tuple[str, ...], said: str, st
     assert said in str(done.exception) and "\n" not in str(done.exception)
 
 
-def test_any_other_word_is_a_folder(study: Study, tmp_path: Path) -> None:
-    done = CliRunner().invoke(export, ["--without", "weights", str(tmp_path / "copy"), "--root", str(study.root)])
+def test_a_study_is_copied(study: Study, tmp_path: Path) -> None:
+    done = CliRunner().invoke(
+        export, ["study", "--without", "weights", str(tmp_path / "copy"), "--root", str(study.root)]
+    )
     assert done.exit_code == 0 and "artifacts" in done.output and (tmp_path / "copy").is_dir()

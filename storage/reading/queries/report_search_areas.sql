@@ -7,7 +7,7 @@ Area: right answers averaged over every budget from 0 to the largest. Slope: rig
 from the smallest budget to the largest: where arms differ in it, width pays at test time. Where few problems have a \
 round within the smallest budget (reason) it is that of answering at all, and steeper for whoever spends more on one."""
 sources = ["search_curves"]
-empty = "no method of search was asked for (varband search)."
+empty = "no method of search was asked for (search.methods)."
 */
 -- Area and slope of every policy under every method.
 select a.series, a.method, a.arm, a.step, a.budget, a.estimate as area_rate, a.low as area_rate_low,

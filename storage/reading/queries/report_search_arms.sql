@@ -7,7 +7,7 @@ The first policy less the other, under the same method: right answers within the
 is how much more a doubling of the budget gives the first. p_adjusted: Benjamini and Hochberg, slopes as a family of \
 their own."""
 sources = ["search_contrasts"]
-empty = "no method of search was asked for (varband search)."
+empty = "no method of search was asked for (search.methods)."
 */
 -- Every two policies under each method, the oracle's selection and pass@1 too.
 select metric, budget, method, c.arm, step, other, other_step, estimate as right_gain, low as right_gain_low,

@@ -7,7 +7,7 @@ The highest estimate among methods; chosen after the fact, so that its lead over
 too high where several are close. elsewhere: the rate of choosing the best on nine tenths of the problems, counted on \
 the others, ten times. ceiling: the oracle's."""
 sources = ["search_curves"]
-empty = "no method of search was asked for (varband search)."
+empty = "no method of search was asked for (search.methods)."
 */
 -- Of each policy the method with the most right answers within each budget, and what the ceiling leaves.
 with ranked as (

@@ -6,7 +6,7 @@ caption = """
 Right answers of the first method less those of the other within the largest budget, and their areas. p_adjusted: \
 Benjamini and Hochberg over all pairs of methods."""
 sources = ["search_contrasts"]
-empty = "no method of search was asked for (varband search)."
+empty = "no method of search was asked for (search.methods)."
 */
 -- Every two methods of each policy at equal tokens.
 select metric, budget, arm, step, method, other_method, estimate as right_gain, low as right_gain_low,

@@ -7,7 +7,7 @@ Share of problems answered rightly within so many tokens a problem, prompts and 
 oracle (pass@k) is the ceiling of whatever picks among rollouts: it knows the golds, which no method does. pass@1 is one rollout's answer. \
 A round counts once all of it was paid for. Shaded: 95 % interval over problems and seeds."""
 sources = ["search_curves"]
-empty = "no method of search was asked for (varband search)."
+empty = "no method of search was asked for (search.methods)."
 [chart]
 kind = "lines"
 x = "budget"

@@ -6,7 +6,7 @@ caption = """
 Mean of a problem, to the end of its search. cut: requests that did not fit the model's context; their round was cut \
 and the search went on with what it had, or ended."""
 sources = ["searches"]
-empty = "no method of search was asked for (varband search)."
+empty = "no method of search was asked for (search.methods)."
 */
 -- Rounds, rollouts and tokens of every search, and requests that the context cut.
 with problems as (

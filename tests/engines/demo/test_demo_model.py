@@ -7,11 +7,8 @@ import random
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from cli.demo_model import demo_model
-from storage.errors import UserError
 from tasks.domain.problems.arithmetic import demo_problems, pretraining_problem
 from tasks.domain.problems.teacher import MIX, teacher_completion
 from tasks.domain.scaffolds import SCAFFOLDS
@@ -89,10 +86,3 @@ def test_pretraining_makes_the_same_weights_twice(tmp_path: Path) -> None:
     assert len(digests) == 1
     assert (made.steps, made.threads) == (3, 1)
     assert 0 < made.loss < 10
-
-
-def test_a_model_is_not_written_over_by_accident(tmp_path: Path) -> None:
-    (tmp_path / "model.safetensors").write_bytes(b"precious")
-    result = CliRunner().invoke(demo_model, [str(tmp_path)])
-    assert isinstance(result.exception, UserError)
-    assert (tmp_path / "model.safetensors").read_bytes() == b"precious"

@@ -260,6 +260,6 @@ def test_rollouts_are_read_by_the_arms_of_the_study_that_they_are_of(tmp_path: P
     said = "<mutipersonaDebate>so</mutipersonaDebate> <answer>15/2</answer>"
     rows = [json.dumps({"arm": arm, "completion": said, "gold": "7.5"}) for arm in ("panel", "whole")]
     (tmp_path / "rows.jsonl").write_text("\n".join(rows))
-    done = CliRunner().invoke(grade, [str(tmp_path / "rows.jsonl"), "--study", str(tmp_path / "mine.toml")])
+    done = CliRunner().invoke(grade, ["file", str(tmp_path / "rows.jsonl"), "--study", str(tmp_path / "mine.toml")])
     told = [json.loads(line)["verdict"] for line in done.output.splitlines()]
     assert told == ["correct", "wrong"], done.output

@@ -44,7 +44,7 @@ def test_what_was_backed_up_comes_back(tmp_path: Path) -> None:
             assert done.returncode == 0, done.stdout + done.stderr
             return done.stdout
 
-        server.varband("deploy")
+        server.varband("server", "deploy")
         wishes = [word for field, value in SHRUNK.items() for word in ("--set", f"{field}={value}")]
         study = [
             "demo",

@@ -1,4 +1,4 @@
-"""`varband deploy` on a real server: code is renewed, what people decided in the UI stays."""
+"""`varband server deploy` on a real server: code is renewed, what people decided in the UI stays."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SCHEDULES = [
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with postgres() as database, prefect_server(tmp_path_factory.mktemp("deploy"), database) as up:
-        up.varband("deploy")
+        up.varband("server", "deploy")
         yield up
 
 
@@ -58,7 +58,7 @@ def edited(server: Server) -> dict[str, Any]:
 
 
 def test_what_people_decided_stays(server: Server, edited: dict[str, Any]) -> None:
-    server.varband("deploy")
+    server.varband("server", "deploy")
     assert decisions(server) == edited
 
 
@@ -72,13 +72,13 @@ def test_code_is_renewed_and_decisions_stay(server: Server, edited: dict[str, An
         "description": "as it was",
     }
     assert api(server, "PATCH", f"/deployments/{now['id']}", old).status_code == 204
-    assert "deployment reeval: renewed" in server.varband("deploy").stdout
+    assert "deployment reeval: renewed" in server.varband("server", "deploy").stdout
     assert {n: deployment(server, NIGHTLY)[n] for n in old} == {n: now[n] for n in old}
     assert decisions(server) == edited
 
 
 def test_runs_that_are_scheduled_survive_a_deploy_that_changes_nothing(server: Server) -> None:
-    server.varband("deploy", "--reset", "--yes")
+    server.varband("server", "deploy")
 
     def scheduled() -> set[str]:
         asked = {
@@ -89,7 +89,7 @@ def test_runs_that_are_scheduled_survive_a_deploy_that_changes_nothing(server: S
 
     wait_until(scheduled)
     before = scheduled()
-    server.varband("deploy")
+    server.varband("server", "deploy")
     assert before <= scheduled()
 
 
@@ -98,26 +98,12 @@ def test_parameters_that_do_not_fit_the_form_any_more_are_named(server: Server) 
     loose = {"parameter_openapi_schema": {"type": "object", "properties": {}}, "parameters": {"adapters": ["x"]}}
     assert api(server, "PATCH", at, loose).status_code == 204
     api(server, "PATCH", at, {"version": "old"})
-    said = server.varband("deploy").stdout
+    said = server.varband("server", "deploy").stdout
     assert "do not fit the form" in said and "adapters" in said
     now = deployment(server, NIGHTLY)
     assert now["parameters"] == {"adapters": ["x"]} and now["version"] != "old"
     api(server, "PATCH", at, {"parameters": {}})
-    assert "deployment reeval: renewed\n" in server.varband("deploy").stdout
-
-
-def test_reset_says_what_it_would_overwrite_and_overwrites_with_yes(server: Server, edited: dict[str, Any]) -> None:
-    said = server.varband("deploy", "--reset").stdout
-    for words in ("reeval: paused: True → False", "30 3 * * 1-5", "→ 0 2 * * * UTC", "training-0123456789abcdef@40"):
-        assert words in said, said
-    assert "--yes" in said
-    assert decisions(server) == edited, "it was to be said only"
-    assert "experiment:" not in said, "nobody decided anything there"
-    server.varband("deploy", "--reset", "--yes")
-    again = decisions(server)
-    assert (again["paused"], again["parameters"], again["limit"]) == (False, {}, 1)
-    assert [s["cron"] for _, s, _, _ in again["schedules"]] == ["0 2 * * *"]
-    assert "nothing" in server.varband("deploy", "--reset").stdout
+    assert "deployment reeval: renewed\n" in server.varband("server", "deploy").stdout
 
 
 def test_an_automation_that_people_turned_off_stays_off(server: Server) -> None:
@@ -127,7 +113,7 @@ def test_an_automation_that_people_turned_off_stays_off(server: Server) -> None:
     off = "varband: a crashed run starts again"
     before = automations()
     api(server, "PATCH", f"/automations/{before[off]['id']}", {"enabled": False})
-    server.varband("deploy")
+    server.varband("server", "deploy")
     after = automations()
     assert not after[off]["enabled"]
     # one that is written anew forgets which runs it was waiting for
@@ -140,7 +126,7 @@ def test_of_a_study_s_own_deployments_the_file_is_renewed_and_decisions_stay(ser
     """Called as its file; what people entered beside its text, and another study of the same nights, are theirs."""
     mine = tmp_path / "mine.toml"
     mine.write_text('base = "demo"\n')
-    assert "deployment mine-nightly: made" in server.varband("deploy", str(mine)).stdout
+    assert "deployment mine-nightly: made" in server.varband("server", "deploy", str(mine)).stdout
     (study,) = deployment(server, "reeval/mine-nightly")["parameters"]["studies"]
     assert study == deployment(server, "experiment/mine")["parameters"]["study"]
     assert StudyForm(**study).request().profile == "mine.toml"
@@ -152,7 +138,7 @@ def test_of_a_study_s_own_deployments_the_file_is_renewed_and_decisions_stay(ser
         at = f"/deployments/{deployment(server, name)['id']}"
         assert api(server, "PATCH", at, {"paused": True, "parameters": parameters}).status_code == 204
     mine.write_text('base = "demo"\nseeds = [1]\n')
-    said = server.varband("deploy", str(mine)).stdout
+    said = server.varband("server", "deploy", str(mine)).stdout
     for name in ("mine", "mine-nightly"):  # whose file of this name it was may see it
         assert f"deployment {name}: renewed, its text changed by 0 lines less and 1 more\n" in said
     edited = study | {"file": mine.read_text()}

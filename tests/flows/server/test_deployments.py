@@ -41,7 +41,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("prefect")
     with postgres() as database, prefect_server(folder, database) as up:
         up.root.mkdir()
-        up.varband("deploy")
+        up.varband("server", "deploy")
         register_toys(up)
         yield up
 
@@ -84,7 +84,7 @@ def test_deploying_twice_changes_nothing(server: Server) -> None:
         )
 
     before = known()
-    server.varband("deploy")
+    server.varband("server", "deploy")
     assert known() == before
     assert before[0] == ["experiment", "gc", "make", "plan", "reeval", "regrade", "report", "search"]
     assert before[2] == [("experiments", 1), ("nightly", 10)], "nightly work comes after experiments"

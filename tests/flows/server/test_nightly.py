@@ -44,7 +44,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, hook: Receiver) -> Iterator
             ".save('varband')\n"
         )
         assert up.spawn(["-c", code], "block.log").wait(120) == 0, (up.folder / "block.log").read_text()[-2000:]
-        assert "people are told" in up.varband("deploy").stdout
+        assert "people are told" in up.varband("server", "deploy").stdout
         up.worker("cpu", "cpu-1")
         up.worker("gpu", "gpu-1")
         yield up
@@ -168,7 +168,7 @@ def test_a_figure_that_drifted_turns_the_night_red_and_is_heard(
     lines = [{"answer": a, "gold": g, "verdict": "correct", "reason": "a person's word"} for a, g in sorted(pairs)]
     overrides = tmp_path / "overrides.jsonl"
     overrides.write_text("\n".join(json.dumps(line) for line in lines))
-    server.varband("regrade", "--overrides", str(overrides), "--root", str(server.root))
+    server.varband("grade", "store", "--overrides", str(overrides), "--root", str(server.root))
     run = night(server, studies=[SMALL])
     assert run["state"]["name"] == "Drifted", run["state"]
     (row,) = table(server, run)
@@ -178,7 +178,7 @@ def test_a_figure_that_drifted_turns_the_night_red_and_is_heard(
     said = heard(hook, run)
     assert "Drifted" in said["subject"] and row["adapter"] in said["body"] and run["id"] in said["body"]
     overrides.write_text("")
-    server.varband("regrade", "--overrides", str(overrides), "--root", str(server.root))
+    server.varband("grade", "store", "--overrides", str(overrides), "--root", str(server.root))
     assert night(server, studies=[SMALL])["state"]["type"] == "COMPLETED"
     assert [note["open"] for note in drift_notes(server.root).to_pylist()] == [False]
 

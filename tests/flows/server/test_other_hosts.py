@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with postgres() as database, prefect_server(tmp_path_factory.mktemp("hosts"), database) as up:
-        up.varband("deploy")
+        up.varband("server", "deploy")
         up.worker("cpu", "cpu-1")
         yield up
 

@@ -49,8 +49,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("own")
     (folder / "held.toml").write_text(HELD)
     with postgres() as database, prefect_server(folder, database) as up:
-        up.varband("deploy")
-        up.varband("deploy", str(folder / "held.toml"))
+        up.varband("server", "deploy")
+        up.varband("server", "deploy", str(folder / "held.toml"))
         for pool, workers in (("cpu", 1), ("gpu", 2)):
             for i in range(workers):
                 up.worker(pool, f"{pool}-{i}")
@@ -114,7 +114,7 @@ def test_another_budget_in_the_file_is_the_next_run_s_and_the_study_is_the_same(
     file = server.folder / "held.toml"
     file.write_text(HELD.replace("tokens = 9000", "tokens = 10\nusd = 3"))
     before = charges(server.root).num_rows
-    assert "renewed" in server.varband("deploy", str(file)).stdout
+    assert "renewed" in server.varband("server", "deploy", str(file)).stdout
     assert "usd = 3" in deployment(server, "experiment/held")["parameters"]["study"]["file"]
     run = start(server, "experiment/held")
     wait_for(server, run, "Completed", seconds=600)

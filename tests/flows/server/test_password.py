@@ -16,7 +16,7 @@ from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
 from flows.server import start
-from flows.server.everything import AUTH, Everything
+from flows.server.start import AUTH
 from storage.errors import UserError
 from tests.servers import REPO, prefect_server
 
@@ -25,7 +25,7 @@ SERVER, CLIENT = AUTH
 
 
 def protected(home: Path, **environment: str) -> tuple[str, dict[str, str]]:
-    """What `varband server` says, and the environment of the server that it starts. In a process of its own: Prefect
+    """What `varband server start` says, and the environment of the server that it starts. In a process of its own: Prefect
     reads its settings once."""
     code = (
         "import json, os; from flows.server.start import protect; said = protect('127.0.0.1', 4200);"
@@ -63,22 +63,13 @@ def test_a_password_that_is_set_holds_and_an_empty_one_is_refused(tmp_path: Path
     assert kept_in(tmp_path)[SERVER] == "us:ours"
 
 
-def test_the_demos_server_keeps_a_password_that_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in AUTH:
-        monkeypatch.delenv(name, raising=False)
-    made = [Everything(tmp_path, tmp_path, 1, 2).environment() for _ in range(2)]
-    assert made[0][SERVER] == made[0][CLIENT] != made[1][SERVER]
-    monkeypatch.setenv(SERVER, "us:ours")
-    assert Everything(tmp_path, tmp_path, 1, 2).environment()[CLIENT] == "us:ours"
-
-
 def test_the_command_serves_without_a_password_only_when_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cli.operations import server
+    from cli.server import server
 
     told: list[bool] = []
     monkeypatch.setattr(start, "start", lambda host, port, *, unprotected: told.append(unprotected))
     for words in ([], ["--open"]):
-        assert CliRunner().invoke(server, words).exit_code == 0
+        assert CliRunner().invoke(server, ["start", *words]).exit_code == 0
     assert told == [False, True]
 
 
@@ -95,9 +86,9 @@ def test_who_has_no_password_starts_nothing(tmp_path: Path) -> None:
         with pytest.raises(WebSocketException), connect(f"{server.url.replace('http', 'ws')}/api/events/out") as socket:
             socket.recv()
         server.root.mkdir()
-        assert "made" in server.varband("deploy").stdout
+        assert "made" in server.varband("server", "deploy").stdout
         server.worker("cpu", "one")
         found = server.varband("doctor", check=False).stdout
         assert "runs Prefect" in found
         server.environment |= {CLIENT: "varband:wrong"}
-        assert "refused the password" in server.varband("deploy", check=False).stderr
+        assert "refused the password" in server.varband("server", "deploy", check=False).stderr

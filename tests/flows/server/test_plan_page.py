@@ -41,13 +41,13 @@ def test_no_number_of_a_plan_is_lost_at_80_columns(
     profile: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every amount of every stage, and the total in one sentence."""
-    from cli.planned import show_plan
+    from cli.view import show_plan
     from flows.running.priced import amounts
 
     monkeypatch.setenv("COLUMNS", "80")
     store = Store(tmp_path)
     priced = Priced.of(Request(profile=profile).study(store, planning=True), store, Budget())
-    show_plan(priced, as_json=False)
+    show_plan(priced)
     shown = capsys.readouterr().out
     assert "…" not in shown
     lines = iter(shown.splitlines())

@@ -25,8 +25,8 @@ def test_the_run_is_parked_and_comes_back_without_anybody(tmp_path: Path, monkey
         for name, value in settings.items():
             monkeypatch.setenv(name, value)
         server.environment |= {**settings, "VARBAND_ROOT": ROOT}
-        server.varband("deploy")
-        server.varband("deploy", str(tmp_path / "away.toml"))
+        server.varband("server", "deploy")
+        server.varband("server", "deploy", str(tmp_path / "away.toml"))
         server.worker("cpu", "cpu-1")
         run = start(server, "experiment/away")
         wait_until(lambda: any("shard-" in line for line in storage.requests()))

@@ -27,7 +27,7 @@ SECRET = "sk-planted-0123456789abcdef"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with postgres() as database, prefect_server(tmp_path_factory.mktemp("study"), database) as up:
-        up.varband("deploy")
+        up.varband("server", "deploy")
         for pool in ("cpu", "gpu"):
             keys = {"VARBAND_OPENAI_API_KEY": SECRET, "HF_TOKEN": SECRET}
             up.worker(pool, f"{pool}-1", 1, VARBAND_URL="https://varband.example.org/", **keys)

@@ -43,7 +43,7 @@ PATIENCE = 900.0
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("ui")
     with postgres() as database, prefect_server(folder, database) as up:
-        up.varband("deploy")
+        up.varband("server", "deploy")
         up.worker("cpu", "cpu-1")
         yield up
 

@@ -206,7 +206,7 @@ def test_a_flipped_page_is_named_and_the_other_files_are_asked(
     with pytest.warns(Notice, match=name) as said:
         (left,) = ask(root, statement).to_pylist()
     assert len(said) == 1 and 0 < left["n"] < whole["n"]
-    words = [sys.executable, "-m", "cli.main", "sql", statement, "--root", str(root), "--json"]
+    words = [sys.executable, "-m", "cli.main", "store", "sql", statement, "--root", str(root), "--json"]
     done = subprocess.run(words, capture_output=True, text=True)
     assert json.loads(done.stdout) == [left] and done.stderr.count(name) == 1
     (row,) = verify(root).damage.to_pylist()
@@ -233,5 +233,5 @@ def test_a_damaged_record_refuses_no_study(root: Path) -> None:
 
 def test_the_command_fails_until_it_is_repaired(root: Path) -> None:
     flip(one(root, "toy_training/*/data.parquet"))
-    asked = [["verify", "--root", str(root), "--json", *more] for more in ([], ["--repair"], [])]
+    asked = [["store", "verify", "--root", str(root), "--json", *more] for more in ([], ["--repair"], [])]
     assert [CliRunner().invoke(varband, words).exit_code for words in asked] == [1, 0, 0]

@@ -1,4 +1,4 @@
-"""What `varband sql` answers, and that it writes nothing."""
+"""What `varband store sql` answers, and that it writes nothing."""
 
 from __future__ import annotations
 

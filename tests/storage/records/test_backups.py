@@ -169,7 +169,7 @@ def test_object_storage_is_copied_whole_and_comes_back_from_the_copy(
         assert (copied.artifacts, copied.shards) == (1, 1)
         check(again := on_machine("d", "s3://varband-backups/again"))
         assert copy_study(tmp_path / "kept", again).bytes == 0
-        asked = ["export", "s3://varband-backups/third", "--root", str(tmp_path / "kept")]
+        asked = ["export", "study", "s3://varband-backups/third", "--root", str(tmp_path / "kept")]
         assert CliRunner().invoke(varband, asked, catch_exceptions=False).exit_code == 0
         check(on_machine("e", "s3://varband-backups/third"))
         with pytest.raises(UserError, match="s3://varband-backups/again is on object storage, which holds no light"):

@@ -184,7 +184,7 @@ def test_a_damaged_artifact_is_not_copied(tmp_path: Path) -> None:
 def test_a_whole_copy_speaks_of_no_weights(tmp_path: Path) -> None:
     from click.testing import CliRunner
 
-    from cli.copies import study
+    from cli.export import study
 
     Store(tmp_path / "root").prepare()
     done = CliRunner().invoke(study, [str(tmp_path / "copy"), "--root", str(tmp_path / "root")])

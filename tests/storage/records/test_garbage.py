@@ -1,4 +1,4 @@
-"""What `varband gc` takes and what it leaves: a chain of three artifacts, wanted by nobody or by somebody."""
+"""What `varband store gc` takes and what it leaves: a chain of three artifacts, wanted by nobody or by somebody."""
 
 from __future__ import annotations
 
@@ -211,18 +211,18 @@ def test_the_command_says_what_would_go_and_takes_it_with_yes(tmp_path: Path) ->
         assert done.exit_code == 0, done.output
         return json.loads(done.stdout) if "--off" not in words and "--why" not in words else None
 
-    assert ask("gc") == [] and ask("pin") == []
-    ask("pin", str(flours), "--why", "figure 3")
-    assert [row["ref"] for row in ask("pin")] == [str(flours)]
-    assert [Path(row["path"]).name for row in ask("gc", "--older-than", "0d")] == [str(loaves)]
+    assert ask("store", "gc") == [] and ask("store", "pin") == []
+    ask("store", "pin", str(flours), "--why", "figure 3")
+    assert [row["ref"] for row in ask("store", "pin")] == [str(flours)]
+    assert [Path(row["path"]).name for row in ask("store", "gc", "--older-than", "0d")] == [str(loaves)]
     assert loaves in here(tmp_path)
-    ask("gc", "--older-than", "0d", "--yes")
+    ask("store", "gc", "--older-than", "0d", "--yes")
     assert loaves not in here(tmp_path)
-    ask("gc", "--restore")
+    ask("store", "gc", "--restore")
     assert loaves in here(tmp_path)
-    assert ask("gc", "--older-than", "999999d") == [], "dates do not go back so far"
+    assert ask("store", "gc", "--older-than", "999999d") == [], "dates do not go back so far"
     for wrong in ("7", "d", "-1d", "1w", "7 days", "9" * 20 + "d"):
-        done = CliRunner().invoke(varband, ["gc", "--older-than", wrong, "--root", str(tmp_path)])
+        done = CliRunner().invoke(varband, ["store", "gc", "--older-than", wrong, "--root", str(tmp_path)])
         assert done.exit_code != 0 and loaves in here(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""First minutes: what to do next, words that a shell completes, and what a run shows while it goes on."""
+"""Words that a shell completes, and what a run shows while it goes on."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.glimpses import answer_in_words, glimpse
-from cli.next_steps import next_steps
-from cli.view import Watch
+from cli.view import Watch, answer_in_words, glimpse
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.records.runs import Run, now, write_run
@@ -39,59 +37,14 @@ def said(*words: str, root: Path, **environment: str) -> str:
     return done.stdout
 
 
-def test_without_a_root_it_says_how_to_begin_and_makes_none(tmp_path: Path) -> None:
-    told = said(root=tmp_path / "store")
-    assert "varband run demo" in told and "varband study new" in told and not [*tmp_path.iterdir()]
-
-
-@pytest.mark.parametrize("state", ["parked", "interrupted", "failed", "crashed"])
-def test_what_stopped_comes_first_with_why_and_how_to_go_on(state: str, tmp_path: Path) -> None:
-    run_of(tmp_path, "done")
-    stopped = run_of(tmp_path, "mine", state=state, why="the money is spent", report=None)
-    told = list(next_steps(tmp_path))
-    assert told[:2] == [
-        f"{stopped.id} is {state}: the money is spent; {'once that is mended ' * (state == 'failed')}it goes on with",
-        f"  varband resume {stopped.id}",
-    ]
-    assert "  varband report done-00000000" in told
-
-
-def test_what_met_its_budget_goes_on_with_more_of_it(tmp_path: Path) -> None:
-    """With the same budget it would meet the same wall."""
-    why = "parked: the budget of 9,000 tokens is spent; about 100 more; `varband resume mine-00000000 --budget tokens=1e4`"
-    run_of(tmp_path, "mine", state="parked", why=f"{why} or the same command with that budget goes on", report=None)
-    assert list(next_steps(tmp_path))[:2] == [
-        "mine-00000000 is parked: the budget of 9,000 tokens is spent; about 100 more; it goes on with",
-        "  varband resume mine-00000000 --budget tokens=1e4",
-    ]
-
-
-def test_a_run_at_work_and_two_to_compare(tmp_path: Path) -> None:
-    older = run_of(tmp_path, "older", started="2026-01-01T00:00:00+00:00")
-    newer = run_of(tmp_path, "newer", started="2026-02-01T00:00:00+00:00", report=f"report-{'1' * 16}")
-    run_of(tmp_path, "busy", state="running", at="screen panel", stages=55, stages_done=3)
-    told = list(next_steps(tmp_path))
-    assert told[0] == "busy-00000000 is at work: screen panel, 3 of 55 stages; watch it with"
-    assert f"  varband compare {older.id} {newer.id}" in told
-
-
-def test_every_command_that_it_names_exists(tmp_path: Path) -> None:
-    from cli.main import COMMANDS
-
-    run_of(tmp_path, "mine", state="parked")
-    lines = [*next_steps(tmp_path / "none"), *next_steps(tmp_path)]
-    named = {word for line in lines for word in re.findall(r"varband ([a-z]+)", line)}
-    assert named and named <= COMMANDS.keys()
-
-
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("varband comp", {"compare", "completion"}),
+        ("varband re", {"report", "resume", "replay"}),
         ("varband run qwen-1.5b/o", {"qwen-1.5b/objectives"}),
         ("varband plan min", {"mine.toml"}),
         ("varband resume mi", {"mine-00000000"}),
-        ("varband compare mine-00000000 mi", {"mine-00000000"}),
+        ("varband report --against mi", {"mine-00000000"}),
         ("varband plan demo --se", {"--seeds", "--set"}),
         ("varband run demo --set training.lora", {"training.lora_rank=", "training.lora_alpha="}),
         (
@@ -111,11 +64,6 @@ def test_a_shell_completes_commands_studies_and_runs(words: str, expected: set[s
     place = str(len(words.split()) - 1)
     told = said(root=root, COMP_WORDS=words, COMP_CWORD=place, _VARBAND_COMPLETE="bash_complete")
     assert {line.partition(",")[2] for line in told.splitlines()} == expected
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_is_told_once(shell: str, tmp_path: Path) -> None:
-    assert "_VARBAND_COMPLETE" in said("completion", shell, root=tmp_path)
 
 
 def test_bands_and_a_trace_are_shown_as_they_come(demo_store: Path) -> None:

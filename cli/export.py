@@ -1,4 +1,4 @@
-"""`varband export figure` and `table`: what a report shows, for a paper; and `export DIR`, a study elsewhere."""
+"""`varband export`: a study in another root; a report's figures and tables for a paper; a page of chosen rollouts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli import completion, options
-from cli.copies import study
+from cli import options
+from storage.errors import printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,45 +21,49 @@ if TYPE_CHECKING:
 FORMS = {"figure": ("pdf", "svg"), "table": ("csv", "latex")}
 
 
-class Form(click.Choice[str]):
-    """One of a kind's; of another kind's the sentence names that."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        super().__init__(FORMS[kind])
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from storage.errors import UserError
-
-        if value in self.choices:
-            return value
-        other = next((f"; {value} is of a {kind}: varband export {kind}" for kind in FORMS if value in FORMS[kind]), "")
-        raise UserError(f"--format {value[:40]}: a {self.kind} is exported as {' or '.join(self.choices)}{other}")
-
-
 def form(kind: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    return click.option("--format", "form", type=Form(kind), default=FORMS[kind][0], show_default=True)
+    return click.option("--format", "form", type=click.Choice(FORMS[kind]), default=FORMS[kind][0], show_default=True)
 
 
-class Exports(click.Group):
-    """A word that names no form of export is the folder that a study is copied into."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        named = args and (args[0] in self.commands or args[0] in ("-h", "--help"))
-        return super().parse_args(ctx, args if named or not args else ["study", *args])
-
-
-@click.group(cls=Exports)
+@click.group()
 def export() -> None:
-    """A study into another root (`export DIR`), or a figure or a table of a report, for a paper.
+    """Copy a study to another root; write a report's figures, tables and rollouts."""
 
-    A folder called like one of the commands is written ./figure.
+
+@export.command()
+@click.argument("target", type=options.Root())
+@click.option("--run", metavar="RUN", help="What this run has made and needs alone; else all of the root.")
+@click.option("--without", type=click.Choice(["weights"]), help="A light copy: adapters and checkpoints stay behind.")
+@click.option("--renew", is_flag=True, help="Replace what TARGET holds otherwise, as in a backup.")
+@options.root_there
+@options.as_json
+def study(target: Path, run: str | None, without: str | None, renew: bool, root: Path, as_json: bool) -> None:
+    """Copy a study into TARGET, a root of its own then; one that has some of it already gets what it lacks.
+
+    A light copy is reported on and audited like the whole; what needs the weights says so.
     """
+    import dataclasses
+
+    from storage.records.copies import copy_study
+
+    copied = copy_study(root, target, run, weights=without is None, renew=renew)
+    if as_json:
+        options.write_json(dataclasses.asdict(copied))
+        return
+    light = f"; {copied.left_bytes / 1e6:.1f} MB of weights are not in {target}" if copied.left_bytes else ""
+    click.echo(
+        f"{copied.artifacts:,} artifacts and {copied.shards:,} shards of the ledger copied, {copied.bytes / 1e6:.1f}"
+        f" MB{light}"
+    )
+    for change in copied.changed:
+        click.echo(printable(f"changed in {target}: {change}"))
+    if copied.others:
+        click.echo(f"{copied.others:,} artifacts are there in another making, which stays")
+    click.echo(f"go on with it: --root {target}, and --model sha256:… where the base model is not")
 
 
-export.add_command(study)
 what = click.argument("name")
-of = click.argument("ref", required=False, shell_complete=completion.runs)
+of = click.argument("ref", required=False, shell_complete=options.runs)
 into = click.option(
     "--output", "-o", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="Folder.  [default: here]"
 )
@@ -97,7 +101,7 @@ def table(name: str, ref: str | None, form: str, output: Path, root: Path) -> No
     LaTeX with booktabs."""
     import pyarrow.csv
 
-    from cli.look import report_named, rows_of
+    from cli.report import report_named, rows_of
     from tasks.report.tables import as_latex, shown
 
     asked = _figure_named(name)
@@ -110,6 +114,51 @@ def table(name: str, ref: str | None, form: str, output: Path, root: Path) -> No
         printed = shown(rows.to_pylist(), rows.column_names, most=max(1, rows.num_rows))
         path.write_text(as_latex(printed, asked.title), encoding="utf-8")
     click.echo(path)
+
+
+@export.command()
+@click.argument("what")
+@click.option(
+    "--problems", help="Problems to show, comma-separated; their ids may be cut short.  [default: the first 12]"
+)
+@click.option(
+    "--set",
+    "rollouts",
+    type=click.Choice(["final", "screenings", "evaluations"]),
+    default="final",
+    show_default=True,
+    help="Which rollouts of the run.",
+)
+@click.option("--each", type=click.IntRange(1, 16), default=1, show_default=True, help="Rollouts a policy and problem.")
+@click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="File to write.")
+@options.root
+@options.as_json
+def gallery(
+    what: str, problems: str | None, rollouts: str, each: int, output: Path | None, root: Path, as_json: bool
+) -> None:
+    """A static page with the rollouts of chosen problems side by side.
+
+    WHAT is a report (it may be cut short) or a transcripts.json of a published case study.
+    """
+    from cli.report import report_named
+    from dashboards.gallery import from_report, from_transcripts, write
+
+    source = Path(what)
+    if source.suffix == ".json" or source.is_file():
+        page, name = from_transcripts(source, _listed(problems)), f"gallery-{source.stem}.html"
+    else:
+        found = report_named(root, what)
+        page, name = from_report(root, found, _listed(problems), rollouts, each), f"gallery-{found}.html"
+    written = write(page, output or Path(name))
+    if as_json:
+        told = {"source": page.source, "file": str(written), "problems": [item.title for item in page.items]}
+        options.write_json(told)
+        return
+    click.echo(written)
+
+
+def _listed(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
 def flat(rows: pa.Table) -> pa.Table:
@@ -141,7 +190,7 @@ def _figure_named(name: str) -> Figure:
 
 def _charts(root: Path, ref: str | None, name: str) -> tuple[str, list[dict[str, Any]]]:
     """The figure's name, and its charts as the report has them."""
-    from cli.look import report_named, rows_of
+    from cli.report import report_named, rows_of
     from storage.reading.charts import drawn
     from storage.reading.query_cache import reports
 

@@ -1,4 +1,4 @@
-"""`varband report`, `serve`, `gallery`: what a run found, for people to read."""
+"""`varband report` and `serve`: what a run found, and in what two of them differ."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli import completion, options
+from cli import options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,26 +17,26 @@ a_folder = click.Path(path_type=Path, file_okay=False)
 
 
 @click.command()
-@click.argument("ref", required=False, shell_complete=completion.runs)
+@click.argument("ref", required=False, shell_complete=options.runs)
 @click.option("--output", "-o", type=a_folder, default=Path(), help="Folder to write to.  [default: here]")
 @click.option("--query", metavar="NAME", help="Print the rows of one of the report's named queries instead.")
+@click.option("--against", metavar="OTHER", shell_complete=options.runs, help="Compare it with another report instead.")
 @options.root_there
 @options.as_json
-def report(ref: str | None, output: Path, query: str | None, root: Path, as_json: bool) -> None:
-    """Write the report REF (or the newest) as one HTML file and its Markdown twin. REF may be cut short, or be a run's
-    id or a study's name."""
-    import orjson
-
+def report(ref: str | None, output: Path, query: str | None, against: str | None, root: Path, as_json: bool) -> None:
+    """Write the report REF (or the newest) as one HTML file and its Markdown twin. REF may be abbreviated, or be a
+    run's id or a study's name."""
+    from cli.tables import print_table
+    from storage.artifacts.ref import Ref
     from storage.artifacts.store import Store
 
     found = report_named(root, ref)
     if query is not None:
-        from cli.tables import print_table
-
         print_table(rows_of(root, found, _known_query(query)), as_json=as_json, title=query, whole=True)
         return
-    from storage.artifacts.ref import Ref
-
+    if against is not None:
+        _compare(root, found, report_named(root, against), as_json=as_json)
+        return
     store = Store(root)
     store.check(Ref.parse(found))
     output.mkdir(parents=True, exist_ok=True)
@@ -46,10 +46,29 @@ def report(ref: str | None, output: Path, query: str | None, root: Path, as_json
         target.write_bytes((store.files(Ref.parse(found)) / page).read_bytes())
         written.append(str(target))
     if as_json:
-        sys.stdout.buffer.write(orjson.dumps({"report": found, "files": written}) + b"\n")
+        options.write_json({"report": found, "files": written})
+    else:
+        click.echo("\n".join(written))
+
+
+def _compare(root: Path, one: str, other: str, *, as_json: bool) -> None:
+    """Print in which settings two studies differ, and their figures side by side, paired by problem."""
+    from cli.tables import print_table
+    from storage.errors import UserError
+    from storage.reading.comparison import figures, settings_apart
+
+    if one == other:
+        raise UserError(f"--against: both are {one}, of one study: name another report")
+    apart, rows = settings_apart(root, one, other), figures(root, one, other)
+    if as_json:
+        options.write_json({"reports": [one, other], "settings": apart, "figures": rows.to_pylist()})
         return
-    for path in written:
-        click.echo(path)
+    click.echo(f"{one} and {other}\n")
+    for path, values in apart.items():
+        click.echo(f"  {path}: " + " → ".join("–" if value is None else str(value) for value in values))
+    click.echo("" if apart else "  no setting differs\n")
+    title = "held-out accuracy; difference_pp: the second minus the first, over problems"
+    print_table(rows, as_json=False, title=title)
 
 
 def report_named(root: Path, text: str | None) -> str:
@@ -65,7 +84,9 @@ def report_named(root: Path, text: str | None) -> str:
         return newest[0].ref
     found = find(root, text)
     if found.kind != "report":
-        raise UserError(f"{found} is no report: show it with varband show, or list reports with varband ls report")
+        raise UserError(
+            f"{found} is no report: show it with varband store show, or list reports with varband store ls report"
+        )
     return str(found)
 
 
@@ -139,49 +160,3 @@ def serve(port: int, browse: bool, root: Path) -> None:
     sys.stdout.flush()
     # in place of this process, so that whoever stops `serve` stops the server
     os.execve(sys.executable, [sys.executable, "-m", "dashboards.entry", *words], environment)
-
-
-@click.command()
-@click.argument("what")
-@click.option(
-    "--problems", help="Problems to show, comma-separated; their ids may be cut short.  [default: the first 12]"
-)
-@click.option(
-    "--set",
-    "rollouts",
-    type=click.Choice(["final", "screenings", "evaluations"]),
-    default="final",
-    show_default=True,
-    help="Which rollouts of the run.",
-)
-@click.option("--each", type=click.IntRange(1, 16), default=1, show_default=True, help="Rollouts a policy and problem.")
-@click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="File to write.")
-@options.root
-@options.as_json
-def gallery(
-    what: str, problems: str | None, rollouts: str, each: int, output: Path | None, root: Path, as_json: bool
-) -> None:
-    """A static page with the rollouts of chosen problems side by side.
-
-    WHAT is a report (it may be cut short) or a transcripts.json of a published case study.
-    """
-    from dashboards.gallery import from_report, from_transcripts, write
-
-    source = Path(what)
-    if source.suffix == ".json" or source.is_file():
-        page, name = from_transcripts(source, _listed(problems)), f"gallery-{source.stem}.html"
-    else:
-        found = report_named(root, what)
-        page, name = from_report(root, found, _listed(problems), rollouts, each), f"gallery-{found}.html"
-    written = write(page, output or Path(name))
-    if as_json:
-        import orjson
-
-        told = {"source": page.source, "file": str(written), "problems": [item.title for item in page.items]}
-        sys.stdout.buffer.write(orjson.dumps(told) + b"\n")
-        return
-    click.echo(written)
-
-
-def _listed(text: str | None) -> list[str]:
-    return [part.strip() for part in (text or "").split(",") if part.strip()]

@@ -1,21 +1,27 @@
-"""What `varband regrade` does and says: every stored rollout under the active grader."""
+"""Every stored rollout under the active grader: which verdicts change, which figures move, what was built on them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from storage.artifacts.kinds import Pool, Rollouts
-    from storage.artifacts.ref import Ref
-    from storage.artifacts.store import Store
+from storage.artifacts.kinds import Pool, Rollouts
+from storage.artifacts.ref import Ref
+from storage.artifacts.store import Store
+from storage.ledger import Ledger
+from tasks.domain.arms import ARMS
+from tasks.evidence import known_scaffolds
+from tasks.grading import actively_graded
+from tasks.regrading import CHANGES, changes, golds_of, moved, outside, regrade
+from tasks.stage import toolbox
 
 
 @dataclass(slots=True)
 class Regraded:
-    """artifacts: one entry for each with other rows now. ledger: counts of rollouts that stand in the ledger only.
+    """artifacts: one entry for each with other rows now. ledger: counts of rollouts that are in the ledger only.
 
     stored: rollouts that are kept with their texts; counts that were imported without them cannot be graded.
     """
@@ -26,6 +32,29 @@ class Regraded:
     figures: list[pa.Table] = field(default_factory=list)
     ledger: dict[str, int] = field(default_factory=dict)
     stored: int = 0
+
+    def sentences(self) -> Iterator[str]:
+        """What a person is told; the tables `changes` and `figures` say the rest."""
+        if not self.stored:
+            yield "no rollouts are stored here with their texts: counts stay as they were printed"
+            return
+        if unread := self.ledger["unread"]:
+            yield f"{unread} rollouts of the ledger stay as they are: no artifact holds their arm's scaffold any more"
+        rows = sum(entry["rows"] for entry in self.artifacts) + self.ledger["rows"]
+        if not rows:
+            yield f"every stored rollout is graded by {self.version} already"
+            return
+        yield f"grader {self.version}: {rows} rollouts regraded, {self.changes.num_rows} verdicts changed"
+        if self.ledger["rows"]:
+            yield (
+                f"{self.ledger['rows']} of them are in the ledger only (training): {self.ledger['changed']} verdicts"
+                " changed; no adapter is trained again"
+            )
+        for entry in self.artifacts:
+            if entry["built_on_it"]:
+                built = ", ".join(entry["built_on_it"])
+                yield f"{entry['rollouts']} has other verdicts in {entry['regraded']}; built on the old ones: {built}"
+        yield "the next `varband run` uses these verdicts"
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -40,14 +69,6 @@ class Regraded:
 
 def regrade_store(store: Store) -> Regraded:
     """Every artifact of rollouts with other verdicts beside it, and what changes in the rest of the ledger."""
-    from storage.artifacts.kinds import Rollouts
-    from storage.ledger import Ledger
-    from tasks.domain.arms import ARMS
-    from tasks.evidence import known_scaffolds
-    from tasks.grading import actively_graded
-    from tasks.regrading import CHANGES, changes, golds_of, moved, outside, regrade
-    from tasks.stage import toolbox
-
     grader = toolbox().grader
     found = Regraded(grader.version, CHANGES.empty_table())
     flips, artifacts = [found.changes], []
@@ -93,44 +114,8 @@ def regrade_store(store: Store) -> Regraded:
     return found
 
 
-def tell(found: Regraded) -> None:
-    from cli.stages import say
-    from cli.tables import print_table
-
-    if not found.stored:
-        say("no rollouts are stored here with their texts: counts stay as they were printed")
-        return
-    if found.ledger["unread"]:
-        say(
-            f"{found.ledger['unread']} rollouts of the ledger stay as they are: their arm's scaffold stands in no"
-            " artifact any more"
-        )
-    rows = sum(entry["rows"] for entry in found.artifacts) + found.ledger["rows"]
-    if not rows:
-        say(f"every stored rollout is graded by {found.version} already")
-        return
-    say(f"grader {found.version}: {rows} rollouts regraded, {found.changes.num_rows} verdicts changed")
-    if found.changes.num_rows:
-        shown = found.changes.select(["arm", "step", "answer", "gold", "was", "now", "reason"]).slice(0, 50)
-        print_table(shown, as_json=False, title="changes")
-    if found.figures:
-        print_table(pa.concat_tables(found.figures), as_json=False, title="figures")
-    if found.ledger["rows"]:
-        say(
-            f"{found.ledger['rows']} of them stand in the ledger only (training): {found.ledger['changed']} verdicts"
-            " changed; no adapter is trained again"
-        )
-    for entry in found.artifacts:
-        if entry["built_on_it"]:
-            built = ", ".join(entry["built_on_it"])
-            say(f"{entry['rollouts']} has other verdicts in {entry['regraded']}; built on the old ones: {built}")
-    say("the next `varband run` uses these verdicts")
-
-
 def by_pool(store: Store) -> dict[Pool, list[Rollouts]]:
     """Sampled rollouts of the store, by the pool they were drawn from."""
-    from storage.artifacts.kinds import Pool, Rollouts
-
     found: dict[Pool, list[Rollouts]] = {}
     for ref in store.refs("rollouts"):
         recipe = store.manifest(ref).recipe
