@@ -18,7 +18,7 @@ PARKED_EVENT = "varband.parked"
 LOST_TOO_OFTEN = f"It was lost {TRIES + 1} times and does not start again by itself."
 ANY_RUN: dict[str, str | list[str]] = {"prefect.resource.id": "prefect.flow-run.*"}
 #: Of a run's deployment. Pieces that run on workers are not among them: the run that they work for says it once.
-WHOLE: dict[str, str | list[str]] = {"prefect.resource.role": "deployment", "prefect.resource.name": "!make"}
+WHOLE: dict[str, str | list[str]] = {"prefect.resource.role": "deployment", "prefect.resource.name": "!zz_make"}
 #: A notification block of this name, of whatever kind, is told of NOTIFY.
 BLOCK = "varband"
 

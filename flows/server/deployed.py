@@ -8,7 +8,6 @@ from collections.abc import Set
 from typing import Any
 
 from prefect import flow, get_run_logger  # noqa: TID253
-from prefect.artifacts import create_link_artifact, create_markdown_artifact  # noqa: TID253
 from prefect.client.orchestration import get_client  # noqa: TID253
 from prefect.client.schemas.objects import FlowRun  # noqa: TID253
 from prefect.events import emit_event  # noqa: TID253
@@ -28,7 +27,7 @@ from flows.running.prefect_tasks import PARKED, under_prefect
 from flows.running.priced import Priced
 from flows.running.sessions import Charging, Listener
 from flows.server.automations import PARKED_EVENT
-from flows.server.progress import shown
+from flows.server.page import PLAN, PROGRESS, REPORT, show_card, shown
 from flows.server.workplace import opened, opened_store, telling, this_run
 from flows.study.forms import BudgetForm, PinnedForm, SearchForm, SettingForm, StudyForm
 from flows.study.resolve import Study
@@ -41,10 +40,9 @@ from tasks.domain.budget import MOST
 from tasks.metering import OCCUPYING, metered
 from tasks.stage import Step
 
-PIECES = "make/make"
+PIECES = "make/zz_make"
 #: A run whose storage does not answer looks again this much later.
 AWAY_SECONDS = 60.0
-PLAN = "before anything was paid"
 
 
 class TopUp(RunInput):
@@ -107,7 +105,7 @@ def _whole(study: StudyForm, budget: BudgetForm, *, gpu_pool: bool) -> str:
 
 def _wait_for_storage(why: str) -> None:
     """Show the run as parked for a while. Its process stays: it is not counted as lost, and nobody must answer."""
-    create_markdown_artifact(f"**Parked.** {why}", key="parked", description=why[:200])
+    _say_parked(why)
     with get_client(sync_client=True) as client:
         client.set_flow_run_state(this_run().id, Running(name=PARKED, message=why), force=True)
         time.sleep(AWAY_SECONDS)
@@ -117,7 +115,10 @@ def _wait_for_storage(why: str) -> None:
 def _made(study: StudyForm, budget: BudgetForm, *, gpu_pool: bool) -> str:
     chosen, store = opened(study)
     study, budget, wall = _granted(study, budget.over(chosen.profile.budget))
-    create_markdown_artifact(Priced.of(chosen, store, budget.budget()).markdown(), key="plan", description=PLAN)
+    flow_run = str(this_run().id)
+    show_card(flow_run, PROGRESS, "The plan is made.", "begun")  # before the plan: Prefect lists the newest card first
+    plan_page = Priced.of(chosen, store, budget.budget()).markdown()
+    show_card(flow_run, PLAN, plan_page, "what remained to be made when the run started")
     while True:
         chosen, store = opened(study)
         planned = plan(chosen, store)
@@ -129,11 +130,16 @@ def _made(study: StudyForm, budget: BudgetForm, *, gpu_pool: bool) -> str:
         except Parked as parked:
             study, budget = _topped_up(str(parked), wall).over(study, budget)
             wall += 1
-    report = planned[-1].step.ref
+    return _show_report(store, planned[-1].step.ref)
+
+
+def _show_report(store: Store, report: Ref) -> str:
+    """Put the report on the run's page; the log says where its files are."""
     files = store.files(report).resolve()
-    create_markdown_artifact((files / "report.md").read_text(), key="report", description=str(report))
     address = os.environ.get("VARBAND_URL", "http://127.0.0.1:8501").rstrip("/")
-    create_link_artifact(f"{address}/?run={report}", key="report-page", description="the report in `varband serve`")
+    page = f"[The report in `varband serve`]({address}/?run={report})\n\n{(files / 'report.md').read_text()}"
+    show_card(str(this_run().id), REPORT, page, str(report))
+    get_run_logger().info("report: %s, in `varband serve` %s/?run=%s", files / "report.html", address, report)
     return str(report)
 
 
@@ -154,7 +160,7 @@ def _run(
 
 
 def _on_pool(study: Study, store: Store, listener: Listener, form: StudyForm, budget: BudgetForm, run: str) -> None:
-    pinned, name = PinnedForm.of(form, study).model_dump(), this_run().name
+    pinned, name = PinnedForm.of(form, study).model_dump(), form.name or this_run().name
     same = {"study": pinned, "run": run, "budget": budget.model_dump(), "asker": Workplace.here().model_dump()}
 
     known = set[str]()
@@ -178,9 +184,15 @@ def _granted(study: StudyForm, budget: BudgetForm) -> tuple[StudyForm, BudgetFor
     return study, budget, wall
 
 
+def _say_parked(why: str) -> None:
+    """The run's log and its progress card say why; the card changes as soon as the run goes on."""
+    get_run_logger().warning("%s", why)
+    show_card(str(this_run().id), PROGRESS, f"**Parked.** {why}", why)
+
+
 def _topped_up(why: str, wall: int) -> TopUp:
     """Say why and free the process; the answer comes to the process that goes on."""
-    create_markdown_artifact(f"**Parked.** {why}", key="parked", description=why[:200])
+    _say_parked(why)
     emit_event(PARKED_EVENT, {"prefect.resource.id": f"prefect.flow-run.{this_run().id}"}, payload={"why": why})
     asked = TopUp.with_initial_data(description=f"{why}\n\nWhat you add raises the limits that were given.")
     return suspend_flow_run(wait_for_input=asked, key=f"wall-{wall}")
@@ -237,5 +249,4 @@ def report(study: StudyForm = StudyForm()) -> str:  # noqa: B008
             raise UserError(f"'{step.title}' is not made yet: run the experiment first; a report samples nothing")
 
     made = under_prefect(chosen, store, telling(), whole, before=refuse)
-    create_markdown_artifact((store.files(made) / "report.md").read_text(), key="report", description=str(made))
-    return str(made)
+    return _show_report(store, made)

@@ -89,10 +89,12 @@ DEPLOYMENTS = (
     ),
     Deployment(
         flow="make",
-        description="One artifact of a study, or a shard of its rollouts, on a GPU worker; started for `gpu_pool`.",
+        named="zz_make",  # the last in Prefect's list
+        description="Internal: one artifact of a study, or a shard of its rollouts, on a GPU worker. Runs with"
+        " `gpu_pool` start it.",
         pool="gpu",
         queue="experiments",
-        tags=("gpu",),
+        tags=("gpu", "internal"),
     ),
     Deployment(
         flow="reeval",

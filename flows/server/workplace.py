@@ -10,7 +10,7 @@ from prefect.client.schemas.objects import FlowRun  # noqa: TID253
 from prefect.context import get_run_context  # noqa: TID253
 
 from flows.running.pool import TRIES
-from flows.study.forms import StudyForm
+from flows.study.forms import PinnedForm, StudyForm
 from flows.study.request import Request
 from flows.study.resolve import Study
 from storage.artifacts.provenance import command
@@ -22,11 +22,11 @@ from tasks.stage import Progress
 
 
 def opened(study: StudyForm, *, planning: bool = False) -> tuple[Study, Store]:
-    """The study and the store of this worker. Its settings become tags; what is made says how to make it again.
-    planning: what does not lie here is fetched by nobody."""
+    """Return the study and the store of this worker. The study's settings become tags of the run, and its name the
+    run's name in Prefect's lists. planning: fetch no file that is missing here."""
     store, request = opened_store(), study.request()
     command.set(request.command())
-    _tag(request)
+    _label(request, "" if isinstance(study, PinnedForm) else study.name)
     return request.study(store, planning=planning), store
 
 
@@ -39,14 +39,14 @@ def opened_store() -> Store:
     return store
 
 
-def _tag(request: Request) -> None:
+def _label(request: Request, name: str) -> None:
     from prefect.client.orchestration import get_client
 
     wishes = {"profile": request.profile, "arms": ",".join(request.arms), "seeds": ",".join(map(str, request.seeds))}
     said = [f"{name}={value}" for name, value in wishes.items() if value]
     run = this_run()
     with get_client(sync_client=True) as client:
-        client.update_flow_run(run.id, tags={*run.tags, *said, *request.settings})
+        client.update_flow_run(run.id, name=name or None, tags={*run.tags, *said, *request.settings})
 
 
 def this_run() -> FlowRun:

@@ -128,8 +128,10 @@ class StudyForm(BaseModel):
         description="A study of your own: the text of its study.toml, instead of a profile (docs/studies.md).",
         json_schema_extra={"format": "textarea"},
     )
-    name: Annotated[str, Field(max_length=60)] = Field(
-        default="", description="What to call it, wherever runs and reports are listed; a label."
+    name: Annotated[str, Field(pattern=rf"^({NAME.pattern})?$")] = Field(
+        default="",
+        description="What to call it in Prefect's list and wherever runs and reports are listed: letters, digits, dots"
+        " and dashes.",
     )
     question: Annotated[str, Field(max_length=200)] = Field(
         default="", description="One of the questions that the file, or the profile, asks; empty: the study itself."

@@ -29,6 +29,8 @@ def test_doctor_misses_every_deployment_that_is_not_there() -> None:
         ("gc", {"older_than_days": 1e9}, False),
         ("experiment", {"study": {"profile": "demo"}, "budget": {"usd": 20}, "gpu_pool": True}, True),
         ("experiment", {"study": {"profil": "demo"}}, False),
+        ("experiment", {"study": {"name": "my-study_2"}}, True),
+        ("experiment", {"study": {"name": "my study"}}, False),
         ("experiment", {"budget": {"usd": -1}}, False),
         ("plan", {"study": {"settings": [{"field": "training.stps", "value": "3"}]}}, False),
     ],

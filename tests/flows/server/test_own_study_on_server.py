@@ -85,8 +85,8 @@ def test_its_budget_is_its_wall_on_every_worker(server: Server, parked: Run) -> 
     assert parked.state == "parked" and "of 9,000 tokens" in parked.why, parked.why
     assert 0 < parked.spent.tokens <= 9000 and parked.budget["tokens"] == 9000
     assert charges(server.root, parked.id)["run"].unique().to_pylist() == [parked.id]
-    assert "budget tokens=9000 does not hold: the run would park" in shown(server, parked, "plan")[-1]["data"]
-    assert "of 9,000 tokens" in shown(server, parked, "parked")[0]["data"]
+    assert "budget tokens=9000 does not hold: the run would pause" in shown(server, parked, "plan")[-1]["data"]
+    assert "of 9,000 tokens" in shown(server, parked, "progress")[0]["data"]
 
 
 def test_an_answer_raises_it_and_nothing_is_paid_twice(server: Server, parked: Run, finished: Run) -> None:

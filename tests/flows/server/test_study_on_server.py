@@ -42,8 +42,9 @@ def pieces(server: Server, run: Run) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def parked(server: Server) -> Run:
-    run = start(server, "experiment/experiment", study=SMALL, budget={"tokens": 9000}, gpu_pool=True)
-    wait_for(server, run, "Suspended", seconds=900)
+    study = {**SMALL, "name": "a-small-demo"}
+    run = start(server, "experiment/experiment", study=study, budget={"tokens": 9000}, gpu_pool=True)
+    assert wait_for(server, run, "Suspended", seconds=900)["name"] == "a-small-demo"
     return all_runs(server.root)[0]
 
 
@@ -56,26 +57,32 @@ def finished(server: Server, parked: Run) -> Run:
     return all_runs(server.root)[0]
 
 
+def logged(server: Server, run: Run) -> str:
+    asked = {"logs": {"flow_run_id": {"any_": [run.flow_run]}}, "sort": "TIMESTAMP_DESC"}
+    return "\n".join(line["message"] for line in api(server, "POST", "/logs/filter", asked).json())
+
+
 def test_at_the_wall_a_worker_gives_its_gpu_back_and_the_study_waits(server: Server, parked: Run) -> None:
     assert parked.state == "parked" and "tokens more are missing" in parked.why
     assert "is under way" not in parked.why, "workers have what is, and the parent made its last stage"
     assert f"{parked.stages_done} of {parked.stages} stages are done" in parked.why
     assert 0 < parked.spent.tokens <= 9000, "the wall was crossed"
     assert "Parked" in {piece["state"]["name"] for piece in pieces(server, parked)}
+    assert parked.why in logged(server, parked)
 
 
 def test_the_page_of_a_run_shows_stage_money_and_time(server: Server, parked: Run) -> None:
     at_the_wall = [piece["id"] for piece in pieces(server, parked) if piece["state"]["name"] == "Parked"]
     found = api(server, "POST", "/artifacts/filter", {"artifacts": {"flow_run_id": {"any_": at_the_wall}}}).json()
-    bars, tables = ([a for a in found if a["key"] == key] for key in ("stage", "progress"))
-    assert any("left" in bar["description"] and 0 < bar["data"] < 100 for bar in bars)
-    assert any("| tokens |" in table["data"] and "| 9,000 |" in table["data"] for table in tables)
+    assert {card["key"] for card in found} == {"progress"}
+    assert any("left" in card["description"] for card in found)
+    assert any("| tokens |" in card["data"] and "| 9,000 |" in card["data"] for card in found)
 
 
 def test_its_plan_was_shown_before_anything_was_paid(server: Server, parked: Run) -> None:
     asked = {"artifacts": {"flow_run_id": {"any_": [parked.flow_run]}, "key": {"any_": ["plan"]}}}
     (first, *_) = api(server, "POST", "/artifacts/filter", {**asked, "sort": "CREATED_DESC"}).json()[::-1]
-    assert "stages would be made" in first["data"] and "does not hold: the run would park" in first["data"]
+    assert "stages would be made" in first["data"] and "does not hold: the run would pause" in first["data"]
 
 
 def test_resumed_it_finishes_with_nothing_sampled_twice(server: Server, parked: Run, finished: Run) -> None:
@@ -114,8 +121,11 @@ def test_the_report_is_linked_over_http_and_names_the_command_that_makes_it_agai
     server: Server, finished: Run
 ) -> None:
     (report,) = Store(server.root).refs("report")
-    found = api(server, "POST", "/artifacts/filter", {"artifacts": {"key": {"any_": ["report-page"]}}}).json()
-    assert [f"(https://varband.example.org/?run={report})" in artifact["data"] for artifact in found] == [True]
+    page = f"https://varband.example.org/?run={report}"
+    found = api(server, "POST", "/artifacts/filter", {"artifacts": {"flow_run_id": {"any_": [finished.flow_run]}}})
+    assert [card["key"] for card in found.json()] == ["report", "plan", "progress"], "in this order, and no more"
+    assert f"({page})" in found.json()[0]["data"] and "Parked" not in str(found.json())
+    assert page in logged(server, finished) and "report.html" in logged(server, finished)
     command = Store(server.root).manifest(report).provenance.command
     assert html.escape(command) in (Store(server.root).files(report) / "report.html").read_text()
     name, verb, *wishes = shlex.split(command)

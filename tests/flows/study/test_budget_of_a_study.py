@@ -58,7 +58,7 @@ def test_the_run_parks_at_it_and_goes_on_with_more(tmp_path: Path) -> None:
         return done.returncode, done.stdout + done.stderr
 
     code, said = varband("plan", "mine.toml")
-    assert code == 0 and "budget tokens=2000 does not hold: the run would park" in said
+    assert code == 0 and "budget tokens=2000 does not hold: the run would pause" in said
     code, said = varband("run", "mine.toml", "--plain")
     assert code == 75 and "more than the budget leaves (0 of 2,000 tokens)" in said, said
     code, said = varband("plan", "mine.toml", "--budget", "tokens=1e6")

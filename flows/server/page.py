@@ -1,4 +1,4 @@
-"""What a run's page shows while it is at work, as two artifacts: a bar of the stage; how far, how much, how long."""
+"""The cards on a run's page in Prefect: its report, its plan and its progress. Prefect lists the newest card first."""
 
 from __future__ import annotations
 
@@ -25,6 +25,20 @@ from tasks.domain.prices import plainly
 from tasks.stage import Progress
 
 EVERY_SECONDS = 15.0
+PLAN, PROGRESS, REPORT = "plan", "progress", "report"
+
+
+def show_card(flow_run: str, key: str, markdown: str, description: str) -> None:
+    """Write a card of a flow run, in place of the one that it has under this key."""
+    asked = {"artifacts": {"flow_run_id": {"any_": [flow_run]}, "key": {"any_": [key]}}}
+    content = {"data": markdown, "description": description[:200]}
+    with get_client(sync_client=True) as prefect:
+        client: Any = prefect
+        if found := client.request("POST", "/artifacts/filter", json=asked).json():
+            client.request("PATCH", f"/artifacts/{found[0]['id']}", json=content)
+        else:
+            body = {"key": key, "flow_run_id": flow_run, "type": "markdown", **content}
+            client.request("POST", "/artifacts/", json=body)
 
 
 @dataclass(slots=True)
@@ -38,7 +52,6 @@ class Board:
     last: Progress | None = None
     _began: float = 0.0
     _done: set[Ref] = field(default_factory=set)
-    _ids: dict[str, str] = field(default_factory=dict)
 
     def before(self, listener: Listener) -> Listener:
         def on_progress(event: Progress) -> None:
@@ -54,24 +67,11 @@ class Board:
 
     def show(self) -> None:
         """A server that is away stops no run: the next time shows more."""
-        if self.last is None:
-            return
         left = total([cost for ref, cost in self.missing.items() if ref not in self._done])
-        share = self.last.done / self.last.total if self.last.total else float(self.last.event == "made")
-        seconds = time.monotonic() - self._began
-        bar = {"type": "progress", "data": round(100 * share, 1), "description": in_words(self.last, seconds)}
-        table = as_table(self.last, seconds, self.spent(), self.limits, left.amounts())
-        with suppress(HTTPError), get_client(sync_client=True) as prefect:
-            client: Any = prefect
-            for key, shown in (("stage", bar), ("progress", {"type": "markdown", "data": table})):
-                if key in self._ids:
-                    changed = {k: v for k, v in shown.items() if k != "type"}
-                    client.request("PATCH", f"/artifacts/{self._ids[key]}", json=changed)
-                else:
-                    made = client.request(
-                        "POST", "/artifacts/", json={"key": key, "flow_run_id": self.flow_run, **shown}
-                    )
-                    self._ids[key] = made.json()["id"]
+        words = in_words(self.last, time.monotonic() - self._began) if self.last else "nothing is made yet"
+        table = as_table(words, self.spent(), self.limits, left.amounts())
+        with suppress(HTTPError):
+            show_card(self.flow_run, PROGRESS, table, words)
 
 
 def in_words(event: Progress, seconds: float) -> str:
@@ -97,11 +97,11 @@ def _duration(seconds: float) -> str:
     )
 
 
-def as_table(event: Progress, seconds: float, spent: Amounts, limits: Mapping[str, float], left: Amounts) -> str:
-    """One line for the stage, one for each unit in which something is spent, limited or missing.
+def as_table(words: str, spent: Amounts, limits: Mapping[str, float], left: Amounts) -> str:
+    """Return a row for each unit in which something is spent, limited or missing, then the words.
 
-    >>> event = Progress("made", "screen panel", Ref("rollouts", "0" * 16))
-    >>> print(as_table(event, 1.0, Amounts(tokens=1200), {"tokens": 9000.0}, Amounts(tokens=30000, gpu_hours=0.5)))
+    >>> spent, left = Amounts(tokens=1200), Amounts(tokens=30000, gpu_hours=0.5)
+    >>> print(as_table("screen panel: made", spent, {"tokens": 9000.0}, left))
     | | spent | of | about missing |
     |---|---|---|---|
     | tokens | 1,200 | 9,000 | 30,000 |
@@ -114,14 +114,14 @@ def as_table(event: Progress, seconds: float, spent: Amounts, limits: Mapping[st
         paid, limit, missing = getattr(spent, name), limits.get(name), getattr(left, name)
         if paid or limit or missing:
             rows.append(f"| {unit} | {plainly(paid, 3)} | {plainly(limit) if limit else ''} | {plainly(missing, 3)} |")
-    return "\n".join([*rows, "", in_words(event, seconds)])
+    return "\n".join([*rows, "", words])
 
 
 @contextmanager
 def shown(
     study: Study, store: Store, planned: list[Planned], charging: Charging, flow_run: str, listener: Listener
 ) -> Iterator[Listener]:
-    """The listener to run with, so that the run's page shows what it hears."""
+    """Yield the listener to run with, so that the run's page shows its progress."""
     each = costs(study, store, planned, charging.prices)
     missing = {p.step.ref: cost for p, cost in zip(planned, each, strict=True) if p.made_here}
     board = Board(flow_run, missing, charging.budget.limits(), Journal(store.root, charging.run).spent)
