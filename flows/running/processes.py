@@ -1,8 +1,9 @@
 """Arms, and seeds of them, at once on this machine, each in a process of its own: one small model leaves the other
 cores idle.
 
-They warm the store as GPU workers do, and whoever started them finds their arms made. They end with their starter,
-however that one ends; what they made and sampled is kept.
+They warm the store as GPU workers do, and the process that started them finds their arms made. A process keeps its
+engine from one job to the next, so the gate between screening and training costs no second start. They end with their
+starter, however that one ends; what they made and sampled is kept.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import get_context, parent_process
@@ -18,6 +20,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from flows.arm import run_arm, screen_arm
 from flows.problems import prepare
@@ -61,25 +65,21 @@ def make_arms_at_once(study: Study, store: Store, charging: Charging, listener: 
         return
     attempts = Attempts()
     prepares: Callable[[], object] | None = partial(execute, study, store, listener, prepare)
-    if len(to_screen := arms_to_screen(study, store)) > 1:
-        jobs = [ArmJob(study, store.root, arm, charging, screen_arm) for arm in to_screen]
-        _WorkerPool(jobs, places, listener, attempts).run(prepares)
-        prepares = None
-    if said := why_not(plan(study, store), store):
-        raise Parked(said)
-    for arms in arms_to_make(study, store):
-        rounds = rounds_of(study, arms, len(places))
-        if sum(map(len, rounds)) < 2 and not attempts.failed:
-            continue
-        for parts in rounds:
-            lost = {study.profile.arm(arm).head for arm in attempts.failed}
-            jobs = [
-                ArmJob(part, store.root, arm, charging)
-                for part, arm in parts
-                if study.profile.arm(arm).head not in lost
-            ]
-            _WorkerPool(jobs, places, listener, attempts).run(prepares)
+    with Workers(places, listener, attempts) as workers:
+        if len(to_screen := arms_to_screen(study, store)) > 1:
+            workers.make([ArmJob(study, store.root, arm, charging, screen_arm) for arm in to_screen], prepares)
             prepares = None
+        if said := why_not(plan(study, store), store):
+            raise Parked(said)
+        for arms in arms_to_make(study, store):
+            rounds = rounds_of(study, arms, len(places))
+            if sum(map(len, rounds)) < 2 and not attempts.failed:
+                continue
+            for parts in rounds:
+                lost = {study.profile.arm(arm).head for arm in attempts.failed}
+                left = [(part, arm) for part, arm in parts if study.profile.arm(arm).head not in lost]
+                workers.make([ArmJob(part, store.root, arm, charging) for part, arm in left], prepares)
+                prepares = None
     attempts.finish(study.profile.arms)
 
 
@@ -104,98 +104,143 @@ def gpus_apart(hardware: Hardware) -> list[tuple[str, ...]]:
 
 
 @dataclass(slots=True)
-class _WorkerPool:
-    """Jobs that wait, GPUs that are free, and who works on what."""
+class _Worker:
+    """A process and the GPUs that it sees. arm: of its newest job, whose engine it holds. idle: that job is made."""
 
-    waiting: Sequence[ArmJob]
+    process: BaseProcess
+    gpus: tuple[str, ...]
+    arm: str
+    idle: bool = False
+
+
+@dataclass(slots=True)
+class Workers:
+    """Processes that make jobs, one for each place. places: GPUs that no process sees yet."""
+
     places: list[tuple[str, ...]]
     listener: Listener
     attempts: Attempts = field(default_factory=Attempts)
-    running: dict[Connection, tuple[ArmJob, tuple[str, ...], BaseProcess]] = field(default_factory=dict)
-    prepared: Event = field(default_factory=get_context("spawn").Event)
+    _running: dict[Connection, _Worker] = field(default_factory=dict)
+    _prepared: Event = field(default_factory=get_context("spawn").Event)
 
-    def run(self, prepares: Callable[[], object] | None = None) -> None:
-        """prepares: makes what all jobs need, while the first of them start their engines."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        left = [worker.process for worker in self._running.values() if worker.process.pid]
+        for line in () if error else self._running:
+            line.close()  # an idle worker ends
+        for process in left if error else ():
+            process.terminate()
+        grace = GRACE_AFTER_CTRL_C if isinstance(error, KeyboardInterrupt) else GRACE_SECONDS
+        until = time.monotonic() + grace
+        for process in left:
+            process.join(max(0.0, until - time.monotonic()))
+            process.kill()
+
+    def make(self, jobs: Sequence[ArmJob], prepares: Callable[[], object] | None = None) -> None:
+        """Return when the jobs are made or have failed. prepares: makes what all of them need, while the first of them
+        start their engines. Errors: Parked, as soon as one meets its budget."""
         release_memory()
-        grace = GRACE_SECONDS
-        try:
-            self._fill()
-            if prepares is not None:
-                prepares()
-            self.prepared.set()
-            while self.waiting or self.running:
-                self._fill()
-                for line in wait(list(self.running)):
-                    assert isinstance(line, Connection)
-                    self._receive(line)
-        except KeyboardInterrupt:
-            grace = GRACE_AFTER_CTRL_C
-            raise
-        finally:
-            left = [process for *_, process in self.running.values() if process.pid]
-            for process in left:
-                process.terminate()
-            until = time.monotonic() + grace
-            for process in left:
-                process.join(max(0.0, until - time.monotonic()))
-                process.kill()
+        waiting = self._started(jobs)
+        if prepares is not None:
+            prepares()
+        self._prepared.set()
+        while waiting or not all(worker.idle for worker in self._running.values()):
+            for line in wait(list(self._running)):
+                assert isinstance(line, Connection)
+                self._receive(line)
+            waiting = self._started(waiting)
 
-    def _fill(self) -> None:
-        while self.waiting and self.places:
-            self._start(self.waiting[0], self.places.pop(0))
-            self.waiting = self.waiting[1:]
+    def _started(self, jobs: Sequence[ArmJob]) -> list[ArmJob]:
+        """Start what there is room for; return the rest. A job goes to the worker that holds its arm's engine."""
+        idle = {worker.arm: line for line, worker in self._running.items() if worker.idle}
+        rest = []
+        for job in sorted(jobs, key=lambda job: job.arm not in idle):
+            if (line := idle.pop(job.arm, None)) is None and self.places:
+                line = self._new_worker(job, self.places.pop(0))
+            elif line is None and idle:
+                line = idle.pop(next(iter(idle)))
+            if line is None:
+                rest.append(job)
+                continue
+            worker = self._running[line]
+            worker.arm, worker.idle = job.arm, False
+            with suppress(BrokenPipeError):  # it has just died, and its end is received next
+                line.send(job)
+        return rest
 
-    def _start(self, job: ArmJob, gpus: tuple[str, ...]) -> None:
+    def _new_worker(self, job: ArmJob, gpus: tuple[str, ...]) -> Connection:
         context = get_context("spawn")
-        ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_work, args=(job, theirs, self.prepared), name=job.arm)
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_work, args=(theirs, self._prepared), name=job.arm)
         # known before it starts: a run that is stopped in between must end it too
-        self.running[ours] = (job, gpus, process)
+        self._running[ours] = _Worker(process, gpus, job.arm)
         with children_see(gpus), deaf_children():  # Ctrl-C reaches this process, which then sends them SIGTERM
             process.start()
         theirs.close()
+        return ours
 
     def _receive(self, line: Connection) -> None:
+        worker = self._running[line]
         try:
             message = line.recv()
-        except EOFError:
-            job, gpus, process = self.running.pop(line)
-            process.join()
-            self.places.append(gpus)
-            if process.exitcode and process.exitcode > 0:
-                self.attempts.note(job.arm, UserError("its process failed; its own error is above"))
-            elif process.exitcode:
-                lost = f"its process ended early (exit code {process.exitcode}); the same command goes on"
-                self.attempts.note(job.arm, Parked(lost))
+        except (EOFError, ConnectionResetError):
+            del self._running[line]
+            worker.process.join()
+            self.places.append(worker.gpus)
+            code = worker.process.exitcode
+            if worker.idle or not code:
+                return
+            if code > 0:
+                self.attempts.note(worker.arm, UserError("its process failed; its own error is above"))
+            else:
+                lost = f"its process ended early (exit code {code}); the same command goes on"
+                self.attempts.note(worker.arm, Parked(lost))
             return
-        if isinstance(message, Progress):
+        if message is None:
+            worker.idle = True
+        elif isinstance(message, Progress):
             self.listener(message)
         elif isinstance(message, Parked):
             raise message
         else:
-            self.attempts.note(self.running[line][0].arm, message)
+            self.attempts.note(worker.arm, message)
 
 
-def _work(job: ArmJob, line: Connection, prepared: Event) -> None:
-    """In the arm's own process. Sends every Progress, or what stopped it."""
+def _work(line: Connection, prepared: Event) -> None:
+    """In a worker's own process. Make jobs until the line is closed or one fails; send every Progress, None when a job
+    is made, and the error that stopped one."""
     threading.Thread(target=_end_with_the_starter, daemon=True).start()
     one_at_a_time = threading.Lock()
 
-    def tell(said: Progress | UserError) -> None:
+    def tell(message: Progress | UserError | None) -> None:
         with one_at_a_time:
             try:
-                line.send(said)
-            except BrokenPipeError:  # nobody is there to read of it
+                line.send(message)
+            except OSError:  # nobody is there to read of it
                 os._exit(1)
 
-    store = Store(job.root)
+    def next_job() -> ArmJob | None:
+        try:
+            return line.recv()
+        except EOFError:
+            return None
+
     try:
-        with stopped_by_signals(), patient(), metered(job.charging.meter(job.study, store), tell) as charged:
-            sampled = samples(job.study, store, lambda study: job.make(study, job.arm))
-            with stages_of(job.study, store, charged) as current:
-                begin_sampler(job.study, sampled, current.toolbox)
+        if (first := next_job()) is None:
+            return
+        store = Store(first.root)
+        with stopped_by_signals(), patient(), metered(first.charging.meter(first.study, store), tell) as charged:
+            sampled = samples(first.study, store, lambda study: first.make(study, first.arm))
+            with stages_of(first.study, store, charged) as current:
+                begin_sampler(first.study, sampled, current.toolbox)
                 prepared.wait()
-                job.make(job.study, job.arm)
+                job: ArmJob | None = first
+                while job is not None:
+                    job.make(job.study, job.arm)
+                    tell(None)
+                    job = next_job()
     except UserError as refusal:
         tell(refusal)
     except Exception as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows.running.processes import ArmJob, _WorkerPool, gpus_apart, rounds_of
+from flows.running.processes import ArmJob, Workers, gpus_apart, rounds_of
 from flows.running.sessions import Charging, unheard
 from flows.study.lookup import profile_named
 from flows.study.resolve import resolve
@@ -120,9 +120,11 @@ def test_an_arm_that_fails_is_reported_at_once_and_the_next_goes_on(tmp_path: Pa
     study = resolve(profile_named("demo"), Store(tmp_path), model=None, encoder=None, data=None)
     broken = ArmJob(replace(study, models={}), tmp_path / "store", "panel", Charging(run="run"))
     misplaced = ArmJob(study, tmp_path / "file" / "store", "thinking", Charging(run="run"))
-    pool = _WorkerPool([broken, misplaced], [()], unheard)
-    with pytest.warns(Notice, match="panel failed: its process failed; its own error is above"):
-        pool.run()
+    with (
+        pytest.warns(Notice, match="panel failed: its process failed; its own error is above"),
+        Workers([()], unheard) as pool,
+    ):
+        pool.make([broken, misplaced])
     with pytest.raises(ArmsFailed, match=r"^2 of 2 arms failed: panel: its process failed.*; thinking: ") as failed:
         pool.attempts.finish(["panel", "thinking"])
     assert "file/store/.locks: Not a directory" in str(failed.value)
@@ -133,7 +135,6 @@ def test_arms_start_while_problems_are_prepared_and_wait_for_them(tmp_path: Path
     store = Store(tmp_path / "store")
     study = resolve(overridden(profile_named("demo"), mini.SETTINGS), store, model=None, encoder=None, data=None)
     store.prepare()
-    pool = _WorkerPool([ArmJob(study, store.root, "panel", Charging(run="run"))], [()], unheard)
     seen: list[psutil.Process] = []
 
     def prepares() -> None:
@@ -142,8 +143,8 @@ def test_arms_start_while_problems_are_prepared_and_wait_for_them(tmp_path: Path
         assert seen[0].is_running() and not list(store.refs())
         raise UserError("no problems")
 
-    with pytest.raises(UserError, match="no problems"):
-        pool.run(prepares)
+    with pytest.raises(UserError, match="no problems"), Workers([()], unheard) as pool:
+        pool.make([ArmJob(study, store.root, "panel", Charging(run="run"))], prepares)
     assert not seen[0].is_running()
 
 
