@@ -138,7 +138,7 @@ class StudyForm(BaseModel):
     )
 
     def request(self) -> Request:
-        unnamed = self.file and not named_in(self.file) and NAME.fullmatch(self.name)
+        unnamed = self.file and not named_in(self.file)
         return Request(
             profile=word_of(self.file, self.question, self.name if unnamed else "")
             if self.file

@@ -83,5 +83,5 @@ def test_the_text_of_a_file_is_called_as_it_says_or_as_the_form_says(
 
 def test_a_form_refuses_a_name_that_is_none(tmp_path: Path) -> None:
     for name in ("a/b", "x.toml/y", "demo"):
-        with pytest.raises(UserError, match="name"):
+        with pytest.raises((UserError, ValidationError), match="name"):
             StudyForm(file='base = "demo"\n', name=name).request().study(Store(tmp_path), planning=True)
