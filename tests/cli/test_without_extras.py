@@ -14,7 +14,7 @@ from tests.warm import REPO
 #: Named as missing; what comes with it is missing too.
 LEAN = """
 import sys
-for name in ("prefect", "sqlalchemy", "httpx", "streamlit", "obstore"):
+for name in ("prefect", "sqlalchemy", "streamlit", "obstore"):
     sys.modules[name] = None
 from cli.main import main
 main()
