@@ -15,6 +15,7 @@ from storage.errors import UserError, printable
 if TYPE_CHECKING:
     from tasks.domain.policies import BaseModel, ServedAdapter
     from tasks.domain.scaffolds import Scaffold
+    from tasks.engines.hardware import EngineName
     from tasks.engines.protocols import Decoding, Generator
     from tasks.engines.toolbox import Toolbox
 
@@ -83,7 +84,7 @@ def _stream(
     gold: str | None,
     temperature: float,
     seed: int,
-    engine: str,
+    engine: EngineName,
     as_json: bool,
     **_: Any,
 ) -> None:
@@ -129,7 +130,7 @@ def _search(
     temperature: float,
     reward: str | None,
     seed: int,
-    engine: str,
+    engine: EngineName,
     root: Path,
     as_json: bool,
     **_: Any,
