@@ -106,9 +106,9 @@ class Judged:
         value_NV = np.frombuffer(self._value_N).reshape(-1, len(self._columns))
         for place, source in enumerate(("all", *sorted(self._codes["source"]))):
             kept_N = slice(None) if source == "all" else code_N["source"] == place - 1
-            of_each = [codes[kept_N] for codes in (code_N["problem_id"], adapter_N, code_N["cluster"])]
+            problem_N, of_N, cluster_N = (c[kept_N] for c in (code_N["problem_id"], adapter_N, code_N["cluster"]))
             for column, name in enumerate(self._columns):
-                [row] = interval(*of_each, value_NV[kept_N][:, [column]])
+                [row] = interval(problem_N, of_N, cluster_N, value_NV[kept_N][:, [column]])
                 row |= {"seeds": row["seeds"] or 1}
                 why = next((w for (of, s), w in self._why.items() if of == column and source in ("all", s)), None)
                 yield name, source, {k: row[k] for k in ("n", "seeds")} | {"reason": why} if why else row

@@ -143,8 +143,12 @@ def test_other_weights_are_far_off_at_few_tokens() -> None:
     learned_K = sampled.behaviour_K.copy()
     learned_K[::20] -= 0.9
     assert np.abs(learned_K - sampled.behaviour_K).mean() < 0.05
+
+    def score(groups: object, temperature: float, *, base: bool = False) -> np.ndarray:
+        return learned_K
+
     with pytest.raises(UserError, match="samples from other weights"):
-        refuse_other_weights(sampled, lambda *_, base=False: learned_K, ROUNDED, "panel", "vllm")
+        refuse_other_weights(sampled, score, ROUNDED, "panel", "vllm")
 
 
 def test_too_few_tokens_tell_nothing() -> None:

@@ -13,7 +13,7 @@ from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.policies import Policy
-from tasks.engines.hardware import Hardware
+from tasks.engines.hardware import EngineName, Hardware
 from tasks.engines.toolbox import Toolbox
 from tasks.pool import make_synthetic_pool
 from tasks.rollouts import account_of
@@ -27,7 +27,7 @@ STALE = LearnerConfig(
 )
 
 
-def trained(root: Path, engine: str) -> tuple[Store, str, bytes]:
+def trained(root: Path, engine: EngineName) -> tuple[Store, str, bytes]:
     store = Store(root)
     store.prepare()
     hardware = Hardware(engine=engine, device="cpu", threads=1)
@@ -59,7 +59,9 @@ def narrow() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("engine", ["transformers", pytest.param("vllm", marks=pytest.mark.slow)])
-def test_two_runs_are_one_and_rollouts_stand_under_the_policy_that_wrote_them(tmp_path: Path, engine: str) -> None:
+def test_two_runs_are_one_and_rollouts_stand_under_the_policy_that_wrote_them(
+    tmp_path: Path, engine: EngineName
+) -> None:
     (store, name, one), (_, _, other) = (trained(tmp_path / run, engine) for run in ("one", "other"))
     assert one == other
 

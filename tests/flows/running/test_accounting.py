@@ -25,7 +25,7 @@ from storage.records.spending import Charge, Journal, charges, spending_by_arm
 from tasks.domain.budget import Budget
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.domain.prices import DevicePrice, Prices, TokenPrice
-from tasks.engines.hardware import Hardware
+from tasks.engines.hardware import EngineName, Hardware
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.toolbox import Toolbox
 from tasks.metering import BudgetExceeded, Meter, at_work_here, metered
@@ -152,7 +152,8 @@ def test_hours_are_those_of_every_gpu_of_the_arm_and_none_where_another_host_sam
     """Half an hour of rollouts and of training under 2 GPUs for sampling and 3 for the learner: 1.5 GPU-hours each."""
     moment = 0.0
     monkeypatch.setattr("tasks.metering.time.monotonic", lambda: moment)
-    for engine, sampling in (("vllm", 1.5), ("openai", 0.0)):
+    engines: dict[EngineName, float] = {"vllm": 1.5, "openai": 0.0}
+    for engine, sampling in engines.items():
         hardware = Hardware(engine=engine, tensor_parallel=2, processes=3)
         for kind, hours in (("rollouts", sampling), ("searches", sampling), ("training", 1.5)):
             meter = Meter(Journal(tmp_path, f"{engine}-{kind}"), hardware=hardware)

@@ -12,12 +12,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from flows.running.plan import Planned
 from flows.running.sessions import Listener, unheard
 from flows.study.profiles import DEMO
 from flows.study.resolve import PoolInputs, Study
-from flows.upkeep import reeval, verdicts
+from flows.upkeep import reeval
 from flows.upkeep.reeval import Checked, Kept, Wanted, kept_adapters, pinned_steps
+from flows.upkeep.regrading import regrade_store
 from storage.artifacts.kinds import Pool, Rollouts, Splits, Training
 from storage.artifacts.kinds.experiment import LEDGER
 from storage.artifacts.manifest import Provenance, Recipe
@@ -178,15 +178,18 @@ def test_an_open_note_keeps_its_first_night(tmp_path: Path) -> None:
 
 def test_regrading_reaches_every_kind_of_sampled_rollouts(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first problem is never solved, so an adaptive screening has its whole group too; now its answer counts."""
-    planning = Session(lab.store, lab.toolbox, planning=True)
-    for current in (Session(lab.store, lab.toolbox), planning):
-        with session(current):
-            made = [
-                draw(pool=lab.pool, splits=lab.splits, policy=LAB, sampling=DRAW, group_size=GROUP)
-                for draw in (sample_rollouts, screen_adaptively)
-            ]
-    monkeypatch.setattr(verdicts, "plan", lambda study, store: [Planned(step, True) for step in planning.steps])
-    assert verdicts.regraded(STUDY, lab.store, lambda _: None) == {str(ref): 0 for ref in made}
+    with session(Session(lab.store, lab.toolbox)):
+        made = [
+            draw(pool=lab.pool, splits=lab.splits, policy=LAB, sampling=DRAW, group_size=GROUP)
+            for draw in (sample_rollouts, screen_adaptively)
+        ]
+
+    def changed() -> dict[str, int]:
+        monkeypatch.setattr(lab.toolbox, "grader", active_grader(lab.store.root))
+        with session(Session(lab.store, lab.toolbox)):
+            return {entry["rollouts"]: entry["changed"] for entry in regrade_store(lab.store).artifacts}
+
+    assert changed() == {}
     first = lab.store.read(lab.pool).to_pylist()[0]
     put_overrides(
         lab.store.root,
@@ -194,9 +197,7 @@ def test_regrading_reaches_every_kind_of_sampled_rollouts(lab: Lab, monkeypatch:
             {"answer": "-12345", "gold": first["gold"], "verdict": "correct", "reason": "a misprint in the gold"}
         ),
     )
-    assert verdicts.regraded(STUDY, lab.store, lambda _: None) == {str(ref): 0 for ref in made}, "this study is pinned"
-    later = replace(STUDY, grader=active_grader(lab.store.root))
-    assert verdicts.regraded(later, lab.store, lambda _: None) == {str(ref): GROUP for ref in made}
+    assert changed() == {str(ref): GROUP for ref in made}
 
 
 @pytest.mark.parametrize(
