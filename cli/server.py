@@ -72,7 +72,7 @@ def _deployments_of(word: str) -> tuple[tuple[Deployment, ...], list[str]]:
 
 
 @click.command()
-@options.root_there
+@options.root
 @options.as_json
 def doctor(root: Path, as_json: bool) -> None:
     """Check root, disk, versions, GPUs, server, pools and workers; say what to fix. Exit code 1 if anything must be."""

@@ -12,7 +12,13 @@ from storage.artifacts.ref import KINDS
 from storage.errors import UserError, did_you_mean
 from storage.reading.figures import FIGURES
 from tasks.domain.grpo.credit import try_brought
-from tasks.domain.grpo.learner_config import LearnerConfig, check_kept_whole, check_overlong, check_sampling
+from tasks.domain.grpo.learner_config import (
+    LearnerConfig,
+    check_kept_whole,
+    check_layers,
+    check_overlong,
+    check_sampling,
+)
 from tasks.domain.grpo.losses import loss_for, refuse_unread
 from tasks.domain.grpo.second_scaffold import second_scaffold
 from tasks.domain.policies import Sampling
@@ -102,6 +108,7 @@ def _trainings(p: Profile, trained: Sequence[str]) -> Iterator[Fault]:
         *((("lessons", one.name), one.training, one.rollouts, one.arms) for one in lessons),
     ]
     for path, training, rollouts, arms in recipes:
+        yield from _tried((*path, "target_modules"), lambda training=training: check_layers(training.target_modules))
         yield from _tried(path, lambda training=training: loss_for(training))
         yield from _tried((*path, "advantage"), lambda training=training: try_brought(training))
         yield from _tried(path, lambda training=training, rollouts=rollouts: check_overlong(training, rollouts))

@@ -82,8 +82,8 @@ def settable(study: Profile) -> Iterator[str]:
     their names.
 
     >>> from flows.study.profiles import DEMO
-    >>> [path for path in settable(DEMO) if path.endswith((".steps", "thinking.model"))]
-    ['training.steps', 'arms.thinking.model']
+    >>> sorted(path for path in settable(DEMO) if path.endswith((".steps", "thinking.model")))
+    ['arms.thinking.model', 'training.steps']
     """
     several = ("lessons", "benchmarks", "objectives", "scaffolds", "arms")
     own = [arm.scaffold for arm in study.own if arm.scaffold.name not in SCAFFOLDS]

@@ -47,8 +47,9 @@ def test_a_gpu_that_does_not_tell_its_memory_is_said_to(
 
 
 def test_every_fault_says_what_to_do(tmp_path: Path) -> None:
-    """A root that is a file, a busy GPU, servers that do not answer."""
-    (tmp_path / "root").write_text("not a folder")
+    """A root that cannot be written, a busy GPU, servers that do not answer."""
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / ".locks").write_text("not a folder")
     (tmp_path / "bin").mkdir()
     (smi := tmp_path / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho 'NVIDIA H200, 10240, 143771'\n")
     smi.chmod(0o755)
