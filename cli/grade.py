@@ -157,7 +157,7 @@ def regrade(overrides: Path | None, root: Path, as_json: bool) -> None:
 
 def _scaffolds(study: str) -> dict[str, Scaffold]:
     """By arm of a study."""
-    from flows.study.lookup import profile_of, text_of
+    from flows.study.request import profile_of, text_of
 
     asked = profile_of(study, text_of(study))
     return {name: asked.arm(name).scaffold for name in asked.arms}

@@ -109,7 +109,7 @@ def studies(context: click.Context, parameter: click.Parameter, begun: str) -> l
 
 def settings(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """Fields of the study that the line names, or of the demo while it names none that can be read."""
-    from flows.study.lookup import profile_of, text_of
+    from flows.study.request import profile_of, text_of
     from flows.study.set_option import settable
     from storage.errors import UserError
 

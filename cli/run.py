@@ -77,8 +77,7 @@ def request_of(
     anyway: bool = False,
     **how: Any,
 ) -> Request:
-    from flows.study.lookup import file_of, text_of
-    from flows.study.request import Request
+    from flows.study.request import Request, file_of, text_of
     from storage.errors import UserError
 
     if asked := file_of(profile):

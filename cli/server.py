@@ -60,7 +60,7 @@ def _deployments_of(word: str) -> tuple[tuple[Deployment, ...], list[str]]:
     """And what is to be said of the file. Errors: UserError for one with mistakes, before the server is asked for
     anything."""
     from flows.server.deployments import of_study
-    from flows.study.lookup import beside, file_of, named_in, profile_of, text_of
+    from flows.study.request import beside, file_of, named_in, profile_of, text_of
 
     text, asked = text_of(word), file_of(word)
     title = profile_of(word, text).called

@@ -48,7 +48,7 @@ def study() -> None:
 @click.option("--base", default="demo", show_default=True, help="What it is based on.")
 def new(name: str, base: str) -> None:
     """Write NAME.toml to begin with: a scaffold of its own against the panel."""
-    from flows.study.lookup import check_study_name, profile_named
+    from flows.study.request import check_study_name, profile_named
     from storage.errors import UserError
 
     path = Path(name if name.endswith(".toml") else f"{name}.toml")
@@ -74,8 +74,7 @@ def check(file: str, root: Path) -> None:
     from flows.running.foresight import misread_traces
     from flows.running.plan import plan
     from flows.study.changes import differences
-    from flows.study.lookup import file_of, questions_of, text_of
-    from flows.study.request import Request
+    from flows.study.request import Request, file_of, questions_of, text_of
     from storage.artifacts.store import Store
     from storage.errors import UserError
 
@@ -129,13 +128,13 @@ def diff(one: str, other: str | None) -> None:
 
 
 def _asked(which: str) -> Profile:
-    from flows.study.lookup import profile_of, text_of
+    from flows.study.request import profile_of, text_of
 
     return profile_of(which, text_of(which))
 
 
 def _base(own: Profile) -> Profile:
-    from flows.study.lookup import profile_named
     from flows.study.profiles import PROFILES
+    from flows.study.request import profile_named
 
     return profile_named(own.name) if own.name in PROFILES else own

@@ -109,7 +109,7 @@ def test_the_code_that_a_page_shows_is_what_another_test_adds() -> None:
 
 def test_studies_that_pages_and_examples_show_are_in_order(folder: Path) -> None:
     """Each file by `study check`, each example by `plan` too, as its last question asks it."""
-    from flows.study.lookup import questions_of
+    from flows.study.request import questions_of
 
     shown = [block for page in PAGES for block in blocks(page) if block.language == "toml"]
     assert len(shown) >= 3

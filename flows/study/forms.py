@@ -10,9 +10,8 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
-from flows.study.lookup import named_in, word_of
 from flows.study.profiles import PROFILES
-from flows.study.request import Request
+from flows.study.request import Request, named_in, word_of
 from flows.study.resolve import Study
 from flows.study.set_option import settable
 from storage.errors import did_you_mean

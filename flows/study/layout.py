@@ -1,11 +1,61 @@
-"""How a study's work lies on the GPUs that are here. Changes nothing in what is made."""
+"""How a study's work lies on the GPUs that are here: GPUs of an engine, engines, processes of the learner, and the
+adapters that engines serve. Changes nothing in what is made."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from flows.study.profile import Profile
+from storage.errors import UserError
+from tasks.domain.grpo.learner_config import LearnerConfig
+from tasks.domain.policies import BaseModel
 from tasks.engines.hardware import Hardware
+from tasks.engines.memory import check_sampler_memory
+from tasks.engines.sampling.settings import check_parallel
+
+
+def trainings(profile: Profile, head: str) -> list[LearnerConfig]:
+    """Of an arm: lessons, its own, and by each objective."""
+    lessons = [lesson.training for lesson in profile.lessons if head in lesson.arms]
+    return lessons + ([profile.training, *(one.training for one in profile.objectives)] if profile.seeds else [])
+
+
+def served_ranks(profile: Profile, models: Mapping[str, BaseModel], elsewhere: Mapping[str, int]) -> dict[str, int]:
+    """Of the largest adapter that is served on each base model, by its digest; 0 where none is. models: of each arm.
+    elsewhere: of those made elsewhere, likewise."""
+    found = {model.sha256: elsewhere.get(model.sha256, 0) for model in models.values()}
+    for head in profile.heads(profile.arms):
+        base = models[head].sha256
+        found[base] = max([found[base], *(learner.lora_rank for learner in trainings(profile, head))])
+    return found
+
+
+def enough_gpus(hardware: Hardware, bases: Mapping[Path, int], gpus: int, gpu: int) -> Hardware:
+    """With `tensor_parallel` as given, or where `spread` is asked for doubled until all bases fit: engines of one GPU
+    give more tokens than one of several. bases: with the rank of the adapters that are served. gpus: that are here, of
+    `gpu` bytes.
+
+    As given where nothing is known of them, or no number is enough: then the memory plan says what is lacking.
+    """
+    if not hardware.spread or hardware.device == "cpu" or hardware.engine not in ("auto", "vllm") or not gpu:
+        return hardware
+    for more in (1, 2, 4, 8):
+        tried = replace(hardware, tensor_parallel=hardware.tensor_parallel * more)
+        if tried.gpus <= gpus and all(_fits(tried, base, rank, gpu) for base, rank in bases.items()):
+            return tried
+    return hardware
+
+
+def _fits(hardware: Hardware, base: Path, rank: int, gpu: int) -> bool:
+    try:
+        check_parallel(base, hardware)
+        check_sampler_memory(base, hardware, rank, gpu)
+    except UserError:  # shown where the model is checked
+        return False
+    return True
+
 
 #: Of an arm's GPUs, one in so many trains where both have their own: a step samples three times as long as it trains,
 #: measured with a mixture of 30B parameters and the published lengths.

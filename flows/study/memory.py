@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from flows.study.ranks import trainings
+from flows.study.layout import trainings
 from flows.study.resolve import Study
 from storage.errors import UserError
 from tasks.domain.grpo.learner_config import LearnerConfig

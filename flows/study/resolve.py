@@ -9,16 +9,22 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from flows.study.bases import found_adapters, found_bases, refuse_other_bases, unnamed
 from flows.study.changes import differences, value_text, written_out
-from flows.study.drawn import refuse_one_name, refuse_undrawable
-from flows.study.engine_gpus import enough_gpus
 from flows.study.hub import called, found_source, unfound
-from flows.study.layout import side_by_side, spread
-from flows.study.models import check_positions, encoder_folder, found_model, found_reward_model
+from flows.study.layout import enough_gpus, served_ranks, side_by_side, spread
+from flows.study.models import (
+    check_encoder_positions,
+    encoder_folder,
+    found_adapters,
+    found_bases,
+    found_model,
+    found_reward_model,
+    refuse_other_bases,
+    unnamed,
+)
 from flows.study.profile import Pool, Profile
 from flows.study.profiles import PROFILES
-from flows.study.ranks import served_ranks
+from flows.study.sizes import refuse_one_name, refuse_undrawable
 from storage.artifacts.store import Store
 from storage.errors import NotHere, UserError
 from tasks.domain.grading.grading import ActiveGrader
@@ -219,7 +225,7 @@ def resolve(
     seek_encoder = partial(found_model, encoder_name, encoder, find_encoder, places)
     encoding = sought(seek_encoder, () if encoder else ("encoder", "name"), spared=spared) or unnamed(encoder_name)
     if encoding.sha256 in places:
-        seen = partial(check_positions, encoder_name, places[encoding.sha256], profile.encoder.max_tokens)
+        seen = partial(check_encoder_positions, encoder_name, places[encoding.sha256], profile.encoder.max_tokens)
         sought(seen, ("encoder", "max_tokens"))
     scorer = profile.search.reward
     reward = (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.study.lookup import beside
+from flows.study.request import beside
 from tests import warm
 
 REPO = Path(__file__).resolve().parents[2]

@@ -12,7 +12,7 @@ import pytest
 from flows import arm as arms
 from flows.running import pool
 from flows.running.pool import Work, dispatch
-from flows.study.lookup import profile_named
+from flows.study.request import profile_named
 from flows.study.resolve import resolve
 from storage.artifacts.store import Store
 from storage.errors import ArmsFailed, Notice, Parked

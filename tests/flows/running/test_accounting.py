@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from flows.running.accounting import accounted
 from flows.running.plan import plan
 from flows.running.sessions import Charging, unheard
-from flows.study.lookup import profile_named
+from flows.study.request import profile_named
 from flows.study.resolve import resolve
 from storage.artifacts.kinds import Rollouts
 from storage.artifacts.store import Store

@@ -15,7 +15,7 @@ from flows.running.longest_prompts import longest_prompts
 from flows.running.plan import execute, plan
 from flows.running.priced import Priced
 from flows.running.sessions import Charging, unheard
-from flows.study.lookup import profile_named
+from flows.study.request import profile_named
 from flows.study.resolve import Study, resolve
 from flows.study.set_option import overridden
 from storage.artifacts.store import Store

@@ -16,10 +16,10 @@ from flows.running.plan import execute, plan, samples
 from flows.running.priced import Priced
 from flows.running.rates import likely_length
 from flows.running.sessions import unheard
-from flows.study.lookup import profile_named
 from flows.study.prices import prices_of
 from flows.study.profile import Lesson, Profile, Search
 from flows.study.profiles import ALL_QUESTIONS, BENCHMARKS, PROFILES, QWEN_1_5B
+from flows.study.request import profile_named
 from flows.study.resolve import PoolInputs, Study, resolve
 from flows.study.set_option import overridden
 from storage.artifacts.fingerprint import canonical, restored

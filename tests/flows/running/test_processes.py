@@ -12,7 +12,7 @@ import pytest
 
 from flows.running.processes import ArmJob, Workers, gpus_apart, rounds_of
 from flows.running.sessions import Charging, unheard
-from flows.study.lookup import profile_named
+from flows.study.request import profile_named
 from flows.study.resolve import resolve
 from flows.study.set_option import overridden
 from storage.artifacts.store import Store

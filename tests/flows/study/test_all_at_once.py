@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flows.study.lookup import profile_of
+from flows.study.request import profile_of
 from storage.errors import UserError
 
 WRONG = """base = "demo"

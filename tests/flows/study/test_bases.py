@@ -12,10 +12,9 @@ import pytest
 from flows.running.foresight import stands_on
 from flows.running.plan import arms_to_make, plan
 from flows.study.forms import StudyForm
-from flows.study.lookup import profile_of
 from flows.study.models import SHIPPED
 from flows.study.profiles import PROFILES
-from flows.study.request import Request
+from flows.study.request import Request, profile_of
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.engines.adapter_files import adapter_files

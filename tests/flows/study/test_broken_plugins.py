@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.study.lookup import profile_of
+from flows.study.request import profile_of
 from storage.errors import UserError
 from tasks.domain.grading.kinds import faults_of_answer
 

@@ -11,8 +11,7 @@ from flows.running.plan import plan
 from flows.running.priced import Priced
 from flows.study.changes import written_out
 from flows.study.forms import BudgetForm
-from flows.study.lookup import profile_of
-from flows.study.request import Request
+from flows.study.request import Request, profile_of
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.records.runs import Amounts, run_id

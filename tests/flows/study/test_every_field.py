@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from flows.running.plan import plan
-from flows.study.lookup import profile_of
 from flows.study.profile import Profile
 from flows.study.profiles import DEMO, QWEN_1_5B
-from flows.study.request import Request
+from flows.study.request import Request, profile_of
 from flows.study.resolve import resolve
 from flows.study.set_option import overridden, settable
 from storage.artifacts.store import Store

@@ -12,10 +12,9 @@ import tomli_w
 from flows.running.plan import plan
 from flows.study.changes import differences, tables_of
 from flows.study.files import line_of, read_study
-from flows.study.lookup import profile_named, profile_of
 from flows.study.profile import Profile
 from flows.study.profiles import BENCHMARKS, DEMO, PROFILES
-from flows.study.request import Request
+from flows.study.request import Request, profile_named, profile_of
 from storage.artifacts.store import Store
 from storage.errors import UserError
 

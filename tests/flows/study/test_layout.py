@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.study.engine_gpus import enough_gpus
-from flows.study.layout import side_by_side, spread
-from flows.study.lookup import profile_named
-from flows.study.request import Request
+from flows.study.layout import enough_gpus, side_by_side, spread
+from flows.study.request import Request, profile_named
 from flows.study.resolve import resolve
 from storage.artifacts.store import Store
 from tasks.engines.memory import GIB, sampler_bytes

@@ -9,8 +9,7 @@ import pytest
 
 from flows.running.plan import plan
 from flows.running.priced import Priced
-from flows.study.lookup import profile_of
-from flows.study.request import Request
+from flows.study.request import Request, profile_of
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.budget import Budget

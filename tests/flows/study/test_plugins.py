@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from flows.running.plan import plan
-from flows.study.lookup import profile_of
-from flows.study.request import Request
+from flows.study.request import Request, profile_of
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.grpo.advantages.group import Context, Group

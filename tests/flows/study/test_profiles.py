@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.study.lookup import profile_named
 from flows.study.profiles import ALL_QUESTIONS, BENCHMARKS, DEMO, PROFILES
+from flows.study.request import profile_named
 from flows.study.resolve import resolve
 from flows.study.set_option import overridden
 from storage.artifacts.store import Store

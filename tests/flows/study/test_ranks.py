@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from flows.study.lookup import profile_named, profile_of
+from flows.study.layout import served_ranks
 from flows.study.memory import Machine, told
-from flows.study.ranks import served_ranks
-from flows.study.request import Request
+from flows.study.request import Request, profile_named, profile_of
 from storage.artifacts.store import Store
 from tasks.domain.policies import BaseModel
 from tasks.engines.memory import GIB

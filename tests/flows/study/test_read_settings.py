@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from flows.study.changes import tables_of
-from flows.study.lookup import profile_of
 from flows.study.profile import Profile
 from flows.study.profiles import PROFILES
 from flows.study.reading import flat
+from flows.study.request import profile_of
 from flows.study.set_option import overridden, settable
 from storage.errors import UserError
 from tasks.domain.grpo.advantages.registry import ADVANTAGES

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.study.lookup import profile_of, text_of
-from flows.study.request import Request
+from flows.study.request import Request, profile_of, text_of
 from flows.study.set_option import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
