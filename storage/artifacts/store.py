@@ -44,8 +44,11 @@ class Store:
         self._stamps: dict[Ref, int] = {}
 
     def prepare(self) -> None:
-        """Make the root. Errors: UserError if it cannot be written, and for a ledger from before policies held their
-        scaffold, whose rollouts nothing here would find (docs/decisions/0008)."""
+        """Make the root, for this user alone (0700) where it is new.
+
+        Errors: UserError if it cannot be written, and for a ledger from before policies held their scaffold, whose
+        rollouts nothing here would find (docs/decisions/0008).
+        """
         for about in (self.root / "ledger").glob("*/*/about.json"):
             if b'"model"' not in (words := about.read_bytes()) or b'"scaffold"' in words:
                 continue
@@ -54,6 +57,7 @@ class Store:
                 " know (of before 22 November 2026); read it with the version that made it, and take another --root"
             )
         try:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             for folder in (self.scratch, self.root / ".locks"):
                 folder.mkdir(parents=True, exist_ok=True)
             probe = self.scratch / f"probe-{uuid.uuid4().hex}"

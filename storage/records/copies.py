@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -22,7 +23,7 @@ from storage.artifacts.manifest import Manifest
 from storage.artifacts.ref import KINDS, Ref
 from storage.artifacts.store import MANIFEST, Store
 from storage.durable import sync, sync_tree, write_durably
-from storage.errors import UserError
+from storage.errors import Notice, UserError
 from storage.ledger import ABOUT, Ledger
 from storage.mirror import mirror_of
 from storage.records.garbage import collecting, readable_manifests
@@ -73,6 +74,9 @@ def copy_study(
         # nothing says more than is there: runs as they were before their artifacts, charges of all rollouts
         records = sum(_copy_records(source, target, run))
         known = dict(readable_manifests(store))
+        if unread := sorted({*map(str, store.refs())} - {*map(str, known)}):
+            many = f"{len(unread)} artifacts are left out, whose manifests cannot be read, first {unread[0]}"
+            warnings.warn(Notice(f"{many}: `varband store verify` says why"), stacklevel=2)
         chosen = list(known) if run is None else sorted(_with_origins(known, planned_refs(source, run)))
         parts = [_copy_artifact(store, into, known[ref], weights=weights, renew=renew) for ref in chosen]
         shards = [size for size in _copy_ledger(source, target, None if run is None else chosen) if size]

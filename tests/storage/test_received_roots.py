@@ -16,7 +16,7 @@ from flows.upkeep.verify import verify
 from storage.artifacts.manifest import parse_manifest
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import MANIFEST, Store
-from storage.errors import UserError
+from storage.errors import Notice, UserError
 from storage.mirror import mirror_of
 from storage.reading.catalog import ask
 from storage.reading.views import inputs_of, views
@@ -54,7 +54,8 @@ def test_a_path_in_a_manifest_stays_in_its_folder(tmp_path: Path, private: Path,
     (private.parent / "exposure.txt").write_text("light")
     with pytest.raises(UserError, match="outside"):
         parse_manifest(manifest.read_bytes(), str(manifest))
-    copy_study(tmp_path / "theirs", tmp_path / "mine" / "copy")
+    with pytest.warns(Notice, match="1 artifacts are left out"):
+        copy_study(tmp_path / "theirs", tmp_path / "mine" / "copy")
     assert not list((tmp_path / "mine").rglob("exposure.txt"))
     damage = verify(tmp_path / "theirs").damage.to_pylist()
     assert [row["path"] for row in damage] == [str(manifest.parent.relative_to(tmp_path / "theirs"))]
@@ -167,3 +168,12 @@ def test_a_look_at_rows_follows_no_link(tmp_path: Path, private: Path) -> None:
     rows.symlink_to(private.parent / "data.parquet")
     with pytest.raises(UserError, match="link"):
         inputs_of(Store(tmp_path), {"rollouts": [str(ref)]})
+
+
+def test_a_new_root_is_its_users_alone(tmp_path: Path) -> None:
+    """Its records hold notes and addresses. One that is there keeps its mode."""
+    Store(tmp_path / "new").prepare()
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "team").mkdir(mode=0o750)
+    Store(tmp_path / "team").prepare()
+    assert (tmp_path / "team").stat().st_mode & 0o777 == 0o750
