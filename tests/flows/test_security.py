@@ -100,3 +100,16 @@ def test_the_learners_processes_talk_on_this_machine_only() -> None:
     opened = {c.laddr.ip for c in set(here.net_connections()) - before if c.status == psutil.CONN_LISTEN}
     assert opened == {"127.0.0.1"}
     del store
+
+
+def test_nothing_is_installed_without_its_hash() -> None:
+    locks = [*(REPO / "requirements").glob("*.lock")]
+    lines = [line for lock in locks for line in lock.read_text().splitlines()]
+    assert len(lines) > 200
+    assert [line for line in lines if not re.fullmatch(r"\S+==\S+( --hash=sha256:\w{64})+", line)] == []
+
+
+def test_units_share_no_folder_with_other_accounts() -> None:
+    units = {path.name: path.read_text() for path in (REPO / "deploy").glob("*.service")}
+    assert units
+    assert [name for name, text in units.items() if "PrivateTmp=yes\n" not in text or "UMask=0077\n" not in text] == []
