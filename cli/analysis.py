@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 @options.as_json
 def replay(folder: Path, root: Path | None, as_json: bool) -> None:
     """Recompute the published study from its files in FOLDER (it holds data/ and reports/)."""
-    from flows.published.replay import replay as run
-    from flows.published.summary import summary
+    from flows.replay import replay as run
+    from flows.replay import summary
     from storage.artifacts.store import Store
 
     with tempfile.TemporaryDirectory(prefix="varband-replay-") as aside:

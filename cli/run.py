@@ -168,7 +168,7 @@ def carry_out(request: Request, root: Path, budget: str | None, *, as_json: bool
     charging = Charging.of(study, store, run_id(study.profile.called, planned[-1].step.ref), limits)
     with watch, accounted(study, store, planned, charging, watch.on_progress, request.as_json()) as listeners:
         if os.environ.get("PREFECT_API_URL") and not request.plain:  # a server is to see every stage being made
-            from flows.running.prefect_tasks import orchestrated
+            from flows.running.on_prefect import orchestrated
 
             report = orchestrated(study, store, listeners.own)
         else:
@@ -198,9 +198,9 @@ def _named(request: Request, study: Study, store: Store, planned: Sequence[Plann
 def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     """Show what a run would make, reuse and cost, stage by stage: tokens, GPU-hours, money. Make nothing."""
     from cli.view import show_plan
+    from flows.running.forecast import Priced
     from flows.running.plan import plan as planned
     from flows.running.plan import to_sample
-    from flows.running.priced import Priced
     from flows.study.memory import this_machine
     from flows.study.memory import told as memory_told
     from storage.artifacts.store import Store
@@ -232,7 +232,7 @@ def resume(run: str, root: Path, budget: str | None, anyway: bool, as_json: bool
 
     record = run_named(root, run) or read_run(root, run)
     if record.flow_run is not None and os.environ.get("PREFECT_API_URL"):
-        from flows.server.setup import resume_suspended
+        from flows.server.deployments import resume_suspended
 
         if resume_suspended(record.flow_run, record.budget, budget, anyway=anyway):
             click.echo(f"{run}: resumed on the server; a worker goes on with it")

@@ -45,10 +45,10 @@ def deploy(study: str | None, as_json: bool) -> None:
     Code and forms are renewed. What people decided there stays: paused, parameters, schedules, queues, limits. Delete
     a deployment in the UI and deploy again to have it as the project suggests.
     """
-    from flows.server import setup
+    from flows.server.deployments import register
 
     own, beside = _deployments_of(study) if study else ((), [])
-    registered = chain(beside, setup.register(own))
+    registered = chain(beside, register(own))
     if as_json:
         options.write_json({"registered": list(registered)})
         return

@@ -71,7 +71,7 @@ def check(file: str, root: Path) -> None:
     """Read a file as a whole, and what it names on this machine, and say everything that is wrong with it, by line.
     Makes nothing."""
     from flows.problems import prepare
-    from flows.running.foresight import misread_traces
+    from flows.running.forecast import misread_traces
     from flows.running.plan import plan
     from flows.study.changes import differences
     from flows.study.request import Request, file_of, questions_of, text_of

@@ -24,8 +24,8 @@ from rich.table import Table
 from rich.text import Text
 
 from cli import options
+from flows.running.forecast import UNITS, Priced, amounts
 from flows.running.plan import Planned
-from flows.running.priced import UNITS, Priced, amounts
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.rules import Band

@@ -9,25 +9,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from flows.encoding import encoder_of
+from flows.artifacts import ArmArtifacts, Measured, Otherwise, Screened, Start, Trained
 from flows.gate import gate_of
-from flows.made import ArmArtifacts, Measured, Otherwise, Screened, Start, Trained
-from flows.problems import Prepared, prepare
-from flows.search import search
+from flows.problems import Prepared, encoder_of, prepare
 from flows.study.profile import Objective, SamplingPlan
 from flows.study.resolve import Study
-from storage.artifacts.kinds import Bands, Benchmark, Pool, Rollouts, Splits, Training
+from storage.artifacts.kinds import Bands, Benchmark, Pool, Rollouts, Searches, Splits, Training
 from tasks.attempts import Attempts
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.second_scaffold import second_scaffold
 from tasks.domain.grpo.steps import evaluated_steps
 from tasks.domain.policies import Policy, Sampling, check_bases
+from tasks.domain.search.method import CERTAINTY
+from tasks.domain.search.registry import method_named, with_base
 from tasks.embedding import embed_traces
 from tasks.measures.bands import classify_bands, keep_joint
 from tasks.measures.diversity import measure_diversity
 from tasks.regrading import regrade
 from tasks.sampling import sample_rollouts, screen_adaptively
+from tasks.searches import search_problems
 from tasks.splits import ASKED
 from tasks.stage import grouped, only_noted, planning, provided, store
 from tasks.training import STEP, import_adapter, train_adapter
@@ -293,3 +294,27 @@ def _is_screened(study: Study, at: Prepared, head: str) -> bool:
 def run_arm(study: Study, arm: str) -> ArmArtifacts:
     """One arm alone, with what it needs: the unit that a process runs, where the encoder is loaded."""
     return make_arms(study, prepare(study), [arm])[0]
+
+
+def search(study: Study, at: Prepared, start: Start) -> tuple[Searches, ...]:
+    """One artifact a method, and one of the method whose rollouts they share; none where no method is asked for."""
+    p, policy = study.profile, start.policy
+    methods = with_base({name: method_named(name) for name in p.search.methods})
+    return tuple(
+        search_problems.titled(f"{name}: {policy.arm} at step {policy.step}")(
+            pool=at.studied.pool,
+            splits=at.studied.splits,
+            policy=policy,
+            sampling=p.final.sampling,
+            name=name,
+            method=method,
+            tokens=p.search.tokens,
+            context=p.hardware.max_model_len,
+            grader_version=study.grader.version,
+            split="heldout",
+            training=start.training,
+            lora_rank=p.training.lora_rank,
+            reward=study.reward if method.reward not in ("", CERTAINTY) else None,
+        )
+        for name, method in methods.items()
+    )

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from flows.arm import make_arms
-from flows.encoding import calibrated
-from flows.made import ArmArtifacts, Measured, Otherwise
-from flows.problems import prepare
+from flows.artifacts import ArmArtifacts, Measured, Otherwise
+from flows.problems import calibrated, prepare
 from flows.study.resolve import Study
 from storage.artifacts.kinds import Calibrations, Partitions, PassAtK, PassAtKContrasts, Report, Rollouts
 from storage.artifacts.kinds.report import Evidence, Problems, Tables

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from flows.made import Screened
+from flows.artifacts import Screened
 from flows.study.resolve import Study
 from storage.artifacts.kinds import Splits
 from storage.artifacts.store import Store

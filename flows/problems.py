@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from flows.encoding import calibrated
 from flows.shown import refuse_shown_problems
 from flows.study import profile
 from flows.study.resolve import PoolInputs, Study
 from storage.artifacts.kinds import Benchmark, Calibrations, Pool, Splits
+from tasks.embedding import EncoderSpec
+from tasks.partitions import calibrate_partitions
 from tasks.pool import build_pool, make_synthetic_pool
 from tasks.splits import choose_benchmark, keep_clear, split_pool
 
@@ -99,3 +100,15 @@ def _kept_clear(taught: Problems, lessons: str, studied: Problems) -> Problems:
         pool=taught.pool, splits=taught.splits, studied=studied.pool, heldout=studied.splits
     )
     return Problems(taught.pool, clear)
+
+
+def encoder_of(study: Study) -> EncoderSpec:
+    e = study.profile.encoder
+    return EncoderSpec(e.name, study.encoder_sha256, e.max_tokens, e.windows)
+
+
+def calibrated(study: Study) -> Calibrations:
+    e, labelled = study.profile.encoder, study.labelled_sha256
+    return calibrate_partitions(
+        encoder=e.name, weights_sha256=study.encoder_sha256, max_tokens=e.max_tokens, labelled=labelled
+    )

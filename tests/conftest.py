@@ -122,7 +122,7 @@ def published(shared: Path) -> Path:
 @pytest.fixture(scope="session")
 def replayed(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The store of the published study, replayed once; tests only look at it."""
-    from flows.published.replay import replay
+    from flows.replay import replay
     from storage.artifacts.store import Store
 
     root = made_once(tmp_path_factory, "replayed", lambda root: replay(published, Store(root)))

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 
 from flows.gate import ADVICE
 from flows.running.costs import costs, total
-from flows.running.longest_prompts import check_fit, longest_prompts, summary
+from flows.running.fit import check_fit, check_room, longest_prompts, summary
 from flows.running.plan import Planned, is_costly, looked_up, to_sample
-from flows.running.room import check_room
 from flows.running.sessions import Charging, Listener
 from flows.study.memory import check_caches, check_memory, this_machine
 from flows.study.resolve import Study

@@ -16,7 +16,6 @@ from typing import Any
 import pyarrow as pa
 
 from flows.running.plan import Planned
-from flows.running.rates import Length, likely_length, measured_rates
 from flows.study.resolve import Study
 from flows.study.sizes import counts_by_source, size_of_levels
 from storage.artifacts.kinds import Benchmark
@@ -24,6 +23,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.ledger import Account, Ledger
 from storage.records.runs import Amounts
+from storage.records.spending import charges
 from storage.sql import query
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.learner_config import LearnerConfig
@@ -31,7 +31,7 @@ from tasks.domain.grpo.steps import evaluated_steps
 from tasks.domain.policies import Policy, Sampling
 from tasks.domain.prices import Prices
 from tasks.domain.problems.splits import heldout_of
-from tasks.domain.search.method import CERTAINTY
+from tasks.domain.search.method import CERTAINTY, PREFIX
 from tasks.embedding import EncoderSpec
 from tasks.engines.memory import kept_bytes
 from tasks.metering import SAMPLED
@@ -267,3 +267,60 @@ class Estimator:
         from tokenizers import Tokenizer
 
         return len(Tokenizer.from_file(str(file)).encode(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """Mean tokens of a rollout. low, high: completions of nine problems in ten are between, by a problem's mean.
+
+    basis: `measured`; `guessed` from another max_tokens, arm or model; `assumed` if this store holds no rollouts that
+    are alike.
+    """
+
+    prompt: float
+    completion: float
+    basis: str
+    low: float
+    high: float
+
+
+def likely_length(ledger: Ledger, arm: str, model: str, max_tokens: int) -> Length | None:
+    """Return the length of an arm's rollouts on a model under max_tokens, whatever the step; None if nothing is known.
+
+    It is that of the rollouts of this store that are most alike: of this arm on this model, of another arm on this
+    model, of this arm on another model. Later rounds of searches, whose prompts hold earlier completions, are left out.
+    """
+    measured = [(a, told) for a, told in ledger.accounts() if isinstance(told.get("max_tokens"), int)]
+    own = [(a, told) for a, told in measured if told.get("arm") == arm and told.get("model", model) == model]
+    for basis, alike in (
+        ("measured", [a for a, told in own if told["max_tokens"] == max_tokens]),
+        ("guessed", [a for a, _ in own]),
+        ("guessed", [a for a, told in measured if told.get("model") == model]),
+        ("guessed", [a for a, told in measured if told.get("arm") == arm]),
+    ):
+        columns = ["problem_id", "num_prompt_tokens", "num_tokens"]
+        parts = [rows for a in alike if (rows := ledger.rows(a, columns)) is not None]
+        if not parts:
+            continue
+        (found,) = query(
+            "with problems as (select avg(num_prompt_tokens) p, avg(least(num_tokens, $max)) c, count(*) n from rows"
+            " where not starts_with(problem_id, $later) group by problem_id)"
+            " select sum(p * n) / sum(n) p, sum(c * n) / sum(n) c, quantile_cont(c, 0.05) low,"
+            " quantile_cont(c, 0.95) high from problems",
+            {"later": PREFIX, "max": max_tokens},
+            rows=pa.concat_tables(parts),
+        ).to_pylist()
+        if found["p"] is not None:
+            return Length(found["p"], found["c"], basis, found["low"], found["high"])
+    return None
+
+
+def measured_rates(store: Store, profile: str) -> dict[str, float]:
+    """Tokens per GPU-hour of rollouts and of training, from what runs of this profile were charged."""
+    rows = query(
+        "select kind, sum(tokens) / sum(gpu_hours) as rate from charged where run like $profile || '-%'"
+        " group by kind having sum(gpu_hours) > 0 and sum(tokens) > 0",
+        {"profile": profile},
+        charged=charges(store.root),
+    )
+    return {row["kind"]: row["rate"] for row in rows.to_pylist()}

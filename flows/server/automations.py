@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from flows.running.pool import TRIES
+from flows.running.on_prefect import TRIES
 
 #: A flow run beats every 30 s (`PREFECT_FLOWS_HEARTBEAT_FREQUENCY`); three missed beats and its machine is lost.
 LOST_SECONDS = 90

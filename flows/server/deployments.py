@@ -1,4 +1,4 @@
-"""The deployments of this project as data, and how a server comes to have them.
+"""The deployments of this project as data, and how a Prefect server is set up with them, its pools and automations.
 
 What code decides (entrypoint, form, description, version) is renewed whenever it differs. What people decide in the UI
 (paused, parameters, schedules, queue, limits, job variables, tags) is suggested once and then theirs.
@@ -6,22 +6,34 @@ What code decides (entrypoint, form, description, version) is renewed whenever i
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from difflib import ndiff
 from importlib import import_module
 from typing import Any
+from uuid import UUID
 
-from flows.server.filled import changed_text, filled
+from flows.server import automations
+from flows.server.start import check_prefect
 from storage.artifacts.provenance import code_here
 from storage.errors import UserError
+from tasks.domain.budget import Budget
+from tasks.engines.environment import quiet_libraries
 
-#: setup.py takes a run for lost after 90 s without a beat; Prefect's own default is a beat in 180 s.
+#: Where the flows are; imported late, for it imports Prefect.
+FLOWS = "flows.server.deployed"
+#: An automation takes a run for lost after 90 s without a beat; Prefect's own default is a beat in 180 s.
 BEATING = {"env": {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}}
 Json = dict[str, Any]
+#: pool → queues with their priority; a lower number is served first.
+POOLS = {"cpu": {"default": 1}, "gpu": {"experiments": 1, "nightly": 10}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """flow: its name in the module of `flows.server`, and the deployment's where that has none. cron: in UTC.
+    """flow: its name in `flows.server.deployed`, and the deployment's where that has none. cron: in UTC.
 
     parameters: what its form is filled in with; a study of its own, for a deployment of one.
     """
@@ -29,7 +41,6 @@ class Deployment:
     flow: str
     named: str = ""
     parameters: Json = field(default_factory=dict)
-    module: str = "deployed"
     description: str
     pool: str = "cpu"
     queue: str = "default"
@@ -45,10 +56,9 @@ class Deployment:
         """Workers import the flow from their own environment, whatever machine deployed it."""
         from prefect.utilities.callables import parameter_schema
 
-        module = f"flows.server.{self.module}"
-        form = parameter_schema(getattr(import_module(module), self.flow)).model_dump(mode="json")
+        form = parameter_schema(getattr(import_module(FLOWS), self.flow)).model_dump(mode="json")
         return {
-            "entrypoint": f"{module}.{self.flow}",
+            "entrypoint": f"{FLOWS}.{self.flow}",
             "pull_steps": [{"varband.enter": {}}],
             "path": None,
             "description": self.description,
@@ -84,7 +94,6 @@ DEPLOYMENTS = (
     ),
     Deployment(
         flow="plan",
-        module="chores",
         description="What a study would make, reuse and cost, and what it could see, as an artifact. Makes nothing.",
     ),
     Deployment(
@@ -98,7 +107,6 @@ DEPLOYMENTS = (
     ),
     Deployment(
         flow="reeval",
-        module="chores",
         description="Kept adapters on the held-out problems, every night. Costs nothing while nothing has changed.",
         pool="gpu",
         queue="nightly",  # it waits for GPUs that no experiment wants
@@ -110,11 +118,9 @@ DEPLOYMENTS = (
         flow="report", description="The report of a study again, from what the store has. Never samples or trains."
     ),
     Deployment(
-        flow="regrade",
-        module="chores",
-        description="Stored rollouts under the installed grader. Samples nothing, overwrites nothing.",
+        flow="regrade", description="Stored rollouts under the installed grader. Samples nothing, overwrites nothing."
     ),
-    Deployment(flow="gc", module="chores", description="Remove what nobody wants any more. The ledger stays."),
+    Deployment(flow="gc", description="Remove what nobody wants any more. The ledger stays."),
 )
 
 
@@ -137,7 +143,6 @@ def of_study(title: str, study: Json) -> tuple[Deployment, ...]:
         Deployment(
             flow="reeval",
             named=f"{name}-nightly",
-            module="chores",
             parameters={"studies": [study]},
             description=f"Adapters of the study {title} on its held-out problems, every night.",
             pool="gpu",
@@ -190,3 +195,113 @@ def _known(client: Any, wanted: Deployment) -> Json | None:
     asked = {"deployments": {"name": {"any_": [wanted.name]}}, "flows": {"name": {"any_": [wanted.flow]}}}
     found = client.request("POST", "/deployments/filter", json=asked).json()
     return found[0] if found else None
+
+
+def filled(theirs: Any, ours: Any) -> Any:
+    """What people entered, with what is ours in it: fields by name, of a list the first.
+
+    >>> filled({"budget": {"usd": 5}, "study": {"file": "old", "seeds": [1]}}, {"study": {"file": "new"}})
+    {'budget': {'usd': 5}, 'study': {'file': 'new', 'seeds': [1]}}
+    >>> filled({"studies": [{"file": "old"}, {"profile": "demo"}]}, {"studies": [{"file": "new"}]})
+    {'studies': [{'file': 'new'}, {'profile': 'demo'}]}
+    """
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        return theirs | {name: filled(theirs.get(name), value) for name, value in ours.items()}
+    if isinstance(theirs, list) and isinstance(ours, list) and theirs:
+        return [filled(theirs[0], ours[0]), *theirs[1:]]
+    return ours
+
+
+def changed_text(before: Json, now: Json) -> str:
+    """Of parameters, how the study's text differs. Files of one name share a deployment: who deploys the second sees
+    that it was not theirs.
+
+    >>> def of(text):
+    ...     return {"studies": [{"file": text}]}
+    >>> changed_text(of("base = 'demo'\\nseeds = 3"), of("base = 'demo'\\nseeds = 5\\nmodel = 'small'"))
+    ', its text changed by 1 line less and 2 more'
+    >>> changed_text(of("base = 'demo'"), of("base = 'demo'"))
+    ''
+    """
+    marks = [line[0] for line in ndiff(_text(before).splitlines(), _text(now).splitlines())]
+    less, more = marks.count("-"), marks.count("+")
+    return f", its text changed by {less} line{'s' * (less != 1)} less and {more} more" if less + more else ""
+
+
+def _text(parameters: Json) -> str:
+    study = parameters.get("study") or next(iter(parameters.get("studies") or []), {})
+    return study.get("file") or ""
+
+
+@contextmanager
+def _server() -> Iterator[Any]:
+    """The server at PREFECT_API_URL. Errors: UserError if there is none, or it refuses."""
+    if not os.environ.get("PREFECT_API_URL"):
+        raise UserError(
+            "deploy: no server; start one with `varband server start` and set PREFECT_API_URL=http://127.0.0.1:4200/api"
+        )
+    check_prefect("deploy")
+    quiet_libraries()
+    from httpx import HTTPStatusError, TransportError
+    from prefect.client.orchestration import get_client
+
+    try:
+        with get_client(sync_client=True) as client:
+            yield client
+    except TransportError as error:
+        raise UserError(f"deploy: {os.environ['PREFECT_API_URL']} does not answer ({error})") from None
+    except HTTPStatusError as error:
+        if error.response.status_code == 401:
+            raise UserError(
+                f"deploy: {os.environ['PREFECT_API_URL']} refused the password: set PREFECT_API_AUTH_STRING to the"
+                " server's (docs/security.md)"
+            ) from None
+        raise UserError(f"deploy: the server refused: {error.response.text[:500]}") from None
+
+
+def register(own: Sequence[Deployment] = ()) -> Iterator[str]:
+    """Set up the server, saying what was done. What people decided on it stays. own: deployments of one study."""
+    with _server() as client:
+        for pool, queues in POOLS.items():
+            yield from _pool(client, pool, queues)
+        for deployment in (*DEPLOYMENTS, *own):
+            yield deploy(client, deployment)
+        yield from automations.register(client)
+
+
+def _pool(client: Any, name: str, queues: dict[str, int]) -> Iterator[str]:
+    from prefect.client.schemas.actions import WorkPoolCreate
+    from prefect.exceptions import ObjectAlreadyExists
+
+    try:
+        client.create_work_pool(WorkPoolCreate(name=name, type="process"))
+        yield f"pool {name}: made"
+    except ObjectAlreadyExists:
+        yield f"pool {name}: there"
+    known = {queue["name"] for queue in client.request("POST", f"/work_pools/{name}/queues/filter", json={}).json()}
+    for queue, priority in queues.items():
+        body = {"name": queue, "priority": priority}
+        if queue not in known:
+            client.request("POST", f"/work_pools/{name}/queues", json=body)
+
+
+def resume_suspended(flow_run: str, limits: dict[str, float], budget: str | None, *, anyway: bool = False) -> bool:
+    """Tell a suspended run to go on, with what the new budget adds to its limits. False if it is not suspended."""
+    from httpx import HTTPError
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import ObjectNotFound
+
+    try:
+        with get_client(sync_client=True) as client:
+            run = client.read_flow_run(UUID(flow_run))
+            if run.state is None or not run.state.is_paused():
+                return False
+            wanted = Budget.parse(budget).limits()
+            more = {name: max(0.0, value - limits.get(name, value)) for name, value in wanted.items()}
+            said = {"tokens": 0, "gpu_hours": 0, "usd": 0, **more, "anyway": anyway}
+            answer = client.resume_flow_run(run.id, run_input=said)
+    except (HTTPError, ObjectNotFound, ValueError) as error:
+        raise UserError(f"resume: the server does not know it ({error}); unset PREFECT_API_URL to go on") from None
+    if answer.status.value != "ACCEPT":
+        raise UserError(f"resume: the server refused: {getattr(answer.details, 'reason', answer.status.value)}")
+    return True

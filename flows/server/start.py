@@ -7,10 +7,10 @@ import os
 import secrets
 import sys
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
-from flows.server.installed import check_prefect
 from storage.errors import UserError
 from tasks.engines.environment import quiet_libraries
 
@@ -96,3 +96,9 @@ async def _wait_for_beats() -> None:
     async with db.session_context(begin_transaction=True) as session:
         due = db.AutomationBucket.end < soonest
         await session.execute(sa.update(db.AutomationBucket).where(due).values(end=soonest))
+
+
+def check_prefect(command: str) -> None:
+    """Errors: UserError, which names the extra, if it is not installed."""
+    if find_spec("prefect") is None:
+        raise UserError(f"{command} needs prefect: install varband[prefect]")

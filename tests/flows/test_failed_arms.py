@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from flows import arm as arms
-from flows.running import pool
-from flows.running.pool import Work, dispatch
+from flows.running import on_prefect as pool
+from flows.running.on_prefect import Work, dispatch
 from flows.study.request import profile_named
 from flows.study.resolve import resolve
 from storage.artifacts.store import Store

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from flows.artifacts import Screened, Start
 from flows.gate import ADVICE, why_closed
-from flows.made import Screened, Start
 from flows.study.profiles import DEMO, PAPER
 from storage.artifacts.kinds import Bands, Rollouts, Splits
 from storage.artifacts.store import Store

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.published.replay import replay
-from flows.published.summary import summary
+from flows.replay import replay, summary
 from storage.artifacts.store import Store
 
 

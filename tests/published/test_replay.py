@@ -12,8 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.analysis import replay as command
-from flows.published.replay import NEEDED, replay
-from flows.published.summary import summary
+from flows.replay import NEEDED, replay, summary
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.stage import Progress

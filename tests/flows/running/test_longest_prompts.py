@@ -11,9 +11,9 @@ import pytest
 from flows.experiment import experiment
 from flows.problems import prepare
 from flows.running.accounting import accounted
-from flows.running.longest_prompts import longest_prompts
+from flows.running.fit import longest_prompts
+from flows.running.forecast import Priced
 from flows.running.plan import execute, plan
-from flows.running.priced import Priced
 from flows.running.sessions import Charging, unheard
 from flows.study.request import profile_named
 from flows.study.resolve import Study, resolve

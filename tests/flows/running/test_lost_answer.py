@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.running.prefect_tasks import _as_flow
+from flows.running.on_prefect import _as_flow
 
 pytestmark = pytest.mark.slow
 

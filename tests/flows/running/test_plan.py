@@ -10,11 +10,19 @@ import pytest
 
 from flows.experiment import experiment
 from flows.problems import prepare
-from flows.running.costs import CHARACTERS, FILL, PROBLEM, TEXTS_PER_SECOND, Cost, Estimator, costs, total
-from flows.running.foresight import misread_traces, small_divisors, weight_checks
+from flows.running.costs import (
+    CHARACTERS,
+    FILL,
+    PROBLEM,
+    TEXTS_PER_SECOND,
+    Cost,
+    Estimator,
+    costs,
+    likely_length,
+    total,
+)
+from flows.running.forecast import Priced, misread_traces, small_divisors, weight_checks
 from flows.running.plan import execute, plan, samples
-from flows.running.priced import Priced
-from flows.running.rates import likely_length
 from flows.running.sessions import unheard
 from flows.study.prices import prices_of
 from flows.study.profile import Lesson, Profile, Search

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from flows.running.costs import BYTES, costs
+from flows.running.fit import check_room, told
 from flows.running.plan import Planned, plan
-from flows.running.room import check_room, told
 from flows.study.layout import spread
 from flows.study.profiles import PAPER
 from flows.study.resolve import Study

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from flows.running.pool import TRIES
+from flows.running.on_prefect import TRIES
 from tests.chaos.server_faults import (
     FAULTS,
     api,

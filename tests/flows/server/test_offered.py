@@ -47,7 +47,7 @@ def test_a_collection_lists_what_it_would_take(tmp_path: Path, monkeypatch: pyte
     from prefect.client.orchestration import get_client
     from prefect.testing.utilities import prefect_test_harness
 
-    from flows.server.chores import gc
+    from flows.server.deployed import gc
 
     left = tmp_path / ".scratch" / "left"
     left.mkdir(parents=True)

@@ -9,8 +9,8 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.testing.utilities import prefect_test_harness
 
-from flows.running.priced import Priced
-from flows.server.chores import plan
+from flows.running.forecast import Priced
+from flows.server.deployed import plan
 from flows.study.forms import BudgetForm, StudyForm
 from flows.study.request import Request
 from storage.artifacts.store import Store
@@ -42,7 +42,7 @@ def test_no_number_of_a_plan_is_lost_at_80_columns(
 ) -> None:
     """Every amount of every stage, and the total in one sentence."""
     from cli.view import show_plan
-    from flows.running.priced import amounts
+    from flows.running.forecast import amounts
 
     monkeypatch.setenv("COLUMNS", "80")
     store = Store(tmp_path)

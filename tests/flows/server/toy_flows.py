@@ -12,7 +12,7 @@ from prefect import flow, get_run_logger
 from prefect.client.schemas.objects import FlowRun
 from prefect.context import get_run_context
 
-from flows.running.pool import Work, cancel_children, dispatch
+from flows.running.on_prefect import Work, cancel_children, dispatch
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import columns
 from storage.artifacts.store import Store

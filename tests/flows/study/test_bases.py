@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.running.foresight import stands_on
+from flows.running.forecast import stands_on
 from flows.running.plan import arms_to_make, plan
 from flows.study.forms import StudyForm
 from flows.study.models import SHIPPED

@@ -7,8 +7,8 @@ from pathlib import Path
 import orjson
 import pytest
 
+from flows.running.forecast import Priced
 from flows.running.plan import plan
-from flows.running.priced import Priced
 from flows.study.changes import written_out
 from flows.study.forms import BudgetForm
 from flows.study.request import Request, profile_of

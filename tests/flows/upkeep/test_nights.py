@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.server.chores import _resolved
+from flows.server.deployed import _resolved
 from flows.study.forms import StudyForm
 from flows.upkeep import reeval
 from flows.upkeep.reeval import Checked, _checked, reevaluate

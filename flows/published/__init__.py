@@ -1,1 +1,0 @@
-"""The published study recomputed from its files."""
