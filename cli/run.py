@@ -144,7 +144,7 @@ def carry_out(request: Request, root: Path, budget: str | None, *, as_json: bool
     from cli.view import Watch
     from flows.running.accounting import accounted
     from flows.running.plan import execute, is_costly, plan
-    from flows.running.processes import make_arms_at_once
+    from flows.running.processes import make_pieces_at_once
     from flows.running.sessions import Charging
     from storage.artifacts.store import Store
     from storage.records.runs import run_id
@@ -172,7 +172,7 @@ def carry_out(request: Request, root: Path, budget: str | None, *, as_json: bool
 
             report = orchestrated(study, store, listeners.own)
         else:
-            make_arms_at_once(study, store, charging, listeners.relayed)
+            make_pieces_at_once(study, store, charging, listeners.relayed)
             report = execute(study, store, listeners.own)
     watch.finish(store, report)
 

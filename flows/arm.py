@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from flows.artifacts import ArmArtifacts, Measured, Otherwise, Screened, Start, Trained
 from flows.gate import gate_of
-from flows.problems import Prepared, encoder_of, prepare
+from flows.problems import Prepared, encoder_of
 from flows.study.profile import Objective, SamplingPlan
 from flows.study.resolve import Study
 from storage.artifacts.kinds import Bands, Benchmark, Pool, Rollouts, Searches, Splits, Training
@@ -30,19 +30,17 @@ from tasks.regrading import regrade
 from tasks.sampling import sample_rollouts, screen_adaptively
 from tasks.searches import search_problems
 from tasks.splits import ASKED
-from tasks.stage import grouped, only_noted, planning, provided, store
+from tasks.stage import grouped, only_noted, provided, store
 from tasks.training import STEP, import_adapter, train_adapter
 
 
-def make_arms(study: Study, at: Prepared, arms: Sequence[str]) -> tuple[ArmArtifacts, ...]:
-    """These arms of a study, end to end, each under its own name: screen, band, train, evaluate, measure diversity."""
-    p = study.profile
+def make_arms(study: Study, at: Prepared) -> tuple[ArmArtifacts, ...]:
+    """A study's arms, end to end, each under its own name: screen, band, train, evaluate, measure diversity."""
+    p, arms = study.profile, study.profile.arms
     training = bool(p.training.steps and p.seeds)
-    heads = p.heads(p.arms) if training else ()  # all of them, whose screenings the gate compares
+    heads = p.heads(arms) if training else ()
     joint = heads if p.train_on == "joint" else ()
-    own = [*p.heads(arms), *joint, *arms]
-    others = [head for head in heads if head not in own and (planning() or _is_screened(study, at, head))]
-    needed = [*dict.fromkeys([*(own if training else arms), *others])]
+    needed = [*dict.fromkeys([*heads, *arms])]
     attempts = Attempts.of(arms)
     taught = attempts.each((p.arm(a).head for a in needed), lambda head: _taught(study, at, head))
     needed = [a for a in needed if p.arm(a).head in taught]
@@ -50,7 +48,7 @@ def make_arms(study: Study, at: Prepared, arms: Sequence[str]) -> tuple[ArmArtif
     screened = attempts.each(
         needed, lambda a: grouped(f"screen {a}", lambda: _screened(study, at, a, taught[p.arm(a).head]))
     )
-    banded = p.heads(arms) if training and p.train_on != "all" else ()
+    banded = heads if p.train_on != "all" else ()
     live = {head: _live(head, screened, joint) for head in banded if screened.keys() >= {head, *joint}}
     gate = gate_of(study, at.studied.splits, [screened[head] for head in heads if head in screened])
     made: dict[tuple[str, int], Training] = {}
@@ -277,23 +275,6 @@ def _measured(study: Study, at: Prepared, start: Start, heldout: Mapping[Samplin
     compared = next((heldout[plan] for plan in _compared(study) if plan in heldout), None)
     searches = search(study, at, start)
     return Measured(heldout[final], embeddings, diversity, deep, _asked(study, at, start), compared, searches)
-
-
-def screen_arm(study: Study, arm: str) -> Screened:
-    """One arm's lessons and screening alone: what every arm that trains must have before any of them is trained."""
-    at, head = prepare(study), study.profile.arm(arm).head
-    return _screened(study, at, arm, _taught(study, at, head))
-
-
-def _is_screened(study: Study, at: Prepared, head: str) -> bool:
-    """Return whether the store has an arm's screening; one that another process failed to make is not made here."""
-    with only_noted():
-        return store().fresh(_screened(study, at, head, _taught(study, at, head)).rollouts)
-
-
-def run_arm(study: Study, arm: str) -> ArmArtifacts:
-    """One arm alone, with what it needs: the unit that a process runs, where the encoder is loaded."""
-    return make_arms(study, prepare(study), [arm])[0]
 
 
 def search(study: Study, at: Prepared, start: Start) -> tuple[Searches, ...]:

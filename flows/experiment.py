@@ -33,7 +33,7 @@ def experiment(study: Study) -> Report:
     check_figures(names_of_measures())  # a plan says it, before hours are paid for
     p, passk = study.profile, study.profile.passk
     at = prepare(study)
-    arms = make_arms(study, at, p.arms)
+    arms = make_arms(study, at)
     calibration = at.calibration or (calibrated(study) if p.embeds else None)
     measured = tuple(m for arm in arms for m in arm.measured)
     final = tuple(m.rollouts for m in measured)

@@ -11,20 +11,21 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
 from flows.experiment import experiment
+from flows.running.pieces import Named
 from flows.running.plan import begin_sampler, execute, samples
 from flows.running.sessions import stages_of
 from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.errors import ArmsFailed, Notice, Parked
+from storage.errors import Notice, Parked, UserError
 from tasks.engines.environment import quiet_libraries
 from tasks.stage import Progress, Step
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+P = TypeVar("P", bound=Named)
 #: Name of the state of a run, sub-flow or task that waits for money.
 PARKED = "Parked"
 #: Name of the state of a piece whose storage did not answer.
@@ -173,98 +175,85 @@ def _as_flow(title: str, body: Callable[[], T], profile: str) -> T:
     return made[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """One run to see finished. key: what it makes, the same for everybody who wants it."""
+@dataclass(slots=True)
+class PrefectPool(Generic[P]):
+    """Workers of a pool, which run a deployment once for every piece. Knows deployments and their runs, not stages.
 
-    key: str
-    name: str
-    parameters: Mapping[str, Any]
-
-    @property
-    def tag(self) -> str:
-        return f"makes:{self.key}"
-
-
-def dispatch(
-    deployment: str, wanted: Callable[[Set[str]], Sequence[Work]], tell: Callable[[str], None], *, parent: str
-) -> None:
-    """See every piece of work finished on the deployment's pool. Returns when nothing is wanted any more.
-
-    wanted: told the keys of what is finished, says what can be worked on now; what is under way may be among it.
+    run: whose pieces they are; with a piece's key it names what is made, the same for everybody who wants it.
     parent: the flow run that wants it; `cancel_children` finds what it started by it.
-    Errors: Parked if a run met its budget, once what is under way is finished. ArmsFailed if one failed or was lost too
-    often, once everything else is finished.
+    parameters: of a piece's run. label: added to the names of runs.
     """
-    from httpx import TransportError
-    from prefect.client.orchestration import get_client
 
-    with get_client(sync_client=True) as client:
-        done: set[str] = set()
-        trouble: dict[str, tuple[Work, FlowRun]] = {}
-        runs: dict[str, tuple[Work, UUID]] = {}
-        news = True
-        while True:
-            parked = any(_is_parked(run) for _, run in trouble.values())
-            for work in wanted(done) if news and not parked else ():
-                if work.key not in runs and work.key not in trouble:
-                    runs[work.key] = work, _attach(client, deployment, work, tell, parent)
-            if not runs:
-                break
-            news = False
-            for key, (work, run_id) in list(runs.items()):
-                try:
-                    run = client.read_flow_run(run_id)
-                except TransportError:  # the server is away; whoever makes the work goes on
-                    continue
-                if run.state is None or not run.state.is_final():
-                    continue
-                if run.state.is_crashed() and _crashes(client, work, parent) <= TRIES:
-                    time.sleep(GRACE_SECONDS)
-                    tell(f"{work.name}: its machine was lost, starting again")
-                    runs[key] = work, _attach(client, deployment, work, tell, parent)
-                    continue
-                del runs[key]
-                news = True
-                if run.state.is_completed():
-                    done.add(key)
-                    continue
-                trouble[key] = work, run
-                tell(f"{work.name}: {run.state.name}: {run.state.message}")
-            if runs and not news:
-                time.sleep(POLL_SECONDS)
-    for _, run in trouble.values():
-        if run.state is not None and _is_parked(run):
-            raise Parked(run.state.message)
-    if trouble:
-        ended = [
-            f"{work.name}: {run.state and run.state.name}: {run.state and run.state.message}"
-            for work, run in trouble.values()
-        ]
-        raise ArmsFailed("; ".join(ended))
+    client: SyncPrefectClient
+    deployment: str
+    run: str
+    parent: str
+    parameters: Callable[[P], dict[str, Any]]
+    tell: Callable[[str], None]
+    label: str = ""
+    _runs: dict[str, tuple[P, UUID]] = field(default_factory=dict)
+
+    def begin(self, piece: P) -> None:
+        """Attach to the run that makes it and is alive, else start one. Two that ask at once get the same."""
+        from prefect.deployments import run_deployment
+
+        known = runs_of(self.client, self._tag(piece))
+        if alive := [run for run in known if _is_alive(run)]:
+            self.tell(f"{piece.name}: attached to run {alive[0].name}, which is under way")
+            self._runs[piece.key] = piece, alive[0].id
+            return
+        run: Any = run_deployment(
+            self.deployment,
+            parameters=self.parameters(piece),
+            flow_run_name=piece.name + self.label,
+            timeout=0,
+            tags=[self._tag(piece), child_of(self.parent)],
+            idempotency_key=f"{self._tag(piece)}:{len(known)}",
+        )
+        self.tell(f"{piece.name}: run {run.name} is queued")
+        self._runs[piece.key] = piece, run.id
+
+    def ended(self) -> Iterator[tuple[P, UserError | None]]:
+        while not (ended := [one for one in list(self._runs.values()) if self._has_ended(*one)]):
+            time.sleep(POLL_SECONDS)
+        for piece, run_id in ended:
+            del self._runs[piece.key]
+            state = self.client.read_flow_run(run_id).state
+            assert state is not None
+            if state.is_completed():
+                yield piece, None
+            elif state.name == PARKED:
+                yield piece, Parked(state.message)
+            else:
+                yield piece, UserError(f"{state.name}: {state.message}")
+
+    def _has_ended(self, piece: P, run_id: UUID) -> bool:
+        from httpx import TransportError
+
+        try:
+            state = self.client.read_flow_run(run_id).state
+            if state is None or not state.is_final():
+                return False
+            if not state.is_crashed() or self._crashes(piece) > TRIES:
+                return True
+            time.sleep(GRACE_SECONDS)
+            self.tell(f"{piece.name}: its machine was lost, starting again")
+            self.begin(piece)
+        except TransportError:  # the server is away; whoever makes the piece goes on
+            pass
+        return False
+
+    def _tag(self, piece: P) -> str:
+        return f"makes:{self.run}:{piece.key}"
+
+    def _crashes(self, piece: P) -> int:
+        """How often it was lost on behalf of this parent; a run that the server started again counts every start."""
+        runs = runs_of(self.client, self._tag(piece), child_of(self.parent))
+        return sum(max(1, run.run_count) for run in runs if run.state and run.state.is_crashed())
 
 
-def _is_parked(run: FlowRun) -> bool:
-    return run.state is not None and run.state.name == PARKED
-
-
-def _attach(client: SyncPrefectClient, deployment: str, work: Work, tell: Callable[[str], None], parent: str) -> UUID:
-    """The run that makes this: the one that is alive, else a new one. Two that ask at once get the same."""
-    from prefect.deployments import run_deployment
-
-    if alive := [run for run in runs_of(client, work.tag) if run.state_type and run.state_type.value in LIVE]:
-        tell(f"{work.name}: attached to run {alive[0].name}, which is under way")
-        return alive[0].id
-    run: Any = run_deployment(
-        deployment,
-        parameters=dict(work.parameters),
-        flow_run_name=work.name,
-        timeout=0,
-        tags=[work.tag, child_of(parent)],
-        idempotency_key=f"{work.tag}:{_ended(client, work)}",
-    )
-    tell(f"{work.name}: run {run.name} is queued")
-    return run.id
+def _is_alive(run: FlowRun) -> bool:
+    return run.state_type is not None and run.state_type.value in LIVE
 
 
 def runs_of(client: SyncPrefectClient, *tags: str) -> list[FlowRun]:
@@ -279,16 +268,6 @@ def runs_of(client: SyncPrefectClient, *tags: str) -> list[FlowRun]:
     return found
 
 
-def _ended(client: SyncPrefectClient, work: Work) -> int:
-    return sum(1 for run in runs_of(client, work.tag) if run.state_type and run.state_type.value not in LIVE)
-
-
-def _crashes(client: SyncPrefectClient, work: Work, parent: str) -> int:
-    """How often the work was lost on behalf of this parent; a run that the server started again counts every start."""
-    runs = runs_of(client, work.tag, child_of(parent))
-    return sum(max(1, run.run_count) for run in runs if run.state and run.state.is_crashed())
-
-
 def child_of(parent: str) -> str:
     return f"of:{parent}"
 
@@ -300,5 +279,5 @@ def cancel_children(parent: str) -> None:
 
     with get_client(sync_client=True) as client:
         for run in runs_of(client, child_of(parent)):
-            if run.state_type and run.state_type.value in LIVE:
+            if _is_alive(run):
                 client.set_flow_run_state(run.id, Cancelling(message="its parent was cancelled"))

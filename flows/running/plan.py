@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TypeVar
 
-from flows.arm import run_arm, screen_arm
 from flows.experiment import experiment
 from flows.running.sessions import left_out, stages_of
-from flows.study.profile import Profile
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from tasks.domain.policies import BaseModel, KVCache, Policy, Sampling
@@ -69,28 +67,6 @@ def why_not(planned: Iterable[Planned], store: Store) -> str:
 def is_costly(planned: Sequence[Planned], *besides: str) -> bool:
     """Whether something is to be made here that occupies an accelerator. besides: kinds that do not count."""
     return any(p.made_here and p.step.ref.kind in OCCUPYING - set(besides) for p in planned)
-
-
-def arms_to_make(study: Study, store: Store) -> Iterator[list[str]]:
-    """Arms that lack something costly, in rounds of those that can be made at once; a round is planned when it is its
-    turn, for it may be evaluated with what the one before has made."""
-    for arms in _rounds(study.profile):
-        yield [arm for arm in arms if is_costly(plan(study, store, lambda s, arm=arm: run_arm(s, arm)))]
-
-
-def arms_to_screen(study: Study, store: Store) -> list[str]:
-    """Arms whose lessons or screening lack something costly, where trainings wait for them."""
-    if not any(p.step.condition and p.made_here for p in plan(study, store)):
-        return []
-    heads = study.profile.heads(study.profile.arms)
-    return [arm for arm in heads if is_costly(plan(study, store, lambda s, arm=arm: screen_arm(s, arm)))]
-
-
-def _rounds(p: Profile) -> tuple[list[str], list[str]]:
-    """Arms that can be made at once: one of each training, then those that are evaluated with an adapter of these."""
-    arms, heads = p.arms, dict.fromkeys(p.arm(arm).head for arm in p.arms)
-    first = [h if h in arms else next(arm for arm in arms if p.arm(arm).head == h) for h in heads]
-    return first, [arm for arm in arms if arm not in first]
 
 
 def execute(

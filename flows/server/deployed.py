@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
+from functools import partial
 from typing import Annotated, Any
 
 from prefect import flow, get_run_logger  # noqa: TID253
@@ -24,8 +25,8 @@ from flows.experiment import experiment as whole
 from flows.problems import prepare
 from flows.running.accounting import accounted
 from flows.running.forecast import Priced
-from flows.running.on_prefect import AWAY, PARKED, Work, cancel_children, dispatch, under_prefect
-from flows.running.pieces import make_piece, next_pieces
+from flows.running.on_prefect import AWAY, PARKED, PrefectPool, cancel_children, under_prefect
+from flows.running.pieces import Piece, dispatch, make_piece, next_pieces
 from flows.running.plan import Planned, is_costly
 from flows.running.plan import plan as planned_stages
 from flows.running.sessions import Charging, Listener, stages_on
@@ -172,19 +173,17 @@ def _run(
 
 
 def _on_pool(study: Study, store: Store, listener: Listener, form: StudyForm, budget: BudgetForm, run: str) -> None:
+    """Have workers of the pool make what costs something."""
     pinned, name = PinnedForm.of(form, study).model_dump(), form.name or this_run().name
     same = {"study": pinned, "run": run, "budget": budget.model_dump(), "asker": Workplace.here().model_dump()}
+    tell = get_run_logger().info
 
-    known = set[str]()
+    def parameters(piece: Piece) -> dict[str, Any]:
+        return {**same, "ref": str(piece.ref), "shard": piece.shard}
 
-    def wanted(done: Set[str]) -> list[Work]:
-        known.update(key.removeprefix(f"{run}:") for key in done)
-        return [
-            Work(f"{run}:{one.key}", f"{one.name} · {name}", {**same, "ref": str(one.ref), "shard": one.shard})
-            for one in next_pieces(study, store, listener, known)
-        ]
-
-    dispatch(PIECES, wanted, get_run_logger().info, parent=str(this_run().id))
+    with get_client(sync_client=True) as client:
+        pool = PrefectPool(client, PIECES, run, str(this_run().id), parameters, tell, label=f" · {name}")
+        dispatch(partial(next_pieces, study, store, listener), pool, tell)
 
 
 def _granted(study: StudyForm, budget: BudgetForm) -> tuple[StudyForm, BudgetForm, int]:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from flows import arm as arms
-from flows.running import on_prefect as pool
-from flows.running.on_prefect import Work, dispatch
+from flows.running.pieces import Lost, dispatch
 from flows.study.request import profile_named
 from flows.study.resolve import resolve
 from storage.artifacts.store import Store
-from storage.errors import ArmsFailed, Notice, Parked
+from storage.errors import ArmsFailed, Notice, Parked, UserError
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Session, session
 
@@ -35,7 +35,6 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, error: Exc
     monkeypatch.setattr(arms, "_taught", lambda _, __, head: met("lesson", head, None))
     monkeypatch.setattr(arms, "check_bases", lambda *_: None)
     monkeypatch.setattr(arms, "_screened", lambda _, __, arm, ___: met("screening", arm, start))
-    monkeypatch.setattr(arms, "_is_screened", lambda *_: True)
     monkeypatch.setattr(arms, "gate_of", lambda *_: None)
     monkeypatch.setattr(arms, "_live", lambda *_: None)
     monkeypatch.setattr(arms, "_start", lambda _, head, __: head)
@@ -45,7 +44,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, error: Exc
     monkeypatch.setattr(arms, "_evaluated_after", lambda *_: None)
     at: Any = SimpleNamespace(studied=SimpleNamespace(splits=None))
     with session(Session(store, Toolbox())), suppress(ArmsFailed, Parked):
-        arms.make_arms(study, at, ["panel", "thinking"])
+        arms.make_arms(study, at)
     return made
 
 
@@ -60,39 +59,42 @@ def test_a_budget_limit_ends_the_run_where_it_is_met(tmp_path: Path, monkeypatch
     assert "training thinking" not in make(tmp_path, monkeypatch, "screening", Parked("no money is left"))
 
 
-class Server:
-    """Runs that end at once, each in its state."""
+class Fake:
+    """Workers whose pieces end at once, in the order in which they were begun."""
 
-    def __init__(self, ends: dict[str, str]) -> None:
-        self.ends, self.begun = ends, list[str]()
+    def __init__(self, errors: dict[str, UserError]) -> None:
+        self.errors, self.begun, self.under_way = errors, list[str](), list[Named]()
 
-    def __enter__(self) -> Server:
-        return self
+    def begin(self, piece: Named) -> None:
+        self.begun.append(piece.name)
+        self.under_way.append(piece)
 
-    def __exit__(self, *_: object) -> None: ...
-
-    def begin(self, _: object, __: str, work: Work, *___: object) -> str:
-        self.begun.append(work.key)
-        return work.key
-
-    def read_flow_run(self, key: str) -> Any:
-        name = self.ends.get(key, "Completed")
-        state = SimpleNamespace(name=name, message=f"of {key}", is_final=lambda: True, is_crashed=lambda: False)
-        state.is_completed = lambda: name == "Completed"
-        return SimpleNamespace(state=state)
+    def ended(self) -> Iterator[tuple[Named, UserError | None]]:
+        ended, self.under_way = self.under_way, []
+        return iter([(piece, self.errors.get(piece.key)) for piece in ended])
 
 
-@pytest.mark.parametrize(("end", "kind", "begun"), [("Failed", ArmsFailed, "a b b2"), ("Parked", Parked, "a b")])
-def test_on_a_pool(monkeypatch: pytest.MonkeyPatch, end: str, kind: type[Exception], begun: str) -> None:
-    server, told = Server({"a": end}), list[str]()
-    monkeypatch.setattr("prefect.client.orchestration.get_client", lambda **_: server)
-    monkeypatch.setattr(pool, "_attach", server.begin)
-    after = {"a": "a2", "b": "b2"}
+class Named(NamedTuple):
+    key: str
 
-    def wanted(done: Any) -> list[Work]:
-        keys = [key for key in after if key not in done] + [after[key] for key in after if key in done]
-        return [Work(key, key, {}) for key in keys if key not in done]
+    @property
+    def name(self) -> str:
+        return self.key
 
-    with pytest.raises(kind, match="of a"):
-        dispatch("make/make", wanted, told.append, parent="p")
-    assert server.begun == begun.split() and f"a: {end}: of a" in told
+
+@pytest.mark.parametrize(
+    ("error", "raised", "begun"),
+    [(UserError("no"), ArmsFailed, "a b b2"), (Parked("no"), Parked, "a b"), (Lost("no"), Parked, "a b b2")],
+)
+def test_pieces_of_which_one_fails(error: UserError, raised: type[Exception], begun: str) -> None:
+    """A budget limit ends them all; what waits for a piece that failed is never begun."""
+    workers, told, after = Fake({"a": error}), list[str](), {"a": "a2", "b": "b2"}
+
+    def wanted(done: set[str]) -> list[Named]:
+        keys = [*after, *(after[key] for key in after if key in done)]
+        return [Named(key) for key in keys if key not in done]
+
+    with pytest.raises(raised, match="no"):
+        dispatch(wanted, workers, told.append)
+    assert workers.begun == begun.split()
+    assert type(error) is Parked or told == ["a failed: no"]

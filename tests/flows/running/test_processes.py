@@ -10,13 +10,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows.running.processes import ArmJob, Workers, gpus_apart, rounds_of
+from flows.running.pieces import Piece
+from flows.running.processes import Processes, gpus_apart
 from flows.running.sessions import Charging, unheard
 from flows.study.request import profile_named
-from flows.study.resolve import resolve
-from flows.study.set_option import overridden
+from flows.study.resolve import Study, resolve
+from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.errors import ArmsFailed, Notice, UserError
+from storage.errors import UserError
 from storage.records.runs import all_runs
 from storage.records.spending import charges
 from tasks.engines.hardware import Hardware
@@ -85,24 +86,11 @@ def test_the_budget_holds_for_all_of_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_seeds_go_side_by_side_where_there_is_room_for_more_than_the_arms(tmp_path: Path) -> None:
-    profile = replace(profile_named("demo"), seeds=(0, 1, 2, 3, 4))
-    study = resolve(profile, Store(tmp_path), model=None, encoder=None, data=None)
-    arms = ["panel", "thinking"]
-
-    def told(places: int) -> list[list[tuple[tuple[int, ...], str]]]:
-        return [[(s.profile.seeds, arm) for s, arm in parts] for parts in rounds_of(study, arms, places)]
-
-    assert told(2) == [[((0, 1, 2, 3, 4), arm) for arm in arms]]
-    assert told(10) == [[((0,), arm) for arm in arms], [((seed,), arm) for seed in (1, 2, 3, 4) for arm in arms]]
-
-
-@pytest.mark.slow
 def test_five_seeds_of_an_arm_are_five_processes_and_one_study(tmp_path: Path) -> None:
     """What they share is made once: the run goes on from five trainings and makes no rollout again."""
     asked = ("--set", "arms=panel", "--seeds", "0,1,2,3,4", "--set", "training.steps=2")
     run = mini.start(tmp_path / "store", *asked, "--set", "hardware.arms_at_once=4")
-    assert len(arms_of(psutil.Process(run.pid), 4)) == 4  # after the first seed, the four others
+    assert len(arms_of(psutil.Process(run.pid), 4)) == 4
     _, said = run.communicate(timeout=600)
     assert run.returncode == 0, said
     store = Store(tmp_path / "store")
@@ -112,40 +100,30 @@ def test_five_seeds_of_an_arm_are_five_processes_and_one_study(tmp_path: Path) -
         assert sampled <= store.manifest(ref).rows, ref
 
 
-@pytest.mark.slow
-def test_an_arm_that_fails_is_reported_at_once_and_the_next_goes_on(tmp_path: Path) -> None:
-    """One has an error of the program: a study that was handed over without its models cannot be run, today and
-    tomorrow. The other's store cannot be opened."""
-    (tmp_path / "file").touch()
+def pieces_of(root: Path, study: Study) -> list[tuple[Piece, UserError | None]]:
+    """What becomes of two pieces that are begun at once, where there is one process."""
+    with Processes(study, root, Charging(run="run"), [()], unheard) as workers:
+        for title in ("screen panel", "screen thinking"):
+            workers.begin(Piece(Ref("rollouts", "0" * 16), title, arm=title.split()[1]))
+        ended = list(workers.ended())
+        while len(ended) < 2:
+            ended += workers.ended()
+    return ended
+
+
+@pytest.mark.parametrize(
+    ("models", "said"),
+    [
+        (True, "the study as this worker has it makes no such artifact"),
+        (False, "its process failed; its own error is above"),
+    ],
+)
+def test_a_process_that_fails_is_told_of_and_the_next_piece_begins(tmp_path: Path, models: bool, said: str) -> None:
+    """A study that was handed over without its models cannot be run, today and tomorrow."""
     study = resolve(profile_named("demo"), Store(tmp_path), model=None, encoder=None, data=None)
-    broken = ArmJob(replace(study, models={}), tmp_path / "store", "panel", Charging(run="run"))
-    misplaced = ArmJob(study, tmp_path / "file" / "store", "thinking", Charging(run="run"))
-    with (
-        pytest.warns(Notice, match="panel failed: its process failed; its own error is above"),
-        Workers([()], unheard) as pool,
-    ):
-        pool.make([broken, misplaced])
-    with pytest.raises(ArmsFailed, match=r"^2 of 2 arms failed: panel: its process failed.*; thinking: ") as failed:
-        pool.attempts.finish(["panel", "thinking"])
-    assert "file/store/.locks: Not a directory" in str(failed.value)
-
-
-def test_arms_start_while_problems_are_prepared_and_wait_for_them(tmp_path: Path) -> None:
-    """Whatever stops the preparing stops them too."""
-    store = Store(tmp_path / "store")
-    study = resolve(overridden(profile_named("demo"), mini.SETTINGS), store, model=None, encoder=None, data=None)
-    store.prepare()
-    seen: list[psutil.Process] = []
-
-    def prepares() -> None:
-        seen.extend(arms_of(psutil.Process(), 1))
-        time.sleep(2)
-        assert seen[0].is_running() and not list(store.refs())
-        raise UserError("no problems")
-
-    with pytest.raises(UserError, match="no problems"), Workers([()], unheard) as pool:
-        pool.make([ArmJob(study, store.root, "panel", Charging(run="run"))], prepares)
-    assert not seen[0].is_running()
+    ended = pieces_of(tmp_path, study if models else replace(study, models={}))
+    assert [piece.title for piece, _ in ended] == ["screen panel", "screen thinking"]
+    assert all(said in str(error) for _, error in ended)
 
 
 def test_each_arm_has_gpus_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from prefect import flow, get_run_logger
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun
 from prefect.context import get_run_context
 
-from flows.running.on_prefect import Work, cancel_children, dispatch
+from flows.running.on_prefect import PrefectPool, cancel_children
+from flows.running.pieces import dispatch
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import columns
 from storage.artifacts.store import Store
@@ -24,6 +26,11 @@ ROOT = Path(os.environ.get("VARBAND_ROOT", ".varband"))
 
 class Toy(Ref, kind="toy_flow", schema=columns("name str, seconds big")):
     """Toy."""
+
+
+class Toyed(NamedTuple):
+    key: str
+    name: str
 
 
 @stage(Toy, version=1)
@@ -61,6 +68,9 @@ def toyparent(names: list[str], seconds: int = 8) -> list[str]:
     ROOT.mkdir(parents=True, exist_ok=True)
     (ROOT / "parent.pid").write_text(str(os.getpid()))
     run = str(get_run_context().flow_run.id)  # type: ignore[union-attr]
-    works = [Work(f"toy:{n}", n, {"name": n, "seconds": seconds}) for n in names]
-    dispatch("toyarm/toyarm", lambda done: [w for w in works if w.key not in done], get_run_logger().info, parent=run)
+    pieces, tell = [Toyed(n, n) for n in names], get_run_logger().info
+    with get_client(sync_client=True) as client:
+        parameters = lambda piece: {"name": piece.name, "seconds": seconds}  # noqa: E731
+        pool = PrefectPool(client, "toyarm/toyarm", "toy", run, parameters, tell)
+        dispatch(lambda done: [one for one in pieces if one.key not in done], pool, tell)
     return [_make(n, seconds) for n in names]
