@@ -198,7 +198,7 @@ def _named(request: Request, study: Study, store: Store, planned: Sequence[Plann
 def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     """Show what a run would make, reuse and cost, stage by stage: tokens, GPU-hours, money. Make nothing."""
     from cli.view import show_plan
-    from flows.running.forecast import Priced
+    from flows.running.forecast import Forecast
     from flows.running.plan import plan as planned
     from flows.running.plan import to_sample
     from flows.study.memory import this_machine
@@ -209,7 +209,7 @@ def plan(root: Path, budget: str | None, as_json: bool, **wishes: Any) -> None:
     asked, store = Budget.parse(budget), Store(root)
     study = request_of(**wishes).study(store, planning=True)
     memory = memory_told(study, this_machine(), to_sample(planned(study, store)))
-    priced = Priced.of(study, store, asked.over(study.profile.budget), tuple(memory))
+    priced = Forecast.of(study, store, asked.over(study.profile.budget), tuple(memory))
     if as_json:
         options.write_json(priced.as_json())
     else:

@@ -24,7 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cli import options
-from flows.running.forecast import UNITS, Priced, amounts
+from flows.running.forecast import UNITS, Forecast, amounts
 from flows.running.plan import Planned
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
@@ -256,7 +256,7 @@ def answer_in_words(root: Path, report: Ref) -> list[str]:
     return [*answer(asked), *caveats(asked)]
 
 
-def show_plan(priced: Priced) -> None:
+def show_plan(priced: Forecast) -> None:
     """Print a plan's table and its sentences. Names of stages are folded where there is no room; numbers never are."""
     console, table = Console(highlight=False), Table(box=None, pad_edge=False)
     table.add_column("")

@@ -21,13 +21,11 @@ from storage.reading.figures import FIGURES
 from storage.records.runs import Amounts, run_id
 from storage.records.spending import Journal
 from tasks.domain.budget import Budget
-from tasks.domain.grpo.losses import loss_for
 from tasks.domain.prices import Prices, plainly
 from tasks.domain.problems.sources import SOURCES
 from tasks.domain.statistics.power import Design, detectable
 from tasks.engines.hardware import num_gpus
 from tasks.engines.sampling.prompts import opens_trace
-from tasks.engines.sampling.same_policy import TOKENS
 
 #: What a stage's amounts are of, for a table; its last is told in bytes.
 UNITS = ("rollouts", "kept", "tokens", "GPU-h", "US$", "disk")
@@ -41,12 +39,10 @@ IN_ALL = ("rollouts", "rollouts kept", "tokens", "GPU-hours", "US$", "of disk")
 #: Assumed standard deviations of a seed's accuracy: about as measured here on a 1.5B model, and the least of the 5 to
 #: 15 pp in the literature.
 SEED_SDS = (0.02, 0.05)
-#: How many times longer rollouts may be than the constant that a loss divides by before a plan says so.
-SMALL_DIVISOR = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Priced:
+class Forecast:
     """called: the study. costs: of each planned stage. spent: by the run's attempts so far. notes: what else is to be
     known of it."""
 
@@ -59,7 +55,7 @@ class Priced:
     notes: tuple[str, ...]
 
     @classmethod
-    def of(cls, study: Study, store: Store, budget: Budget, notes: tuple[str, ...] = ()) -> Priced:
+    def of(cls, study: Study, store: Store, budget: Budget, notes: tuple[str, ...] = ()) -> Forecast:
         """Makes nothing. Errors: UserError for prices that cannot be read."""
         planned = plan(study, store)
         prices = team_prices(store.root).of(study.profile.name, study.profile.hardware)
@@ -69,8 +65,6 @@ class Priced:
             f"the run would pause before training: {said}" if (said := why_not(planned, store)) else "",
             without(study),
             *misread_traces(study),
-            *small_divisors(study.profile),
-            weight_checks(planned),
             told(study.profile.hardware, num_gpus()),
             *notes,
             *_prompts(study, store, planned),
@@ -264,35 +258,6 @@ def misread_traces(study: Study) -> list[str]:
                 f" prompt, so no completion will be in form: give it a scaffold with trace_opened = {say}"
             )
     return found
-
-
-def small_divisors(profile: Profile) -> list[str]:
-    """Trainings whose loss divides by a constant that is far below the length that their rollouts may have."""
-    drawn = [(one.training, profile.rollouts) for one in profile.objectives]
-    drawn += [(one.training, one.rollouts) for one in profile.lessons]
-    found = []
-    for learner, rollouts in [(profile.training, profile.rollouts), *drawn]:
-        times = rollouts.max_tokens / (learner.max_tokens or rollouts.max_tokens)
-        if loss_for(learner).reduction == "constant" and times > SMALL_DIVISOR:
-            found.append(
-                f"loss {learner.loss} divides by training.max_tokens={learner.max_tokens}, and rollouts may have"
-                f" {rollouts.max_tokens}: gradients are {times:.0f} times as large as with the longest completion there"
-            )
-    return list(dict.fromkeys(found))
-
-
-def weight_checks(planned: Sequence[Planned]) -> str:
-    """The cost of checking that engines sample from the weights they were given; empty where nothing is sampled."""
-    made = [one.step for one in planned if not one.reused]
-    steps = sum(one.arguments["learner"].steps for one in made if "learner" in one.arguments)
-    stages = sum("policy" in one.arguments and "sampling" in one.arguments for one in made)
-    if not steps + stages:
-        return ""
-    loaded = f"; for {stages} of them it is loaded anew" if stages else ""
-    return (
-        f"the learner scores up to {TOKENS} sampled tokens after each of {steps + stages} changes of weights, in one"
-        f" small forward pass each{loaded}"
-    )
 
 
 def without(study: Study) -> str:

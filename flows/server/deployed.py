@@ -24,7 +24,7 @@ from pydantic import Field
 from flows.experiment import experiment as whole
 from flows.problems import prepare
 from flows.running.accounting import accounted
-from flows.running.forecast import Priced
+from flows.running.forecast import Forecast
 from flows.running.on_prefect import AWAY, PARKED, PrefectPool, cancel_children, under_prefect
 from flows.running.pieces import Piece, dispatch, make_piece, next_pieces
 from flows.running.plan import Planned, is_costly
@@ -130,7 +130,7 @@ def _made(study: StudyForm, budget: BudgetForm, *, gpu_pool: bool) -> str:
     study, budget, wall = _granted(study, budget.over(chosen.profile.budget))
     flow_run = str(this_run().id)
     show_card(flow_run, PROGRESS, "The plan is made.", "begun")  # before the plan: Prefect lists the newest card first
-    plan_page = Priced.of(chosen, store, budget.budget()).markdown()
+    plan_page = Forecast.of(chosen, store, budget.budget()).markdown()
     show_card(flow_run, PLAN, plan_page, "what remained to be made when the run started")
     while True:
         chosen, store = opened(study)
@@ -264,12 +264,11 @@ def report(study: StudyForm = StudyForm()) -> str:  # noqa: B008
 
 
 @flow(name="reeval", persist_result=False)
-def reeval(studies: list[StudyForm] = [], pinned: list[str] = [], budget: BudgetForm = BudgetForm()) -> Any:  # noqa: B006, B008
+def reeval(studies: list[StudyForm] = [], budget: BudgetForm = BudgetForm()) -> Any:  # noqa: B006, B008
     """Evaluate kept adapters on the held-out problems again. Costs nothing while nothing has changed.
 
     Args:
-        studies: Whose newest adapters; empty, without pinned ones too: every finished run's of this root.
-        pinned: More adapters, as training-<fingerprint>@<step>, of whatever study.
+        studies: Whose newest adapters; empty: every finished run's of this root.
         budget: The most that this night may spend.
     """
     store = opened_store()
@@ -280,7 +279,7 @@ def reeval(studies: list[StudyForm] = [], pinned: list[str] = [], budget: Budget
 
     found: list[Checked] = []
     try:
-        for one in reevaluate(store, [_resolved(form, store) for form in studies], pinned, charged):
+        for one in reevaluate(store, [_resolved(form, store) for form in studies], charged):
             found.append(one)
     except Parked as wall:
         _tell(found)
@@ -305,7 +304,7 @@ def _tell(found: Sequence[Checked]) -> Any:
     if of["drifted"]:
         return Failed(name=DRIFTED, message=f"{counts}: {bad}"[:1000])
     if of["unchecked"] or not found:
-        nothing = "there is no adapter to look at: name a study or an adapter, or finish a run in this root"
+        nothing = "there is no adapter to look at: name a study, or finish a run in this root"
         return Failed(name=UNCHECKED, message=f"{counts}: {bad or nothing}"[:1000])
     return Completed(message=counts)
 
@@ -330,7 +329,7 @@ def plan(study: StudyForm = StudyForm(), budget: BudgetForm = BudgetForm()) -> s
         budget: Whether this would hold it.
     """
     chosen, store = opened(study, planning=True)
-    priced = Priced.of(chosen, store, budget.budget().over(chosen.profile.budget))
+    priced = Forecast.of(chosen, store, budget.budget().over(chosen.profile.budget))
     create_markdown_artifact(priced.markdown(), key="plan", description=priced.called)
     return "; ".join(priced.sentences())
 

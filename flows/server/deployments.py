@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from difflib import ndiff
 from importlib import import_module
 from typing import Any
 from uuid import UUID
@@ -166,17 +165,15 @@ def deploy(client: Any, wanted: Deployment) -> str:
         body = {"name": wanted.name, "flow_id": flow["id"], **wanted.of_people(), **code}
         client.request("POST", "/deployments/", json=body)
         return f"deployment {wanted.name}: made"
-    rewritten = ""
     if wanted.parameters:  # the study that it is of, as its file is now
         code["parameters"] = filled(known["parameters"], wanted.parameters)
-        rewritten = changed_text(known["parameters"], code["parameters"])
     strange = _strange(code.get("parameters", known["parameters"]), code["parameter_openapi_schema"])
     if strange:  # with parameters that do not fit, the server would refuse the new form and the rest with it
         del code["parameter_openapi_schema"]
     # unchanged: left alone, because a change deletes the runs that are scheduled and with them perhaps tonight's
     if changed := {name: value for name, value in code.items() if known[name] != value}:
         client.request("PATCH", f"/deployments/{known['id']}", json=changed)
-    return f"deployment {wanted.name}: {'renewed' if changed else 'there'}{rewritten}{strange}"
+    return f"deployment {wanted.name}: {'renewed' if changed else 'there'}{strange}"
 
 
 def _strange(parameters: Json, form: Json) -> str:
@@ -210,27 +207,6 @@ def filled(theirs: Any, ours: Any) -> Any:
     if isinstance(theirs, list) and isinstance(ours, list) and theirs:
         return [filled(theirs[0], ours[0]), *theirs[1:]]
     return ours
-
-
-def changed_text(before: Json, now: Json) -> str:
-    """Of parameters, how the study's text differs. Files of one name share a deployment: who deploys the second sees
-    that it was not theirs.
-
-    >>> def of(text):
-    ...     return {"studies": [{"file": text}]}
-    >>> changed_text(of("base = 'demo'\\nseeds = 3"), of("base = 'demo'\\nseeds = 5\\nmodel = 'small'"))
-    ', its text changed by 1 line less and 2 more'
-    >>> changed_text(of("base = 'demo'"), of("base = 'demo'"))
-    ''
-    """
-    marks = [line[0] for line in ndiff(_text(before).splitlines(), _text(now).splitlines())]
-    less, more = marks.count("-"), marks.count("+")
-    return f", its text changed by {less} line{'s' * (less != 1)} less and {more} more" if less + more else ""
-
-
-def _text(parameters: Json) -> str:
-    study = parameters.get("study") or next(iter(parameters.get("studies") or []), {})
-    return study.get("file") or ""
 
 
 @contextmanager

@@ -44,7 +44,7 @@ class Check:
 def examine(root: Path) -> list[Check]:
     """All checks; one that cannot be made says why."""
     checks: list[Check] = []
-    for check in (_root, _damage, _disk, _versions, _engines, _gpus, _graphs, _server):
+    for check in (_root, _damage, _disk, _versions, _engines, _gpus, _server):
         checks += check(root)
     return checks
 
@@ -133,18 +133,6 @@ def _gpus(root: Path) -> Iterator[Check]:
         fix = "another process holds it: see nvidia-smi" if busy else ""
         found = f"{name}, {int(free) // 1024} of {int(whole) // 1024} GiB free"
         yield Check("gpus", "warn" if busy else "ok", found, fix)
-
-
-def _graphs(root: Path) -> Iterator[Check]:
-    """Of each profile for a GPU, which steps run by a CUDA graph; without one a token takes four times as long."""
-    from flows.study.profiles import PAPER, QWEN_1_5B
-    from tasks.engines.sampling.settings import graph_sizes, in_words
-
-    for profile in (QWEN_1_5B, PAPER):
-        sizes, batch = graph_sizes(profile.hardware), profile.hardware.max_num_seqs
-        fix = "" if sizes[-1] >= batch else f"raise hardware.graphs_up_to to max_num_seqs={batch}, or lower that"
-        found = f"{profile.name}: {batch} rollouts at once, {in_words(sizes)}"
-        yield Check("graphs", "warn" if fix else "ok", found, fix)
 
 
 def _server(root: Path) -> Iterator[Check]:

@@ -6,7 +6,6 @@ nothing. A new engine version draws anew, with a seed of its own; a new grader g
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -31,8 +30,6 @@ from tasks.engines.hardware import engine_now
 from tasks.regrading import regrade
 from tasks.rollouts import account_of
 from tasks.sampling import sample_rollouts
-
-PIN = re.compile(r"(training-[0-9a-f]{16})@([1-9][0-9]{0,5})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,92 +69,59 @@ class Checked:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A study whose adapters are looked at: the newest of every arm and seed, or only pinned ones."""
-
-    study: Study
-    newest: bool = True
-
-
-def wanted_studies(store: Store, named: Sequence[Study | Checked], pins: Sequence[str]) -> Iterator[Wanted | Checked]:
-    """The named studies; without any, every finished run's, for the pins alone if there are some.
-
-    What cannot be resolved on this machine is said as an adapter that was not checked.
-    """
-    for one in named:
-        yield one if isinstance(one, Checked) else Wanted(one)
-    if named and not pins:
-        return
-    for path in record_paths(store.root):
-        try:
-            run = read_record(path)
-            if run.state == "finished":
-                yield Wanted(Request.from_json(run.request).study(store), newest=not pins)
-        except UserError as error:
-            yield Checked(f"adapters of {path.stem}", "unchecked", str(error))
-
-
-def pinned_steps(pins: Sequence[str]) -> dict[tuple[str, int], str]:
-    """(training, step) of every pin → the pin. Errors: UserError for one that is none."""
-    found = {}
-    for pin in pins:
-        if (match := PIN.fullmatch(pin)) is None:
-            raise UserError(f"pinned '{pin[:60]}': write training-<16 hex digits>@<step>")
-        found[(match[1], int(match[2]))] = pin
-    return found
-
-
-def kept_adapters(wanted: Wanted, store: Store, pins: dict[tuple[str, int], str]) -> Iterator[Kept | Checked]:
-    """The wanted adapters of a study with their references, and those whose evaluation is not made yet."""
-    found: dict[tuple[str, str, int], tuple[Kept, Planned]] = {}
-    for planned in plan(wanted.study, store):
+def kept_adapters(study: Study, store: Store) -> Iterator[Kept | Checked]:
+    """The newest adapter of every arm and seed with its reference, and those whose evaluation is not made yet."""
+    found: dict[tuple[str, str], tuple[Kept, Planned]] = {}
+    for planned in plan(study, store):
         step, given = planned.step, planned.step.arguments
         if step.recipe.stage == sample_rollouts.name and given["split"] == "heldout" and given["training"] is not None:
             policy, training, reference = given["policy"], given["training"], Rollouts.parse(str(step.ref))
             kept = Kept(policy, training, reference, given["pool"], given["splits"], given["sampling"])
-            found[(policy.arm, str(training), policy.step)] = kept, planned
-    newest = {(arm, ref): max(s for a, r, s in found if (a, r) == (arm, ref)) for arm, ref, _ in found}
-    for (arm, ref, step), (kept, planned) in found.items():
-        if (wanted.newest and newest[(arm, ref)] == step) or (ref, step) in pins:
-            yield kept if planned.reused else Checked(kept.name, "unchecked", "its evaluation is not made yet")
+            earlier = found.get((policy.arm, str(training)))
+            if earlier is None or policy.step >= earlier[0].policy.step:
+                found[policy.arm, str(training)] = kept, planned
+    for kept, planned in found.values():
+        yield kept if planned.reused else Checked(kept.name, "unchecked", "its evaluation is not made yet")
 
 
 def reevaluate(
-    store: Store,
-    named: Sequence[Study | Checked],
-    pins: Sequence[str],
-    charged: Callable[[Study], AbstractContextManager[Listener]],
+    store: Store, named: Sequence[Study | Checked], charged: Callable[[Study], AbstractContextManager[Listener]]
 ) -> Iterator[Checked]:
-    """Every wanted adapter once, as it is found tonight. Notes are kept under the root until a figure is back.
+    """Every adapter of the named studies once, as it is found tonight; without any name, of every finished run. Notes
+    are kept under the root until a figure is back.
 
     named: those that cannot be resolved as what is said of them. charged: the listener of what is made for a study.
-    Errors: UserError for a pin that is none; Parked at a wall, which holds for the adapters after it too.
+    Errors: Parked at a budget limit, which holds for the adapters after it too.
     """
-    pending, seen = pinned_steps(pins), set()
-    for wanted in wanted_studies(store, named, pins):
-        if isinstance(wanted, Checked):
-            yield wanted
+    seen = set[str]()
+    for study in named or _finished(store):
+        if isinstance(study, Checked):
+            yield study
             continue
-        if not wanted.newest and not pending:
-            break
-        with charged(wanted.study) as listener, stages_of(wanted.study, store, listener):
-            for kept in _kept_or_why(wanted, store, pins):
-                if isinstance(kept, Kept):
-                    pending.pop((str(kept.training), kept.policy.step), None)
+        with charged(study) as listener, stages_of(study, store, listener):
+            for kept in _kept_or_why(study, store):
                 name = kept.name if isinstance(kept, Kept) else kept.adapter
                 if name not in seen:
                     seen.add(name)
-                    yield kept if isinstance(kept, Checked) else _checked(wanted.study, store, kept)
-    for pin in pending.values():
-        yield Checked(pin, "unchecked", "no study that was asked for and no finished run of this root has evaluated it")
+                    yield kept if isinstance(kept, Checked) else _checked(study, store, kept)
 
 
-def _kept_or_why(wanted: Wanted, store: Store, pins: Sequence[str]) -> list[Kept | Checked]:
+def _finished(store: Store) -> Iterator[Study | Checked]:
+    """The studies of finished runs; one that cannot be resolved on this machine is an adapter that was not checked."""
+    for path in record_paths(store.root):
+        try:
+            run = read_record(path)
+            if run.state == "finished":
+                yield Request.from_json(run.request).study(store)
+        except UserError as error:
+            yield Checked(f"adapters of {path.stem}", "unchecked", str(error))
+
+
+def _kept_or_why(study: Study, store: Store) -> list[Kept | Checked]:
     try:
-        return list(kept_adapters(wanted, store, pinned_steps(pins)))
+        return list(kept_adapters(study, store))
     except UserError as error:  # of this study: the others are looked at all the same
-        return [Checked(f"adapters of {wanted.study.profile.called}", "unchecked", str(error))]
+        return [Checked(f"adapters of {study.profile.called}", "unchecked", str(error))]
 
 
 def _checked(study: Study, store: Store, kept: Kept) -> Checked:

@@ -12,7 +12,7 @@ from flows.experiment import experiment
 from flows.problems import prepare
 from flows.running.accounting import accounted
 from flows.running.fit import longest_prompts
-from flows.running.forecast import Priced
+from flows.running.forecast import Forecast
 from flows.running.plan import execute, plan
 from flows.running.sessions import Charging, unheard
 from flows.study.request import profile_named
@@ -47,7 +47,7 @@ def test_the_plan_says_the_longest_prompt_and_the_run_refuses_it(tmp_path: Path)
         s = SCAFFOLDS[arm]
         tokens = len(encode_prompt(tokenizer, s.prompt(LONG), chat=s.chat, enable_thinking=s.enable_thinking))
         assert (found[arm].tokens, found[arm].source_id) == (tokens, "long")
-    notes = Priced.of(study, store, Budget()).notes
+    notes = Forecast.of(study, store, Budget()).notes
     assert any(note.startswith(f"longest prompts: panel {found['panel'].tokens:,} tokens") for note in notes)
     refusal = f"the prompt of problem long has {max(one.tokens for one in found.values())} tokens"
     assert any(refusal in note for note in notes)

@@ -9,7 +9,7 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.testing.utilities import prefect_test_harness
 
-from flows.running.forecast import Priced
+from flows.running.forecast import Forecast
 from flows.server.deployed import plan
 from flows.study.forms import BudgetForm, StudyForm
 from flows.study.request import Request
@@ -46,7 +46,7 @@ def test_no_number_of_a_plan_is_lost_at_80_columns(
 
     monkeypatch.setenv("COLUMNS", "80")
     store = Store(tmp_path)
-    priced = Priced.of(Request(profile=profile).study(store, planning=True), store, Budget())
+    priced = Forecast.of(Request(profile=profile).study(store, planning=True), store, Budget())
     show_plan(priced)
     shown = capsys.readouterr().out
     assert "…" not in shown

@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from flows.running.forecast import Priced
+from flows.running.forecast import Forecast
 from flows.running.plan import plan
 from flows.study.changes import written_out
 from flows.study.forms import BudgetForm
@@ -71,11 +71,11 @@ def test_a_plan_counts_what_the_run_has_spent(tmp_path: Path) -> None:
     """A limit holds for all attempts: what the first of them took is not there for the next."""
     store = Store(tmp_path)
     study = Request(profile="mine.toml", text=PLAIN).study(store)
-    need = Priced.of(study, store, Budget()).whole.tokens
+    need = Forecast.of(study, store, Budget()).whole.tokens
     run = run_id(study.profile.called, plan(study, store)[-1].step.ref)
     Journal(tmp_path, run).enter([Charge(time="2026-11-01T00:00:00+00:00", ref="", kind="", title="", tokens=100)])
     for limit, verdict in ((need + 99, "does not hold: the run would pause"), (need + 100, "holds")):
-        priced = Priced.of(study, store, Budget(tokens=limit))
+        priced = Forecast.of(study, store, Budget(tokens=limit))
         said = [*priced.sentences()][-1]
         assert verdict in said and "(about" in said and "beside 100 that its run has spent" in said
         assert priced.as_json()["spent"] == Amounts(tokens=100).model_dump()

@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from flows.running.forecast import Priced
+from flows.running.forecast import Forecast
 from flows.running.plan import plan
 from flows.study.request import Request, profile_of
 from storage.artifacts.store import Store
@@ -69,7 +69,7 @@ def test_what_is_paid_for_is_measured_whatever_is_chosen(tmp_path: Path) -> None
 def test_one_that_the_study_cannot_make_is_said_by_its_plan(tmp_path: Path) -> None:
     store, text = Store(tmp_path), SMALL.replace('"g_pass"', '"asymptotes", "over_seeds"')
     said = "measure asymptotes is chosen and not made: not asked in this run (profile field asymptote)"
-    told = [*Priced.of(Request(profile="a.toml", text=text).study(store), store, Budget()).sentences()]
+    told = [*Forecast.of(Request(profile="a.toml", text=text).study(store), store, Budget()).sentences()]
     assert f"{said}; measure over_seeds is chosen and not made: nothing was trained" in told
     deep = Request(profile="a.toml", text=text, settings=("asymptote=64", "seeds=0"))
-    assert not any("is chosen" in one for one in Priced.of(deep.study(store), store, Budget()).sentences())
+    assert not any("is chosen" in one for one in Forecast.of(deep.study(store), store, Budget()).sentences())

@@ -23,7 +23,7 @@ def test_a_run_whose_record_cannot_be_read_is_not_checked_and_said(store: Store)
     """Before, its adapters were in no table, and the night was green for the others."""
     recorded(store.root, "finished")
     (store.root / "runs" / "demo-00000001.json").write_text("{")
-    (found,) = reevaluate(store, [], [], uncharged)
+    (found,) = reevaluate(store, [], uncharged)
     assert (found.adapter, found.state) == ("adapters of demo-00000001", "unchecked") and "no run record" in found.said
 
 
@@ -32,14 +32,14 @@ def test_a_study_that_cannot_be_looked_at_keeps_no_other_from_it(
 ) -> None:
     lost = _resolved(StudyForm(model=str(tmp_path / "no-model")), store)
     assert isinstance(lost, Checked) and lost.state == "unchecked" and "no-model" in lost.said
-    found = list(reevaluate(store, [lost, STUDY], [], uncharged))
+    found = list(reevaluate(store, [lost, STUDY], uncharged))
     assert found[0] is lost and len(found) == 1 + len(STUDY.profile.arms) * len(STUDY.profile.seeds)
 
     def unreadable(*_: object) -> None:
         raise UserError("its pool is damaged")
 
     monkeypatch.setattr(reeval, "kept_adapters", unreadable)
-    assert [one.said for one in reevaluate(store, [STUDY, STUDY], [], uncharged)] == ["its pool is damaged"]
+    assert [one.said for one in reevaluate(store, [STUDY, STUDY], uncharged)] == ["its pool is damaged"]
 
 
 def test_a_team_s_own_study_that_cannot_be_looked_at_is_called_by_its_file(store: Store) -> None:

@@ -16,14 +16,13 @@ from flows.running.sessions import Listener, unheard
 from flows.study.profiles import DEMO
 from flows.study.resolve import PoolInputs, Study
 from flows.upkeep import reeval
-from flows.upkeep.reeval import Checked, Kept, Wanted, kept_adapters, pinned_steps
+from flows.upkeep.reeval import Checked, Kept, kept_adapters
 from flows.upkeep.regrading import regrade_store
 from storage.artifacts.kinds import Pool, Rollouts, Splits, Training
 from storage.artifacts.kinds.experiment import LEDGER
 from storage.artifacts.manifest import Provenance, Recipe
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Payload, Store
-from storage.errors import UserError
 from storage.ledger import Ledger
 from storage.records.drift import DriftNote, close_drift, drift_notes, note_drift
 from storage.records.overrides import put_overrides
@@ -200,31 +199,18 @@ def test_regrading_reaches_every_kind_of_sampled_rollouts(lab: Lab, monkeypatch:
     assert changed() == {str(ref): GROUP for ref in made}
 
 
-@pytest.mark.parametrize(
-    "pin", ["training-xyz@1", "training-1111111111111111@0", "rollouts-1111111111111111@3", "../x"]
-)
-def test_a_pin_that_is_none_is_refused(pin: str) -> None:
-    with pytest.raises(UserError, match="write training-<16 hex digits>@<step>"):
-        pinned_steps([pin])
-
-
 @contextmanager
 def uncharged(_: Study) -> Iterator[Listener]:
     yield unheard
 
 
-def test_a_pin_that_nobody_evaluated_is_said_and_not_checked(store: Store) -> None:
-    (found,) = reeval.reevaluate(store, [], ["training-1111111111111111@40"], uncharged)
-    assert found.state == "unchecked" and "has evaluated it" in found.said
-
-
 def test_without_a_finished_run_there_is_nothing_to_look_at(store: Store) -> None:
-    assert list(reeval.reevaluate(store, [], [], uncharged)) == []
+    assert list(reeval.reevaluate(store, [], uncharged)) == []
 
 
 def test_an_evaluation_that_is_not_made_yet_is_said(store: Store) -> None:
     """The demo's adapters, of a store that has none of them: one row for each, at its last step."""
-    found = list(kept_adapters(Wanted(STUDY), store, {}))
+    found = list(kept_adapters(STUDY, store))
     assert {(c.state, c.said) for c in found if isinstance(c, Checked)} == {
         ("unchecked", "its evaluation is not made yet")
     }
