@@ -9,18 +9,21 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
+from flows.running.fit import longest_prompts
 from flows.running.plan import Planned
 from flows.study.resolve import Study
 from flows.study.sizes import counts_by_source, size_of_levels
 from storage.artifacts.kinds import Benchmark
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
+from storage.errors import UserError
 from storage.ledger import Account, Ledger
 from storage.records.runs import Amounts
 from storage.records.spending import charges
@@ -81,7 +84,7 @@ def total(costs: Sequence[Cost]) -> Cost:
 
 def costs(study: Study, store: Store, planned: Sequence[Planned], prices: Prices) -> list[Cost]:
     """One cost a planned step, in order."""
-    estimator = Estimator(study, store, {p.step.ref: p for p in planned}, prices)
+    estimator = Estimator(study, store, planned, prices)
     return [estimator.cost(p) if p.made_here else Cost() for p in planned]
 
 
@@ -98,8 +101,9 @@ class _Asked:
 class Estimator:
     """Walks a plan in order and remembers what earlier steps will have put into the ledger."""
 
-    def __init__(self, study: Study, store: Store, planned: dict[Ref, Planned], prices: Prices) -> None:
-        self.study, self.store, self.planned, self.prices = study, store, planned, prices
+    def __init__(self, study: Study, store: Store, planned: Sequence[Planned], prices: Prices) -> None:
+        self.study, self.store, self.prices = study, store, prices
+        self.planned = {one.step.ref: one for one in planned}
         self._ledger = Ledger(store.root)
         self._promised: dict[Account, dict[str, int]] = {}
         self._lengths: dict[tuple[str, str, int], Length] = {}
@@ -255,18 +259,18 @@ class Estimator:
         key = (policy.arm, policy.model.name, sampling.max_tokens)
         if key not in self._lengths:
             low, mean, high = (share * key[-1] for share in FILL)
-            prompt = PROBLEM / CHARACTERS + self._tokens(policy.model.sha256, policy.scaffold.prompt(""))
-            self._lengths[key] = likely_length(self._ledger, *key) or Length(prompt, mean, "assumed", low, high)
+            characters = PROBLEM + len(policy.scaffold.prompt(""))
+            self._lengths[key] = likely_length(self._ledger, *key) or Length(
+                self._prompts.get(policy.arm, characters / CHARACTERS), mean, "assumed", low, high
+            )
         return self._lengths[key]
 
-    def _tokens(self, model: str, text: str) -> float:
-        """Return how many tokens a text is, by the model's own tokenizer where that is here."""
-        file = self.study.places.get(model, Path()) / "tokenizer.json"
-        if not file.is_file():
-            return len(text) / CHARACTERS
-        from tokenizers import Tokenizer
-
-        return len(Tokenizer.from_file(str(file)).encode(text))
+    @cached_property
+    def _prompts(self) -> dict[str, float]:
+        """Mean tokens of each arm's prompts, where the model's tokenizer and the problems are here."""
+        with suppress(UserError):  # of an arm without a chat template, which the run refuses
+            return {one.arm: one.mean for one in longest_prompts(self.study, self.store, [*self.planned.values()])}
+        return {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,12 +31,14 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Longest:
-    """tokens: of the arm's longest prompt. source_id: its problem. needed: tokens with the longest completion."""
+    """tokens: of the arm's longest prompt. source_id: its problem. needed: tokens with the longest completion. mean: of
+    all prompts among which it is the longest."""
 
     arm: str
     tokens: int
     source_id: str
     needed: int
+    mean: float
 
 
 def longest_prompts(study: Study, store: Store, planned: Sequence[Planned]) -> list[Longest]:
@@ -58,15 +60,15 @@ def longest_prompts(study: Study, store: Store, planned: Sequence[Planned]) -> l
         rows = _rows(study, store, steps, pool, splits, split)
         if not rows or (tokenizer := load(folder)) is None:
             continue
-        place, tokens = longest_prompt(tokenizer, policy.scaffold, [row["problem"] for row in rows])
-        one = Longest(policy.arm, tokens, rows[place]["source_id"], tokens + max_tokens)
+        place, tokens, mean = longest_prompt(tokenizer, policy.scaffold, [row["problem"] for row in rows])
+        one = Longest(policy.arm, tokens, rows[place]["source_id"], tokens + max_tokens, mean)
         found[one.arm] = max(one, found.get(one.arm, one), key=lambda one: one.needed)
     return list(found.values())
 
 
 def summary(longest: Sequence[Longest], max_model_len: int) -> str:
     """
-    >>> summary([Longest("panel", 1373, "aime24__3", 2397)], 3072)
+    >>> summary([Longest("panel", 1373, "aime24__3", 2397, 900.5)], 3072)
     'longest prompts: panel 1,373 tokens; with max_tokens at most 2,397 of hardware.max_model_len=3072'
     """
     if not longest:

@@ -207,7 +207,7 @@ def _points(share: float | None) -> str:
 
 def foresight(study: Study, store: Store, planned: Sequence[Planned], prices: Prices) -> Foresight | None:
     """Of olympiad-like difficulty, in four of five such studies. Null where nothing is trained or held out."""
-    p, estimator = study.profile, Estimator(study, store, {one.step.ref: one for one in planned}, prices)
+    p, estimator = study.profile, Estimator(study, store, planned, prices)
     held = [one.step.arguments for one in planned if one.step.arguments.get("split") == "heldout"]
     given = next((given for given in held if isinstance(given["splits"], Splits)), None)
     trained = [arm for arm in p.arms if p.heads([arm])]

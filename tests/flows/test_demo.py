@@ -10,11 +10,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from flows.running.forecast import Forecast
 from flows.running.plan import plan
 from flows.study.request import Request
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from storage.reading.catalog import artifacts, lineage
+from storage.records.runs import all_runs
+from tasks.domain.budget import Budget
 from tests.mini import SETTINGS, SIDE_BY_SIDE, finish, hashes, report_text, start
 
 
@@ -46,6 +49,14 @@ def test_the_run_ends_with_a_table_and_a_report(root: Path) -> None:
     page = Path(result["html"]).read_text()
     assert "<html" in page and "panel" in page
     assert Path(result["html"]).with_suffix(".md").exists()
+
+
+def test_the_plan_of_before_holds_what_the_run_took(root: Path, tmp_path: Path) -> None:
+    study = Request(profile="demo", settings=SETTINGS).study(Store(root))
+    promised = Forecast.of(study, Store(tmp_path), Budget()).whole
+    (spent,) = (run.spent.tokens for run in all_runs(root))
+    assert promised.basis == "assumed" and promised.least <= spent <= promised.most
+    assert promised.tokens == pytest.approx(spent, rel=0.25)
 
 
 def test_the_second_run_makes_nothing_and_is_quick(root: Path) -> None:

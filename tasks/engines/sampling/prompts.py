@@ -138,8 +138,8 @@ def loaded_tokenizer(model: Path) -> Any:
 _CANDIDATES = 16
 
 
-def longest_prompt(tokenizer: Any, scaffold: Scaffold, problems: Sequence[str]) -> tuple[int, int]:
-    """Return (place, tokens) of the longest prompt.
+def longest_prompt(tokenizer: Any, scaffold: Scaffold, problems: Sequence[str]) -> tuple[int, int, float]:
+    """Return (place, tokens) of the longest prompt, and the mean tokens of all.
 
     Problems are tokenised alone, and within their prompts the longest of them: a template adds about the same to each,
     unless it is a program.
@@ -151,7 +151,9 @@ def longest_prompt(tokenizer: Any, scaffold: Scaffold, problems: Sequence[str]) 
         place: len(encode_prompt(tokenizer, scaffold.prompt(problems[place]), chat=chat, enable_thinking=thinks))
         for place in (by_length if scaffold.code else by_length[:_CANDIDATES])
     }
-    return max(tokens.items(), key=lambda one: one[1])
+    place, longest = max(tokens.items(), key=lambda one: one[1])
+    added = sum(tokens[one] - alone[one] for one in tokens) / len(tokens)
+    return place, longest, sum(alone) / len(alone) + added
 
 
 def check_lengths(requests: Sequence[Request], max_model_len: int) -> None:

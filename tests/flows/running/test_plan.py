@@ -284,7 +284,7 @@ def test_a_plan_holds_out_as_many_problems_as_the_run(tmp_path: Path) -> None:
 
     def held() -> int:
         planned = plan(study, store)
-        estimator = Estimator(study, store, {p.step.ref: p for p in planned}, Prices())
+        estimator = Estimator(study, store, planned, Prices())
         given = next(p.step.arguments for p in planned if p.step.arguments.get("split") == "heldout")
         return estimator.asked(given, "heldout").number
 
