@@ -100,10 +100,9 @@ def lease(out: Path, root: Path, seconds: float, every: float, words: tuple[str,
             except subprocess.TimeoutExpired:
                 os.killpg(run.pid, signal.SIGKILL)  # its arms and engines too: they hold what the copy waits for
             _pack(root, home, out, packed)
-            held = "could not teach" not in log.read_text()
-            if run.returncode == 0 or not held or time.monotonic() >= end:
+            if run.returncode == 0 or "could not teach" in log.read_text() or time.monotonic() >= end:
                 break
-        if held:
+        if "could not teach" not in log.read_text():
             break
     (out / "done").touch()
 
