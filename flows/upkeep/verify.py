@@ -96,16 +96,12 @@ def verify(root: Path, *, repair: bool = False) -> Verified:
 
 
 def _repaired(root: Path, item: Item) -> Path:
-    """Where it went. Errors: OSError where there is no room for what has to stay; then it is where it was."""
+    """Where it went."""
     moved = set_aside(root, item.path)
-    try:
-        if item.what == "charges":  # money that was paid stays counted
-            put_back(item.path, b"".join(_readable(moved)))
-        if item.what == "pin" and (ref := Ref.named(item.path.stem)):  # what it holds is its name
-            pin(root, ref, f"somebody's reason is not known any more; what is left of it: {moved.relative_to(root)}")
-    except BaseException:
-        os.rename(moved, item.path)
-        raise
+    if item.what == "charges":  # money that was paid stays counted
+        put_back(item.path, b"".join(_readable(moved)))
+    if item.what == "pin" and (ref := Ref.named(item.path.stem)):  # what it holds is its name
+        pin(root, ref, f"somebody's reason is not known any more; what is left of it: {moved.relative_to(root)}")
     return moved
 
 

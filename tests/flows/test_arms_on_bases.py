@@ -72,8 +72,3 @@ def test_report_and_audit_say_that_bases_differ(run: tuple[Store, Row, list[str]
         "panel starts from fits, which was trained elsewhere",
         "think_tags starts from wide, which was trained elsewhere",
     ]
-
-
-def test_a_second_run_makes_nothing(run: tuple[Store, Row, list[str]]) -> None:
-    store, _, words = run
-    assert mini.finish(store.root, *words)["made"] == 0

@@ -105,16 +105,6 @@ def test_each_level_gives_its_first_two_by_hash(chosen: dict[str, list[Row]]) ->
         assert {r["problem_id"] for r in asked(rows) if r["level"] == level} == set(ranked[:2])
 
 
-def test_training_problems_are_left_out_by_name(chosen: dict[str, list[Row]], run: tuple[Store, Row]) -> None:
-    dropped = {row["source_id"]: row for row in chosen["stratified"] if row["split"] == "near_training"}
-    assert set(dropped) == {"the_same", "nearly"}
-    assert all(row["near"] and row["similarity"] == 1.0 for row in dropped.values())
-    assert {r["source_id"] for r in chosen["level_5"] if r["split"] == "near_training"} == {"nearly"}
-    shown = {r["benchmark"]: r for r in ask(run[0].root, run[1]["report"], "report_benchmarks").to_pylist()}
-    assert shown["stratified"]["left_out"] == "nearly, the_same" and shown["level_5"]["left_out"] == "nearly"
-    assert shown["stratified"]["asked"] == 10
-
-
 def test_every_policy_answers_every_benchmark(run: tuple[Store, Row], chosen: dict[str, list[Row]]) -> None:
     store, result = run
     inputs = store.manifest(Ref.parse(result["report"])).recipe.inputs
@@ -165,22 +155,6 @@ def test_a_problem_of_two_benchmarks_is_paid_for_once(run: tuple[Store, Row], ch
     assert sum(book.duplicates(account) for account, _ in book.accounts()) == 0
 
 
-def test_the_plan_knew_what_they_cost(planned: dict[str, Row], chosen: dict[str, list[Row]]) -> None:
-    """An upper bound: 2 of each of five levels, 2 rollouts; all of level 5, the one that will be left out too."""
-    fives = len(asked(chosen["level_5"])) + 1
-    for arm in ("panel", "thinking"):
-        for step in (0, 4):
-            assert planned[f"stratified: {arm} at step {step}"]["rollouts"] == 20
-            assert planned[f"level_5: {arm} at step {step}"]["rollouts"] == 4 * fives
-    assert {"choose stratified", "choose level_5", "pass@k on level_5", "contrast on level_5"} <= set(planned)
-
-
 def test_the_second_run_makes_nothing(run: tuple[Store, Row], file: Path) -> None:
     assert run[1]["made"] == run[1]["stages"]
     assert varband(run[0].root, "run", file)["made"] == 0
-
-
-def test_without_benchmarks_only_the_report_is_another(run: tuple[Store, Row], file: Path) -> None:
-    stages = varband(run[0].root, "plan", file, "--set", "benchmarks=[]")["stages"]
-    assert [row["title"] for row in stages if not row["reused"]] == ["render report"]
-    assert not any("stratified" in row["title"] for row in stages)

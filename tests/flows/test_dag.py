@@ -12,12 +12,10 @@ import pytest
 from flows.experiment import experiment
 from flows.study.profile import Profile
 from flows.study.profiles import DEMO, PAPER, PROFILES
-from storage.artifacts.kinds.report import FROM_EMBEDDINGS
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.domain.policies import BaseModel
 from tasks.engines.toolbox import Toolbox
-from tasks.measures.standard import _STANDARD, names_of_measures
 from tasks.stage import Session, Step, session
 from tests.flows.running.test_plan import study_of
 
@@ -126,9 +124,3 @@ def test_a_study_that_asks_for_no_diversity_embeds_nothing(tmp_path: Path, chose
     asks = chosen != ("tokens", "votes")
     assert ({"embeddings", "calibrations", "diversity"} <= kinds) == asks
     assert asks or not {"embeddings", "calibrations", "diversity"} & kinds
-
-
-def test_measures_that_need_embeddings_are_known_by_name() -> None:
-    names_of_measures()
-    needing = {name for name, one in _STANDARD.items() if {*one.taken.values()} & {"embeddings", "diversities"}}
-    assert needing | {"diversity"} == FROM_EMBEDDINGS

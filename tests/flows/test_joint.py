@@ -7,11 +7,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from flows.study.profiles import DEMO
-from flows.study.set_option import overridden
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.errors import UserError
 from tests import mini
 
 
@@ -32,8 +29,3 @@ def test_both_arms_train_on_the_same_problems(tmp_path: Path) -> None:
         assert trained and set(trained) <= pools[-1] - held
     assert pools == [live[0] & live[1]] * 2
     assert result["made"] == result["stages"]
-
-
-def test_a_pool_that_does_not_exist_is_named() -> None:
-    with pytest.raises(UserError, match="train_on is 'both'; it must be 'variance', 'joint' or 'all'"):
-        overridden(DEMO, ["train_on=both"])

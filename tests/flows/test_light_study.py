@@ -41,25 +41,8 @@ def test_embeddings_and_what_follows_are_left(places: tuple[Path, Path]) -> None
     assert not {"calibrations", "embeddings", "diversity", "diversity_comparison", "report"} & kinds
 
 
-def test_what_needs_the_weights_says_so(places: tuple[Path, Path]) -> None:
-    code, words = said(places[1], "--without", "embeddings", "--set", "final.group_size=5")
-    assert code == 2 and "its weights are not in this copy of the study" in words, words
-
-
-def test_what_needs_a_model_that_is_elsewhere_says_so(places: tuple[Path, Path]) -> None:
-    code, words = said(places[1], "--model", f"sha256:{DIGEST}", "--set", "screening.sampling.seed=9")
-    assert code == 2 and "is not on this machine" in words, words
-    code, words = said(places[1], "--model", "sha256:cafe")
-    assert code == 2 and "64 hex digits" in words
-
-
 def test_the_copy_ends_with_the_report(places: tuple[Path, Path]) -> None:
     done = finish(places[1], "--model", f"sha256:{DIGEST}")
     made = {ref.kind for ref in Store(places[1]).refs()} - {ref.kind for ref in Store(places[0]).refs()}
     assert {"embeddings", "report"} <= made and Path(done["html"]).exists()
     assert all(Store(places[1]).fresh(ref) for ref in Store(places[0]).refs())
-
-
-def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
-    code, words = said(tmp_path / "x", "--without", "embedings")
-    assert code == 2 and "did you mean 'embeddings'" in words

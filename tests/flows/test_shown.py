@@ -15,8 +15,6 @@ from flows.study.request import Request
 from flows.study.resolve import Study
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from tasks.domain.problems.arithmetic import demo_problems
-from tests import warm
 
 TEMPLATE = "{problem} <w>...</w> <answer>...</answer>"
 PROBLEMS = [f"A hen lays {n} eggs on each of {n + 1} days. How many?" for n in range(2, 9)]
@@ -74,36 +72,6 @@ def test_a_plan_says_it_where_the_problems_are_at_hand(where: str, tmp_path: Pat
     assert "\n" not in str(raised.value) and not (tmp_path / "root").exists()
 
 
-@pytest.mark.parametrize(
-    ("asked_for", "shown"),
-    [
-        ("Evaluate 3 + 4 * 5", "Evaluate 3 + 4 * 5 - 1"),
-        ("Factor $x^2 - 5x$", "Factor $x^2 - 5x + 6$"),
-        ("5 + 12 + 34 = ?", "2 * 5 + 12 + 34 = ?"),
-        ("How many coins has Ann?", "How many coins has Ann and her brother?"),
-    ],
-)
-def test_another_problem_that_begins_or_ends_alike_is_none_of_them(asked_for: str, shown: str, tmp_path: Path) -> None:
-    write(tmp_path, [asked_for, *PROBLEMS])
-    plan(*asked(tmp_path, study_text(example(problem=shown))))
-
-
-def test_made_up_problems_are_at_hand_always(tmp_path: Path) -> None:
-    shown = demo_problems(16, 7)[20]["problem"]
-    with pytest.raises(UserError, match="scaffold own: its example shows"):
-        plan(*asked(tmp_path, study_text(example(problem=shown), "synthetic = 16\nheldout_per_source = 4")))
-
-
-def test_of_several_questions_the_one_that_shows_a_problem_is_named(tmp_path: Path) -> None:
-    shown = demo_problems(16, 7)[20]["problem"]
-    shot = f'[[questions.shot.scaffolds.own.examples]]\nproblem = {json.dumps(shown)}\ntrace = "so"\nanswer = "2"\n'
-    text = study_text(template("Solve it."), "synthetic = 16\nheldout_per_source = 4") + shot
-    assert plan(*asked(tmp_path, text))
-    study = Request(profile=str(tmp_path / "study.toml/shot"), text=text).study(Store(tmp_path / "root"))
-    with pytest.raises(UserError, match=r"^study/shot: scaffold own: its example shows"):
-        plan(study, Store(tmp_path / "root"))
-
-
 @pytest.mark.parametrize("levels", [(1,), (2,)])
 def test_of_a_benchmark_that_is_asked_of_it(levels: tuple[int, ...], tmp_path: Path) -> None:
     write(tmp_path, PROBLEMS)
@@ -114,20 +82,6 @@ def test_of_a_benchmark_that_is_asked_of_it(levels: tuple[int, ...], tmp_path: P
         return
     with pytest.raises(UserError, match="scaffold own: its text shows 'A hen lays 5 eggs"):
         plan(*given)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "1 + 1",
-        "A hen lays 5 eggs on each of 6 days. How many more?",
-        "A hen lays 5 eggs on each of 6 days.",
-        f"{ASKED[2:-1]}ever",
-    ],
-)
-def test_what_is_short_or_only_resembles_one_may_be_shown(words: str, tmp_path: Path) -> None:
-    write(tmp_path, [*PROBLEMS, "1 + 1"])
-    assert plan(*asked(tmp_path, study_text(template(words))))
 
 
 def test_a_run_is_refused_when_its_pool_is_there_and_nothing_is_sampled(
@@ -146,12 +100,3 @@ def test_a_run_is_refused_when_its_pool_is_there_and_nothing_is_sampled(
         with pytest.raises(UserError, match="scaffold own: its text shows 'A hen lays 6 eggs"):
             verb()
     assert {ref.kind for ref in store.refs()} == {"pool", "splits"}
-
-
-@pytest.mark.parametrize("verb", ["study check", "plan", "run"])
-def test_whoever_reads_the_file_says_it(verb: str, tmp_path: Path) -> None:
-    write(tmp_path, PROBLEMS)
-    (tmp_path / "study.toml").write_text(study_text(SHOWN["example"]))
-    done = warm.run([warm.VARBAND, *verb.split(), "study.toml"], cwd=tmp_path)
-    assert done.returncode == 2 and done.stderr.startswith("varband: scaffold own: its example shows"), done.stderr
-    assert not (tmp_path / ".varband").exists()

@@ -54,15 +54,3 @@ def test_the_report_claims_nothing_about_a_training(run: tuple[Store, Row]) -> N
 
 def test_its_plan_foresees_no_gain(tmp_path: Path) -> None:
     assert mini.finish(tmp_path / "store", *NONE, verb="plan")["stages"]
-
-
-def test_the_second_run_makes_nothing_and_training_is_all_that_a_third_would_add(run: tuple[Store, Row]) -> None:
-    store, _ = run
-    assert mini.finish(store.root, *NONE)["made"] == 0
-    planned = mini.finish(store.root, verb="plan")["stages"]
-    reused = {row["title"] for row in planned if row["reused"]}
-    assert {"screen panel", "screen thinking", "band panel", "evaluate panel at step 0 (final, 4 each)"} <= reused
-    assert {row["title"] for row in planned if row["title"].startswith("train ")} == {
-        "train panel seed 0",
-        "train thinking seed 0",
-    }

@@ -121,16 +121,6 @@ def depends(step: Step, arm: str, others: list[Step]) -> bool:
     return any(depends(other, arm, others) for other in others if str(other.ref) in made_from)
 
 
-def test_a_checkpoint_of_a_reworded_scaffold_is_not_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A running training's folder is called as the training is."""
-    before = next(step for step in steps(tmp_path) if step.title == "train panel seed 0")
-    (tmp_path / ".work" / str(before.ref) / "checkpoints").mkdir(parents=True)
-    reworded = replace(ARMS["panel"].scaffold, template="Discuss among experts. {problem}")
-    monkeypatch.setitem(ARMS, "panel", replace(ARMS["panel"], scaffold=reworded))
-    after = next(step for step in steps(tmp_path) if step.title == "train panel seed 0")
-    assert after.ref != before.ref and not (tmp_path / ".work" / str(after.ref)).exists()
-
-
 def test_an_arm_that_a_study_does_not_ask_for_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does its scaffold make another pool: golds are checked in every answer form, not in every arm."""
     before = steps(tmp_path)

@@ -10,17 +10,7 @@ import pytest
 
 from flows.experiment import experiment
 from flows.problems import prepare
-from flows.running.costs import (
-    CHARACTERS,
-    FILL,
-    PROBLEM,
-    TEXTS_PER_SECOND,
-    Cost,
-    Estimator,
-    costs,
-    likely_length,
-    total,
-)
+from flows.running.costs import CHARACTERS, FILL, PROBLEM, Cost, Estimator, costs, likely_length, total
 from flows.running.forecast import Forecast, misread_traces
 from flows.running.plan import execute, plan, samples
 from flows.running.sessions import unheard
@@ -30,18 +20,14 @@ from flows.study.profiles import ALL_QUESTIONS, BENCHMARKS, PROFILES, QWEN_1_5B
 from flows.study.request import profile_named
 from flows.study.resolve import PoolInputs, Study, resolve
 from flows.study.set_option import overridden
-from storage.artifacts.fingerprint import canonical, restored
-from storage.artifacts.kinds import Rollouts
 from storage.artifacts.kinds.experiment import LEDGER
-from storage.artifacts.provenance import provenance
-from storage.artifacts.store import Payload, Store
+from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from tasks.domain.budget import Budget
 from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.domain.prices import Prices, TokenPrice
 from tasks.domain.problems.sources import SourceSpec
 from tasks.domain.scaffolds import PANEL
-from tasks.domain.search.registry import METHODS
 from tasks.rollouts import account_of
 from tests.stages.test_regrading import ROWS
 
@@ -171,17 +157,6 @@ def test_what_a_reward_model_reads_is_priced_in_hours_and_counts_within_the_budg
     assert scored.rollouts < told.rollouts, "what is read is part of a problem's budget"
 
 
-def test_a_search_of_a_larger_model_is_priced_by_name(tmp_path: Path) -> None:
-    methods = tuple(name for name, method in METHODS.items() if name not in ("first", "rewarded"))
-    priced_so = priced(replace(QWEN_1_5B, search=Search(methods=methods)), tmp_path)
-    for method in methods:
-        found = [cost for title, cost in priced_so if title.startswith(f"{method}: ")]
-        assert found
-        for cost in found:
-            later = METHODS[method].most[1]
-            assert (cost.tokens > 0 and cost.usd > 0) if later else cost.rollouts_reused > 0
-
-
 def test_what_the_ledger_holds_is_not_paid_for_again(tmp_path: Path) -> None:
     """100 of the 640 are there, of 10 + 20 tokens each: those lengths are taken for the others."""
     draw = PLAIN.screening
@@ -207,23 +182,6 @@ def test_what_an_earlier_stage_will_have_sampled_is_not_paid_for_again(tmp_path:
     assert [(cost.rollouts, cost.rollouts_reused) for cost in base] == [(50 * 128, 0), (0, 50 * 2)]
 
 
-def test_what_a_former_grader_judged_is_judged_again_at_no_cost(tmp_path: Path) -> None:
-    """A store of before: the final rollouts are there, judged by an older grader; their texts are embedded anew."""
-    store, study = Store(tmp_path), study_of(PLAIN, tmp_path)
-    store.prepare()
-    steps = [p.step for p in plan(study, store)]
-    final = next(step for step in steps if step.title.startswith("evaluate panel at step 0 (final"))
-    made = {final.ref: ROWS.cast(Rollouts.schema)}
-    for step in steps[: steps.index(final) + 1]:
-        if step.ref.kind in ("pool", "splits") or step is final:
-            table = made.get(step.ref, type(step.ref).schema.empty_table())
-            store.write(step.ref, Payload(table), step.recipe, provenance(0.0, {}))
-    found = dict(priced(PLAIN, tmp_path))
-    assert found[f"regrade {final.ref}"] == Cost()
-    texts = ROWS.num_rows * (1 + len(PLAIN.encoder.windows))
-    assert found["embed panel at step 0"].gpu_hours == pytest.approx(texts / TEXTS_PER_SECOND / 3600)
-
-
 def test_a_benchmark_is_asked_before_and_after_and_costs_its_rollouts(tmp_path: Path) -> None:
     """40 problems, 8 of each of five levels: 5 × 8 × 4 rollouts (10 of a level are not there), 8 × 8 of level 5, and 2
     files of 40, 16 rollouts each."""
@@ -234,11 +192,6 @@ def test_a_benchmark_is_asked_before_and_after_and_costs_its_rollouts(tmp_path: 
         for step in (0, PLAIN.training.steps)
         for name, n in (("math500_stratified", 160), ("math500_l5", 64), ("aime", 2 * 40 * 16))
     ]
-
-
-def test_a_policy_is_read_back_from_a_recipe_with_its_adapter() -> None:
-    policy = Policy(arm="panel", model=MODEL, adapter="training-1", adapter_step=60, step=60, seed=2)
-    assert restored(Policy, canonical(policy)) == policy
 
 
 def test_what_training_evaluates_is_the_adapter_not_the_base(tmp_path: Path) -> None:

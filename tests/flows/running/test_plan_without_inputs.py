@@ -52,12 +52,6 @@ def test_what_is_here_keeps_its_name_and_a_run_still_asks_for_the_rest(
         request.study(store)
 
 
-@pytest.mark.parametrize("words", [("demo", "--pool", "mistyped.jsonl"), ("demo", "--set", "pool.sources=amie24")])
-def test_a_mistyped_file_or_set_has_no_price(words: tuple[str, ...], tmp_path: Path) -> None:
-    done = planned(tmp_path, *words)
-    assert done.returncode == 2 and "Traceback" not in done.stderr and not done.stdout
-
-
 def test_published_sizes_are_those_of_the_files(shared: Path) -> None:
     for source in SOURCES.values():
         lines = [json.loads(line) for line in (shared / "data" / source.file).read_text().split("\n") if line.strip()]

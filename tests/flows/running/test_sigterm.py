@@ -14,10 +14,9 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
-import duckdb
 import pytest
 
-from storage import sql, stopping
+from storage import stopping
 from storage.errors import Parked
 from storage.sql import query
 from storage.stopping import stopped_by_signals
@@ -115,17 +114,6 @@ def test_a_signal_where_an_exception_would_be_lost_is_not(
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGALRM)) == was
 
 
-def test_an_import_that_does_not_end_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "slow_at_sigterm.py").write_text(
-        "import os, signal, time\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(20)"
-    )
-    monkeypatch.setattr(stopping, "PATIENCE_SECONDS", 0.2)
-    began = time.monotonic()
-    with pytest.raises(Parked, match="stopped by SIGTERM"):
-        go_on_for_seconds(lambda: import_module("slow_at_sigterm"))
-    assert 0.2 <= time.monotonic() - began < 20
-
-
 #: Longer than any of this may take, a function of Python's in it or none.
 STATEMENTS = {
     "a function of Python's": "select count(band(range % 9, 8)) from range(300000000)",
@@ -147,13 +135,6 @@ def test_a_signal_inside_duckdb_is_what_it_is_anywhere(statement: str) -> None:
         stopped(statement, signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt):
         stopped(statement, signal.SIGINT)
-
-
-def test_ctrl_c_while_a_database_is_opened_is_what_it_is_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sql, "MACROS", STATEMENTS["DuckDB's own"])
-    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
-        sql.connect(threads=1)
 
 
 @pytest.mark.parametrize("became", ["reading the schema of 'groups' failed: KeyboardInterrupt: ", "Query interrupted"])
@@ -191,54 +172,6 @@ def test_a_child_does_not_hear_ctrl_c_from_its_first_instruction_on() -> None:
         child = subprocess.Popen([sys.executable, "-c", "print('whole')"], stdout=subprocess.PIPE)
     child.send_signal(signal.SIGINT)
     assert child.communicate(timeout=60)[0] == b"whole\n"
-
-
-def test_a_signal_that_comes_while_a_statement_is_begun_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    start, begun = threading.Thread.start, []
-
-    def begin(thread: threading.Thread) -> None:
-        begun.append(thread)
-        start(thread)
-        time.sleep(0.05)  # for DuckDB to be at work
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    monkeypatch.setattr(threading.Thread, "start", begin)
-    with pytest.raises(Parked, match="stopped by SIGTERM"), stopped_by_signals():
-        query(STATEMENTS["DuckDB's own"])
-    assert not begun[0].is_alive()
-
-
-def test_an_error_of_a_statement_stays_one_when_an_earlier_run_was_stopped() -> None:
-    with pytest.raises(Parked):
-        go_on_for_seconds(lambda: os.kill(os.getpid(), signal.SIGTERM))
-    with pytest.raises(duckdb.Error, match="5 of 4 rollouts correct"):
-        query("select band(5, 4)")
-
-
-def fail_in_a_callback() -> None:
-    try:
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(5)
-    except Parked:
-        raise RuntimeError("a callback failed") from None
-
-
-def fail_by_itself() -> None:
-    with suppress(Parked):
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(5)
-    raise ValueError("7 of 8 rows are there")
-
-
-def test_a_fault_after_the_signal_is_said_beside_it() -> None:
-    with pytest.raises(Parked, match=r"stopped by SIGTERM.*ended with ValueError: 7 of 8 rows are there"):
-        go_on_for_seconds(fail_by_itself)
-
-
-def test_what_others_make_of_the_exception_parks_too() -> None:
-    """Libraries in C++ that call Python raise an error of their own for one of Python's."""
-    with pytest.raises(Parked, match="stopped by SIGTERM"):
-        go_on_for_seconds(fail_in_a_callback)
 
 
 @pytest.mark.parametrize("twice", [True, False])

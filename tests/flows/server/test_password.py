@@ -11,11 +11,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from click.testing import CliRunner
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
-from flows.server import start
 from flows.server.start import AUTH
 from storage.errors import UserError
 from tests.servers import REPO, prefect_server
@@ -61,16 +59,6 @@ def test_a_password_that_is_set_holds_and_an_empty_one_is_refused(tmp_path: Path
         protected(tmp_path, **{SERVER: ""})
     protected(tmp_path, **{CLIENT: "us:ours"})
     assert kept_in(tmp_path)[SERVER] == "us:ours"
-
-
-def test_the_command_serves_without_a_password_only_when_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cli.server import server
-
-    told: list[bool] = []
-    monkeypatch.setattr(start, "start", lambda host, port, *, unprotected: told.append(unprotected))
-    for words in ([], ["--open"]):
-        assert CliRunner().invoke(server, ["start", *words]).exit_code == 0
-    assert told == [False, True]
 
 
 def test_who_has_no_password_starts_nothing(tmp_path: Path) -> None:

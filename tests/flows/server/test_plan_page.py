@@ -9,12 +9,9 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.testing.utilities import prefect_test_harness
 
-from flows.running.forecast import Forecast
 from flows.server.deployed import plan
 from flows.study.forms import BudgetForm, StudyForm
-from flows.study.request import Request
 from storage.artifacts.store import Store
-from tasks.domain.budget import Budget
 
 pytestmark = pytest.mark.slow
 
@@ -34,26 +31,3 @@ def test_the_text_of_a_study_is_planned_as_an_artifact_and_nothing_is_made(
         assert words in page["data"]
     assert re.search(r"\| make \| train panel seed 0 \| [\d,]+ \|", page["data"])
     assert not Store(tmp_path / "root").refs()
-
-
-@pytest.mark.parametrize("profile", ["demo", "paper"])
-def test_no_number_of_a_plan_is_lost_at_80_columns(
-    profile: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every amount of every stage, and the total in one sentence."""
-    from cli.view import show_plan
-    from flows.running.forecast import amounts
-
-    monkeypatch.setenv("COLUMNS", "80")
-    store = Store(tmp_path)
-    priced = Forecast.of(Request(profile=profile).study(store, planning=True), store, Budget())
-    show_plan(priced)
-    shown = capsys.readouterr().out
-    assert "…" not in shown
-    lines = iter(shown.splitlines())
-    for cost in priced.costs:
-        assert any(
-            " ".join(amounts(cost)).split() == line.split()[-len(" ".join(amounts(cost)).split()) :] for line in lines
-        )
-    (whole,) = [line for line in shown.splitlines() if line.startswith("in all ")]
-    assert all(text.strip() in whole for text in amounts(priced.whole) if text != "–")

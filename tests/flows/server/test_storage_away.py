@@ -9,16 +9,38 @@ import pytest
 from storage.ledger import Ledger
 from storage.roots import root_folder
 from tests.chaos.server_faults import start, wait_for, wait_until
-from tests.flows.server.test_own_study_on_server import HELD
 from tests.s3_server import object_storage
 from tests.servers import postgres, prefect_server
 
 pytestmark = pytest.mark.slow
 ROOT = "s3://varband-away/team"
+STUDY = """base = "demo"
+measures = ["tokens", "g_pass"]
+[pool]
+synthetic = 8
+heldout_per_source = 2
+[training]
+steps = 2
+groups_per_step = 2
+eval_every = 2
+[passk]
+draws = 200
+[hardware]
+engine = "transformers"
+batch_size = 32
+[scaffolds.few_shot]
+base = "no_panel"
+[[scaffolds.few_shot.examples]]
+problem = "Start with 12. Add 30. What is the result?"
+trace = "12+30=42."
+answer = "42"
+[arms.panel]
+[arms.few_shot]
+"""
 
 
 def test_the_run_is_parked_and_comes_back_without_anybody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "away.toml").write_text(HELD.replace("[budget]\ntokens = 9000\n", ""))
+    (tmp_path / "away.toml").write_text(STUDY)
     with object_storage() as storage, postgres() as database, prefect_server(tmp_path, database) as server:
         storage.make_bucket("varband-away")
         settings = {**storage.environment, "VARBAND_CACHE": str(tmp_path / "cache"), "VARBAND_STORAGE_PATIENCE": "5"}

@@ -42,12 +42,6 @@ def test_a_study_that_cannot_be_looked_at_keeps_no_other_from_it(
     assert [one.said for one in reevaluate(store, [STUDY, STUDY], uncharged)] == ["its pool is damaged"]
 
 
-def test_a_team_s_own_study_that_cannot_be_looked_at_is_called_by_its_file(store: Store) -> None:
-    """Its night said that of the built-in profile, which nobody had asked about."""
-    lost = _resolved(StudyForm(file='base = "demo"\nmodel = "./nowhere"\n', name="mine", question="seeds"), store)
-    assert isinstance(lost, Checked) and lost.adapter == "adapters of mine.toml/seeds"
-
-
 def test_a_wall_ends_the_night_and_is_no_missing_check(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of money, or of a server that stays away: it would meet every adapter after it, each after minutes."""
 

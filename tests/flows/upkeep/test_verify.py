@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,16 +14,14 @@ from click.testing import CliRunner
 
 from cli.main import varband
 from flows.upkeep.doctor import examine
-from flows.upkeep.verify import things, verify
-from storage.artifacts.ref import Ref
+from flows.upkeep.verify import verify
 from storage.artifacts.store import Store
 from storage.errors import Notice, UserError
 from storage.ledger import Ledger
 from storage.reading.catalog import ask
 from storage.records.pins import pin
-from storage.records.record import DAMAGED, put_back, set_aside
-from storage.records.runs import Run, earlier_attempt, now, write_run
-from storage.records.spending import Journal, charges, spent_in_month
+from storage.records.record import DAMAGED
+from storage.records.runs import Run, now, write_run
 from tasks.rollouts import account_of
 from tests.chaos.study import GROUP, POLICY, PROBLEMS, SAMPLING, run
 
@@ -111,62 +107,12 @@ def test_of_a_damaged_journal_the_charges_that_can_be_read_stay(root: Path) -> N
     assert path.read_bytes().splitlines(keepends=True) == [lines[0], *lines[2:]]
 
 
-@pytest.mark.parametrize("line", [b"5\n", b"null\n", b'{"tokens": "x"}\n', b'{"usd": true}\n'])
-def test_a_line_that_is_no_charge_is_no_money_and_no_traceback(root: Path, line: bytes) -> None:
-    before = charges(root)
-    path = one(root, "spending/*/*.jsonl")
-    path.write_bytes(line + path.read_bytes())
-    assert charges(root) == before and Journal(root, path.parent.name).spent().tokens == sum(
-        before["tokens"].to_pylist()
-    )
-    assert spent_in_month(root, now()[:7]).tokens == sum(before["tokens"].to_pylist())
-    assert verify(root, repair=True).damage["what"].to_pylist() == ["charges"] and charges(root) == before
-
-
-def test_what_is_charged_while_a_journal_is_mended_stays(root: Path) -> None:
-    path = one(root, "spending/*/*.jsonl")
-    path.write_bytes(b"{}}\n" + path.read_bytes())
-    moved = set_aside(root, path)
-    path.write_bytes(b"a charge meanwhile\n")  # its writer opens it anew for every charge
-    beside = put_back(path, b"what was whole\n")
-    assert moved.exists() and path.read_bytes() == b"a charge meanwhile\n"
-    assert beside.parent == path.parent and beside.suffix == ".jsonl" and beside.read_bytes() == b"what was whole\n"
-
-
-@pytest.mark.parametrize("pattern", ["spending/*/*.jsonl", "pins/*.json"])
-def test_where_there_is_no_room_to_mend_nothing_is_moved(root: Path, pattern: str) -> None:
-    path = one(root, pattern)
-    path.write_bytes(b"{}}\n" + path.read_bytes())
-    before, limits = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            verify(root, repair=True)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert path.read_bytes() == before
-
-
 @pytest.mark.parametrize("name", ["prices.toml", "overrides/0001.jsonl"])
 def test_what_people_wrote_is_named_and_stays(root: Path, name: str) -> None:
     (root / name).parent.mkdir(exist_ok=True)
     (root / name).write_text("{")
     (row,) = verify(root, repair=True).damage.to_pylist()
     assert (row["path"], row["set_aside"]) == (name, None) and (root / name).exists()
-
-
-def test_an_artifact_with_the_manifest_of_another_is_damaged(root: Path) -> None:
-    first, second = sorted(root.glob("rollouts/*"))[:2]
-    (first / "manifest.json").write_bytes((second / "manifest.json").read_bytes())
-    (row,) = verify(root).damage.to_pylist()
-    assert row["path"] == str(first.relative_to(root)) and second.name in row["said"]
-
-
-def test_an_artifact_that_goes_while_it_is_read_is_no_damage(root: Path) -> None:
-    seen = things(root)
-    thing = next(thing for thing in seen if thing.what == "artifact")
-    Store(root).delete(Ref.parse(thing.path.name))
-    assert thing.examined().said == ""
 
 
 def test_what_was_set_aside_is_sampled_and_made_again(root: Path) -> None:
@@ -213,22 +159,6 @@ def test_a_flipped_page_is_named_and_the_other_files_are_asked(
     assert Path(row["path"]).name == name
     (check,) = [check for check in examine(root) if check.what == "store"]
     assert check.state == "fail" and name in check.found
-
-
-def test_a_mistake_in_a_statement_is_no_damage(root: Path) -> None:
-    flip_page(one(root, "rollouts/*/data.parquet"), "problem_id")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises(UserError, match="no_such"):
-            ask(root, "select no_such from rollouts")
-
-
-def test_a_damaged_record_refuses_no_study(root: Path) -> None:
-    cut(root / "runs" / "demo-00000001.json")
-    with pytest.warns(Notice, match="set aside as"):
-        assert earlier_attempt(root, "demo-00000001") is None
-    assert earlier_attempt(root, "demo-00000001") is None
-    assert len(list((root / DAMAGED).glob("*/runs/demo-00000001.json"))) == 1
 
 
 def test_the_command_fails_until_it_is_repaired(root: Path) -> None:
