@@ -114,11 +114,27 @@ def _trainings(p: Profile, trained: Sequence[str]) -> Iterator[Fault]:
         yield from _tried(path, lambda training=training, rollouts=rollouts: check_overlong(training, rollouts))
         for scaffold in (p.arm(name).scaffold for name in trained if name in arms):
             yield from _tried(path, lambda training=training, own=scaffold: second_scaffold(training, own))
+        for lesson in lessons if p.seeds else ():
+            theirs, ours = _adapter(lesson.training), _adapter(training)
+            if {*lesson.arms} & {*arms} and (other := [name for name in ours if ours[name] != theirs[name]]):
+                has = ", ".join(f"{name}={theirs[name]} and not {ours[name]}" for name in other)
+                words = f"it goes on with the adapter of lesson {lesson.name}, which has {has}: make them agree"
+                yield Fault((*path, other[0]), words)
     path = ("evaluation", "sampling", "kv_cache")
     yield from _tried(path, lambda: check_kept_whole(p.evaluation.sampling, "evaluation.sampling"))
     sampled = {("rollouts",): p.rollouts} | {("lessons", one.name, "rollouts"): one.rollouts for one in lessons}
     for path, rollouts in sampled.items():
         yield from _tried(path, lambda rollouts=rollouts, path=path: check_sampling(rollouts, ".".join(path)))
+
+
+def _adapter(training: LearnerConfig) -> dict[str, object]:
+    """What must agree where one training starts from the adapter of another."""
+    return {
+        "lora_rank": training.lora_rank,
+        "expert_rank": training.expert_rank or training.lora_rank,
+        "lora_alpha": training.lora_alpha,
+        "target_modules": sorted(training.target_modules),
+    }
 
 
 def _pool(p: Profile) -> Iterator[Fault]:

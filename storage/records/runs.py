@@ -208,6 +208,10 @@ def telling(changes: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
     return [tuple(sorted(one, key=number.__getitem__)) for one in changes]
 
 
+#: As many changes of a study tell its runs apart; a study of one's own has a hundred.
+CHANGES = 4
+
+
 def runs_table(root: Path) -> pa.Table:
     """One row per run for the dashboards, with the state that is true now. Schema: RUNS."""
     found = all_runs(root)
@@ -215,7 +219,8 @@ def runs_table(root: Path) -> pa.Table:
         {
             **run.model_dump(include=set(RUNS.names)),
             "state": run.shown_state,
-            "changed": "; ".join(changed),
+            "changed": "; ".join(changed[:CHANGES])
+            + (f"; {more} more" if (more := len(changed) - CHANGES) > 0 else ""),
             **run.spent.model_dump(),
         }
         for run, changed in zip(found, telling([run.changes for run in found]), strict=True)
