@@ -26,7 +26,7 @@ TEMPLATE = 'template = "{problem} <w>...</w> <answer>...</answer>"\ntrace_tag = 
         ("[benchmarks.twice]\nsources = ['amc', 'amc']\ngroup_size = 2", 3, "amc stands there more than once"),
         ("[training]\ntarget_modules = ['q_proj', 'q_proj']", 3, "q_proj stands there more than once"),
         (
-            "[lessons.easy]\narms = ['panel']\npool = { synthetic = 8, heldout_per_source = 2 }\n[lessons.easy.training]\nsteps = 1\n"
+            "[lessons.easy]\narms = ['panel']\npool = { synthetic = 8, heldout_per_source = 2 }\nrollouts = { max_tokens = 8 }\n[lessons.easy.training]\nsteps = 1\n"
             "groups_per_step = 1\ngroup_size = 2\nlearning_rate = 1e-3\nlora_rank = 3\nlora_alpha = 8",
             0,
             "the adapter of lesson easy, which has lora_rank=3 and not",
