@@ -47,7 +47,19 @@ def prepare(study: Study) -> Prepared:
     """Pools, splits, and of each benchmark the problems that nothing in this study trains on, whatever the arm. What
     two of them have in common, such as a lesson on the study's own pool, is asked for once. Errors: as
     refuse_shown_problems."""
-    p, built, made_up, cut = study.profile, cache(_built), cache(_made_up), cache(_cut)
+    p = study.profile
+
+    @cache
+    def built(inputs: PoolInputs) -> Pool:
+        return build_pool(sources=inputs.sources, policy=inputs.policy)
+
+    @cache
+    def made_up(per_source: int, seed: int, levels: tuple[int, ...]) -> Pool:
+        return make_synthetic_pool(per_source=per_source, seed=seed, levels=levels)
+
+    @cache
+    def cut(pool: Pool, heldout_per_source: int, seed: int) -> Problems:
+        return Problems(pool, split_pool(pool=pool, heldout_per_source=heldout_per_source, seed=seed))
 
     def problems(name: str, wanted: profile.Pool) -> Problems:
         inputs = study.pools[name]
@@ -79,19 +91,6 @@ def prepare(study: Study) -> Prepared:
     pools = {"": studied.pool, **{name: some.pool for name, some in taught.items()}}
     refuse_shown_problems(study, pools, [(one.pool, one.choice) for one in chosen])
     return Prepared(studied, lessons, tuple(chosen), calibrated(study) if p.trains_on_vectors else None)
-
-
-def _built(inputs: PoolInputs) -> Pool:
-    return build_pool(sources=inputs.sources, policy=inputs.policy)
-
-
-def _made_up(per_source: int, seed: int, levels: tuple[int, ...]) -> Pool:
-    return make_synthetic_pool(per_source=per_source, seed=seed, levels=levels)
-
-
-def _cut(pool: Pool, heldout_per_source: int, seed: int) -> Problems:
-    """The split is the same for every arm, and made before any model is seen."""
-    return Problems(pool, split_pool(pool=pool, heldout_per_source=heldout_per_source, seed=seed))
 
 
 def _kept_clear(taught: Problems, lessons: str, studied: Problems) -> Problems:

@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -69,17 +69,8 @@ class Cost:
 
 
 def total(costs: Sequence[Cost]) -> Cost:
-    return Cost(
-        rollouts=sum(c.rollouts for c in costs),
-        rollouts_reused=sum(c.rollouts_reused for c in costs),
-        tokens=sum(c.tokens for c in costs),
-        gpu_hours=sum(c.gpu_hours for c in costs),
-        usd=sum(c.usd for c in costs),
-        bytes=sum(c.bytes for c in costs),
-        basis=max((c.basis for c in costs), key=BASES.index, default=""),
-        least=sum(c.least for c in costs),
-        most=sum(c.most for c in costs),
-    )
+    sums = {f.name: sum(getattr(cost, f.name) for cost in costs) for f in fields(Cost) if f.name != "basis"}
+    return Cost(basis=max((cost.basis for cost in costs), key=BASES.index, default=""), **sums)
 
 
 def costs(study: Study, store: Store, planned: Sequence[Planned], prices: Prices) -> list[Cost]:

@@ -123,53 +123,51 @@ def under_prefect(
 def _as_task(step: Step, ensure: Callable[[], bool], profile: str) -> None:
     from prefect import task
     from prefect.cache_policies import NO_CACHE
-    from prefect.states import Cancelled, Completed
+    from prefect.states import Completed
 
-    walls: list[Parked] = []
+    def state(reused: bool) -> object:
+        message = f"{step.ref} is in the store"
+        return Completed(name="Cached", message=message, data=str(step.ref)) if reused else str(step.ref)
 
-    @task(
+    shown = task(
         name=step.recipe.stage,
         task_run_name=f"{step.title} · {profile}",
         cache_policy=NO_CACHE,
         persist_result=False,
         description=f"makes {step.ref}",
     )
-    def make() -> object:
-        try:
-            if ensure():
-                return Completed(name="Cached", message=f"{step.ref} is in the store", data=str(step.ref))
-        except Parked as wall:  # not a failure: shown as what it is, and raised again below
-            walls.append(wall)
-            return Cancelled(name=PARKED, message=str(wall))
-        return str(step.ref)
-
-    with _server_needed():
-        state = make(return_state=True)
-    if walls:
-        raise walls[0]
-    state.result()
+    _shown_as(shown, ensure, state)
 
 
 def _as_flow(title: str, body: Callable[[], T], profile: str) -> T:
     from prefect import flow
+
+    shown = flow(name="arm", flow_run_name=f"{title} · {profile}", validate_parameters=False, persist_result=False)
+    return _shown_as(shown, body, lambda _: title)
+
+
+def _shown_as(
+    shown: Callable[[Callable[[], object]], Any], body: Callable[[], T], state_of: Callable[[T], object]
+) -> T:
+    """Run the body as a task or a sub-flow. A budget limit is no failure: the state says what it is, and it is raised
+    again. state_of: of what the body returned."""
     from prefect.states import Cancelled
 
-    walls: list[Parked] = []
+    limits: list[Parked] = []
     made: list[T] = []
 
-    @flow(name="arm", flow_run_name=f"{title} · {profile}", validate_parameters=False, persist_result=False)
-    def run_arm() -> object:
+    def run() -> object:
         try:
             made.append(body())
-        except Parked as wall:
-            walls.append(wall)
-            return Cancelled(name=PARKED, message=str(wall))
-        return title
+        except Parked as limit:
+            limits.append(limit)
+            return Cancelled(name=PARKED, message=str(limit))
+        return state_of(made[0])
 
     with _server_needed():
-        state = run_arm(return_state=True)
-    if walls:
-        raise walls[0]
+        state = shown(run)(return_state=True)
+    if limits:
+        raise limits[0]
     if not made:  # else the body's own word holds: of a request that was sent twice the state has lost its result
         state.result()
     return made[0]

@@ -16,9 +16,10 @@ FINAL = ("Completed", "Cancelled", "Crashed", "Suspended", "Paused", *NOTIFY)
 #: A suspended run says why in an event, because its state cannot.
 PARKED_EVENT = "varband.parked"
 LOST_TOO_OFTEN = f"It was lost {TRIES + 1} times and does not start again by itself."
-ANY_RUN: dict[str, str | list[str]] = {"prefect.resource.id": "prefect.flow-run.*"}
+Resource = dict[str, str | list[str]]
+ANY_RUN: Resource = {"prefect.resource.id": "prefect.flow-run.*"}
 #: Of a run's deployment. Pieces that run on workers are not among them: the run that they work for says it once.
-WHOLE: dict[str, str | list[str]] = {"prefect.resource.role": "deployment", "prefect.resource.name": "!zz_make"}
+WHOLE: Resource = {"prefect.resource.role": "deployment", "prefect.resource.name": "!zz_make"}
 #: A notification block of this name, of whatever kind, is told of NOTIFY.
 BLOCK = "varband"
 
@@ -34,57 +35,52 @@ def _into(state: Any, name: str, message: str) -> Any:
     return ChangeFlowRunState(state=state, name=name, message=message, force=False)
 
 
-def register(client: Any) -> Iterator[str]:
-    from prefect.client.schemas.objects import StateType
-    from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
+def _when(
+    match: Resource, *, expect: set[str], related: Resource | None = None, after: str = "", within: int = 0
+) -> Any:
+    """Of each flow run: that one of these events comes, or with `after` that none has come so many seconds after it."""
+    from prefect.events.schemas.automations import EventTrigger, Posture
     from prefect.events.schemas.events import ResourceSpecification
 
-    any_run = ResourceSpecification(ANY_RUN)
+    return EventTrigger(
+        match=ResourceSpecification(match),
+        match_related=ResourceSpecification(related),
+        after={after} if after else set(),
+        expect=expect,
+        for_each={"prefect.resource.id"},
+        posture=Posture.Proactive if after else Posture.Reactive,
+        threshold=1,
+        within=timedelta(seconds=within),
+    )
+
+
+def register(client: Any) -> Iterator[str]:
+    from prefect.client.schemas.objects import StateType
+    from prefect.events.schemas.automations import AutomationCore
+
     # bounded: one that was started this often, or that cannot even start, is left to people
-    started = ResourceSpecification({**ANY_RUN, "prefect.run-count": [str(n) for n in range(1, TRIES + 1)]})
+    started: Resource = {**ANY_RUN, "prefect.run-count": [str(n) for n in range(1, TRIES + 1)]}
     # a sub-flow starts again with its parent; started alone, nothing would ever run it
-    deployed = ResourceSpecification({"prefect.resource.role": "deployment"})
-    ended = states(FINAL)
+    deployed: Resource = {"prefect.resource.role": "deployment"}
+    ended, beat = states(FINAL), "prefect.flow-run.heartbeat"
     lost = AutomationCore(
         name="varband: a lost machine's runs are crashed",
         description=f"no heartbeat for {LOST_SECONDS} s",
-        trigger=EventTrigger(
-            match=any_run,
-            after={"prefect.flow-run.heartbeat"},
-            expect={"prefect.flow-run.heartbeat", *ended},
-            for_each={"prefect.resource.id"},
-            posture=Posture.Proactive,
-            threshold=1,
-            within=timedelta(seconds=LOST_SECONDS),
-        ),
+        trigger=_when(ANY_RUN, after=beat, expect={beat, *ended}, within=LOST_SECONDS),
         actions=[_into(StateType.CRASHED, "Crashed", "its machine fell silent")],
     )
     stuck = AutomationCore(
         name="varband: a run stuck in Pending is crashed",
         description="its worker died before it started; it would hold its slot for ever",
-        trigger=EventTrigger(
-            match=any_run,
-            after={"prefect.flow-run.Pending"},
-            expect={"prefect.flow-run.Running", *ended},
-            for_each={"prefect.resource.id"},
-            posture=Posture.Proactive,
-            threshold=1,
-            within=timedelta(seconds=300),
+        trigger=_when(
+            ANY_RUN, after="prefect.flow-run.Pending", expect={"prefect.flow-run.Running", *ended}, within=300
         ),
         actions=[_into(StateType.CRASHED, "Crashed", "it never started")],
     )
     again = AutomationCore(
         name="varband: a crashed run starts again",
         description="finished stages are reused; the flow itself gives up after a few attempts",
-        trigger=EventTrigger(
-            match=started,
-            match_related=deployed,
-            expect={"prefect.flow-run.Crashed"},
-            for_each={"prefect.resource.id"},
-            posture=Posture.Reactive,
-            threshold=1,
-            within=timedelta(0),
-        ),
+        trigger=_when(started, related=deployed, expect={"prefect.flow-run.Crashed"}),
         actions=[_into(StateType.SCHEDULED, "AwaitingRetry", "after a crash")],
     )
     for automation in (lost, stuck, again, *_notifications(client)):
@@ -94,8 +90,7 @@ def register(client: Any) -> Iterator[str]:
 def _notifications(client: Any) -> Iterator[Any]:
     """What people are told of and in which words; nothing without a block."""
     from prefect.events.actions import SendNotification
-    from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
-    from prefect.events.schemas.events import ResourceSpecification
+    from prefect.events.schemas.automations import AutomationCore
 
     asked = {"block_documents": {"name": {"any_": [BLOCK]}}}
     blocks = [
@@ -112,15 +107,7 @@ def _notifications(client: Any) -> Iterator[Any]:
             yield AutomationCore(
                 name=f"varband: people are told of what {name}",
                 description=f"to {', '.join(block['block_type']['slug'] + '/' + block['name'] for block in blocks)}",
-                trigger=EventTrigger(
-                    match=ResourceSpecification(match),
-                    match_related=ResourceSpecification(WHOLE),
-                    expect=events,
-                    for_each={"prefect.resource.id"},
-                    posture=Posture.Reactive,
-                    threshold=1,
-                    within=timedelta(0),
-                ),
+                trigger=_when(match, related=WHOLE, expect=events),
                 actions=[
                     SendNotification(
                         block_document_id=block["id"],
