@@ -44,7 +44,7 @@ def _when(
 
     return EventTrigger(
         match=ResourceSpecification(match),
-        match_related=ResourceSpecification(related),
+        match_related=ResourceSpecification(related or {}),
         after={after} if after else set(),
         expect=expect,
         for_each={"prefect.resource.id"},

@@ -122,7 +122,8 @@ def test_the_report_is_linked_over_http_and_names_the_command_that_makes_it_agai
 ) -> None:
     (report,) = Store(server.root).refs("report")
     page = f"https://varband.example.org/?run={report}"
-    found = api(server, "POST", "/artifacts/filter", {"artifacts": {"flow_run_id": {"any_": [finished.flow_run]}}})
+    asked = {"artifacts": {"flow_run_id": {"any_": [finished.flow_run]}}, "sort": "CREATED_DESC"}  # as the UI asks
+    found = api(server, "POST", "/artifacts/filter", asked)
     assert [card["key"] for card in found.json()] == ["report", "plan", "progress"], "in this order, and no more"
     assert f"({page})" in found.json()[0]["data"] and "Parked" not in str(found.json())
     assert page in logged(server, finished) and "report.html" in logged(server, finished)
