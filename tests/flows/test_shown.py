@@ -50,15 +50,9 @@ def asked(folder: Path, text: str) -> tuple[Study, Store]:
 
 SHOWN = {
     "template": template(f"Such as: {ASKED}\nThat is 30."),
-    "template, spaced otherwise": template(ASKED.replace(" ", "  \n")),
     "example": example(problem=ASKED),
-    "example, ended otherwise": example(problem=ASKED.rstrip("?")),
     "example, as LaTeX has it": example(problem=ASKED.replace("5", "$5$").replace("6", r"\(6\)")),
-    "example, with what nobody sees": example(problem=ASKED.replace("eggs", "\u200beggs\u00a0")),
     "template, ended otherwise": template(f"Such as: {ASKED[:-1]}: that is 30."),
-    "template, its end left out": template(f"Q: {ASKED[:-1]}\nA: <answer>30</answer>\n"),
-    "template, in quotes": template(f'If asked "{ASKED[:-1]}", say 30.'),
-    "template, ended by another sign": template(f"{ASKED[:-1]}! 30, that is."),
     "trace of an example": example(trace=f"as {ASKED.lower()} 30"),
     "answer of an example": example(answer=f"2, and to {ASKED} 30") + '\nanswer_kind = "exact_text"',
 }

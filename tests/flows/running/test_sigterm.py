@@ -39,14 +39,6 @@ class Terminating(dict[object, int]):
         super().__delitem__(key)
 
 
-class Killing(set[object]):
-    """The same of a WeakSet."""
-
-    def discard(self, element: object) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-        super().discard(element)
-
-
 #: A library that does without another one if that cannot be imported, whatever the reason.
 OPTIONAL = """
 import os, signal
@@ -67,14 +59,6 @@ def kill_in_a_callback() -> None:
     mapping.data = Terminating()  # type: ignore[attr-defined]
     key = Key()
     mapping[key] = 1
-    del key
-
-
-def kill_in_a_set() -> None:
-    some: weakref.WeakSet[Key] = weakref.WeakSet()
-    some.data = Killing()  # type: ignore[attr-defined]
-    key = Key()
-    some.add(key)
     del key
 
 
@@ -103,7 +87,7 @@ def _optional(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "optional_at_sigterm", raising=False)
 
 
-@pytest.mark.parametrize("killed", [kill_in_a_finaliser, kill_in_a_callback, kill_in_a_set, kill_in_an_import])
+@pytest.mark.parametrize("killed", [kill_in_a_finaliser, kill_in_a_callback, kill_in_an_import])
 def test_a_signal_where_an_exception_would_be_lost_is_not(
     killed: Callable[[], None], capsys: pytest.CaptureFixture[str]
 ) -> None:

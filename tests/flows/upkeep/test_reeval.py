@@ -13,16 +13,19 @@ import pyarrow as pa
 import pytest
 
 from flows.running.sessions import Listener, unheard
+from flows.server.deployed import _resolved
+from flows.study.forms import StudyForm
 from flows.study.profiles import DEMO
 from flows.study.resolve import PoolInputs, Study
 from flows.upkeep import reeval
-from flows.upkeep.reeval import Checked, Kept, kept_adapters
+from flows.upkeep.reeval import Checked, Kept, _checked, kept_adapters, reevaluate
 from flows.upkeep.regrading import regrade_store
 from storage.artifacts.kinds import Pool, Rollouts, Splits, Training
 from storage.artifacts.kinds.experiment import LEDGER
 from storage.artifacts.manifest import Provenance, Recipe
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Payload, Store
+from storage.errors import Parked, UserError
 from storage.ledger import Ledger
 from storage.records.drift import DriftNote, close_drift, drift_notes, note_drift
 from storage.records.overrides import put_overrides
@@ -30,11 +33,13 @@ from tasks.domain.arms import ARMS
 from tasks.domain.grading.grading import GRADER_VERSION, ActiveGrader
 from tasks.domain.policies import BaseModel, Policy, Sampling
 from tasks.grading import active_grader
+from tasks.metering import BudgetExceeded
 from tasks.rollouts import account_of
 from tasks.sampling import sample_rollouts, screen_adaptively
 from tasks.stage import Session, session
 from tests.stages.test_sampling import DRAW, GROUP, Lab, lab
 from tests.stages.test_sampling import POLICY as LAB
+from tests.storage.records.test_garbage import recorded
 
 __all__ = ["lab"]  # the fixture
 
@@ -155,24 +160,16 @@ def test_a_new_grader_that_changes_a_verdict_opens_a_note_without_sampling(
 
 
 def test_an_open_note_keeps_its_first_night(tmp_path: Path) -> None:
-    first = DriftNote(
-        policy="p",
-        metric="accuracy",
-        reference=0.5,
-        low=0.4,
-        high=0.6,
-        value=0.9,
-        rollouts=20,
-        why="engine",
-        since="2026-01-01",
-        last="2026-01-01",
-    )
-    note_drift(tmp_path, first)
-    again = note_drift(tmp_path, first.model_copy(update={"since": "2026-01-02", "last": "2026-01-02"}))
-    assert (again.since, again.last) == ("2026-01-01", "2026-01-02")
+    figures = {"reference": 0.5, "low": 0.4, "high": 0.6, "value": 0.9, "rollouts": 20}
+
+    def night(day: str) -> DriftNote:
+        given = {"policy": "p", "metric": "accuracy", "why": "engine", "since": day, "last": day}
+        return note_drift(tmp_path, DriftNote.model_validate(given | figures))
+
+    night("2026-01-01")
+    assert (night("2026-01-02").since, night("2026-01-03").last) == ("2026-01-01", "2026-01-03")
     close_drift(tmp_path, "p", "accuracy")
-    later = note_drift(tmp_path, first.model_copy(update={"since": "2026-02-01"}))
-    assert later.since == "2026-02-01", "a note that was closed opens anew"
+    assert night("2026-02-01").since == "2026-02-01", "a note that was closed opens anew"
 
 
 def test_regrading_reaches_every_kind_of_sampled_rollouts(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,3 +212,37 @@ def test_an_evaluation_that_is_not_made_yet_is_said(store: Store) -> None:
         ("unchecked", "its evaluation is not made yet")
     }
     assert len(found) == len(STUDY.profile.arms) * len(STUDY.profile.seeds)
+
+
+def test_a_run_whose_record_cannot_be_read_is_not_checked_and_said(store: Store) -> None:
+    """Before, its adapters were in no table, and the night was green for the others."""
+    recorded(store.root, "finished")
+    (store.root / "runs" / "demo-00000001.json").write_text("{")
+    (found,) = reevaluate(store, [], uncharged)
+    assert (found.adapter, found.state) == ("adapters of demo-00000001", "unchecked") and "no run record" in found.said
+
+
+def test_a_study_that_cannot_be_looked_at_keeps_no_other_from_it(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = _resolved(StudyForm(model=str(tmp_path / "no-model")), store)
+    assert isinstance(lost, Checked) and lost.state == "unchecked" and "no-model" in lost.said
+    found = list(reevaluate(store, [lost, STUDY], uncharged))
+    assert found[0] is lost and len(found) == 1 + len(STUDY.profile.arms) * len(STUDY.profile.seeds)
+
+    def unreadable(*_: object) -> None:
+        raise UserError("its pool is damaged")
+
+    monkeypatch.setattr(reeval, "kept_adapters", unreadable)
+    assert [one.said for one in reevaluate(store, [STUDY, STUDY], uncharged)] == ["its pool is damaged"]
+
+
+def test_a_wall_ends_the_night_and_is_no_missing_check(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of money, or of a server that stays away: it would meet every adapter after it, each after minutes."""
+
+    def wall(*_: object) -> None:
+        raise BudgetExceeded("the budget is spent")
+
+    monkeypatch.setattr(reeval, "_compared", wall)
+    with pytest.raises(Parked):
+        _checked(STUDY, store, KEPT)

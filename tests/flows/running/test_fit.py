@@ -1,4 +1,4 @@
-"""A disk that trainings would fill is said before anything is paid for: all that they keep, and the arms at once."""
+"""A prompt that does not fit is found before anything is paid for."""
 
 from __future__ import annotations
 
@@ -9,18 +9,75 @@ from types import SimpleNamespace
 
 import pytest
 
+from flows.experiment import experiment
+from flows.problems import prepare
+from flows.running.accounting import accounted
 from flows.running.costs import BYTES, costs
-from flows.running.fit import check_room, told
-from flows.running.plan import Planned, plan
+from flows.running.fit import check_room, longest_prompts, told
+from flows.running.forecast import Forecast
+from flows.running.plan import Planned, execute, plan
+from flows.running.sessions import Charging, unheard
 from flows.study.layout import spread
 from flows.study.profiles import PAPER
-from flows.study.resolve import Study
+from flows.study.request import profile_named
+from flows.study.resolve import Study, resolve
+from flows.study.set_option import overridden
 from storage.artifacts.store import Store
 from storage.errors import UserError
+from tasks.domain.budget import Budget
 from tasks.domain.prices import Prices
+from tasks.domain.scaffolds import SCAFFOLDS
+from tasks.engines.sampling.prompts import encode_prompt, loaded_tokenizer
 from tests.flows.running.test_plan import MODEL, study_of
 from tests.hollow import hollow_weights
 from tests.random_mixture import CONFIG
+
+LONG = "Add 1 and 2" + " and 3" * 200 + "."
+
+
+def demo_on(tmp_path: Path, *settings: str) -> Study:
+    """The demo on problems of a file, of which one is long."""
+    lines = [{"problem": f"Add {n} and {n}.", "gold": str(2 * n), "id": f"p{n}"} for n in range(20)]
+    long = {"problem": LONG, "gold": "603", "id": "long"}
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [*lines, long]))
+    wishes = (f"pool.sources={tmp_path / 'p.jsonl'}", "pool.synthetic=0", "pool.heldout_per_source=4", *settings)
+    profile = overridden(profile_named("demo"), wishes)
+    return resolve(profile, Store(tmp_path / "store"), model=None, encoder=None, data=None)
+
+
+def test_the_plan_says_the_longest_prompt_and_the_run_refuses_it(tmp_path: Path) -> None:
+    study = demo_on(tmp_path, "benchmarks=[]")
+    store, model = Store(tmp_path / "store"), study.places[study.models["panel"].sha256]
+    planned = plan(study, store)
+    found = {one.arm: one for one in longest_prompts(study, store, planned)}
+    tokenizer = loaded_tokenizer(model)
+    for arm in ("panel", "thinking"):
+        s = SCAFFOLDS[arm]
+        tokens = len(encode_prompt(tokenizer, s.prompt(LONG), chat=s.chat, enable_thinking=s.enable_thinking))
+        assert (found[arm].tokens, found[arm].source_id) == (tokens, "long")
+    notes = Forecast.of(study, store, Budget()).notes
+    assert any(note.startswith(f"longest prompts: panel {found['panel'].tokens:,} tokens") for note in notes)
+    refusal = f"the prompt of problem long has {max(one.tokens for one in found.values())} tokens"
+    assert any(refusal in note for note in notes)
+    store.prepare()
+    charging = Charging.of(study, store, "run", Budget())
+    with pytest.raises(UserError, match=refusal), accounted(study, store, planned, charging, unheard, {}):
+        raise AssertionError("it was begun")
+    assert list(store.refs()) == []
+
+
+def test_only_what_is_sampled_counts(tmp_path: Path) -> None:
+    """A study whose rollouts are there, or are made elsewhere, needs no room for prompts; nor does a problem that its pool
+    has left out."""
+    study, store = demo_on(tmp_path, "benchmarks=[]", "pool.limit=10"), Store(tmp_path / "store")
+    apart = replace(study.profile.hardware, without=("rollouts", "training", "searches"))
+    elsewhere = replace(study, profile=replace(study.profile, hardware=apart))
+    assert longest_prompts(elsewhere, store, plan(elsewhere, store)) == []
+    store.prepare()
+    execute(study, store, unheard, prepare)
+    before = longest_prompts(study, store, plan(study, store, experiment))
+    assert {one.arm for one in before} == {"panel", "thinking"} and all(one.source_id != "long" for one in before)
+
 
 GIB = 1 << 30
 #: Of Qwen3-30B-A3B by rank 32, in float32: what an adapter takes; a checkpoint is three of it.
