@@ -15,7 +15,7 @@ from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from storage.records.runs import Run, all_runs
 from storage.records.spending import charges
-from tests.chaos.server_faults import api, start, wait_for
+from tests.chaos.server_faults import api, start, wait_for, wait_until
 from tests.flows.server.test_ui import SMALL
 from tests.servers import Server, postgres, prefect_server
 
@@ -68,7 +68,7 @@ def test_at_the_wall_a_worker_gives_its_gpu_back_and_the_study_waits(server: Ser
     assert f"{parked.stages_done} of {parked.stages} stages are done" in parked.why
     assert 0 < parked.spent.tokens <= 9000, "the wall was crossed"
     assert "Parked" in {piece["state"]["name"] for piece in pieces(server, parked)}
-    assert parked.why in logged(server, parked)
+    wait_until(lambda: parked.why in logged(server, parked), 60)  # lines are sent in batches
 
 
 def test_the_page_of_a_run_shows_stage_money_and_time(server: Server, parked: Run) -> None:
