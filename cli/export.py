@@ -33,7 +33,7 @@ def export() -> None:
 @export.command()
 @click.argument("target", type=options.Root())
 @click.option("--run", metavar="RUN", help="What this run has made and needs alone; else all of the root.")
-@click.option("--without", type=click.Choice(["weights"]), help="A light copy: adapters and checkpoints stay behind.")
+@click.option("--without", type=click.Choice(["weights"]), help="A light copy, without adapters of finished trainings.")
 @click.option("--renew", is_flag=True, help="Replace what TARGET holds otherwise, as in a backup.")
 @options.root_there
 @options.as_json

@@ -16,11 +16,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage.artifacts.fingerprint import file_digest
-from storage.artifacts.light import left_out
 from storage.artifacts.manifest import FORMAT, FileEntry, Manifest, Provenance, Recipe, parse_manifest
 from storage.artifacts.ref import NAME, Ref
 from storage.artifacts.rows import PART_ROWS, Payload, read_parts, whole_groups, write_rows
@@ -32,6 +32,15 @@ from storage.roots import linkless
 
 K = TypeVar("K", bound=Ref)
 DATA, MANIFEST, FILES = "data.parquet", "manifest.json", "files"
+#: In the folder of a light artifact: paths of its manifest that this copy was made without.
+LEFT = "left.json"
+
+
+def left_out(folder: Path) -> frozenset[str]:
+    """Return the files of an artifact's manifest that a light copy left elsewhere."""
+    with suppress(OSError, orjson.JSONDecodeError):
+        return frozenset(orjson.loads((folder / LEFT).read_bytes()))
+    return frozenset()
 
 
 class Store:

@@ -1,9 +1,8 @@
 """Copies of a study: what a report, an audit and a run that goes on elsewhere need, in another root.
 
-A light copy is made without weights: adapters and checkpoints are by far the largest part of a study, and only sampling
-needs them. Its trainings say in `left.json` which of their files stayed behind. A copy into a root that has some of it
-already adds what is missing there, also weights that an earlier light copy left out. Artifacts that are there are never
-changed; of what changes (records, charges, pins, notes of drift, prices) the younger holds.
+A light copy has no checkpoints, and no adapters of finished trainings: they are by far the largest part of a study. Its
+trainings list in `left.json` the files that stayed behind. Artifacts that the target has are never changed, but get
+weights that they lack. Of records, pins, drift notes and prices the younger file holds.
 """
 
 from __future__ import annotations
@@ -12,21 +11,22 @@ import os
 import shutil
 import uuid
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+import orjson
+
 from storage.artifacts.fingerprint import file_digest
-from storage.artifacts.light import left_out, mark_light
 from storage.artifacts.manifest import Manifest
 from storage.artifacts.ref import KINDS, Ref
-from storage.artifacts.store import MANIFEST, Store
+from storage.artifacts.store import LEFT, MANIFEST, Store, left_out
 from storage.durable import sync, sync_tree, write_durably
 from storage.errors import Notice, UserError
 from storage.ledger import ABOUT, Ledger
 from storage.mirror import mirror_of
-from storage.records.garbage import collecting, readable_manifests
+from storage.records.garbage import closure, collecting, readable_manifests
 from storage.records.notes import planned_refs
 from storage.records.overrides import FOLDER as OVERRIDES
 from storage.records.overrides import newest_overrides
@@ -59,9 +59,8 @@ def copy_study(
 ) -> Copied:
     """Copy what a run has made so far, or all of a root, with the ledger's rollouts, the records and the overrides.
 
-    weights: false leaves adapters and checkpoints behind. renew: what the target holds in another making is replaced,
-    as in a backup: what was made from this one would else be made again.
-    Errors: UserError for a run that is not known, and for a target that cannot hold light copies or is the source.
+    weights: false makes a light copy. renew: replace artifacts that the target holds in another making, as in a backup.
+    Errors: UserError for an unknown run, and for a target that is the source or cannot hold light copies.
     """
     if source.resolve() == target.resolve():
         raise UserError(f"{target} is the root that is copied from")
@@ -71,14 +70,15 @@ def copy_study(
     before = _rules(target) if target.is_dir() else {}
     into.prepare()
     with collecting(source, alone=False, only_reads=True), collecting(target, alone=False):
-        # nothing says more than is there: runs as they were before their artifacts, charges of all rollouts
+        # records come before the artifacts, charges after the rollouts: none of them names what is not copied
         records = sum(_copy_records(source, target, run))
         known = dict(readable_manifests(store))
         if unread := sorted({*map(str, store.refs())} - {*map(str, known)}):
             many = f"{len(unread)} artifacts are left out, whose manifests cannot be read, first {unread[0]}"
             warnings.warn(Notice(f"{many}: `varband store verify` says why"), stacklevel=2)
-        chosen = list(known) if run is None else sorted(_with_origins(known, planned_refs(source, run)))
-        parts = [_copy_artifact(store, into, known[ref], weights=weights, renew=renew) for ref in chosen]
+        chosen = list(known) if run is None else sorted(closure(known, planned_refs(source, run)))
+        done = frozenset[str]() if weights else _finished(known)
+        parts = [_copy_artifact(store, into, known[ref], light=str(ref) in done, renew=renew) for ref in chosen]
         shards = [size for size in _copy_ledger(source, target, None if run is None else chosen) if size]
         records += sum(_copy_charges(source, target, run))
         if weights:
@@ -86,6 +86,32 @@ def copy_study(
     after = _rules(target) if before else {}
     changed = tuple(f"{name}: {old} → {after.get(name)}" for name, old in before.items() if after.get(name) != old)
     return sum(parts, Copied(shards=len(shards), bytes=sum(shards) + records, changed=changed))
+
+
+def _finished(known: Mapping[Ref, Manifest]) -> frozenset[str]:
+    """Return the trainings whose last adapter was sampled. A lesson, from which other trainings start, is not among
+    them: its adapter is sampled at step 0 of the studied training."""
+    sampled, starts = set[tuple[str, int]](), set[str]()
+    for manifest in known.values():
+        for policy in map(manifest.recipe.arguments.get, ("policy", "start")):
+            if isinstance(policy, dict) and (adapter := policy.get("adapter")):
+                sampled.add((adapter, policy["step"]))
+                starts |= set() if policy["step"] else {adapter}
+    last = {str(ref): max(map(_step_of, files)) for ref, m in known.items() if (files := _weights_of(m))}
+    return frozenset(sampled_ref for sampled_ref, step in last.items() if (sampled_ref, step) in sampled) - starts
+
+
+def _weights_of(manifest: Manifest) -> frozenset[str]:
+    mark = KINDS[manifest.kind].WEIGHTS if manifest.kind in KINDS else None
+    return frozenset(e.path for e in manifest.files if mark and e.path.startswith(mark))
+
+
+def _step_of(path: str) -> int:
+    """
+    >>> _step_of("files/step-0040/adapter_model.safetensors")
+    40
+    """
+    return int(path.split("/")[1].removeprefix("step-"))
 
 
 def _rules(root: Path) -> dict[str, str]:
@@ -100,21 +126,9 @@ def _rules(root: Path) -> dict[str, str]:
     return found
 
 
-def _with_origins(known: dict[Ref, Manifest], wanted: Iterable[Ref]) -> set[Ref]:
-    """Of these artifacts the ones that exist, with all that they were made from."""
-    found: set[Ref] = set()
-    waiting = [ref for ref in wanted if ref in known]
-    while waiting:
-        if (ref := waiting.pop()) not in found:
-            found.add(ref)
-            waiting += [origin for origin in known[ref].input_refs if origin in known]
-    return found
-
-
-def _copy_artifact(store: Store, into: Store, manifest: Manifest, *, weights: bool, renew: bool) -> Copied:
+def _copy_artifact(store: Store, into: Store, manifest: Manifest, *, light: bool, renew: bool) -> Copied:
     ref, away = manifest.ref, left_out(store.path(manifest.ref))
-    mark = KINDS[ref.kind].WEIGHTS if ref.kind in KINDS else None
-    left = {e.path for e in manifest.files if e.path in away or (not weights and mark and e.path.startswith(mark))}
+    left = {e.path for e in manifest.files if e.path in away} | (_weights_of(manifest) if light else set())
     if into.has(ref):
         if into.manifest(ref).token != manifest.token:
             if not renew:
@@ -133,7 +147,8 @@ def _copy_artifact(store: Store, into: Store, manifest: Manifest, *, weights: bo
             (aside / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(store.path(ref) / name, aside / name)
             _readable_by_the_same(store.path(ref) / name, aside / name)
-        mark_light(aside, left)
+        if left:
+            (aside / LEFT).write_bytes(orjson.dumps(sorted(left)))
         sync_tree(aside)
         _put_in_place(into, aside, ref)
     finally:

@@ -9,10 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from storage.artifacts.light import left_out
 from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import columns
-from storage.artifacts.store import Store
+from storage.artifacts.store import Store, left_out
 from storage.errors import UserError
 from storage.ledger import Account, Ledger
 from storage.records.copies import copy_study
@@ -20,6 +19,7 @@ from storage.records.notes import note_planned
 from storage.records.overrides import put_overrides
 from storage.records.runs import now, read_run, write_run
 from storage.records.spending import PRICES, Charge, Journal
+from tasks.domain.policies import BaseModel, Policy
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Payload, Session, session, stage, store, workdir
 from tests.storage.records.test_garbage import recorded
@@ -54,17 +54,23 @@ def forge(*, ores: Ores) -> Payload:
 
 
 @stage(Fights, version=1)
-def fight(*, sword: Swords) -> pa.Table:
+def fight(*, sword: Swords, policy: Policy) -> pa.Table:
     return store().read(sword)
 
 
-def made(root: Path, n: int = 1) -> tuple[Ores, Swords, Fights]:
+def fought(sword: Swords, step: int = 1) -> Fights:
+    """With the adapter of step 1 of the sword's training; step: how far the studied training had come."""
+    model = BaseModel(sha256="0" * 64)
+    return fight(sword=sword, policy=Policy(arm="panel", model=model, adapter=str(sword), adapter_step=1, step=step))
+
+
+def made(root: Path, n: int = 1, step: int = 1) -> tuple[Ores, Swords, Fights]:
     at = Store(root)
     at.prepare()
     with session(Session(at, Toolbox())):
         ores = dig(n=n)
         sword = forge(ores=ores)
-        return ores, sword, fight(sword=sword)
+        return ores, sword, fought(sword, step)
 
 
 def entered(root: Path, adapter: str | None, name: str) -> Account:
@@ -82,7 +88,7 @@ def test_a_light_copy_is_whole_but_for_the_weights(tmp_path: Path) -> None:
     assert all(light.fresh(ref) for ref in refs)
     light.examine(light.manifest(refs[1]))
     with session(Session(light, Toolbox())) as current:
-        fight(sword=forge(ores=dig(n=1)))
+        fought(forge(ores=dig(n=1)))
     assert current.made == []
 
 
@@ -91,6 +97,20 @@ def test_a_file_that_was_not_left_out_is_missed(tmp_path: Path) -> None:
     copy_study(tmp_path / "here", tmp_path / "there", weights=False)
     (Store(tmp_path / "there").files(sword) / "exposure.txt").unlink()
     assert not Store(tmp_path / "there").has(sword)
+
+
+def test_a_light_copy_has_the_weights_that_later_stages_start_from(tmp_path: Path) -> None:
+    """A lesson is sampled at step 0 of the studied training; a training whose end was not sampled is not finished."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    (_, lesson, _), (_, finished, _), (_, unsampled, fights) = made(here, 1, step=0), made(here, 2), made(here, 3)
+    Store(here).delete(fights)
+    assert copy_study(here, there, weights=False).left_bytes == 1000
+    held = {ref: (Store(there).files(ref) / "step-0001").exists() for ref in (lesson, finished, unsampled)}
+    assert held == {lesson: True, finished: False, unsampled: True}
+    with session(Session(Store(here), Toolbox())):
+        fought(finished, step=0)  # a lesson of another study
+    copy_study(here, there, weights=False)
+    assert (Store(there).files(finished) / "step-0001").exists()
 
 
 def test_a_copy_grows_and_its_weights_follow(tmp_path: Path) -> None:
