@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from storage.artifacts.kinds import Calibrations, Pool, Splits
-from storage.artifacts.kinds.experiment import LEDGER
+from storage.artifacts.kinds import LEDGER, Calibrations, Pool, Splits
 from storage.ledger import Ledger
 from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.domain.policies import BaseModel, Policy, Sampling

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from storage.artifacts.fingerprint import restored
-from storage.artifacts.kinds import Embeddings, Partitions, Pool, Rollouts, Splits, Training
-from storage.artifacts.kinds.report import Evidence
+from storage.artifacts.kinds import Embeddings, Evidence, Partitions, Pool, Rollouts, Splits, Training
 from storage.artifacts.ref import Ref
 from storage.errors import UserError
 from tasks.domain.arms import ARMS

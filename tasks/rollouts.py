@@ -14,8 +14,7 @@ from itertools import chain
 import pyarrow as pa
 
 from storage.artifacts.fingerprint import derived_seed
-from storage.artifacts.kinds import Training
-from storage.artifacts.kinds.experiment import LEDGER
+from storage.artifacts.kinds import LEDGER, Training
 from storage.artifacts.ref import Ref
 from storage.errors import UserError
 from storage.leases import leases_of

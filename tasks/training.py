@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage.artifacts.fingerprint import derived_seed
-from storage.artifacts.kinds import Bands, Calibrations, Pool, Splits, Training
-from storage.artifacts.kinds.experiment import DIAGNOSTICS, EXPOSURE, LEDGER
+from storage.artifacts.kinds import DIAGNOSTICS, EXPOSURE, LEDGER, Bands, Calibrations, Pool, Splits, Training
 from storage.errors import UserError
 from storage.sql import query
 from tasks.domain.grpo.learner_config import LearnerConfig, check_kept_whole, check_overlong, check_sampling

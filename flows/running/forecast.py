@@ -13,8 +13,7 @@ from flows.study.layout import told
 from flows.study.prices import team_prices
 from flows.study.profile import Profile
 from flows.study.resolve import Study
-from storage.artifacts.kinds import Splits
-from storage.artifacts.kinds.report import ALWAYS
+from storage.artifacts.kinds import ALWAYS, Splits
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.reading.figures import FIGURES

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flows.study.profile import Profile
 from flows.study.reading import Fault
-from storage.artifacts.kinds.report import ALWAYS, FROM_EMBEDDINGS, SOMETIMES
+from storage.artifacts.kinds import ALWAYS, FROM_EMBEDDINGS, SOMETIMES
 from storage.artifacts.ref import KINDS
 from storage.errors import UserError, did_you_mean
 from storage.reading.figures import FIGURES

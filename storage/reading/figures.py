@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from storage.artifacts.kinds.report import ALWAYS, ASKED_FOR, SOMETIMES
+from storage.artifacts.kinds import ALWAYS, ASKED_FOR, SOMETIMES
 from storage.errors import UserError, did_you_mean
 from storage.rules import Band
 from storage.sql import QUERIES, header

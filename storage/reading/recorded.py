@@ -8,8 +8,7 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 
-from storage.artifacts.kinds import Training
-from storage.artifacts.kinds.experiment import TRAINING_METRICS
+from storage.artifacts.kinds import TRAINING_METRICS, Training
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError

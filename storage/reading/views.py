@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storage.artifacts.kinds.report import SOMETIMES
+from storage.artifacts.kinds import SOMETIMES
 from storage.artifacts.ref import KINDS, Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storage.artifacts.kinds import Curves, GainDifferences, Pool, Rollouts, Splits, Training
-from storage.artifacts.kinds.experiment import TRAINING_METRICS
+from storage.artifacts.kinds import TRAINING_METRICS, Curves, GainDifferences, Pool, Rollouts, Splits, Training
 from storage.rules import Band
 from storage.sql import query
 from tasks.designs import trained_on

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
 
 import tasks.measures as room
-from storage.artifacts.kinds.report import ASKED_FOR
+from storage.artifacts.kinds import ASKED_FOR
 from storage.artifacts.ref import Ref
 from tasks.evidence import Available
 from tasks.stage import Stage

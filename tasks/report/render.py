@@ -12,8 +12,7 @@ from pathlib import Path
 
 import orjson
 
-from storage.artifacts.kinds import Report
-from storage.artifacts.kinds.report import ALWAYS, SOMETIMES, Evidence, Problems, Tables
+from storage.artifacts.kinds import ALWAYS, SOMETIMES, Evidence, Problems, Report, Tables
 from storage.artifacts.manifest import Group, inputs_by_name
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
@@ -37,7 +36,7 @@ from tasks.report.findings import answer, caveats
 from tasks.report.tables import shown
 from tasks.stage import Payload, making, stage, store, workdir
 
-# What a report says of its study beside the artifacts that it is made from (storage.artifacts.kinds.report), and what
+# What a report says of its study beside the artifacts that it is made from (storage.artifacts.kinds), and what
 # its figures may read.
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from storage.artifacts.kinds.experiment import LEDGER
+from storage.artifacts.kinds import LEDGER
 from tasks.domain.policies import Policy, Sampling
 from tasks.domain.search.method import Ask, Method
 from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from storage.artifacts.fingerprint import fingerprint
 from storage.artifacts.kinds import (
+    EXPOSURE,
     Audit,
     Benchmark,
     Calibrations,
@@ -20,7 +21,6 @@ from storage.artifacts.kinds import (
     Splits,
     Training,
 )
-from storage.artifacts.kinds.experiment import EXPOSURE
 from storage.artifacts.manifest import Recipe
 from storage.artifacts.provenance import provenance
 from storage.artifacts.ref import Ref
@@ -70,7 +70,7 @@ def made_up_study(
     benchmarks: bool = True,
 ) -> Ref:
     """The report of a study whose rollouts are made up. Deterministic."""
-    from storage.artifacts.kinds.report import Evidence, Problems, Tables
+    from storage.artifacts.kinds import Evidence, Problems, Tables
     from tasks.domain.grading.grading import GRADER_VERSION
     from tasks.evidence import Available
     from tasks.measures.bands import classify_bands, cross_bands

@@ -10,8 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from storage.artifacts.kinds import Training
-from storage.artifacts.kinds.experiment import DIAGNOSTICS
+from storage.artifacts.kinds import DIAGNOSTICS, Training
 from tasks.training import train_adapter
 from tests.stages.test_training import DRAW, EVALUATION, START, STILL, Lab, lab
 

@@ -13,8 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from storage.artifacts.kinds import Training
-from storage.artifacts.kinds.experiment import EXPOSURE
+from storage.artifacts.kinds import EXPOSURE, Training
 from storage.errors import UserError
 from tasks.domain.grpo.learner_config import ATTENTION, LearnerConfig
 from tasks.domain.grpo.steps import PromptProblem, StepPlan, TrainRollout

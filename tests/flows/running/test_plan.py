@@ -20,7 +20,7 @@ from flows.study.profiles import ALL_QUESTIONS, BENCHMARKS, PROFILES, QWEN_1_5B
 from flows.study.request import profile_named
 from flows.study.resolve import PoolInputs, Study, resolve
 from flows.study.set_option import overridden
-from storage.artifacts.kinds.experiment import LEDGER
+from storage.artifacts.kinds import LEDGER
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from tasks.domain.budget import Budget

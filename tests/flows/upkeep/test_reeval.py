@@ -20,8 +20,7 @@ from flows.study.resolve import PoolInputs, Study
 from flows.upkeep import reeval
 from flows.upkeep.reeval import Checked, Kept, _checked, kept_adapters, reevaluate
 from flows.upkeep.regrading import regrade_store
-from storage.artifacts.kinds import Pool, Rollouts, Splits, Training
-from storage.artifacts.kinds.experiment import LEDGER
+from storage.artifacts.kinds import LEDGER, Pool, Rollouts, Splits, Training
 from storage.artifacts.manifest import Provenance, Recipe
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Payload, Store

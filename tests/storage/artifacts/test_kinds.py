@@ -21,7 +21,7 @@ from storage.errors import UserError
 REPO = Path(__file__).resolve().parents[3]
 RIGHT = """
 from storage.artifacts.kinds import BandCrosstab, PassAtK
-from storage.artifacts.kinds.report import Tables
+from storage.artifacts.kinds import Tables
 
 def tables(passk: PassAtK, crosstab: BandCrosstab, **others) -> Tables:
     return Tables(crosstab=crosstab, passk=passk, **others)
