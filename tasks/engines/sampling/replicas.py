@@ -146,7 +146,7 @@ def _started(model: Path, hardware: Hardware, lora_rank: int, kv_cache: KVCache)
     ours, theirs = Pipe()
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tasks.engines.sampling.replica", str(theirs.fileno())],
+            [sys.executable, "-m", __name__, str(theirs.fileno())],
             stdout=sys.stderr,
             cwd=Path(__file__).resolve().parents[3],
             pass_fds=[theirs.fileno()],

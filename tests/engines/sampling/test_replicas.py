@@ -57,7 +57,7 @@ def test_a_call_that_is_given_up_leaves_nothing_behind(generator: ReplicatedGene
 def test_what_one_of_them_refuses_is_said(generator: ReplicatedGenerator) -> None:
     with pytest.raises(RuntimeError, match=r"nowhere") as raised:
         list(generator.generate(asked(2), ServedAdapter("missing", Path("/nowhere"))))
-    assert "in read_served" in raised.value.__notes__[0]
+    assert "in a sampling replica" in raised.value.__notes__[0]
     assert len(list(generator.generate(asked(2), None))) == 2
 
 
