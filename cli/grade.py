@@ -136,7 +136,7 @@ def regrade(overrides: Path | None, root: Path, as_json: bool) -> None:
     from cli.stages import opened
     from cli.tables import print_table
     from flows.upkeep.regrading import regrade_store
-    from storage.records.overrides import put_overrides
+    from storage.records.decisions import put_overrides
 
     text = None if overrides is None else _checked(overrides)
     if text is not None:

@@ -182,17 +182,17 @@ def verify(repair: bool, root: Path, as_json: bool) -> None:
 def pin(ref: str | None, why: str, off: bool, root: Path, as_json: bool) -> None:
     """Keep an artifact and what it was made from, whatever `gc` is told; without REF, list the pins."""
     from storage.reading.catalog import find
-    from storage.records import pins
+    from storage.records import decisions
 
     if ref is None and (off or why):
         raise UserError("pin: which artifact? REF is missing (see: varband store ls)")
     if ref is not None and off:
-        named = pins.pinned_as(root, ref)
-        click.echo(f"{pins.unpin(root, named[0] if len(named) == 1 else find(root, ref)).ref} is no longer pinned")
+        named = decisions.pinned_as(root, ref)
+        click.echo(f"{decisions.unpin(root, named[0] if len(named) == 1 else find(root, ref)).ref} is no longer pinned")
     elif ref is not None:
-        click.echo(f"{pins.pin(root, find(root, ref), why).ref} is pinned")
+        click.echo(f"{decisions.pin(root, find(root, ref), why).ref} is pinned")
     else:
-        _print(pins.pins_table(root), as_json, title="pinned")
+        _print(decisions.pins_table(root), as_json, title="pinned")
 
 
 @store.command()

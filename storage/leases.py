@@ -46,7 +46,7 @@ def beating(beat: Callable[[], None], every: float = BEAT_SECONDS) -> Iterator[N
 
     def loop() -> None:
         while not over.wait(every):
-            with suppress(UserError), impatient():  # a missed one shows in the run's own writing
+            with suppress(UserError, OSError), impatient():  # a missed one shows in the run's own writing
                 beat()
 
     thread = threading.Thread(target=loop, name="heartbeat", daemon=True)

@@ -1,8 +1,8 @@
 """The ledger: every rollout ever paid for, in append-only Parquet shards.
 
 A rollout's identity is (policy, sampling parameters, problem_id, rollout index). Shards live under
-`ledger/<policy>/<sampling>/`; a shard appears whole (rename) and is never changed. If two samplers race, the
-first row of an identity wins and the others are counted, never hidden.
+`ledger/<policy>/<sampling>/`; a shard appears whole (rename) and is never changed. If two samplers race, the first row
+of an identity counts; the others stay in the shards and are counted by `duplicates`.
 """
 
 from __future__ import annotations
@@ -10,22 +10,29 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from storage.artifacts.fingerprint import file_digest, fingerprint
-from storage.durable import sync, write_durably
-from storage.errors import NO_ROOM, UserError, way_out
+from storage.errors import UserError
 from storage.mirror import mirror_of
-from storage.shards import DIGEST_DIGITS, Entries, joined, read_shard
+from storage.roots import sync, write_durably
 from storage.sql import query
 
 ABOUT = "about.json"
+#: Of a shard's sha256, in its name. Checksums of pages leave their headers out.
+DIGEST_DIGITS = 16
+#: Shards whose keys a process remembers.
+SHARDS_KNOWN = 16_384
+KEY = ["problem_id", "rollout"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +57,19 @@ class Ledger:
 
     def shards(self, account: Account) -> list[Path]:
         """Oldest first: the name starts with the time of writing."""
-        if self._mirror:
-            self._mirror.sync(f"ledger/{account.policy}/{account.sampling}")
-        return sorted(self.folder(account).glob("shard-*.parquet"))
+        return self._found(f"ledger/{account.policy}/{account.sampling}", "shard-*.parquet")
 
     def shard_paths(self) -> list[Path]:
-        """Of every account."""
+        """Return the shards of every account."""
+        return self._found("ledger", "*/*/shard-*.parquet")
+
+    def _found(self, folder: str, pattern: str) -> list[Path]:
         if self._mirror:
-            self._mirror.sync("ledger")
-        return sorted((self.root / "ledger").glob("*/*/shard-*.parquet"))
+            self._mirror.sync(folder)
+        return sorted((self.root / folder).glob(pattern))
 
     def append(self, account: Account, rows: pa.Table, about: dict[str, object]) -> Path:
-        """Make rows durable before anything is built on them. `about` says in words what the account is."""
+        """Make rows durable before anything is built on them. about: describes the account for people."""
         folder = self.folder(account)
         aside = self.root / ".scratch" / f"shard-{uuid.uuid4().hex}"
         try:
@@ -84,36 +92,27 @@ class Ledger:
             if self._mirror:
                 self._mirror.push(target)
             return target
-        except OSError as error:
-            if error.errno in NO_ROOM:
-                raise UserError(
-                    f"ledger {folder}: rollouts could not be written ({error.strerror}); those of earlier shards are"
-                    f" kept: {way_out(error.errno)} and run the same command again"
-                ) from None
-            raise
         finally:
             aside.unlink(missing_ok=True)
 
     def restore_words(self, account: Account, about: Callable[[], dict[str, object]]) -> None:
-        """Say again what an account is that has shards and no words: they were damaged, or never left their machine.
-        about: asked in that case alone."""
+        """Describe an account again whose shards have lost their `about.json`. about: called in that case only."""
         folder = self.folder(account)
         if not (folder / ABOUT).exists() and any(folder.glob("shard-*.parquet")):
             self._describe(account, about())
 
     def _describe(self, account: Account, about: dict[str, object]) -> None:
-        """Before its first rows: a machine that is lost between the two leaves no rows that nobody finds."""
+        """Called before the first rows, so that a lost machine leaves no rows that cannot be found."""
         path = self.folder(account) / ABOUT
         write_durably(path, orjson.dumps(about))
         if self._mirror:
             self._mirror.push(path)
 
     def rows(self, account: Account, columns: list[str] | None = None) -> pa.Table | None:
-        """All rows, oldest shard first, duplicates included; null if nothing was ever sampled."""
-        return joined([read_shard(shard, columns) for shard in self.shards(account)])
+        """All rows, oldest shard first, duplicates included; None if nothing was ever sampled."""
+        return _joined([read_shard(shard, columns) for shard in self.shards(account)])
 
     def entries(self, account: Account) -> Entries:
-        """Where the rows of everything that was paid for lie."""
         return Entries.of(self.shards(account))
 
     def keys(self, account: Account) -> set[tuple[str, int]]:
@@ -135,13 +134,103 @@ class Ledger:
         return self.entries(account).keys.num_rows - len(self.keys(account))
 
     def accounts(self) -> list[tuple[Account, dict[str, object]]]:
-        """Every account with what is known of it."""
-        if self._mirror:
-            self._mirror.sync("ledger")
-        found = sorted((self.root / "ledger").glob(f"*/*/{ABOUT}"))
+        """Every account with its description."""
+        found = self._found("ledger", f"*/*/{ABOUT}")
         return [(Account(p.parent.parent.name, p.parent.name), orjson.loads(p.read_bytes())) for p in found]
 
 
 def _repetitive(schema: pa.Schema) -> list[str]:
     """Columns worth a dictionary. Tokens, log-probs and texts do not repeat: one for them slows writing fourfold."""
     return [f.name for f in schema if not pa.types.is_list(f.type) and f.name not in ("completion", "trace")]
+
+
+def read_shard(shard: Path, columns: list[str] | None = None) -> pa.Table:
+    """Rows of one shard, without columns that it is too old to have. Errors: UserError if it cannot be read whole."""
+    try:
+        with pq.ParquetFile(shard, page_checksum_verification=True) as file:
+            there = None if columns is None else [c for c in columns if c in file.schema_arrow.names]
+            return file.read(columns=there)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise UserError(
+            f"ledger shard {shard} cannot be read ({error}); `varband store verify --repair` sets it aside, and what"
+            " was in it is sampled again"
+        ) from None
+
+
+def examine_shard(shard: Path) -> None:
+    """Errors: UserError if it is not what was written. Shards of early versions have no digest in their name."""
+    read_shard(shard)
+    written = shard.stem.rpartition("-")[2]
+    if len(written) == DIGEST_DIGITS and not file_digest(shard).startswith(written):
+        raise UserError(f"ledger shard {shard} is not what was written: a bit of it changed")
+
+
+def _joined(tables: list[pa.Table]) -> pa.Table | None:
+    """Older shards lack columns that came later."""
+    return pa.concat_tables(tables, promote_options="default") if tables else None
+
+
+def _keys_of(shard: Path) -> pa.Table:
+    """KEY of a shard's rows, read once: a shard never changes, unless it is damaged."""
+    found = shard.stat()
+    return _remembered_keys(shard, found.st_size, found.st_mtime_ns)
+
+
+@lru_cache(maxsize=SHARDS_KNOWN)
+def _remembered_keys(shard: Path, size: int, changed: int) -> pa.Table:
+    return read_shard(shard, KEY)
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Where the rows of an account lie. Of an identity that was entered twice the first row counts.
+
+    shards: oldest first. keys: columns of KEY and `place`, all rows of all shards one after another.
+    """
+
+    shards: Sequence[Path]
+    keys: pa.Table
+
+    @classmethod
+    def of(cls, shards: Sequence[Path]) -> Entries:
+        keys = _joined([_keys_of(shard) for shard in shards])
+        if keys is None:
+            keys = pa.table({"problem_id": pa.array([], pa.string()), "rollout": pa.array([], pa.int32())})
+        return cls(shards, keys.append_column("place", pa.array(np.arange(keys.num_rows))))
+
+    def lacking(self, asked: pa.Table) -> list[int]:
+        """Return the `nth` of those that are not entered. asked: columns of KEY and `nth`."""
+        # a join, then an anti join: DuckDB holds the smaller side in memory
+        there = "select nth from keys join asked using (problem_id, rollout)"
+        found = query(f"select nth from asked anti join ({there}) using (nth)", asked=asked, keys=self._near(asked))
+        return sorted(found["nth"].to_pylist())
+
+    def rows(self, asked: pa.Table, columns: list[str] | None = None) -> pa.Table | None:
+        """Rows of those that are entered, in the order of `nth`, with the other columns of `asked`; None for none.
+
+        Only shards that have some of them are read.
+        """
+        found = query(
+            "select min(place) as place, asked.* from asked join keys using (problem_id, rollout) group by all"
+            " order by place",
+            asked=asked,
+            keys=self._near(asked),
+        )
+        rows = _joined(list(self._taken(found["place"].to_numpy(), columns)))
+        if rows is None:
+            return None
+        for name in asked.column_names:
+            if name not in KEY:
+                rows = rows.append_column(name, found[name])
+        return rows.sort_by("nth")
+
+    def _near(self, asked: pa.Table) -> pa.Table:
+        """Keys of the problems that are asked for: DuckDB may else hold a million of them in memory."""
+        return self.keys.filter(pc.field("problem_id").isin(asked["problem_id"].unique()))
+
+    def _taken(self, place_N: np.ndarray, columns: list[str] | None) -> Iterator[pa.Table]:
+        ends = np.cumsum([_keys_of(shard).num_rows for shard in self.shards])
+        shard_N = np.searchsorted(ends, place_N, side="right")
+        for shard in np.unique(shard_N):
+            rows, mine_N = read_shard(self.shards[shard], columns), place_N[shard_N == shard]
+            yield rows.take(pa.array(mine_N - (ends[shard] - rows.num_rows)))

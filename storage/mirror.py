@@ -21,10 +21,9 @@ from typing import Any
 import orjson
 
 from storage.artifacts.ref import Ref
-from storage.durable import write_durably
 from storage.errors import UserError
 from storage.objects import CONNECTIONS, Listed, Objects
-from storage.roots import ADDRESS, address_of, inside
+from storage.roots import ADDRESS, address_of, inside, write_durably
 
 MANIFEST = "manifest.json"
 #: Folders of many objects that no listing of artifacts and records needs.

@@ -1,7 +1,7 @@
-"""Where artifacts and ledger live: a folder (local disk, NFS), or `s3://bucket/prefix` with a working copy in a folder.
+"""Roots: where artifacts and ledger live, and how files in them are named, read and written durably.
 
-Everything else in the house sees a folder. One that is the working copy of an object-storage root says so in a file,
-and `storage.mirror` keeps the two together.
+A root is a folder (local disk, NFS), or `s3://bucket/prefix` with a working copy in a folder. The copy has a file with
+the address, and `storage.mirror` keeps the two together. The rest of the code sees folders.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import math
 import os
 import re
 import shlex
+import uuid
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -139,3 +141,42 @@ def read_whole(path: Path) -> bytes:
         if path.is_symlink():
             raise UserError(f"{path}: a link to what is not there, {path.readlink()}; mend or remove it") from None
         raise
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Write aside, flush to the disk, rename. Errors: OSError; then the former file is still there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with aside.open("wb") as handle:
+            handle.write(content)
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(aside, path)
+        sync(path.parent)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Flush a file or the names in a folder to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_tree(folder: Path) -> None:
+    """Flush every file and folder below, leaves first."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        sync(path)
+    sync(folder)
+
+
+def files_in(folder: Path, ending: str) -> list[Path]:
+    """Return the sorted files with this ending. Errors: OSError for a folder that cannot be read, which a glob takes
+    for an empty one."""
+    with suppress(FileNotFoundError):
+        return sorted(folder / name for name in os.listdir(folder) if name.endswith(ending))
+    return []

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from storage.errors import ArmsFailed, Notice, Parked, UserError
+from storage.errors import ArmsFailed, Notice, Parked, UserError, disk_fault
 from storage.stopping import was_stopped
 from tasks.stage import planning
 
@@ -44,9 +44,10 @@ class Attempts:
 
     def note(self, arm: str, error: Exception) -> None:
         """Report a failure. Only its text is kept: the error itself would keep models in memory."""
-        if not isinstance(error, UserError):
+        text = str(error) if isinstance(error, UserError) else disk_fault(error)
+        if text is None:
             traceback.print_exception(error)
-        text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+            text = f"{type(error).__name__}: {error}"
         self.failed[arm] = (Parked if isinstance(error, Parked) else ArmsFailed)(text)
         warnings.warn(Notice(f"{arm} failed: {text}"), stacklevel=2)
 

@@ -18,9 +18,8 @@ from storage.artifacts.kinds import LEDGER, Training
 from storage.artifacts.ref import Ref
 from storage.errors import UserError
 from storage.leases import leases_of
-from storage.ledger import Account, Ledger
+from storage.ledger import Account, Entries, Ledger
 from storage.rules import Band, band
-from storage.shards import Entries
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter, another_base
 from tasks.engines.hardware import release_memory
 from tasks.engines.learning.adapter_formats import served_name
@@ -300,7 +299,7 @@ def _accounts(requested: Sequence[RolloutRequest]) -> dict[tuple[Policy, Samplin
 
 
 def as_asked(requested: Sequence[RolloutRequest], nth: Sequence[int] | None = None) -> pa.Table:
-    """What storage.shards.Entries is asked by, and the golds. nth: which of them; null for all."""
+    """What storage.ledger.Entries is asked by, and the golds. nth: which of them; null for all."""
     nth = range(len(requested)) if nth is None else nth
     return pa.table(
         {

@@ -25,7 +25,7 @@ from storage.artifacts.provenance import provenance
 from storage.artifacts.ref import Ref
 from storage.artifacts.rows import PART_ROWS, Payload, beside
 from storage.artifacts.store import Store
-from storage.errors import NO_ROOM, Parked, UserError, way_out
+from storage.errors import Parked
 from storage.ledger import Ledger
 from storage.stopping import end_if_stopped
 from tasks.engines.toolbox import Toolbox
@@ -174,20 +174,11 @@ class Session:
 
     def _make(self, step: Step) -> None:
         began = time.perf_counter()
-        try:
-            with self.at_work_on(step):
-                made = step.make()
-                payload = made if isinstance(made, Payload) else Payload(made)
-                seconds = time.perf_counter() - began
-                rows = self.store.write(step.ref, payload, step.recipe, provenance(seconds, payload.notes))
-        except OSError as error:
-            if error.errno not in NO_ROOM:
-                raise
-            where = error.filename or self.store.root
-            raise UserError(
-                f"{step.title}: {where}: {error.strerror}; what was made before is kept: {way_out(error.errno)} and run"
-                " the same command again"
-            ) from None
+        with self.at_work_on(step):
+            made = step.make()
+            payload = made if isinstance(made, Payload) else Payload(made)
+            seconds = time.perf_counter() - began
+            rows = self.store.write(step.ref, payload, step.recipe, provenance(seconds, payload.notes))
         self.store.finish_work(step.ref)
         self.made.append(step.ref)
         seconds = time.perf_counter() - began

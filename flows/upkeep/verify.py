@@ -18,16 +18,14 @@ from storage.artifacts.manifest import parse_manifest
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import MANIFEST, Store
 from storage.errors import UserError
-from storage.ledger import ABOUT, Ledger
+from storage.ledger import ABOUT, Ledger, examine_shard
 from storage.mirror import mirror_of
+from storage.records.decisions import override_files, pin, read_pin
 from storage.records.drift import DriftNote
 from storage.records.notes import noted
-from storage.records.overrides import override_files
-from storage.records.pins import pin, read_pin
 from storage.records.record import put_back, set_aside
 from storage.records.runs import read_record, record_paths
 from storage.records.spending import read_charge
-from storage.shards import examine_shard
 from tasks.domain.grading.grading import read_overrides
 
 DAMAGE = pa.schema([("what", pa.string()), ("path", pa.string()), ("said", pa.string()), ("set_aside", pa.string())])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
+from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
@@ -16,6 +17,16 @@ from storage.roots import inside
 
 #: Raised when a reader of this version could misread an older manifest.
 FORMAT = 1
+
+
+def _moment(text: str) -> str:
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError("a time without its zone")
+    return text
+
+
+#: UTC, ISO 8601.
+Moment = Annotated[str, AfterValidator(_moment)]
 
 
 class FileEntry(BaseModel):
@@ -109,7 +120,7 @@ class Provenance(BaseModel):
     """Recorded, never hashed into the fingerprint."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    created: str  # UTC, ISO 8601
+    created: Moment
     seconds: float
     code: str  # git commit, with +dirty
     python: str

@@ -24,11 +24,10 @@ from storage.artifacts.fingerprint import file_digest
 from storage.artifacts.manifest import FORMAT, FileEntry, Manifest, Provenance, Recipe, parse_manifest
 from storage.artifacts.ref import NAME, Ref
 from storage.artifacts.rows import PART_ROWS, Payload, read_parts, whole_groups, write_rows
-from storage.durable import sync, sync_tree
-from storage.errors import NO_ROOM, UserError, way_out
+from storage.errors import UserError
 from storage.leases import leases_of
 from storage.mirror import Mirror, mirror_of
-from storage.roots import linkless
+from storage.roots import linkless, sync, sync_tree
 
 K = TypeVar("K", bound=Ref)
 DATA, MANIFEST, FILES = "data.parquet", "manifest.json", "files"
@@ -208,13 +207,6 @@ class Store:
             sync_tree(aside)
             self._publish(aside, ref)
             return rows
-        except OSError as error:
-            if error.errno in NO_ROOM:
-                raise UserError(
-                    f"store {self.root}: {ref} could not be written ({error.strerror}); what was made before is kept:"
-                    f" {way_out(error.errno)} and run the same command again"
-                ) from None
-            raise
         finally:
             shutil.rmtree(aside, ignore_errors=True)
 

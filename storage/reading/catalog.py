@@ -16,12 +16,11 @@ import pyarrow.parquet as pq
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import DATA, MANIFEST, Store
 from storage.errors import Notice, UserError
-from storage.ledger import Ledger
+from storage.ledger import Ledger, examine_shard
 from storage.reading.views import OF_THE_STATEMENT, WORD
 from storage.records.notes import planned_refs
 from storage.records.runs import Run, run_to_read
 from storage.roots import root_option
-from storage.shards import examine_shard
 from storage.sql import answer, connect
 
 ARTIFACTS = pa.schema(

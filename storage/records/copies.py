@@ -22,17 +22,15 @@ from storage.artifacts.fingerprint import file_digest
 from storage.artifacts.manifest import Manifest
 from storage.artifacts.ref import KINDS, Ref
 from storage.artifacts.store import LEFT, MANIFEST, Store, left_out
-from storage.durable import sync, sync_tree, write_durably
 from storage.errors import Notice, UserError
 from storage.ledger import ABOUT, Ledger
 from storage.mirror import mirror_of
+from storage.records.decisions import OVERRIDES, newest_overrides
 from storage.records.garbage import closure, collecting, readable_manifests
 from storage.records.notes import planned_refs
-from storage.records.overrides import FOLDER as OVERRIDES
-from storage.records.overrides import newest_overrides
 from storage.records.runs import all_runs
 from storage.records.spending import PRICES
-from storage.roots import address_of, linkless
+from storage.roots import address_of, linkless, sync, sync_tree, write_durably
 
 Order = Callable[[os.stat_result], tuple[int, ...]]
 

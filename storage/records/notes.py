@@ -1,7 +1,7 @@
-"""What each run needs, in `runs/<run>.jsonl`, a ref a line: kept from when it starts until it has finished.
+"""What each run needs, in `runs/<run>.jsonl`, a ref a line: kept from the start of the run until it has finished.
 
-The first line seals the rest. Notes that were cut short, emptied or put in another run's place would else say that less
-is needed, and a collection would take what a parked study waits for.
+The first line holds a checksum of the rest, so that a collection never takes what a paused study needs because its
+notes were cut or replaced.
 """
 
 from __future__ import annotations
@@ -13,22 +13,19 @@ from pathlib import Path
 import orjson
 
 from storage.artifacts.ref import Ref
-from storage.durable import files_in
 from storage.errors import UserError
 from storage.records.record import keep
 from storage.records.runs import all_runs, read_record, record_paths, run_path
-from storage.roots import read_whole, root_option
+from storage.roots import files_in, read_whole, root_option
 
-#: Kind of the first line, so that a version which knows no seals takes it for one more artifact.
+#: Kind of the first line, so that a version which knows no checksum takes it for one more artifact.
 SEAL = "noted"
 
 
 def note_planned(root: Path, run: str, refs: Iterable[Ref]) -> None:
-    """Whole or not at all."""
-    path = notes_path(root, run)
     lines = [str(ref) for ref in refs]
     content = b"".join(orjson.dumps(line) + b"\n" for line in (str(_seal(run, lines)), *lines))
-    keep(root, path, content)
+    keep(root, notes_path(root, run), content)
 
 
 def notes_path(root: Path, run: str) -> Path:
@@ -36,7 +33,7 @@ def notes_path(root: Path, run: str) -> Path:
 
 
 def planned_refs(root: Path, run: str) -> list[Ref]:
-    """Errors: UserError for a run that noted nothing, or whose notes are damaged."""
+    """Errors: UserError for a run without notes, or with damaged ones."""
     path = notes_path(root, run)
     if not path.exists():
         raise UserError(f"no run '{run}' under {root} noted what it needs (see: varband runs)")
@@ -44,8 +41,8 @@ def planned_refs(root: Path, run: str) -> list[Ref]:
 
 
 def noted(path: Path) -> list[Ref]:
-    """Errors: UserError that names the file if it is not what a run wrote. Those of earlier versions have no seal; as
-    many as the run has stages they have."""
+    """Errors: UserError if the file is damaged. Notes of early versions have no checksum, but as many lines as their
+    run has stages."""
     try:
         lines = [str(orjson.loads(line)) for line in read_whole(path).splitlines()]
         first, *others = map(Ref.parse, lines)
@@ -61,16 +58,19 @@ def noted(path: Path) -> list[Ref]:
     return [first, *others]
 
 
+def _readable(path: Path) -> list[Ref] | None:
+    """None for notes that are missing or damaged."""
+    try:
+        return noted(path) if path.exists() else None
+    except UserError:
+        return None
+
+
 def studies_of(root: Path) -> dict[str, list[str]]:
-    """Names of the studies whose runs need an artifact, by ref, newest first; damaged notes name none."""
+    """Return the names of the studies whose runs need an artifact, by ref, newest first."""
     found: dict[str, list[str]] = {}
     for run in all_runs(root):
-        path = notes_path(root, run.id)
-        try:
-            refs = noted(path) if path.exists() else []
-        except UserError:
-            continue
-        for ref in refs:
+        for ref in _readable(notes_path(root, run.id)) or ():
             names = found.setdefault(str(ref), [])
             if run.profile not in names:
                 names.append(run.profile)
@@ -78,29 +78,27 @@ def studies_of(root: Path) -> dict[str, list[str]]:
 
 
 def studies_with_rows(root: Path, there: Iterable[Ref]) -> list[str]:
-    """What the studies are called to which some of these artifacts belong, one a study: those with a report among them,
-    and those whose runs noted one, however they ended. Notes that are lacking or damaged may have named any."""
+    """Return the names of the studies to which some of these artifacts may belong: those with a report among them, and
+    those whose runs noted one. Notes that are missing or damaged may have named any."""
     refs = set(there)
     found = {ref.fingerprint[:8]: str(ref) for ref in sorted(refs) if ref.kind == "report"}
     for run in reversed(all_runs(root)):
         study, path = run.id.rpartition("-")[2], notes_path(root, run.id)
-        try:
-            needed = any(ref in refs for ref in noted(path)) if path.exists() else run.state != "finished"
-        except UserError:
-            needed = True
+        needed = path.exists() or run.state != "finished"
+        if (listed := _readable(path)) is not None:
+            needed = not refs.isdisjoint(listed)
         if study in found or needed:
             found[study] = run.profile
     return [*found.values()]
 
 
 def unfinished(root: Path, but: str = "") -> set[Ref]:
-    """What every run but one needs that has not finished, or that has no record (an import of published files).
+    """Return what every run except one needs that has not finished, or has no record (an import of published files).
 
-    Errors: UserError where a record or notes cannot be read, or are missing.
+    Errors: UserError where a record or notes are damaged or missing.
     """
-    records = record_paths(root)
     notes = {path.stem: path for path in files_in(root / "runs", ".jsonl")}
-    for path in records:
+    for path in record_paths(root):
         try:
             run = read_record(path)
         except UserError as error:

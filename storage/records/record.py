@@ -1,6 +1,6 @@
-"""Records: small JSON files beside the store, each written whole and pushed to object storage where the root is there.
+"""Records: small JSON files beside the store, written whole, and pushed to object storage where the root is there.
 
-A damaged file of a root is set aside under `<root>/.damaged`, never deleted: somebody may still read something in it.
+A damaged file is moved to `<root>/.damaged`, never deleted.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from storage.durable import sync, write_durably
 from storage.errors import UserError
 from storage.mirror import mirror_of
-from storage.roots import linkless, read_whole
+from storage.roots import linkless, read_whole, sync, write_durably
 
 DAMAGED = ".damaged"
 
@@ -29,8 +28,7 @@ class Record(BaseModel):
 
     @classmethod
     def read(cls, path: Path, fix: str = "") -> Self:
-        """fix: what a person may do about a damaged one. Errors: UserError that names the file if it is no such record;
-        OSError."""
+        """fix: what to do about a damaged one. Errors: UserError if it is no such record; OSError."""
         try:
             return cls.model_validate_json(read_whole(path))
         except ValidationError as error:
@@ -50,7 +48,7 @@ def keep(root: Path, path: Path, content: bytes) -> Path:
 
 
 def set_aside(root: Path, path: Path) -> Path:
-    """Where the file or folder went."""
+    """Move a damaged file or folder to `.damaged`; return where it went."""
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
     target = linkless(root, f"{DAMAGED}/{moment}") / path.relative_to(root)
     target.parent.mkdir(parents=True)
@@ -59,7 +57,7 @@ def set_aside(root: Path, path: Path) -> Path:
 
 
 def put_back(path: Path, content: bytes) -> Path:
-    """Put what was whole of a file in its place; beside it where its writer has begun another meanwhile."""
+    """Write the whole part of a damaged file in its place, or beside it if its writer has begun another meanwhile."""
     aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
     write_durably(aside, content)
     try:

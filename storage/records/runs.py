@@ -1,13 +1,12 @@
-"""Runs: one small JSON file for each, `<root>/runs/<id>.json`, so that people and dashboards see what goes on.
+"""Runs: one small JSON file for each, `<root>/runs/<id>.json`, for people and dashboards.
 
 A run's id is its profile and the fingerprint of the report that it makes: the same command is the same run, however
-often it was interrupted and whatever its budget. The record is a note beside the store, never asked what to reuse.
+often it was interrupted and whatever its budget. The store, not the record, decides what is reused.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import re
 import socket
 import warnings
@@ -15,31 +14,24 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
+import psutil
 import pyarrow as pa
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
+from storage.artifacts.manifest import Moment
 from storage.artifacts.ref import Ref
-from storage.durable import files_in
-from storage.errors import NO_ROOM, Notice, UserError, way_out
+from storage.artifacts.schemas import nullable
+from storage.errors import Notice, UserError
 from storage.mirror import mirror_of
 from storage.records.record import Record, set_aside
+from storage.roots import files_in
 
 #: A run whose process has not been heard of for this long is shown as crashed.
 SILENCE_SECONDS = 90.0
 ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 State = Literal["running", "parked", "interrupted", "finished", "failed", "crashed"]
-
-
-def _moment(text: str) -> str:
-    if datetime.fromisoformat(text).tzinfo is None:
-        raise ValueError("a time without its zone")
-    return text
-
-
-#: UTC, ISO 8601.
-Moment = Annotated[str, AfterValidator(_moment)]
 
 
 class Amounts(BaseModel):
@@ -80,29 +72,15 @@ class Run(Record):
         """`crashed` for a run that says `running` while its process is gone or silent."""
         if self.state != "running":
             return self.state
-        if self.host == socket.gethostname() and not _alive(self.pid):
+        if self.host == socket.gethostname() and not psutil.pid_exists(self.pid):
             return "crashed"
         silent = (datetime.now(UTC) - datetime.fromisoformat(self.heartbeat)).total_seconds()
         return "crashed" if silent > SILENCE_SECONDS else "running"
 
 
-RUNS = pa.schema(
-    [
-        ("id", pa.string()),
-        ("state", pa.string()),
-        ("changed", pa.string()),
-        ("profile", pa.string()),
-        ("why", pa.string()),
-        ("at", pa.string()),
-        ("stages_done", pa.int32()),
-        ("stages", pa.int32()),
-        ("tokens", pa.float64()),
-        ("gpu_hours", pa.float64()),
-        ("usd", pa.float64()),
-        ("started", pa.string()),
-        ("heartbeat", pa.string()),
-        ("report", pa.string()),
-    ]
+RUNS = nullable(
+    "id str, state str, changed str, profile str, why str, at str, stages_done int, stages int",
+    "tokens real, gpu_hours real, usd real, started str, heartbeat str, report str",
 )
 
 
@@ -122,7 +100,7 @@ def run_id(profile: str, report: Ref) -> str:
 
 
 def run_path(root: Path, name: str) -> Path:
-    """Errors: UserError for a name that is no run id; it can never leave the folder of runs."""
+    """Errors: UserError for a name that is no run id, which could leave the folder of runs."""
     if not ID.fullmatch(name) or ".." in name:
         raise UserError(f"'{name[:80]!s}' is no run id; one looks like demo-4f1c2a9b (see: varband runs)")
     return root / "runs" / f"{name}.json"
@@ -139,7 +117,7 @@ def read_run(root: Path, name: str) -> Run:
 
 
 def read_record(path: Path) -> Run:
-    """Errors: UserError that names the file if it is no record of the run that it is named after; OSError."""
+    """Errors: UserError if it is no record of the run that the file is named after; OSError."""
     run = Run.read(path)
     if run.id != path.stem:
         raise UserError(f"{path}: the record of another run, {run.id}")
@@ -147,8 +125,8 @@ def read_record(path: Path) -> Run:
 
 
 def earlier_attempt(root: Path, name: str) -> Run | None:
-    """The record of the same run's last attempt; null if there is none. One that cannot be read is set aside: a note
-    beside the store is no reason to refuse a study, whose artifacts and charges say how far it came."""
+    """Return the record of the same run's last attempt; None if there is none. A damaged one is set aside, since
+    artifacts and charges show how far the study came."""
     path = run_path(root, name)
     _sync(root)
     try:
@@ -162,15 +140,7 @@ def earlier_attempt(root: Path, name: str) -> Run | None:
 
 
 def write_run(root: Path, run: Run) -> None:
-    """Whole or not at all. Errors: UserError where there is no room for it."""
-    path = run_path(root, run.id)
-    try:
-        run.write(root, path)
-    except OSError as error:
-        if error.errno in NO_ROOM:
-            said = f"run record {path}: {error.strerror}: {way_out(error.errno)} and run the same command again"
-            raise UserError(said) from None
-        raise
+    run.write(root, run_path(root, run.id))
 
 
 def record_paths(root: Path) -> list[Path]:
@@ -180,12 +150,12 @@ def record_paths(root: Path) -> list[Path]:
 
 @functools.lru_cache(maxsize=20_000)
 def _read(path: Path, inode: int, mtime_ns: int) -> Run:
-    """A record is written whole and put in the place of the last: one of this file and time says this."""
+    """Cached: a record is never changed in place, so a new one has another inode or time."""
     return read_record(path)
 
 
 def all_runs(root: Path) -> list[Run]:
-    """Return the runs of a root, newest first. A record that cannot be read is left out, and a notice names it."""
+    """Return the runs of a root, newest first. A notice names a record that cannot be read."""
     found = []
     for path in record_paths(root):
         try:
@@ -199,7 +169,7 @@ def all_runs(root: Path) -> list[Run]:
 
 
 def telling(changes: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    """What each of several studies changes, first what fewest of them do: by it a reader tells them apart.
+    """Sort the changes of each study so that those come first which the fewest studies have.
 
     >>> telling([("steps: 40 → 8", "rate: 1 → 2"), ("steps: 40 → 8",)])
     [('rate: 1 → 2', 'steps: 40 → 8'), ('steps: 40 → 8',)]
@@ -208,23 +178,17 @@ def telling(changes: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
     return [tuple(sorted(one, key=number.__getitem__)) for one in changes]
 
 
-#: As many changes of a study tell its runs apart; a study of one's own has a hundred.
+#: So many changes of a study are listed; a study of one's own has a hundred.
 CHANGES = 4
 
 
 def runs_table(root: Path) -> pa.Table:
     """One row per run for the dashboards, with the state that is true now. Schema: RUNS."""
-    found = all_runs(root)
-    rows = [
-        {
-            **run.model_dump(include=set(RUNS.names)),
-            "state": run.shown_state,
-            "changed": "; ".join(changed[:CHANGES])
-            + (f"; {more} more" if (more := len(changed) - CHANGES) > 0 else ""),
-            **run.spent.model_dump(),
-        }
-        for run, changed in zip(found, telling([run.changes for run in found]), strict=True)
-    ]
+    found, rows = all_runs(root), []
+    for run, changed in zip(found, telling([run.changes for run in found]), strict=True):
+        more = [f"{len(changed) - CHANGES} more"] if len(changed) > CHANGES else []
+        shown = {"state": run.shown_state, "changed": "; ".join([*changed[:CHANGES], *more])}
+        rows.append(run.model_dump(include=set(RUNS.names)) | run.spent.model_dump() | shown)
     return pa.Table.from_pylist(rows, schema=RUNS)
 
 
@@ -233,24 +197,11 @@ def _sync(root: Path) -> None:
         mirror.follow("runs")
 
 
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-# Runs by what people write: an id, the name of a study, which several runs may have, or how an id begins.
-
-#: Of many of one name no more ids are said.
-SAID = 8
+# Runs by what people write: an id, the name of a study, which several runs may have, or the beginning of an id.
 
 
 def runs_named(root: Path, text: str) -> list[Run]:
-    """The run of this id, else all of a study that people call so, else those whose ids start so; newest first."""
+    """Return the run of this id, else all of the study of this name, else those whose ids start so; newest first."""
     runs = all_runs(root)
     for fits in (lambda run: run.id == text, lambda run: run.profile == text):
         if found := [*filter(fits, runs)]:
@@ -259,7 +210,7 @@ def runs_named(root: Path, text: str) -> list[Run]:
 
 
 def run_named(root: Path, text: str) -> Run | None:
-    """The one that is meant, null for none. Errors: UserError with their ids where it fits several."""
+    """Return the one run that fits; None for none. Errors: UserError with the ids of several."""
     found = runs_named(root, text)
     if len(found) > 1:
         raise UserError(f"{_several(text, found)}; name one by its id")
@@ -267,7 +218,7 @@ def run_named(root: Path, text: str) -> Run | None:
 
 
 def run_to_read(root: Path, text: str) -> Run | None:
-    """As run_named, but of several of one name the newest that has a report, and a notice says so."""
+    """As run_named, but of several of one name the newest that has a report, with a notice."""
     found = runs_named(root, text)
     taken = next((run for run in found if run.report is not None), None)
     if len(found) == 1 or taken is None or taken.profile != text:
@@ -278,5 +229,5 @@ def run_to_read(root: Path, text: str) -> Run | None:
 
 
 def _several(text: str, found: Sequence[Run]) -> str:
-    ids = ", ".join(f"{run.id} ({run.shown_state})" for run in found[:SAID])
-    return f"'{text[:80]}' fits {len(found)} runs: {ids}{', …' if len(found) > SAID else ''}"
+    ids = [f"{run.id} ({run.shown_state})" for run in found[:8]] + ["…"] * (len(found) > 8)
+    return f"'{text[:80]}' fits {len(found)} runs: {', '.join(ids)}"

@@ -1,7 +1,6 @@
-"""Spending: what each run paid, one line a charge, in append-only journals that are never rewritten.
+"""Spending: what each run paid, one line a charge, in append-only journals `<root>/spending/<run>/<start>-<pid>.jsonl`.
 
-`<root>/spending/<run>/<start>-<pid>.jsonl`; a line is on disk before the rollouts that it paid for are entered, so a
-crash between the two leaves money counted that bought nothing, never rollouts that nobody counted.
+A line is on disk before the rollouts that it paid for are entered: a crash between the two never loses a cost.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import functools
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -20,31 +19,19 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from storage.durable import sync
+from storage.artifacts.schemas import nullable
 from storage.mirror import mirror_of
 from storage.records.runs import Amounts, run_path
+from storage.roots import sync
 from storage.sql import query
 
-SPENDING = pa.schema(
-    [
-        ("run", pa.string()),
-        ("time", pa.string()),
-        ("ref", pa.string()),
-        ("kind", pa.string()),
-        ("title", pa.string()),
-        ("arm", pa.string()),
-        ("rollouts", pa.int64()),
-        ("correct", pa.int64()),
-        ("prompt_tokens", pa.int64()),
-        ("tokens", pa.int64()),
-        ("gpu_hours", pa.float64()),
-        ("usd", pa.float64()),
-        ("device", pa.string()),
-    ]
+SPENDING = nullable(
+    "run str, time str, ref str, kind str, title str, arm str, rollouts big, correct big, prompt_tokens big",
+    "tokens big, gpu_hours real, usd real, device str",
 )
 #: How JSON writes them.
 _WRITTEN: dict[pa.DataType, tuple[type, ...]] = {pa.string(): (str,), pa.int64(): (int,), pa.float64(): (int, float)}
-#: What things cost the team: a file that people write into the root.
+#: What things cost the team: a file of the root that people write.
 PRICES = "prices.toml"
 #: A file of a journal on object storage, about.
 PIECE_BYTES = 1 << 15
@@ -80,8 +67,7 @@ class Journal:
         return self.folder / f"{time.time_ns():020d}-{os.getpid()}.jsonl"
 
     def enter(self, charges: Iterable[Charge]) -> None:
-        """Durable when this returns. Object storage takes whole files: there a journal goes on in a new one now and
-        then, so that what is charged late in a run does not upload all that was charged before."""
+        """Durable when this returns. On object storage a long journal goes on in a new file, as files are put whole."""
         self.folder.mkdir(parents=True, exist_ok=True)
         mirror = mirror_of(self.root)
         if mirror and self.path.exists() and self.path.stat().st_size > PIECE_BYTES:
@@ -95,7 +81,7 @@ class Journal:
             mirror.push(self.path)
 
     def _append(self, lines: bytes) -> None:
-        """Whole or not at all: what follows half a line would be lost with it."""
+        """Whole or not at all: half a line would take the next one with it."""
         with self.path.open("ab", buffering=0) as handle:
             before, left = handle.seek(0, os.SEEK_END), memoryview(lines)
             try:
@@ -107,16 +93,12 @@ class Journal:
                 raise
 
     def spent(self) -> Amounts:
-        """Everything that the run ever paid, whichever process did."""
-        total = query(
-            "select coalesce(sum(tokens), 0)::double t, coalesce(sum(gpu_hours), 0)::double g,"
-            " coalesce(sum(usd), 0)::double u from charges",
-            charges=charges(self.root, self.run),
-        ).to_pylist()[0]
-        return Amounts(tokens=total["t"], gpu_hours=total["g"], usd=total["u"])
+        """Everything that all processes of the run ever paid."""
+        parts = [line for path in _journals(self.root, self.run) for line in _lines(path)]
+        return _total(parts)
 
     def lengths(self) -> dict[str, float]:
-        """Return the mean tokens of a completion of each arm that the run ever paid for."""
+        """Return the mean tokens of a completion, by arm."""
         means = query(
             "select arm, sum(tokens - prompt_tokens) / sum(rollouts) as mean from charges where arm is not null"
             " group by arm having sum(rollouts) > 0",
@@ -125,26 +107,32 @@ class Journal:
         return {row["arm"]: row["mean"] for row in means.to_pylist()}
 
 
-def plus(spent: Amounts, charges: Iterable[Charge]) -> Amounts:
+def plus(spent: Amounts, charges: Iterable[Charge | Amounts]) -> Amounts:
     parts = (spent, *charges)
     return Amounts(**{name: math.fsum(getattr(part, name) for part in parts) for name in Amounts.model_fields})
 
 
 def spent_in_month(root: Path, month: str) -> Amounts:
     """What all runs of a root paid in a calendar month of UTC, written 2026-11."""
-    if mirror := mirror_of(root):
-        mirror.sync("spending")
     since = datetime.fromisoformat(f"{month}-01T00:00:00+00:00").timestamp()
-    paths = [(path, path.stat()) for path in (root / "spending").glob("*/*.jsonl")]
-    parts = [_of_month(path, at.st_size, month) for path, at in paths if at.st_mtime >= since]
-    return Amounts(**{name: math.fsum(getattr(part, name) for part in parts) for name in Amounts.model_fields})
+    paths = [(path, path.stat()) for path in _journals(root)]
+    return plus(Amounts(), (_of_month(path, at.st_size, month) for path, at in paths if at.st_mtime >= since))
 
 
 @functools.lru_cache(maxsize=20_000)
 def _of_month(path: Path, size: int, month: str) -> Amounts:
-    """A journal only grows: one of this size has this sum."""
-    lines = [line for line in _lines(path) if str(line.get("time", "")).startswith(month)]
+    """Cached: a journal only grows, so one of this size has this sum."""
+    return _total([line for line in _lines(path) if str(line.get("time", "")).startswith(month)])
+
+
+def _total(lines: Sequence[Mapping[str, Any]]) -> Amounts:
     return Amounts(**{name: math.fsum(line.get(name, 0) for line in lines) for name in Amounts.model_fields})
+
+
+def _journals(root: Path, run: str | None = None) -> list[Path]:
+    if mirror := mirror_of(root):
+        mirror.sync("spending")
+    return sorted((root / "spending").glob(f"{run or '*'}/*.jsonl"))
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -169,11 +157,7 @@ def read_charge(line: bytes) -> dict[str, Any]:
 
 def charges(root: Path, run: str | None = None) -> pa.Table:
     """Every charge of one run, or of all. Schema: SPENDING. A line torn by a crash is left out."""
-    rows = []
-    if mirror := mirror_of(root):
-        mirror.sync("spending")
-    for path in sorted((root / "spending").glob(f"{run or '*'}/*.jsonl")):
-        rows += [{"run": path.parent.name, **line} for line in _lines(path)]
+    rows = [{"run": path.parent.name, **line} for path in _journals(root, run) for line in _lines(path)]
     return pa.Table.from_pylist(rows, schema=SPENDING)
 
 

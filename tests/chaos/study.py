@@ -20,7 +20,7 @@ from flows.study.resolve import PoolInputs, Study
 from storage.artifacts.kinds import Bands, PassAtK, Report, Rollouts
 from storage.artifacts.schemas import columns
 from storage.artifacts.store import Store
-from storage.durable import write_durably
+from storage.roots import write_durably
 from tasks.domain.grading.grading import ActiveGrader
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
 from tasks.engines.hardware import Hardware

@@ -14,7 +14,7 @@ from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from storage.reading.catalog import find
 from storage.reading.query_cache import reports
-from storage.records.pins import pin
+from storage.records.decisions import pin
 from storage.records.runs import all_runs, run_named, run_path, write_run
 from tests import mini, warm
 

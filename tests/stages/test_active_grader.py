@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from cli.grade import regrade
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.records.overrides import put_overrides
+from storage.records.decisions import put_overrides
 from tasks.domain.grading.grading import GRADER_VERSION, ActiveGrader
 from tasks.domain.problems.problems import PoolPolicy
 from tasks.domain.problems.sources import source_spec

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from storage.errors import UserError
+from storage.errors import UserError, disk_fault
 from storage.ledger import Account, Ledger
 
 REPO = Path(__file__).parents[2]
@@ -96,8 +96,9 @@ def test_a_read_only_ledger_says_so() -> None:
         (Path(name) / "ledger").mkdir()
         (Path(name) / "ledger").chmod(0o555)
         Path(name).chmod(0o555)
-        with as_ordinary_user(), pytest.raises(UserError, match="could not be written \\(Permission denied\\)"):
+        with as_ordinary_user(), pytest.raises(OSError, match="Permission denied") as refused:
             Ledger(name).append(ACCOUNT, rows(("a", 0)), {})
+        assert "let this user read and write there" in str(disk_fault(refused.value))
         Path(name).chmod(0o755)
 
 

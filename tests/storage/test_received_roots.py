@@ -21,8 +21,8 @@ from storage.mirror import mirror_of
 from storage.reading.catalog import ask
 from storage.reading.views import inputs_of, views
 from storage.records.copies import copy_study
-from storage.records.garbage import BIN, Doomed, collect, to_bin
-from storage.records.pins import pin
+from storage.records.decisions import pin
+from storage.records.garbage import BIN, collect, to_bin
 from storage.records.record import DAMAGED, set_aside
 from storage.roots import ADDRESS
 from storage.sql import query
@@ -145,7 +145,7 @@ def test_no_connection_reads_or_writes_another_file(tmp_path: Path, private: Pat
 
 WRITES: dict[str, Callable[[Path, Ref], object]] = {
     DAMAGED: lambda root, ref: set_aside(root, Store(root).path(ref)),
-    BIN: lambda root, ref: to_bin(Store(root), [Doomed(Store(root).path(ref), "not needed")]),
+    BIN: lambda root, ref: to_bin(Store(root), [(Store(root).path(ref), "not needed")]),
     "pins": lambda root, ref: pin(root, ref, "kept"),
 }
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storage.artifacts.fingerprint import canonical
-from storage.durable import sync
 from storage.errors import UserError
+from storage.roots import sync
 from tasks.domain.grpo.credit import ObjectiveState
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.steps import PromptProblem

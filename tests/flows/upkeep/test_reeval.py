@@ -26,8 +26,8 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Payload, Store
 from storage.errors import Parked, UserError
 from storage.ledger import Ledger
+from storage.records.decisions import put_overrides
 from storage.records.drift import DriftNote, close_drift, drift_notes, note_drift
-from storage.records.overrides import put_overrides
 from tasks.domain.arms import ARMS
 from tasks.domain.grading.grading import GRADER_VERSION, ActiveGrader
 from tasks.domain.policies import BaseModel, Policy, Sampling

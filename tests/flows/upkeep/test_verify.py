@@ -19,7 +19,7 @@ from storage.artifacts.store import Store
 from storage.errors import Notice, UserError
 from storage.ledger import Ledger
 from storage.reading.catalog import ask
-from storage.records.pins import pin
+from storage.records.decisions import pin
 from storage.records.record import DAMAGED
 from storage.records.runs import Run, now, write_run
 from tasks.rollouts import account_of

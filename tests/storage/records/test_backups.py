@@ -21,9 +21,8 @@ from storage.ledger import Account, Ledger
 from storage.objects import Objects
 from storage.records import copies, notes
 from storage.records.copies import copy_study
+from storage.records.decisions import newest_overrides, pin, pins, put_overrides, unpin
 from storage.records.drift import DriftNote, close_drift, drift_notes, note_drift
-from storage.records.overrides import newest_overrides, put_overrides
-from storage.records.pins import pin, pins, unpin
 from storage.records.runs import Run, now, read_run, write_run
 from storage.records.spending import Charge, Journal, charges
 from storage.roots import root_folder

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.records.overrides import FOLDER, newest_overrides, put_overrides
+from storage.records.decisions import OVERRIDES, newest_overrides, put_overrides
 from storage.records.runs import Amounts, now
 from storage.records.spending import Charge, Journal, charges, spent_in_month
 
@@ -35,7 +35,7 @@ def test_the_overrides_that_were_put_last_hold_though_the_clock_was_set_back(tmp
     first.rename(ahead)  # it was put by a clock that was 30 years ahead
     second = put_overrides(tmp_path, "second\n")
     assert newest_overrides(tmp_path) == ("second\n", str(second)) and ahead.exists()
-    assert [path.name for path in (tmp_path / FOLDER).iterdir() if path.suffix != ".jsonl"] == []
+    assert [path.name for path in (tmp_path / OVERRIDES).iterdir() if path.suffix != ".jsonl"] == []
 
 
 def test_a_line_without_the_number_that_it_names_is_no_charge(tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from flows.upkeep.verify import verify
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
+from storage.records.decisions import pin, pins
 from storage.records.garbage import BIN, collect, collecting, restore
 from storage.records.notes import note_planned, notes_path, planned_refs, studies_of
-from storage.records.pins import pin, pins
 from storage.records.runs import all_runs, read_run, run_path, runs_table
 from tests.storage.records.test_garbage import NOW, here, made, recorded, taken
 

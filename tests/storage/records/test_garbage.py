@@ -22,8 +22,8 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.schemas import columns
 from storage.artifacts.store import Store
 from storage.errors import UserError
+from storage.records.decisions import pin, pins, unpin
 from storage.records.garbage import BIN, collect, note_planned, restore
-from storage.records.pins import pin, pins, unpin
 from storage.records.runs import Run, now, write_run
 from tasks.engines.toolbox import Toolbox
 from tasks.stage import Session, session, stage, store

@@ -12,9 +12,9 @@ import pytest
 from flows.upkeep.verify import verify
 from storage.errors import UserError
 from storage.records.copies import copy_study
+from storage.records.decisions import pin
 from storage.records.garbage import collect
 from storage.records.notes import note_planned
-from storage.records.pins import pin
 from tests.storage.records.test_garbage import NOW, Grains, here, made, recorded, taken
 
 RUN = "demo-00000001"

@@ -1,20 +1,21 @@
-"""Pins: artifacts that somebody wants kept, `<root>/pins/<ref>.json`, with the reason that they gave."""
+"""Decisions of people: pins, which keep artifacts, and overrides, verdicts above the grader's."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pyarrow as pa
 
 from storage.artifacts.ref import Ref
-from storage.durable import files_in
 from storage.errors import UserError
 from storage.mirror import mirror_of
-from storage.records.record import Record
+from storage.records.record import Record, keep
 from storage.records.runs import now
-from storage.roots import linkless
+from storage.roots import files_in, linkless
 
 PINS = pa.schema([("ref", pa.string()), ("why", pa.string()), ("since", pa.string())])
+OVERRIDES = "overrides"
 
 
 class Pin(Record):
@@ -28,14 +29,14 @@ class Pin(Record):
 
 
 def pin(root: Path, ref: Ref, why: str) -> Pin:
-    """Errors: UserError without a reason: in a year nobody knows whether a pin without one may go."""
+    """Errors: UserError without a reason, which somebody needs who wants to remove the pin."""
     if not why.strip():
         raise UserError(f"a pin on {ref} needs a reason, for example --why 'figure 3 of the paper'")
     return _write(root, Pin(ref=str(ref), why=why.strip(), since=now()))
 
 
 def pinned_as(root: Path, text: str) -> list[Ref]:
-    """Pinned artifacts whose ref or fingerprint starts so, be they there or gone."""
+    """Return the pinned artifacts, also deleted ones, whose ref or fingerprint starts with the text."""
     return [ref for ref in (Ref.parse(p.ref) for p in pins(root)) if ref.starts(text)]
 
 
@@ -48,7 +49,7 @@ def unpin(root: Path, ref: Ref) -> Pin:
 
 
 def pins(root: Path) -> list[Pin]:
-    """Those that hold, oldest first. Errors: UserError for one that cannot be read: what it keeps is not known."""
+    """Return the active pins, oldest first. Errors: UserError for one that cannot be read."""
     if mirror := mirror_of(root):
         mirror.follow("pins")
     found = [read_pin(path) for path in files_in(root / "pins", ".json")]
@@ -61,7 +62,7 @@ def pins_table(root: Path) -> pa.Table:
 
 
 def read_pin(path: Path) -> Pin:
-    """Errors: UserError if it is no pin on what it is named after."""
+    """Errors: UserError if it is no pin on the artifact that the file is named after."""
     found = Pin.read(path, "; mend or remove it")
     if found.ref != path.stem:
         raise UserError(f"{path}: the pin of {found.ref[:80]}; mend or remove it")
@@ -70,3 +71,24 @@ def read_pin(path: Path) -> Pin:
 
 def _write(root: Path, one: Pin) -> Pin:
     return one.write(root, linkless(root, f"pins/{one.ref}.json"))
+
+
+def put_overrides(root: Path, text: str) -> Path:
+    """Make a text the active overrides, as `overrides/<time>.jsonl`; an empty one ends the former ones."""
+    newest = max((int(path.stem) for path in override_files(root) if path.stem.isdecimal()), default=0)
+    # the newest is active, also where the clock was set back since the last
+    target = root / OVERRIDES / f"{max(time.time_ns(), newest + 1):020d}.jsonl"
+    return keep(root, target, text.encode())
+
+
+def override_files(root: Path) -> list[Path]:
+    """Oldest first."""
+    if mirror := mirror_of(root):
+        mirror.sync(OVERRIDES)
+    return sorted((root / OVERRIDES).glob("*.jsonl"))
+
+
+def newest_overrides(root: Path) -> tuple[str, str]:
+    """(text, name) of the active overrides; empty if there are none."""
+    files = override_files(root)
+    return (files[-1].read_text(encoding="utf-8"), str(files[-1])) if files else ("", "")
