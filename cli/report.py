@@ -55,11 +55,11 @@ def _compare(root: Path, one: str, other: str, *, as_json: bool) -> None:
     """Print in which settings two studies differ, and their figures side by side, paired by problem."""
     from cli.tables import print_table
     from storage.errors import UserError
-    from storage.reading.comparison import figures, settings_apart
+    from storage.reading.query_cache import figures_beside, settings_apart
 
     if one == other:
         raise UserError(f"--against: both are {one}, of one study: name another report")
-    apart, rows = settings_apart(root, one, other), figures(root, one, other)
+    apart, rows = settings_apart(root, one, other), figures_beside(root, one, other)
     if as_json:
         options.write_json({"reports": [one, other], "settings": apart, "figures": rows.to_pylist()})
         return

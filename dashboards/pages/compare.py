@@ -8,9 +8,8 @@ import streamlit as st
 from dashboards.pages.parts import chosen, remember, root, rows_of, table
 from storage.errors import UserError
 from storage.reading.charts import drawn
-from storage.reading.comparison import settings_apart
 from storage.reading.figures import FIGURES
-from storage.reading.query_cache import ask, reports
+from storage.reading.query_cache import ask, reports, settings_apart
 
 
 def page() -> None:

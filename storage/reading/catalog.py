@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,9 @@ from typing import Any
 import duckdb
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from storage.artifacts.ref import Ref
+from storage.artifacts.schemas import columns
 from storage.artifacts.store import DATA, MANIFEST, Store
 from storage.errors import Notice, UserError
 from storage.ledger import Ledger, examine_shard
@@ -25,16 +26,9 @@ from storage.sql import answer, connect
 
 ARTIFACTS = pa.schema(
     [
-        ("kind", pa.string()),
-        ("ref", pa.string()),
-        ("stage", pa.string()),
-        ("version", pa.int32()),
-        ("rows", pa.int64()),
-        ("bytes", pa.int64()),
-        ("seconds", pa.float64()),
-        ("created", pa.string()),
-        ("code", pa.string()),
-        ("inputs", pa.list_(pa.string())),
+        *columns("kind str?, ref str?, stage str?, version int?, rows big?, bytes big?, seconds real?"),
+        *columns("created str?, code str?"),
+        pa.field("inputs", pa.list_(pa.string())),
     ]
 )
 
@@ -46,36 +40,23 @@ def artifacts(root: Path) -> pa.Table:
 
 
 def artifacts_of(store: Store, refs: Iterable[Ref]) -> pa.Table:
-    """Rows of `artifacts`, of these."""
+    """The same of some artifacts. Manifests are read without their model: there may be thousands."""
     rows = []
     for ref in refs:
-        try:
+        with suppress(OSError, ValueError, KeyError, TypeError):
             m = orjson.loads((store.path(ref) / MANIFEST).read_bytes())
-            rows.append(
-                {
-                    "kind": ref.kind,
-                    "ref": str(ref),
-                    "stage": m["recipe"]["stage"],
-                    "version": m["recipe"]["version"],
-                    "rows": m["rows"],
-                    "bytes": sum(f["bytes"] for f in m["files"]),
-                    "seconds": m["provenance"]["seconds"],
-                    "created": m["provenance"]["created"],
-                    "code": m["provenance"]["code"],
-                    "inputs": [text for refs in m["recipe"]["inputs"].values() for text in refs],
-                }
-            )
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
+            inputs = [text for refs in m["recipe"]["inputs"].values() for text in refs]
+            size = {"rows": m["rows"], "bytes": sum(f["bytes"] for f in m["files"])}
+            row = m["provenance"] | m["recipe"] | size | {"kind": ref.kind, "ref": str(ref), "inputs": inputs}
+            rows.append({name: row[name] for name in ARTIFACTS.names})
     return pa.Table.from_pylist(rows, schema=ARTIFACTS)
 
 
 def ask(root: Path, statement: str, study: Sequence[Ref] | None = None) -> pa.Table:
     """Return the answer to one statement over a view per kind, `artifacts` and `ledger`.
 
-    study: artifacts of one; the views hold only them and what they were made from, and of the ledger their policies'
-    rollouts of their problems. A file that cannot be read is left out, with a notice that names it. Errors: UserError
-    with DuckDB's own words.
+    study: limits the views to these artifacts and what they were made from, and the ledger to their policies and
+    problems. A notice names a file that cannot be read. Errors: UserError with DuckDB's own words.
     """
     if not statement.isascii() and statement.encode(errors="replace").decode() != statement:
         raise UserError("sql: the statement is no text in UTF-8")
@@ -103,7 +84,7 @@ def ask(root: Path, statement: str, study: Sequence[Ref] | None = None) -> pa.Ta
 def _asked(
     store: Store, statement: str, table: pa.Table, of_study: bool, without: set[Path], opened: list[Path]
 ) -> pa.Table:
-    """opened: told which files were asked."""
+    """opened: receives the files that were read."""
     by_kind: dict[str, list[Ref]] = {}
     for ref in map(Ref.parse, table["ref"].to_pylist()):
         by_kind.setdefault(ref.kind, []).append(ref)
@@ -128,7 +109,7 @@ def _asked(
 
 
 def _told_apart(table: pa.Table) -> pa.Table:
-    """Columns of one name get others, as in a subquery: no row could hold both."""
+    """Rename columns of one name, as DuckDB does in a subquery."""
     names: list[str] = []
     for name in table.column_names:
         names.append(next(free for free in chain([name], (f"{name}_{i}" for i in count(1))) if free not in names))
@@ -136,7 +117,7 @@ def _told_apart(table: pa.Table) -> pa.Table:
 
 
 def _damaged(store: Store, paths: Sequence[Path]) -> dict[Path, str]:
-    """What is wrong with those of these files that are not what was written."""
+    """Return the fault of each of these files that is not what was written."""
     found = {}
     for path in paths:
         try:
@@ -149,21 +130,8 @@ def _damaged(store: Store, paths: Sequence[Path]) -> dict[Path, str]:
     return found
 
 
-def unreadable_shards(root: Path) -> list[Path]:
-    """Those whose footer is damaged; a damaged page shows when it is read."""
-    return [path for path in Ledger(root).shard_paths() if not _has_footer(path)]
-
-
-def _has_footer(path: Path) -> bool:
-    try:
-        pq.read_metadata(path)
-    except (OSError, pa.ArrowInvalid):
-        return False
-    return True
-
-
 def _view(connection: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path], pools: Sequence[Path] = ()) -> None:
-    """Rows carry the ref that they came from, the name of the artifact's folder. pools: whose problems alone."""
+    """Rows carry the `ref` that they came from. pools: keep the rows of their problems only."""
     asked = f" where problem_id in (select problem_id from read_parquet([{_listed(pools)}]))" if pools else ""
     connection.execute(
         f"create view {name} as select * exclude (filename), parse_filename(parse_dirpath(filename)) as ref"
@@ -176,14 +144,14 @@ def _listed(paths: Sequence[Path]) -> str:
 
 
 def of_study(root: Path, text: str) -> list[Ref]:
-    """Return the report of a study; of one that is not finished, what its run plans to make. Errors: as `find`."""
+    """Return a study's report; if it has none yet, what its run plans to make. Errors: as `find`."""
     run = run_to_read(root, text)
     return [find(root, text)] if run is None or run.report else planned_refs(root, run.id)
 
 
 def find(root: Path, text: str) -> Ref:
-    """The report of the run or study that is called so; else the one artifact whose ref or fingerprint starts so.
-    Errors: UserError for none, and for several artifacts, or runs without a report."""
+    """Return the report of the run or study of this name; else the one artifact whose ref or fingerprint starts so.
+    Errors: UserError for none, for several artifacts, and for a run without a report."""
     run = run_to_read(root, text)
     if run is not None and text in (run.id, run.profile):
         return _report_of(root, run)
@@ -206,7 +174,7 @@ def _report_of(root: Path, run: Run) -> Ref:
 
 
 def lineage(store: Store, ref: Ref, depth: int = 0, seen: set[Ref] | None = None) -> Iterator[tuple[int, Ref, str]]:
-    """(depth, ref, stage) of an artifact and of everything that it was made from, each subtree once."""
+    """Yield (depth, ref, stage) of an artifact and of everything that it was made from, each subtree once."""
     seen = set() if seen is None else seen
     try:
         manifest = store.manifest(ref)

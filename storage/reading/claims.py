@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from storage.artifacts.store import DATA, Store
 from storage.errors import UserError
@@ -25,30 +27,56 @@ Status = Literal["holds", "off", "unknown"]
 NEEDS = re.compile(r"^-- needs: (.+)$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """A figure as printed. tolerance: how far the recomputed value may lie from it; a claim that bounds a value from
-    above (`below`) holds when the value is smaller. file: the imported file that it is of. cannot: why it cannot be
-    recomputed from anything published."""
+class Claim(BaseModel):
+    """A figure as printed: a number, or in quotes with the digits of the print, which then set the tolerance.
 
+    tolerance: how far the recomputed value may be away. below: the claim holds when the value is smaller. file: the
+    imported file that it is of. cannot: why it cannot be recomputed from anything published.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
     id: str
     text: str
     where: str
-    printed: float
+    printed: float = Field(allow_inf_nan=False)
     query: str | None = None
-    parameters: Mapping[str, object] = field(default_factory=dict)
-    tolerance: float = 0.0
+    parameters: dict[str, Any] = {}
+    tolerance: float = Field(default=0.0, ge=0)
     below: bool = False
     file: str | None = None
     cannot: str | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_tolerance(cls, given: Any) -> Any:
+        if isinstance(given, dict) and isinstance(text := given.get("printed"), str):
+            with suppress(InvalidOperation, ValueError):
+                return {"tolerance": half_unit(text)} | given
+        return given
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claims:
+    @model_validator(mode="after")
+    def _answerable(self) -> Self:
+        if (self.query is None) == (self.cannot is None):
+            raise ValueError("give either a query or the reason why it cannot be recomputed")
+        if self.query is not None and not (QUERIES / f"{self.query}.sql").exists():
+            raise ValueError(f"no query '{self.query}' in storage/reading/queries")
+        return self
+
+
+class Claims(BaseModel):
     """imported: sha256 by path of the files that the figures are of; empty where they are of whatever a store has."""
 
-    claims: tuple[Claim, ...]
-    imported: Mapping[str, str] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = Field(alias="claim")
+    imported: dict[str, str] = Field(default={}, alias="import")
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        for place, one in enumerate(self.claims):
+            if one.id in {other.id for other in self.claims[:place]}:
+                raise ValueError(f"two claims are called {one.id}")
+            if one.file is not None and one.file not in self.imported:
+                raise ValueError(f"claim {one.id}: no sha256 of '{one.file}' in [import]")
+        return self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,76 +87,28 @@ class Checked:
     reason: str = ""
 
     def row(self) -> dict[str, Any]:
-        c = self.claim
-        off = None if self.found is None else self.found - c.printed
-        return {
-            "id": c.id,
-            "status": self.status,
-            "text": c.text,
-            "where": c.where,
-            "printed": c.printed,
-            "found": self.found,
-            "off_by": off,
-            "tolerance": c.tolerance,
-            "reason": self.reason,
-            "query": c.query,
-            "parameters": dict(c.parameters),
-        }
+        off = None if self.found is None else self.found - self.claim.printed
+        told = self.claim.model_dump(exclude={"below", "file", "cannot"})
+        return told | {"status": self.status, "found": self.found, "off_by": off, "reason": self.reason}
 
 
 def read_claims(path: Path) -> Claims:
-    """Errors: UserError naming the claim and field that is missing, unknown or double."""
+    """Errors: UserError that names the claim and the field."""
     try:
         read = tomllib.loads(path.read_text(encoding="utf-8"))
-        entries, imported = read["claim"], read.get("import", {})
+        return Claims.model_validate(read)
     except OSError as error:
         raise UserError(f"claims file {path}: cannot be read ({error.strerror})") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"claims file {path}: not TOML ({error})") from None
-    except KeyError:
-        raise UserError(f"claims file {path}: has no [[claim]]") from None
-    claims: list[Claim] = []
-    for number, entry in enumerate(entries, 1):
-        try:
-            claims.append(_claim(entry, imported))
-        except (TypeError, ValueError) as error:
-            who = entry.get("id", f"number {number}") if isinstance(entry, dict) else f"number {number}"
-            said = str(error).removeprefix("Claim.__init__() ")
-            raise UserError(f"claims file {path}: claim {who}: {said}") from None
-    double = next((c.id for i, c in enumerate(claims) if c.id in {d.id for d in claims[:i]}), None)
-    if double:
-        raise UserError(f"claims file {path}: two claims are called {double}")
-    return Claims(claims=tuple(claims), imported=imported)
-
-
-def _claim(entry: dict[str, Any], imported: Mapping[str, str]) -> Claim:
-    given = dict(entry)
-    if isinstance(text := given.get("printed"), str):
-        given["printed"] = float(text) if _number(text) else text
-        given.setdefault("tolerance", half_unit(text) if _number(text) else 0.0)
-    claim = Claim(**given)
-    if (claim.query is None) == (claim.cannot is None):
-        raise ValueError("give either a query or the reason why it cannot be recomputed")
-    if claim.query is not None and not (QUERIES / f"{claim.query}.sql").exists():
-        raise ValueError(f"no query '{claim.query}' in storage/reading/queries")
-    if not isinstance(claim.printed, int | float) or claim.tolerance < 0:
-        raise ValueError(
-            "printed is a number, or one in quotes with the digits of the print; the tolerance not negative"
-        )
-    if claim.file is not None and claim.file not in imported:
-        raise ValueError(f"no sha256 of '{claim.file}' in [import]")
-    return claim
-
-
-def _number(text: str) -> bool:
-    try:
-        return Decimal(text).is_finite()
-    except InvalidOperation:
-        return False
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UserError(f"claims file {path}: {where}: {first['msg']}".replace(": :", ":")) from None
 
 
 def half_unit(printed: str) -> float:
-    """Half a unit of the last digit that was printed: what rounding may leave.
+    """Return half a unit of the last digit that was printed.
 
     >>> [half_unit(text) for text in ("382", "0.90", "-16.5", "1e-8")]
     [0.5, 0.005, 0.05, 5e-09]
@@ -138,8 +118,8 @@ def half_unit(printed: str) -> float:
 
 
 def recomputed(store: Store, claims: Claims, *, threads: int = 1) -> list[Checked]:
-    """Every claim on what the store has imported of the claims' files, and on what was made from these alone; on
-    everything in it where the claims name no file."""
+    """Check every claim on artifacts that were made only from the claims' files; on all artifacts where the claims
+    name no file."""
     files = imported_files(store)
     wanted = claims.imported.items()
     ours = [ref for ref, made_of in files.items() if not wanted or (made_of and made_of.items() <= wanted)]
@@ -160,7 +140,7 @@ def recomputed(store: Store, claims: Claims, *, threads: int = 1) -> list[Checke
 
 
 def checked_claims(root: Path) -> list[Checked]:
-    """The published study's claims on the store under `root`, for who looks."""
+    """Check the published study's claims on a store."""
     return recomputed(Store(root), read_claims(CLAIMS), threads=4)
 
 
@@ -175,7 +155,7 @@ def _value(asked: Views, name: str, parameters: Mapping[str, object]) -> float |
 def check(
     claim: Claim, kinds: set[str], value: Callable[[str, Mapping[str, object]], float | None], of_what: str = ""
 ) -> Checked:
-    """Recompute one claim. kinds: what the store has; value: the answer of a named query, null where there is none."""
+    """Recompute one claim. kinds: those in the store. value: answers a named query, None where there is no answer."""
     if claim.query is None:
         return Checked(claim=claim, status="unknown", reason=claim.cannot or "")
     missing = sorted(needs(claim.query) - kinds)
@@ -195,6 +175,6 @@ def check(
 
 
 def needs(query: str) -> set[str]:
-    """Kinds that a query reads, from its `-- needs:` line."""
+    """Return the kinds that a query reads, from its `-- needs:` line."""
     found = NEEDS.search(named(query))
     return {k.strip() for k in found[1].split(",")} if found else set()

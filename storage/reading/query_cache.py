@@ -1,14 +1,14 @@
-"""Fast reading for dashboards: what a store holds, and named queries of one report, remembered until a file changes.
-
-Nothing here imports a dashboard library; a page asks again at every look and pays only for what is new.
-"""
+"""Reports of a store and named queries over them, cached until a file changes, as a page asks again at every look."""
 
 from __future__ import annotations
 
 import atexit
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -23,15 +23,15 @@ from storage.reading.figures import chosen_measures
 from storage.reading.recipes import report_arguments, report_inputs
 from storage.reading.views import Views, helper_tables, inputs_of
 from storage.records.runs import all_runs, telling
+from storage.sql import query
 
 Stamp = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One report of the store, as lists of runs show it. `profile`: as people call the study. `arms`: in the order in
-    which everything is coloured. `changed`: what differs from what it is based on, as `telling` orders it. `measures`:
-    those that its study asked for; none: all."""
+    """One report of the store. profile: the study's name. arms: in the order of their colours. changed: what differs
+    from the profile that it is based on, as `telling` orders it. measures: those that were asked for; none: all."""
 
     ref: str
     profile: str
@@ -42,14 +42,13 @@ class Report:
 
     @property
     def label(self) -> str:
-        """Of what was changed the first, and how much more there is."""
         more = f" and {len(self.changed) - 1} more" if len(self.changed) > 1 else ""
         changed = f" · {self.changed[0]}{more}" if self.changed else ""
         return f"{self.profile}{changed} · {self.created[5:16].replace('T', ' ')} · {self.ref.rpartition('-')[2][:6]}"
 
 
 def stamp(root: Path) -> Stamp:
-    """Changes when an artifact is made or removed: the times of the kinds' folders."""
+    """Return the times of the kinds' folders, which change when an artifact is made or removed."""
     if not root.is_dir():
         return ()
     if mirror := mirror_of(root):
@@ -77,7 +76,7 @@ def _reports(root: Path, at: Stamp) -> tuple[Report, ...]:
 
 
 def reports(root: Path) -> tuple[Report, ...]:
-    """Reports and the slices of an imported study, newest first, as their newest runs call them."""
+    """Reports and the slices of an imported study, newest first, under the names of their newest runs."""
     called = {run.report: run.profile for run in reversed(all_runs(root)) if run.report}
     found = _reports(root, tuple(part for part in stamp(root) if part[0] in ("report", "passk", "bands")))
     changed = telling([one.changed for one in found])
@@ -105,7 +104,7 @@ def _ask(root: Path, report: str, at: int, name: str, parameters: bytes, other: 
 
 @lru_cache(maxsize=4)
 def _opened(root: Path, report: str, at: int, other: str | None) -> Views:
-    """Stays open for the next question: opening costs more than most questions. `at`: the report that it is of."""
+    """Cached, since opening costs more than most questions. at: time of the report's manifest."""
     store = Store(root)
     inputs, arms = _inputs(store, report)
     tables = helper_tables(inputs, arms)
@@ -148,3 +147,60 @@ def sources(root: Path, report: str, names: tuple[str, ...]) -> list[str]:
     """Refs of some arguments of a report; none for what it does not have."""
     inputs, _ = _inputs(Store(root), report)
     return [ref for name in names for ref in inputs.get(name, [])]
+
+
+# Two reports of one root side by side.
+
+
+def settings_apart(root: Path, one: str, other: str) -> dict[str, tuple[Any, Any]]:
+    """Return the settings that differ, by path; None where one of the two reports has no such setting."""
+    left, right = (_settings(root, ref) for ref in (one, other))
+    paths = sorted({*left, *right})
+    return {path: (left.get(path), right.get(path)) for path in paths if left.get(path) != right.get(path)}
+
+
+def _settings(root: Path, report: str) -> dict[str, Any]:
+    """Empty for a replay of published files."""
+    recipe = manifest(root, report).recipe
+    if "profile" not in recipe.arguments:
+        return {}
+    told = report_arguments(recipe)
+    return {"profile": told.profile, "stands on": told.model, **_flat(tomllib.loads(told.settings))}
+
+
+def _flat(table: Mapping[str, Any], within: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        found |= _flat(value, f"{within}{name}.") if isinstance(value, Mapping) else {f"{within}{name}": value}
+    return found
+
+
+def figures_beside(root: Path, one: str, other: str) -> pa.Table:
+    """A row for each arm and phase (before, after training): problems in the variance band and accuracy of either
+    report, and the difference with its interval, or the reason why there is none."""
+    paired = ask(root, one, "app_compare", other=other)
+    left, right = (ask(root, ref, "report_summary") for ref in (one, other))
+    return query(
+        """
+        with tall as (
+            select 1 as study, arm, unnest(['before', 'after']) as phase,
+                unnest([heldout_before, heldout_after]) as accuracy, variance from l
+            union all
+            select 2, arm, unnest(['before', 'after']), unnest([heldout_before, heldout_after]), variance from r
+        ),
+        wide as (
+            select arm, phase, avg(accuracy) filter (study = 1) as one, avg(accuracy) filter (study = 2) as other,
+                any_value(variance) filter (study = 1) as in_band,
+                any_value(variance) filter (study = 2) as in_band_other
+            from tall group by all
+        )
+        select arm, phase, one, other, difference_pp, difference_pp_low, difference_pp_high, problems,
+            in_band, in_band_other, reason
+        from wide left join paired using (arm, phase)
+        where one is not null or other is not null
+        order by arm, phase desc
+        """,
+        l=left,
+        r=right,
+        paired=paired,
+    )

@@ -1,5 +1,4 @@
-"""What reading shows of stored recipes: only these fields, whatever else the version that wrote them knew. An imported
-study is seen like a run."""
+"""The fields of stored recipes that are shown, and an imported study in the form of a report."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ RENAMED_INPUTS = {"gains": "gain_differences"}
 
 @dataclass(frozen=True, slots=True)
 class ReportArguments:
-    """arms: in the order in which everything lists and colours them. title: a team's own study's. model: on which.
-    changes, settings: what differs from the profile that it is based on, and all of it as a file."""
+    """arms: in the order of their colours. title: of a team's own study. changes: what differs from the profile that
+    it is based on. settings: the whole study as a file."""
 
     profile: str
     arms: tuple[str, ...]
@@ -46,28 +45,25 @@ def report_arguments(recipe: Recipe) -> ReportArguments:
 
 
 def report_inputs(recipe: Recipe) -> dict[str, list[str]]:
-    """Inputs of a report by the names that queries of today know them by."""
+    """Inputs of a report by the names that queries use now."""
     return {RENAMED_INPUTS.get(name, name): refs for name, refs in recipe.inputs.items()}
 
 
 def arm_of(recipe: Recipe) -> str | None:
-    """The arm of the policy that was sampled from or trained; null where there is none.
-
-    Errors: UserError for a policy without an arm.
-    """
+    """Return the arm of the policy that was sampled or trained; None where there is none."""
     policy = recipe.arguments.get("policy") or recipe.arguments.get("start")
     named = isinstance(policy, dict) and policy.get("is") == "Policy"
     return restored(_Policy, policy).arm if named else None
 
 
 def file_of(recipe: Recipe) -> str | None:
-    """Path of the published file that an artifact was imported from; null where it was not."""
+    """Return the path of the published file that an artifact was imported from; None if it was not."""
     found: _File | None = restored(_File | None, recipe.arguments.get("file"))
     return found.path if found else None
 
 
 def published_files(recipe: Recipe) -> dict[str, str]:
-    """sha256 by path of the published files that a recipe names itself."""
+    """Return the published files that a recipe names: sha256 by path."""
     found: dict[str, str] = {}
     for value in recipe.arguments.values():
         for one in value if isinstance(value, list) else [value]:
@@ -94,7 +90,7 @@ SHARED = {
 
 
 def slices(store: Store) -> list[Manifest]:
-    """pass@k artifacts that were made from imported groups: one for each set of problems."""
+    """Return the pass@k artifacts that were made from imported groups, one for each set of problems."""
     found = []
     for ref in store.refs("passk"):
         manifest = store.manifest(ref)
@@ -130,10 +126,7 @@ def is_slice(ref: Ref) -> bool:
 
 
 def imported_files(store: Store) -> dict[Ref, dict[str, str]]:
-    """Every artifact → sha256 by path of the published files that it was made from, itself or through its inputs.
-
-    An artifact whose manifest cannot be read, or an input of which is gone, is of no file.
-    """
+    """Every artifact → the published files (sha256 by path) that it was made from, itself or through its inputs."""
     found: dict[Ref, dict[str, str]] = {}
 
     def files(ref: Ref) -> dict[str, str]:

@@ -1,5 +1,4 @@
-"""What stands beside the artifacts of a store, as rows: runs, their spending, drift, what a report says in words, and
-the steps of trainings at work."""
+"""What dashboards show beside the artifacts: runs, spending, drift, a report's words, and trainings at work."""
 
 from __future__ import annotations
 
@@ -11,7 +10,6 @@ import pyarrow as pa
 from storage.artifacts.kinds import TRAINING_METRICS, Training
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
-from storage.errors import UserError
 from storage.ledger import ABOUT
 from storage.records.drift import drift_notes
 from storage.records.runs import Run, all_runs, runs_table
@@ -21,7 +19,7 @@ from storage.sql import named, query
 
 
 def listed_runs(root: Path) -> pa.Table:
-    """Every run, newest first. Columns: those of query `app_runs`."""
+    """Every run, newest first. Columns: of query `app_runs`."""
     return query(named("app_runs"), runs=runs_table(root))
 
 
@@ -31,12 +29,12 @@ def running(root: Path) -> list[Run]:
 
 
 def run_of(root: Path, report: str) -> Run | None:
-    """The run that made a report; null if none is recorded."""
+    """Return the run that made a report; None if none is recorded."""
     return next((run for run in all_runs(root) if run.report == report), None)
 
 
 def spending_of(root: Path, report: str) -> pa.Table | None:
-    """What the run of a report was charged, by arm; null if no run, or no charge, is recorded."""
+    """Return the costs of a report's run, by arm; None if none are recorded."""
     run = run_of(root, report)
     spent = spending_by_arm(root, run.id) if run else None
     return spent if spent is not None and spent.num_rows else None
@@ -48,30 +46,25 @@ def drift(root: Path) -> pa.Table:
 
 
 def answer_of(root: Path, report: str) -> str:
-    """What a report says in words, with what to know before believing it, as its Markdown has it; empty for one that
-    has no page."""
+    """Return the answer and the caveats of a report as Markdown; empty for one without a page."""
     page = linkless(Store(root).files(Ref.parse(report)), "report.md")
     if not page.is_file():
         return ""
     return page.read_text(encoding="utf-8").partition("\n## The answer\n")[2].partition("\n## ")[0].strip()
 
 
-# Steps of trainings that have no artifact yet, read from their newest checkpoint.
-
-#: What a page may choose to see by step.
+#: Columns that a page may plot by step.
 METRICS = (*TRAINING_METRICS, "num_tokens")
 LIVE = Training.schema.append(pa.field("ref", pa.string()))
 
 
 def live_steps(root: Path) -> pa.Table:
-    """Rows so far of every training at work or interrupted. Schema: LIVE; an arm that is not known yet is `?`."""
+    """Return the steps of every training that has no artifact yet, from its newest checkpoint. Schema: LIVE; an arm
+    that is not known yet is `?`."""
     store, arms, rows = Store(root), None, []
     for folder in sorted((root / ".work").glob("training-*")):
-        try:
-            ref = Ref.parse(folder.name)
-        except UserError:
-            continue
-        if (store.path(ref) / "manifest.json").exists():
+        ref = Ref.named(folder.name)
+        if ref is None or (store.path(ref) / "manifest.json").exists():
             continue
         newest = max((folder / "checkpoints").glob("step-*/state.json"), key=_step, default=None)
         if newest is None:
@@ -91,7 +84,7 @@ def _step(state: Path) -> int:
 
 
 def standing(steps: pa.Table) -> pa.Table:
-    """Where every training of `live_steps` stands. Columns: those of query `app_live`."""
+    """Return the state of every training of `live_steps`. Columns: of query `app_live`."""
     return query(named("app_live"), steps=steps)
 
 

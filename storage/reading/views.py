@@ -1,7 +1,4 @@
-"""Named questions over the inputs of one report: a view for each argument of the stage that made it.
-
-Report and dashboards ask the same files in `queries/`; a view is as large as its Parquet and is never loaded.
-"""
+"""Named queries over the inputs of one report: a view for each argument of the stage that made it."""
 
 from __future__ import annotations
 
@@ -35,10 +32,9 @@ OF_THE_STATEMENT = (
 
 
 class Views:
-    """One private connection over views; `ask` runs a named query, `sql` any other.
+    """One private connection over views; `ask` runs a named query, `sql` any other. Threads take turns.
 
-    A view is made when a statement or a parameter first names it: each opens its files, and most questions are about
-    a few. Threads take turns.
+    A view, which opens its files, is made when a statement or a parameter first names it.
     """
 
     def __init__(self, parquet: Mapping[str, Sequence[Path]], tables: Mapping[str, pa.Table], threads: int) -> None:
@@ -56,8 +52,8 @@ class Views:
         return self.sql(named(name), parameters, where=f"storage/reading/queries/{name}.sql")
 
     def sql(self, statement: str, parameters: dict[str, object] | None = None, where: str = "sql") -> pa.Table:
-        """Errors: UserError for a statement that DuckDB refuses, in its words; where an artifact of an older schema may
-        be why, it is named."""
+        """Errors: UserError for a statement that DuckDB refuses, with the artifact of an older schema that may be the
+        cause."""
         named_by = {*WORD.findall(statement), *(v for v in (parameters or {}).values() if isinstance(v, str))}
         try:
             with self._turn:
@@ -72,7 +68,7 @@ class Views:
             raise UserError(f"{where}: {said}{self._outdated(named_by)}") from None
 
     def _outdated(self, named_by: set[str]) -> str:
-        """Columns of these views' kinds that the first artifact without them lacks, and the way out; empty if none."""
+        """Name the first artifact that lacks columns of its kind, and the fix; empty if none does."""
         for name in sorted(named_by & self._parquet.keys()):
             for path in self._parquet[name]:
                 kind = KINDS.get(path.parent.name.rpartition("-")[0])
@@ -96,7 +92,7 @@ def views(
 
 
 def _view(connection: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path]) -> None:
-    """Many small files are read once and kept: a view would open every one of them for each question."""
+    """Many small files become a table, as a view would open each of them for every question."""
     listed = ", ".join("'" + str(p).replace("'", "''") + "'" for p in paths)
     small = len(paths) > 1 and sum(p.stat().st_size for p in paths if p.exists()) < SMALL_BYTES
     connection.execute(
@@ -118,21 +114,21 @@ def inputs_of(store: Store, inputs: Mapping[str, Sequence[str]]) -> dict[str, li
 
 
 def helper_tables(inputs: Mapping[str, Sequence[str]], arms: Sequence[str]) -> dict[str, pa.Table]:
-    """`arms`: in the order in which everything lists and colours them. `measured`: which final rollouts a diversity
-    is of. `sliced_by`: which benchmark pass@k and contrasts are of. And a table without rows for each argument that
-    this report has none of."""
-    pairs = list(zip(inputs.get("final", ()), inputs.get("diversities", ()), strict=False))
+    """Return tables that queries need beside the inputs, and an empty one for each input that this report lacks.
+
+    `arms`: in the order of their colours. `measured`: the final rollouts of each diversity. `sliced_by`: the benchmark
+    of each pass@k and contrast.
+    """
+
+    def texts(**columns: Sequence[str]) -> pa.Table:
+        return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+
+    pairs = [*zip(inputs.get("final", ()), inputs.get("diversities", ()), strict=False)]
+    sliced = {name: inputs.get(name, ()) for name in ("benchmarks", "slices", "slice_contrasts")}
     helpers = {
-        "arms": pa.table({"arm": pa.array(arms, pa.string()), "place": pa.array(range(len(arms)), pa.int32())}),
-        "measured": pa.table(
-            {
-                "final": pa.array([p[0] for p in pairs], pa.string()),
-                "diversity": pa.array([p[1] for p in pairs], pa.string()),
-            }
-        ),
-        "sliced_by": pa.table(
-            {name: pa.array(inputs.get(name, ()), pa.string()) for name in ("benchmarks", "slices", "slice_contrasts")}
-        ),
+        "arms": texts(arm=arms).append_column("place", pa.array(range(len(arms)), pa.int32())),
+        "measured": texts(final=[p[0] for p in pairs], diversity=[p[1] for p in pairs]),
+        "sliced_by": texts(**sliced),
     }
     empty = {
         name: kind.schema.append(pa.field("ref", pa.string())).empty_table()
