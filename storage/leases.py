@@ -1,9 +1,9 @@
-"""Leases: who makes a piece of work now, so that no two processes or machines pay for the same.
+"""Leases: which process makes a piece of work, so that no two processes or machines pay for it.
 
-A lease is a small document by name with a list of [holder, keys]: on a disk a file, in a bucket an object. It is
-replaced only while it is still what was read (`If-Match`). A holder shows that it lives in a document of its own, which
-its heartbeat replaces. It is passed over once it was silent for SILENCE_SECONDS, or if its process on this machine is
-gone. No clocks of two machines are compared: who waits counts the seconds since a heartbeat last differed.
+A lease is a small document (a file, or an object of a bucket) with a list of [holder, keys], replaced only while it is
+still what was read (`If-Match`). Each holder has a document that its heartbeat replaces. A holder is dead once it was
+silent for SILENCE_SECONDS, or if its process on this machine is gone. Clocks of two machines are never compared: a
+process that waits counts the seconds since a heartbeat last differed.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from storage.objects import impatient
 from storage.roots import lock_file
 
 BEAT_SECONDS, SILENCE_SECONDS = 10.0, 60.0
-#: How often who waits looks again, on a disk and in a bucket.
+#: Seconds between two looks of a process that waits, on a disk and in a bucket.
 POLL_SECONDS = {True: 0.1, False: 2.0}
 FOLDER = ".leases/"
 Claims = list[tuple[str, list[str]]]
-#: Holders that this process was, whose leases it could perhaps not release.
+#: Former holders of this process, which may have left leases behind.
 _ended: set[str] = set()
 
 
@@ -59,7 +59,7 @@ def beating(beat: Callable[[], None], every: float = BEAT_SECONDS) -> Iterator[N
 
 
 class Documents(Protocol):
-    """Where leases lie: documents with an ETag, put on a condition. A bucket is one (`storage.objects`)."""
+    """Documents with an ETag and conditional writes, such as a bucket (`storage.objects`)."""
 
     def get(self, name: str) -> tuple[bytes, str] | None: ...
 
@@ -103,7 +103,7 @@ class Folder:
 
 @functools.cache
 def machine() -> str:
-    """Of this host and boot, and of the namespace that its process numbers are of."""
+    """Return a name for this host, its boot, and the namespace of its process numbers."""
     spaces = [Path("/proc/self/ns/pid"), Path("/proc/sys/kernel/random/boot_id")]
     told = [os.readlink(path) if path.is_symlink() else path.read_text().strip() for path in spaces if path.exists()]
     return " ".join([socket.gethostname(), *told])
@@ -116,13 +116,12 @@ def _leases(root: Path, pid: int) -> Leases:
 
 
 def leases_of(root: Path) -> Leases:
-    """Those of a root, for this process."""
     return _leases(root.resolve(), os.getpid())
 
 
 @dataclass
 class Leases:
-    """What this process holds in one root. Safe to share between threads, each of which is a holder of its own."""
+    """The leases that this process holds in one root. Safe to share between threads."""
 
     documents: Documents
     poll: float
@@ -141,7 +140,7 @@ class Leases:
     ) -> Iterator[dict[str, set[str]]]:
         """Hold keys of leases, by lease: all that are wanted, or without `whole` those that are free once any is.
 
-        Nothing is held while it waits, so that two which want each other's never wait forever. tell: whom it waits for.
+        Nothing is held while it waits, so there is no deadlock. tell: receives whom it waits for.
         """
         with self._present():
             told, mine = "", self._claim(wanted, whole)
@@ -159,13 +158,13 @@ class Leases:
             self._release(mine)
 
     def check(self) -> None:
-        """Errors: Parked if another took over what this process holds, because it was not heard for too long."""
+        """Errors: Parked if another process took over a lease, because this one was silent for too long."""
         if not self.held or time.monotonic() - self._renewed < SILENCE_SECONDS / 2:
             return
         self._beat()
         for name, keys in list(self.held):
             mine = (self.holder, keys)
-            # put anew, another one each time, so that who is about to take it over reads it again
+            # written anew, so that a process which is about to take it over reads it again
             if not self._change(name, lambda c, mine=mine: [*_without(c, mine), mine] if mine in c else None):
                 raise Parked(
                     f"{name}: another machine took over what this one made, which was not heard for"
@@ -183,7 +182,7 @@ class Leases:
         return mine
 
     def _free(self, name: str, keys: Sequence[str], whole: bool) -> list[str]:
-        """Take those that nobody holds. Claims of this process that could not be released are not held."""
+        """Take the free keys. A claim of this process that it failed to release counts as free."""
         free: list[str] = []
         self._tried.append((name, free))
 
@@ -225,7 +224,7 @@ class Leases:
                 return True
 
     def _others(self, wanted: Mapping[str, Sequence[str]]) -> str:
-        """Who holds the first of these that is not free, in words."""
+        """Describe the holder of the first of these that is not free."""
         for name in wanted:
             for holder, _ in _claims(self.documents.get(f"{FOLDER}{name}")):
                 if holder != self.holder and self._lives(holder) and (who := self.documents.get(_of(holder))):
@@ -246,7 +245,7 @@ class Leases:
 
     @contextmanager
     def _present(self) -> Iterator[None]:
-        """In the block this process has a heartbeat, which the first block begins and the last one ends."""
+        """Keep a heartbeat while any thread is in such a block."""
         with self._lock:
             if self._inside == 0:
                 self.holder = uuid.uuid4().hex

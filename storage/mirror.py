@@ -1,9 +1,8 @@
 """A root on object storage, and its working copy in a folder.
 
-An artifact's files go up under a prefix that only this attempt uses; its manifest goes up last, by a conditional put
-(`If-None-Match: *`; a stale one is replaced by `If-Match: <etag>`), so it exists whole or not at all and of two racing
-writers the first wins. Ledger shards, charges and run records are objects with names of their own.
-Works with any server that honours conditional puts: S3 itself, MinIO, Ceph, R2.
+An artifact's files are uploaded under a prefix of this attempt, then its manifest by a conditional put: it exists whole
+or not at all, and of two racing writers the first wins. Ledger shards, charges and records are objects of their own.
+Works with any server that honours conditional puts: S3, MinIO, Ceph, R2.
 """
 
 from __future__ import annotations
@@ -26,11 +25,9 @@ from storage.objects import CONNECTIONS, Listed, Objects
 from storage.roots import ADDRESS, address_of, inside, write_durably
 
 MANIFEST = "manifest.json"
-#: Folders of many objects that no listing of artifacts and records needs.
+#: Folders of many objects, left out of listings of artifacts and records.
 BULKY = (".leases", ".work", "ledger", "spending")
-#: Where records of runs lie.
-RECORDS = "runs/"
-#: Within this time a process believes what it last heard of an artifact.
+#: For so long a process does not ask again about an artifact.
 BELIEVED_SECONDS = 20.0
 #: A file of the copy that is younger may be about to be uploaded.
 UNDERWAY_SECONDS = 60.0
@@ -44,7 +41,7 @@ def _mirror(root: Path, address: str) -> Mirror:
 
 
 def mirror_of(root: Path) -> Mirror | None:
-    """The mirror of a working copy; null for a root that is just a folder."""
+    """Return the mirror of a working copy; None for a root that is just a folder."""
     address = address_of(root)
     return None if address is None else _mirror(root.resolve(), address)
 
@@ -67,7 +64,7 @@ class Mirror(Objects):
         self.delete(path.relative_to(self.root).as_posix())
 
     def sync(self, folder: str) -> None:
-        """Bring files that never change, or only grow, from the root to the copy, and the other way round."""
+        """Copy files that never change, or only grow, in both directions."""
         remote = self.list(folder)
         here = {
             p.relative_to(self.root).as_posix(): p.stat().st_size
@@ -81,7 +78,7 @@ class Mirror(Objects):
                 self.push(self.root / name)
 
     def follow(self, folder: str) -> None:
-        """Make the copy's records below a folder those of the root: what another machine removed goes here too."""
+        """Make the records of a folder those of the root; what another machine removed goes here too."""
         before, listed = time.time() - UNDERWAY_SECONDS, self.list(folder)
         self._bring(listed)
         for path in (self.root / folder).glob("*.json*"):
@@ -89,7 +86,6 @@ class Mirror(Objects):
                 path.unlink(missing_ok=True)
 
     def _bring(self, small: Mapping[str, Listed]) -> None:
-        """Make the working copy of these objects what the listing says."""
         behind = [name for name, one in small.items() if not one.holds(_content(self.root / inside(name)))]
         with ThreadPoolExecutor(SMALL_AT_ONCE) as pool:
             for name, found in zip(behind, pool.map(self.get, behind), strict=True):
@@ -113,10 +109,7 @@ class Mirror(Objects):
     # artifacts
 
     def refresh(self, ref: Ref, *, files: bool = True, now: bool = False) -> None:
-        """Make the working copy of one artifact what the root has: the same making, or nothing.
-
-        files: also those that its stage left beside the rows.
-        """
+        """Make the working copy of one artifact that of the root. files: also those beside its rows."""
         local = self.root / ref.kind / str(ref)
         if not now and self._believed(str(ref), local / MANIFEST):
             return
@@ -141,7 +134,7 @@ class Mirror(Objects):
             self._download([(f"{ref.kind}/{ref}/{manifest['token']}/{p}", local / p) for p in missing])
 
     def bring_rows(self, refs: Sequence[Ref]) -> None:
-        """Rows without the files that stages left beside them."""
+        """Bring rows without the files beside them."""
         with ThreadPoolExecutor(CONNECTIONS) as pool:
             list(pool.map(lambda ref: self.refresh(ref, files=False, now=True), refs))
 
@@ -149,7 +142,7 @@ class Mirror(Objects):
         self._heard[what] = time.monotonic(), _changed(path)
 
     def _believed(self, what: str, path: Path) -> bool:
-        """Heard of a while ago, and not replaced meanwhile by another process that shares the copy."""
+        """Whether it was asked about just now, and not replaced since by another process that shares the copy."""
         heard, changed = self._heard.get(what, (-BELIEVED_SECONDS, 0))
         return time.monotonic() - heard < BELIEVED_SECONDS and _changed(path) == changed
 
@@ -172,10 +165,8 @@ class Mirror(Objects):
             shutil.rmtree(aside, ignore_errors=True)
 
     def publish(self, folder: Path, ref: Ref, *, over: str | None) -> bool:
-        """Upload a whole artifact. True if it is now the root's; False if another writer was first.
-
-        over: token of a stale or damaged artifact that this one replaces; null if there was none.
-        """
+        """Upload a whole artifact; return False if another writer was first. over: token of a stale or damaged one that
+        it replaces."""
         raw = (folder / MANIFEST).read_bytes()
         manifest, name = orjson.loads(raw), f"{ref.kind}/{ref}/{MANIFEST}"
         attempt = f"{ref.kind}/{ref}/{manifest['token']}"
@@ -193,7 +184,7 @@ class Mirror(Objects):
         return etag is not None
 
     def token(self, ref: Ref) -> str | None:
-        """Of the making that the root has now."""
+        """Return the token of the root's artifact; None if it has none."""
         remote = self.get(f"{ref.kind}/{ref}/{MANIFEST}")
         return None if remote is None else orjson.loads(remote[0])["token"]
 
@@ -201,7 +192,7 @@ class Mirror(Objects):
         self.delete(*self.list(f"{ref.kind}/{ref}/{token}"))
 
     def remove(self, ref: Ref) -> None:
-        """Manifest first, so that nobody sees half of it."""
+        """Delete an artifact, its manifest first."""
         self.delete(f"{ref.kind}/{ref}/{MANIFEST}")
         self.delete(*self.list(f"{ref.kind}/{ref}"))
         self._heard.pop(str(ref), None)
@@ -209,8 +200,7 @@ class Mirror(Objects):
     # what is not finished
 
     def bring_work(self, ref: Ref | None = None) -> None:
-        """Bring what another machine kept of an artifact that it did not finish, or of all; nothing that is here is
-        replaced."""
+        """Bring what other machines kept of an unfinished artifact, or of all; nothing that is here is replaced."""
         names = [
             name for name in self.list(f".work/{ref}" if ref else ".work") if not (self.root / inside(name)).exists()
         ]
@@ -218,18 +208,18 @@ class Mirror(Objects):
             self._download([(n, self.root / n) for n in names if n.endswith(".json") == part])
 
     def keep_work(self, ref: Ref, paths: Iterable[Path]) -> None:
-        """Keep these files of an artifact that is not finished, JSON last, and none that was kept before."""
+        """Keep these files of an unfinished artifact, JSON last, in place of those that were kept before."""
         wanted, there = {p.relative_to(self.root).as_posix(): p for p in paths}, self.list(f".work/{ref}")
         for name in sorted(wanted.keys() - there.keys(), key=lambda name: name.endswith(".json")):
             self.push(wanted[name])
         self.delete(*(there.keys() - wanted.keys()))
 
     def refresh_names(self) -> None:
-        """Manifests of all artifacts, and records: no rows, and no files that stages left beside them."""
+        """Bring the manifests of all artifacts and the records of runs."""
         if self._believed("", self.root / ADDRESS):
             return
         began, listed = time.time(), self.list("", but=BULKY)
-        small = {name: one for name, one in listed.items() if _is_manifest(name) or name.startswith(RECORDS)}
+        small = {name: one for name, one in listed.items() if _is_manifest(name) or name.startswith("runs/")}
         self._bring(small)
         for path in self.root.glob(f"[a-z]*/*/{MANIFEST}"):
             gone = path.relative_to(self.root).as_posix() not in listed
@@ -238,7 +228,7 @@ class Mirror(Objects):
         self._remember("", self.root / ADDRESS)
 
     def _place(self, name: str, content: bytes) -> None:
-        """A manifest of another making than what is here comes alone."""
+        """Write a record or manifest; rows of another making than the manifest's are dropped."""
         folder = self.root / name.rpartition("/")[0]
         if not _is_manifest(name) or _token(folder) == (manifest := orjson.loads(content))["token"]:
             return write_durably(self.root / name, content)

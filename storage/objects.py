@@ -22,9 +22,9 @@ from storage.roots import seconds_set
 
 T = TypeVar("T")
 CONNECTIONS = 8
-#: Files above this go up in parts; S3 takes 10,000 parts. No more of a file is in memory, times PARTS_AT_ONCE.
+#: Size of the parts of an upload, of which PARTS_AT_ONCE are in memory. S3 takes 10,000 parts.
 PART_BYTES, PARTS_AT_ONCE, MOST_PARTS = 8 << 20, 2, 9_000
-#: Seconds that a server may answer nobody before a command gives up, and a run (`patient`), as with a provider.
+#: Seconds that a server may be silent before a command gives up, and a run (`patient`).
 COMMAND_PATIENCE, RUN_PATIENCE = 10.0, 300.0
 NO_CREDENTIALS = "no credentials ({}); set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
 _in_runs = [COMMAND_PATIENCE]
@@ -33,7 +33,7 @@ _thread = threading.local()
 
 @contextmanager
 def patient() -> Iterator[None]:
-    """In the block this process waits for a server that does not answer for as long as for a provider."""
+    """In the block this process waits RUN_PATIENCE for a silent server."""
     _in_runs.append(RUN_PATIENCE)
     try:
         yield
@@ -43,7 +43,7 @@ def patient() -> Iterator[None]:
 
 @contextmanager
 def impatient() -> Iterator[None]:
-    """In the block this thread does not wait for a server that does not answer: it has something else to do."""
+    """In the block this thread does not wait for a silent server."""
     before, _thread.impatient = getattr(_thread, "impatient", False), True
     try:
         yield
@@ -57,13 +57,13 @@ def _patience() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """size: in bytes. etag: another one whenever the object is."""
+    """size: in bytes. etag: changes with the object."""
 
     size: int
     etag: str
 
     def holds(self, content: bytes) -> bool:
-        """Whether it is known to hold this. Never where ETags are no digests, as where the server encrypts."""
+        """Return whether it surely holds this. False where ETags are no digests, as on servers that encrypt."""
         return self.etag.strip('"') == md5(content, usedforsecurity=False).hexdigest()
 
 
@@ -105,10 +105,10 @@ class Objects:
         return UserError(f"root {self.address}: {said}")
 
     def _call(self, does: str, request: Callable[[Any, Any], T]) -> T:
-        """What the request returns, tried again while the server does not answer.
+        """Return the answer to a request, repeated while the server does not answer.
 
-        request: given obstore and the store. Errors: FileNotFoundError for no object, FileExistsError for a condition
-        that does not hold; those of the class.
+        request: receives obstore and the store. Errors: FileNotFoundError for no object, FileExistsError for a
+        condition that does not hold.
         """
         store, failing = self._store, 0.0
         import obstore
@@ -135,7 +135,7 @@ class Objects:
                 time.sleep(min(1.0, patience / 10))
 
     def _refusal(self, does: str, error: Exception, said: str) -> Exception | None:
-        """An answer that no patience changes."""
+        """Return the error for an answer that repeating does not change; None to repeat."""
         if "NoSuchBucket" in str(error):
             return self._error(f"there is no bucket '{self.bucket}' at this server")
         if isinstance(error, FileNotFoundError):
@@ -147,7 +147,7 @@ class Objects:
         return None
 
     def get(self, name: str) -> tuple[bytes, str] | None:
-        """(content, etag) of an object; None if there is none."""
+        """Return (content, etag) of an object; None if there is none."""
 
         def request(obstore: Any, store: Any) -> tuple[bytes, str]:
             found = obstore.get(store, name)
@@ -169,9 +169,9 @@ class Objects:
         self._call(f"reading {name}", request)
 
     def put(self, name: str, content: bytes | Path, **condition: str) -> str | None:
-        """The new ETag; None if the condition does not hold. condition: IfNoneMatch="*" or IfMatch=etag.
+        """Write an object, streamed if it is a file; return its ETag, or None if the condition does not hold.
 
-        content: a file is streamed, in parts if it is large.
+        condition: IfNoneMatch="*" or IfMatch=etag.
         """
         how: dict[str, Any] = {"mode": {"e_tag": condition["IfMatch"]} if "IfMatch" in condition else "create"}
         if not condition:
@@ -201,11 +201,11 @@ class Objects:
         self.delete(name)
 
     def list(self, folder: str, *, but: Sequence[str] = ()) -> dict[str, Listed]:
-        """What lies below a folder, by its name relative to the root. but: folders that are passed over."""
+        """Return the objects of a folder, by their name in the root. but: folders that are left out."""
         found: dict[str, Listed] = {}
 
         def request(obstore: Any, store: Any, after: str | None) -> str | None:
-            """Where to go on; None at the end."""
+            """Return where to continue; None at the end."""
             for page in obstore.list(store, folder or None, offset=after, chunk_size=1000):
                 for one in page:
                     if (room := one["path"].partition("/")[0]) in but:

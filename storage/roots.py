@@ -27,10 +27,7 @@ PREFIX = re.compile(r"[A-Za-z0-9._=-]+(/[A-Za-z0-9._=-]+)*")
 
 
 def root_folder(text: str) -> Path:
-    """The folder to work in for a root as somebody wrote it.
-
-    Errors: UserError for an address that is none. Keys and passwords never belong into it.
-    """
+    """Return the folder to work in for a root as a user wrote it. Errors: UserError for what is no address."""
     if "\0" in text or not text.strip():
         raise UserError(f"--root {text[:80]!r}: no folder can have this name")
     if "://" not in text:
@@ -56,8 +53,7 @@ def root_folder(text: str) -> Path:
 
 
 def root_option(folder: Path) -> str:
-    """What a command says so that it finds this root; nothing for the one that it finds unsaid. For sentences that name
-    what to do next.
+    """Return the --root option for a suggested command; empty for the default root.
 
     >>> root_option(Path("my store"))
     " --root 'my store'"
@@ -68,12 +64,12 @@ def root_option(folder: Path) -> str:
 
 
 def cache_home() -> Path:
-    """What may be deleted at any time: working copies of object storage, what engines compiled."""
+    """The folder of what may be deleted at any time: working copies of object storage, compiled kernels."""
     return Path(os.environ.get("VARBAND_CACHE", Path.home() / ".cache" / "varband"))
 
 
 def seconds_set(name: str, default: float) -> float:
-    """A duration from the environment. Errors: UserError for what is no number of seconds above zero."""
+    """Return a duration from the environment. Errors: UserError if it is no number of seconds above zero."""
     text = os.environ.get(name, str(default))
     try:
         value = float(text)
@@ -98,8 +94,8 @@ def inside(path: str) -> str:
 def linkless(folder: Path, name: str | Path) -> Path:
     """Return the path of a name below a folder, which may be a link itself.
 
-    Errors: UserError for a name that leaves the folder, and for a link on the way. A root that somebody else made could
-    otherwise read, write or empty any file of this user.
+    Errors: UserError for a name that leaves the folder and for a link on the way: a received root could otherwise
+    read, write or empty any file of this user.
     """
     path = folder
     for part in Path(inside(str(name))).parts:
@@ -110,9 +106,9 @@ def linkless(folder: Path, name: str | Path) -> Path:
 
 
 def address_of(folder: Path) -> str | None:
-    """Return the object-storage address that a folder is a working copy of; None for a root of its own.
+    """Return the object-storage address that a folder is a working copy of; None for any other root.
 
-    Only `root_folder` makes working copies, in this user's cache: an address in any other folder came with the folder.
+    An address in a folder outside this user's cache came with the folder and is ignored.
     """
     if folder.resolve().parent not in {(cache_home() / "roots").resolve(), *_CACHES}:
         return None
@@ -123,7 +119,7 @@ def address_of(folder: Path) -> str | None:
 
 
 def lock_file(root: Path, name: str) -> Path:
-    """In a folder that is there. Errors: UserError where something else has its place; OSError."""
+    """Return the path of a lock file, with its folder made."""
     lock = linkless(root, f".locks/{name}.lock")
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
@@ -133,8 +129,7 @@ def lock_file(root: Path, name: str) -> Path:
 
 
 def read_whole(path: Path) -> bytes:
-    """Errors: FileNotFoundError for none; UserError for a link to a file that is gone: who made it thinks that it is
-    there."""
+    """Errors: FileNotFoundError for none; UserError for a link to a file that is gone."""
     try:
         return path.read_bytes()
     except FileNotFoundError:

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 
 class Band(StrEnum):
-    """In the order in which everything lists them; of `correct` alone, so that a group all wrong with mixed tags is
-    `all_zero` although its advantages are not zero."""
+    """In display order. Bands use `correct` alone: a group all wrong with mixed tags is `all_zero`, although its
+    advantages are not zero."""
 
     ALL_ZERO = "all_zero"
     VARIANCE = "variance"
@@ -23,7 +23,7 @@ class Band(StrEnum):
 
 
 def band(num_correct: int, group_size: int) -> Band:
-    """Errors: ValueError for more correct rollouts than there are, or fewer than none.
+    """Errors: ValueError for an impossible count.
 
     >>> [str(band(c, 8)) for c in (0, 3, 8)]
     ['all_zero', 'variance', 'all_one']
@@ -34,7 +34,7 @@ def band(num_correct: int, group_size: int) -> Band:
 
 
 def in_variance_band(num_correct: int, group_size: int) -> bool:
-    """Return whether a group has both outcomes, which decides its band however many rollouts follow.
+    """Return whether a group has both outcomes, which later rollouts do not change.
 
     >>> in_variance_band(1, 2), in_variance_band(0, 0)
     (True, False)
@@ -52,8 +52,7 @@ def variance_chance(chance: np.ndarray, group_size: int) -> np.ndarray:
 
 
 def pass_at_k(n_P: np.ndarray, c_P: np.ndarray, ks_K: Sequence[int]) -> np.ma.MaskedArray:
-    """(P, K) unbiased pass@k, 1 − C(n−c, k)/C(n, k), as a running product so that nothing overflows.
-    Masked where n < k. Source: Chen et al. 2021 (arXiv 2107.03374).
+    """(P, K) unbiased pass@k, 1 − C(n−c, k)/C(n, k); masked where n < k. Chen et al. 2021 (arXiv 2107.03374).
 
     >>> pass_at_k(np.array([4, 4]), np.array([1, 0]), [1, 2, 5]).tolist()
     [[0.25, 0.5, None], [0.0, 0.0, None]]
@@ -152,9 +151,9 @@ NOTHING = 1e-24  # a variance below this is that of values that are all the same
 
 
 def tail_freedom(values_PV: np.ndarray, within: bool = False) -> np.ndarray:
-    """Degrees of freedom_V of the variance over problems, by their kurtosis: 2n/(kurtosis − 1), at most n − 1. For m of
-    many problems that moved alike, about 2m. within: of values that have ends, which pile up there: few problems show
-    too little of that kurtosis, and FEW/n is added. Gains up to a ceiling of five to ten were covered in 90 to 92 %.
+    """Degrees of freedom_V of the variance over problems, by their kurtosis: 2n/(kurtosis − 1), at most n − 1.
+
+    within: of values with ends, near which they pile up; few problems show too little of that, so FEW/n is added.
 
     >>> tail_freedom(np.array([[1.0, 0.0], [-1, 0], [1, 0], [-1, 5]])).round(3).tolist()
     [3.0, 3.0]
@@ -172,9 +171,8 @@ def _kurtosis(values_PV: np.ndarray) -> np.ndarray:
 
 
 def unseen_variance(values_PV: np.ndarray, reach: float) -> np.ndarray:
-    """What the variance_V of the mean of values within ±reach may have besides the one that was seen: half a problem at
-    either end where none differs (after Agresti and Min 2005), over (1 + m)^2.5 where m = n/kurtosis do; the power was
-    chosen by what it covers (docs/coverage.md).
+    """Variance_V of the mean of values within ±reach that may not have been seen: half a problem at either end if none
+    differs (after Agresti and Min 2005), over (1 + m)^2.5 if m = n/kurtosis do; the power is from docs/coverage.md.
 
     >>> unseen_variance(np.array([[0.0, 1.0], [0, -1], [0, 1], [0, -1]]), 1.0).round(4)
     array([0.0333, 0.0006])
@@ -184,7 +182,7 @@ def unseen_variance(values_PV: np.ndarray, reach: float) -> np.ndarray:
 
 
 def interval_over_problems(values_P: Sequence[float]) -> list[float] | None:
-    """[low, high] of a mean of differences of shares, 95 %; null for one problem. What SQL calls
+    """[low, high] of a mean of differences of shares, 95 %; None for one problem. In SQL:
     `interval_over_problems(list(x order by problem_id))`.
 
     >>> [round(end, 3) for end in interval_over_problems([0.5, 0.0, 0.25, 0.0]) or []]

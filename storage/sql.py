@@ -1,8 +1,7 @@
-"""SQL over Arrow tables: one private connection per query, because Prefect runs stages in threads; one thread,
-because sums of floats in whatever order threads finish are not the same bytes twice.
+"""SQL over Arrow tables: one private connection per query, because Prefect runs stages in threads, and one thread,
+because the order of a parallel sum of floats changes its last bits.
 
-The connections share one empty database in memory: opening one costs 18 ms, a connection to it 1 ms, and a step of
-training asks several times.
+The connections share one empty database in memory: a new one costs 18 ms, a connection to it 1 ms.
 """
 
 from __future__ import annotations
@@ -59,13 +58,12 @@ def query(sql: str, parameters: dict[str, object] | None = None, /, **tables: pa
 
 
 def answer(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, object] | None = None) -> pa.Table:
-    """Rows of one statement. A signal ends it."""
+    """Return the rows of one statement. A signal ends it."""
     return _interruptible(connection, lambda: _rows(connection, sql, parameters))
 
 
 def _interruptible(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T]) -> T:
-    """In the main thread DuckDB would answer a signal late, or make an error of its own of what the handler raises, so
-    another thread asks while this one waits."""
+    """Ask in another thread: in the main one DuckDB delays a signal's exception or replaces it by its own error."""
     if threading.current_thread() is not threading.main_thread():
         return ask()
     asked: Future[T] = Future()
@@ -93,12 +91,11 @@ def _rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str,
 
 
 def connect(*, threads: int, reads: Iterable[Path] = ()) -> duckdb.DuckDBPyConnection:
-    """Open a private database in memory that knows MACROS and, beneath them, the rules that Python has: bands, pass@k,
-    `interval_over_problems` ([low, high] of a mean difference). Close it: a function of Python's that outlives the
-    interpreter makes DuckDB complain.
+    """Open a private database in memory that knows MACROS and the rules of `storage.rules`. Close it before the
+    interpreter ends.
 
-    threads: one makes sums of floats the same on every machine. reads: the files, and folders with all in them, that
-    statements may read. They write none and load no extension, which would be downloaded and kept in the home.
+    threads: 1 makes sums of floats the same on every machine. reads: files and folders that statements may read. They
+    cannot write, or load extensions.
     """
     # a type of DuckDB that outlives the interpreter, as a module's names may, is complained of when a run ends
     from duckdb.func import FunctionNullHandling, PythonUDFType
@@ -133,11 +130,11 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 
 def named(name: str) -> str:
-    """The text of a named question: `storage/reading/queries/<name>.sql`, without its header."""
+    """Return the named query `storage/reading/queries/<name>.sql`, without its header."""
     return HEADER.sub("", (QUERIES / f"{name}.sql").read_text(encoding="utf-8"))
 
 
 def header(name: str) -> str:
-    """What stands above a named question: TOML that declares its figure. Empty without one."""
+    """Return the header of a named query: TOML that declares its figure. Empty without one."""
     found = HEADER.match((QUERIES / f"{name}.sql").read_text(encoding="utf-8"))
     return found[1] if found else ""

@@ -12,26 +12,26 @@ from types import CodeType, FrameType
 
 from storage.errors import Parked, UserError
 
-#: A signal that came where an exception would be lost is answered this much later.
+#: A signal that comes where an exception would be lost is answered so much later.
 RETRY_SECONDS = 0.05
-#: An import is waited for this long: it may take longer than a pre-empted machine has.
+#: The longest wait for an import to end.
 PATIENCE_SECONDS = 4.0
-#: `timeout`, Slurm and others tell a process and its group: who is told twice within this time is told once.
+#: A second signal within this time is ignored: `timeout`, Slurm and others signal a process and its group.
 TWICE_SECONDS = 0.5
 STOPPED = "stopped by SIGTERM: all finished rollouts and steps are kept; the same command goes on"
 #: Where weak references are cleared.
 CALLBACKS = (weakref.__file__, _weakrefset.__file__)
-#: The signals that this process was sent: it ends with the last of them.
+#: The signals that this process received; it ends with the last of them.
 _received: list[signal.Signals] = []
 
 
 def was_stopped() -> bool:
-    """Return whether a signal asked this process to stop. C++ that calls Python may turn that into another error."""
+    """Return whether a signal asked this process to stop, whatever error it became in a library."""
     return bool(_received)
 
 
 def end_if_stopped() -> None:
-    """Raise again what a library swallowed after a signal. A stage calls this before each step and batch."""
+    """Raise again what a library swallowed after a signal; called before each step and batch."""
     if _received:
         raise _ending()
 
@@ -42,11 +42,10 @@ def _ending() -> BaseException:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """Turn SIGTERM and SIGINT into exceptions that arrive, wherever the program is.
+    """Turn SIGTERM and SIGINT into exceptions, wherever the program is.
 
-    A pre-empted machine sends SIGTERM and waits 30 s. The batch or step in flight is lost, and nothing else: a pack, an
-    engine's step or a checkpoint that has begun is finished first. Whatever error follows a signal is taken for its
-    consequence. A shell that starts a job with Ctrl-C ignored is obeyed.
+    The batch or step at work is lost; an engine's step or a checkpoint that has begun is finished first. An error that
+    follows a signal is taken for its consequence. A job that was started with Ctrl-C ignored goes on ignoring it.
     """
     times: list[float] = []
     raised: list[float] = []
@@ -88,8 +87,7 @@ def stopped_by_signals() -> Iterator[None]:
 
 @contextmanager
 def deaf_children() -> Iterator[None]:
-    """Processes that are started in the block never see Ctrl-C, from their first instruction on: whoever starts them
-    ends them."""
+    """Processes that are started in the block ignore Ctrl-C from the first instruction; their parent ends them."""
     was = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -98,7 +96,7 @@ def deaf_children() -> Iterator[None]:
 
 
 def _is_of_stop(error: BaseException | None) -> bool:
-    """Whether the error is what became of the handler's exception; else something was wrong beside it."""
+    """Whether the error comes from the handler's exception."""
     while error is not None:
         if isinstance(error, Parked) or "SIGTERM" in str(error):
             return True
@@ -111,13 +109,12 @@ def _said(error: BaseException) -> str:
 
 
 def _swallows(frame: FrameType | None) -> bool:
-    """Whether an exception raised here would be printed and lost, as in a finaliser or a weak reference's callback."""
+    """Whether an exception would be lost here, as in a finaliser or a weak reference's callback."""
     return any(code.co_name == "__del__" or code.co_filename in CALLBACKS for code in _stack(frame))
 
 
 def _imports(frame: FrameType | None) -> bool:
-    """Whether an import is under way: who does without a library that cannot be imported takes the exception for that,
-    and C++ that calls Python while it loads ends the process."""
+    """Whether an import is at work, which would take the exception for a missing library or end the process."""
     return any(code.co_filename.startswith("<frozen importlib") for code in _stack(frame))
 
 

@@ -1,8 +1,8 @@
-"""@stage: recipe → fingerprint → store. The one place where stages, the store and the orchestrator meet.
+"""@stage: recipe → fingerprint → store.
 
 A stage call computes the Ref of its artifact from the stage's name and version, its arguments and its inputs' refs.
-What happens next is the session's business: a planning session only notes the call, an executing one makes the
-artifact unless the store has it, and under an orchestrator the same call is one of its tasks.
+A planning session only notes the call; any other makes the artifact unless the store has it, under an orchestrator as
+one of its tasks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from storage.artifacts.fingerprint import fingerprint
 from storage.artifacts.manifest import Recipe, declared, identity_of, recipe_of
 from storage.artifacts.provenance import provenance
 from storage.artifacts.ref import Ref
-from storage.artifacts.rows import PART_ROWS, Payload, beside
+from storage.artifacts.rows import PART_ROWS as PART_ROWS
+from storage.artifacts.rows import Payload
+from storage.artifacts.rows import beside as beside
 from storage.artifacts.store import Store
 from storage.errors import Parked
 from storage.ledger import Ledger
@@ -33,8 +35,8 @@ from tasks.engines.toolbox import Toolbox
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What must hold before a step is made, though it changes nothing of what is made. after: artifacts that must be
-    there. why_not: why it does not hold, by what the store has; empty if it does."""
+    """A condition for making a step. after: artifacts that must be there. why_not: the reason why it does not hold;
+    empty if it does."""
 
     after: tuple[Ref, ...]
     why_not: Callable[[Store], str]
@@ -42,7 +44,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One stage call: what is asked for, and how to make it if nobody has. arguments: as the caller gave them."""
+    """One stage call. arguments: as the caller gave them. make: makes its rows."""
 
     title: str
     ref: Ref
@@ -53,7 +55,7 @@ class Step:
 
     @property
     def awaited(self) -> tuple[Ref, ...]:
-        """Artifacts that must be there before it can be made: its inputs, and those of its condition."""
+        """Its inputs and the artifacts of its condition, which must be there before it is made."""
         return (*self.recipe.input_refs, *(self.condition.after if self.condition else ()))
 
 
@@ -76,27 +78,6 @@ class Progress:
 P = ParamSpec("P")
 T = TypeVar("T")
 K = TypeVar("K", bound=Ref)
-__all__ = [
-    "PART_ROWS",
-    "Payload",
-    "Progress",
-    "Ref",
-    "Session",
-    "Step",
-    "beside",
-    "grouped",
-    "ledger",
-    "making",
-    "only_noted",
-    "planning",
-    "progress",
-    "provided",
-    "session",
-    "stage",
-    "store",
-    "toolbox",
-    "workdir",
-]
 
 
 def _ignore(_: Progress) -> None: ...
@@ -106,12 +87,9 @@ def _ignore(_: Progress) -> None: ...
 class Session:
     """How stage calls are carried out in this process. Holds nothing that changes a result.
 
-    planning: note the calls, make nothing.
-    wrap: lets an orchestrator run the making of a step as one of its own tasks.
-    group: lets an orchestrator show the steps of one arm together.
-    before: asked before anything is made (budget wall); may raise to stop.
-    without: kinds that are not made here; a step of one, or after one, that the store has not is left for elsewhere.
-    elsewhere: artifacts that others are making, likewise.
+    planning: note the calls, make nothing. wrap, group: let an orchestrator run a step as a task and show the steps of
+    an arm together. before: called before anything is made; may raise to stop. without: kinds that are not made here;
+    a missing step of one, or after one, is left for another machine. elsewhere: artifacts that others make, likewise.
     """
 
     store: Store
@@ -144,8 +122,8 @@ class Session:
         return left or not all(map(self.store.fresh, step.awaited))
 
     def ensure(self, step: Step) -> bool:
-        """Make the step's artifact unless the store has it. True if it was reused. Errors: Parked where its condition
-        does not hold."""
+        """Make the artifact unless the store has it; return whether it was reused. Errors: Parked if its condition does
+        not hold."""
         if self.store.fresh(step.ref):
             self.listener(Progress("reused", step.title, step.ref))
             return True
@@ -164,7 +142,7 @@ class Session:
 
     @contextmanager
     def at_work_on(self, step: Step) -> Iterator[None]:
-        """What is done in the block is done for this step."""
+        """Work in the block is done for this step."""
         self.listener(Progress("started", step.title, step.ref))
         token = _step.set(step)
         try:
@@ -192,7 +170,7 @@ _condition: ContextVar[Condition | None] = ContextVar("varband_condition", defau
 
 @contextmanager
 def session(current: Session) -> Iterator[Session]:
-    """Every stage call in the block goes to this session; its engines are closed at the end."""
+    """Every stage call in the block goes to this session."""
     token = _session.set(current)
     try:
         yield current
@@ -202,14 +180,14 @@ def session(current: Session) -> Iterator[Session]:
 
 @contextmanager
 def only_noted() -> Iterator[list[Step]]:
-    """Stage calls in the block are noted in the list and not carried out."""
+    """Stage calls in the block are noted in the list, not carried out."""
     with session(replace(_session.get(), planning=True, steps=[])) as noting:
         yield noting.steps
 
 
 @contextmanager
 def provided(condition: Condition | None) -> Iterator[None]:
-    """What is called for in the block is made only where the condition holds."""
+    """Steps of the block are made only if the condition holds."""
     token = _condition.set(condition)
     try:
         yield
@@ -237,12 +215,12 @@ def ledger() -> Ledger:
 
 
 def toolbox() -> Toolbox:
-    """The engines of this process and where models and files lie."""
+    """The engines of this process, and where models and files are."""
     return _session.get().toolbox
 
 
 def workdir() -> Path:
-    """A folder that outlives a crash of the step being made and is the same when it is made again."""
+    """Return the work folder of the step at work, which outlives a crash."""
     current = _session.get()
     folder = current.store.root / ".work" / str(_step.get().ref)
     folder.mkdir(parents=True, exist_ok=True)
@@ -257,7 +235,7 @@ def making() -> Ref:
 def progress(
     done: int, total: int, unit: str = "rows", detail: str = "", event: str = "advanced", bands: tuple[int, ...] = ()
 ) -> None:
-    """Tell whoever watches how far the step being made is, or (`noted`, `seen`) what is worth a line about it."""
+    """Report how far the step at work is, or (`noted`, `seen`) a remark about it."""
     end_if_stopped()
     step = _step.get()
     _session.get().listener(Progress(event, step.title, step.ref, done, total, unit, detail=detail, bands=bands))
@@ -277,7 +255,7 @@ class Stage(Generic[P, K]):
         return self.function.__name__
 
     def titled(self, title: str) -> Stage[P, K]:
-        """The same stage under the name that people see while it runs; the title is no part of the recipe."""
+        """Return the stage under another title for people, which is no part of the recipe."""
         return replace(self, title=title)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> K:
@@ -289,13 +267,15 @@ class Stage(Generic[P, K]):
         return ref
 
     def named(self, arguments: Mapping[str, Any]) -> K:
-        """Return what the artifact of a call with these arguments is called."""
+        """Return the ref of a call with these arguments."""
         return self.kind.of(fingerprint(identity_of(self.name, self.version, arguments, declared(self.function))))
 
 
 def stage(kind: type[K], *, version: int) -> Callable[[Callable[P, pa.Table | Payload]], Stage[P, K]]:
-    """Turn `artifacts and arguments → table` into `artifacts and arguments → kind`. Bump `version` when the rows would
-    change. Errors: TypeError for a function whose arguments are not keyword-only."""
+    """Turn a function to a table into a stage to a kind. Bump `version` when its rows change.
+
+    Errors: TypeError for arguments that are not keyword-only.
+    """
 
     def decorate(function: Callable[P, pa.Table | Payload]) -> Stage[P, K]:
         positional = [p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.KEYWORD_ONLY]

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from flows.upkeep.verify import items
+from flows.upkeep.verify import things
 from storage.artifacts.store import Store
 from storage.errors import UserError
 from storage.ledger import Ledger
@@ -72,7 +72,7 @@ def _damage(root: Path) -> Iterator[Check]:
     if size > QUICK_BYTES or address_of(root):
         yield Check("store", "ok", f"{size / 1e9:.1f} GB were not read: varband store verify reads them")
         return
-    bad = [f"{item.what} {item.path}: {item.said}" for item in items(root) if item.said]
+    bad = [f"{one.what} {one.path}: {fault.said}" for one in things(root) if (fault := one.fault())]
     whole = "artifacts, ledger and records were read and are whole"
     fix = f"varband store verify --repair{root_option(root)}; the same command as before makes again what is set aside"
     yield Check("store", "fail" if bad else "ok", "; ".join(bad) or whole, fix if bad else "")

@@ -44,24 +44,15 @@ def _report(store: Store, ref: Ref) -> list[Row]:
             again = asked.ask("report_summary").to_pylist()
     except UserError as error:
         return [about | {"status": "unknown", "reason": str(error)}]
-    rows = []
-    printed = store.read(ref).to_pylist()
+    printed, rows = store.read(ref).to_pylist(), []
     if len(printed) != len(again):
         return [about | {"status": "off", "reason": f"{len(printed)} rows were printed, {len(again)} are found"}]
     for before, now in zip(printed, again, strict=True):
         for name, value in before.items():
-            same = value == now.get(name) or _near(value, now.get(name))
-            rows.append(
-                about
-                | {
-                    "arm": before["arm"],
-                    "figure": name,
-                    "printed": value,
-                    "found": now.get(name),
-                    "status": "holds" if same else "off",
-                    "reason": "",
-                }
-            )
+            found = now.get(name)
+            status = "holds" if value == found or _near(value, found) else "off"
+            one = {"arm": before["arm"], "figure": name, "printed": value, "found": found, "status": status}
+            rows.append(about | one | {"reason": ""})
     return rows
 
 
@@ -85,16 +76,8 @@ def _findings(store: Store) -> list[Row]:
                     diversities=_inputs(Diversity, inputs, "diversities"),
                 )
             except UserError as error:
-                found.append(
-                    {
-                        "code": "cannot_lint",
-                        "fact": f"{ref}: {error}",
-                        "place": str(ref),
-                        "inference": "its design was not checked",
-                        "value": None,
-                        "query": None,
-                    }
-                )
+                fact = {"code": "cannot_lint", "fact": f"{ref}: {error}", "place": str(ref)}
+                found.append(fact | {"inference": "its design was not checked", "value": None, "query": None})
                 continue
             found += [row | {"of": str(ref)} for row in table.to_pylist()]  # type: ignore[union-attr]
     for ref in store.refs("audit"):

@@ -1,4 +1,4 @@
-"""Verify a root: every artifact, ledger shard and record is read whole and compared with what was noted of it."""
+"""Verify a root: read every artifact, ledger shard and record, and compare it with its checksums and schema."""
 
 from __future__ import annotations
 
@@ -29,19 +29,35 @@ from storage.records.spending import read_charge
 from tasks.domain.grading.grading import read_overrides
 
 DAMAGE = pa.schema([("what", pa.string()), ("path", pa.string()), ("said", pa.string()), ("set_aside", pa.string())])
-#: What the system says of a file that lacks something; anything else is of the machine, the network or the reader.
+#: Errors of the system that are about a file itself; others are about the machine, the network or the reader.
 OF_THE_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO})
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """One thing that was examined. said: what is wrong with it; empty if nothing is. movable: whether that is damage,
-    and can be made or said again without it."""
+class Fault:
+    """said: what is wrong. movable: whether it is damage that can be moved away and made again."""
+
+    said: str
+    movable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """One thing to examine. look: raises for what is wrong with it. needed: cannot be made again."""
 
     what: str
     path: Path
-    said: str
-    movable: bool = True
+    look: Callable[[Path], object]
+    needed: bool = False
+
+    def fault(self) -> Fault | None:
+        try:
+            self.look(self.path)
+        except (UserError, OSError, ValueError) as error:
+            if _gone(self.path):
+                return None  # collected, removed or replaced while it was read
+            return Fault(_in_words(error), not self.needed and _of_the_file(error))
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,30 +68,9 @@ class Verified:
     examined: int
 
 
-@dataclass(frozen=True, slots=True)
-class Thing:
-    """One thing to examine. look: raises for what is wrong with it. needed: nobody could say it again."""
-
-    what: str
-    path: Path
-    look: Callable[[Path], object]
-    needed: bool = False
-
-    def examined(self) -> Item:
-        try:
-            self.look(self.path)
-        except (UserError, OSError, ValueError) as error:
-            if _gone(self.path):
-                return Item(self.what, self.path, "")  # collected, removed or replaced while it was read
-            movable = not self.needed and _of_the_file(error)
-            return Item(self.what, self.path, _in_words(error), movable)
-        return Item(self.what, self.path, "")
-
-
 def verify(root: Path, *, repair: bool = False) -> Verified:
-    """repair: move what is damaged to `.damaged`; the same command as before then makes or samples it again. Of a
-    journal of charges the lines that can be read stay, of a pin that it holds. What cannot be read for other reasons
-    than its content stays where it is.
+    """Examine everything. repair: move what is damaged to `.damaged`; the same command as before makes it again. Of a
+    journal the readable lines stay, and a pin holds. What cannot be read for other reasons stays in place.
 
     Errors: UserError if there is no root.
     """
@@ -85,31 +80,25 @@ def verify(root: Path, *, repair: bool = False) -> Verified:
     for thing in things(root):
         examined += 1
         # looked at twice: a run may replace a thing between the reading of two of its files
-        if thing.examined().said and (item := thing.examined()).said:
-            moved = _repaired(root, item) if repair and item.movable else None
-            where = str(moved.relative_to(root)) if moved else None
-            path = str(item.path.relative_to(root))
-            rows.append({"what": item.what, "path": path, "said": item.said, "set_aside": where})
+        if thing.fault() and (fault := thing.fault()):
+            moved = str(_repaired(root, thing).relative_to(root)) if repair and fault.movable else None
+            path = str(thing.path.relative_to(root))
+            rows.append({"what": thing.what, "path": path, "said": fault.said, "set_aside": moved})
     return Verified(pa.Table.from_pylist(rows, schema=DAMAGE), examined)
 
 
-def _repaired(root: Path, item: Item) -> Path:
-    """Where it went."""
-    moved = set_aside(root, item.path)
-    if item.what == "charges":  # money that was paid stays counted
-        put_back(item.path, b"".join(_readable(moved)))
-    if item.what == "pin" and (ref := Ref.named(item.path.stem)):  # what it holds is its name
-        pin(root, ref, f"somebody's reason is not known any more; what is left of it: {moved.relative_to(root)}")
+def _repaired(root: Path, thing: Thing) -> Path:
+    """Return where it went."""
+    moved = set_aside(root, thing.path)
+    if thing.what == "charges":  # money that was paid stays counted
+        put_back(thing.path, b"".join(_readable(moved)))
+    if thing.what == "pin" and (ref := Ref.named(thing.path.stem)):  # its name is what it holds
+        pin(root, ref, f"the reason was lost; what is left of it: {moved.relative_to(root)}")
     return moved
 
 
-def items(root: Path) -> Iterator[Item]:
-    """Everything under the root, examined."""
-    return (thing.examined() for thing in things(root))
-
-
 def things(root: Path) -> Iterator[Thing]:
-    """Everything under the root, and folders that cannot be looked into."""
+    """Yield everything under the root, and folders that cannot be read."""
     store, ledger, closed = Store(root), Ledger(root), list[OSError]()
     for _ in os.walk(root, onerror=closed.append):
         pass
@@ -164,8 +153,7 @@ def _gone(path: Path) -> bool:
 
 
 def _of_the_file(error: BaseException | None) -> bool:
-    """Whether a thing's content is what is wrong. A reader without permission, a network share that went away and too
-    many open files are no damage of what was paid for."""
+    """Whether the content is wrong, not the permission, the network or the number of open files."""
     while error is not None:
         if isinstance(error, OSError) and error.errno is not None and error.errno not in OF_THE_FILE:
             return False
@@ -183,7 +171,7 @@ def _readable(journal: Path) -> Iterator[bytes]:
 
 
 def _journal(path: Path) -> None:
-    """A last line that a crash tore is no damage: it is left out of every sum."""
+    """A last line that a crash tore is no damage: no sum has it."""
     for number, line in enumerate(path.read_bytes().splitlines()[:-1], 1):
         try:
             read_charge(line)

@@ -19,14 +19,12 @@ HEX_DIGITS = 16
 
 
 class Ruled:
-    """Dataclasses whose fields choose rules that have a version each, such as an objective: a rule that was mended
-    renames what is made by it, and nothing else."""
+    """Dataclasses whose fields choose versioned rules, such as an objective: a new version renames what it makes."""
 
     __slots__ = ()
 
     def versions(self) -> Mapping[str, int | str]:
-        """Of the rules that the fields choose, those that are no longer the first, or another package's; spelt beside
-        the fields."""
+        """Return the chosen rules whose version is not the first, or which are another package's."""
         return {}
 
 
@@ -35,12 +33,10 @@ class Ambiguous(TypeError):
 
 
 def canonical(value: object) -> object:
-    """What makes a value what it is, as JSON; tuples become lists, dataclasses become tagged dicts, enums their value.
+    """Return the identity of a value as JSON: tuples become lists, dataclasses tagged dicts, enums their value.
 
-    A dataclass is spelt by what sets it apart: fields at their declared default are left out, so that a new field
-    changes no name that was given before it, and so are labels, the fields that take no part in its equality. A default
-    that a factory makes is always spelt: it may be another one tomorrow. A version of a rule is left out while it is
-    the first (`Ruled`).
+    Of a dataclass fields at their declared default are left out, so that a new field changes no existing name, and so
+    are labels (`compare=False`). The default of a factory is always spelt out.
 
     >>> canonical({"b": (1, 2.0), "a": None})
     {'a': None, 'b': [1, {'float': '2.0'}]}
@@ -49,7 +45,7 @@ def canonical(value: object) -> object:
 
 
 def recorded(value: object) -> object:
-    """The canonical form with every field spelt out, defaults and labels too: what a manifest tells its readers."""
+    """Return the canonical form with every field, also defaults and labels, for manifests."""
     return _spelt(value, whole=True)
 
 
@@ -98,9 +94,7 @@ def restored(kind: type[T], value: Any) -> T: ...
 @overload
 def restored(kind: Any, value: Any) -> Any: ...
 def restored(kind: Any, value: Any) -> Any:
-    """The value of a type whose canonical form a stored recipe holds; fields that it does not name have their default.
-
-    Errors: UserError for a form that is not of this type.
+    """Return the value of a type from its canonical form. Errors: UserError for a form of another type.
 
     >>> restored(tuple[float, ...], canonical((1.0, 2.5)))
     (1.0, 2.5)
@@ -139,7 +133,7 @@ def _text(form: object) -> str:
 
 
 def derived_seed(*parts: object) -> int:
-    """A 31-bit seed that is a function of its parts alone: the same on every machine and hash seed.
+    """Return a 31-bit seed that is a function of its parts: the same on every machine.
 
     >>> derived_seed(0, "p1", 3) == derived_seed(0, "p1", 3) != derived_seed(0, "p1", 4)
     True

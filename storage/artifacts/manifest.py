@@ -37,7 +37,7 @@ class FileEntry(BaseModel):
 
 
 class Recipe(BaseModel):
-    """How an artifact was asked for, every field spelt out: defaults, and labels that are no part of its identity."""
+    """How an artifact was asked for, with every field: also defaults and labels, which are no part of its identity."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     stage: str
@@ -52,8 +52,8 @@ class Recipe(BaseModel):
 
 
 class Group:
-    """Arguments that travel together, as fields of a dataclass; each stands in a recipe as an argument of its own, as
-    does each entry of a mapping."""
+    """Arguments that travel together, as fields of a dataclass. In a recipe each field, and each entry of a mapping, is
+    an argument of its own."""
 
     def arguments(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
@@ -70,8 +70,7 @@ def recipe_of(stage: str, version: int, arguments: Mapping[str, Any]) -> Recipe:
 def identity_of(
     stage: str, version: int, arguments: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> dict[str, object]:
-    """What of a stage call its artifact's fingerprint is made of: the recipe without labels, and without arguments that
-    are the default that the stage declares for them."""
+    """Return what the fingerprint is made of: the recipe without labels and without arguments at their default."""
     told = {
         name: value
         for name, value, default, is_label in one_by_one(arguments, defaults)
@@ -83,13 +82,13 @@ def identity_of(
 
 
 def declared(function: Callable[..., object]) -> dict[str, Any]:
-    """Defaults of a stage's arguments, of those that have one."""
+    """Return the defaults of a stage's arguments."""
     given = inspect.signature(function).parameters.values()
     return {p.name: p.default for p in given if p.default is not p.empty}
 
 
 def one_by_one(arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any, bool]]:
-    """(name, value, declared default, whether it is a label) of every argument, those of groups one by one."""
+    """Yield (name, value, declared default, whether it is a label) of every argument, those of groups one by one."""
     for name, value in arguments.items():
         if not isinstance(value, Group):
             yield name, value, defaults.get(name, MISSING), False
@@ -103,12 +102,12 @@ def one_by_one(arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> Ite
 
 
 def inputs_by_name(*groups: Group) -> dict[str, list[str]]:
-    """The refs of groups, by field, as their recipe has them."""
+    """Return the refs of groups, by field."""
     return recipe_of("", 0, {str(place): group for place, group in enumerate(groups)}).inputs
 
 
 def refs_in(value: object) -> list[str] | None:
-    """The refs of an input argument; null for an argument that is no input."""
+    """Return the refs of an input; None for an argument that is no input."""
     if isinstance(value, Ref):
         return [str(value)]
     if isinstance(value, Sequence) and not isinstance(value, str) and value and all(isinstance(v, Ref) for v in value):

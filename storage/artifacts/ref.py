@@ -16,17 +16,17 @@ HEX = re.compile(r"[0-9a-f]{16}")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ref:
-    """`kind-fingerprint`, for example `bands-4f1c2a9b00d1e2f3`. Says what an artifact is, not where it lies.
+    """`kind-fingerprint`, for example `bands-4f1c2a9b00d1e2f3`: names an artifact, not its place.
 
-    A stage takes and returns subclasses (`storage.artifacts.kinds`); a Ref of no subclass points to an artifact whose
-    kind this version does not know.
+    A stage takes and returns subclasses (`storage.artifacts.kinds`); a plain Ref is of a kind that this version does
+    not know.
     """
 
     kind: str
     fingerprint: str
 
     KIND: ClassVar[str] = ""
-    #: Begin of the paths of its files that are a model's weights; null for a kind that has none.
+    #: Prefix of the files that are a model's weights; None for a kind that has none.
     WEIGHTS: ClassVar[str | None] = None
     schema: ClassVar[pa.Schema]
 
@@ -43,7 +43,7 @@ class Ref:
             raise UserError(f"'{self.kind[:60]}-{self.fingerprint[:20]}' is no artifact reference (kind-16 hex digits)")
 
     def starts(self, text: str) -> bool:
-        """Whether people who cut it short mean this one; nobody does with nothing."""
+        """Return whether a text abbreviates this ref or its fingerprint; the empty text abbreviates none."""
         return bool(text) and (str(self).startswith(text) or self.fingerprint.startswith(text))
 
     def __str__(self) -> str:
@@ -60,12 +60,11 @@ class Ref:
 
     @classmethod
     def of(cls, fingerprint: str) -> Self:
-        """The artifact of this kind with that fingerprint."""
         return cls(cls.KIND, fingerprint)
 
     @staticmethod
     def named(name: str) -> Ref | None:
-        """What a folder of this name holds; null for one that people or their tools put there.
+        """Return the ref of an artifact's folder; None for any other folder.
 
         >>> Ref.named("bands-4f1c2a9b00d1e2f3.bak") is None
         True

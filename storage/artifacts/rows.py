@@ -1,4 +1,4 @@
-"""Rows on their way to the store: all at once or part after part, of their kind or refused."""
+"""Rows that are written to the store or read from it, whole or in parts that fit into memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from storage.artifacts.ref import KINDS, Ref
 from storage.artifacts.schemas import differences
 
-#: Rows that are read together: small, so that who looks at one problem of a million rollouts reads little else.
+#: Rows of a Parquet row group: small, so that a query for one problem reads little else.
 ROW_GROUP = 20_000
 GROUP_BYTES = 1 << 20
 #: Rows with their texts that are held at once where an artifact is worked on part by part.
@@ -25,10 +25,8 @@ PART_ROWS = 512
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """What a stage hands to the store: its rows, a folder of files to keep beside them, notes for the provenance.
-
-    table: all rows, or part after part, of which no two are held at once.
-    """
+    """The result of a stage: its rows, whole or in parts, a folder of files to keep beside them, and notes for the
+    provenance."""
 
     table: pa.Table | Iterable[pa.Table]
     files: Path | None = None
@@ -36,7 +34,7 @@ class Payload:
 
 
 class WrongRows(TypeError):
-    """A stage made rows that are not of its kind: an error of the program, found at the store's door."""
+    """A stage made rows that are not of its kind: an error of the program."""
 
 
 def write_rows(rows: pa.Table | Iterable[pa.Table], ref: Ref, path: Path) -> int:
@@ -45,7 +43,7 @@ def write_rows(rows: pa.Table | Iterable[pa.Table], ref: Ref, path: Path) -> int
         raise WrongRows(f"{ref}: nothing declares the kind {ref.kind}")
     number, parts = 0, iter(cast("Iterable[pa.Table]", [rows] if isinstance(rows, pa.Table) else rows))
     first = next(parts, KINDS[ref.kind].schema.empty_table())
-    # as the first part has them: what stages made before says null where a kind says not, and is read beside this
+    # nullable as in the first part: older artifacts are nullable where a kind is not, and are read beside this one
     with pq.ParquetWriter(path, first.schema, compression="zstd") as writer:
         for part in gathered(_of_the_kind(part, ref, first.schema) for part in chain([first], parts)):
             writer.write_table(part, row_group_size=ROW_GROUP)
@@ -60,7 +58,7 @@ def _of_the_kind(part: pa.Table, ref: Ref, schema: pa.Schema) -> pa.Table:
 
 
 def gathered(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows in larger parts, where they are small: a group of rows that is read at once costs as much as many.
+    """Yield the same rows in larger parts: a row group of few rows costs as much as one of many.
 
     >>> [t.num_rows for t in gathered([pa.table({"n": range(9_000)})] * 4)]
     [27000, 9000]
@@ -83,7 +81,7 @@ def read_parts(path: Path, columns: list[str] | None, rows: int) -> Iterator[pa.
 
 
 def whole_groups(parts: Iterable[pa.Table], keys: pa.Table) -> Iterator[pa.Table]:
-    """The same rows, regrouped so that rows with equal keys come in one part: they wait for the last one of theirs.
+    """Yield the same rows, regrouped so that rows with equal keys come in one part.
 
     keys: of all rows, in the order of the parts.
 
@@ -106,10 +104,9 @@ def whole_groups(parts: Iterable[pa.Table], keys: pa.Table) -> Iterator[pa.Table
 def beside(
     parts: Iterable[pa.Table], others: Iterable[pa.Table], known: set[str], schema: pa.Schema
 ) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Each part, of whole problems, with the rows that others have of its problems: those of later parts wait, which
-    are few where both come in one order.
+    """Yield each part, of whole problems, with the rows that `others` have of its problems.
 
-    others: parts of whole problems too. known: the problems that they have. schema: theirs.
+    others: parts of whole problems too, in about the same order. known: their problems. schema: theirs.
 
     >>> rows = pa.table({"problem_id": ["b", "a"], "n": [2, 1]})
     >>> pairs = beside([rows.slice(1), rows.slice(0, 1)], [rows], {"a", "b"}, rows.schema)
@@ -130,14 +127,13 @@ def beside(
 
 
 def _kept(waiting: pa.Table, which: pa.Array | pc.Expression) -> pa.Table:
-    """Without the chunks that are empty then: those of all that ever waited would stay, and each part would take longer
-    than the one before."""
+    """Filter, and drop the empty chunks, which would make each part slower than the one before."""
     kept = waiting.filter(which)
     return pa.Table.from_batches([rows for rows in kept.to_batches() if rows.num_rows], kept.schema)
 
 
 def _ends(keys: pa.Table) -> np.ndarray:
-    """For each row the place of the last one with its keys; in 32 bits, for a million rows are many."""
+    """Return for each row the place of the last one with its keys."""
     code_N, codes = np.zeros(keys.num_rows, np.int64), 1
     for column in keys.columns:
         encoded = column.unify_dictionaries().combine_chunks()

@@ -1,7 +1,7 @@
 """The artifact store: immutable folders of Parquet + manifest under one root.
 
-Written aside, fsynced, renamed: an artifact exists whole or not at all, and two writers of one fingerprint
-race harmlessly (the first rename wins). The store decides what is reused; nobody else keeps a record of it.
+An artifact is written aside, fsynced and renamed, so it exists whole or not at all, and of two writers the first wins.
+The store alone decides what is reused.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def left_out(folder: Path) -> frozenset[str]:
 
 
 class Store:
-    """Artifacts under `root`. Cheap to make; safe to share between threads, processes and machines."""
+    """Artifacts under `root`. Safe to share between threads, processes and machines."""
 
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root)
@@ -54,8 +54,8 @@ class Store:
     def prepare(self) -> None:
         """Make the root, for this user alone (0700) where it is new.
 
-        Errors: UserError if it cannot be written, and for a ledger from before policies held their scaffold, whose
-        rollouts nothing here would find (docs/decisions/0008).
+        Errors: UserError if it cannot be written, and for a ledger from before policies held their scaffold
+        (docs/decisions/0008).
         """
         for about in (self.root / "ledger").glob("*/*/about.json"):
             if b'"model"' not in (words := about.read_bytes()) or b'"scaffold"' in words:
@@ -85,11 +85,11 @@ class Store:
         return self.root / ref.kind / str(ref)
 
     def files(self, ref: Ref) -> Path:
-        """The folder of files that a stage left beside its rows."""
+        """Return the folder of files beside an artifact's rows."""
         return self.path(ref) / FILES
 
     def has(self, ref: Ref) -> bool:
-        """Is the artifact there, whole and uncorrupted? Every file's size and sha256 is checked once per process."""
+        """Return whether the artifact is there and whole. Its files are checked once per process."""
         manifest_path = self.path(ref) / MANIFEST
         if self._mirror:
             self._mirror.refresh(ref)
@@ -110,17 +110,14 @@ class Store:
         return True
 
     def rows_of(self, refs: Iterable[Ref]) -> list[Path]:
-        """Parquet of these artifacts, unverified: a list of what there is brings none from object storage.
-
-        Errors: UserError for a link, which could lead out of a root that somebody else made."""
+        """Return the Parquet of these artifacts, unverified. Errors: UserError for a link."""
         paths = {ref: linkless(self.root, f"{ref.kind}/{ref}/{DATA}") for ref in refs}
         if self._mirror:
             self._mirror.bring_rows([ref for ref, path in paths.items() if not path.exists()])
         return list(paths.values())
 
     def fresh(self, ref: Ref) -> bool:
-        """Is it there, and are its inputs still the very ones that it was made from? What follows from an artifact
-        that was deleted and made again is made again too."""
+        """Return whether it is there, and its inputs are still the ones that it was made from."""
         if not self.has(ref):
             return False
         made_from = self._verified[ref].made_from
@@ -132,7 +129,7 @@ class Store:
         return path.is_file() and path.stat().st_size == entry.bytes and file_digest(path) == entry.sha256
 
     def examine(self, manifest: Manifest, only: str | None = None) -> None:
-        """only: one file. Errors: UserError that names the first that is not what the manifest says."""
+        """Errors: UserError that names the first file that is not what the manifest says. only: look at this one."""
         left = left_out(self.path(manifest.ref))
         for entry in (e for e in manifest.files if e.path not in left and only in (None, e.path)):
             if not self._intact(manifest.ref, entry):
@@ -145,32 +142,32 @@ class Store:
         return parse_manifest(path.read_bytes(), str(path))
 
     def read(self, ref: Ref, columns: list[str] | None = None) -> pa.Table:
-        """Rows of one artifact. Errors: UserError if it is missing or not what its manifest says."""
+        """Return the rows of one artifact. Errors: UserError if it is missing or damaged."""
         self.check(ref)
         return pq.ParquetFile(self.path(ref) / DATA).read(columns=columns)
 
     def check(self, ref: Ref) -> None:
-        """From object storage it comes here, with its files. Errors: UserError if it is missing or damaged."""
+        """Bring the artifact here, if it is on object storage. Errors: UserError if it is missing or damaged."""
         if not self.has(ref):
             state = "is damaged: run the same command again to remake it" if self.path(ref).exists() else "is not here"
             raise UserError(f"artifact {ref} under {self.root} {state}")
 
     def parts(self, ref: Ref, columns: list[str] | None = None, rows: int = PART_ROWS) -> Iterator[pa.Table]:
-        """The same part after part, for rows that are too many to hold at once."""
+        """Yield the rows in parts, if they are too many to hold at once."""
         self.check(ref)
         return read_parts(self.path(ref) / DATA, columns, rows)
 
     def keys(self, ref: Ref, by: list[str]) -> pa.Table:
-        """Columns of all rows, texts as dictionaries."""
+        """Return these columns of all rows, texts as dictionaries."""
         self.check(ref)
         return pq.ParquetFile(self.path(ref) / DATA, read_dictionary=by).read(columns=by)
 
     def groups(self, ref: Ref, by: list[str], columns: list[str] | None = None) -> Iterator[pa.Table]:
-        """Part after part, of whole groups: rows that are equal in `by`, which are among `columns`."""
+        """Yield parts of whole groups: rows that are equal in `by`, which are among `columns`."""
         return whole_groups(self.parts(ref, columns), self.keys(ref, by))
 
     def refs(self, kind: str | None = None) -> list[Ref]:
-        """Every artifact that has a manifest, sorted. Does not verify."""
+        """Return every artifact that has a manifest, sorted and unverified."""
         if self._mirror:
             self._mirror.refresh_names()
         found = list[Ref]()
@@ -182,8 +179,8 @@ class Store:
         return found
 
     def write(self, ref: Ref, payload: Payload, recipe: Recipe, provenance: Provenance) -> int:
-        """Make the artifact exist, whole; returns its rows. If another writer was first, theirs stays and this one is
-        dropped; one that is stale or damaged is replaced. Errors: WrongRows if the rows are not of the ref's kind."""
+        """Write an artifact; return its number of rows. If another writer was first, theirs stays, but a stale or
+        damaged one is replaced. Errors: WrongRows if the rows are not of the ref's kind."""
         aside = self.scratch / f"{ref}-{uuid.uuid4().hex}"
         try:
             aside.mkdir(parents=True)
@@ -227,7 +224,7 @@ class Store:
         sync(target.parent)
 
     def _won(self, mirror: Mirror, aside: Path, ref: Ref) -> bool:
-        """Publish on object storage first. Of racing writers the first wins, unless what it made is stale."""
+        """Publish on object storage. Of racing writers the first wins, unless its artifact is stale."""
         if mirror.publish(aside, ref, over=None):
             return True
         mirror.refresh(ref, now=True)
@@ -236,7 +233,7 @@ class Store:
         return mirror.publish(aside, ref, over=mirror.token(ref)) or self._won(mirror, aside, ref)
 
     def delete(self, ref: Ref) -> None:
-        """Remove one artifact: renamed away first, so that nobody sees half of it."""
+        """Remove one artifact; it is renamed away first, so that no reader sees half of it."""
         if self._mirror:
             self._mirror.remove(ref)
         grave = self.scratch / f"deleted-{ref}-{uuid.uuid4().hex}"
@@ -245,16 +242,16 @@ class Store:
         shutil.rmtree(grave)
 
     def bring_work(self, ref: Ref) -> None:
-        """On object storage: bring here what another machine kept of an artifact that it did not finish."""
+        """Bring here from object storage what another machine kept of an unfinished artifact."""
         if self._mirror:
             self._mirror.bring_work(ref)
 
     @contextmanager
     def keeping(self, ref: Ref) -> Iterator[Callable[[Sequence[Path]], None]]:
-        """Yield what keeps files of an unfinished artifact where another machine finds them, in place of those before.
+        """Yield a function that keeps files of an unfinished artifact for other machines, in place of earlier ones.
 
-        They go to object storage beside the work; of several that wait the newest one alone. The block ends when they
-        are there. On a disk they are there already.
+        They are uploaded to object storage beside the work, of several that wait only the newest. On a disk they are
+        there already. The block ends when the uploads have.
         """
         if (mirror := self._mirror) is None:
             yield lambda paths: None
@@ -283,13 +280,13 @@ class Store:
             one.result()
 
     def finish_work(self, ref: Ref) -> None:
-        """On object storage: drop what was kept of an artifact that is finished."""
+        """Drop from object storage what was kept of an artifact that is finished."""
         if self._mirror:
             self._mirror.keep_work(ref, ())
 
     @contextmanager
     def making(self, ref: Ref, tell: Callable[[str], None] = lambda _: None) -> Iterator[None]:
-        """Held while one process makes `ref`, so that a second one waits and then reuses it, on any machine."""
+        """Hold the lease of `ref` while it is made; a second process, on any machine, waits and then reuses it."""
         with leases_of(self.root).claimed({str(ref): ["whole"]}, tell):
             yield
 
