@@ -5,9 +5,8 @@ each product is one grouped matrix product. In an adapter file the experts have 
 (`experts.3.gate_proj`), which is what vLLM reads and what peft fuses again when it loads the file.
 
 Letters: T tokens, K experts a token, R = T·K rows sorted by expert, E experts, D hidden, I inner, r rank, H projections
-of gate and up that have LoRA. A layer keeps its input, gate and up for the backward pass; rows and the products of down
-are made again, or not needed: with G = W2ᵀ dy a row's gradient is w·G inside and its weight's is G · inner. `routed`
-multiplies by A and B beside the base; `routed_merged` has weights that hold LoRA, made from a base in host memory.
+of gate and up that have LoRA. A layer keeps its input, gate and up for the backward pass; the other products are made
+again, or not needed: with G = W2ᵀ dy a row's gradient is w·G inside and its weight's is G · inner.
 """
 
 from __future__ import annotations
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
+#: The projections that are one weight of a layer, in its order.
+GATE_UP = ("gate_proj", "up_proj")
 #: (A: E x r x columns, B: E x rows x r) of a projection.
 Pair = tuple["Tensor", "Tensor"]
 
@@ -129,86 +130,13 @@ def kernels(*, gpu: bool) -> tuple[Any, Any, Any]:
     return torch.compile(_gated, dynamic=True), gated_backward, torch.compile(_summed, dynamic=True)
 
 
-def _plus(out: Tensor, inner_Rr: Tensor | None, b: Tensor, ends_E: Tensor, scale: float) -> Tensor:
-    return out if inner_Rr is None else out.add_(grouped(inner_Rr, b, ends_E), alpha=scale)
-
-
 @cache
 def routed() -> Any:
     import torch
 
     class Routed(torch.autograd.Function):
-        """y_TD of x_TD; `names` of the projections that have LoRA, their A and B follow one by one."""
-
-        @staticmethod
-        def forward(
-            ctx: Any, x: Tensor, weights_TK: Tensor, at: Routes, base: Frozen, names: tuple[str, ...], *matrices: Tensor
-        ) -> Tensor:
-            pairs = pairs_of(names, matrices)
-            gated, _, summed = kernels(gpu=x.is_cuda)
-            ends, scale = at.ends_E, base.scale
-            rows = x[at.token_R]
-            low = {name: grouped(rows, pairs[name][0], ends) for name in names if name != "down_proj"}
-            gate_up = grouped(rows, base.gate_up, ends)
-            for name, half in zip(("gate_proj", "up_proj"), gate_up.chunk(2, dim=-1), strict=True):
-                if name in pairs:
-                    _plus(half, low[name], pairs[name][1], ends, scale)
-            inner = gated(gate_up)
-            out = grouped(inner, base.down, ends)
-            if "down_proj" in pairs:
-                low["down_proj"] = grouped(inner, pairs["down_proj"][0], ends)
-                _plus(out, low["down_proj"], pairs["down_proj"][1], ends, scale)
-            ctx.save_for_backward(x, weights_TK, gate_up, *(low[name] for name in names), *matrices)
-            ctx.at, ctx.base, ctx.names = at, base, names
-            return summed(out, at.back_TK, weights_TK)
-
-        @staticmethod
-        def backward(ctx: Any, *grads: Tensor) -> Any:
-            at, base, names = ctx.at, ctx.base, ctx.names
-            x, weights_TK, gate_up, *rest = ctx.saved_tensors
-            low, pairs = dict(zip(names, rest, strict=False)), pairs_of(names, rest[len(names) :])
-            _, gated_backward, summed = kernels(gpu=x.is_cuda)
-            ends, scale = at.ends_E, base.scale
-            weight_R = weights_TK.flatten()[at.order_R]
-            found: dict[str, Pair] = {}
-            grad_out = grads[0][at.token_R]
-            grad_inner, grad_low = through(grad_out, base.down, ends), None
-            if "down_proj" in pairs:
-                a, b = pairs["down_proj"]
-                grad_low = through(grad_out, b, ends)
-                grad_inner.add_(through(grad_low, a, ends), alpha=scale)
-            inner, grad_gate_up, grad_weight = gated_backward(grad_inner, gate_up, weight_R)
-            if grad_low is not None:
-                by_weight = (weight_R * scale)[:, None].to(x.dtype)
-                found["down_proj"] = (
-                    outer(grad_low * by_weight, inner, ends),
-                    outer(grad_out, low["down_proj"] * by_weight, ends),
-                )
-            rows = x[at.token_R]
-            grad_rows = through(grad_gate_up, base.gate_up, ends)
-            for name, grad in zip(("gate_proj", "up_proj"), grad_gate_up.chunk(2, dim=-1), strict=True):
-                if name in pairs:
-                    a, b = pairs[name]
-                    grad_low = through(grad, b, ends).mul_(scale)
-                    grad_rows.add_(through(grad_low, a, ends))
-                    found[name] = (outer(grad_low, rows, ends), outer(grad, low[name] * scale, ends))
-            grad_x = summed(grad_rows, at.back_TK, None)
-            grad_weights = grad_weight[at.back_TK].to(weights_TK.dtype)
-            return grad_x, grad_weights, None, None, None, *(m for name in names for m in found[name])
-
-    return Routed
-
-
-def pairs_of(names: tuple[str, ...], matrices: Any) -> Mapping[str, Pair]:
-    return {name: (matrices[2 * i], matrices[2 * i + 1]) for i, name in enumerate(names)}
-
-
-@cache
-def routed_merged() -> Any:
-    import torch
-
-    class RoutedMerged(torch.autograd.Function):
-        """As `routed`; `weights` hold the adapter."""
+        """y_TD of x_TD. names: of the projections that have LoRA; their A and B follow one by one. merged: whether the
+        weights hold LoRA already; otherwise it is multiplied beside them."""
 
         @staticmethod
         def forward(
@@ -218,47 +146,74 @@ def routed_merged() -> Any:
             at: Routes,
             weights: Frozen,
             names: tuple[str, ...],
+            merged: bool,
             *matrices: Tensor,
         ) -> Tensor:
             gated, _, summed = kernels(gpu=x.is_cuda)
-            gate_up = grouped(x[at.token_R], weights.gate_up, at.ends_E)
-            out = grouped(gated(gate_up), weights.down, at.ends_E)
+            pairs, ends = pairs_of(names, matrices), at.ends_E
+
+            def add(out: Tensor, rows: Tensor, name: str) -> None:
+                if name in pairs and not merged:
+                    a, b = pairs[name]
+                    out.add_(grouped(grouped(rows, a, ends), b, ends), alpha=weights.scale)
+
+            rows = x[at.token_R]
+            gate_up = grouped(rows, weights.gate_up, ends)
+            for name, half in zip(GATE_UP, gate_up.chunk(2, dim=-1), strict=True):
+                add(half, rows, name)
+            inner = gated(gate_up)
+            out = grouped(inner, weights.down, ends)
+            add(out, inner, "down_proj")
             ctx.save_for_backward(x, weights_TK, gate_up, *matrices)
-            ctx.at, ctx.weights, ctx.names = at, weights, names
+            ctx.at, ctx.weights, ctx.names, ctx.merged = at, weights, names, merged
             return summed(out, at.back_TK, weights_TK)
 
         @staticmethod
         def backward(ctx: Any, *grads: Tensor) -> Any:
-            at, weights, names = ctx.at, ctx.weights, ctx.names
+            at, weights, names, merged = ctx.at, ctx.weights, ctx.names, ctx.merged
             x, weights_TK, gate_up, *matrices = ctx.saved_tensors
             pairs, ends, scale = pairs_of(names, matrices), at.ends_E, weights.scale
             _, gated_backward, summed = kernels(gpu=x.is_cuda)
             weight_R = weights_TK.flatten()[at.order_R]
             found: dict[str, Pair] = {}
             grad_out = grads[0][at.token_R]
-            inner, grad_gate_up, grad_weight = gated_backward(through(grad_out, weights.down, ends), gate_up, weight_R)
+            grad_inner, back = through(grad_out, weights.down, ends), None
             if "down_proj" in pairs:
-                a, b = pairs["down_proj"]
+                back = through(grad_out, pairs["down_proj"][1], ends)
+                if not merged:
+                    grad_inner.add_(through(back, pairs["down_proj"][0], ends), alpha=scale)
+            inner, grad_gate_up, grad_weight = gated_backward(grad_inner, gate_up, weight_R)
+            if back is not None:
                 by_weight = (weight_R * scale)[:, None].to(x.dtype)
+                low = grouped(inner, pairs["down_proj"][0], ends)
                 found["down_proj"] = (
-                    outer(through(grad_out, b, ends).mul_(by_weight), inner, ends),
-                    outer(grad_out, grouped(inner, a, ends).mul_(by_weight), ends),
+                    outer(back.mul_(by_weight), inner, ends),
+                    outer(grad_out, low.mul_(by_weight), ends),
                 )
-            grad_x = summed(through(grad_gate_up, weights.gate_up, ends), at.back_TK, None)
-            halves = dict(zip(("gate_proj", "up_proj"), grad_gate_up.chunk(2, dim=-1), strict=True))
+            grad_rows = through(grad_gate_up, weights.gate_up, ends)
+            halves = dict(zip(GATE_UP, grad_gate_up.chunk(2, dim=-1), strict=True))
             halves = {name: half for name, half in halves.items() if name in pairs}
             if halves:
                 rows, rank = x[at.token_R], pairs[next(iter(halves))][0].shape[1]
-                low_RHr = grouped(rows, torch.cat([pairs[name][0] for name in halves], dim=1), ends).mul_(scale)
+                a_both = torch.cat([pairs[name][0] for name in halves], dim=1)
+                low_RHr = grouped(rows, a_both, ends).mul_(scale)
                 backs = [through(half, pairs[name][1], ends) for name, half in halves.items()]
-                grads_a = outer(torch.cat(backs, dim=-1).mul_(scale), rows, ends)
+                back_RHr = torch.cat(backs, dim=-1).mul_(scale)
+                if not merged:
+                    grad_rows.add_(through(back_RHr, a_both, ends))
+                grads_a = outer(back_RHr, rows, ends)
                 each = zip(halves.items(), grads_a.split(rank, dim=1), low_RHr.split(rank, dim=-1), strict=True)
                 for (name, half), grad_a, low in each:
                     found[name] = (grad_a, outer(half, low, ends))
+            grad_x = summed(grad_rows, at.back_TK, None)
             grad_weights = grad_weight[at.back_TK].to(weights_TK.dtype)
-            return grad_x, grad_weights, None, None, None, *(m for name in names for m in found[name])
+            return grad_x, grad_weights, *[None] * 4, *(m for name in names for m in found[name])
 
-    return RoutedMerged
+    return Routed
+
+
+def pairs_of(names: tuple[str, ...], matrices: Any) -> Mapping[str, Pair]:
+    return {name: (matrices[2 * i], matrices[2 * i + 1]) for i, name in enumerate(names)}
 
 
 def expert_layers(model: nn.Module, targets: Sequence[str]) -> dict[str, Any]:
@@ -311,7 +266,7 @@ def expert_module(
         raise UserError(
             f"learner: experts whose activation is {type(layer.act_fn).__name__} are not trained, SiLU alone"
         )
-    function, names = routed_merged() if merge else routed(), tuple(matrices)
+    names = tuple(matrices)
 
     class LoraExperts(nn.Module):
         def __init__(self) -> None:
@@ -324,16 +279,15 @@ def expert_module(
             base = Frozen(self.gate_up_proj, self.down_proj, alpha / self.a[names[0]].shape[1])
             lora = [matrix for name in names for matrix in (self.a[name], self.b[name])]
             at = routes(experts_TK, len(self.down_proj))
-            return function.apply(hidden_TD, weights_TK, at, base, names, *lora)
+            return routed().apply(hidden_TD, weights_TK, at, base, names, merge, *lora)
 
         def overwrite(self, weight: str, base: Tensor) -> None:
             """`gate_up_proj` or `down_proj` by what the adapter makes of its base, as a merging sampler serves it."""
             held = {name: (self.a[name].data, self.b[name].data) for name in self.a}
             products, into = Products(held, alpha), getattr(self, weight).data
-            parts = ("gate_proj", "up_proj") if weight == "gate_up_proj" else ("down_proj",)
-            for part, out, block in zip(
-                parts, into.chunk(len(parts), dim=1), base.chunk(len(parts), dim=1), strict=True
-            ):
+            parts = GATE_UP if weight == "gate_up_proj" else ("down_proj",)
+            halves = (tensor.chunk(len(parts), dim=1) for tensor in (into, base))
+            for part, out, block in zip(parts, *halves, strict=True):
                 merge_into(out, block, products, part)
 
     return LoraExperts()

@@ -42,64 +42,36 @@ def add_gradients(layer: Any, x: Tensor, grad: Tensor) -> None:
 
 
 @cache
-def _merged() -> Any:
-    import torch
-
-    class MergedLinear(torch.autograd.Function):
-        """x W'ᵀ + b where W' holds scale · B · A already; gradients of A and B as if it were not rounded."""
-
-        @staticmethod
-        def forward(ctx: Any, x: Tensor, layer: Any, a: Tensor, b: Tensor) -> Tensor:
-            ctx.save_for_backward(x, layer.weight, a, b)
-            ctx.layer = layer
-            return torch.nn.functional.linear(x, layer.weight, layer.bias)
-
-        @staticmethod
-        def backward(ctx: Any, *grads: Tensor) -> Any:
-            x, weight, a, b = ctx.saved_tensors
-            (grad,), scale = grads, ctx.layer.scale
-            grad_x, grad_a, grad_b = grad @ weight if ctx.needs_input_grad[0] else None, None, None
-            # launches of small kernels bound a step on a GPU; on a CPU another order of sums would change last bits
-            if x.is_cuda:
-                add_gradients(ctx.layer, x, grad)
-            else:
-                grad_a = ((grad @ b) * scale).T @ x
-                grad_b = (grad.T @ (x @ a.T)) * scale
-            return grad_x, None, grad_a, grad_b
-
-    return MergedLinear
-
-
-@cache
-def _beside() -> Any:
+def _linear() -> Any:
     import torch
 
     class LoraLinear(torch.autograd.Function):
-        """x Wᵀ + b + scale · (x Aᵀ) Bᵀ; the second product is accumulated into the first, in both directions."""
+        """x Wᵀ + b + scale · (x Aᵀ) Bᵀ. W of a merged layer holds scale · B · A already; gradients of A and B are as if it
+        were not rounded."""
 
         @staticmethod
-        def forward(
-            ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, a: Tensor, b: Tensor, scale: float
-        ) -> Tensor:
-            inner = x @ a.T
-            out = torch.nn.functional.linear(x, weight, bias)
-            out.addmm_(inner, b.T, alpha=scale)
-            ctx.save_for_backward(x, inner, weight, a, b)
-            ctx.scale = scale
+        def forward(ctx: Any, x: Tensor, layer: Any, a: Tensor, b: Tensor) -> Tensor:
+            out = torch.nn.functional.linear(x, layer.weight, layer.bias)
+            if not layer.merged:
+                out.addmm_(x @ a.T, b.T, alpha=layer.scale)
+            ctx.save_for_backward(x, layer.weight, a, b)
+            ctx.layer = layer
             return out
 
         @staticmethod
         def backward(ctx: Any, *grads: Tensor) -> Any:
-            x, inner, weight, a, b = ctx.saved_tensors
-            grad = grads[0]
-            grad_inner = (grad @ b) * ctx.scale
-            grad_b = (grad.T @ inner) * ctx.scale
-            grad_a = grad_inner.T @ x
-            grad_x = None
-            if ctx.needs_input_grad[0]:
-                grad_x = grad @ weight
-                grad_x.addmm_(grad_inner, a)
-            return grad_x, None, None, grad_a, grad_b, None
+            (x, weight, a, b), layer, grad = ctx.saved_tensors, ctx.layer, grads[0]
+            grad_x = grad @ weight if ctx.needs_input_grad[0] else None
+            # launches of small kernels bound a step on a GPU; on a CPU another order of sums would change last bits
+            if layer.merged and x.is_cuda:
+                add_gradients(layer, x, grad)
+                return grad_x, None, None, None
+            back = (grad @ b) * layer.scale
+            if grad_x is not None and not layer.merged:
+                grad_x.addmm_(back, a)
+            inner = x @ a.T
+            grad_b = (grad.T @ inner) * layer.scale
+            return grad_x, None, back.T @ x, grad_b
 
     return LoraLinear
 
@@ -156,13 +128,7 @@ def lora_module(linear: nn.Linear, a: Tensor, b: Tensor, scale: float, *, merge:
             self.weight.data.copy_(merged(self.base, self.a, self.b, scale))
 
         def forward(self, x: Tensor) -> Tensor:
-            rows = x.flatten(0, -2)
-            out = (
-                _merged().apply(rows, self, self.a, self.b)
-                if merge
-                else _beside().apply(rows, self.weight, self.bias, self.a, self.b, scale)
-            )
-            return out.view(*x.shape[:-1], -1)
+            return _linear().apply(x.flatten(0, -2), self, self.a, self.b).view(*x.shape[:-1], -1)
 
     return LoraModule()
 
