@@ -69,7 +69,7 @@ def main() -> None:
         checkpoint_every=args.checkpoint_every,
         processes=args.processes,
         merged=merges,
-        flat_adapters=merges and mixture,
+        stacked_adapters=merges and mixture,
     )
     workdir = args.workdir or Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
     with Graders() as graders:

@@ -21,8 +21,8 @@ from storage.leases import leases_of
 from storage.ledger import Account, Entries, Ledger
 from storage.rules import Band, band
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter, another_base
+from tasks.engines.adapter_files import served_name
 from tasks.engines.hardware import release_memory
-from tasks.engines.learning.adapter_formats import served_name
 from tasks.engines.protocols import Generator, Request
 from tasks.engines.sampling.same_policy import EXACT, ROUNDED, Score, few, refuse_other_weights
 from tasks.engines.sampling.sampler import LiveSampling, RolloutRequest, Rows, SamplingStats, sample

@@ -1,19 +1,23 @@
-"""Adapters in PEFT format that were made elsewhere: what a folder holds, and whether it can be served or trained on.
+"""Adapters on disk: whether a folder's can be served or trained on, how it is read, and how the learner writes one.
 
-Every adapter is judged here, by its adapter_config.json and the header of its weights, when a study is read.
+PEFT's format is what is kept. A mixture's adapter has 37,000 matrices there, and a file that names each takes longer to
+read than all of its weights take to merge. So the learner hands the next step's adapter to a merging sampler as
+`served.safetensors`: in the sampler's type, with the experts of a layer and projection stacked.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from storage.errors import UserError
+from tasks.domain.policies import ServedAdapter
 from tasks.engines.model_files import (
     ADAPTER_FILES,
     FLOATS,
@@ -24,7 +28,13 @@ from tasks.engines.model_files import (
     weights_of,
 )
 
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
 ADAPTER, WEIGHTS = ADAPTER_FILES
+#: Of the step to come, beside or in the place of PEFT's files.
+SERVED = "served.safetensors"
 #: Beside PEFT's files: which base model the adapter belongs to. Those made elsewhere have none: taken as given.
 OF_BASE = "base_model.json"
 #: Before the name of a layer, in the files of every adapter.
@@ -44,6 +54,8 @@ PLAIN: Mapping[str, tuple[object, ...]] = {
 #: Ways to initialise LoRA that leave the base model as it is; with the others the adapter fits a changed base alone.
 KEEPS_BASE = (None, True, False, "gaussian", "eva", "orthogonal")
 _EXPERT = re.compile(r"\.experts\.\d+\.")
+_NAMED_EXPERT = re.compile(r"(.*\.experts)\.(\d+)\.(\w+)")
+Shapes = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,3 +213,148 @@ def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 def _by(shape: Sequence[int]) -> str:
     return " x ".join(map(str, shape))
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """pairs: (A, B) of each adapted matrix by its name in the base model; of experts (A: ExRxI, B: ExOxR), of all of a
+    layer by `experts.<projection>`. Ranks may differ: each A has as many rows as its own."""
+
+    pairs: Mapping[str, tuple[Tensor, Tensor]]
+    alpha: float
+
+    def scale(self, name: str) -> float:
+        """alpha / rank."""
+        return self.alpha / self.pairs[name][0].shape[-2]
+
+
+def served_file(folder: Path) -> Path:
+    """Return the file that an engine reads of an adapter. Errors: UserError if there is none."""
+    for name in (SERVED, WEIGHTS):
+        if (folder / name).is_file():
+            return folder / name
+    raise UserError(
+        f"{folder}: the adapter is gone; of a training under way, remove the newest folder of its checkpoints,"
+        " and the same command goes on from the one before"
+    )
+
+
+def served_name(adapter: ServedAdapter) -> str:
+    """The name by which engines and servers keep an adapter: its own, and a digest of where its file lies and of the
+    file's inode, size and time. So other weights never go by a name that an engine knows."""
+    file = served_file(adapter.folder)
+    at = file.stat()
+    stamp = f"{file.resolve()}:{at.st_dev}:{at.st_ino}:{at.st_size}:{at.st_mtime_ns}"
+    return f"{adapter.name}-{hashlib.sha256(stamp.encode()).hexdigest()[:12]}"
+
+
+def read_served(folder: Path, device: str = "cpu") -> Products:
+    """Return an adapter in either format. Errors: ValueError if it adapts other than linear layers and experts."""
+    from safetensors import safe_open
+    from safetensors.torch import load_file
+
+    file = served_file(folder)
+    stored = load_file(file, device=device)
+    tensors = {name.removeprefix(PREFIX): tensor for name, tensor in stored.items()}
+    layers = _layers({name: tensor.shape for name, tensor in tensors.items()})
+    pairs = {n: (tensors[f"{n}.lora_A.weight"], tensors[f"{n}.lora_B.weight"]) for n in layers}
+    if 2 * len(pairs) != len(tensors):
+        raise ValueError(f"{folder}: not an adapter of linear layers alone ({len(tensors)} matrices)")
+    if file.name == WEIGHTS:
+        return Products(_stacked(pairs), json.loads((folder / ADAPTER).read_text())["lora_alpha"])
+    with safe_open(file, "pt") as opened:
+        return Products(pairs, float(opened.metadata()["alpha"]))
+
+
+def _stacked(pairs: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, tuple[Tensor, Tensor]]:
+    """Experts, which have a name each in PEFT's files, by layer and projection."""
+    import torch
+
+    found = {name: pair for name, pair in pairs.items() if not _NAMED_EXPERT.fullmatch(name)}
+    experts: dict[str, dict[int, tuple[Tensor, Tensor]]] = {}
+    for name, pair in pairs.items():
+        if at := _NAMED_EXPERT.fullmatch(name):
+            experts.setdefault(f"{at[1]}.{at[3]}", {})[int(at[2])] = pair
+    for name, by_number in experts.items():
+        ordered = [by_number[n] for n in range(len(by_number))]
+        found[name] = torch.stack([a for a, _ in ordered]), torch.stack([b for _, b in ordered])
+    return found
+
+
+def write_served(folder: Path, flat: Tensor, stacks: Shapes, alpha: float) -> None:
+    """flat: of `stacks`, named as PEFT does without its prefix, on any device."""
+    _write(folder / SERVED, flat, stacks, {"alpha": str(alpha)})
+
+
+def write_peft(
+    folder: Path, base: Path, flat: Tensor, dtype: torch.dtype, shapes: Shapes, alpha: int, targets: Sequence[str]
+) -> None:
+    """flat: of `shapes`, named as PEFT does without its prefix, on any device; written in `dtype`."""
+    _write(folder / WEIGHTS, flat.to(dtype), {PREFIX + name: shape for name, shape in shapes.items()}, {"format": "pt"})
+    of_base = {"name": base.name, "weights_identity": weights_identity(base)}
+    (folder / OF_BASE).write_text(json.dumps(of_base, indent=2) + "\n")
+    (folder / ADAPTER).write_text(json.dumps(_config(base, shapes, alpha, targets), indent=2, sort_keys=True) + "\n")
+
+
+def _write(file: Path, flat: Tensor, shapes: Shapes, metadata: dict[str, str]) -> None:
+    from safetensors.torch import save_file
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    parts = flat.cpu().split([math.prod(shape) for shape in shapes.values()])
+    save_file({n: p.view(shape) for (n, shape), p in zip(shapes.items(), parts, strict=True)}, file, metadata)
+
+
+def _config(base: Path, shapes: Shapes, alpha: int, targets: Sequence[str]) -> dict[str, object]:
+    """Where experts have a rank of their own it is `r`, and the other layers are the exceptions from it: peft makes two
+    matrices of one expert out of `r`, and does not look whether a pattern says otherwise."""
+    linear, experts = ranks(shapes)
+    of_linear = {".".join(name.split(".")[-2:]): rank for name, rank in linear.items()}
+    rank = max({*experts.values()} or {*linear.values()})
+    config: dict[str, object] = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "inference_mode": True,
+        "base_model_name_or_path": base.name,
+        "r": rank,
+        "lora_alpha": alpha,
+        "target_modules": sorted(targets),
+    }
+    return config | ({"rank_pattern": of_linear} if {*of_linear.values()} - {rank} else {})
+
+
+def read_peft(folder: Path, base: Path, shapes: Shapes, alpha: int, *, whole: bool = True) -> dict[str, Tensor]:
+    """Return the matrices by name. whole: false takes an adapter of some layers only, whose others are zero.
+
+    Errors: UserError if they are not those of this base, of these shapes and alpha.
+    """
+    import torch
+    from safetensors.torch import load_file
+
+    adapter = adapter_files(folder)
+    adapter.check_base(base)
+    found = {name: tuple(shape) for name, shape in adapter.shapes.items()}
+    theirs, ours = _ranks_told(found), _ranks_told(shapes)
+    if theirs != ours or adapter.alpha != alpha:
+        raise UserError(
+            f"{folder}: adapter of {theirs}, alpha {adapter.alpha:g}; this training wants {ours}, alpha {alpha}: make"
+            " them agree or start without it"
+        )
+    tensors = {name.removeprefix(PREFIX): tensor for name, tensor in load_file(folder / WEIGHTS).items()}
+    if not whole:
+        absent = {name: tuple(shape) for name, shape in shapes.items() if name not in found}
+        found |= absent
+        tensors |= {name: torch.zeros(*shape) for name, shape in absent.items()}
+    if found != {name: tuple(shape) for name, shape in shapes.items()}:
+        raise UserError(
+            f"{folder}: an adapter of other layers than the base model's ({len(found)} matrices found, {len(shapes)}"
+            " others expected); it was trained on another base or with other target_modules"
+        )
+    if not all(tensor.isfinite().all() for tensor in tensors.values()):
+        raise UserError(f"{folder}: an adapter whose weights are not all finite; start from an earlier one")
+    return tensors
+
+
+def _ranks_told(shapes: Shapes) -> str:
+    linear, experts = (", ".join(map(str, sorted({*of.values()}))) for of in ranks(shapes))
+    others = experts if linear and experts != linear else ""
+    return f"rank {linear or experts}" + (f" ({others} of experts)" if others else "")

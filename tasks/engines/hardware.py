@@ -136,7 +136,7 @@ class Execution:
     async_checkpoints: write them while the next step runs; a crash then repeats up to two updates, not one.
     processes: of the learner, one a GPU; they share each step's packs.
     merged: the forward pass is of the weights that a merging sampler serves, so that both are one policy.
-    flat_adapters: a step's adapter is handed over as one block, which a merging sampler of this machine maps.
+    stacked_adapters: a step's adapter is handed over as `served.safetensors`, for a merging sampler of this machine.
     memory_share: of a GPU; the rest is the sampler's, whether or not its engine has taken it yet.
     """
 
@@ -151,7 +151,7 @@ class Execution:
     async_checkpoints: bool = False
     processes: int = 1
     merged: bool = False
-    flat_adapters: bool = False
+    stacked_adapters: bool = False
     memory_share: float = 1.0
 
 

@@ -41,7 +41,7 @@ def execution_on(hardware: Hardware, config: dict[str, Any]) -> Execution:
         async_checkpoints=hardware.device == "cuda",
         processes=hardware.processes,
         merged=merges,
-        flat_adapters=merges and num_experts(config) > 0 and engine_name(hardware.engine) == "vllm",
+        stacked_adapters=merges and num_experts(config) > 0 and engine_name(hardware.engine) == "vllm",
         memory_share=hardware.learner_share,
     )
 

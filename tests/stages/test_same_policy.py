@@ -17,8 +17,8 @@ from storage.ledger import Ledger
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.packing import PromptGroup
 from tasks.domain.policies import BaseModel, Policy, Sampling, ServedAdapter
+from tasks.engines.adapter_files import served_name
 from tasks.engines.hardware import Hardware
-from tasks.engines.learning.adapter_formats import served_name
 from tasks.engines.sampling.same_policy import EXACT, ROUNDED, Limits, few, gap, refuse_other_weights
 from tasks.engines.sampling.transformers import TransformersGenerator
 from tasks.engines.toolbox import Toolbox

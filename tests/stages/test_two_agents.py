@@ -15,8 +15,8 @@ from tasks.domain.grpo.second_scaffold import CRITIC
 from tasks.domain.grpo.steps import TrainRollout
 from tasks.domain.policies import AS_CRITIC
 from tasks.domain.scaffolds import PANEL
+from tasks.engines.adapter_files import read_served
 from tasks.engines.learning.adapters import Adapters
-from tasks.engines.learning.merging import read_products
 from tasks.rollouts import ensure_rollouts
 from tasks.turns.refining import Chain
 from tasks.turns.trained import Row, as_train_rollout
@@ -125,7 +125,7 @@ def test_the_critics_adapter_is_kept_where_the_generators_is(lab: Lab, train) ->
     """In PEFT's format, both read by the reference engine; the recipe says that there are two."""
     made = train("multi_agent")
     folder = lab.store.files(made) / "step-0002"
-    alphas = [read_products(folder / part).alpha for part in BOTH]
+    alphas = [read_served(folder / part).alpha for part in BOTH]
     assert alphas == [TWO_STEPS.lora_alpha] * 2
     learner = restored(LearnerConfig, lab.store.manifest(made).recipe.arguments["learner"])
     assert learner.advantage == "multi_agent"

@@ -18,7 +18,7 @@ from tasks.domain.grpo.model_card import model_card
 from tasks.domain.grpo.packing import PromptGroup
 from tasks.domain.grpo.steps import PromptProblem, evaluated_steps
 from tasks.domain.policies import AS_CRITIC, ServedAdapter
-from tasks.engines.learning.adapter_formats import drop_block, has_block
+from tasks.engines.adapter_files import SERVED
 from tasks.engines.learning.policy import Policy
 from tasks.engines.model_files import licence_of
 
@@ -35,7 +35,7 @@ def evaluated(config: LearnerConfig, policy_step: int) -> bool:
 @dataclass(slots=True)
 class Adapters:
     """name: of the training, part of every served adapter's. writes: whether this process does; one of them all.
-    flat: what is served is one block for a merging sampler, and what is kept is written in PEFT's format beside the
+    stacked: what is served is one file for a merging sampler, and what is kept is written in PEFT's format beside the
     sampling of the next step; else all is in PEFT's format before it is sampled from.
     changing: held while the learner's weights change, and while they are scored with."""
 
@@ -44,7 +44,7 @@ class Adapters:
     workdir: Path
     name: str
     writes: bool
-    flat: bool = False
+    stacked: bool = False
     _aside: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="adapters"))
     _writing: Future[None] | None = None
     changing: Lock = field(default_factory=Lock)
@@ -59,18 +59,19 @@ class Adapters:
             shutil.rmtree(folder, ignore_errors=True)
             # what is kept can be trained on from, so it keeps its precision; a sampler rounds it as the learner does
             kept = evaluated(self.config, step)
-            unused = {old: f for old, f in self._served() if not self._next(old, step)}
-            if self.flat:
-                self._hand_over(folder, next((f for f in reversed(unused.values()) if has_block(f)), None))
-            if not self.flat:
-                self._export(folder, policy.lora.master.dtype if kept else policy.dtype)
-            elif kept:
-                self._writing = self._aside.submit(self._export, folder, policy.lora.master.dtype)
-            for old, of_it in unused.items():
-                if evaluated(self.config, old):
-                    self._drop_blocks(of_it)
-                else:
-                    shutil.rmtree(of_it)
+            dtype = policy.lora.master.dtype if kept else policy.dtype
+            if not self.stacked:
+                self._export(folder, dtype)
+            else:
+                self._hand_over(folder)
+                if kept:
+                    self._writing = self._aside.submit(self._export, folder, dtype)
+            for old, of_it in self._served():
+                if not self._next(old, step):
+                    if evaluated(self.config, old):
+                        self._drop_served(of_it)
+                    else:
+                        shutil.rmtree(of_it)
             self._remember(step)
         self.policy.lora.experts.begin()
 
@@ -134,7 +135,7 @@ class Adapters:
         if self.writes:
             licence = licence_of(base)
             for step, folder in kept.items():
-                self._drop_blocks(folder)
+                self._drop_served(folder)
                 card = model_card(
                     base=base.name, licence=licence, config=self.config, problems=problems, steps=steps[:step]
                 )
@@ -147,15 +148,16 @@ class Adapters:
         if lora.second is not None:
             lora.export(folder / AS_CRITIC, base, dtype, second=True)
 
-    def _hand_over(self, folder: Path, used: Path | None) -> None:
+    def _hand_over(self, folder: Path) -> None:
         lora = self.policy.lora
-        lora.hand_over(folder, used)
+        lora.hand_over(folder)
         if lora.second is not None:
-            lora.hand_over(folder / AS_CRITIC, used and used / AS_CRITIC, second=True)
+            lora.hand_over(folder / AS_CRITIC, second=True)
 
-    def _drop_blocks(self, folder: Path) -> None:
+    def _drop_served(self, folder: Path) -> None:
+        """From here on the folder's adapter is the one in PEFT's format."""
         for one in (folder, folder / AS_CRITIC):
-            drop_block(one)
+            (one / SERVED).unlink(missing_ok=True)
 
     def _served(self) -> list[tuple[int, Path]]:
         """(step, folder) of the adapters on disk, oldest first."""

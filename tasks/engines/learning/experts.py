@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from storage.errors import UserError
 from tasks.domain.grpo.learner_config import EXPERT_PROJECTIONS
-from tasks.engines.learning.merging import Products, fetched, host_copies, merge_into
+from tasks.engines.adapter_files import Products
+from tasks.engines.learning.merging import fetched, host_copies, merge_into
 
 if TYPE_CHECKING:
     import torch

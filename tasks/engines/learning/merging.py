@@ -8,69 +8,22 @@ and learner, each with its own copy, have the same weights to the bit.
 
 from __future__ import annotations
 
-import json
-import re
 import weakref
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tasks.engines.adapter_files import PREFIX
+from tasks.engines.adapter_files import Products
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
 
-_EXPERT = re.compile(r"(.*\.experts)\.(\d+)\.(\w+)")
 #: Experts that are merged at once: float32 copies of all of a layer's would take gigabytes.
 _EXPERTS_AT_ONCE = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Products:
-    """pairs: (A, B) of each adapted matrix by its name in the base model; of experts (A: ExRxI, B: ExOxR), of all of a
-    layer by `experts.<projection>`. Ranks may differ: each A has as many rows as its own."""
-
-    pairs: Mapping[str, tuple[Tensor, Tensor]]
-    alpha: float
-
-    def scale(self, name: str) -> float:
-        """alpha / rank."""
-        return self.alpha / self.pairs[name][0].shape[-2]
-
-
-def read_products(folder: Path, device: str = "cpu") -> Products:
-    """An adapter in PEFT format, on `device`. Errors: ValueError if it adapts other than linear layers and experts."""
-    from safetensors.torch import load_file
-
-    config = json.loads((folder / "adapter_config.json").read_text())
-    stored = load_file(folder / "adapter_model.safetensors", device=device)
-    tensors = {name.removeprefix(PREFIX): tensor for name, tensor in stored.items()}
-    names = [name.removesuffix(".lora_A.weight") for name in tensors if name.endswith(".lora_A.weight")]
-    pairs = {n: (tensors[f"{n}.lora_A.weight"], tensors[f"{n}.lora_B.weight"]) for n in names}
-    if 2 * len(pairs) != len(tensors):
-        raise ValueError(f"{folder}: not an adapter of linear layers alone ({len(tensors)} matrices)")
-    return Products(_stacked(pairs), config["lora_alpha"])
-
-
-def _stacked(pairs: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, tuple[Tensor, Tensor]]:
-    """Experts, which have a name each in PEFT's files, by layer and projection."""
-    import torch
-
-    found = {name: pair for name, pair in pairs.items() if not _EXPERT.fullmatch(name)}
-    experts: dict[str, dict[int, tuple[Tensor, Tensor]]] = {}
-    for name, pair in pairs.items():
-        if at := _EXPERT.fullmatch(name):
-            experts.setdefault(f"{at[1]}.{at[3]}", {})[int(at[2])] = pair
-    for name, by_number in experts.items():
-        ordered = [by_number[n] for n in range(len(by_number))]
-        found[name] = torch.stack([a for a, _ in ordered]), torch.stack([b for _, b in ordered])
-    return found
 
 
 def merged(weight: Tensor, a: Tensor, b: Tensor, scale: float) -> Tensor:

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from storage.errors import UserError
 from tasks.domain.policies import ServedAdapter
+from tasks.engines.adapter_files import served_name
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
-from tasks.engines.learning.adapter_formats import served_name
 from tasks.engines.loading import tokenizer_of
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling.answers import completion, likeliest

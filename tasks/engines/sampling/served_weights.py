@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.engines.learning.adapter_formats import read_served
-from tasks.engines.learning.merging import Products, fetched, host_copies, merge_into, merged
+from tasks.engines.adapter_files import Products, read_served
+from tasks.engines.learning.merging import fetched, host_copies, merge_into, merged
 from tasks.engines.model_files import weight_files
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from tasks.domain.policies import ServedAdapter
+from tasks.engines.adapter_files import served_name
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware
-from tasks.engines.learning.adapter_formats import served_name
 from tasks.engines.loading import loaded, tokenizer_of
 from tasks.engines.protocols import Completion, Request
 from tasks.engines.sampling.prompts import EndTokens, check_lengths, encode_prompt

@@ -19,12 +19,12 @@ import numpy as np
 
 from storage.errors import UserError
 from tasks.domain.policies import KVCache, ServedAdapter
+from tasks.engines.adapter_files import served_file, served_name
 from tasks.engines.environment import quiet_libraries
 from tasks.engines.hardware import Hardware, children_see, merges_adapters
-from tasks.engines.learning.adapter_formats import served_name, whole
 from tasks.engines.loading import refuse_holes
 from tasks.engines.memory import slot_rank
-from tasks.engines.model_files import num_experts, read_config
+from tasks.engines.model_files import num_experts, read_config, weights_of
 from tasks.engines.protocols import Completion, Decoding, Request
 from tasks.engines.sampling.prompts import EndTokens, check_lengths, encode_prompt
 from tasks.engines.sampling.settings import check_parallel, in_words, on_cpu, on_gpu, refuse_unread_ranks, sampler_gpus
@@ -183,7 +183,9 @@ class VllmGenerator:
         """
         if self.adapters == "merged":
             if (name := adapter and served_name(adapter)) != self._served:
-                self._ask("serve_adapter", adapter and str(whole(adapter.folder)))
+                if adapter:
+                    weights_of(served_file(adapter.folder))  # a sentence here, where the worker would fail
+                self._ask("serve_adapter", adapter and str(adapter.folder))
                 self._empty_prefix_cache()
                 self._served = name
             return None

@@ -12,8 +12,7 @@ from safetensors.torch import load_file
 
 from storage.errors import UserError
 from tasks.domain.grpo.learner_config import LearnerConfig
-from tasks.engines.adapter_files import adapter_files
-from tasks.engines.learning.adapter_formats import read_served
+from tasks.engines.adapter_files import adapter_files, read_served
 from tasks.engines.learning.experts import check_rank
 from tasks.engines.learning.merging import merge_into
 from tasks.engines.learning.own_forward import check_trainable

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tasks.engines.learning.fusion import Kernels, gated, gated_backward
-from tasks.engines.learning.lora import lora_module, merged_mlp
+from tasks.engines.learning.lora import Kernels, gated, gated_backward, lora_module, merged_mlp
 
 KERNELS = Kernels(gated, gated_backward)
 

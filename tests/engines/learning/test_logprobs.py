@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tasks.engines.learning.logprobs import token_logprobs
+from tasks.engines.learning.policy import token_logprobs
 
 
 def drawn(rows: int = 13, width: int = 8, vocabulary: int = 50) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

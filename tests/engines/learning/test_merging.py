@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from storage.errors import UserError
+from tasks.engines.adapter_files import read_served
 from tasks.engines.hardware import Hardware, merges_adapters
-from tasks.engines.learning.merging import merge_into, merged, read_products, rounded
+from tasks.engines.learning.merging import merge_into, merged, rounded
 from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.update import Clock, Updater
 from tests.engines.conftest import random_rollouts
@@ -84,7 +85,7 @@ def shifted(policy: Policy) -> Policy:
 def test_the_learner_multiplies_what_the_sampler_serves(tiny_base: Path, tmp_path: Path) -> None:
     policy = shifted(Policy(tiny_base, CONFIG, replace(HALF, merged=True)))
     policy.lora.export(tmp_path, tiny_base, torch.bfloat16)
-    products = read_products(tmp_path)
+    products = read_served(tmp_path)
     for name, (a, b) in products.pairs.items():
         module = policy.body.get_submodule(name.removeprefix("model."))
         assert torch.equal(module.weight, merged(module.base, a, b, products.scale(name))), name
@@ -102,7 +103,7 @@ def test_a_mixture_s_experts_too(tiny_mixture: Path, tmp_path: Path) -> None:
     policy = shifted(Policy(tiny_mixture, OF_EXPERTS, replace(HALF, merged=True)))
     policy.lora.experts.finish()
     policy.lora.export(tmp_path, tiny_mixture, torch.bfloat16)
-    products, seen = read_products(tmp_path), 0
+    products, seen = read_served(tmp_path), 0
     for name, module in policy.body.named_modules():
         if name.endswith(".experts"):
             plain = base.body.get_submodule(name)

@@ -11,7 +11,7 @@ import torch
 
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.steps import StepPlan, TrainRollout
-from tasks.engines.learning.adapter_formats import read_served
+from tasks.engines.adapter_files import read_served
 from tasks.engines.learning.learner import Execution, Interrupted
 from tasks.engines.learning.update import Clock, TwoAgents, Updater, criticised, updater_for
 from tests.engines.conftest import random_rollouts
@@ -118,7 +118,7 @@ def test_both_adapters_are_handed_over_as_they_would_be_exported(
                 seen[one.name] = {name: torch.cat([a.flatten(), b.flatten()]) for name, (a, b) in pairs.items()}
             return answering(plan)
 
-        run(tiny_base, tmp_path / str(flat), config, execution=replace(ON_CPU, flat_adapters=flat), sample=sample)
+        run(tiny_base, tmp_path / str(flat), config, execution=replace(ON_CPU, stacked_adapters=flat), sample=sample)
     assert found[True].keys() == found[False].keys() and len(found[True]) == 2 * (config.steps - staleness)
     for name, pairs in found[True].items():
         assert all(torch.equal(pair, found[False][name][layer]) for layer, pair in pairs.items()), name
